@@ -1,0 +1,1 @@
+"""Private majority votes: optimal noise, proven private, released exactly and accounted for."""

@@ -1,0 +1,75 @@
+"""The errors that a caller may want to catch; each carries the objects that explain it.
+
+Bad arguments raise `ValueError` from `darrm.checks` instead: nobody catches those on purpose.
+"""
+
+from __future__ import annotations
+
+
+class DarrmError(Exception):
+    """Base class of the project's own errors."""
+
+
+class TableError(DarrmError):
+    """A stored table cannot be trusted.
+
+    Attributes
+    ----------
+    field
+        The field of the file that is wrong, such as ``"gamma"`` or ``"version"``.
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+class CertificationError(DarrmError):
+    """A noise function does not satisfy the privacy condition and was not to be scaled.
+
+    Attributes
+    ----------
+    worst_cost
+        An upper bound on the largest privacy cost over all corners.
+    budget
+        A lower bound on what the cost may be.
+    """
+
+    def __init__(self, message: str, *, worst_cost: float, budget: float) -> None:
+        super().__init__(message)
+        self.worst_cost = worst_cost
+        self.budget = budget
+
+
+class SolveError(DarrmError):
+    """A linear program could not be solved.
+
+    Attributes
+    ----------
+    status
+        The solver's own word for what happened.
+    """
+
+    def __init__(self, message: str, *, status: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class BudgetExceededError(DarrmError):
+    """A charge would pass the budget; nothing was debited.
+
+    Attributes
+    ----------
+    requested
+        What was asked for, in words.
+    remaining
+        What is left, in words.
+    queries_that_fit
+        How many of the queries that were asked for still fit.
+    """
+
+    def __init__(self, message: str, *, requested: str, remaining: str, queries_that_fit: int) -> None:
+        super().__init__(message)
+        self.requested = requested
+        self.remaining = remaining
+        self.queries_that_fit = queries_that_fit

@@ -1,0 +1,33 @@
+"""Optional libraries: imported where they are used, with one clear line where they are missing."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+EXTRA_OF = {
+    "cvxpy": "reference",
+    "dp_accounting": "accounting",
+    "torch": "ensemble",
+    "safetensors": "ensemble",
+    "joblib": "ensemble",
+    "tqdm": "ensemble",
+    "matplotlib": "plot",
+    "sklearn": "experiments",
+}
+
+
+def require(module: str) -> Any:  # noqa: ANN401 (a module of an untyped library)
+    """Import ``module``, or raise `ValueError` that says which extra brings it.
+
+    Examples
+    --------
+    >>> require("math").gcd(4, 6)
+    2
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        extra = EXTRA_OF.get(module.partition(".")[0])
+        advice = f"pip install 'darrm[{extra}]'" if extra else f"pip install {module}"
+        raise ValueError(f"this needs the package {module}, which is not installed: {advice}") from error

@@ -1,0 +1,58 @@
+"""Files that are either the old one or the new one, never half of one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def check_parent(path: Path) -> None:
+    """Raise `ValueError` unless the folder that will hold ``path`` exists and ``path`` is no folder.
+
+    >>> check_parent(Path("/no/such/folder/table.json"))
+    Traceback (most recent call last):
+    ...
+    ValueError: the folder '/no/such/folder' of '/no/such/folder/table.json' does not exist: create it first
+    """
+    if not path.parent.is_dir():
+        raise ValueError(f"the folder {str(path.parent)!r} of {str(path)!r} does not exist: create it first")
+    if path.is_dir():
+        raise ValueError(f"{str(path)!r} is a folder: name a file")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside ``path``; on success it replaces ``path`` in one step, else it vanishes.
+
+    The temporary name keeps the suffix, so that libraries which look at it write the right format.
+    """
+    check_parent(path)
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace the file at ``path`` by ``text`` (UTF-8) in one step."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

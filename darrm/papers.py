@@ -1,0 +1,54 @@
+"""The works that docstrings cite as ``[D, Lemma 3.4]``: one key each, listed once.
+
+>>> cite("D")
+'Jiang, Zhang, Joshi: Optimized Tradeoffs for Private Prediction with Majority Ensembling (arXiv:2411.17965v1)'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A cited work: who, what, and which version of it the statement numbers refer to."""
+
+    authors: str
+    title: str
+    version: str
+
+
+PAPERS: Mapping[str, Paper] = MappingProxyType(
+    {
+        "D": Paper(
+            "Jiang, Zhang, Joshi",
+            "Optimized Tradeoffs for Private Prediction with Majority Ensembling",
+            "arXiv:2411.17965v1",
+        ),
+        "P": Paper(
+            "Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson",
+            "Scalable Private Learning with PATE",
+            "arXiv:1802.08908v1",
+        ),
+        "S": Paper(
+            "Rubinstein, Aldà",
+            "Pain-Free Random Differential Privacy with Sensitivity Sampling",
+            "ICML 2017, PMLR 70:2950-2959",
+        ),
+        "KOV15": Paper("Kairouz, Oh, Viswanath", "The Composition Theorem for Differential Privacy", "ICML 2015"),
+        "H02": Paper(
+            "Higham", "Accuracy and Stability of Numerical Algorithms, 2nd edition", "SIAM 2002, ISBN 0-89871-521-0"
+        ),
+    }
+)
+
+
+def cite(key: str) -> str:
+    """Write the work behind a key as one line."""
+    paper = PAPERS[key]
+    return f"{paper.authors}: {paper.title} ({paper.version})"

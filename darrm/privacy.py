@@ -1,0 +1,271 @@
+"""What a voter is and what a release must be: the only door for ε, δ, K and m.
+
+Everything above this module takes a `PrivacyParams` or a `MajorityProblem`, never a bare ε together with K, m or a δ.
+Numbers are kept as the exact fractions that the user typed, because a certificate is about 1/10 and ``float(0.1)`` is
+not 1/10; formulas read the nearest floats.
+
+====================  =================  ==========================================================================
+here                  [D]                meaning
+====================  =================  ==========================================================================
+``each``              (ε, Δ)             what every voter satisfies
+``target``            (mε, δ)            what the released majority must satisfy
+``m``                 m                  the privacy allowance, ``target.epsilon / each.epsilon``
+``budget``            e^{mε} − 1 + 2δ    the right-hand side of Lemma 3.4
+====================  =================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_DOWN, Context, Decimal
+from fractions import Fraction
+
+from darrm import checks
+
+Number = int | float | str | Fraction | Decimal
+
+# e^700 is about 1e304: beyond it e^{mε} has no room left in a float
+LARGEST_EXPONENT = 700
+
+
+def exact_number(name: str, value: Number) -> Fraction:
+    """Read a number as the fraction that its decimal writing means.
+
+    A float counts as its shortest decimal writing, which is what the user typed.
+
+    Raises
+    ------
+    ValueError
+        If ``value`` is no number, or not finite.
+
+    Examples
+    --------
+    >>> exact_number("epsilon", 0.1), exact_number("epsilon", "1e-5")
+    (Fraction(1, 10), Fraction(1, 100000))
+    """
+    text = repr(float(value)) if isinstance(value, float) else value
+    try:
+        return Fraction(text)
+    except (ValueError, OverflowError, TypeError, ZeroDivisionError):
+        return checks.fail(name, value, "a finite number")
+
+
+def decimal_text(value: Fraction) -> str:
+    """Write a fraction as a decimal where it ends, else as ``p/q``; `exact_number` reads both back.
+
+    Examples
+    --------
+    >>> decimal_text(Fraction(1, 100000)), decimal_text(Fraction(3, 10)), decimal_text(Fraction(1, 3))
+    ('0.00001', '0.3', '1/3')
+    """
+    numerator, denominator = value.as_integer_ratio()
+    rest, twos, fives = denominator, 0, 0
+    while rest % 2 == 0:
+        rest, twos = rest // 2, twos + 1
+    while rest % 5 == 0:
+        rest, fives = rest // 5, fives + 1
+    if rest != 1:
+        return f"{numerator}/{denominator}"
+    places = max(twos, fives)
+    digits = Decimal(numerator * 2 ** (places - twos) * 5 ** (places - fives))
+    return str(digits.scaleb(-places, Context(prec=places + 400))).lower()
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class PrivacyParams:
+    """An (ε, δ) pair of differential privacy.
+
+    Parameters
+    ----------
+    epsilon
+        ε ≥ 0, finite. A float counts as its shortest decimal writing; text and fractions are taken exactly.
+    delta
+        δ in [0, 1).
+
+    Raises
+    ------
+    ValueError
+        If a value lies outside its range.
+
+    Examples
+    --------
+    >>> each = PrivacyParams(0.1, 1e-5)
+    >>> each
+    PrivacyParams(epsilon=0.1, delta=0.00001)
+    >>> each.exact_epsilon, each.delta
+    (Fraction(1, 10), 1e-05)
+    """
+
+    exact_epsilon: Fraction
+    exact_delta: Fraction
+
+    def __init__(self, epsilon: Number, delta: Number = 0) -> None:
+        exact_epsilon = exact_number("epsilon", epsilon)
+        exact_delta = exact_number("delta", delta)
+        if exact_epsilon < 0:
+            checks.fail("epsilon", epsilon, "a finite number of at least 0")
+        if not 0 <= exact_delta < 1:
+            checks.fail("delta", delta, "in [0, 1)")
+        object.__setattr__(self, "exact_epsilon", exact_epsilon)
+        object.__setattr__(self, "exact_delta", exact_delta)
+
+    @property
+    def epsilon(self) -> float:
+        """The float nearest to ε."""
+        return float(self.exact_epsilon)
+
+    @property
+    def delta(self) -> float:
+        """The float nearest to δ."""
+        return float(self.exact_delta)
+
+    def __repr__(self) -> str:
+        return f"PrivacyParams(epsilon={decimal_text(self.exact_epsilon)}, delta={decimal_text(self.exact_delta)})"
+
+    def __str__(self) -> str:
+        return f"({self.epsilon:.6g}, {self.delta:.6g})"
+
+
+@dataclass(frozen=True)
+class MajorityProblem:
+    """K voters, each (ε, Δ)-private, whose majority is to be released with (mε, δ)-privacy [D, Problem 1.1].
+
+    Parameters
+    ----------
+    K
+        Number of voters, at least 1. For even K a tie is answered by a fair coin.
+    each
+        What every voter satisfies, ε > 0.
+    target
+        What the release must satisfy: m = target.epsilon / each.epsilon in [1, K] and target.delta ≥ each.delta.
+
+    Raises
+    ------
+    ValueError
+        If a value lies outside its range, or e^{mε} overflows.
+
+    Examples
+    --------
+    >>> problem = MajorityProblem(K=11, each=PrivacyParams(0.1, 1e-5), target=PrivacyParams(0.3, 3e-5))
+    >>> problem.m, problem.half_size
+    (3.0, 6)
+    >>> round(problem.budget, 6)
+    0.349919
+    """
+
+    K: int
+    each: PrivacyParams
+    target: PrivacyParams
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, K=self.K, advice="K is the number of voters")
+        if self.each.exact_epsilon <= 0:
+            checks.fail("each.epsilon", self.each.epsilon, "positive", "voters with epsilon = 0 carry no information")
+        if self.target.exact_epsilon > LARGEST_EXPONENT:
+            checks.fail(
+                "target.epsilon (m * epsilon)",
+                self.target.epsilon,
+                f"at most {LARGEST_EXPONENT}",
+                "e^(m*epsilon) would overflow, and such a target protects nobody",
+            )
+        if not 1 <= self.exact_m <= self.K:
+            checks.fail("m", float(self.exact_m), f"in [1, K] = [1, {self.K}]", "m = target.epsilon / each.epsilon")
+        if self.target.exact_delta < self.each.exact_delta:
+            checks.fail(
+                "target.delta",
+                self.target.delta,
+                f"at least each.delta = {self.each.delta}",
+                "a majority cannot fail less often than one voter",
+            )
+
+    @classmethod
+    def from_allowance(cls, K: int, m: Number, each: PrivacyParams, delta: Number | None = None) -> MajorityProblem:
+        """State the problem in the paper's way: the target is (m·ε, δ).
+
+        Parameters
+        ----------
+        K, each
+            As in `MajorityProblem`.
+        m
+            The privacy allowance, a real number in [1, K].
+        delta
+            δ of the target; by default 1 − (1 − Δ)^m, rounded down to 15 significant digits.
+
+        Examples
+        --------
+        >>> MajorityProblem.from_allowance(K=11, m=3, each=PrivacyParams(0.1, 1e-5)).target
+        PrivacyParams(epsilon=0.3, delta=0.000029999700001)
+        """
+        checks.integer_at_least(1, K=K, advice="K is the number of voters")
+        allowance = exact_number("m", m)
+        if not 1 <= allowance <= K:
+            checks.fail("m", m, f"in [1, K] = [1, {K}]")
+        target_delta = default_delta(allowance, each.exact_delta) if delta is None else exact_number("delta", delta)
+        return cls(K, each, PrivacyParams(allowance * each.exact_epsilon, target_delta))
+
+    @property
+    def exact_m(self) -> Fraction:
+        """The privacy allowance m as a fraction."""
+        return self.target.exact_epsilon / self.each.exact_epsilon
+
+    @property
+    def m(self) -> float:
+        """The privacy allowance, target.epsilon / each.epsilon."""
+        return float(self.exact_m)
+
+    @property
+    def cost_ratio(self) -> float:
+        """The factor c = e^{mε} of the second term of the privacy cost."""
+        return math.exp(self.target.epsilon)
+
+    @property
+    def budget(self) -> float:
+        """B = e^{mε} − 1 + 2δ, what the privacy cost may be [D, Lemma 3.4]."""
+        return math.expm1(self.target.epsilon) + 2.0 * self.target.delta
+
+    @property
+    def first_majority(self) -> int:
+        """The smallest number of ones that is a strict majority, floor(K/2) + 1."""
+        return self.K // 2 + 1
+
+    @property
+    def half_size(self) -> int:
+        """Number of free values of γ: those at l = floor(K/2) + 1 … K."""
+        return self.K - self.K // 2
+
+    def explain(self) -> str:
+        """Say the problem in words."""
+        tie = "" if self.K % 2 else "; a tie is answered by a fair coin"
+        return (
+            f"{self.K} voters answer 0 or 1, each ({self.each.epsilon:.6g}, {self.each.delta:.6g})-differentially "
+            f"private; one person's data may reach all of them. The released majority must be "
+            f"({self.target.epsilon:.6g}, {self.target.delta:.6g})-differentially private (m = {self.m:.6g}){tie}."
+        )
+
+
+def default_delta(m: Fraction, each_delta: Fraction) -> Fraction:
+    """Compute the paper's δ = 1 − (1 − Δ)^m, rounded down to 15 significant digits but never below Δ.
+
+    Rounding down is the safe side: a release private with the smaller δ is private with the larger one.
+
+    Examples
+    --------
+    >>> float(default_delta(Fraction(2), Fraction(1, 10))), float(default_delta(Fraction(5, 2), Fraction(0)))
+    (0.19, 0.0)
+    """
+    if each_delta == 0:
+        return Fraction(0)
+    magnitude = max(0, -math.floor(math.log10(each_delta)))
+    work = Context(prec=60 + magnitude)
+    if m.denominator == 1:
+        value = 1 - (1 - each_delta) ** m.numerator
+        quotient = Context(prec=15, rounding=ROUND_DOWN).divide(Decimal(value.numerator), Decimal(value.denominator))
+    else:
+        base = work.divide(Decimal((1 - each_delta).numerator), Decimal(each_delta.denominator))
+        exponent = work.divide(Decimal(m.numerator), Decimal(m.denominator))
+        power = work.power(base, exponent)
+        # at 60 digits the rounding errors so far are below 1e-50 relative; the margin covers them
+        below = work.multiply(work.subtract(Decimal(1), power), Decimal(1) - Decimal("1e-40"))
+        quotient = Context(prec=15, rounding=ROUND_DOWN).plus(below)
+    return max(each_delta, Fraction(quotient))

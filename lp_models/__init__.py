@@ -1,0 +1,1 @@
+"""Linear programs as data, and their solution. Knows no privacy."""
