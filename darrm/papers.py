@@ -48,7 +48,7 @@ PAPERS: Mapping[str, Paper] = MappingProxyType(
         "M12": Paper(
             "Mironov", "On Significance of the Least Significant Bits for Differential Privacy", "ACM CCS 2012"
         ),
-        "M17": Paper(
+        "MMKI17": Paper(
             "Miyato, Maeda, Koyama, Ishii",
             "Virtual Adversarial Training: A Regularization Method for Supervised and Semi-Supervised Learning",
             "arXiv:1704.03976v2",

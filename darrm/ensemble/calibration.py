@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from darrm.ensemble.recipes import PrivateSGD
 
 DIGITS = 6  # ε is reported with so many decimal places, rounded up
+ROUNDING = 1e-9  # covers the floating-point error of the FFT and of this rounding
 COARSEST, FINEST, RELATIVE_INTERVAL = (
     1e-3,
     1e-6,
@@ -53,6 +54,7 @@ def privacy_of(recipe: PrivateSGD, delta: float) -> PrivacyParams:
     --------
     About the set-up of the paper, which reports (0.0852, 10⁻⁴) for its 909 images a teacher [D, Section 6.2]:
 
+    >>> from darrm.ensemble.recipes import PrivateSGD
     >>> privacy_of(PrivateSGD(learning_rate=0.05, steps=143, sampling_rate=32 / 909, noise=12.0), 1e-4)
     PrivacyParams(epsilon=0.085075, delta=0.0001)
     """
@@ -133,7 +135,9 @@ def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int, 
 
     Examples
     --------
+    >>> from darrm.ensemble.recipes import PrivateSGD
     >>> noise = calibrate_noise(PrivacyParams(1, 1e-5), sampling_rate=0.01, steps=1000)
+    >>> from darrm.ensemble.recipes import PrivateSGD
     >>> privacy_of(PrivateSGD(0.1, 1000, 0.01, noise), 1e-5).epsilon <= 1 < privacy_of(
     ...     PrivateSGD(0.1, 1000, 0.01, 0.99 * noise), 1e-5).epsilon
     True
@@ -169,11 +173,12 @@ def _epsilon(noise: float, sampling_rate: float, steps: int, delta: float) -> fl
     coarse = _epsilon_at(COARSEST, noise, sampling_rate, steps, delta)
     interval = min(COARSEST, max(FINEST, coarse * RELATIVE_INTERVAL))
     epsilon = min(coarse, _epsilon_at(interval, noise, sampling_rate, steps, delta))  # both are upper bounds
-    return math.ceil(epsilon * 10**DIGITS) / 10**DIGITS
+    scale = 10.0**DIGITS
+    return math.ceil(epsilon * (1.0 + ROUNDING) * scale) / scale
 
 
 def _epsilon_at(interval: float, noise: float, sampling_rate: float, steps: int, delta: float) -> float:
-    distribution: Any = require("dp_accounting.pld.privacy_loss_distribution")
+    distribution = require("dp_accounting.pld.privacy_loss_distribution")
     one_step = distribution.from_gaussian_mechanism(
         standard_deviation=noise,
         pessimistic_estimate=True,
