@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from darrm import checks
-from darrm.accounting.bounds import CLOSED_FORMS, Bound, filter_bound, round_up
+from darrm.accounting.bounds import CLOSED_FORMS, Bound, filter_bound
 from darrm.accounting.charges import Charge
-from darrm.accounting.composition import optimal_epsilon
+from darrm.accounting.composition import optimal_epsilon, round_up
 from darrm.accounting.loss_discretised import discretised_bound
 
 if TYPE_CHECKING:

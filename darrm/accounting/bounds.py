@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from darrm.accounting.composition import filter_epsilon, general_epsilon, log_remaining_delta, optimal_epsilon
+from darrm.accounting.composition import (
+    filter_epsilon,
+    general_epsilon,
+    log_remaining_delta,
+    optimal_epsilon,
+    round_up,
+)
 from darrm.accounting.loss_distribution import TooManyKindsError
 from darrm.accounting.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
@@ -145,12 +151,6 @@ def guarantees_of(account: Account) -> list[Group] | None:
     """List the (ε, δ) pairs and counts; None if some charge has no such pair."""
     groups = [(charge.guarantee, charge.count) for charge in account if charge.guarantee is not None]
     return groups if len(groups) == len(account) else None
-
-
-def round_up(value: Fraction) -> float:
-    """Give a float that is at least ``value``."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def _finite(name: str, epsilon: float, explanation: str) -> Bound | None:

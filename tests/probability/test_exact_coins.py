@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from darrm.probability.exact_coins import BLOCK, ExactCoins
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def feeding(*chunks: bytes):
+
+def feeding(*chunks: bytes) -> Callable[[int], bytes]:
     """A source that hands out fixed bytes and refuses to be asked for another amount."""
     rest = list(chunks)
 
@@ -23,16 +27,18 @@ def feeding(*chunks: bytes):
     return source
 
 
+def feeding_up_to(string: tuple[int, ...]) -> Callable[[int], bytes]:
+    """A source that hands out the bytes one after another, and may be left before its end."""
+    rest = list(string)
+    return lambda size: bytes(rest.pop(0) for _ in range(size))
+
+
 def law_of(p: Fraction, words: int) -> Fraction:
     """Pr[heads] as a fraction: each byte string of full length has the same weight."""
     coins = ExactCoins([p], word_bits=8)
     heads = 0
     for string in itertools.product(range(256), repeat=words):
-        taken = iter(string)
-
-        def source(size: int, taken=taken) -> bytes:
-            return bytes(next(taken) for _ in range(size))
-
+        source = feeding_up_to(string)
         heads += int(coins.flip(np.array([0]), source=source)[0])
     return Fraction(heads, 256**words)
 
