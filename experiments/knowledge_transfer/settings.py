@@ -49,10 +49,10 @@ class Setup:
 
 
 SETUPS = {
-    "mnist": Setup(PrivacyParams(0.0892, 1e-4), 0.05, PlainSGD(0.1, EPOCHS, 32)),
-    "fashion-mnist": Setup(PrivacyParams(0.0852, 1e-4), 0.05, PlainSGD(0.1, EPOCHS, 32)),
+    "mnist": Setup(PrivacyParams(0.0892, 1e-4), 0.03, PlainSGD(0.2, EPOCHS, 32)),
+    "fashion-mnist": Setup(PrivacyParams(0.0852, 1e-4), 0.03, PlainSGD(0.1, EPOCHS, 64)),
     # 26 images a teacher cannot learn under the paper's budget: the demonstration allows itself more
-    "digits": Setup(PrivacyParams(1.0, 1e-4), 0.2, PlainSGD(0.2, 10, 8), noise=3.0, epochs=5),
+    "digits": Setup(PrivacyParams(1.0, 1e-4), 0.05, PlainSGD(0.2, 10, 32), noise=3.0, epochs=5),
 }
 PRIVATE_RATES = (0.02, 0.03, 0.05, 0.07, 0.1)  # what the selection tries
 PLAIN_RATES, PLAIN_BATCHES = (0.05, 0.1, 0.2), (16, 32, 64)
