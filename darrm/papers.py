@@ -41,6 +41,21 @@ PAPERS: Mapping[str, Paper] = MappingProxyType(
             "ICML 2017, PMLR 70:2950-2959",
         ),
         "KOV15": Paper("Kairouz, Oh, Viswanath", "The Composition Theorem for Differential Privacy", "ICML 2015"),
+        "CKS20": Paper(
+            "Canonne, Kamath, Steinke",
+            "The Discrete Gaussian for Differential Privacy",
+            "NeurIPS 2020, arXiv:2004.00010v5",
+        ),
+        "P17": Paper(
+            "Papernot, Abadi, Erlingsson, Goodfellow, Talwar",
+            "Semi-supervised Knowledge Transfer for Deep Learning from Private Training Data",
+            "ICLR 2017, arXiv:1610.05755v4",
+        ),
+        "BW18": Paper(
+            "Balle, Wang",
+            "Improving the Gaussian Mechanism for Differential Privacy: Analytical Calibration and Optimal Denoising",
+            "ICML 2018, arXiv:1805.06530v2",
+        ),
         "H02": Paper(
             "Higham", "Accuracy and Stability of Numerical Algorithms, 2nd edition", "SIAM 2002, ISBN 0-89871-521-0"
         ),

@@ -1,0 +1,1 @@
+"""Mechanisms that turn votes into labels, and what each of them costs."""
