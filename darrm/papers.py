@@ -41,11 +41,6 @@ PAPERS: Mapping[str, Paper] = MappingProxyType(
             "ICML 2017, PMLR 70:2950-2959",
         ),
         "KOV15": Paper("Kairouz, Oh, Viswanath", "The Composition Theorem for Differential Privacy", "ICML 2015"),
-        "CKS20": Paper(
-            "Canonne, Kamath, Steinke",
-            "The Discrete Gaussian for Differential Privacy",
-            "NeurIPS 2020, arXiv:2004.00010v5",
-        ),
         "P17": Paper(
             "Papernot, Abadi, Erlingsson, Goodfellow, Talwar",
             "Semi-supervised Knowledge Transfer for Deep Learning from Private Training Data",
@@ -55,6 +50,24 @@ PAPERS: Mapping[str, Paper] = MappingProxyType(
             "Balle, Wang",
             "Improving the Gaussian Mechanism for Differential Privacy: Analytical Calibration and Optimal Denoising",
             "ICML 2018, arXiv:1805.06530v2",
+        ),
+        "MV16": Paper(
+            "Murtagh, Vadhan",
+            "The Complexity of Computing the Optimal Composition of Differential Privacy",
+            "TCC 2016-A",
+        ),
+        "M17": Paper("Mironov", "Rényi Differential Privacy", "arXiv:1702.07476v3"),
+        "CKS20": Paper(
+            "Canonne, Kamath, Steinke", "The Discrete Gaussian for Differential Privacy", "arXiv:2004.00010v5"
+        ),
+        "ZDW22": Paper(
+            "Zhu, Dong, Wang",
+            "Optimal Accounting of Differential Privacy via Characteristic Function",
+            "AISTATS 2022, PMLR 151:4782-4817",
+        ),
+        "FZ21": Paper("Feldman, Zrnic", "Individual Privacy Accounting via a Rényi Filter", "arXiv:2008.11193v4"),
+        "WRRW23": Paper(
+            "Whitehouse, Ramdas, Rogers, Wu", "Fully-Adaptive Composition in Differential Privacy", "ICML 2023"
         ),
         "H02": Paper(
             "Higham", "Accuracy and Stability of Numerical Algorithms, 2nd edition", "SIAM 2002, ISBN 0-89871-521-0"

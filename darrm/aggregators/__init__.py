@@ -1,1 +1,1 @@
-"""Mechanisms that turn votes into labels, and what each of them costs."""
+"""Aggregators: from the votes of one query to one private label."""
