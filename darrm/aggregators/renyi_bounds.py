@@ -94,7 +94,7 @@ def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuo
     Examples
     --------
     >>> laplace_log_q([[250, 0]], gamma=0.05).round(4).tolist()
-    [-11.2113]
+    [-11.2121]
     """
     counts = check_histograms(histograms)
     return sum_of_tails(winner_gaps(counts), laplace_log_tails(int(counts.max()), gamma, noise))
@@ -168,7 +168,7 @@ def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> NDArray[
     Examples
     --------
     >>> laplace_renyi([-20.0, -0.1], gamma=0.05, orders=[5.0]).round(11).tolist()
-    [[3e-10], [0.025]]
+    [[4.7e-10], [0.025]]
     """
     logs, grid = _check_arguments(log_q, orders)
     checks.positive(gamma=gamma)
