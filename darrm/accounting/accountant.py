@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from darrm import checks
-from darrm.accounting.bounds import CLOSED_FORMS, Bound, round_up
+from darrm.accounting.bounds import CLOSED_FORMS, Bound, filter_bound
 from darrm.accounting.charges import Charge
-from darrm.accounting.composition import optimal_epsilon
+from darrm.accounting.composition import optimal_epsilon, round_up
 from darrm.accounting.loss_discretised import discretised_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from darrm.privacy import PrivacyParams
 
@@ -176,28 +176,59 @@ class PrivacyAccountant:
         best = bounds[0]
         return Spent(best.epsilon, delta, best.name, best.explanation, bounds, self.queries)
 
-    def admits(self, budget: PrivacyParams) -> bool:
-        """Tell whether everything charged so far stays within ``budget``; stops at the first bound that shows it."""
+    def spent_adaptively(self, delta: float) -> Spent:
+        """Bound what was spent where even the kinds of queries may have been chosen after earlier answers.
+
+        Only the filter of [WRRW23, Theorem 1] is used: the other bounds assume kinds that were fixed beforehand.
+        """
+        checks.probability_below_one(delta=delta)
+        if not self._counts:
+            return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
+        found = filter_bound(self.charges, delta)
+        if found is None:
+            reason = "the queries' own deltas pass half of it, or a query has no (epsilon, delta)"
+            return Spent(math.inf, delta, "none", reason, (), self.queries)
+        return Spent(found.epsilon, delta, found.name, found.explanation, (found,), self.queries)
+
+    def admits(self, budget: PrivacyParams, *, adaptive: bool = False) -> bool:
+        """Tell whether everything charged so far stays within ``budget``; stops at the first bound that shows it.
+
+        ``adaptive`` uses only the bound that holds where the kinds of queries were chosen after earlier answers.
+        """
         if not self._counts:
             return True
-        limit, delta, account = budget.epsilon, budget.delta, self.charges
-        cap = None if self._voters is None else self._voters.cap(delta)
-        if cap is not None and cap.epsilon <= limit:
-            return True
-        # without a profile the grid only rounds up what the optimal bound computes exactly
-        slow = (discretised_bound,) if any(charge.profile is not None for charge in account) else ()
-        for bound in (*CLOSED_FORMS, *slow):
-            found = bound(account, delta)
-            if found is not None and found.epsilon <= limit:
-                return True
-        return False
+        if adaptive:
+            return self.spent_adaptively(budget.delta).epsilon <= budget.epsilon
+        return any(bound.epsilon <= budget.epsilon for bound in self._deciding_bounds(budget.delta))
 
-    def queries_that_fit(self, charge: Charge, budget: PrivacyParams, *, most: int) -> int:
+    def smallest_epsilon(self, delta: float, *, adaptive: bool = False) -> float:
+        """Give the ε of `spent` without the bounds that cannot be the smallest: fast enough for every debit."""
+        if not self._counts:
+            return 0.0
+        if adaptive:
+            return self.spent_adaptively(delta).epsilon
+        return min((bound.epsilon for bound in self._deciding_bounds(delta)), default=math.inf)
+
+    def queries_that_fit(self, charge: Charge, budget: PrivacyParams, *, most: int, adaptive: bool = False) -> int:
         """Count how many queries of the kind of ``charge``, up to ``most``, could still be added within ``budget``."""
         checks.integer_at_least(0, most=most)
         low, high = 0, most
         while low < high:
             middle = (low + high + 1) // 2
             trial = PrivacyAccountant(self._voters, (*self.charges, charge.kind.repeated(middle)))
-            low, high = (middle, high) if trial.admits(budget) else (low, middle - 1)
+            low, high = (middle, high) if trial.admits(budget, adaptive=adaptive) else (low, middle - 1)
         return low
+
+    def _deciding_bounds(self, delta: float) -> Iterator[Bound]:
+        """Evaluate one bound after another, the cheap ones first, leaving out those that cannot be the smallest."""
+        if self._voters is not None:
+            cap = self._voters.cap(delta)
+            if cap is not None:
+                yield cap
+        account = self.charges
+        # without a profile the grid only rounds up what the optimal bound computes exactly
+        slow = (discretised_bound,) if any(charge.profile is not None for charge in account) else ()
+        for bound in (*CLOSED_FORMS, *slow):
+            found = bound(account, delta)
+            if found is not None:
+                yield found

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from darrm.accounting.composition import general_epsilon, log_remaining_delta, optimal_epsilon
+from darrm.accounting.composition import (
+    filter_epsilon,
+    general_epsilon,
+    log_remaining_delta,
+    optimal_epsilon,
+    round_up,
+)
 from darrm.accounting.loss_distribution import TooManyKindsError
 from darrm.accounting.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
@@ -122,16 +128,29 @@ def renyi_bound(account: Account, delta: float) -> Bound | None:
     return _finite("renyi", found.epsilon * (1.0 + 1e-12), f"Rényi curves added, best order {found.order:g}{edge}")
 
 
+def filter_bound(account: Account, delta: float) -> Bound | None:
+    """Bound the account even if each query's (ε_i, δ_i) was chosen after the earlier answers [WRRW23, Theorem 1].
+
+    The split of δ is fixed beforehand, as the theorem asks: one half for the queries' own δ_i, one half for the slack.
+    """
+    groups = guarantees_of(account)
+    if groups is None:
+        return None
+    half = PrivacyParams(0, delta).exact_delta / 2
+    if sum((n * p.exact_delta for p, n in groups), Fraction(0)) > half:
+        return None
+    if half == 0:
+        return simple_bound(account, delta)
+    epsilon = min(
+        round_up(sum((n * p.exact_epsilon for p, n in groups), Fraction(0))), filter_epsilon(groups, delta / 2.0)
+    )
+    return Bound("filter", epsilon, "holds even if the kinds of queries were chosen after earlier answers")
+
+
 def guarantees_of(account: Account) -> list[Group] | None:
     """List the (ε, δ) pairs and counts; None if some charge has no such pair."""
     groups = [(charge.guarantee, charge.count) for charge in account if charge.guarantee is not None]
     return groups if len(groups) == len(account) else None
-
-
-def round_up(value: Fraction) -> float:
-    """Give a float that is at least ``value``."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def _finite(name: str, epsilon: float, explanation: str) -> Bound | None:

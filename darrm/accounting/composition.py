@@ -162,7 +162,7 @@ def optimal_epsilon(groups: Sequence[Group], delta: float) -> float:
     """
     simple = sum((count * params.exact_epsilon for params, count in groups), Fraction(0))
     simple_delta = sum((count * params.exact_delta for params, count in groups), Fraction(0))
-    top = math.nextafter(float(simple), math.inf) if simple else 0.0
+    top = round_up(simple)
     log_room = log_remaining_delta(groups, delta)
     if log_room == -math.inf:
         return top if simple_delta <= Fraction(delta) else math.inf
@@ -179,3 +179,9 @@ def log_remaining_delta(groups: Sequence[Group], delta: float) -> float:
     if exponent >= 0.0:
         return -math.inf
     return math.log(-math.expm1(exponent) * (1.0 - CLOSED_FORM_ROUNDING))
+
+
+def round_up(value: Fraction) -> float:
+    """Give a float that is at least ``value``."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

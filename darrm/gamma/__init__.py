@@ -1,0 +1,1 @@
+"""Noise functions: what they cost in privacy, which is best, and the proof that one is private."""
