@@ -264,9 +264,9 @@ def kinds_of(accountant: PrivacyAccountant) -> tuple[Charge, ...]:
     return tuple(charge.kind for charge in accountant.charges)
 
 
-def seal(*fields: str) -> str:
-    """Give a digest of the fields of a row: finds damage, not forgery."""
-    return hashlib.sha256("\x1f".join(fields).encode()).hexdigest()
+def seal(*fields: object) -> str:
+    """Give a digest of the fields of a row: finds damage (a text that became a blob, too), not forgery."""
+    return hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest()
 
 
 def now() -> str:
