@@ -178,66 +178,103 @@ def sanitize(analysis: Analysis, parameters: GnssParameters, *, rng: np.random.G
 
 
 @dataclass(frozen=True)
-class Choice:
-    """GNSS parameters that suit given votes, and what they would lead to: private where the votes are.
+class Expected:
+    """What publishing with given parameters would lead to, on average over the check's outcomes: private.
 
     Attributes
     ----------
     parameters
         Order, β, σ_SS.
+    renyi
+        Expected Rényi cost at the order, without the publication's own.
     epsilon
         Expected sanitised ε.
     deviation
-        Standard deviation of its noise, σ_SS·SS.
+        Expected standard deviation of its noise, σ_SS·SS.
     sensitivity
         Expected smooth sensitivity SS_β.
     """
 
     parameters: GnssParameters
+    renyi: float
     epsilon: float
     deviation: float
     sensitivity: float
 
 
-def search_parameters(
-    analysis: Analysis, order: float | None = None, *, simulations: int = 20, grid: int = 40, seed: int = 0
-) -> Choice:
-    """Search (β, σ_SS) with the smallest expected ε plus two standard deviations of its noise [P, Section B.6].
+def expected_publication(
+    analysis: Analysis, parameters: GnssParameters, *, simulations: int = 20, seed: int = 0
+) -> Expected:
+    """Compute what `sanitize` would give on average, as [P, Table 2] reports it.
 
-    Where the analysis holds expectations, f and SS_β are averaged over simulated outcomes of the check.
+    f is an exact expectation, SS_β an average over simulated outcomes of the check.
 
     Parameters
     ----------
     analysis
-        Votes that are public or simulated: chosen on private votes, the parameters themselves reveal something.
+        With or without the pattern of answers.
+    parameters
+        Order, β, σ_SS, safety.
+    simulations, seed
+        How many outcomes of the check to average over where none is given, and their seed.
+    """
+    smooth = smooth_cost(analysis, parameters.order, parameters.smoothness)
+    return _expected(analysis, smooth, _patterns(analysis, simulations, seed), parameters)
+
+
+def search_parameters(
+    analysis: Analysis, order: float | None = None, *, simulations: int = 20, grid: int = 40, seed: int = 0
+) -> Expected:
+    """Search (β, σ_SS) with the smallest expected ε plus two standard deviations of its noise [P, Section B.6].
+
+    Parameters
+    ----------
+    analysis
+        Of votes that are public or simulated: chosen on private votes, the parameters themselves reveal something.
     order
         λ; by default the analysis's best order.
     simulations, seed
-        How many outcomes of the check to average over, and their seed.
+        As in `expected_publication`.
     grid
         How many values of β to try.
     """
-    checks.integer_at_least(1, simulations=simulations, grid=grid)
+    checks.integer_at_least(1, grid=grid)
     chosen = analysis.order if order is None else order
-    limit = largest_smoothness(chosen)
-    candidates = limit * np.linspace(0.0, 1.0, grid + 2)[1:-1]
+    candidates = largest_smoothness(chosen) * np.linspace(0.0, 1.0, grid + 2)[1:-1]
     smooth = smooth_cost(analysis, chosen, float(candidates[0]))
-    if analysis.answered is not None:
-        patterns = analysis.answered[np.newaxis].astype(np.float64)
-    else:
-        draws = np.random.default_rng(seed).random((simulations, analysis.queries))
-        patterns = (draws < analysis.probabilities).astype(np.float64)
-    value = float(np.mean([smooth.value(pattern) for pattern in patterns]))
-    found: list[tuple[float, Choice]] = []
+    patterns = _patterns(analysis, simulations, seed)
+    found: list[Expected] = []
     for smoothness in map(float, candidates):
         sensitivity = float(np.mean([smooth.sensitivity(pattern, smoothness) for pattern in patterns]))
         scale = best_noise_scale(chosen, smoothness, max(sensitivity, ROUNDING))
-        parameters = GnssParameters(chosen, smoothness, scale)
-        public = _public_costs(analysis, chosen, 0.0)[0] + parameters.cost
-        epsilon = converted(chosen, value + public, analysis.delta, analysis.conversion)
-        deviation = scale * sensitivity
-        found.append((epsilon + 2.0 * deviation, Choice(parameters, epsilon, deviation, sensitivity)))
-    return min(found, key=lambda pair: pair[0])[1]
+        found.append(_expected(analysis, smooth, patterns, GnssParameters(chosen, smoothness, scale), sensitivity))
+    return min(found, key=lambda one: one.epsilon + 2.0 * one.deviation)
+
+
+def _patterns(analysis: Analysis, simulations: int, seed: int) -> NDArray[np.float64]:
+    """Patterns of answered queries: the released one, or simulated ones: (simulations, Q) of 0 and 1."""
+    checks.integer_at_least(1, simulations=simulations)
+    if analysis.answered is not None:
+        return analysis.answered[np.newaxis].astype(np.float64)
+    draws = np.random.default_rng(seed).random((simulations, analysis.queries))
+    return (draws < analysis.probabilities).astype(np.float64)
+
+
+def _expected(
+    analysis: Analysis,
+    smooth: SmoothCost,
+    patterns: NDArray[np.float64],
+    parameters: GnssParameters,
+    sensitivity: float | None = None,
+) -> Expected:
+    if sensitivity is None:
+        sensitivity = float(np.mean([smooth.sensitivity(pattern, parameters.smoothness) for pattern in patterns]))
+    checks_cost, _ = _public_costs(analysis, parameters.order, 0.0)
+    renyi = smooth.value(analysis.probabilities) + checks_cost
+    deviation = parameters.noise_scale * sensitivity
+    total = renyi + parameters.cost + parameters.safety * deviation
+    epsilon = converted(parameters.order, total, analysis.delta, analysis.conversion)
+    return Expected(parameters, renyi, epsilon, deviation, sensitivity)
 
 
 def converted(order: float, renyi: float, delta: float, conversion: str) -> float:
