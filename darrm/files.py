@@ -67,6 +67,7 @@ def read_matrix(path: Path) -> NDArray[Any]:
     """
     if not path.is_file():
         raise ValueError(f"the file {str(path)!r} does not exist")
+    matrix: NDArray[Any]
     try:
         if path.suffix == ".npy":
             matrix = np.load(path, allow_pickle=False)

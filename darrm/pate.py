@@ -1,4 +1,4 @@
-"""Command line ``python -m darrm.pate``: what a PATE run costs, how to publish that, and the pictures of Figure 5 [P]."""
+"""Command line ``python -m darrm.pate``: what a PATE run costs, how to publish it, and the pictures of Figure 5."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def parser() -> CommandLine:
     line.add_argument("--expect-epsilon", type=float, help="GNSS: choose all three by rules of thumb for this epsilon")
     line.add_argument("--no-table-2", action="store_true", help="leave out the smooth sensitivity (it takes longest)")
     line.add_argument("--json", type=Path, metavar="FILE", help="write the rows as JSON to FILE (- for the screen)")
-    line.add_argument("--pictures", type=Path, metavar="FOLDER", help="write figure_5_left.png, figure_5_right.png there")
+    line.add_argument(
+        "--pictures", type=Path, metavar="FOLDER", help="write figure_5_left.png, figure_5_right.png there"
+    )
     return line
 
 
@@ -163,8 +165,8 @@ def guess_format(matrix: NDArray[Any]) -> str:
         raise ValueError("the votes could be labels or counts: say --format labels or --format counts")
     row = int(np.argmax(sums != sums[0]))
     raise ValueError(
-        f"the votes are no counts (row {row} sums to {sums[row]:g}, row 0 to {sums[0]:g}) and hardly labels (values up to "
-        f"{matrix.max():g} in {matrix.shape[1]} columns): repair them, or say --format labels"
+        f"the votes are no counts (row {row} sums to {sums[row]:g}, row 0 to {sums[0]:g}) and hardly labels (values "
+        f"up to {matrix.max():g} in {matrix.shape[1]} columns): repair them, or say --format labels"
     )
 
 

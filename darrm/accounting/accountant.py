@@ -238,7 +238,7 @@ class PrivacyAccountant:
         while low < high:
             middle = (low + high + 1) // 2
             trial = PrivacyAccountant(self._voters)
-            trial._counts = dict(self._counts)  # noqa: SLF001 (a copy of itself)
+            trial._counts = dict(self._counts)
             trial.add(charge.kind.repeated(middle))
             low, high = (middle, high) if trial.admits(budget, adaptive=adaptive) else (low, middle - 1)
         return low

@@ -1,7 +1,7 @@
 """What a PATE run costs, from its votes: ε, the order, the expected number of answers, the check's share.
 
-The total at order λ is Σ_i (check_i + [i answered]·answer_i) [P, Theorem 4]: the noisy check is charged for EVERY query,
-the answer only where it is given. Before a run ``[i answered]`` is replaced by its probability, as in Tables 1 and 2 of
+The total at order λ is Σ_i (check_i + [i answered]·answer_i) [P, Theorem 4]: the noisy check is charged for EVERY
+query, the answer only where it is given. Before a run ``[i answered]`` is replaced by its probability, as in Tables 1 and 2 of
 [P]: an expectation, useful for planning. After a run pass ``answered=``, the pattern of ⊥ that was released anyway.
 
 **A data-dependent ε is itself private data**: it is computed from the votes, and changes when one person's data change.
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 PateAggregator = LNMax | GNMax | ConfidentGNMax | InteractiveGNMax
 CHECKS = ("data-dependent", "data-independent")
 WARNING = (
-    "this epsilon depends on the votes and is itself private data: do not publish it, nor anything chosen by looking at "
-    "it; publish what sanitize(...) gives, or the data-independent epsilon"
+    "this epsilon depends on the votes and is itself private data: do not publish it, nor anything chosen by looking "
+    "at it; publish what sanitize(...) gives, or the data-independent epsilon"
 )
 MEMORY = 1 << 21  # (query, order) pairs held at a time
 
@@ -138,8 +138,8 @@ class Analysis:
         kind = "expected answers" if self.answered is None else "answers"
         return (
             f"{self.queries} queries, {self.expected_answered:.1f} {kind}: epsilon = {self.epsilon:.4f} at delta = "
-            f"{self.delta:g} ({self.conversion} conversion, order {self.order:g}), {self.check_share:.0%} of it for the "
-            f"threshold check; data-independent: {self.data_independent_epsilon:.4f}\nPRIVATE: {WARNING}"
+            f"{self.delta:g} ({self.conversion} conversion, order {self.order:g}), {self.check_share:.0%} of it for "
+            f"the threshold check; data-independent: {self.data_independent_epsilon:.4f}\nPRIVATE: {WARNING}"
         )
 
 
@@ -287,10 +287,6 @@ def _sum_of_blocks(
     return total
 
 
-def _dependent_check(
-    check: NoisyCheck, statistic: NDArray[np.int64], grid: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _dependent_check(check: NoisyCheck, statistic: NDArray[np.int64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
     values, counts = np.unique(statistic, return_counts=True)
     return np.asarray(counts @ check.dependent(values, grid))
-
-

@@ -83,7 +83,7 @@ def analytic_sigma(target: PrivacyParams, *, sensitivity: float = SENSITIVITY) -
     """Find the least σ for which a Gaussian mechanism is (ε, δ)-private: analytic calibration [BW18, Theorem 8].
 
     The condition, with a = s/(2σ) and b = εσ/s for sensitivity s: Φ(a − b) − e^ε·Φ(−a − b) ≤ δ. It is exact, so no
-    smaller σ will do for the noisy histogram. It is one answer's guarantee; many answers compose better as Rényi curves.
+    smaller σ will do for the noisy histogram. It is one answer's guarantee; many compose better as Rényi curves.
 
     Parameters
     ----------

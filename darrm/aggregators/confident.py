@@ -146,7 +146,7 @@ class ConfidentGNMax:
 
     def statistic(self, histograms: ArrayLike) -> NDArray[np.int64]:
         """Find the plurality of each row, which the check looks at: (Q, C) → (Q,)."""
-        return check_histograms(histograms).max(axis=1)
+        return np.asarray(check_histograms(histograms).max(axis=1))
 
     def release(self, histograms: ArrayLike, *, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
         """Release one class, or −1 for ⊥, for each row of counts; parameters as in `GNMax.release`."""

@@ -103,7 +103,7 @@ class CostShape:
 
     def cost(self, log_q: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compute β(q) for a vector of log q."""
-        return gaussian_renyi(log_q, self.sigma, [self.order])[:, 0]
+        return np.asarray(gaussian_renyi(log_q, self.sigma, [self.order])[:, 0])
 
     @cached_property
     def log_q0(self) -> float:

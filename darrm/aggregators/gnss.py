@@ -6,18 +6,18 @@ here                    [P]         meaning
 ``order``               λ           order of the Rényi divergence
 ``smoothness``          β           smoothing parameter, per changed vote
 ``noise_scale``         σ_SS        standard deviation of the noise in units of the smooth sensitivity SS_β
-``safety``                          standard deviations of the noise added on top, so that the figure is no underestimate
+``safety``                          standard deviations of the noise added on top, against understatement
 ======================  ==========  ==============================================================================
 
 **[P, Theorem 23] as printed is not used for releases: it is too small.** Its proof needs s² ≥ SS²/2 but has only
-s² ≥ SS²·(1 − 2λβ), so it covers λβ ≤ 1/4; the parameters of [P, Table 2] have λβ between 0.40 and 0.48. Two neighbouring
-outputs are N(f, (σ SS)²) and N(f', (σ SS')²) with |log(SS'/SS)| ≤ β and |f − f'| ≤ min(SS, SS'). With u = (SS'/SS)² their
-divergence is
+s² ≥ SS²·(1 − 2λβ), so it covers λβ ≤ 1/4; the parameters of [P, Table 2] have λβ between 0.40 and 0.48. Two
+neighbouring outputs are N(f, (σ SS)²) and N(f', (σ SS')²) with |log(SS'/SS)| ≤ β and |f − f'| ≤ min(SS, SS'). With
+u = (SS'/SS)² their divergence is
 
     D(u) = λ·Δ(u)²/(2σ²(1 − λ + λu)) + (λ·ln u − ln(1 − λ + λu))/(2(λ − 1)),      Δ(u) = |f − f'|/SS,
 
-and both terms are largest at u = e^{−2β} (for Δ² = min(1, u): the first falls in u on either side of 1; the second falls to
-0 at u = 1 and rises more slowly after it). So the exact worst case, attained by two Gaussians, is
+and both terms are largest at u = e^{−2β} (for Δ² = min(1, u): the first falls in u on either side of 1; the second
+falls to 0 at u = 1 and rises more slowly after it). So the exact worst case, attained by two Gaussians, is
 
     ε = λ/(2σ²·(λ − (λ−1)e^{2β})) − β − ln(λ − (λ−1)e^{2β})/(2(λ−1)),      if λ > (λ−1)e^{2β}.
 
@@ -83,7 +83,9 @@ class GnssParameters:
             checks.fail("order", self.order, "a finite number above 1")
         if _room(self.order, _charged(self.smoothness)) <= 0.0:
             limit = largest_smoothness(self.order)
-            checks.fail("smoothness", self.smoothness, f"below log(order/(order-1))/2 = {limit:.6g}", "take a smaller one")
+            checks.fail(
+                "smoothness", self.smoothness, f"below log(order/(order-1))/2 = {limit:.6g}", "take a smaller one"
+            )
 
     @property
     def cost(self) -> float:
@@ -164,8 +166,8 @@ def noisy_value(
 
     The normal draw is X/2⁴⁸ with X a discrete Gaussian of standard deviation 2⁴⁸, exact from the operating system, and
     the arithmetic up to the final rounding is exact in fractions. Against the rounding of a true normal draw (which is
-    post-processing of Definition 22) the law differs by less than 2⁻⁹⁰ in total variation: point by point, the weight of
-    a unit cell is e^{−x²/(2s²)}·(1 + O(x²/s⁴)) with s = 2⁴⁸.
+    post-processing of Definition 22) the law differs by less than 2⁻⁹⁰ in total variation: point by point, the weight
+    of a unit cell is e^{−x²/(2s²)}·(1 + O(x²/s⁴)) with s = 2⁴⁸.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class InteractiveRelease:
     @property
     def answered(self) -> NDArray[np.bool_]:
         """Which queries the teachers answered: those that cost more than the check."""
-        return self.outcome == ANSWERED
+        return np.asarray(self.outcome == ANSWERED)
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ def sum_of_tails(gaps: NDArray[np.int64], log_tails: NDArray[np.float64]) -> NDA
     np.exp(logs, out=logs)
     total = largest + np.log(logs.sum(axis=-1))
     # adding C positive terms errs by less than C·2^-52 relative
-    return np.minimum(total + 2.0 * gaps.shape[-1] * np.finfo(np.float64).eps, 0.0)
+    return np.asarray(np.minimum(total + 2.0 * gaps.shape[-1] * np.finfo(np.float64).eps, 0.0))
 
 
 def winner_gaps(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -139,10 +139,8 @@ def winner_gaps(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     rows = np.arange(counts.shape[0])
     gaps = counts[rows, winners][:, np.newaxis] - counts
     gaps[rows, winners] = -1
-    return gaps
+    return np.asarray(gaps)
 
 
 def _rounded_up(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.minimum(logs + RELATIVE_ROUNDING * (1.0 + np.abs(logs)), 0.0)
-
-

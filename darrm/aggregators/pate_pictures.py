@@ -75,7 +75,9 @@ def draw_total_cost(figure: Any, analysis: Analysis) -> None:  # noqa: ANN401 (m
     if has_check(analysis.aggregator):
         check_part = total * np.sum(checks * _at_best(analysis, cumulative + checks), axis=1)
         check_part /= np.sum((cumulative + checks) * _at_best(analysis, cumulative + checks), axis=1)
-        axes.fill_between(answered, check_part, color=CHECK, lw=0, label="selecting queries (its share of the Rényi cost)")
+        axes.fill_between(
+            answered, check_part, color=CHECK, lw=0, label="selecting queries (its share of the Rényi cost)"
+        )
         axes.fill_between(answered, check_part, total, color=ANSWERED, alpha=0.55, lw=0, label="answering them")
         everything = _epsilons(analysis, _cumulative_costs(analysis, np.ones(analysis.queries), seen))
         axes.plot(seen, everything, color=COST, ls="--", label="answering every query, without a check")
@@ -92,9 +94,7 @@ def _answered(analysis: Analysis) -> str:
     return "answered queries (expected)" if analysis.answered is None else "answered queries"
 
 
-def _cumulative_costs(
-    analysis: Analysis, weights: NDArray[np.float64], seen: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _cumulative_costs(analysis: Analysis, weights: NDArray[np.float64], seen: NDArray[np.int64]) -> NDArray[np.float64]:
     """Total answer cost of the first so many queries, at every order: (points, L)."""
     answer = analysis.aggregator.answer if has_check(analysis.aggregator) else analysis.aggregator
     log_q = answer.log_q(analysis.histograms)  # type: ignore[union-attr]  # narrowed above
@@ -103,7 +103,7 @@ def _cumulative_costs(
         weights[start:stop] @ answer.answer_renyi(log_q[start:stop], analysis.curve.orders)  # type: ignore[union-attr]
         for start, stop in zip(starts, seen, strict=True)
     ]
-    return np.cumsum(blocks, axis=0)
+    return np.asarray(np.cumsum(blocks, axis=0))
 
 
 def _epsilons(analysis: Analysis, costs: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -68,9 +68,7 @@ def table_1_row(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def table_2_row(
-    analysis: Analysis, parameters: GnssParameters | None, *, simulations: int = 20
-) -> dict[str, Any]:
+def table_2_row(analysis: Analysis, parameters: GnssParameters | None, *, simulations: int = 20) -> dict[str, Any]:
     """Give what Table 2 of [P] says: how the cost would be published, at which price.
 
     Parameters
@@ -127,7 +125,7 @@ def report_text(table_1: dict[str, Any], table_2: dict[str, Any] | None) -> str:
         f"  epsilon, Theorem 5    {t['epsilon_theorem_5']:.4f}  at order {t['order_theorem_5']:g}",
         f"  epsilon, tight        {t['epsilon_tight_conversion']:.4f}  at order {t['order_tight_conversion']:g}",
         f"  share of the check    {t['check_share']:.1%}",
-        f"  data-independent      {t['data_independent_epsilon']:.4f}  for as many answers ({t['conversion']} conversion)",
+        f"  data-independent      {t['data_independent_epsilon']:.4f}  for as many answers ({t['conversion']})",
         f"  worst case            {t['worst_case_epsilon']:.4f}  if every query is answered; public",
     ]
     if t["order_at_edge_of_grid"]:
@@ -151,4 +149,3 @@ def _table_2_lines(row: dict[str, Any]) -> list[str]:
         f"  sanitised epsilon     {row['sanitized_epsilon']:.4f} +- {row['sanitized_deviation']:.4f}",
         f"  parameters chosen     {row['parameters_chosen']}",
     ]
-

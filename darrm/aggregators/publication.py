@@ -4,9 +4,9 @@ The published figure is
 
     ε = noisy answers' cost + checks' cost + GNSS's own cost + conversion at λ and δ,
 
-where the first part is f + SS_β·N(0, σ_SS²) for the data-dependent Rényi cost f at the order λ (plus the checks' cost where
-that was accounted from the data), and the others do not depend on the votes. Order, β and σ_SS must be fixed without looking
-at the private votes: from `gnss.rules_of_thumb`, or on votes that are public or simulated.
+where the first part is f + SS_β·N(0, σ_SS²) for the data-dependent Rényi cost f at the order λ (plus the checks' cost
+where that was accounted from the data), and the others do not depend on the votes. Order, β and σ_SS must be fixed
+without looking at the private votes: from `gnss.rules_of_thumb`, or on votes that are public or simulated.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Sanitized:
 
     def __str__(self) -> str:
         return (
-            f"epsilon = {self.epsilon:.4f} at delta = {self.delta:g} (sanitised, may be published; order {self.order:g}, "
-            f"{self.conversion} conversion; too small with probability {self.understated_with:.3g})"
+            f"epsilon = {self.epsilon:.4f} at delta = {self.delta:g} (sanitised, may be published; order "
+            f"{self.order:g}, {self.conversion} conversion; too small with probability {self.understated_with:.3g})"
         )
 
 
@@ -119,7 +119,7 @@ def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCo
     """
     aggregator, counts = analysis.aggregator, analysis.histograms
     if isinstance(aggregator, LNMax):
-        raise ValueError("LNMax has no smooth sensitivity in [P]: publish the data-independent epsilon, or use GNMax")
+        checks.fail("the aggregator", aggregator, "of the GNMax kind", "[P] has no smooth sensitivity for LNMax")
     voters = int(counts[0].sum())
     answer = aggregator if isinstance(aggregator, GNMax) else aggregator.answer
     shape = CostShape(answer.sigma, order, counts.shape[1], answer.noise)

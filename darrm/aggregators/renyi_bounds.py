@@ -142,7 +142,7 @@ def gaussian_renyi(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> NDArray
     rise = _log_ratio(logs, np.where(allowed, slope - 1.0 / sigma**2, 0.0))
     jump = np.where(allowed, slope + 1.0 / sigma**2, 0.0)
     largest_order = np.where(allowed, mu * (1.0 - CONDITION_MARGIN), 0.0)  # on λ − 1: λ ≤ μ₁ = μ₂ + 1
-    return _smaller_bound(logs, rise, jump, grid, largest_order, grid / sigma**2)
+    return _smaller_bound(logs, rise, jump, grid, largest_order=largest_order, independent=grid / sigma**2)
 
 
 def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> NDArray[np.float64]:
@@ -177,7 +177,9 @@ def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> NDArray[
     rise = _log_ratio(logs, np.where(allowed, epsilon, 0.0))
     jump = np.where(allowed, epsilon, 0.0)
     largest_order = np.where(allowed, np.inf, 0.0)
-    return _smaller_bound(logs, rise, jump, grid, largest_order, laplace_independent(gamma, grid))
+    return _smaller_bound(
+        logs, rise, jump, grid, largest_order=largest_order, independent=laplace_independent(gamma, grid)
+    )
 
 
 def laplace_independent(gamma: float, orders: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -219,9 +221,7 @@ def _check_arguments(log_q: ArrayLike, orders: ArrayLike) -> tuple[NDArray[np.fl
     return logs, grid
 
 
-def _theorem_6_applies(
-    logs: NDArray[np.float64], mu: NDArray[np.float64], sigma: float
-) -> NDArray[np.bool_]:
+def _theorem_6_applies(logs: NDArray[np.float64], mu: NDArray[np.float64], sigma: float) -> NDArray[np.bool_]:
     """Check the conditions on q alone: μ₂ > 1 and log q ≤ (μ₂−1)ε₂ − μ₂·log((μ₂+1)/(μ₂−1)); and q ≤ ½."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         log_ratio = np.log1p(2.0 / (mu - 1.0))
@@ -243,6 +243,7 @@ def _smaller_bound(
     rise: NDArray[np.float64],
     jump: NDArray[np.float64],
     orders: NDArray[np.float64],
+    *,
     largest_order: NDArray[np.float64],
     independent: NDArray[np.float64],
 ) -> NDArray[np.float64]:
@@ -259,7 +260,8 @@ def _smaller_bound(
         with np.errstate(over="ignore", invalid="ignore"):
             exponent = log_probability + over
             second = np.where(
-                over < 1.0, probability * np.expm1(np.minimum(over, 1.0)),
+                over < 1.0,
+                probability * np.expm1(np.minimum(over, 1.0)),
                 np.exp(np.minimum(exponent, LARGEST_EXPONENT)) - probability,
             )
             inside = (1.0 - probability) * np.expm1(np.minimum(up, LARGEST_EXPONENT)) + second

@@ -34,7 +34,7 @@ SMOOTHING_LENGTHS = 14.0
 
 
 def reach_of(smoothness: float, voters: int) -> int:
-    """Number D of distances that are looked at one by one: public, since β and K are."""
+    """Choose the number D of distances that are looked at one by one: public, since β and K are."""
     checks.positive(smoothness=smoothness)
     return min(voters, math.ceil(SMOOTHING_LENGTHS / smoothness)) + 1
 
@@ -150,7 +150,7 @@ def _fill_below(
     shape: CostShape,
     tails: NDArray[np.float64],
 ) -> None:
-    """Queries with q < q₁: move d votes from the first class to the second, until q passes q₁."""
+    """Fill queries with q < q₁: move d votes from the first class to the second, until q passes q₁."""
     gaps = descending[rows, :1] - descending[rows]
     gaps[:, 0] = -1
     for distance in range(profile.shape[0]):
@@ -173,7 +173,7 @@ def _fill_above(
     shape: CostShape,
     tails: NDArray[np.float64],
 ) -> None:
-    """Queries with q > q₀: give votes of the current second class to the first, until q passes q₀ or none are left."""
+    """Fill queries with q > q₀: give votes of the class that is second to the first, until q passes q₀ or none are left."""
     top, others = descending[rows, 0].copy(), descending[rows, 1:].copy()
     for distance in range(profile.shape[0]):
         if distance:

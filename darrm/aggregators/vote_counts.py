@@ -48,7 +48,9 @@ def check_histograms(histograms: ArrayLike) -> NDArray[np.int64]:
     if counts.ndim != 2 or counts.shape[0] < 1:
         checks.fail("the shape of the vote counts", counts.shape, "(queries, classes) with at least one query")
     if counts.shape[1] < 2:
-        checks.fail("the number of classes C", counts.shape[1], "at least 2", "with one class there is nothing to vote on")
+        checks.fail(
+            "the number of classes C", counts.shape[1], "at least 2", "with one class there is nothing to vote on"
+        )
     if counts.min() < 0:
         row = int(np.argmax((counts < 0).any(axis=1)))
         checks.fail(

@@ -65,7 +65,9 @@ def seeded_uniform_below(rng: np.random.Generator) -> UniformBelow:
     def below(limits: NDArray[Any]) -> NDArray[Any]:
         if limits.dtype == object:
             raise ValueError("the seeded source draws 64-bit numbers only: use a sigma or gamma with fewer digits")
-        return _uniform_below_64(limits, lambda size: rng.integers(0, 2**WORD - 1, size, dtype=np.uint64, endpoint=True))
+        return _uniform_below_64(
+            limits, lambda size: rng.integers(0, 2**WORD - 1, size, dtype=np.uint64, endpoint=True)
+        )
 
     return below
 
@@ -122,7 +124,7 @@ def discrete_laplace(scale: Fraction, size: int, below: UniformBelow = system_un
     dtype = _integer_type(top * bottom)
 
     def attempt(count: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        tops = np.full(count, top, dtype=dtype)
+        tops: NDArray[Any] = np.full(count, top, dtype=dtype)
         uniform = below(tops)
         accepted = np.flatnonzero(bernoulli_exp(uniform, tops, below))
         magnitude = (uniform[accepted] + top * _geometric_exp_one(accepted.size, dtype, below)) // bottom
@@ -171,9 +173,7 @@ def discrete_gaussian(variance: Fraction, size: int, below: UniformBelow = syste
     return _until_filled(attempt, size)
 
 
-def _until_filled(
-    attempt: Callable[[int], tuple[NDArray[Any], NDArray[np.bool_]]], size: int
-) -> NDArray[np.int64]:
+def _until_filled(attempt: Callable[[int], tuple[NDArray[Any], NDArray[np.bool_]]], size: int) -> NDArray[np.int64]:
     """Repeat the attempts that were rejected; an attempt may answer for fewer values than it was asked for."""
     checks.integer_at_least(0, size=size)
     filled: list[NDArray[np.int64]] = []
@@ -202,10 +202,10 @@ def _bernoulli_exp_at_most_one(
 
 def _geometric_exp_one(size: int, dtype: type, below: UniformBelow) -> NDArray[Any]:
     """Count how often in a row a coin of probability 1/e shows heads."""
-    count = np.zeros(size, dtype=dtype)
+    count: NDArray[Any] = np.zeros(size, dtype=dtype)
     active = np.arange(size)
     while active.size:
-        ones = np.ones(active.size, dtype=dtype)
+        ones: NDArray[Any] = np.ones(active.size, dtype=dtype)
         active = active[_bernoulli_exp_at_most_one(ones, ones, below)]
         count[active] += 1
     return count
