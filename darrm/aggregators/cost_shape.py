@@ -182,7 +182,7 @@ class CostShape:
         weight = self._log_weight
         ends = ndtri_exp(np.array([self.smallest_log_q(voters), log_end]) - weight)
         grid = log_ndtr(np.linspace(ends[0], ends[1], GRID)) + weight
-        return np.minimum(grid, log_end)
+        return np.asarray(np.minimum(grid, log_end))
 
     def _check_rising(self, condition: str, what: str, values: NDArray[np.float64]) -> None:
         falls = np.flatnonzero(np.diff(values) < -TOLERANCE * values.max())

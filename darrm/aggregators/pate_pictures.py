@@ -115,4 +115,4 @@ def _at_best(analysis: Analysis, costs: NDArray[np.float64]) -> NDArray[np.float
     """One-hot rows that mark the best order of each point."""
     orders = analysis.curve.orders
     best = CONVERSIONS[analysis.conversion](orders, costs, analysis.delta).argmin(axis=1)
-    return np.eye(orders.size)[best]
+    return np.asarray(np.eye(orders.size)[best])

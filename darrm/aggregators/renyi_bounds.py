@@ -233,9 +233,12 @@ def _theorem_6_applies(logs: NDArray[np.float64], mu: NDArray[np.float64], sigma
 def _log_ratio(logs: NDArray[np.float64], exponent: NDArray[np.float64]) -> NDArray[np.float64]:
     """Compute log((1 − q)/(1 − q e^s)) = −log1p(−q·expm1(s)/(1 − q)), at least the smallest normal number."""
     probability = np.exp(logs)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        share = np.where(exponent > 0.0, probability * np.expm1(exponent) / (1.0 - probability), 0.0)
-        return np.maximum(-np.log1p(-share), SMALLEST)
+    # q·expm1(s), which is below 1 − q where the bound applies (s = 0 elsewhere); q may underflow where s is large
+    small = probability * np.expm1(np.minimum(exponent, 1.0))
+    gained = np.where(exponent < 1.0, small, np.exp(logs + exponent) - probability)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(exponent > 0.0, gained / (1.0 - probability), 0.0)
+    return np.maximum(-np.log1p(-share), SMALLEST)
 
 
 def _smaller_bound(

@@ -173,7 +173,7 @@ def _fill_above(
     shape: CostShape,
     tails: NDArray[np.float64],
 ) -> None:
-    """Fill queries with q > q₀: give votes of the class that is second to the first, until q passes q₀ or none are left."""
+    """Fill queries with q > q₀: give votes of the second class to the first, until q passes q₀ or none are left."""
     top, others = descending[rows, 0].copy(), descending[rows, 1:].copy()
     for distance in range(profile.shape[0]):
         if distance:
