@@ -48,6 +48,7 @@ CONDITION_MARGIN = 1e-9
 LARGEST_EXPONENT = 700.0
 DEEPEST = 1e12  # keeps log q = −∞ finite
 SMALLEST = float(np.finfo(np.float64).tiny)
+ALMOST_ONE = 1.0 - 2.0**-50
 LOG_HALF = -math.log(2.0)
 SMALLEST_SIGMA, LARGEST_SIGMA = 1e-6, 1e12
 BLOCK = 1 << 15  # numbers worked on at a time: they stay in the processor's cache
@@ -236,9 +237,9 @@ def _log_ratio(logs: NDArray[np.float64], exponent: NDArray[np.float64]) -> NDAr
     # q·expm1(s), which is below 1 − q where the bound applies (s = 0 elsewhere); q may underflow where s is large
     small = probability * np.expm1(np.minimum(exponent, 1.0))
     gained = np.where(exponent < 1.0, small, np.exp(logs + exponent) - probability)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(exponent > 0.0, gained / (1.0 - probability), 0.0)
-    return np.maximum(-np.log1p(-share), SMALLEST)
+    share = np.where(exponent > 0.0, gained / np.maximum(1.0 - probability, SMALLEST), 0.0)
+    ratio = -np.log1p(-np.minimum(share, ALMOST_ONE))
+    return np.where(share < ALMOST_ONE, np.maximum(ratio, SMALLEST), np.inf)  # ∞: no bound from Theorem 6
 
 
 def _smaller_bound(
@@ -269,7 +270,8 @@ def _smaller_bound(
             )
             inside = (1.0 - probability) * np.expm1(np.minimum(up, LARGEST_EXPONENT)) + second
             # e^700 stands for anything larger; then log(1 + inside) is the exponent itself to the last digit
-            value = np.maximum(np.log1p(inside), np.maximum(exponent, up)) / power
+            value = np.maximum(np.log1p(inside), exponent)
+            value = np.where(up > LARGEST_EXPONENT, np.maximum(value, up), value) / power
         value = np.maximum(value * (1.0 + ROUNDING), SMALLEST)
         np.minimum(value, independent, out=value)
         result[block] = np.where(power <= largest_order[block, np.newaxis], value, independent)

@@ -64,7 +64,7 @@ def seeded_uniform_below(rng: np.random.Generator) -> UniformBelow:
 
     def below(limits: NDArray[Any]) -> NDArray[Any]:
         if limits.dtype == object:
-            raise ValueError("the seeded source draws 64-bit numbers only: use a sigma or gamma with fewer digits")
+            return np.array([_unbounded_below(int(n), rng) for n in limits], dtype=object)
         return _uniform_below_64(
             limits, lambda size: rng.integers(0, 2**WORD - 1, size, dtype=np.uint64, endpoint=True)
         )
@@ -224,6 +224,15 @@ def _uniform_below_64(limits: NDArray[np.int64], words: Callable[[int], NDArray[
         word[bad] = words(bad.size)
         bad = bad[word[bad] < incomplete[bad]]
     return (word % n).astype(np.int64)
+
+
+def _unbounded_below(limit: int, rng: np.random.Generator) -> int:
+    """Draw a whole number below any limit by rejection from the least number of bits that hold it."""
+    bits = limit.bit_length()
+    while True:
+        number = int.from_bytes(rng.bytes((bits + 7) // 8), "little") >> (-bits % 8)
+        if number < limit:
+            return number
 
 
 def _check_scale(scale: int) -> None:
