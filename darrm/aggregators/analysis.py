@@ -2,7 +2,8 @@
 
 The total at order λ is Σ_i (check_i + [i answered]·answer_i) [P, Theorem 4]: the noisy check is charged for EVERY
 query, the answer only where it is given. Before a run ``[i answered]`` is replaced by its probability, as in
-Tables 1 and 2 of [P]: an expectation, useful for planning. After a run pass ``answered=``, the pattern of ⊥ that was released anyway.
+Tables 1 and 2 of [P]: an expectation, useful for planning. After a run pass ``answered=``, the pattern of ⊥ that
+was released anyway.
 
 **A data-dependent ε is itself private data**: it is computed from the votes, and changes when one person's data change.
 `analyze` says so each time; `darrm.aggregators.publication.sanitize` gives the figure that may be released.

@@ -10,7 +10,8 @@ from darrm.aggregators.analysis import WARNING, Analysis, PateAggregator, Privat
 from darrm.aggregators.cost_shape import ConditionError
 from darrm.aggregators.gnss import GnssParameters, printed_cost
 from darrm.aggregators.noisy_max import LNMax
-from darrm.aggregators.publication import converted, expected_publication, search_parameters
+from darrm.aggregators.publication_plan import expected_publication, search_parameters
+from darrm.aggregators.smooth_cost import converted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

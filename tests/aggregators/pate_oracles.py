@@ -80,9 +80,7 @@ def log_lattice_win_probabilities(rows: np.ndarray, log_mass: np.ndarray) -> np.
         for rival in range(rows.shape[1]):
             if rival != winner:
                 most = (rows[:, winner] - rows[:, rival])[:, np.newaxis] + noise - (rival < winner)
-                total += np.where(
-                    most < -reach, -np.inf, below_or_at[np.clip(most + reach, 0, log_mass.size - 1)]
-                )
+                total += np.where(most < -reach, -np.inf, below_or_at[np.clip(most + reach, 0, log_mass.size - 1)])
         result[:, winner] = np.logaddexp.reduce(total, axis=1)
     return result
 

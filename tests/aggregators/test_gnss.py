@@ -63,7 +63,13 @@ def divergence(order: float, shift: float, first: float, second: float) -> float
 
 @pytest.mark.parametrize(
     ("order", "smoothness", "scale", "safety"),
-    [(14.0, 0.0329, 6.23, 0.0), (20.5, 0.01, 11.9, 0.0), (3.0, 0.05, 4.0, 0.0), (14.0, 0.01, 6.0, 2.0), (5.0, 0.05, 3.0, 0.2)],
+    [
+        (14.0, 0.0329, 6.23, 0.0),
+        (20.5, 0.01, 11.9, 0.0),
+        (3.0, 0.05, 4.0, 0.0),
+        (14.0, 0.01, 6.0, 2.0),
+        (5.0, 0.05, 3.0, 0.2),
+    ],
 )
 def test_the_cost_is_the_worst_divergence_of_two_outputs(
     order: float, smoothness: float, scale: float, safety: float

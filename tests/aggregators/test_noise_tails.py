@@ -17,10 +17,8 @@ from tests.aggregators.pate_oracles import gaussian_log_mass, laplace_log_mass
 def difference_log_survival(log_mass: np.ndarray, largest: int) -> np.ndarray:
     """Log Pr[X − Y ≥ g] for two draws of a law, from its definition."""
     upper = np.logaddexp.accumulate(log_mass[::-1])[::-1]
-    result = []
-    for gap in range(largest + 1):
-        result.append(np.logaddexp.reduce(log_mass[: log_mass.size - gap] + upper[gap:]))
-    return np.array(result)
+    size = log_mass.size
+    return np.array([np.logaddexp.reduce(log_mass[: size - gap] + upper[gap:]) for gap in range(largest + 1)])
 
 
 @pytest.mark.parametrize("sigma", [0.5, 0.7, 1.0, 3.0, 40.0])

@@ -12,13 +12,9 @@ from darrm.aggregators.confident import ConfidentGNMax
 from darrm.aggregators.cost_shape import ConditionError
 from darrm.aggregators.gnss import GnssParameters, rules_of_thumb
 from darrm.aggregators.noisy_max import GNMax, LNMax
-from darrm.aggregators.publication import (
-    converted,
-    expected_publication,
-    sanitize,
-    search_parameters,
-    smooth_cost,
-)
+from darrm.aggregators.publication import sanitize
+from darrm.aggregators.publication_plan import expected_publication, search_parameters
+from darrm.aggregators.smooth_cost import converted, smooth_cost
 
 RNG = np.random.default_rng(6)
 SHARES = RNG.beta(6.0, 1.2, size=200)
@@ -65,7 +61,11 @@ def test_the_sanitised_part_stays_possible() -> None:
     analysis = quiet(VOTES, CONFIDENT, 1e-5, answered=ANSWERED)
     wild = GnssParameters(14.0, 0.02, 1e4)
     for seed in range(20):
-        assert 0.0 <= sanitize(analysis, wild, rng=np.random.default_rng(seed)).noisy_cost <= 100 * 14.0 / 1600 * (1 + 1e-12)
+        assert (
+            0.0
+            <= sanitize(analysis, wild, rng=np.random.default_rng(seed)).noisy_cost
+            <= 100 * 14.0 / 1600 * (1 + 1e-12)
+        )
 
 
 def test_a_sanitised_run_may_enter_a_published_total() -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-
 class Ask(Exception):  # noqa: N818 (control flow of the enumeration)
     """The program asked for a random number beyond the prefix; these are the probabilities of its values."""
 
@@ -89,9 +88,7 @@ def assert_law(law: dict[int, float], error: float, true: dict[int, float]) -> N
 
 @pytest.mark.parametrize(("top", "bottom"), [(0, 1), (1, 3), (1, 1), (7, 3), (2, 1)])
 def test_bernoulli_exp_has_its_exact_law(top: int, bottom: int) -> None:
-    law, left = exact_law(
-        lambda script: int(bernoulli_exp(np.array([top]), np.array([bottom]), script.below)[0]), 1e-7
-    )
+    law, left = exact_law(lambda script: int(bernoulli_exp(np.array([top]), np.array([bottom]), script.below)[0]), 1e-7)
     assert_law(law, left, {1: math.exp(-top / bottom), 0: -math.expm1(-top / bottom)})
 
 
