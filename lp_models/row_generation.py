@@ -231,6 +231,8 @@ class _Loop:
 
     def closed(self, value: float) -> bool:
         """Whether the gap between ``value`` and the bound is as small as asked for."""
+        if not (np.isfinite(value) and np.isfinite(self.bound)):
+            return False
         return value - self.bound <= max(self.options.gap * abs(value), self.options.floor)
 
     def drop_rows(self) -> None:

@@ -69,8 +69,8 @@ class NearShifts:
             np.maximum(wider[:, 1:], reach[:, :-1], out=wider[:, 1:])
             bound += tail_bound(N, self.delta, k - 1) * (wider - reach)
             reach = wider
-        bound += 2.0 * tail_bound(N, self.delta, SCREENED_MOVES)
-        return bound
+        result: Array = bound + 2.0 * tail_bound(N, self.delta, SCREENED_MOVES)
+        return result
 
     def vertices(self, block: Array) -> Vertices:
         """Compute the four vertices and the curvature bound; shape (states, N + 1)."""
@@ -106,7 +106,7 @@ class NearShifts:
         N = block.shape[1] - 1
         band = self._difference_weights(N)
         J = (band.shape[0] - 1) // 2
-        result = band[J] * block
+        result: Array = band[J] * block
         for d in range(1, min(J, N) + 1):
             result[:, : N + 1 - d] += band[J + d, : N + 1 - d] * block[:, d:]
             result[:, d:] += band[J - d, d:] * block[:, : N + 1 - d]
@@ -131,5 +131,5 @@ class NearShifts:
             second[:, 1:-1] = np.abs(np.diff(block, n=2, axis=1))
         J = self.family.terms
         padded = np.pad(second, ((0, 0), (J, J)))
-        largest: Array = np.max(sliding_window_view(padded, 2 * J + 1, axis=1), axis=-1)
-        return largest
+        windows = sliding_window_view(padded, 2 * J + 1, axis=1)
+        return np.asarray(windows.max(axis=-1), dtype=np.float64)
