@@ -45,8 +45,8 @@ SHAPES = tuple(shape.value for shape in Shape)
 OBJECTIVES = ("linear",)
 SOLVERS = ("production", "reference")
 # weights below this part of the largest say nothing; there a tie-break of the next size decides
-SILENT = 1e-9
-TIE_BREAK = 1e-11
+SILENT = 1e-8
+TIE_BREAK = 1e-8
 # a cost is called broken when it exceeds the budget by more than this part of it
 BROKEN = 1e-12
 
@@ -131,9 +131,10 @@ class PrivacyOracle:
         gamma = self.shape.variables_to_gamma(point)
         limit = self.budget * (1.0 + BROKEN)
         if thorough:
-            found = self.full.maxima(gamma)
+            found = self.full.maxima(gamma, limit)
             worst = found.worst
-            rows = [found.rows[j] for j in deep_and_spread(found.costs, limit)]
+            costs = np.array([cost for cost, _ in found.broken])
+            rows = [found.broken[index][1] for index in deep_and_spread(costs, limit)]
         else:
             family = self.full.family
             level = family.maxima(gamma)

@@ -91,15 +91,16 @@ class NearShifts:
         curvature = lever * (self._curvature(block) + 4.0 * tail_bound(N, self.delta, self.family.terms))
         return Vertices(values, values + 1.0001 * curvature, choice)
 
-    def best_of_all(self, level: Array, n_1: int) -> float:
-        """Compute V(n_1) for one state by trying every (a, a_1); ``level`` has shape (N + 1,)."""
+    def best_of_all(self, level: Array, n_1: int) -> tuple[float, int, int]:
+        """Find V(n_1), a and a_1 for one state by trying every pair; ``level`` has shape (N + 1,)."""
         N, J = level.size - 1, self.family.terms
         padded = np.concatenate([np.zeros(J), level, np.zeros(J)])
         steps = np.arange(J + 1)
         window = padded[n_1 + J + steps[:, None] - steps[None, :]]
         weights = self.family.delta_weights
         values = weights[:, : N - n_1 + 1].T @ window @ weights[:, : n_1 + 1]
-        return float(np.max(values))
+        a, a_1 = divmod(int(np.argmax(values)), n_1 + 1)
+        return float(values[a, a_1]), a, a_1
 
     def _both_moved(self, block: Array) -> Array:
         """Compute E[T(n_1 − Bin(n_1, Δ) + Bin(n_0, Δ))]."""
