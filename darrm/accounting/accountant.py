@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from darrm import checks
-from darrm.accounting.bounds import CLOSED_FORMS, Bound, filter_bound
+from darrm.accounting.bounds import CLOSED_FORMS, Bound, exact_sum, filter_bound
 from darrm.accounting.charges import Charge
 from darrm.accounting.composition import optimal_epsilon, round_up
 from darrm.accounting.loss_discretised import discretised_bound
@@ -196,6 +196,11 @@ class PrivacyAccountant:
         ``adaptive`` uses only the bound that holds where the kinds of queries were chosen after earlier answers.
         """
         if not self._counts:
+            return True
+        # compared as fractions: two queries of 0.3 fit into 0.6, whatever the floats nearest to them say
+        total = exact_sum(self.charges)
+        allowed_delta = budget.exact_delta / 2 if adaptive else budget.exact_delta
+        if total is not None and total[0] <= budget.exact_epsilon and total[1] <= allowed_delta:
             return True
         if adaptive:
             return self.spent_adaptively(budget.delta).epsilon <= budget.epsilon
