@@ -170,5 +170,4 @@ CLOSED_FORMS: tuple[Callable[[Account, float], Bound | None], ...] = (
     general_bound,
     optimal_bound,
     renyi_bound,
-    profile_bound,
 )

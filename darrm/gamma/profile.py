@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 UNIT = 2.0**-53
 DEFAULT_POINTS = 65
+QUANTUM = 10**12  # bounds are rounded up to a multiple of 1e-12, so that machines agree on them
 REACH = 2  # the grid ends at twice the target's ε: beyond it almost nothing is left
 
 
@@ -51,7 +52,7 @@ def divergence(problem: MajorityProblem, gamma: NoiseFunction, epsilon: Fraction
 
 
 def privacy_profile(problem: MajorityProblem, gamma: NoiseFunction, *, points: int = DEFAULT_POINTS) -> PrivacyProfile:
-    """Tabulate the exact privacy profile on an even grid from 0 to twice the target's ε.
+    """Tabulate the exact privacy profile on an even grid from 0 to twice the target's ε, rounded up to 1e-12.
 
     Parameters
     ----------
@@ -83,6 +84,6 @@ def privacy_profile(problem: MajorityProblem, gamma: NoiseFunction, *, points: i
     grid = [top * Fraction(index, points - 1) for index in range(points)]
     bounds = np.array([divergence(problem, gamma, epsilon) for epsilon in grid])
     # the true profile never rises; rounding may
-    falling = np.maximum.accumulate(bounds[::-1])[::-1]
+    falling = np.minimum(1.0, np.ceil(np.maximum.accumulate(bounds[::-1])[::-1] * QUANTUM) / QUANTUM)
     # a float above the exact ε keeps its bound
     return PrivacyProfile(tuple(np.nextafter(float(e), np.inf) if e else 0.0 for e in grid), tuple(falling.tolist()))
