@@ -64,7 +64,7 @@ def test_the_labels_are_the_aggregators(folder: Path) -> None:
     aggregator = DaRRM(GammaTable.load(folder / "table.json"))
     votes = np.zeros((20_000, 3), dtype=np.uint8)
     np.save(folder / "many.npy", votes)
-    PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(600, "0.5"))
+    PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(60, "0.5"))
     assert releasing(folder, "many.npy", "--quiet") == 2  # 20,000 queries do not fit
     (folder / "l.sqlite").unlink()
     PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(6000, "0.5"))
