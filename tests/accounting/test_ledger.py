@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import darrm.accounting.ledger as ledger_module
 from darrm.accounting.accountant import Charge
 from darrm.accounting.charge_text import charge_from_text, charge_to_text
 from darrm.accounting.composition import compose_optimal
@@ -231,7 +232,7 @@ def test_another_process_holds_the_lock(path: Path) -> None:
 def test_a_failure_inside_a_debit_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
     ledger.debit(QUERY)
-    monkeypatch.setattr("darrm.accounting.ledger.now", lambda: 1 / 0)
+    monkeypatch.setattr(ledger_module, "now", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         ledger.debit(QUERY)
     assert PrivacyLedger(path).spent().queries == 1
