@@ -139,7 +139,7 @@ def report_table(options: argparse.Namespace) -> int:
 
 def spent_by(aggregator: DaRRM, count: int, delta: float, voters: Voters) -> Spent:
     """Evaluate every bound for ``count`` queries."""
-    return PrivacyAccountant(voters, [aggregator.charge(count, exact_profile=True)]).spent(delta)
+    return PrivacyAccountant(voters, [aggregator.charge(count)]).spent(delta)
 
 
 def text_table(aggregator: DaRRM, results: dict[int, Spent], delta: float) -> str:

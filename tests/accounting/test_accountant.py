@@ -251,3 +251,5 @@ def test_a_budget_can_be_used_up_exactly() -> None:
         assert account.admits(PrivacyParams("0.6", delta), adaptive=adaptive)
         assert not account.admits(PrivacyParams("0.599999999", delta), adaptive=adaptive)
         assert not account.admits(PrivacyParams("0.6", "1.9e-6"), adaptive=adaptive)
+    # half of δ is the slack of the filter, so the queries' own deltas may not use it
+    assert not account.admits(PrivacyParams("0.6", "3e-6"), adaptive=True)

@@ -135,6 +135,22 @@ def test_a_file_that_vanishes_does_not_come_back_empty(path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_file_that_vanishes_in_the_last_moment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    path.unlink()
+    monkeypatch.setattr(type(path), "is_file", lambda _: True)
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        ledger.debit(QUERY)
+    assert not path.exists()
+
+
+def test_commits_are_durable(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    with ledger._store.transaction(write=True) as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
 @pytest.mark.parametrize("name", ["a?b#c%20.sqlite", "ü ö.sqlite", "file:x?mode=memory"])
 def test_odd_names(name: str, tmp_path: Path) -> None:
     PrivacyLedger.create(tmp_path / name, BUDGET).debit(QUERY)
