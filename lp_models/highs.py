@@ -17,6 +17,14 @@ Array = NDArray[np.float64]
 
 SCALE = 1e4
 TOLERANCE = 1e-10  # the strictest that HiGHS accepts
+# what is tried when degeneracy defeats the warm start: no change, presolve, HiGHS's own scaling, interior point
+RETRIES = (
+    ("presolve", "off"),
+    ("presolve", "on"),
+    ("simplex_scale_strategy", 4),
+    ("dual_feasibility_tolerance", 1e-8),
+    ("solver", "ipm"),
+)
 
 
 class Master:
@@ -26,12 +34,9 @@ class Master:
     ----------
     program
         The objective that values and bounds are about, and the rows to start with.
-    tie_break
-        Shape (n,) or None: a small objective added for the solver only, which decides between points that the cost
-        cannot tell apart.
     """
 
-    def __init__(self, program: LinearProgram, tie_break: Array | None = None) -> None:
+    def __init__(self, program: LinearProgram) -> None:
         cost = program.cost
         self.cost, self.offset = cost, program.offset
         self.matrix = np.empty((0, cost.size))
@@ -40,18 +45,21 @@ class Master:
         self._permanent = program.limits.size
         self._indices = np.arange(cost.size, dtype=np.int32)
         self._highs = _new_solver()
-        objective = cost if tie_break is None else cost + tie_break
-        largest = np.max(np.abs(objective), initial=0.0)
+        largest = np.max(np.abs(cost), initial=0.0)
         self._cost_scale = SCALE / largest if largest > 0.0 else 1.0
         n = cost.size
         empty = np.empty(0, dtype=np.int32)
-        self._highs.addCols(n, objective * self._cost_scale, np.zeros(n), np.ones(n), 0, empty, empty, np.empty(0))
+        self._highs.addCols(n, cost * self._cost_scale, np.zeros(n), np.ones(n), 0, empty, empty, np.empty(0))
         if program.limits.size:
             self.add_rows(program.matrix, program.limits)
 
     def value(self, point: Array) -> float:
         """Compute the objective at a point of shape (n,)."""
         return float(self.cost @ point) + self.offset
+
+    def add_cost(self, extra: Array) -> None:
+        """Add to the cost that the solver minimises, shape (n,); values and bounds stay about the program's own."""
+        self._highs.changeColsCost(self.cost.size, self._indices, (self.cost + extra) * self._cost_scale)
 
     def add_rows(self, matrix: Array, limits: Array) -> None:
         """Append the rows matrix x ≤ limits; shapes (r, n) and (r,)."""
@@ -82,12 +90,18 @@ class Master:
         return int(drop.size)
 
     def solve(self) -> Solution:
-        """Solve from the last basis, and once more from nothing if that fails."""
+        """Solve from the last basis; if that fails, from nothing, with one changed setting after the other."""
         self._highs.run()
-        if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        optimal = self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        for option, value in RETRIES:
+            if optimal:
+                break
+            kept = self._highs.getOptionValue(option)[1]
+            self._highs.setOptionValue(option, value)
             self._highs.clearSolver()
             self._highs.run()
-        optimal = self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+            optimal = self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+            self._highs.setOptionValue(option, kept)
         raw = self._highs.getSolution()
         point = np.clip(np.array(raw.col_value, dtype=np.float64), 0.0, 1.0)
         largest = np.max(np.abs(self.matrix), axis=1, initial=np.finfo(np.float64).tiny)

@@ -143,7 +143,7 @@ def minimize_with_rows(
     options
         When to stop.
     tie_break
-        A small extra objective, see `Master`.
+        A small extra cost, shape (n,), that decides between points which the cost cannot tell apart.
     report
         Called once a round.
 
@@ -173,7 +173,8 @@ class _Loop:
     ) -> None:
         self.started = time.perf_counter()
         self.oracle, self.options, self.report = oracle, options, report
-        self.master = Master(program, tie_break)
+        self.master = Master(program)
+        self.tie_break = tie_break
         self.bound = -np.inf
         self.best: Array | None = None
         self.value = np.inf
@@ -184,7 +185,27 @@ class _Loop:
         self.in_solver = 0.0
 
     def run(self) -> Status:
-        """Repeat rounds until a reason to stop."""
+        """Repeat rounds until a reason to stop; then break ties, if asked to."""
+        status = self.rounds_until_stop()
+        if self.tie_break is not None and status in {Status.OPTIMAL, Status.STALLED}:
+            self.break_ties(self.tie_break)
+        return status
+
+    def break_ties(self, tie_break: Array) -> None:
+        """Repeat rounds for the cost plus a small extra one; keep the result if its value is as good."""
+        best, value, bound = self.best, self.value, self.bound
+        allowed = value + max(self.options.gap * abs(value), self.options.floor, value - bound)
+        self.best, self.value, self.bound = None, np.inf, -np.inf
+        self.master.add_cost(tie_break)
+        try:
+            self.rounds_until_stop()
+        finally:
+            if self.best is None or self.value > allowed:
+                self.best, self.value = best, value
+            self.bound = bound
+
+    def rounds_until_stop(self) -> Status:
+        """Repeat rounds until the gap closes, nothing is broken, or time is up."""
         while True:
             status = self.round()
             if status is not None:
@@ -231,6 +252,8 @@ class _Loop:
 
     def closed(self, value: float) -> bool:
         """Whether the gap between ``value`` and the bound is as small as asked for."""
+        if not (np.isfinite(value) and np.isfinite(self.bound)):
+            return False
         return value - self.bound <= max(self.options.gap * abs(value), self.options.floor)
 
     def drop_rows(self) -> None:

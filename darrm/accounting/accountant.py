@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from darrm import checks
-from darrm.accounting.bounds import CLOSED_FORMS, Bound, filter_bound
+from darrm.accounting.bounds import CLOSED_FORMS, Bound, exact_sum, filter_bound, profile_bound
 from darrm.accounting.charges import Charge
 from darrm.accounting.composition import optimal_epsilon, round_up
 from darrm.accounting.loss_discretised import discretised_bound
@@ -190,7 +190,7 @@ class PrivacyAccountant:
         if not self._counts:
             return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
         account = self.charges
-        found = [bound(account, delta) for bound in (*CLOSED_FORMS, discretised_bound)]
+        found = [bound(account, delta) for bound in (*CLOSED_FORMS, profile_bound, discretised_bound)]
         found.append(None if self._voters is None else self._voters.cap(delta))
         bounds = tuple(sorted((bound for bound in found if bound is not None), key=lambda bound: bound.epsilon))
         if not bounds:
@@ -218,6 +218,11 @@ class PrivacyAccountant:
         ``adaptive`` uses only the bound that holds where the kinds of queries were chosen after earlier answers.
         """
         if not self._counts:
+            return True
+        # compared as fractions: two queries of 0.3 fit into 0.6, whatever the floats nearest to them say
+        total = exact_sum(self.charges)
+        allowed_delta = budget.exact_delta / 2 if adaptive else budget.exact_delta
+        if total is not None and total[0] <= budget.exact_epsilon and total[1] <= allowed_delta:
             return True
         if adaptive:
             return self.spent_adaptively(budget.delta).epsilon <= budget.epsilon
@@ -251,8 +256,8 @@ class PrivacyAccountant:
                 yield cap
         account = self.charges
         # without a profile the grid only rounds up what the optimal bound computes exactly
-        slow = (discretised_bound,) if any(charge.profile is not None for charge in account) else ()
-        for bound in (*CLOSED_FORMS, *slow):
+        has_profile = any(charge.profile is not None for charge in account)
+        for bound in (*CLOSED_FORMS, discretised_bound, profile_bound) if has_profile else CLOSED_FORMS:
             found = bound(account, delta)
             if found is not None:
                 yield found

@@ -69,8 +69,8 @@ class NearShifts:
             np.maximum(wider[:, 1:], reach[:, :-1], out=wider[:, 1:])
             bound += tail_bound(N, self.delta, k - 1) * (wider - reach)
             reach = wider
-        bound += 2.0 * tail_bound(N, self.delta, SCREENED_MOVES)
-        return bound
+        result: Array = bound + 2.0 * tail_bound(N, self.delta, SCREENED_MOVES)
+        return result
 
     def vertices(self, block: Array) -> Vertices:
         """Compute the four vertices and the curvature bound; shape (states, N + 1)."""
@@ -91,22 +91,23 @@ class NearShifts:
         curvature = lever * (self._curvature(block) + 4.0 * tail_bound(N, self.delta, self.family.terms))
         return Vertices(values, values + 1.0001 * curvature, choice)
 
-    def best_of_all(self, level: Array, n_1: int) -> float:
-        """Compute V(n_1) for one state by trying every (a, a_1); ``level`` has shape (N + 1,)."""
+    def best_of_all(self, level: Array, n_1: int) -> tuple[float, int, int]:
+        """Find V(n_1), a and a_1 for one state by trying every pair; ``level`` has shape (N + 1,)."""
         N, J = level.size - 1, self.family.terms
         padded = np.concatenate([np.zeros(J), level, np.zeros(J)])
         steps = np.arange(J + 1)
         window = padded[n_1 + J + steps[:, None] - steps[None, :]]
         weights = self.family.delta_weights
         values = weights[:, : N - n_1 + 1].T @ window @ weights[:, : n_1 + 1]
-        return float(np.max(values))
+        a, a_1 = divmod(int(np.argmax(values)), n_1 + 1)
+        return float(values[a, a_1]), a, a_1
 
     def _both_moved(self, block: Array) -> Array:
         """Compute E[T(n_1 − Bin(n_1, Δ) + Bin(n_0, Δ))]."""
         N = block.shape[1] - 1
         band = self._difference_weights(N)
         J = (band.shape[0] - 1) // 2
-        result = band[J] * block
+        result: Array = band[J] * block
         for d in range(1, min(J, N) + 1):
             result[:, : N + 1 - d] += band[J + d, : N + 1 - d] * block[:, d:]
             result[:, d:] += band[J - d, d:] * block[:, : N + 1 - d]
@@ -131,5 +132,5 @@ class NearShifts:
             second[:, 1:-1] = np.abs(np.diff(block, n=2, axis=1))
         J = self.family.terms
         padded = np.pad(second, ((0, 0), (J, J)))
-        largest: Array = np.max(sliding_window_view(padded, 2 * J + 1, axis=1), axis=-1)
-        return largest
+        windows = sliding_window_view(padded, 2 * J + 1, axis=1)
+        return np.asarray(windows.max(axis=-1), dtype=np.float64)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import darrm.accounting.ledger as ledger_module
 from darrm.accounting.accountant import Charge
 from darrm.accounting.charge_text import charge_from_text, charge_to_text
 from darrm.accounting.composition import compose_optimal
@@ -134,6 +135,22 @@ def test_a_file_that_vanishes_does_not_come_back_empty(path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_file_that_vanishes_in_the_last_moment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    path.unlink()
+    monkeypatch.setattr(type(path), "is_file", lambda _: True)
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        ledger.debit(QUERY)
+    assert not path.exists()
+
+
+def test_commits_are_durable(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    with ledger._store.transaction(write=True) as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
 @pytest.mark.parametrize("name", ["a?b#c%20.sqlite", "ü ö.sqlite", "file:x?mode=memory"])
 def test_odd_names(name: str, tmp_path: Path) -> None:
     PrivacyLedger.create(tmp_path / name, BUDGET).debit(QUERY)
@@ -231,7 +248,7 @@ def test_another_process_holds_the_lock(path: Path) -> None:
 def test_a_failure_inside_a_debit_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
     ledger.debit(QUERY)
-    monkeypatch.setattr("darrm.accounting.ledger.now", lambda: 1 / 0)
+    monkeypatch.setattr(ledger_module, "now", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         ledger.debit(QUERY)
     assert PrivacyLedger(path).spent().queries == 1
