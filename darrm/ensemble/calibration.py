@@ -9,7 +9,7 @@ discretised pessimistically: the ε reported is an upper bound, rounded up. Neig
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from darrm import checks
 from darrm.extras import require

@@ -3,7 +3,7 @@
 The loss of a step is [MMKI17, Section 3], which the PATE papers use for their students [P, Section 5.1]:
 
     cross-entropy on labelled inputs + weight · mean over all inputs of KL(p(·|x) ‖ p(·|x + r)),
-    r = radius · g/‖g‖,   g = ∇_d KL(p(·|x) ‖ p(·|x + ξ·d)) at a random unit d: the direction that changes the answer most.
+    r = radius · g/‖g‖,   g = ∇_d KL(p(·|x) ‖ p(·|x + ξ·d)) at a random unit d: where the answer changes most.
 
 The student sees private labels and public inputs, nothing else: whatever it learns is post-processing of the labels.
 """

@@ -7,9 +7,9 @@ import pytest
 
 pytest.importorskip("dp_accounting")
 
-from darrm.ensemble.calibration import calibrate_noise, calibrate_sampling, privacy_of  # noqa: E402 (after the check)
-from darrm.ensemble.recipes import PrivateSGD  # noqa: E402 (as above)
-from darrm.privacy import PrivacyParams  # noqa: E402 (as above)
+from darrm.ensemble.calibration import calibrate_noise, calibrate_sampling, privacy_of
+from darrm.ensemble.recipes import PrivateSGD
+from darrm.privacy import PrivacyParams
 
 
 def recipe(noise: float, sampling_rate: float, steps: int) -> PrivateSGD:
