@@ -95,6 +95,12 @@ def cpu_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def built(build: Build) -> Any:  # noqa: ANN401 (a torch module)
+    """Build a network for its architecture, leaving torch's global generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        return build()
+
+
 def initial_parameters(build: Build, seed: int) -> dict[str, Any]:
     """Build a network with its own initialisation from ``seed``, leaving torch's global generator as it was."""
     with torch.random.fork_rng(devices=[]):

