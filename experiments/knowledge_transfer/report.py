@@ -56,8 +56,8 @@ def _teachers(result: Result) -> str:
     private = (
         f"DP-SGD: noise {training['noise']:g}, clip {training['clip']:g}, {training['steps']} steps at sampling rate "
         f"{training['sampling_rate']:.5f} ({result['epochs']} epochs), learning rate {training['learning_rate']:g}: "
-        f"each teacher ({spent['epsilon']:.6g}, {spent['delta']:g})-private by the PLD accountant, the target being the "
-        f"paper's ({result['each']['epsilon']:g}, {result['each']['delta']:g})."
+        f"each teacher ({spent['epsilon']:.6g}, {spent['delta']:g})-private by the PLD accountant, the target being "
+        f"({result['each']['epsilon']:g}, {result['each']['delta']:g})."
     )
     plain = result["plain_training"]
     return (
@@ -176,9 +176,9 @@ def _selection(selection: Result) -> str:
         for one in tried["student"]
     ]
     return (
-        f"### How the settings were chosen\n\nOn {selection['held_out']} held-out training images, "
-        f"{len(selection['seeds'])} trainings each on the rest.\n\n"
-        + _table(["what", "setting", "accuracy of one", "of the majority"], rows)
+        f"### How the settings were chosen\n\nOn {selection['held_out']} held-out training images; "
+        f"{len(selection['private_seeds'])} trainings each on the rest for private teachers, {len(selection['seeds'])} "
+        "for the others.\n\n" + _table(["what", "setting", "accuracy of one", "of the majority"], rows)
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from darrm.ensemble.network import convolutional_network
 from darrm.ensemble.partition import Partition
-from darrm.ensemble.recipes import PlainSGD
+from darrm.ensemble.recipes import PlainSGD, PrivateSGD
 from darrm.ensemble.student import train_student
 from darrm.ensemble.teachers import train_teachers
 from darrm.ensemble.voting import majority
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 SPLIT_SEED, HELD_OUT = 5, 0.2
 SEEDS = (101, 102)  # no training of the experiment itself uses them
+PRIVATE_SEEDS = (101, 102, 103, 104, 105)  # private trainings vary more
 STUDENT_QUERIES, STUDENT_WRONG, STUDENT_POOL = 100, 0.2, 900
 
 
@@ -68,6 +69,7 @@ def select(data: TwoClasses, setup: Setup, machine: Machine) -> dict[str, Any]:
         "dataset": data.name,
         "held_out": held,
         "seeds": list(SEEDS),
+        "private_seeds": list(PRIVATE_SEEDS),
         "tried": tried,
         "best": {kind: max(scores, key=_what_counts) for kind, scores in tried.items()},
     }
@@ -76,7 +78,7 @@ def select(data: TwoClasses, setup: Setup, machine: Machine) -> dict[str, Any]:
 def _score(data: TwoClasses, split: tuple[Any, Any], recipe: Recipe, machine: Machine) -> dict[str, Any]:
     train, held = split
     teacher, crowd = [], []
-    for seed in SEEDS:
+    for seed in PRIVATE_SEEDS if isinstance(recipe, PrivateSGD) else SEEDS:
         ensemble = train_teachers(
             data.train_x[train],
             data.train_y[train],

@@ -53,6 +53,7 @@ def test_gradients_of_each_example_agree_with_a_loop(small: Any) -> None:
                 assert torch.allclose(together[name][teacher, example], gradient, rtol=0, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore")  # Opacus uses hooks that torch warns about
 def test_gradients_agree_with_opacus(small: Any) -> None:
     grad_sample = pytest.importorskip("opacus.grad_sample")
     build, parameters, x, y = small
