@@ -45,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     draws = settings.PAPER_DRAWS if options.quick else options.draws
     allowances = options.m or (QUICK_ALLOWANCES if options.quick else settings.ALLOWANCES)
     votes = [obtain_votes(data, setup, seed, machine) for seed in range(trainings)]
+    student_allowances = options.student_m or ((3,) if 3 in allowances else allowances)
     student = replace(settings.STUDENT, steps=QUICK_STEPS) if options.quick else settings.STUDENT
     recipe = private_recipe(setup)
     spent = privacy_of(recipe, setup.each.delta)
@@ -66,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         "totals": total_rows(data.name, setup, allowances),
         "students": []
         if options.no_students
-        else student_rows(data, setup, allowances, votes[0], machine, recipe=student),
+        else student_rows(data, setup, student_allowances, votes[0], machine, recipe=student),
         "selection": _read(_selection_path(folder, data.name)),
     }
     result["seconds"] = round(time.perf_counter() - start, 1)
@@ -115,6 +116,7 @@ def _parser() -> CommandLine:
     )
     parser.add_argument("--dataset", choices=DATASETS, default="digits", help="digits needs no download (default)")
     parser.add_argument("--m", type=_allowances, help="privacy allowances (default: 1,3,5,7)")
+    parser.add_argument("--student-m", type=_allowances, help="students for these m (default: 3, or what --m gives)")
     parser.add_argument(
         "--trainings", type=int, default=1, help=f"independent trainings; error bars: {settings.TRAININGS}"
     )

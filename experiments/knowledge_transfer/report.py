@@ -153,33 +153,22 @@ def _students(result: Result) -> str:
 
 def _selection(selection: Result) -> str:
     tried = selection["tried"]
-    rows = [
-        [
-            "private",
-            f"learning rate {one['learning_rate']:g}",
-            f"{one['accuracy']:.4f}",
-            f"{one['majority_accuracy']:.4f}",
-        ]
-        for one in tried["private"]
-    ]
+    rows = [_tried("private", f"learning rate {one['learning_rate']:g}", one) for one in tried["private"]]
     rows += [
-        [
-            "non-private",
-            f"learning rate {one['learning_rate']:g}, batch {one['batch_size']}",
-            f"{one['accuracy']:.4f}",
-            f"{one['majority_accuracy']:.4f}",
-        ]
+        _tried("non-private", f"learning rate {one['learning_rate']:g}, batch {one['batch_size']}", one)
         for one in tried["plain"]
     ]
-    rows += [
-        ["student", f"radius {one['radius']:g}, weight {one['weight']:g}", f"{one['accuracy']:.4f}", "–"]
-        for one in tried["student"]
-    ]
+    rows += [_tried("student", f"radius {one['radius']:g}, weight {one['weight']:g}", one) for one in tried["student"]]
     return (
-        f"### How the settings were chosen\n\nOn {selection['held_out']} held-out training images; "
-        f"{len(selection['private_seeds'])} trainings each on the rest for private teachers, {len(selection['seeds'])} "
-        "for the others.\n\n" + _table(["what", "setting", "accuracy of one", "of the majority"], rows)
+        f"### How the settings were chosen\n\nOn {selection['held_out']} held-out training images, after training on "
+        "the other training images; no test image is involved.\n\n"
+        + _table(["what", "setting", "trainings", "accuracy of one", "of the majority"], rows)
     )
+
+
+def _tried(what: str, setting: str, one: dict[str, Any]) -> list[str]:
+    crowd = f"{one['majority_accuracy']:.4f}" if "majority_accuracy" in one else "–"
+    return [what, setting, str(one["trainings"]), f"{one['accuracy']:.4f}", crowd]
 
 
 INTRODUCTION = """# Private teachers and private labels: Tables 1, 2 and 4 to 10

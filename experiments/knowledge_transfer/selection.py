@@ -68,8 +68,6 @@ def select(data: TwoClasses, setup: Setup, machine: Machine) -> dict[str, Any]:
     return {
         "dataset": data.name,
         "held_out": held,
-        "seeds": list(SEEDS),
-        "private_seeds": list(PRIVATE_SEEDS),
         "tried": tried,
         "best": {kind: max(scores, key=_what_counts) for kind, scores in tried.items()},
     }
@@ -94,7 +92,12 @@ def _score(data: TwoClasses, split: tuple[Any, Any], recipe: Recipe, machine: Ma
         truth = data.train_y[held]
         teacher.append(float((votes == truth[:, None]).mean()))
         crowd.append(float((majority(votes) == truth).mean()))
-    return {**recipe.to_dict(), "accuracy": float(np.mean(teacher)), "majority_accuracy": float(np.mean(crowd))}
+    return {
+        **recipe.to_dict(),
+        "trainings": len(teacher),
+        "accuracy": float(np.mean(teacher)),
+        "majority_accuracy": float(np.mean(crowd)),
+    }
 
 
 def _student_score(data: TwoClasses, split: tuple[Any, Any], radius: float, weight: float) -> dict[str, Any]:
@@ -114,7 +117,7 @@ def _student_score(data: TwoClasses, split: tuple[Any, Any], radius: float, weig
             seed=seed,
         )
         found.append(float((student.predict(data.train_x[held]) == data.train_y[held]).mean()))
-    return {"radius": radius, "weight": weight, "accuracy": float(np.mean(found))}
+    return {"radius": radius, "weight": weight, "trainings": len(found), "accuracy": float(np.mean(found))}
 
 
 def _what_counts(score: dict[str, Any]) -> float:

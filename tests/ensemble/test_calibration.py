@@ -78,7 +78,9 @@ def test_sampling_is_the_largest_that_fits(epsilon: str) -> None:
     assert steps == 5 or privacy_of(recipe(12.0, 5 / (steps - 1), steps - 1), 1e-4).epsilon > target.epsilon
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 1.0, 30.0])
+@pytest.mark.parametrize(
+    "epsilon", [0.05, pytest.param(1.0, marks=pytest.mark.slow), pytest.param(30.0, marks=pytest.mark.slow)]
+)
 def test_noise_is_the_smallest_that_fits(epsilon: float) -> None:
     noise = calibrate_noise(PrivacyParams(epsilon, 1e-5), sampling_rate=0.02, steps=200)
     assert privacy_of(recipe(noise, 0.02, 200), 1e-5).epsilon <= epsilon
@@ -96,5 +98,9 @@ def test_targets_that_nothing_reaches_are_refused() -> None:
         calibrate_noise(PrivacyParams(1.0, 0), sampling_rate=0.1, steps=10)
     with pytest.raises(ValueError, match="a pair of positive numbers"):
         calibrate_sampling(PrivacyParams(0, 1e-5), noise=1.0, epochs=1)
+
+
+@pytest.mark.slow
+def test_a_target_below_single_records_is_refused() -> None:
     with pytest.raises(ValueError, match="use more noise or fewer epochs"):
         calibrate_sampling(PrivacyParams(1e-4, 1e-9), noise=0.3, epochs=1)

@@ -77,7 +77,9 @@ def test_teachers_see_their_own_shard_only() -> None:
     assert any((value[0] != other.parameters[name][0]).any() for name, value in one.parameters.items())
 
 
-@pytest.mark.parametrize("arguments", [{"stack_size": 1}, {"stack_size": 2, "jobs": 2}])
+@pytest.mark.parametrize(
+    "arguments", [{"stack_size": 1}, pytest.param({"stack_size": 2, "jobs": 2}, marks=pytest.mark.slow)]
+)
 def test_stacks_and_processes_change_nothing_but_rounding(trained: TeacherEnsemble, arguments: dict[str, int]) -> None:
     other = ensemble(**arguments)
     for name, value in trained.parameters.items():

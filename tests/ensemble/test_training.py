@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BUILD = functools.partial(convolutional_network, side=8)
-PRIVATE = PrivateSGD(learning_rate=0.5, steps=12, sampling_rate=0.15, noise=0.5, clip=0.3)
+PRIVATE = PrivateSGD(learning_rate=0.5, steps=10, sampling_rate=0.15, noise=0.5, clip=0.3)
 
 
 def group(recipe: Recipe = PRIVATE, seed: int = 0, sizes: tuple[int, ...] = (9, 8)) -> Group:
@@ -123,7 +123,7 @@ def test_a_killed_training_ends_where_it_would_have_ended(
     assert steps[-1] < len(steps) + 6
 
 
-@pytest.mark.parametrize("other", [group(seed=1), group(PrivateSGD(0.5, 12, 0.15, 0.6, 0.3)), group(sizes=(8, 9))])
+@pytest.mark.parametrize("other", [group(seed=1), group(PrivateSGD(0.5, 10, 0.15, 0.6, 0.3)), group(sizes=(8, 9))])
 def test_a_checkpoint_of_another_training_is_refused(other: Group, tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
     train(group(), checkpoint=path)
