@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from darrm import checks
 from darrm.commands import CommandLine, run
 from darrm.files import write_text
 from darrm.gamma.corners import full_set_size
@@ -132,7 +133,9 @@ def measure_apart(case: Case) -> Measurement:
         return pool.submit(measure, case).result()
 
 
-def cases(sizes: Sequence[int], reference_sizes: Sequence[int], time_limit: float, *, long: bool) -> list[Case]:
+def cases(
+    sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence[str], time_limit: float, *, long: bool
+) -> list[Case]:
     """List what to measure, small first."""
     listed: list[Case] = []
     for K in reference_sizes:
@@ -140,7 +143,7 @@ def cases(sizes: Sequence[int], reference_sizes: Sequence[int], time_limit: floa
     for K in sizes:
         for m in ALLOWANCES:
             for each_delta in DELTAS:
-                listed.extend(Case(K, m, each_delta, shape, "production", time_limit) for shape in SHAPES)
+                listed.extend(Case(K, m, each_delta, shape, "production", time_limit) for shape in shapes)
     if long:
         listed.extend(
             Case(LONG_SIZE, 10, each_delta, "monotone", "production", 3 * time_limit) for each_delta in DELTAS
@@ -209,15 +212,16 @@ def plot(path: Path, measurements: Sequence[Measurement]) -> None:
             style = {"free": "o-", "monotone": "s--"}[shape]
             label = f"{shape}, m = {m}, Δ = {delta}"
             axes.loglog([item.K for item in items], [item.seconds for item in items], style, label=label)
-        floor = [
-            item for item in measurements if item.solver == "production" and item.each_delta == "0" and item.m == 10
-        ]
+        chosen = ("production", "0", 10, "monotone")
+        floor = [item for item in measurements if (item.solver, item.each_delta, item.m, item.shape) == chosen]
         axes.loglog(
             [item.K for item in floor],
             [item.separation_seconds for item in floor],
             "k:",
             label="one separation pass (Δ = 0)",
         )
+        small = [item for item in measurements if item.K in REFERENCE_SIZES and item.solver == "production"]
+        axes.loglog([item.K for item in small], [item.seconds for item in small], "rv-", label="free, m = 3, Δ = 1e-5")
         reference = [item for item in measurements if item.solver == "reference"]
         axes.loglog(
             [item.K for item in reference],
@@ -247,12 +251,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = tuple(int(size) for size in options.sizes.split(",") if size)
     except ValueError as error:
         raise ValueError(f"--sizes must be numbers of voters separated by commas, got {options.sizes!r}") from error
+    shapes = options.shapes.split(",")
+    for shape in shapes:
+        checks.one_of(SHAPES, shape=shape)
     sizes = chosen or (QUICK_SIZES if options.quick else SIZES)
     options.output.mkdir(parents=True, exist_ok=True)
     measurements: list[Measurement] = []
     print(HEADER)
     reference_sizes = REFERENCE_SIZES[:3] if options.quick else REFERENCE_SIZES
-    for case in cases(sizes, reference_sizes, options.time_limit, long=options.long):
+    for case in cases(sizes, reference_sizes, shapes, options.time_limit, long=options.long):
         measurements.append(measure_apart(case))
         print(line(measurements[-1]), flush=True)
         report = {"measurements": [asdict(item) for item in measurements], "summary": summary_or_none(measurements)}
