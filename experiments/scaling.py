@@ -242,6 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="up to K = 301, below a minute")
     parser.add_argument("--long", action="store_true", help="K = 20,001 as well")
     parser.add_argument("--sizes", default="", metavar="K,K,...", help="other sizes for the production solver")
+    parser.add_argument("--shapes", default=",".join(SHAPES), metavar="SHAPE,...", help="default free,monotone")
     parser.add_argument(
         "--time-limit", type=float, default=TIME_LIMIT, metavar="SECONDS", help="of row generation a solve"
     )
