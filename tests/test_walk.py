@@ -18,20 +18,8 @@ def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
     from darrm import MajorityProblem, PrivacyParams
 
     path = tmp_path / "table.json"
-    arguments = [
-        "--K",
-        "5",
-        "--m",
-        "2.5",
-        "--epsilon",
-        "0.3",
-        "--each-delta",
-        "1e-3",
-        "--prior",
-        "common",
-        "--quiet",
-        "--output",
-    ]
+    problem_flags = ["--K", "5", "--m", "2.5", "--epsilon", "0.3", "--each-delta", "1e-3"]
+    arguments = [*problem_flags, "--prior", "common", "--quiet", "--output"]
     assert run(lambda: main([*arguments, str(path)])) == 0
     data = json.loads(path.read_text())
     assert Fraction(data["problem"]["each"]["epsilon"]) == Fraction(3, 10)
