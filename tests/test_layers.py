@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "darrm.optimize",
         "darrm.optimize_report",
         "darrm.release",
+        "darrm.votes_file",
         "darrm.account",
         "darrm.pate",
         "darrm.plan",
