@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.errors import SolveError
+from darrm.extras import require
 from darrm.gamma.corners import constants_of
 from darrm.gamma.cost import all_coefficients
 from darrm.gamma.dominating import deep_and_spread
@@ -172,6 +173,7 @@ def _solve_production(
 def _solve_reference(
     problem: MajorityProblem, weights: Array, shape: Shape
 ) -> tuple[NoiseFunction, float, Status, dict[str, str]]:
+    require("cvxpy")
     matrix = all_coefficients(problem)
     program = expected_error_program(weights, shape, matrix, np.full(len(matrix), constants_of(problem).budget))
     solution = solve_with_cvxpy(program)

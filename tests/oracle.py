@@ -1,0 +1,63 @@
+"""The privacy condition in exact rational arithmetic over every assignment of corners to voters, one voter at a time.
+
+Nothing here shares code with the package. e^x is replaced by a rational within 1e-60 of it, so results are exact for
+problems that differ from the real one by less than that.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import mpmath
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from darrm.privacy import MajorityProblem
+
+
+def exponential(x: Fraction) -> Fraction:
+    with mpmath.workdps(80):
+        text = mpmath.nstr(mpmath.exp(mpmath.mpf(x.numerator) / x.denominator), 70, min_fixed=-1, max_fixed=-1)
+    return Fraction(text)
+
+
+def corner_list(problem: MajorityProblem) -> list[tuple[Fraction, Fraction]]:
+    growth, delta = exponential(problem.each.exact_epsilon), problem.each.exact_delta
+    zero, one = Fraction(0), Fraction(1)
+    hi, lo = (growth + delta) / (growth + 1), (1 - delta) / (growth + 1)
+    pairs = [(zero, zero), (one, one), (hi, lo), (lo, hi)]
+    if delta:
+        pairs += [(zero, delta), (delta, zero), (1 - delta, one), (one, 1 - delta)]
+    return pairs
+
+
+def exact_budget(problem: MajorityProblem) -> Fraction:
+    return exponential(problem.target.exact_epsilon) - 1 + 2 * problem.target.exact_delta
+
+
+def signed_values(K: int, half: Sequence[float]) -> list[Fraction]:
+    top = [Fraction(float(value)) for value in half]
+    middle = [Fraction(0)] if K % 2 == 0 else []
+    return [-value for value in reversed(top)] + middle + top
+
+
+def exact_worst_cost(problem: MajorityProblem, half: Sequence[float]) -> Fraction:
+    """The largest f over all 8^K (or 4^K) assignments, by walking the tree of voters."""
+    pairs = corner_list(problem)
+    ratio = exponential(problem.target.exact_epsilon)
+    g = signed_values(problem.K, half)
+
+    def descend(voters: int, first: list[Fraction], second: list[Fraction]) -> Fraction:
+        # first[s] = E[g(s + ones among the voters placed so far)], likewise second for p'
+        if voters == 0:
+            return first[0] - ratio * second[0]
+        return max(descend(voters - 1, average(first, p), average(second, p_prime)) for p, p_prime in pairs)
+
+    return descend(problem.K, g, g)
+
+
+def average(values: list[Fraction], p: Fraction) -> list[Fraction]:
+    return [(1 - p) * low + p * high for low, high in pairwise(values)]

@@ -1,0 +1,27 @@
+"""Random problems and noise functions for hypothesis, from easy to nasty."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.privacy import MajorityProblem, PrivacyParams
+
+EPSILONS = ("0.001", "0.02", "0.1", "0.5", "2", "5")
+DELTAS = ("0", "1e-9", "1e-5", "0.001", "0.01", "0.1", "0.3")
+
+
+@st.composite
+def problems(draw: st.DrawFn, most_voters: int = 7) -> MajorityProblem:
+    K = draw(st.integers(1, most_voters))
+    each = PrivacyParams(draw(st.sampled_from(EPSILONS)), draw(st.sampled_from(DELTAS)))
+    m = draw(st.integers(100, 100 * K))
+    delta = draw(st.sampled_from([None, "0.4", "0.9"]))
+    return MajorityProblem.from_allowance(K, f"{m / 100:.2f}", each, delta)
+
+
+@st.composite
+def gammas(draw: st.DrawFn, K: int) -> NoiseFunction:
+    size = K - K // 2
+    values = draw(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0, 1e-9]), min_size=size, max_size=size))
+    return NoiseFunction(K, sorted(values) if draw(st.booleans()) else values)
