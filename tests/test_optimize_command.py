@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jsonschema
@@ -13,7 +15,8 @@ import pytest
 
 from darrm import GammaTable
 from darrm.commands import run
-from darrm.optimize import main
+from darrm.optimize import _ProgressLine, main
+from lp_models.row_generation import Progress
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = ("cvxpy", "dp_accounting", "torch", "matplotlib", "sklearn", "safetensors", "joblib", "tqdm")
@@ -150,7 +153,8 @@ class Forbid:
             raise ImportError("forbidden: " + name)
 sys.meta_path.insert(0, Forbid())
 import darrm, darrm.gamma, darrm.accounting.composition
-from darrm.optimize import main
+from darrm.optimize import _ProgressLine, main
+from lp_models.row_generation import Progress
 from darrm.commands import run
 assert run(lambda: main(["--K", "5", "--m", "2"])) == 0
 print("status", run(lambda: main(["--K", "5", "--plot", "x.png", "--quiet"])))
@@ -166,7 +170,8 @@ def test_the_command_imports_four_libraries_and_no_more() -> None:
         """
 import sys
 before = set(sys.modules)
-from darrm.optimize import main
+from darrm.optimize import _ProgressLine, main
+from lp_models.row_generation import Progress
 main(["--quiet"])
 roots = {name.partition(".")[0] for name in set(sys.modules) - before}
 import importlib.metadata
@@ -178,3 +183,60 @@ print("stats" if "scipy.stats" in sys.modules or "scipy.optimize" in sys.modules
     libraries, weight = out.splitlines()
     assert set(libraries.split()) <= {"numpy", "scipy", "highspy", "flint", "lp_models", "pyflint", "highspy_extras"}
     assert weight == "light"
+
+
+class TestProgressLine:
+    def progress(self, seconds: float) -> Progress:
+        return Progress(rounds=7, rows=120, value=0.25, bound=0.125, seconds=seconds)
+
+    def test_a_long_solve_on_a_terminal(self, capsys: pytest.CaptureFixture[str]) -> None:
+        line = _ProgressLine(enabled=True)
+        line(self.progress(0.5))
+        assert capsys.readouterr().err == ""
+        line(self.progress(2.0))
+        shown = capsys.readouterr().err
+        assert shown.startswith("\r")
+        assert "round 7: 120 rows, gap 1.25e-01, 2 s" in shown
+        line.close()
+        assert set(capsys.readouterr().err) == {"\r", " "}
+
+    def test_off(self, capsys: pytest.CaptureFixture[str]) -> None:
+        line = _ProgressLine(enabled=False)
+        line(self.progress(100.0))
+        line.close()
+        assert capsys.readouterr().err == ""
+
+
+@pytest.mark.slow
+def test_ctrl_c_still_gives_a_proven_table(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "darrm.optimize",
+            "--K",
+            "2001",
+            "--m",
+            "10",
+            "--prior",
+            "common",
+            "--each-delta",
+            "0",
+            "--gap",
+            "0",
+            "--output",
+            str(path),
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(2.0)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert "interrupted" in out
+    table = GammaTable.load(path)
+    assert table.optimality.bound <= table.optimality.value
