@@ -30,6 +30,11 @@ def positive(*, advice: str = "", **named: object) -> None:
     _each(named, lambda x: 0.0 < x < math.inf, "a positive finite number", advice)
 
 
+def finite(*, advice: str = "", **named: object) -> None:
+    """Check that every argument is a finite number."""
+    _each(named, math.isfinite, "a finite number", advice)
+
+
 def non_negative(*, advice: str = "", **named: object) -> None:
     """Check that every argument is a number in [0, ∞)."""
     _each(named, lambda x: 0.0 <= x < math.inf, "a finite number of at least 0", advice)

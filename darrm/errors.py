@@ -87,3 +87,17 @@ class LedgerError(DarrmError):
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"ledger {path!r}: {message}")
         self.path = path
+
+
+class PrivateFigureError(DarrmError):
+    """A data-dependent privacy cost, which is itself private data, was about to enter a published total.
+
+    Attributes
+    ----------
+    what
+        The charge, in words.
+    """
+
+    def __init__(self, what: str, message: str) -> None:
+        super().__init__(f"{what}: {message}")
+        self.what = what

@@ -41,6 +41,16 @@ PAPERS: Mapping[str, Paper] = MappingProxyType(
             "ICML 2017, PMLR 70:2950-2959",
         ),
         "KOV15": Paper("Kairouz, Oh, Viswanath", "The Composition Theorem for Differential Privacy", "ICML 2015"),
+        "P17": Paper(
+            "Papernot, Abadi, Erlingsson, Goodfellow, Talwar",
+            "Semi-supervised Knowledge Transfer for Deep Learning from Private Training Data",
+            "ICLR 2017, arXiv:1610.05755v4",
+        ),
+        "BW18": Paper(
+            "Balle, Wang",
+            "Improving the Gaussian Mechanism for Differential Privacy: Analytical Calibration and Optimal Denoising",
+            "ICML 2018, arXiv:1805.06530v2",
+        ),
         "MV16": Paper(
             "Murtagh, Vadhan",
             "The Complexity of Computing the Optimal Composition of Differential Privacy",

@@ -16,13 +16,16 @@ from darrm.accounting.bounds import CLOSED_FORMS, Bound, exact_sum, filter_bound
 from darrm.accounting.charges import Charge
 from darrm.accounting.composition import optimal_epsilon, round_up
 from darrm.accounting.loss_discretised import discretised_bound
+from darrm.errors import PrivateFigureError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from darrm.privacy import PrivacyParams
 
-__all__ = ["Bound", "Charge", "PrivacyAccountant", "Spent", "Voters"]
+__all__ = ["PRIVATE_TOTAL", "Bound", "Charge", "PrivacyAccountant", "Spent", "Voters"]
+
+PRIVATE_TOTAL = "the total stays private"
 
 
 @dataclass(frozen=True)
@@ -141,8 +144,27 @@ class PrivacyAccountant:
         for charge in charges:
             self.add(charge)
 
-    def add(self, charge: Charge) -> None:
-        """Add a charge; equal kinds are counted together, so n charges equal one charge repeated n times."""
+    def add(self, charge: Charge, *, consent: str | None = None) -> None:
+        """Add a charge; equal kinds are counted together, so n charges equal one charge repeated n times.
+
+        Parameters
+        ----------
+        charge
+            What was answered.
+        consent
+            `PRIVATE_TOTAL`, word for word, admits a charge whose cost is itself private data; the total then is, too.
+
+        Raises
+        ------
+        PrivateFigureError
+            If the charge's cost depends on the data and was not sanitised, and nothing admits it.
+        """
+        if charge.data_dependent and consent != PRIVATE_TOTAL:
+            raise PrivateFigureError(
+                charge.what,
+                "this cost was computed from the private data and is private itself: sanitise it first, charge the "
+                f"data-independent cost, or say consent={PRIVATE_TOTAL!r}",
+            )
         kind = charge.kind
         self._counts[kind] = self._counts.get(kind, 0) + charge.count
 
@@ -220,7 +242,9 @@ class PrivacyAccountant:
         low, high = 0, most
         while low < high:
             middle = (low + high + 1) // 2
-            trial = PrivacyAccountant(self._voters, (*self.charges, charge.kind.repeated(middle)))
+            trial = PrivacyAccountant(self._voters)
+            trial._counts = dict(self._counts)
+            trial.add(charge.kind.repeated(middle))
             low, high = (middle, high) if trial.admits(budget, adaptive=adaptive) else (low, middle - 1)
         return low
 

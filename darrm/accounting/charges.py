@@ -31,6 +31,9 @@ class Charge:
         δ as a function of ε for one query.
     count
         How many queries, at least 1.
+    data_dependent
+        True where the cost was computed from the private data and not sanitised: it is then private data itself, and
+        `PrivacyAccountant.add` refuses it unless told in words that the total stays private.
 
     Raises
     ------
@@ -52,6 +55,7 @@ class Charge:
     renyi: RenyiCurve | None = None
     profile: PrivacyProfile | None = None
     count: int = 1
+    data_dependent: bool = False
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, count=self.count, advice="a charge of no query is no charge")

@@ -1,0 +1,197 @@
+"""GNSS: publish a data-dependent number with Gaussian noise scaled by its smooth sensitivity [P, Definition 22].
+
+======================  ==========  ==============================================================================
+here                    [P]         meaning
+======================  ==========  ==============================================================================
+``order``               λ           order of the Rényi divergence
+``smoothness``          β           smoothing parameter, per changed vote
+``noise_scale``         σ_SS        standard deviation of the noise in units of the smooth sensitivity SS_β
+``safety``                          standard deviations of the noise added on top, against understatement
+======================  ==========  ==============================================================================
+
+**[P, Theorem 23] as printed is not used for releases: it is too small.** Its proof needs s² ≥ SS²/2 but has only
+s² ≥ SS²·(1 − 2λβ), so it covers λβ ≤ 1/4; the parameters of [P, Table 2] have λβ between 0.40 and 0.48. Two
+neighbouring outputs are N(f, (σ SS)²) and N(f', (σ SS')²) with |log(SS'/SS)| ≤ β and |f − f'| ≤ min(SS, SS'). With
+u = (SS'/SS)² their divergence is
+
+    D(u) = λ·Δ(u)²/(2σ²(1 − λ + λu)) + (λ·ln u − ln(1 − λ + λu))/(2(λ − 1)),      Δ(u) = |f − f'|/SS,
+
+and both terms are largest at u = e^{−2β} (for Δ² = min(1, u): the first falls in u on either side of 1; the second
+falls to 0 at u = 1 and rises more slowly after it). So the exact worst case, attained by two Gaussians, is
+
+    ε = λ/(2σ²·(λ − (λ−1)e^{2β})) − β − ln(λ − (λ−1)e^{2β})/(2(λ−1)),      if λ > (λ−1)e^{2β}.
+
+For the first row of Table 2 it is 1.61 where the printed formula gives 0.52.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from darrm import checks
+from darrm.probability.exact_sampling import discrete_gaussian, seeded_uniform_below, system_uniform_below
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# the float arithmetic behind SS and f errs by less than this, relative, per changed vote: β is charged larger by it
+SMOOTHNESS_ROUNDING = 1e-9
+# unit of the discrete Gaussian that stands for a standard normal; see `noisy_value`
+UNIT = 2**48
+DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class GnssParameters:
+    """How a data-dependent cost is to be published; to be fixed without looking at the private votes.
+
+    Parameters
+    ----------
+    order
+        λ > 1, the order at which the cost is taken.
+    smoothness
+        β in (0, ½·log(λ/(λ−1))).
+    noise_scale
+        σ_SS > 0.
+    safety
+        z ≥ 0: z·σ_SS·SS is added to the cost, so that the published figure is too small with probability Φ(−z) only.
+        0 is the paper's choice: the figure is then too small half of the time.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
+    Examples
+    --------
+    >>> round(GnssParameters(order=14.0, smoothness=0.0329, noise_scale=6.23).cost, 4)
+    1.6071
+    """
+
+    order: float
+    smoothness: float
+    noise_scale: float
+    safety: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.positive(smoothness=self.smoothness, noise_scale=self.noise_scale)
+        checks.non_negative(safety=self.safety)
+        if not 1.0 < self.order < math.inf:
+            checks.fail("order", self.order, "a finite number above 1")
+        if _room(self.order, _charged(self.smoothness)) <= 0.0:
+            limit = largest_smoothness(self.order)
+            checks.fail(
+                "smoothness", self.smoothness, f"below log(order/(order-1))/2 = {limit:.6g}", "take a smaller one"
+            )
+
+    @property
+    def cost(self) -> float:
+        """The Rényi divergence at ``order`` that the publication itself costs, whatever the votes."""
+        return exact_cost(self.order, self.smoothness, self.noise_scale, self.safety)
+
+
+def largest_smoothness(order: float) -> float:
+    """Compute the β at which the cost of a GNSS release becomes infinite: ½·log(λ/(λ−1))."""
+    return -0.5 * math.log1p(-1.0 / order)
+
+
+def exact_cost(order: float, smoothness: float, noise_scale: float, safety: float = 0.0) -> float:
+    """Compute the worst divergence of two neighbouring GNSS outputs; the formula is in the module's text.
+
+    With ``safety`` z the mean moves by z·σ·|SS − SS'| more: Δ(u) = min(1, √u) + zσ·|1 − √u|. For u ≤ 1 the worst case
+    stays at u = e^{−2β}; for u ≥ 1 the first term is bounded by its larger end and the second by its value at e^{2β}.
+    """
+    beta = _charged(smoothness)
+    shift = safety * noise_scale
+
+    def mean_term(root: float) -> float:  # root = SS'/SS
+        moved = min(1.0, root) + shift * abs(1.0 - root)
+        return order * moved**2 / (2.0 * noise_scale**2 * (1.0 - order + order * root**2))
+
+    def spread_term(log_root: float) -> float:
+        return (2.0 * order * log_root - math.log1p(order * math.expm1(2.0 * log_root))) / (2.0 * (order - 1.0))
+
+    below = mean_term(math.exp(-beta)) + spread_term(-beta)
+    above = max(mean_term(1.0), mean_term(math.exp(beta))) + spread_term(beta)
+    return max(below, above)
+
+
+def printed_cost(order: float, smoothness: float, noise_scale: float) -> float:
+    """Compute [P, Theorem 23] as printed: λe^{2β}/σ² + (βλ − ½ ln(1 − 2λβ))/(λ − 1).
+
+    For comparison with [P, Table 2] only: for λβ > 1/4 it understates the cost, see the module's text.
+
+    Examples
+    --------
+    >>> round(printed_cost(14.0, 0.0329, 6.23), 2)
+    0.52
+    """
+    if not 0.0 < smoothness < 0.5 / order:
+        checks.fail("smoothness", smoothness, f"in (0, 1/(2·order)) = (0, {0.5 / order:g})")
+    first = order * math.exp(2.0 * smoothness) / noise_scale**2
+    return first + (smoothness * order - 0.5 * math.log1p(-2.0 * order * smoothness)) / (order - 1.0)
+
+
+def rules_of_thumb(epsilon: float, delta: float, *, safety: float = 0.0) -> GnssParameters:
+    """Choose GNSS parameters from a target alone, without the votes [P, Section B.6].
+
+    λ = 1 + 2·log(1/δ)/ε, β = 0.4/λ, and σ_SS = 3·√((λ+1)/ε), the middle of the paper's range of 2 to 4 times.
+
+    Examples
+    --------
+    >>> found = rules_of_thumb(epsilon=2.0, delta=1e-5)
+    >>> round(found.order, 3), round(found.smoothness, 4), round(found.noise_scale, 3), round(found.cost, 3)
+    (12.513, 0.032, 7.798, 0.459)
+    """
+    checks.positive(epsilon=epsilon)
+    checks.open_probability(delta=delta)
+    order = 1.0 - 2.0 * math.log(delta) / epsilon
+    return GnssParameters(order, 0.4 / order, 3.0 * math.sqrt((order + 1.0) / epsilon), safety)
+
+
+def best_noise_scale(order: float, smoothness: float, sensitivity: float, deviations: float = 2.0) -> float:
+    """Minimise cost + ``deviations``·σ·SS over σ: σ = (2a/(deviations·SS))^{1/3} where the cost is a/σ² + constant."""
+    checks.positive(sensitivity=sensitivity, deviations=deviations)
+    a = order / (2.0 * _room(order, _charged(smoothness)))
+    return float((2.0 * a / (deviations * sensitivity)) ** (1.0 / 3.0))
+
+
+def noisy_value(
+    value: float, sensitivity: float, parameters: GnssParameters, *, rng: np.random.Generator | None = None
+) -> float:
+    """Draw value + safety·σ·SS + σ·SS·N(0, 1), rounded to six decimals.
+
+    The normal draw is X/2⁴⁸ with X a discrete Gaussian of standard deviation 2⁴⁸, exact from the operating system, and
+    the arithmetic up to the final rounding is exact in fractions. Against the rounding of a true normal draw (which is
+    post-processing of Definition 22) the law differs by less than 2⁻⁹⁰ in total variation: point by point, the weight
+    of a unit cell is e^{−x²/(2s²)}·(1 + O(x²/s⁴)) with s = 2⁴⁸.
+
+    Parameters
+    ----------
+    value
+        f, the data-dependent number.
+    sensitivity
+        SS_β ≥ 0 of it.
+    parameters
+        β must be the one that ``sensitivity`` was computed with.
+    rng
+        None draws from the operating system. A generator is for experiments only.
+    """
+    checks.finite(value=value)
+    checks.non_negative(sensitivity=sensitivity)
+    below = system_uniform_below if rng is None else seeded_uniform_below(rng)
+    draw = Fraction(int(discrete_gaussian(Fraction(UNIT) ** 2, 1, below)[0]), UNIT)
+    deviation = Fraction(parameters.noise_scale) * Fraction(sensitivity)
+    exact = Fraction(value) + deviation * (Fraction(parameters.safety) + draw)
+    return float(round(exact, DECIMALS))
+
+
+def _charged(smoothness: float) -> float:
+    return smoothness * (1.0 + SMOOTHNESS_ROUNDING) + SMOOTHNESS_ROUNDING
+
+
+def _room(order: float, smoothness: float) -> float:
+    return order - (order - 1.0) * math.exp(2.0 * smoothness)

@@ -1,0 +1,146 @@
+"""How likely noise turns a gap in votes around: the tails behind every bound on q.
+
+A rival that is g votes behind overtakes (or ties) with probability Pr[D ≥ g], D = the rival's noise minus the winner's.
+
+==========================  ==========================================================================================
+noise                       Pr[D ≥ g], or the bound on it that is used
+==========================  ==========================================================================================
+continuous Gaussian σ       ½ erfc(g/(2σ)), exact [P, Proposition 7]
+discrete Gaussian σ         at most c · ½ erfc((g − ½)/(2σ)) for g ≥ 1, c = 1 + 2.1·e^{−π²σ²} (proof below)
+continuous Laplace 1/γ      (2 + γg)/4 · e^{−γg}, exact [P17, Lemma 4]
+discrete Laplace 1/γ        exact geometric sums, see `laplace_log_tails`
+==========================  ==========================================================================================
+
+Why the discrete Gaussian's tail is bounded so. Write f(x) = e^{−x²/(4σ²)}. Completing the square,
+Pr[D = k] = f(k)·S_k/Z² with Z = Σ_j e^{−j²/(2σ²)} and S_k = Σ_j e^{−(j + k/2)²/σ²} ≤ S_0.
+
+1. d(k) = ∫_{k−½}^{k+½} f − f(k) is a Gaussian smoothing of (a box minus a point mass), which changes sign twice on the
+   line; smoothing by a Gaussian adds no sign change (total positivity). So over k = 0, 1, … the sign of d is − then +.
+2. E(g) = Σ_{k≥g} d(k) therefore rises and then falls as g decreases, and its smallest value on g ≥ 1 is the limit 0 at
+   infinity or E(1) = ½(Σ_{k∈Z} d(k) − d(0)). By Poisson summation Σ_{k∈Z} d(k) > −2σ√π·2.1·e^{−4π²σ²}, while
+   −d(0) ≥ 1/(24·2σ²) − 1/(1920·σ⁴·(4/3)) is larger for σ ≥ ½. So Σ_{k≥g} f(k) ≤ ∫_{g−½}^∞ f for every g ≥ 1.
+3. Poisson summation again: S_0/Z² ≤ (1 + 2.1·e^{−π²σ²})/(2σ√π) for σ ≥ ½.
+
+Ties count as overtaking, so the bound holds for every rule that breaks them. For g = 0 the formula is used too; it is
+above ½ there, and no cost is ever drawn from a q above ½.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from darrm import checks
+from darrm.probability.logspace import log_sum
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NOISES = ("continuous", "discrete")
+SMALLEST_DISCRETE_SIGMA = 0.5
+# log_ndtr and the rounding of its argument err by less than 2^-48 of |log|; the tests compare with fifty digits
+RELATIVE_ROUNDING = 2.0**-46
+
+
+def check_noise(sigma: float, noise: str) -> None:
+    """Raise `ValueError` unless the noise is known and its σ within the range that the bounds cover."""
+    checks.positive(sigma=sigma)
+    checks.one_of(NOISES, noise=noise)
+    if noise == "discrete" and sigma < SMALLEST_DISCRETE_SIGMA:
+        checks.fail("sigma", sigma, f"at least {SMALLEST_DISCRETE_SIGMA} for discrete noise", "add more noise")
+
+
+def gap_shift(noise: str) -> float:
+    """Votes by which the noise's lattice shortens every gap: 0 for continuous noise, ½ for discrete."""
+    return 0.5 if noise == "discrete" else 0.0
+
+
+def log_tail_factor(sigma: float, noise: str) -> float:
+    """Compute log c, the factor that the lattice costs: 0 for continuous noise."""
+    return math.log1p(2.1 * math.exp(-((math.pi * sigma) ** 2))) if noise == "discrete" else 0.0
+
+
+def gaussian_log_tails(largest_gap: int, sigma: float, noise: str = "continuous") -> NDArray[np.float64]:
+    """Bound log Pr[D ≥ g] for g = 0 … largest_gap, rounded up.
+
+    Parameters
+    ----------
+    largest_gap
+        At least 0, in votes.
+    sigma
+        Standard deviation of the noise on each count, in votes.
+    noise
+        ``"continuous"`` or ``"discrete"``.
+
+    Examples
+    --------
+    >>> np.exp(gaussian_log_tails(2, sigma=1.0)).round(4).tolist()
+    [0.5, 0.2398, 0.0786]
+    """
+    check_noise(sigma, noise)
+    gaps = np.arange(largest_gap + 1, dtype=np.float64)
+    tails = log_ndtr(-(gaps - gap_shift(noise)) / (math.sqrt(2.0) * sigma)) + log_tail_factor(sigma, noise)
+    return _rounded_up(tails)
+
+
+def laplace_log_tails(largest_gap: int, gamma: float, noise: str = "continuous") -> NDArray[np.float64]:
+    """Compute log Pr[D ≥ g] for Laplace noise of scale 1/γ on each count, g = 0 … largest_gap, rounded up.
+
+    For the discrete law with a = e^{−γ}: Pr[D = k] = ((1 − a)/(1 + a))²·a^k·(k + b), b = (1 + a²)/(1 − a²), and
+    Pr[D ≥ g] = ((1 − a)/(1 + a))²·a^g·((g + b)/(1 − a) + a/(1 − a)²).
+
+    Examples
+    --------
+    >>> np.exp(laplace_log_tails(1, gamma=1.0)).round(4).tolist()
+    [0.5, 0.2759]
+    """
+    checks.positive(gamma=gamma)
+    checks.one_of(NOISES, noise=noise)
+    gaps = np.arange(largest_gap + 1, dtype=np.float64)
+    if noise == "continuous":
+        return _rounded_up(np.log((2.0 + gamma * gaps) / 4.0) - gamma * gaps)
+    a, one_minus_a = math.exp(-gamma), -math.expm1(-gamma)
+    b = (1.0 + a * a) / -math.expm1(-2.0 * gamma)
+    weight = (gaps + b) / one_minus_a + a / one_minus_a**2
+    return _rounded_up(np.log(weight) + 2.0 * math.log(one_minus_a / (1.0 + a)) - gamma * gaps)
+
+
+def discrete_gaussian_log_survival(sigma: float, span: int) -> NDArray[np.float64]:
+    """Compute log Pr[X ≥ k] for k = −span … span, X with Pr[x] proportional to e^{−x²/(2σ²)}.
+
+    Used for expectations (how many queries pass a check) and for q of a check; relative error below 1e-12.
+    """
+    checks.positive(sigma=sigma)
+    reach = span + math.ceil(40.0 * sigma) + 1  # beyond: below e^-800 of what is kept
+    support = np.arange(-reach, reach + 1, dtype=np.float64)
+    logs = -(support**2) / (2.0 * sigma**2)
+    upper = np.logaddexp.accumulate(logs[::-1])[::-1] - log_sum(logs)
+    return np.asarray(upper[reach - span : reach + span + 1], dtype=np.float64)
+
+
+def sum_of_tails(gaps: NDArray[np.int64], log_tails: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Compute log Σ_i Pr[D ≥ gap_i] along the last axis, at most 0; the winner's own gap is marked by −1."""
+    table = np.append(log_tails, -np.inf)  # index −1 reads this entry
+    logs = table[gaps]
+    largest = logs.max(axis=-1)
+    logs -= largest[..., np.newaxis]
+    np.exp(logs, out=logs)
+    total = largest + np.log(logs.sum(axis=-1))
+    # adding C positive terms errs by less than C·2^-52 relative
+    return np.asarray(np.minimum(total + 2.0 * gaps.shape[-1] * np.finfo(np.float64).eps, 0.0))
+
+
+def winner_gaps(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Compute how many votes each class lies behind the row's plurality class, which itself is marked by −1."""
+    winners = counts.argmax(axis=1)
+    rows = np.arange(counts.shape[0])
+    gaps = counts[rows, winners][:, np.newaxis] - counts
+    gaps[rows, winners] = -1
+    return np.asarray(gaps)
+
+
+def _rounded_up(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.minimum(logs + RELATIVE_ROUNDING * (1.0 + np.abs(logs)), 0.0)

@@ -1,0 +1,95 @@
+"""Sizes of the experiments of [P], and synthetic votes of such sizes.
+
+The teachers' votes behind the tables of [P] are not part of this project. The votes made here have the right shape and
+a plausible spread of agreement, from a fixed seed; figures computed from them say something about the code and the
+mechanisms, and nothing about MNIST, SVHN, Adult or Glyph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class VoteSize:
+    """How many queries, teachers and classes, and the seed of the votes.
+
+    Attributes
+    ----------
+    queries, voters, classes
+        Q, K, C.
+    agreement
+        Parameters of the beta law of the share of teachers who agree.
+    """
+
+    queries: int
+    voters: int
+    classes: int
+    agreement: tuple[float, float]
+    seed: int = 2018
+
+
+MNIST_SIZE = VoteSize(640, 250, 10, (6.0, 1.0))
+GLYPH_SIZE = VoteSize(12_000, 5000, 150, (3.0, 0.8))
+
+
+def pate_like_votes(size: VoteSize) -> NDArray[np.int64]:
+    """Draw (Q, C) vote counts: a share of the teachers agree on one class, the others spread over few classes.
+
+    Examples
+    --------
+    >>> votes = pate_like_votes(VoteSize(3, 100, 4, (6.0, 1.0)))
+    >>> votes.shape, votes.sum(axis=1).tolist()
+    ((3, 4), [100, 100, 100])
+    """
+    rng = np.random.default_rng(size.seed)
+    share = rng.beta(*size.agreement, size=size.queries)
+    rest = rng.dirichlet(np.full(size.classes, 0.2), size=size.queries)
+    probabilities = (1.0 - share)[:, np.newaxis] * rest
+    winners = rng.integers(size.classes, size=size.queries)
+    probabilities[np.arange(size.queries), winners] += share
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    return np.stack([rng.multinomial(size.voters, row) for row in probabilities])
+
+
+@dataclass(frozen=True)
+class Table2Row:
+    """A printed row of [P, Table 2].
+
+    Attributes
+    ----------
+    name
+        Data set.
+    epsilon, delta
+        Expected ε at δ.
+    order, smoothness, sensitivity, noise_scale
+        λ, β, E[SS_β], σ_SS.
+    sanitised, deviation
+        The last column, expected ε ± noise.
+    """
+
+    name: str
+    epsilon: float
+    delta: float
+    order: float
+    smoothness: float
+    sensitivity: float
+    noise_scale: float
+    sanitised: float
+    deviation: float
+
+
+TABLE_2 = (
+    Table2Row("MNIST", 2.00, 1e-5, 14.0, 0.0329, 0.0618, 6.23, 2.52, 0.385),
+    Table2Row("SVHN", 4.96, 1e-6, 7.5, 0.0533, 0.0717, 4.88, 5.45, 0.350),
+    Table2Row("Adult", 1.68, 1e-5, 15.5, 0.0310, 0.0332, 7.92, 2.09, 0.263),
+    Table2Row("Glyph", 2.07, 1e-8, 20.5, 0.0205, 0.0128, 11.9, 2.29, 0.152),
+)
+# [D, Table 4]: target (ε, δ), printed λ and σ
+TABLE_4 = (("MNIST", "0.2676", "0.0003", 34.31, 21.46), ("Fashion-MNIST", "0.2556", "0.0003", 35.74, 22.46))

@@ -1,0 +1,103 @@
+"""Slow, obviously right versions of what the PATE modules compute."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+from scipy.special import log_ndtr
+
+ORACLE_DIGITS = 950  # fifty digits of 1 + q survive for q down to e^-2000
+
+
+def theorem_6(log_q: float, sigma: float, order: float) -> mpmath.mpf:
+    """[P, Theorem 6] letter by letter, with Propositions 8 and 10."""
+    with mpmath.workdps(ORACLE_DIGITS):
+        log_q, sigma, order = mpmath.mpf(log_q), mpmath.mpf(sigma), mpmath.mpf(order)
+        independent = order / sigma**2
+        q = mpmath.exp(log_q)
+        mu_2 = sigma * mpmath.sqrt(mpmath.log(1 / q))
+        mu_1 = mu_2 + 1
+        if q > 0.5 or mu_1 < order or mu_2 <= 1:
+            return independent
+        epsilon_1, epsilon_2 = mu_1 / sigma**2, mu_2 / sigma**2
+        if q > mpmath.exp((mu_2 - 1) * epsilon_2) / (mu_1 / (mu_1 - 1) * mu_2 / (mu_2 - 1)) ** mu_2:
+            return independent
+        a = (1 - q) / (1 - (q * mpmath.exp(epsilon_2)) ** ((mu_2 - 1) / mu_2))
+        b = mpmath.exp(epsilon_1) / q ** (1 / (mu_1 - 1))
+        bound = mpmath.log((1 - q) * a ** (order - 1) + q * b ** (order - 1)) / (order - 1)
+        return min(bound, independent)
+
+
+def lnmax_moments(log_q: float, gamma: float, order: float) -> mpmath.mpf:
+    """[P17, Theorems 2 and 3] letter by letter, with moment l = order − 1 and the pure bound 2γ."""
+    with mpmath.workdps(ORACLE_DIGITS):
+        gamma, order = mpmath.mpf(gamma), mpmath.mpf(order)
+        q, moment = mpmath.exp(mpmath.mpf(log_q)), order - 1
+        best = min(2 * gamma**2 * moment * (moment + 1) / moment, 2 * gamma)
+        if q < (mpmath.exp(2 * gamma) - 1) / (mpmath.exp(4 * gamma) - 1):
+            ratio = (1 - q) / (1 - mpmath.exp(2 * gamma) * q)
+            best = min(best, mpmath.log((1 - q) * ratio**moment + q * mpmath.exp(2 * gamma * moment)) / moment)
+        return best
+
+
+def histograms(voters: int, classes: int) -> np.ndarray:
+    """All vote counts of so many voters."""
+    every = itertools.product(range(voters + 1), repeat=classes)
+    return np.array([row for row in every if sum(row) == voters])
+
+
+def distances(rows: np.ndarray) -> np.ndarray:
+    """Number of votes that must change between any two rows."""
+    return np.clip(rows[:, np.newaxis] - rows[np.newaxis], 0, None).sum(axis=2)
+
+
+def log_win_probabilities(rows: np.ndarray, sigma: float) -> np.ndarray:
+    """Log Pr[class i wins GNMax] for continuous noise, by quadrature over the winner's own noise."""
+    z = np.linspace(-14.0, 14.0, 2801)
+    step = z[1] - z[0]
+    log_density = -(z**2) / 2.0 - 0.5 * math.log(2.0 * math.pi)
+    result = np.empty(rows.shape)
+    for winner in range(rows.shape[1]):
+        total = np.broadcast_to(log_density, (rows.shape[0], z.size)).copy()
+        for rival in range(rows.shape[1]):
+            if rival != winner:
+                total += log_ndtr((rows[:, winner] - rows[:, rival])[:, np.newaxis] / sigma + z)
+        result[:, winner] = np.logaddexp.reduce(total, axis=1) + math.log(step)
+    return result
+
+
+def log_lattice_win_probabilities(rows: np.ndarray, log_mass: np.ndarray) -> np.ndarray:
+    """Log Pr[class i wins] for whole-number noise with the given masses on −R … R; ties go to the lower class."""
+    reach = log_mass.size // 2
+    below_or_at = np.logaddexp.accumulate(log_mass)
+    result = np.empty(rows.shape)
+    noise = np.arange(-reach, reach + 1)
+    for winner in range(rows.shape[1]):
+        total = np.broadcast_to(log_mass, (rows.shape[0], log_mass.size)).copy()
+        for rival in range(rows.shape[1]):
+            if rival != winner:
+                most = (rows[:, winner] - rows[:, rival])[:, np.newaxis] + noise - (rival < winner)
+                total += np.where(most < -reach, -np.inf, below_or_at[np.clip(most + reach, 0, log_mass.size - 1)])
+        result[:, winner] = np.logaddexp.reduce(total, axis=1)
+    return result
+
+
+def gaussian_log_mass(sigma: float) -> np.ndarray:
+    reach = math.ceil(40 * sigma) + 30
+    logs = -(np.arange(-reach, reach + 1) ** 2) / (2.0 * sigma**2)
+    return logs - np.logaddexp.reduce(logs)
+
+
+def laplace_log_mass(gamma: float) -> np.ndarray:
+    reach = math.ceil(800 / gamma)
+    logs = -gamma * np.abs(np.arange(-reach, reach + 1))
+    return logs - np.logaddexp.reduce(logs)
+
+
+def true_renyi(log_p: np.ndarray, order: float) -> np.ndarray:
+    """D_λ between the rows of log_p, all pairs."""
+    left, right = log_p[:, np.newaxis], log_p[np.newaxis]
+    return np.logaddexp.reduce(order * left - (order - 1.0) * right, axis=2) / (order - 1.0)
