@@ -21,6 +21,7 @@ from tests.strategies import gammas, problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from fractions import Fraction
 
 
 @pytest.fixture(params=[BALLS, FLOATS])
@@ -95,8 +96,8 @@ class TestPlantedBugs:
         del method
         original = corners.Constants.__init__
 
-        def buggy(self: corners.Constants, problem: MajorityProblem) -> None:
-            original(self, problem)
+        def buggy(self: corners.Constants, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
+            original(self, problem, cost_epsilon)
             self.budget -= problem.target.delta
 
         monkeypatch.setattr(corners.Constants, "__init__", buggy)
@@ -106,8 +107,8 @@ class TestPlantedBugs:
         del method
         original = corners.Constants.__init__
 
-        def buggy(self: corners.Constants, problem: MajorityProblem) -> None:
-            original(self, problem)
+        def buggy(self: corners.Constants, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
+            original(self, problem, cost_epsilon)
             epsilon = problem.each.exact_epsilon
             self.ball_ratio = arb(fmpq(epsilon.numerator, epsilon.denominator)).exp()
             self.ratio = float(self.ball_ratio.mid())
