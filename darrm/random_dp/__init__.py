@@ -1,1 +1,1 @@
-"""Random differential privacy with sampled sensitivity: make any function private without a bound on its sensitivity."""
+"""Random differential privacy with sampled sensitivity: any function, without a sensitivity bound."""

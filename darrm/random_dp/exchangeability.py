@@ -6,7 +6,7 @@ draws from one law, so each rank of G is equally likely (ties only help), and
 
     Pr(G ≤ G_(k)) ≥ k / (m + 1).
 
-So k ≥ (1 − γ)(m + 1) is enough: at γ = 0.05, m = 19 pairs instead of the 1,118 of the Dvoretzky–Kiefer–Wolfowitz bound.
+So k ≥ (1 − γ)(m + 1) is enough: at γ = 0.05, m = 19 pairs instead of the 1,305 of the Dvoretzky–Kiefer–Wolfowitz bound.
 This is the argument of conformal prediction; it is not in [S].
 
 What is given up: Theorem 15 says besides that all but a share ρ of the samples give a Δ̂ that covers 1 − γ + ρ of the
@@ -47,8 +47,8 @@ def exchangeable_sample_size(*, gamma: Number | None = None, m: int | None = Non
     --------
     >>> exchangeable_sample_size(gamma=0.05)
     SampleSize(m=19, k=19, rho=0.0, gamma=0.05)
-    >>> exchangeable_sample_size(gamma=0.05, m=1118).k
-    1064
+    >>> exchangeable_sample_size(gamma=0.05, m=1305).k
+    1241
     """
     if m is not None:
         checks.integer_at_least(1, m=m)

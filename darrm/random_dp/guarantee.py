@@ -1,7 +1,7 @@
 """The guarantee of random differential privacy, a type of its own.
 
-A mechanism M is (ε, δ, γ)-random differentially private under a distribution P when, for neighbouring data sets D, D′ of
-n records drawn from P (n + 1 independent draws, the two share n − 1 of them),
+A mechanism M is (ε, δ, γ)-random differentially private under a distribution P when, for neighbouring data sets D, D′
+of n records drawn from P (n + 1 independent draws, the two share n − 1 of them),
 
     Pr[ for all R: Pr(M(D) ∈ R) ≤ e^ε · Pr(M(D′) ∈ R) + δ ] ≥ 1 − γ                       [S, Definition 4]
 

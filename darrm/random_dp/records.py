@@ -1,16 +1,19 @@
 """Data sets as the sampler sees them: a list, an array, or a tuple of arrays with one row a record.
 
-Neighbouring data sets D, D′ of n records share n − 1 of them. They are cut out of n + 1 independent draws: D is the first
-n, and D′ is D with one record replaced by the last draw [S, Algorithm 1].
+Neighbouring data sets D, D′ of n records share n − 1 of them. They are cut out of n + 1 independent draws: D is the
+first n, and D′ is D with one record replaced by the last draw [S, Algorithm 1].
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from darrm import checks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # a list of anything, an array (n, …), or a tuple of such columns, as in (features, labels)
 Records = Any
@@ -52,10 +55,8 @@ def neighbours(draws: Records, position: int) -> tuple[Records, Records]:
     if isinstance(draws, tuple):
         pairs = [neighbours(column, position) for column in draws]
         return tuple(first for first, _ in pairs), tuple(second for _, second in pairs)
-    if isinstance(draws, np.ndarray):
-        first, second = draws[:-1].copy(), draws[:-1].copy()
-    else:
-        first, second = list(draws[:-1]), list(draws[:-1])
+    copy: Callable[[Records], Records] = np.array if isinstance(draws, np.ndarray) else list
+    first, second = copy(draws[:-1]), copy(draws[:-1])
     second[position] = draws[-1]
     return first, second
 

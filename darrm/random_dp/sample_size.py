@@ -14,8 +14,8 @@ Theorem 15 asks for
     m ≥ log(1/ρ) / (2 (γ − ρ)²)                                                            (1)
     k ≥ m (1 − γ + ρ + √(log(1/ρ) / (2m)))                                                 (2)
 
-with 0 < ρ < min(γ, 1/2). Any such ρ is valid, so a float from `scipy.special.lambertw` does no harm; what must not err is
-the rounding of m and k upwards, which is done on 60-digit decimals of the exact γ and ρ.
+with 0 < ρ < min(γ, 1/2). Any such ρ is valid, so a float from `scipy.special.lambertw` does no harm; what must not err
+is the rounding of m and k upwards, which is done on 60-digit decimals of the exact γ and ρ.
 """
 
 from __future__ import annotations
@@ -72,18 +72,20 @@ def sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleS
     Raises
     ------
     ValueError
-        If neither is given, one is out of range, or γ is too small for m; the message names the smallest γ that m reaches.
+        If neither is given, one is out of range, or γ is too small for m; the message names the
+        smallest γ that m reaches.
 
     Examples
     --------
     >>> sample_size(gamma=0.05)
-    SampleSize(m=1118, k=1108, rho=0.00555..., gamma=0.05)
+    SampleSize(m=1305, k=1305, rho=0.004182869932698051, gamma=0.05)
     >>> sample_size(m=1500)
-    SampleSize(m=1500, k=1500, rho=0.00557..., gamma=0.0451...)
+    SampleSize(m=1500, k=1500, rho=0.0038736827447679984, gamma=0.0468990613439255)
     >>> sample_size(gamma=0.01, m=1500)
     Traceback (most recent call last):
     ...
-    ValueError: gamma must be at least 0.0451... for m = 1500, got 0.01: sample more pairs (m = ...), or accept ...
+    ValueError: gamma must be at least 0.0468990613439255 for m = 1500, got 0.01: sample more pairs (m = 41971), or
+    accept a larger gamma
     """
     if gamma is None and m is None:
         checks.fail("gamma, m", None, "given, at least one of them")
@@ -124,7 +126,7 @@ def smallest_gamma(m: int) -> tuple[float, Fraction]:
     --------
     >>> rho, gamma = smallest_gamma(100)
     >>> round(rho, 6), float(gamma)
-    (0.025..., 0.160...)
+    (0.017589, 0.159724174610471)
     """
     checks.integer_at_least(2, m=m, advice="with fewer pairs no gamma below 1 is reached")
     if m > LARGEST_M:
@@ -171,9 +173,9 @@ def effort_curve(gammas: ArrayLike) -> NDArray[np.int64]:
 def index_curve(m: int, gammas: ArrayLike) -> NDArray[np.float64]:
     """Compute k/m for each γ at m samples, NaN where m does not reach that γ [S, Figure 3]."""
     _, smallest = smallest_gamma(m)
-    reached = [float(gamma) for gamma in np.ravel(gammas)]
+    asked = [float(gamma) for gamma in np.ravel(gammas)]
     return np.array(
-        [sample_size(gamma=g, m=m).k / m if exact_number("gamma", g) >= smallest else np.nan for g in reached]
+        [sample_size(gamma=g, m=m).k / m if exact_number("gamma", g) >= smallest else np.nan for g in asked]
     )
 
 
