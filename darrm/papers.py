@@ -41,6 +41,12 @@ PAPERS: Mapping[str, Paper] = MappingProxyType(
             "ICML 2017, PMLR 70:2950-2959",
         ),
         "KOV15": Paper("Kairouz, Oh, Viswanath", "The Composition Theorem for Differential Privacy", "ICML 2015"),
+        "AR17": Paper(
+            "Aldà, Rubinstein", "The Bernstein Mechanism: Function Release under Differential Privacy", "AAAI 2017"
+        ),
+        "CKS20": Paper(
+            "Canonne, Kamath, Steinke", "The Discrete Gaussian for Differential Privacy", "arXiv:2004.00010v5"
+        ),
         "H02": Paper(
             "Higham", "Accuracy and Stability of Numerical Algorithms, 2nd edition", "SIAM 2002, ISBN 0-89871-521-0"
         ),
