@@ -126,7 +126,7 @@ def laplace_release(
 def gaussian_release(
     value: NDArray[np.float64], sensitivity: float, concentration: Fraction, rng: np.random.Generator | None
 ) -> NDArray[np.float64]:
-    """Add discrete Gaussian noise of variance ⌈(Δ/step + √d)²/(2ρ)⌉ steps: ρ-concentrated DP for L2 sensitivity Δ [CKS20].
+    """Add discrete Gaussian noise of variance ⌈(Δ/step + √d)²/(2ρ)⌉ steps: ρ-concentrated DP for L2 sensitivity Δ.
 
     The bound ρ = Δ²/(2σ²) for integer vectors holds for the discrete Gaussian as for the continuous one [CKS20].
     """
