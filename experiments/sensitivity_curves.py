@@ -16,7 +16,7 @@ SAMPLE_SIZES = (100, 1_000, 10_000)
 
 
 def figure2() -> FigureData:
-    """Compute the least m for each γ [S, Figure 2], with the bounds of Corollary 16 and the exchangeable m beside it."""
+    """Compute the least m for each γ [S, Figure 2], with the bounds of Corollary 16 and the exchangeable m."""
     gammas = [float(f"{gamma:.4g}") for gamma in EFFORT_GAMMAS]
     efforts = effort_curve(gammas)
     rows: list[list[float | None]] = [
