@@ -99,8 +99,8 @@ def figure7(*, quick: bool, jobs: int) -> FigureData:
     notes = [
         (
             "The paper states neither the bandwidth nor the global bound. The sharp bound is attained by records at "
-            "and far from a lattice point, which this distribution produces often, so against it little can be gained; the "
-            "usual bound by the triangle inequality is twice as large. The error is the largest over 201 points of "
+            "and far from a lattice point, which this distribution produces often, so against it little can be gained; "
+            "the usual bound by the triangle inequality is twice as large. The error is the largest over 201 points of "
             "[0, 1], averaged over the repeats."
         )
     ]

@@ -43,9 +43,9 @@ NOTE = (
     "and the bound would not hold for them."
 )
 VANISHING = (
-    "At large γ and d the sampled sensitivity falls to the solver's tolerance: most records are no support vectors there, "
-    "so on most pairs nothing changes. A release with so small a Δ̂ is hardly noisy, and the promise leaves out just "
-    "the pairs in which a support vector changes: choose γ below the share of records that matter."
+    "At large γ and d the sampled sensitivity falls to the solver's tolerance: most records are no support vectors, so "
+    "on most pairs nothing changes. A release with so small a Δ̂ is hardly noisy, and the promise leaves out just the "
+    "pairs in which a support vector changes: choose γ below the share of records that matter."
 )
 STRICT_GAMMA = 0.1
 
