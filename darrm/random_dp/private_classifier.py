@@ -89,8 +89,8 @@ class PrivateClassifier:
 
     Notes
     -----
-    The guarantee of one fitted voter is (ε, δ, γ)-random DP for the number of records and the distribution for which the
-    sensitivity was sampled. Fitting may fail on unusual data (one class only); the failure itself is not private.
+    The guarantee of one fitted voter is (ε, δ, γ)-random DP for the number of records and the distribution for which
+    its sensitivity was sampled. Fitting may fail on unusual data (one class only); the failure itself is not private.
     """
 
     estimator: Any
