@@ -1,1 +1,17 @@
 """Private majority votes: optimal noise, proven private, released exactly and accounted for."""
+
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.gamma.optimizer import optimize_gamma
+from darrm.gamma.table import GammaTable, certify
+from darrm.privacy import MajorityProblem, PrivacyParams
+from lp_models.row_generation import SolveOptions
+
+__all__ = [
+    "GammaTable",
+    "MajorityProblem",
+    "NoiseFunction",
+    "PrivacyParams",
+    "SolveOptions",
+    "certify",
+    "optimize_gamma",
+]

@@ -93,3 +93,17 @@ class BudgetExceededError(DarrmError):
         self.requested = requested
         self.remaining = remaining
         self.queries_that_fit = queries_that_fit
+
+
+class LedgerError(DarrmError):
+    """A privacy ledger cannot be read or written; nothing was debited by the call that raised it.
+
+    Attributes
+    ----------
+    path
+        The ledger's file.
+    """
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"ledger {path!r}: {message}")
+        self.path = path

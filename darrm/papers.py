@@ -41,11 +41,26 @@ PAPERS: Mapping[str, Paper] = MappingProxyType(
             "ICML 2017, PMLR 70:2950-2959",
         ),
         "KOV15": Paper("Kairouz, Oh, Viswanath", "The Composition Theorem for Differential Privacy", "ICML 2015"),
-        "AR17": Paper(
-            "Aldà, Rubinstein", "The Bernstein Mechanism: Function Release under Differential Privacy", "AAAI 2017"
+        "MV16": Paper(
+            "Murtagh, Vadhan",
+            "The Complexity of Computing the Optimal Composition of Differential Privacy",
+            "TCC 2016-A",
         ),
+        "M17": Paper("Mironov", "Rényi Differential Privacy", "arXiv:1702.07476v3"),
         "CKS20": Paper(
             "Canonne, Kamath, Steinke", "The Discrete Gaussian for Differential Privacy", "arXiv:2004.00010v5"
+        ),
+        "ZDW22": Paper(
+            "Zhu, Dong, Wang",
+            "Optimal Accounting of Differential Privacy via Characteristic Function",
+            "AISTATS 2022, PMLR 151:4782-4817",
+        ),
+        "FZ21": Paper("Feldman, Zrnic", "Individual Privacy Accounting via a Rényi Filter", "arXiv:2008.11193v4"),
+        "WRRW23": Paper(
+            "Whitehouse, Ramdas, Rogers, Wu", "Fully-Adaptive Composition in Differential Privacy", "ICML 2023"
+        ),
+        "AR17": Paper(
+            "Aldà, Rubinstein", "The Bernstein Mechanism: Function Release under Differential Privacy", "AAAI 2017"
         ),
         "H02": Paper(
             "Higham", "Accuracy and Stability of Numerical Algorithms, 2nd edition", "SIAM 2002, ISBN 0-89871-521-0"

@@ -1,0 +1,160 @@
+"""The file behind a privacy ledger: one SQLite database, opened afresh for every transaction.
+
+A connection that lives only as long as its transaction needs no care in forked processes and threads, and a killed
+process leaves at most a journal that the next opening rolls back. Every transaction takes the write lock first
+(``BEGIN IMMEDIATE``), so nobody decides on a total that another process is about to change; ``synchronous=EXTRA`` makes
+a commit durable before it returns, even where the power fails right after it (the rollback journal's folder is synced
+too). A journal beside the file belongs to it: whoever copies a ledger copies both.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from darrm.errors import LedgerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MEMORY = ":memory:"
+APPLICATION_ID = 0x64617272  # "darr"
+SCHEMA_VERSION = 1
+# the totals in `kinds` repeat the sums over `charges`: a flipped bit in either shows
+SCHEMA = (
+    """CREATE TABLE budget (id INTEGER PRIMARY KEY CHECK (id = 1), epsilon TEXT NOT NULL, delta TEXT NOT NULL,
+       kinds TEXT NOT NULL, created TEXT NOT NULL, seal TEXT NOT NULL)""",
+    """CREATE TABLE kinds (id INTEGER PRIMARY KEY, cost TEXT NOT NULL UNIQUE, what TEXT NOT NULL,
+       total INTEGER NOT NULL CHECK (total >= 0), seal TEXT NOT NULL)""",
+    """CREATE TABLE charges (id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL,
+       kind INTEGER NOT NULL REFERENCES kinds (id), count INTEGER NOT NULL CHECK (count > 0), note TEXT NOT NULL)""",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+ADVICE = {
+    sqlite3.SQLITE_FULL: "the disk is full: nothing was debited; free some space and try again",
+    sqlite3.SQLITE_IOERR: "the file system refused to read or write: nothing was released; check the disk",
+    sqlite3.SQLITE_READONLY: "it cannot be written, so nothing was debited: make the file and its folder writable",
+    sqlite3.SQLITE_PERM: "it cannot be accessed: check the permissions of the file and its folder",
+    sqlite3.SQLITE_AUTH: "it cannot be accessed: check the permissions of the file and its folder",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened, or no journal can be written beside it: check that the file and its "
+    "folder exist and are writable",
+    sqlite3.SQLITE_BUSY: "another process kept it locked for too long: nothing was debited; try again",
+    sqlite3.SQLITE_NOTADB: "it is corrupted or is no ledger at all: restore a copy that is at least as new as the last "
+    "release, or count its whole budget as spent",
+    sqlite3.SQLITE_CORRUPT: "it is corrupted: restore a copy that is at least as new as the last release, or count its "
+    "whole budget as spent",
+}
+
+
+class LedgerStore:
+    """Transactions on one ledger file, or on a database in memory.
+
+    Parameters
+    ----------
+    path
+        The file, or ``:memory:``.
+    timeout
+        Seconds to wait for another process's transaction.
+    """
+
+    def __init__(self, path: str, *, timeout: float) -> None:
+        self.path = path
+        self.timeout = timeout
+        self._memory: sqlite3.Connection | None = None
+        self._memory_owner = os.getpid()
+        self._memory_lock = threading.RLock()
+
+    def create(self) -> None:
+        """Make an empty file that nobody else made, or the database in memory.
+
+        Raises
+        ------
+        LedgerError
+            If something stands at the path already.
+        """
+        if self.path == MEMORY:
+            self._memory = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
+            return
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError as error:
+            message = "it exists already, and a new budget would forget what was spent: open it, or name another file"
+            raise LedgerError(self.path, message) from error
+        except OSError as error:
+            raise LedgerError(self.path, f"it cannot be created: {error.strerror}") from error
+
+    def discard(self) -> None:
+        """Remove a file whose creation failed before its first transaction ended."""
+        if self.path != MEMORY:
+            Path(self.path).unlink(missing_ok=True)
+
+    @contextmanager
+    def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
+        """Run a block as one transaction: committed at its end, rolled back if it raises.
+
+        Raises
+        ------
+        LedgerError
+            If the database refuses; the block's changes are then undone.
+        """
+        with translated(self.path), self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        if self.path == MEMORY:
+            with self._memory_lock:
+                if self._memory is None or os.getpid() != self._memory_owner:
+                    message = "a ledger in memory belongs to the process that made it: use a file to share a budget"
+                    raise LedgerError(self.path, message)
+                yield self._memory
+            return
+        if not Path(self.path).is_file():
+            raise LedgerError(self.path, "there is no such file: create a ledger with a budget first")
+        # mode=rw: a file that has vanished must not come back empty, with its whole budget
+        uri = f"file:{quote(str(Path(self.path).absolute()))}?mode=rw"
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=self.timeout)) as connection:
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone stops at the drive's cache
+            connection.execute("PRAGMA trusted_schema = OFF")
+            yield connection
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turn SQLite's errors into `LedgerError` with what it means for the budget."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # extended codes keep the primary one in the low byte
+        advice = ADVICE.get(primary, "the database refused, so nothing was released")
+        raise LedgerError(path, f"{advice} (SQLite: {error})") from error
+
+
+def check_header(connection: sqlite3.Connection, path: str) -> None:
+    """Raise `LedgerError` unless the database is a ledger of this version."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        state = "it is empty, its creation was cut short: delete it" if tables == 0 else "it is no ledger"
+        raise LedgerError(path, f"{state}, and create a ledger with a budget")
+    if version != SCHEMA_VERSION:
+        relation = "a newer" if version > SCHEMA_VERSION else "an older"
+        message = (
+            f"it has schema version {version}, written by {relation} darrm; this one reads version {SCHEMA_VERSION}"
+        )
+        raise LedgerError(path, f"{message}: use the version of darrm that wrote it")

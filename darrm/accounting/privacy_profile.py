@@ -1,0 +1,86 @@
+"""The privacy profile of one query: the smallest δ for every ε, as points with a safe line between them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm import checks
+from darrm.privacy import LARGEST_EXPONENT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class PrivacyProfile:
+    """Upper bounds on δ at increasing ε: the query is (ε_j, δ_j)-private for every j.
+
+    The true profile x ↦ δ(log x) is convex in x = e^ε, so the chord between two points lies above it; beyond the last
+    point the last δ stands.
+
+    Parameters
+    ----------
+    epsilons
+        Strictly increasing, the first is 0, at least one.
+    deltas
+        As many, non-increasing, in [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If the points are no such list.
+
+    Examples
+    --------
+    Randomised response with ε = log 3 answers truly with probability 3/4; δ(0) is the total variation distance 1/2:
+
+    >>> profile = PrivacyProfile((0.0, math.log(3.0)), (0.5, 0.0))
+    >>> round(profile.delta_at(math.log(2.0)), 12)
+    0.25
+    >>> round(math.exp(profile.epsilon_at(0.25)), 12)
+    2.0
+    """
+
+    epsilons: tuple[float, ...]
+    deltas: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilons", tuple(map(float, self.epsilons)))
+        object.__setattr__(self, "deltas", tuple(map(float, self.deltas)))
+        if len(self.epsilons) != len(self.deltas) or not self.epsilons:
+            checks.fail("deltas", len(self.deltas), f"as many as epsilons ({len(self.epsilons)}), at least one")
+        grid, bounds = self.arrays()
+        if grid[0] != 0.0 or not np.all(np.diff(grid) > 0.0) or not grid[-1] <= LARGEST_EXPONENT:
+            checks.fail("epsilons", self.epsilons, f"strictly increasing from 0 to at most {LARGEST_EXPONENT}")
+        if not (np.all(bounds >= 0.0) and np.all(bounds <= 1.0) and np.all(np.diff(bounds) <= 0.0)):
+            checks.fail("deltas", self.deltas, "non-increasing in [0, 1]", "a larger epsilon needs no larger delta")
+
+    def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Give ε and δ as two float vectors."""
+        return np.array(self.epsilons), np.array(self.deltas)
+
+    def delta_at(self, epsilon: float) -> float:
+        """Bound δ at ε ≥ 0 by the chord in e^ε between the neighbouring points."""
+        checks.non_negative(epsilon=epsilon)
+        grid, bounds = self.arrays()
+        if epsilon >= grid[-1]:
+            return float(bounds[-1])
+        return float(np.interp(math.exp(epsilon), np.exp(grid), bounds))
+
+    def epsilon_at(self, delta: float) -> float:
+        """Find the smallest ε ≥ 0 whose bound is at most ``delta``; ∞ where there is none."""
+        checks.probability(delta=delta)
+        grid, bounds = self.arrays()
+        if delta < bounds[-1]:
+            return math.inf
+        if delta >= bounds[0]:
+            return 0.0
+        upper = int(np.argmax(bounds <= delta))  # the first point that is low enough; upper ≥ 1 here
+        left, right = math.exp(grid[upper - 1]), math.exp(grid[upper])
+        share = (bounds[upper - 1] - delta) / (bounds[upper - 1] - bounds[upper])
+        inside = math.log(left + share * (right - left)) * (1.0 + 1e-15) + 1e-15  # rounded up
+        return float(min(inside, grid[upper]))

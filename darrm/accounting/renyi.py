@@ -1,0 +1,225 @@
+"""Rényi differential privacy as a curve over orders: add, repeat, convert to (ε, δ).
+
+======================  ================  ==================================================================
+here                    [P]               meaning
+======================  ================  ==================================================================
+``orders``              λ                 orders of the Rényi divergence, each above 1
+``values``              ε(λ)              bound on the divergence at each order, in nats
+======================  ================  ==================================================================
+
+Composition adds values order by order, also when the mechanisms are chosen adaptively [M17, Proposition 1].
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm import checks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import ArrayLike, NDArray
+
+# dense where the optimum usually lies (δ between 1e-10 and 1e-2), then doubling: long accounts need orders near 1,
+# short ones large orders
+DEFAULT_ORDERS = np.concatenate(
+    [
+        1.0 + 2.0 ** np.arange(-8.0, -3.0),
+        np.arange(1.25, 12.0, 0.25),
+        np.arange(12.0, 64.0),
+        2.0 ** np.arange(6.0, 15.0),
+    ]
+)
+DEFAULT_ORDERS.setflags(write=False)
+
+
+class RenyiGridWarning(UserWarning):
+    """The best order is the first or the last of the grid: another grid may give a smaller ε."""
+
+
+def classic_conversion(orders: NDArray[np.float64], values: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
+    """Compute ε = value + log(1/δ)/(order − 1) for every order [M17, Proposition 3], [P, Theorem 5]."""
+    return values - math.log(delta) / (orders - 1.0)
+
+
+def tight_conversion(orders: NDArray[np.float64], values: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
+    """Compute ε = value + log(1 − 1/order) − (log δ + log order)/(order − 1) [CKS20, Proposition 12]."""
+    return values + np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1.0)
+
+
+CONVERSIONS: Mapping[str, Callable[[NDArray[np.float64], NDArray[np.float64], float], NDArray[np.float64]]] = (
+    MappingProxyType({"classic": classic_conversion, "tight": tight_conversion})
+)
+
+
+@dataclass(frozen=True)
+class RenyiConversion:
+    """An (ε, δ) statement read off a Rényi curve: at which order, and whether that order ends the grid.
+
+    Attributes
+    ----------
+    epsilon, delta
+        The statement; ``epsilon`` is ∞ where the curve bounds nothing.
+    order
+        The order with the smallest ε.
+    at_edge
+        True where that order is the first or the last of several.
+    """
+
+    epsilon: float
+    delta: float
+    order: float
+    at_edge: bool
+
+
+@dataclass(frozen=True, eq=False)
+class RenyiCurve:
+    """Bounds on the Rényi divergence between the outputs on neighbouring data, one for each order.
+
+    Parameters
+    ----------
+    orders
+        Shape (n,), strictly increasing, finite, each above 1.
+    values
+        Shape (n,), each at least 0; ∞ says that nothing is known at that order.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ or a number lies outside its range.
+
+    Examples
+    --------
+    A Gaussian of sensitivity 1 and standard deviation σ = 10 has value order/(2σ²):
+
+    >>> curve = RenyiCurve.of(lambda order: order / 200.0)
+    >>> hundred = curve.repeated(100)
+    >>> conversion = hundred.convert(1e-5)
+    >>> round(conversion.epsilon, 3), conversion.order
+    (4.729, 5.5)
+    >>> round(hundred.convert(1e-5, conversion="classic").epsilon, 3)
+    5.299
+    """
+
+    orders: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        orders = _vector("orders", self.orders)
+        values = _vector("values", self.values)
+        if orders.shape != values.shape:
+            checks.fail("values", values.shape, f"of the shape of orders, {orders.shape}")
+        if not (np.all(np.isfinite(orders)) and np.all(orders > 1.0) and np.all(np.diff(orders) > 0.0)):
+            checks.fail("orders", orders.tolist(), "finite, above 1 and strictly increasing")
+        if not np.all(values >= 0.0):  # NaN fails too
+            checks.fail("values", values.tolist(), "at least 0", "a divergence is never negative")
+        object.__setattr__(self, "orders", orders)
+        object.__setattr__(self, "values", values)
+
+    @classmethod
+    def of(cls, value_at: Callable[[NDArray[np.float64]], ArrayLike], orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
+        """Evaluate a vectorised function of the order on a grid of orders."""
+        grid = _vector("orders", orders)
+        return cls(grid, np.asarray(value_at(grid), dtype=np.float64))
+
+    @classmethod
+    def of_pure(cls, epsilon: float, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
+        """Bound every (ε, 0)-private mechanism: the curve of randomised response [M17, Proposition 6].
+
+        value(a) = log((e^{aε} + e^{(1−a)ε})/(1 + e^ε))/(a − 1), rounded up by a few units in the last place.
+
+        Examples
+        --------
+        >>> RenyiCurve.of_pure(1.0, orders=[2.0]).values.round(6)
+        array([0.735326])
+        """
+        checks.non_negative(epsilon=epsilon)
+
+        def value_at(order: NDArray[np.float64]) -> NDArray[np.float64]:
+            top = np.logaddexp(order * epsilon, (1.0 - order) * epsilon)
+            bottom = np.logaddexp(0.0, epsilon)
+            rounding = 4.0 * np.finfo(np.float64).eps * (top + bottom)
+            bound = np.minimum((top - bottom + rounding) / (order - 1.0), epsilon)
+            return np.asarray(np.maximum(bound, 0.0), dtype=np.float64)
+
+        return cls.of(value_at, orders)
+
+    def __add__(self, other: RenyiCurve) -> RenyiCurve:
+        """Compose with another curve on the same orders: the values add."""
+        if not isinstance(other, RenyiCurve):
+            return NotImplemented
+        if not np.array_equal(self.orders, other.orders):
+            raise ValueError("curves on different orders cannot be added: evaluate both on the same grid")
+        return RenyiCurve(self.orders, self.values + other.values)
+
+    def repeated(self, count: int) -> RenyiCurve:
+        """Compose the mechanism ``count`` times with itself: the values times ``count``."""
+        checks.integer_at_least(0, count=count)
+        if count == 0:
+            return RenyiCurve(self.orders, np.zeros_like(self.values))
+        return RenyiCurve(self.orders, count * self.values)
+
+    def best(self, delta: float, *, conversion: str = "tight") -> RenyiConversion:
+        """Find the smallest ε over the orders, without a warning; see `convert`."""
+        checks.open_probability(delta=delta)
+        checks.one_of(CONVERSIONS, conversion=conversion)
+        if not np.any(self.values):
+            return RenyiConversion(0.0, delta, float(self.orders[-1]), at_edge=False)
+        epsilons = CONVERSIONS[conversion](self.orders, self.values, delta)
+        index = int(np.argmin(epsilons))
+        size = self.orders.size
+        return RenyiConversion(
+            epsilon=max(0.0, float(epsilons[index])),
+            delta=delta,
+            order=float(self.orders[index]),
+            at_edge=size > 1 and index in (0, size - 1),
+        )
+
+    def convert(self, delta: float, *, conversion: str = "tight") -> RenyiConversion:
+        """Convert to (ε, δ) at the order that gives the smallest ε.
+
+        Parameters
+        ----------
+        delta
+            δ in (0, 1).
+        conversion
+            ``"tight"`` [CKS20, Proposition 12] or ``"classic"`` [M17, Proposition 3], the one of [P, Theorem 5].
+
+        Warns
+        -----
+        RenyiGridWarning
+            If the best order is the first or the last of the grid.
+        """
+        found = self.best(delta, conversion=conversion)
+        if found.at_edge:
+            warnings.warn(
+                f"the best order {found.order:g} is at the edge of the grid "
+                f"[{self.orders[0]:g}, {self.orders[-1]:g}]: a wider grid may give a smaller epsilon",
+                RenyiGridWarning,
+                stacklevel=2,
+            )
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RenyiCurve):
+            return NotImplemented
+        return np.array_equal(self.orders, other.orders) and np.array_equal(self.values, other.values)
+
+    def __hash__(self) -> int:
+        return hash((self.orders.tobytes(), self.values.tobytes()))
+
+
+def _vector(name: str, numbers: ArrayLike) -> NDArray[np.float64]:
+    """Copy into a read-only float vector with at least one entry."""
+    vector = np.array(numbers, dtype=np.float64)
+    if vector.ndim != 1 or vector.size == 0:
+        checks.fail(name, vector.shape, "a vector with at least one entry")
+    vector.setflags(write=False)
+    return vector

@@ -1,0 +1,1 @@
+"""Aggregators: from the votes of one query to one private label."""

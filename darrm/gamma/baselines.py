@@ -1,0 +1,112 @@
+"""The noise functions that γ_opt is compared with [D, Section 3, Section 4, Appendix A]. Proposals, like any γ."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm import checks
+from darrm.accounting.composition import compose_general, compose_simple
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.probability.binomial import hypergeometric_pmf
+
+if TYPE_CHECKING:
+    from darrm.privacy import MajorityProblem, PrivacyParams
+
+# slacks δ′ that are tried for the general composition: every one gives a valid bound, the best is kept
+SLACKS = tuple(float(slack) for slack in np.geomspace(1e-12, 0.5, 200))
+
+
+def subsampling(problem: MajorityProblem) -> NoiseFunction:
+    """γ_Sub: the majority of m voters drawn without replacement, ties by a fair coin [D, Lemma 3.1].
+
+    Raises
+    ------
+    ValueError
+        If m is not an integer.
+
+    Examples
+    --------
+    >>> from darrm.privacy import MajorityProblem, PrivacyParams
+    >>> subsampling(MajorityProblem.from_allowance(5, 1, PrivacyParams(0.1))).half
+    array([0.2, 0.6, 1. ])
+    """
+    return _majority_of_sample(problem, _integer_allowance(problem, "γ_Sub"))
+
+
+def double_subsampling(problem: MajorityProblem) -> NoiseFunction:
+    """γ_DSub: the majority of 2m − 1 voters; no noise at all for m ≥ (K+1)/2 [D, Theorem 4.1].
+
+    The theorem covers δ = Δ = 0, odd K and identically distributed voters only; `is_covered_by_theorem` says whether
+    the first two hold. Elsewhere this is a proposal that `certify` scales.
+
+    Raises
+    ------
+    ValueError
+        If m is not an integer.
+
+    Examples
+    --------
+    >>> from darrm.privacy import MajorityProblem, PrivacyParams
+    >>> double_subsampling(MajorityProblem.from_allowance(5, 3, PrivacyParams(0.1))).half
+    array([1., 1., 1.])
+    """
+    m = _integer_allowance(problem, "γ_DSub")
+    if 2 * m >= problem.K + 1:
+        return NoiseFunction(problem.K, np.ones(problem.half_size))
+    return _majority_of_sample(problem, 2 * m - 1)
+
+
+def is_covered_by_theorem(problem: MajorityProblem) -> bool:
+    """Tell whether [D, Theorem 4.1] speaks about this problem: δ = Δ = 0 and odd K."""
+    return problem.target.exact_delta == 0 and problem.each.exact_delta == 0 and problem.K % 2 == 1
+
+
+def randomized_response(problem: MajorityProblem) -> NoiseFunction:
+    """γ_const: one probability for every number of ones [D, Lemma A.1].
+
+    With the majority of all K voters (τε, λ)-private by composition,
+
+        p_const = (e^{mε} − 1 + 2δ) / (2(e^{τε} − e^{mε} + (1 + e^{mε})λ)/(e^{τε} + 1) + e^{mε} − 1).
+
+    (τε, λ) is the better of simple composition and of general composition over a grid of slacks δ′.
+
+    Examples
+    --------
+    >>> from darrm.privacy import MajorityProblem, PrivacyParams
+    >>> randomized_response(MajorityProblem.from_allowance(11, 3, PrivacyParams(0.1))).half.round(4)
+    array([0.3809, 0.3809, 0.3809, 0.3809, 0.3809, 0.3809])
+    """
+    composed = [compose_general(problem.each, problem.K, slack) for slack in SLACKS]
+    if problem.K * problem.each.exact_delta < 1:
+        composed.append(compose_simple(problem.each, problem.K))
+    p_const = max(_constant_for(problem, total) for total in composed)
+    return NoiseFunction(problem.K, np.full(problem.half_size, p_const))
+
+
+def _constant_for(problem: MajorityProblem, total: PrivacyParams) -> float:
+    """Evaluate p_const with (τε, λ) = total, divided through by e^{max(τ, m)ε} where that would overflow."""
+    m_epsilon, tau_epsilon, lam = problem.target.epsilon, total.epsilon, total.delta
+    if tau_epsilon <= m_epsilon and lam <= problem.target.delta:
+        return 1.0
+    # (e^τ − e^m)/(e^τ + 1) and (1 + e^m)/(e^τ + 1), with exponents that are never positive where it matters
+    shrink = math.exp(-tau_epsilon)
+    ratio = math.exp(min(m_epsilon - tau_epsilon, 700.0))
+    privacy_lost = (1.0 - ratio + (shrink + ratio) * lam) / (1.0 + shrink)
+    denominator = 2.0 * privacy_lost + math.expm1(m_epsilon)
+    return min(1.0, problem.budget / denominator) if denominator > 0.0 else 1.0
+
+
+def _integer_allowance(problem: MajorityProblem, name: str) -> int:
+    if problem.exact_m.denominator != 1:
+        checks.fail("m", problem.m, f"an integer for {name}", "it draws that many voters")
+    return problem.exact_m.numerator
+
+
+def _majority_of_sample(problem: MajorityProblem, draws: int) -> NoiseFunction:
+    """γ(l) = Pr[majority of the sample is 1] − Pr[it is 0], given l ones among K."""
+    sides = np.sign(2 * np.arange(draws + 1) - draws)
+    half = [hypergeometric_pmf(problem.K, ones, draws) @ sides for ones in range(problem.first_majority, problem.K + 1)]
+    return NoiseFunction(problem.K, np.clip(half, 0.0, 1.0))

@@ -1,0 +1,191 @@
+"""The corners at which the privacy cost can be largest, and the numbers they are made of.
+
+The cost f(p, p'; γ) of [D, Lemma 3.4] is linear in each pair (p_i, p'_i), so its maximum over the region that
+(ε, Δ)-privacy allows is attained with every pair at a corner [D, Lemma 5.1]. With
+
+    hi = (e^ε + Δ)/(e^ε + 1),   lo = (1 − Δ)/(e^ε + 1) = 1 − hi
+
+the corners are (0,0) (1,1) (0,Δ) (Δ,0) (1−Δ,1) (1,1−Δ) (hi,lo) (lo,hi), four of them if Δ = 0.
+
+**The two terms decouple.** Write f = E_p[g] − c·E_{p'}[g]. Among the voters near 0, a of them have p = Δ and b of them
+p' = Δ; the corners alone would demand a + b ≤ their number. But (Δ, Δ) satisfies the privacy inequalities too, and a
+point of the region never costs more than the best corner. So a and b may be chosen independently without changing the
+maximum, and likewise near 1: the two expectations are maximised apart. `CornerCounts` is one such choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import comb
+from typing import TYPE_CHECKING
+
+import numpy as np
+from flint import arb, ctx, fmpq
+from numpy.typing import NDArray
+
+from darrm.probability.binomial import binomial_pmf
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from darrm.privacy import MajorityProblem
+
+Array = NDArray[np.float64]
+
+PRECISION_BITS = 128
+
+
+@dataclass(frozen=True)
+class CornerCounts:
+    """How many voters sit where: one row of the linear program.
+
+    Attributes
+    ----------
+    high, low
+        Voters at (p, p') = (hi, lo) and (lo, hi).
+    zeros, ones
+        Voters near 0 and near 1.
+    moved_zeros, moved_ones
+        Of those, how many have p = Δ (not 0) and p = 1 − Δ (not 1).
+    moved_zeros_prime, moved_ones_prime
+        The same for p'.
+    """
+
+    high: int
+    low: int
+    zeros: int
+    ones: int
+    moved_zeros: int = 0
+    moved_ones: int = 0
+    moved_zeros_prime: int = 0
+    moved_ones_prime: int = 0
+
+    def probabilities(self, problem: MajorityProblem) -> tuple[Array, Array]:
+        """Write the row out as (p, p'), two arrays of shape (K,)."""
+        constants = constants_of(problem)
+        hi, delta = constants.hi, constants.delta
+
+        def vector(high: float, moved_zeros: int, moved_ones: int) -> Array:
+            parts = [(high, self.high), (1.0 - high, self.low), (delta, moved_zeros), (0.0, self.zeros - moved_zeros)]
+            parts += [(1.0 - delta, moved_ones), (1.0, self.ones - moved_ones)]
+            return np.concatenate([np.full(count, value) for value, count in parts])
+
+        return (
+            vector(hi, self.moved_zeros, self.moved_ones),
+            vector(1.0 - hi, self.moved_zeros_prime, self.moved_ones_prime),
+        )
+
+    def coefficients(self, problem: MajorityProblem) -> Array:
+        """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − floor(K/2),).
+
+        With q = 1 − p' the cost is E_p[g] + c·E_q[g], because g is odd about K/2.
+        """
+        constants = constants_of(problem)
+        common = np.convolve(binomial_pmf(self.high, constants.hi), binomial_pmf(self.low, 1.0 - constants.hi))
+        first = _shifted(
+            common,
+            constants.delta,
+            moved_zeros=self.moved_zeros,
+            moved_ones=self.moved_ones,
+            ones=self.ones,
+            K=problem.K,
+        )
+        second = _shifted(
+            common,
+            constants.delta,
+            moved_zeros=self.moved_ones_prime,
+            moved_ones=self.moved_zeros_prime,
+            ones=self.zeros,
+            K=problem.K,
+        )
+        total = first + constants.ratio * second
+        return np.asarray((total - total[::-1])[problem.K // 2 + 1 :], dtype=np.float64)
+
+
+class Constants:
+    """hi, c and B of a problem: as balls that contain the real numbers, and as floats with error bounds.
+
+    Attributes
+    ----------
+    hi, delta, ratio
+        Floats nearest to hi, Δ and c = e^{mε}.
+    ratio_error
+        Upper bound on |ratio − c|.
+    budget
+        A float not above B = c − 1 + 2δ.
+    """
+
+    def __init__(self, problem: MajorityProblem) -> None:
+        with ctx.workprec(PRECISION_BITS):
+            growth = _ball(problem.each.exact_epsilon).exp()
+            self.ball_delta = _ball(problem.each.exact_delta)
+            self.ball_hi = (growth + self.ball_delta) / (growth + 1)
+            self.ball_ratio = _ball(problem.target.exact_epsilon).exp()
+            self.ball_budget = self.ball_ratio - 1 + 2 * _ball(problem.target.exact_delta)
+            self.hi = float(self.ball_hi.mid())
+            self.delta = problem.each.delta
+            self.ratio = float(self.ball_ratio.mid())
+            self.ratio_error = upper_float(abs(self.ball_ratio - arb(self.ratio)))
+            self.budget = -upper_float(-self.ball_budget)
+
+
+@lru_cache(maxsize=64)
+def constants_of(problem: MajorityProblem) -> Constants:
+    """Compute the constants of a problem once; problems are exact, so the cache key is too."""
+    return Constants(problem)
+
+
+def upper_float(ball: arb) -> float:
+    """Round the upper end of a ball up to a float."""
+    return float(np.nextafter(float(ball.upper()), np.inf))
+
+
+def corner_pairs(problem: MajorityProblem) -> Array:
+    """List the corners of the feasible region as (p, p'): shape (8, 2), or (4, 2) if Δ = 0.
+
+    Examples
+    --------
+    >>> from darrm.privacy import MajorityProblem, PrivacyParams
+    >>> corner_pairs(MajorityProblem.from_allowance(3, 1, PrivacyParams(0.1))).round(4)
+    array([[0.   , 0.   ],
+           [1.   , 1.   ],
+           [0.525, 0.475],
+           [0.475, 0.525]])
+    """
+    constants = constants_of(problem)
+    hi, delta = constants.hi, constants.delta
+    pairs = [(0.0, 0.0), (1.0, 1.0), (hi, 1.0 - hi), (1.0 - hi, hi)]
+    if delta > 0.0:
+        pairs += [(0.0, delta), (delta, 0.0), (1.0 - delta, 1.0), (1.0, 1.0 - delta)]
+    return np.array(pairs)
+
+
+def full_set_size(problem: MajorityProblem) -> int:
+    """Count the multisets of Lemma 5.1: C(K+7, 7), or C(K+3, 3) if Δ = 0.
+
+    Examples
+    --------
+    >>> from darrm.privacy import MajorityProblem, PrivacyParams
+    >>> full_set_size(MajorityProblem.from_allowance(41, 5, PrivacyParams(0.1, 1e-5)))
+    73629072
+    """
+    kinds = 8 if problem.each.exact_delta > 0 else 4
+    return comb(problem.K + kinds - 1, kinds - 1)
+
+
+def _ball(value: Fraction) -> arb:
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+def _shifted(common: Array, delta: float, *, moved_zeros: int, moved_ones: int, ones: int, K: int) -> Array:
+    """Add the voters near 0 and 1 to the distribution of the others: shape (K + 1,)."""
+    pmf = common
+    if moved_zeros:
+        pmf = np.convolve(pmf, binomial_pmf(moved_zeros, delta))
+    if moved_ones:
+        pmf = np.convolve(pmf, binomial_pmf(moved_ones, 1.0 - delta))
+    result = np.zeros(K + 1)
+    start = ones - moved_ones
+    result[start : start + pmf.size] = pmf
+    return result

@@ -1,0 +1,94 @@
+"""The privacy cost straight from its definition: slow, obviously right, the oracle of the tests.
+
+    f(p, p'; γ) = E_{L~PB(p)}[g(L)] − e^{mε} · E_{L~PB(p')}[g(L)]   ≤   B = e^{mε} − 1 + 2δ        [D, Lemma 3.4]
+
+with PB the Poisson binomial distribution and g the signed noise function.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+from math import comb
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.gamma.corners import corner_pairs, full_set_size
+from darrm.probability.poisson_binomial import poisson_binomial_pmf
+
+if TYPE_CHECKING:
+    from darrm.gamma.noise_function import NoiseFunction
+    from darrm.privacy import MajorityProblem
+
+Array = NDArray[np.float64]
+
+MOST_ROWS = 2_000_000
+
+
+def privacy_cost(problem: MajorityProblem, gamma: NoiseFunction, p: Array, p_prime: Array) -> Array:
+    """Compute f(p, p'; γ).
+
+    Parameters
+    ----------
+    problem, gamma
+        For the same K.
+    p, p_prime
+        Probabilities on the two neighbouring data sets, shapes (…, K).
+
+    Returns
+    -------
+    array of shape (…)
+
+    Examples
+    --------
+    >>> from darrm.gamma.noise_function import NoiseFunction
+    >>> from darrm.privacy import MajorityProblem, PrivacyParams
+    >>> problem = MajorityProblem.from_allowance(3, 1, PrivacyParams(0.1))
+    >>> cost = privacy_cost(problem, NoiseFunction(3, [1.0, 1.0]), np.zeros(3), np.zeros(3))
+    >>> round(float(cost / problem.budget), 12)
+    1.0
+    """
+    first = poisson_binomial_pmf(p) @ gamma.signed
+    second = poisson_binomial_pmf(p_prime) @ gamma.signed
+    return np.asarray(first - problem.cost_ratio * second, dtype=np.float64)
+
+
+def all_multisets(problem: MajorityProblem) -> tuple[Array, Array]:
+    """Write down every multiset of corners of Lemma 5.1 as (p, p'), two arrays of shape (rows, K).
+
+    Raises
+    ------
+    ValueError
+        If there are more than two million of them.
+    """
+    rows = full_set_size(problem)
+    if rows > MOST_ROWS:
+        raise ValueError(
+            f"the full set of K = {problem.K} has {rows:,} rows, too many to write down (at most {MOST_ROWS:,}): "
+            "use the production solver, which separates over it without enumerating it"
+        )
+    pairs = corner_pairs(problem)
+    indices = np.fromiter(
+        (index for row in combinations_with_replacement(range(len(pairs)), problem.K) for index in row),
+        dtype=np.int8,
+        count=rows * problem.K,
+    ).reshape(rows, problem.K)
+    return pairs[indices, 0], pairs[indices, 1]
+
+
+def all_coefficients(problem: MajorityProblem) -> Array:
+    """Compute the coefficients of γ in every row of Lemma 5.1, shape (rows, K − floor(K/2))."""
+    p, p_prime = all_multisets(problem)
+    alpha = poisson_binomial_pmf(p) - problem.cost_ratio * poisson_binomial_pmf(p_prime)
+    return np.asarray((alpha - alpha[:, ::-1])[:, problem.K // 2 + 1 :], dtype=np.float64)
+
+
+def worst_cost(problem: MajorityProblem, gamma: NoiseFunction) -> float:
+    """Compute the largest privacy cost over every multiset of corners."""
+    return float(np.max(all_coefficients(problem) @ gamma.half))
+
+
+def dominating_set_size(K: int) -> int:
+    """Count the rows of the dominating family, C(K+2, 2)."""
+    return comb(K + 2, 2)

@@ -1,0 +1,132 @@
+"""γ, the probability of telling the truth, as a function of the number of ones: a proposal, not yet a proof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darrm import checks
+
+if TYPE_CHECKING:
+    from darrm.gamma.priors import Prior
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseFunction:
+    """A symmetric γ: {0 … K} → [0, 1], γ(l) = γ(K − l), given by its values at l = floor(K/2) + 1 … K.
+
+    For even K, γ(K/2) = 0: a tie is a fair coin.
+
+    Parameters
+    ----------
+    K
+        Number of voters, at least 1.
+    half
+        γ(floor(K/2) + 1), …, γ(K): shape (K − floor(K/2),), values in [0, 1]. Copied and made read-only.
+
+    Raises
+    ------
+    ValueError
+        If the shape is wrong or a value lies outside [0, 1].
+
+    Examples
+    --------
+    >>> gamma = NoiseFunction(3, [0.5, 1.0])
+    >>> gamma.full
+    array([1. , 0.5, 0.5, 1. ])
+    >>> gamma.signed
+    array([-1. , -0.5,  0.5,  1. ])
+    """
+
+    K: int
+    half: Array
+
+    def __init__(self, K: int, half: ArrayLike) -> None:
+        checks.integer_at_least(1, K=K)
+        size = K - K // 2
+        try:
+            values = np.array(half, dtype=np.float64)
+        except (TypeError, ValueError):
+            checks.fail("half", half, f"an array of {size} numbers in [0, 1]")
+        if values.shape != (size,):
+            checks.fail("half", values.shape, f"of shape ({size},) for K = {K}", "give γ at l = floor(K/2)+1 … K")
+        if not np.all((values >= 0.0) & (values <= 1.0)):
+            wrong = int(np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))[0])
+            checks.fail(f"γ({K // 2 + 1 + wrong})", float(values[wrong]), "in [0, 1]")
+        values.setflags(write=False)
+        object.__setattr__(self, "K", int(K))
+        object.__setattr__(self, "half", values)
+
+    @classmethod
+    def from_full(cls, full: ArrayLike) -> NoiseFunction:
+        """Build from all K + 1 values.
+
+        Raises
+        ------
+        ValueError
+            If γ(l) ≠ γ(K − l) for some l, or γ(K/2) ≠ 0 for even K: the privacy condition is about symmetric γ.
+
+        Examples
+        --------
+        >>> NoiseFunction.from_full([1.0, 0.5, 0.5, 0.9])
+        Traceback (most recent call last):
+        ...
+        ValueError: γ must be symmetric, γ(l) = γ(K − l), got γ(0) = 1.0 and γ(3) = 0.9
+        """
+        values = np.array(full, dtype=np.float64)
+        if values.ndim != 1 or values.size < 2:
+            checks.fail("full", values.shape, "of shape (K + 1,) with K ≥ 1")
+        K = values.size - 1
+        different = np.flatnonzero(values != values[::-1])
+        if different.size:
+            l = int(different[0])  # noqa: E741 (the paper's letter)
+            raise ValueError(
+                f"γ must be symmetric, γ(l) = γ(K − l), got γ({l}) = {values[l]} and γ({K - l}) = {values[K - l]}"
+            )
+        if K % 2 == 0 and values[K // 2] != 0.0:
+            checks.fail(f"γ({K // 2})", float(values[K // 2]), "0 for even K", "a tie has no majority to tell")
+        return cls(K, values[K // 2 + 1 :])
+
+    @property
+    def levels(self) -> NDArray[np.int64]:
+        """The numbers of ones l that `half` is about, shape (K − floor(K/2),)."""
+        return np.arange(self.K // 2 + 1, self.K + 1)
+
+    @property
+    def full(self) -> Array:
+        """γ(0) … γ(K), shape (K + 1,)."""
+        return np.abs(self.signed)
+
+    @property
+    def signed(self) -> Array:
+        """g(l) = +γ(l) for l > K/2 and −γ(l) for l < K/2, shape (K + 1,): Pr[output 1 | l] = (1 + g(l))/2."""
+        return signed_function(self.half, self.K)
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether γ never falls on the way from the tie to unanimity."""
+        return bool(np.all(np.diff(self.half) >= 0.0))
+
+    def expected_error(self, prior: Prior) -> float:
+        """Compute ½ Σ_l w_l (1 − γ(l)) with the prior's weights: the expected error [D, Definition 2.4]."""
+        return float(0.5 * np.sum(prior.weights(self.K) * (1.0 - self.half)))
+
+    def scaled(self, factor: float) -> NoiseFunction:
+        """Multiply by a factor in [0, 1], rounding every value down."""
+        checks.probability(factor=factor)
+        if factor == 1.0:
+            return self
+        return NoiseFunction(self.K, np.maximum(0.0, np.nextafter(self.half * factor, 0.0)))
+
+
+def signed_function(half: Array, K: int) -> Array:
+    """Extend the free half of γ to g(l), l = 0 … K: shape (h,) → (K + 1,)."""
+    g = np.zeros(K + 1)
+    g[K // 2 + 1 :] = half
+    g[: half.size] = -half[::-1]
+    return g

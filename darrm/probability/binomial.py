@@ -1,0 +1,101 @@
+"""Binomial and hypergeometric probabilities by ratios of neighbours, walking away from the mode.
+
+Every value is a product of exact ratios relative to the largest one, so the relative error of a value d steps from the
+mode is about 4·d·2⁻⁵³, where differences of log-gamma functions would lose 1e-11 at n = 20,000.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm import checks
+
+Array = NDArray[np.float64]
+
+
+def binomial_pmf(n: int, p: float) -> Array:
+    """Compute Pr[Bin(n, p) = k] for k = 0 … n.
+
+    Returns
+    -------
+    array of shape (n + 1,)
+
+    Raises
+    ------
+    ValueError
+        If n is not an integer of at least 0 or p lies outside [0, 1].
+
+    Examples
+    --------
+    >>> binomial_pmf(2, 0.25)
+    array([0.5625, 0.375 , 0.0625])
+    """
+    checks.integer_at_least(0, n=n)
+    checks.probability(p=p)
+    result = np.zeros(n + 1)
+    if p in {0.0, 1.0}:
+        result[n if p == 1.0 else 0] = 1.0
+        return result
+    mode = min(n, int((n + 1) * p))
+    upward = np.arange(mode + 1, n + 1)
+    downward = np.arange(mode, 0, -1)
+    return _from_ratios(
+        mode, (n - upward + 1) / upward * (p / (1.0 - p)), downward / (n - downward + 1) * ((1.0 - p) / p)
+    )
+
+
+def hypergeometric_pmf(population: int, ones: int, draws: int) -> Array:
+    """Compute Pr[j ones among ``draws`` drawn without replacement] for j = 0 … draws.
+
+    Returns
+    -------
+    array of shape (draws + 1,)
+
+    Examples
+    --------
+    >>> hypergeometric_pmf(4, 2, 2) * 6
+    array([1., 4., 1.])
+    """
+    checks.integer_at_least(0, population=population, ones=ones, draws=draws)
+    low, high = max(0, draws - (population - ones)), min(draws, ones)
+    if ones > population or draws > population:
+        raise ValueError(f"cannot draw {draws} of {population} with {ones} ones: draws and ones must not exceed it")
+    result = np.zeros(draws + 1)
+    mode = min(high, max(low, (draws + 1) * (ones + 1) // (population + 2)))
+    up = np.arange(mode + 1, high + 1)
+    down = np.arange(mode, low, -1)
+    zeros = population - ones
+    result[low : high + 1] = _from_ratios(
+        mode - low,
+        (ones - up + 1) * (draws - up + 1) / (up * (zeros - draws + up)),
+        down * (zeros - draws + down) / ((ones - down + 1) * (draws - down + 1)),
+    )
+    return result
+
+
+def tail_bound(n: int, p: float, most: int) -> float:
+    """Bound Pr[Bin(n, p) > most] from above by the union bound C(n, most+1)·p^{most+1}.
+
+    Examples
+    --------
+    >>> tail_bound(1000, 1e-5, 8) < 1e-20
+    True
+    >>> tail_bound(5, 0.5, 5)
+    0.0
+    """
+    if most >= n or p == 0.0:
+        return 0.0
+    bound = 1.0
+    for k in range(most + 1):
+        bound *= (n - k) * p / (k + 1)
+    # the few roundings above are each below one part in 2^52
+    return float(min(1.0, bound * (1.0 + 4.0 * (most + 2) * np.finfo(np.float64).eps)))
+
+
+def _from_ratios(mode: int, upward: Array, downward: Array) -> Array:
+    """Normalise the weights whose neighbour ratios are given, starting from weight 1 at the mode."""
+    weights = np.concatenate([np.cumprod(downward)[::-1], [1.0], np.cumprod(upward)])
+    if weights.size != mode + 1 + upward.size:
+        raise ValueError("the ratios do not fit the mode")
+    return np.asarray(weights / np.sum(weights), dtype=np.float64)

@@ -1,0 +1,140 @@
+"""Linear programs solved by HiGHS: once, or again and again while rows come and go.
+
+HiGHS stops at an absolute feasibility tolerance, 1e-10 at its strictest. Rows and costs are therefore handed over
+multiplied by `SCALE`, with HiGHS's own scaling off, so that the tolerance in our units is 1e-14; without this the row
+generation stalls at violations near 1e-9. Statuses are read only to decide whether to try again.
+"""
+
+from __future__ import annotations
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+from lp_models.program import LinearProgram, Solution, Status, lagrangian_bound
+
+Array = NDArray[np.float64]
+
+SCALE = 1e4
+TOLERANCE = 1e-10  # the strictest that HiGHS accepts
+# what is tried when degeneracy defeats the warm start: no change, presolve, HiGHS's own scaling, interior point
+RETRIES = (
+    ("presolve", "off"),
+    ("presolve", "on"),
+    ("simplex_scale_strategy", 4),
+    ("dual_feasibility_tolerance", 1e-8),
+    ("solver", "ipm"),
+)
+
+
+class Master:
+    """A linear program whose rows change between warm-started solves.
+
+    Parameters
+    ----------
+    program
+        The objective that values and bounds are about, and the rows to start with.
+    """
+
+    def __init__(self, program: LinearProgram) -> None:
+        cost = program.cost
+        self.cost, self.offset = cost, program.offset
+        self.matrix = np.empty((0, cost.size))
+        self.limits = np.empty(0)
+        self.idle = np.empty(0, dtype=np.int64)
+        self._permanent = program.limits.size
+        self._indices = np.arange(cost.size, dtype=np.int32)
+        self._highs = _new_solver()
+        largest = np.max(np.abs(cost), initial=0.0)
+        self._cost_scale = SCALE / largest if largest > 0.0 else 1.0
+        n = cost.size
+        empty = np.empty(0, dtype=np.int32)
+        self._highs.addCols(n, cost * self._cost_scale, np.zeros(n), np.ones(n), 0, empty, empty, np.empty(0))
+        if program.limits.size:
+            self.add_rows(program.matrix, program.limits)
+
+    def value(self, point: Array) -> float:
+        """Compute the objective at a point of shape (n,)."""
+        return float(self.cost @ point) + self.offset
+
+    def add_cost(self, extra: Array) -> None:
+        """Add to the cost that the solver minimises, shape (n,); values and bounds stay about the program's own."""
+        self._highs.changeColsCost(self.cost.size, self._indices, (self.cost + extra) * self._cost_scale)
+
+    def add_rows(self, matrix: Array, limits: Array) -> None:
+        """Append the rows matrix x ≤ limits; shapes (r, n) and (r,)."""
+        count, n = matrix.shape
+        scale = SCALE / np.maximum(np.max(np.abs(matrix), axis=1), np.finfo(np.float64).tiny)
+        starts = np.arange(count, dtype=np.int32) * n
+        self._highs.addRows(
+            count,
+            np.full(count, -highspy.kHighsInf),
+            limits * scale,
+            count * n,
+            starts,
+            np.tile(self._indices, count),
+            (matrix * scale[:, None]).ravel(),
+        )
+        self.matrix = np.vstack([self.matrix, matrix])
+        self.limits = np.concatenate([self.limits, limits])
+        self.idle = np.concatenate([self.idle, np.zeros(count, dtype=np.int64)])
+
+    def drop_idle_rows(self, idle_rounds: int) -> int:
+        """Remove added rows that have had no multiplier for ``idle_rounds`` solves; return how many."""
+        keep = self.idle < idle_rounds
+        keep[: self._permanent] = True
+        drop = np.flatnonzero(~keep).astype(np.int32)
+        if drop.size:
+            self._highs.deleteRows(drop.size, drop)
+            self.matrix, self.limits, self.idle = self.matrix[keep], self.limits[keep], self.idle[keep]
+        return int(drop.size)
+
+    def solve(self) -> Solution:
+        """Solve from the last basis; if that fails, from nothing, with one changed setting after the other."""
+        self._highs.run()
+        optimal = self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        for option, value in RETRIES:
+            if optimal:
+                break
+            kept = self._highs.getOptionValue(option)[1]
+            self._highs.setOptionValue(option, value)
+            self._highs.clearSolver()
+            self._highs.run()
+            optimal = self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+            self._highs.setOptionValue(option, kept)
+        raw = self._highs.getSolution()
+        point = np.clip(np.array(raw.col_value, dtype=np.float64), 0.0, 1.0)
+        largest = np.max(np.abs(self.matrix), axis=1, initial=np.finfo(np.float64).tiny)
+        # HiGHS's duals of <= rows are non-positive; undo both scalings
+        duals = np.maximum(-np.array(raw.row_dual, dtype=np.float64), 0.0) * (SCALE / largest) / self._cost_scale
+        if not (np.all(np.isfinite(point)) and np.all(np.isfinite(duals))):
+            point, duals, optimal = np.zeros(self.cost.size), np.zeros(self.limits.size), False
+        self.idle = np.where(duals > 0.0, 0, self.idle + 1)
+        bound = lagrangian_bound(LinearProgram(self.cost, self.matrix, self.limits, self.offset), duals)
+        status = Status.OPTIMAL if optimal else Status.FAILED
+        return Solution(point, duals, self.value(point), bound, status)
+
+
+def solve(program: LinearProgram) -> Solution:
+    """Solve a linear program.
+
+    Examples
+    --------
+    >>> program = LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.5]))
+    >>> solution = solve(program)
+    >>> solution.point, solution.duals, round(solution.value - solution.bound, 12)
+    (array([0.5, 1. ]), array([1.]), 0.0)
+    """
+    return Master(program).solve()
+
+
+def _new_solver() -> highspy.Highs:
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("threads", 1)
+    highs.setOptionValue("solver", "simplex")
+    highs.setOptionValue("presolve", "off")  # a warm start skips it anyway
+    highs.setOptionValue("simplex_scale_strategy", 0)
+    highs.setOptionValue("primal_feasibility_tolerance", TOLERANCE)
+    highs.setOptionValue("dual_feasibility_tolerance", TOLERANCE)
+    return highs

@@ -1,0 +1,128 @@
+"""Linear programs as frozen data: nothing here knows how they are solved.
+
+The one standard form of this package is
+
+    (1)  min  cost · x + offset
+    (2)  s.t. matrix x ≤ limits
+    (3)       0 ≤ x ≤ 1
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Status(Enum):
+    """Why a solver stopped. Only a comment: every claim is recomputed from the numbers that came back."""
+
+    OPTIMAL = "optimal"
+    TIME_LIMIT = "time limit"
+    INTERRUPTED = "interrupted"
+    STALLED = "stalled at the solver's precision"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, eq=False)
+class LinearProgram:
+    """The program (1)–(3).
+
+    Parameters
+    ----------
+    cost
+        Shape (n,).
+    matrix
+        Shape (r, n); r may be 0.
+    limits
+        Shape (r,).
+    offset
+        A constant that is part of the objective.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or a number is not finite.
+
+    Examples
+    --------
+    >>> LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.0])).size
+    (1, 2)
+    """
+
+    cost: NDArray[np.float64]
+    matrix: NDArray[np.float64]
+    limits: NDArray[np.float64]
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("cost", "matrix", "limits"):
+            values = np.array(getattr(self, name), dtype=np.float64)
+            if not np.all(np.isfinite(values)):
+                raise ValueError(f"{name} of a linear program must be finite")
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+        if self.cost.ndim != 1 or self.matrix.shape != (self.limits.size, self.cost.size) or self.limits.ndim != 1:
+            raise ValueError(
+                f"a linear program needs cost (n,), matrix (r, n) and limits (r,), "
+                f"got {self.cost.shape}, {self.matrix.shape} and {self.limits.shape}"
+            )
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Number of rows and of variables."""
+        return self.limits.size, self.cost.size
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What a solver returned, with a bound that does not depend on its word.
+
+    Attributes
+    ----------
+    point
+        Shape (n,), clipped to [0, 1]; it may break rows by the solver's tolerance.
+    duals
+        Shape (r,), non-negative multipliers of the rows.
+    value
+        cost · point + offset.
+    bound
+        A lower bound on the optimum, computed from the duals by `lagrangian_bound`.
+    status
+        The solver's own word.
+    """
+
+    point: NDArray[np.float64]
+    duals: NDArray[np.float64]
+    value: float
+    bound: float
+    status: Status
+
+
+def lagrangian_bound(program: LinearProgram, duals: NDArray[np.float64]) -> float:
+    """Compute a lower bound on the optimum of (1)–(3) from any multipliers, right or wrong.
+
+    For y ≥ 0, min over 0 ≤ x ≤ 1 of cost·x + y·(matrix x − limits) is −y·limits + Σ min(0, cost + matrixᵀ y), and no
+    feasible x costs less. The rounding error of the sums is bounded by the standard inner-product bound
+    [H02, Section 3.1] and subtracted.
+
+    Examples
+    --------
+    >>> program = LinearProgram(np.array([-1.0]), np.array([[2.0]]), np.array([1.0]))
+    >>> -0.5 - 1e-13 < lagrangian_bound(program, np.array([0.5])) <= -0.5
+    True
+    """
+    cost, matrix, limits = program.cost, program.matrix, program.limits
+    multipliers = np.maximum(duals, 0.0)
+    reduced = cost + multipliers @ matrix
+    negative = np.minimum(reduced, 0.0)
+    # the largest sum of absolute values that any of the inner products can meet
+    magnitude = abs(program.offset) + multipliers @ np.abs(limits) + np.sum(np.abs(cost) + multipliers @ np.abs(matrix))
+    operations = cost.size + limits.size + 4
+    rounding = operations * np.finfo(np.float64).eps * magnitude
+    return float(program.offset + np.sum(negative) - multipliers @ limits - rounding)

@@ -1,0 +1,122 @@
+"""The law of a coin, found by listing every random byte string that decides it."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from darrm.probability.exact_coins import BLOCK, ExactCoins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def feeding(*chunks: bytes) -> Callable[[int], bytes]:
+    """A source that hands out fixed bytes and refuses to be asked for another amount."""
+    rest = list(chunks)
+
+    def source(size: int) -> bytes:
+        chunk = rest.pop(0)
+        assert len(chunk) == size
+        return chunk
+
+    return source
+
+
+def feeding_up_to(string: tuple[int, ...]) -> Callable[[int], bytes]:
+    """A source that hands out the bytes one after another, and may be left before its end."""
+    rest = list(string)
+    return lambda size: bytes(rest.pop(0) for _ in range(size))
+
+
+def law_of(p: Fraction, words: int) -> Fraction:
+    """Pr[heads] as a fraction: each byte string of full length has the same weight."""
+    coins = ExactCoins([p], word_bits=8)
+    heads = 0
+    for string in itertools.product(range(256), repeat=words):
+        source = feeding_up_to(string)
+        heads += int(coins.flip(np.array([0]), source=source)[0])
+    return Fraction(heads, 256**words)
+
+
+@pytest.mark.parametrize("numerator", [0, 1, 2, 127, 128, 129, 254, 255])
+def test_law_of_one_word(numerator: int) -> None:
+    assert law_of(Fraction(numerator, 256), 1) == Fraction(numerator, 256)
+
+
+@pytest.mark.parametrize("numerator", [1, 255, 256, 257, 32768, 40001, 65535])
+def test_law_of_two_words(numerator: int) -> None:
+    assert law_of(Fraction(numerator, 65536), 2) == Fraction(numerator, 65536)
+
+
+def test_all_words_of_a_float_are_compared() -> None:
+    # the digits of 2^-64 + 2^-128 are 0…01 0…01: the coin is decided in the third draw at the latest
+    p = Fraction(1, 2**64) + Fraction(1, 2**128)
+    coins = ExactCoins([p])
+    one, zero = (1).to_bytes(8, "little"), bytes(8)
+    which = np.array([0])
+    assert not coins.flip(which, source=feeding((2).to_bytes(8, "little")))[0]
+    assert coins.flip(which, source=feeding(zero))[0]
+    assert coins.flip(which, source=feeding(one, zero))[0]
+    assert not coins.flip(which, source=feeding(one, one))[0]
+
+
+def test_only_ties_draw_again() -> None:
+    coins = ExactCoins([Fraction(1, 256), Fraction(257, 65536)], word_bits=8)
+    which = np.array([0, 1, 1, 0])
+    # after the first word coin 1 is tied twice and so is coin 0 once: its other digits are 0
+    flips = coins.flip(which, source=feeding(bytes([1, 1, 1, 0]), bytes([0, 0, 1])))
+    assert flips.tolist() == [False, True, False, True]
+
+
+def test_the_smallest_float_is_a_coin() -> None:
+    p = Fraction(5e-324)
+    assert p == Fraction(1, 2**1074)
+    coins = ExactCoins([p, 1 - p])
+    assert coins.probabilities == (p, 1 - p)
+    # all digits of p are 0 up to the last of 17 words; U = 0 lies below it
+    zeros = feeding(*[bytes(8)] * 17)
+    assert coins.flip(np.array([0]), source=zeros)[0]
+    ones = feeding(*[b"\xff" * 8] * 17)
+    assert not coins.flip(np.array([1]), source=ones)[0]
+
+
+def test_blocks_draw_fresh_bytes() -> None:
+    coins = ExactCoins([Fraction(1, 2)])
+    heads = coins.flip(np.zeros(BLOCK + 3, dtype=np.int64), source=feeding(b"\xff" * 8 * BLOCK, bytes(24)))
+    assert heads.tolist() == [False] * BLOCK + [True] * 3
+
+
+@pytest.mark.statistical
+def test_operating_system_coins_have_the_right_frequency() -> None:
+    # not a seed but the operating system: 12 standard deviations are a false alarm of 4e-33
+    p, n = Fraction(0.3), 200_000
+    heads = int(ExactCoins([p]).flip(np.zeros(n, dtype=np.int64)).sum())
+    assert abs(heads - n * float(p)) < 12.0 * (n * 0.3 * 0.7) ** 0.5
+
+
+def test_no_flips() -> None:
+    assert ExactCoins([Fraction(1, 2)]).flip(np.zeros(0, dtype=np.int64)).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "word"),
+    [
+        ([Fraction(1, 3)], "power of two"),
+        ([Fraction(1)], "probability"),
+        ([Fraction(-1, 2)], "probability"),
+        ([], "one"),
+    ],
+)
+def test_what_is_no_coin(probabilities: list[Fraction], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        ExactCoins(probabilities)
+
+
+def test_word_sizes() -> None:
+    with pytest.raises(ValueError, match="8 or 64"):
+        ExactCoins([Fraction(1, 2)], word_bits=16)
