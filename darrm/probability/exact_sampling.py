@@ -65,7 +65,9 @@ def seeded_uniform_below(rng: np.random.Generator) -> UniformBelow:
     def below(limits: NDArray[Any]) -> NDArray[Any]:
         if limits.dtype == object:
             raise ValueError("the seeded source draws 64-bit numbers only: use a sigma or gamma with fewer digits")
-        return _uniform_below_64(limits, lambda size: rng.integers(0, 2**WORD - 1, size, dtype=np.uint64, endpoint=True))
+        return _uniform_below_64(
+            limits, lambda size: rng.integers(0, 2**WORD - 1, size, dtype=np.uint64, endpoint=True)
+        )
 
     return below
 
@@ -171,9 +173,7 @@ def discrete_gaussian(variance: Fraction, size: int, below: UniformBelow = syste
     return _until_filled(attempt, size)
 
 
-def _until_filled(
-    attempt: Callable[[int], tuple[NDArray[Any], NDArray[np.bool_]]], size: int
-) -> NDArray[np.int64]:
+def _until_filled(attempt: Callable[[int], tuple[NDArray[Any], NDArray[np.bool_]]], size: int) -> NDArray[np.int64]:
     """Repeat the attempts that were rejected; an attempt may answer for fewer values than it was asked for."""
     checks.integer_at_least(0, size=size)
     filled: list[NDArray[np.int64]] = []
