@@ -16,6 +16,8 @@ answers so far, and composing the queries is not covered by the argument above. 
 post-processing of the K released classifiers, so for any number of queries the composition of the K releases holds:
 (Σε_i, ΣΔ_i, Σγ_i) on the same records, (max ε_i, max Δ_i, max γ_i) on disjoint shards.
 
+There is no ``charge()`` on purpose: an accountant of plain differential privacy must not add these answers up.
+
 This module lives with the aggregators because it is one: it needs `DaRRM` from above the tables and the voters from
 `darrm.random_dp` below them.
 """

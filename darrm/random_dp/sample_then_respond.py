@@ -71,7 +71,8 @@ def sample_then_respond(
     Raises
     ------
     ValueError
-        If the norms differ or an argument is out of range.
+        If the norms differ or an argument is out of range, or the function fails on the data: such a failure tells
+        something about the data and is not covered by the guarantee.
     SamplingError
         If the function fails on sampled data.
 

@@ -275,10 +275,10 @@ def cauchy(rng: np.random.Generator, count: int) -> np.ndarray:
     return rng.standard_cauchy(count)
 
 
-# |X − X′| is Exp(1) for exponential records and |Cauchy(0, 2)| for Cauchy ones
+# the mean of 25 exponential records moves by Exp(25); one Cauchy record moves by |Cauchy(0, 2)|
 LAWS = {
-    "exponential": (exponential, lambda g: -math.expm1(-g)),
-    "cauchy": (cauchy, lambda g: 2 / math.pi * math.atan(g / 2)),
+    "exponential mean": (25, np.mean, exponential, lambda g: -math.expm1(-25 * g)),
+    "cauchy": (1, spread, cauchy, lambda g: 2 / math.pi * math.atan(g / 2)),
 }
 
 
@@ -288,14 +288,14 @@ LAWS = {
 @pytest.mark.parametrize("point", [{"gamma": 0.2}, {"gamma": 0.25, "m": 120}, {"m": 60}])
 def test_coverage_is_as_promised_at_every_operating_point(law: str, point: dict[str, float]) -> None:
     # Theorem 15: but for a share ρ of the samples, Φ(Δ̂) ≥ 1 − γ + ρ; over all of them, Pr(G ≤ Δ̂) ≥ 1 − γ
-    draw, distribution = LAWS[law]
-    sampler = SensitivitySampler(spread, draw, "l1", distribution=law)
+    records, function, draw, distribution = LAWS[law]
+    sampler = SensitivitySampler(function, draw, "l1", distribution=law)
     repeats = 1000
-    found = [sampler.estimate(1, **point, seed=repeat) for repeat in range(repeats)]  # type: ignore[arg-type]
+    found = [sampler.estimate(records, **point, seed=repeat) for repeat in range(repeats)]  # type: ignore[arg-type]
     size = found[0].size
     covered = [distribution(result.value) for result in found]
     assert likely(sum(share >= 1 - size.gamma + size.rho for share in covered), repeats, 1 - size.rho)
-    fresh = sampler.measure(1, repeats, seed=repeats)
+    fresh = sampler.measure(records, repeats, seed=repeats)
     inside = sum(value <= result.value for value, result in zip(fresh, found, strict=True))
     assert likely(inside, repeats, 1 - size.gamma)
 
@@ -303,11 +303,11 @@ def test_coverage_is_as_promised_at_every_operating_point(law: str, point: dict[
 @pytest.mark.statistical
 @pytest.mark.parametrize("law", LAWS)
 def test_exchangeable_coverage_is_exact(law: str) -> None:
-    draw, _ = LAWS[law]
-    sampler = SensitivitySampler(spread, draw, "l1", distribution=law)
+    records, function, draw, _ = LAWS[law]
+    sampler = SensitivitySampler(function, draw, "l1", distribution=law)
     repeats = 1000
-    found = [sampler.estimate(1, gamma=0.2, m=9, rule="exchangeability", seed=seed) for seed in range(repeats)]
-    fresh = sampler.measure(1, repeats, seed=repeats)
+    found = [sampler.estimate(records, gamma=0.2, m=9, rule="exchangeability", seed=seed) for seed in range(repeats)]
+    fresh = sampler.measure(records, repeats, seed=repeats)
     inside = sum(value <= result.value for value, result in zip(fresh, found, strict=True))
     assert found[0].size.k == 8
     assert likely(inside, repeats, 0.8)  # k/(m + 1)
