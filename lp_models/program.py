@@ -108,8 +108,8 @@ def lagrangian_bound(program: LinearProgram, duals: NDArray[np.float64]) -> floa
     """Compute a lower bound on the optimum of (1)–(3) from any multipliers, right or wrong.
 
     For y ≥ 0, min over 0 ≤ x ≤ 1 of cost·x + y·(matrix x − limits) is −y·limits + Σ min(0, cost + matrixᵀ y), and no
-    feasible x costs less. The rounding error of the sums is bounded by the standard inner-product bound
-    [H02, Section 3.1] and subtracted.
+    feasible x costs less. The rounding error of every inner product is bounded by [H02, Section 3.1] and subtracted;
+    a reduced cost that is positive beyond its error contributes exactly nothing.
 
     Examples
     --------
@@ -117,12 +117,12 @@ def lagrangian_bound(program: LinearProgram, duals: NDArray[np.float64]) -> floa
     >>> -0.5 - 1e-13 < lagrangian_bound(program, np.array([0.5])) <= -0.5
     True
     """
-    cost, matrix, limits = program.cost, program.matrix, program.limits
     multipliers = np.maximum(duals, 0.0)
-    reduced = cost + multipliers @ matrix
-    negative = np.minimum(reduced, 0.0)
-    # the largest sum of absolute values that any of the inner products can meet
-    magnitude = abs(program.offset) + multipliers @ np.abs(limits) + np.sum(np.abs(cost) + multipliers @ np.abs(matrix))
-    operations = cost.size + limits.size + 4
-    rounding = operations * np.finfo(np.float64).eps * magnitude
-    return float(program.offset + np.sum(negative) - multipliers @ limits - rounding)
+    active = multipliers > 0.0
+    y, matrix, limits = multipliers[active], program.matrix[active], program.limits[active]
+    reduced = program.cost + y @ matrix
+    unit = 0.5001 * np.finfo(np.float64).eps
+    reduced_error = unit * (y.size + 3) * (np.abs(program.cost) + y @ np.abs(matrix))
+    negative = np.minimum(reduced - reduced_error, 0.0)
+    terms = abs(program.offset) + float(y @ np.abs(limits)) - float(np.sum(negative))
+    return float(program.offset + np.sum(negative) - y @ limits - unit * (y.size + program.cost.size + 3) * terms)
