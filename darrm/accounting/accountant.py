@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from darrm import checks
-from darrm.accounting.bounds import CLOSED_FORMS, Bound, filter_bound
+from darrm.accounting.bounds import CLOSED_FORMS, Bound, exact_sum, filter_bound
 from darrm.accounting.charges import Charge
 from darrm.accounting.composition import optimal_epsilon, round_up
 from darrm.accounting.loss_discretised import discretised_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from darrm.privacy import PrivacyParams
 
@@ -195,21 +195,24 @@ class PrivacyAccountant:
 
         ``adaptive`` uses only the bound that holds where the kinds of queries were chosen after earlier answers.
         """
-        if adaptive:
-            return self.spent_adaptively(budget.delta).epsilon <= budget.epsilon
         if not self._counts:
             return True
-        limit, delta, account = budget.epsilon, budget.delta, self.charges
-        cap = None if self._voters is None else self._voters.cap(delta)
-        if cap is not None and cap.epsilon <= limit:
+        # compared as fractions: two queries of 0.3 fit into 0.6, whatever the floats nearest to them say
+        total = exact_sum(self.charges)
+        allowed_delta = budget.exact_delta / 2 if adaptive else budget.exact_delta
+        if total is not None and total[0] <= budget.exact_epsilon and total[1] <= allowed_delta:
             return True
-        # without a profile the grid only rounds up what the optimal bound computes exactly
-        slow = (discretised_bound,) if any(charge.profile is not None for charge in account) else ()
-        for bound in (*CLOSED_FORMS, *slow):
-            found = bound(account, delta)
-            if found is not None and found.epsilon <= limit:
-                return True
-        return False
+        if adaptive:
+            return self.spent_adaptively(budget.delta).epsilon <= budget.epsilon
+        return any(bound.epsilon <= budget.epsilon for bound in self._deciding_bounds(budget.delta))
+
+    def smallest_epsilon(self, delta: float, *, adaptive: bool = False) -> float:
+        """Give the ε of `spent` without the bounds that cannot be the smallest: fast enough for every debit."""
+        if not self._counts:
+            return 0.0
+        if adaptive:
+            return self.spent_adaptively(delta).epsilon
+        return min((bound.epsilon for bound in self._deciding_bounds(delta)), default=math.inf)
 
     def queries_that_fit(self, charge: Charge, budget: PrivacyParams, *, most: int, adaptive: bool = False) -> int:
         """Count how many queries of the kind of ``charge``, up to ``most``, could still be added within ``budget``."""
@@ -220,3 +223,17 @@ class PrivacyAccountant:
             trial = PrivacyAccountant(self._voters, (*self.charges, charge.kind.repeated(middle)))
             low, high = (middle, high) if trial.admits(budget, adaptive=adaptive) else (low, middle - 1)
         return low
+
+    def _deciding_bounds(self, delta: float) -> Iterator[Bound]:
+        """Evaluate one bound after another, the cheap ones first, leaving out those that cannot be the smallest."""
+        if self._voters is not None:
+            cap = self._voters.cap(delta)
+            if cap is not None:
+                yield cap
+        account = self.charges
+        # without a profile the grid only rounds up what the optimal bound computes exactly
+        slow = (discretised_bound,) if any(charge.profile is not None for charge in account) else ()
+        for bound in (*CLOSED_FORMS, *slow):
+            found = bound(account, delta)
+            if found is not None:
+                yield found

@@ -50,13 +50,23 @@ class Bound:
     explanation: str
 
 
+def exact_sum(account: Account) -> tuple[Fraction, Fraction] | None:
+    """Add every ε and every δ exactly; None if some charge has no such pair."""
+    groups = guarantees_of(account)
+    if groups is None:
+        return None
+    return (
+        sum((count * params.exact_epsilon for params, count in groups), Fraction(0)),
+        sum((count * params.exact_delta for params, count in groups), Fraction(0)),
+    )
+
+
 def simple_bound(account: Account, delta: float) -> Bound | None:
     """Add every ε and every δ [D, Theorem 2.2]."""
-    groups = guarantees_of(account)
-    if groups is None or sum((n * p.exact_delta for p, n in groups), Fraction(0)) > PrivacyParams(0, delta).exact_delta:
+    total = exact_sum(account)
+    if total is None or total[1] > PrivacyParams(0, delta).exact_delta:
         return None
-    total = sum((n * p.exact_epsilon for p, n in groups), Fraction(0))
-    return Bound("simple", round_up(total), "the epsilons and the deltas of all queries add up")
+    return Bound("simple", round_up(total[0]), "the epsilons and the deltas of all queries add up")
 
 
 def general_bound(account: Account, delta: float) -> Bound | None:
@@ -133,17 +143,15 @@ def filter_bound(account: Account, delta: float) -> Bound | None:
 
     The split of δ is fixed beforehand, as the theorem asks: one half for the queries' own δ_i, one half for the slack.
     """
-    groups = guarantees_of(account)
-    if groups is None:
+    groups, total = guarantees_of(account), exact_sum(account)
+    if groups is None or total is None:
         return None
     half = PrivacyParams(0, delta).exact_delta / 2
-    if sum((n * p.exact_delta for p, n in groups), Fraction(0)) > half:
+    if total[1] > half:
         return None
     if half == 0:
         return simple_bound(account, delta)
-    epsilon = min(
-        round_up(sum((n * p.exact_epsilon for p, n in groups), Fraction(0))), filter_epsilon(groups, delta / 2.0)
-    )
+    epsilon = min(round_up(total[0]), filter_epsilon(groups, delta / 2.0))
     return Bound("filter", epsilon, "holds even if the kinds of queries were chosen after earlier answers")
 
 

@@ -70,7 +70,7 @@ class PrivacyLedger:
     >>> from darrm.accounting.charges import Charge
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(3, 1e-5))
     >>> charge = Charge("majority of 11", guarantee=PrivacyParams(0.3, 0))
-    >>> _ = ledger.debit(charge.repeated(10), note="first batch")
+    >>> ledger.debit(charge.repeated(10), note="first batch")
     >>> print(ledger.spent())
     10 queries: (2.9974, 1e-05) by optimal: the best that the (epsilon, delta) of each query allow
     >>> try:
@@ -138,7 +138,7 @@ class PrivacyLedger:
         """What may be debited: ``one``, ``planned`` or ``adaptive``, see the module."""
         return self._kinds
 
-    def debit(self, charge: Charge, *, note: str = "") -> Spent:
+    def debit(self, charge: Charge, *, note: str = "") -> None:
         """Debit a charge, durably, or raise and change nothing.
 
         Parameters
@@ -147,11 +147,6 @@ class PrivacyLedger:
             What is about to be released.
         note
             The caller's words for the log.
-
-        Returns
-        -------
-        Spent
-            What is spent with this charge, as `spent` reports it.
 
         Raises
         ------
@@ -173,14 +168,14 @@ class PrivacyLedger:
             admitted = trial.admits(self._budget, adaptive=self._adaptive)
             if admitted:
                 self._write(connection, charge, note)
-        # the answer below may take longer than the decision: the lock is free again
+        # the refusal takes longer than the decision: the lock is free again
         if not admitted:
             raise self._refusal(accountant, charge)
-        return self._spent_of(trial)
 
     def spent(self) -> Spent:
         """Say what was spent at the budget's δ, by which bound, and why."""
-        return self._spent_of(self.accountant())
+        accountant, delta = self.accountant(), self._budget.delta
+        return accountant.spent_adaptively(delta) if self._adaptive else accountant.spent(delta)
 
     def accountant(self) -> PrivacyAccountant:
         """Give an accountant that holds everything debited so far."""
@@ -204,15 +199,11 @@ class PrivacyLedger:
     def _adaptive(self) -> bool:
         return self._kinds == "adaptive"
 
-    def _spent_of(self, accountant: PrivacyAccountant) -> Spent:
-        delta = self._budget.delta
-        return accountant.spent_adaptively(delta) if self._adaptive else accountant.spent(delta)
-
     def _refusal(self, accountant: PrivacyAccountant, charge: Charge) -> BudgetExceededError:
         fit = accountant.queries_that_fit(charge, self._budget, most=charge.count - 1, adaptive=self._adaptive)
-        spent = self._spent_of(accountant)
+        spent = accountant.smallest_epsilon(self._budget.delta, adaptive=self._adaptive)
         asked = f"{charge.count} {'query' if charge.count == 1 else 'queries'} of {charge.what}"
-        left = max(0.0, self._budget.epsilon - spent.epsilon)
+        left = max(0.0, self._budget.epsilon - spent)
         remaining = f"epsilon {left:.6g} of {self._budget.epsilon:.6g} at delta {self._budget.delta:g}"
         return BudgetExceededError(
             f"the budget {self._budget} does not admit {asked}: {fit} still {'fits' if fit == 1 else 'fit'}, "
@@ -240,7 +231,10 @@ class PrivacyLedger:
         for cost, what, total, stored in connection.execute("SELECT cost, what, total, seal FROM kinds ORDER BY id"):
             if stored != seal(cost, what):
                 raise self._corrupted("the cost of a query was changed")
-            accountant.add(charge_from_text(cost, what=what).repeated(total))
+            try:
+                accountant.add(charge_from_text(cost, what=what).repeated(total))
+            except ValueError as error:
+                raise self._corrupted(str(error)) from error
         return accountant
 
     def _load_budget(self) -> None:
@@ -270,9 +264,9 @@ def kinds_of(accountant: PrivacyAccountant) -> tuple[Charge, ...]:
     return tuple(charge.kind for charge in accountant.charges)
 
 
-def seal(*fields: str) -> str:
-    """Give a digest of the fields of a row: finds damage, not forgery."""
-    return hashlib.sha256("\x1f".join(fields).encode()).hexdigest()
+def seal(*fields: object) -> str:
+    """Give a digest of the fields of a row: finds damage (a text that became a blob, too), not forgery."""
+    return hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest()
 
 
 def now() -> str:

@@ -64,7 +64,8 @@ class LedgerStore:
     """
 
     def __init__(self, path: str, *, timeout: float) -> None:
-        self.path = path
+        # a later change of the working folder must not lead to another file
+        self.path = path if path == MEMORY else str(Path(path).absolute())
         self.timeout = timeout
         self._memory: sqlite3.Connection | None = None
         self._memory_owner = os.getpid()
@@ -125,7 +126,7 @@ class LedgerStore:
         if not Path(self.path).is_file():
             raise LedgerError(self.path, "there is no such file: create a ledger with a budget first")
         # mode=rw: a file that has vanished must not come back empty, with its whole budget
-        uri = f"file:{quote(str(Path(self.path).absolute()))}?mode=rw"
+        uri = f"file:{quote(self.path)}?mode=rw"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=self.timeout)) as connection:
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone stops at the drive's cache
@@ -142,6 +143,8 @@ def translated(path: str) -> Iterator[None]:
         primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # extended codes keep the primary one in the low byte
         advice = ADVICE.get(primary, "the database refused, so nothing was released")
         raise LedgerError(path, f"{advice} (SQLite: {error})") from error
+    except UnicodeDecodeError as error:  # a text of the schema or of a row is no text any more
+        raise LedgerError(path, ADVICE[sqlite3.SQLITE_CORRUPT]) from error
 
 
 def check_header(connection: sqlite3.Connection, path: str) -> None:

@@ -106,6 +106,8 @@ class CornerCounts:
 class Constants:
     """hi, c and B of a problem: as balls that contain the real numbers, and as floats with error bounds.
 
+    ``cost_epsilon`` asks for c = e^cost_epsilon instead of e^{mε}, where the divergence at another ε is wanted.
+
     Attributes
     ----------
     hi, delta, ratio
@@ -116,12 +118,13 @@ class Constants:
         A float not above B = c − 1 + 2δ.
     """
 
-    def __init__(self, problem: MajorityProblem) -> None:
+    def __init__(self, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
+        target_epsilon = problem.target.exact_epsilon if cost_epsilon is None else cost_epsilon
         with ctx.workprec(PRECISION_BITS):
             growth = _ball(problem.each.exact_epsilon).exp()
             self.ball_delta = _ball(problem.each.exact_delta)
             self.ball_hi = (growth + self.ball_delta) / (growth + 1)
-            self.ball_ratio = _ball(problem.target.exact_epsilon).exp()
+            self.ball_ratio = _ball(target_epsilon).exp()
             self.ball_budget = self.ball_ratio - 1 + 2 * _ball(problem.target.exact_delta)
             self.hi = float(self.ball_hi.mid())
             self.delta = problem.each.delta
@@ -131,9 +134,9 @@ class Constants:
 
 
 @lru_cache(maxsize=64)
-def constants_of(problem: MajorityProblem) -> Constants:
+def constants_of(problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> Constants:
     """Compute the constants of a problem once; problems are exact, so the cache key is too."""
-    return Constants(problem)
+    return Constants(problem, cost_epsilon)
 
 
 def upper_float(ball: arb) -> float:

@@ -27,6 +27,8 @@ from darrm.probability.binomial import tail_bound
 from darrm.probability.poisson_binomial import STEP_ERROR, smooth
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from darrm.privacy import MajorityProblem
 
 Array = NDArray[np.float64]
@@ -62,9 +64,9 @@ class LevelMaxima:
 class DominatingFamily:
     """Separation over the dominating family of one problem."""
 
-    def __init__(self, problem: MajorityProblem) -> None:
+    def __init__(self, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
         self.problem = problem
-        self.constants = constants_of(problem)
+        self.constants = constants_of(problem, cost_epsilon)
 
     @cached_property
     def terms(self) -> int:

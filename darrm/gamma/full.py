@@ -37,6 +37,7 @@ from darrm.probability.poisson_binomial import STEP_ERROR, smooth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from fractions import Fraction
 
     from darrm.privacy import MajorityProblem
 
@@ -81,10 +82,10 @@ class _BlockMaxima:
 class FullSet:
     """Separation over all corners of one problem."""
 
-    def __init__(self, problem: MajorityProblem) -> None:
+    def __init__(self, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
         self.problem = problem
-        self.constants = constants_of(problem)
-        self.family = DominatingFamily(problem)
+        self.constants = constants_of(problem, cost_epsilon)
+        self.family = DominatingFamily(problem, cost_epsilon)
 
     @cached_property
     def shifts(self) -> NearShifts:

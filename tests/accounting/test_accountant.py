@@ -242,3 +242,12 @@ def test_profile_inverts() -> None:
     assert profile.epsilon_at(0.2) == 0.0
     assert profile.epsilon_at(0.0) == pytest.approx(math.log(0.5 / 0.4), abs=0.1)
     assert PrivacyProfile((0.0,), (0.3,)).epsilon_at(0.2) == math.inf
+
+
+def test_a_budget_can_be_used_up_exactly() -> None:
+    charge = Charge("a", guarantee=PrivacyParams("0.3", "1e-6"))
+    for adaptive, delta in ((False, "2e-6"), (True, "4e-6")):
+        account = PrivacyAccountant(charges=[charge.repeated(2)])
+        assert account.admits(PrivacyParams("0.6", delta), adaptive=adaptive)
+        assert not account.admits(PrivacyParams("0.599999999", delta), adaptive=adaptive)
+        assert not account.admits(PrivacyParams("0.6", "1.9e-6"), adaptive=adaptive)
