@@ -62,6 +62,35 @@ class PrivateClassifierMajority:
     ValueError
         If the number of voters is not K, a voter is not fitted or less private than the table supposes, the classes,
         distributions or (on the same data) numbers of records differ, or the union bound reaches 1.
+
+    Examples
+    --------
+    Three copies of a threshold classifier with fresh noise, on the same 40 records:
+
+    >>> from darrm import MajorityProblem
+    >>> from darrm.gamma import baselines
+    >>> from darrm.gamma.table import certify
+    >>> from darrm.random_dp import Laplace, ParametersOf, PrivateClassifier, SensitivitySampler
+    >>> class Threshold:
+    ...     def fit(self, X, y):
+    ...         self.middle_ = np.array([X.mean()])
+    ...     def predict(self, X):
+    ...         return (X[:, 0] > self.middle_).astype(int)
+    >>> def records(rng, count):
+    ...     return rng.random((count, 1)), np.arange(count) % 2
+    >>> sampler = SensitivitySampler(ParametersOf(Threshold(), ("middle_",)), records, "l1", distribution="U[0, 1]")
+    >>> found = sampler.estimate(40, gamma=0.02, rule="exchangeability", seed=1)
+    >>> each = PrivacyParams(1)
+    >>> data = records(np.random.default_rng(2), 40)
+    >>> def voter():
+    ...     return PrivateClassifier(Threshold(), Laplace(each), found, attributes=("middle_",)).fit(*data)
+    >>> problem = MajorityProblem.from_allowance(K=3, m=2, each=each)
+    >>> table = certify(problem, baselines.double_subsampling(problem))
+    >>> majority = PrivateClassifierMajority([voter(), voter(), voter()], table)
+    >>> print(majority.guarantee)
+    (2, 0)-private on all but a share 0.06 of the neighbouring pairs of 40 records from U[0, 1]
+    >>> majority.predict([[0.2], [0.9]]).shape
+    (2,)
     """
 
     def __init__(self, voters: Sequence[PrivateClassifier], table: GammaTable, *, data: str = "same") -> None:
@@ -117,7 +146,7 @@ class PrivateClassifierMajority:
             For experiments only; with it nothing is guaranteed.
         """
         labels = self._majority.release(self.votes(features), rng=rng)
-        return np.array(self._voters[0].classes)[labels]
+        return np.asarray(np.array(self._voters[0].classes)[labels])
 
     def _combined(self, guarantees: list[RandomDP]) -> RandomDP:
         if not self._disjoint:

@@ -124,7 +124,7 @@ def discrete_laplace(scale: Fraction, size: int, below: UniformBelow = system_un
     dtype = _integer_type(top * bottom)
 
     def attempt(count: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        tops = np.full(count, top, dtype=dtype)
+        tops: NDArray[Any] = np.full(count, top, dtype=dtype)
         uniform = below(tops)
         accepted = np.flatnonzero(bernoulli_exp(uniform, tops, below))
         magnitude = (uniform[accepted] + top * _geometric_exp_one(accepted.size, dtype, below)) // bottom
@@ -202,10 +202,10 @@ def _bernoulli_exp_at_most_one(
 
 def _geometric_exp_one(size: int, dtype: type, below: UniformBelow) -> NDArray[Any]:
     """Count how often in a row a coin of probability 1/e shows heads."""
-    count = np.zeros(size, dtype=dtype)
+    count: NDArray[Any] = np.zeros(size, dtype=dtype)
     active = np.arange(size)
     while active.size:
-        ones = np.ones(active.size, dtype=dtype)
+        ones: NDArray[Any] = np.ones(active.size, dtype=dtype)
         active = active[_bernoulli_exp_at_most_one(ones, ones, below)]
         count[active] += 1
     return count
