@@ -12,7 +12,7 @@ from darrm.aggregators.private_classifiers import PrivateClassifierMajority
 from darrm.gamma import baselines
 from darrm.gamma.table import certify
 from darrm.privacy import MajorityProblem, PrivacyParams
-from darrm.random_dp.mechanisms import Laplace
+from darrm.random_dp.mechanisms import Gaussian, Laplace
 from darrm.random_dp.private_classifier import ParametersOf, PrivateClassifier
 from darrm.random_dp.sensitivity_sampler import SensitivitySampler
 
@@ -96,9 +96,12 @@ def test_on_disjoint_shards_only_one_voter_can_change(table: GammaTable) -> None
     assert majority.guarantee_for(9).on_covered_pairs == EACH
 
 
-def test_the_answers_are_the_majoritys(table: GammaTable) -> None:
+def test_the_answers_are_the_majoritys_through_the_table() -> None:
+    problem = MajorityProblem.from_allowance(K, 1, EACH)
+    table = certify(problem, baselines.subsampling(problem))
+    assert table.gamma.full[1] < 0.5
     majority = PrivateClassifierMajority(make_voters(), table)
-    query = np.array([[-1.0]] * 300 + [[1.0]] * 300)
+    query = np.array([[-1.0]] * 300 + [[0.05]] * 300)
     votes = majority.votes(query)
     assert votes.shape == (600, K)
     answers = majority.predict(query, rng=np.random.default_rng(0))
@@ -150,6 +153,22 @@ def test_voters_that_do_not_fit_the_table(table: GammaTable) -> None:
         PrivateClassifierMajority(make_voters((0.4, 0.4, 0.4)), table)
     with pytest.raises(ValueError, match="data must be one of"):
         PrivateClassifierMajority(voters, table, data="shards")
+
+
+def test_delta_counts_too() -> None:
+    loose, strict = (
+        MajorityProblem.from_allowance(K, 2, PrivacyParams(2, delta), delta=1e-4) for delta in (1e-5, 1e-6)
+    )
+    sampler = SensitivitySampler(ParametersOf(ESTIMATOR), two_clouds, "l2", distribution="two clouds")
+    found = sampler.estimate(RECORDS, gamma=0.1, rule="exchangeability", seed=0)
+    data = two_clouds(np.random.default_rng(0), RECORDS)
+    voters = [PrivateClassifier(ESTIMATOR, Gaussian(PrivacyParams(2, 1e-5)), found).fit(*data) for _ in range(K)]
+    tables = [certify(problem, baselines.randomized_response(problem)) for problem in (loose, strict)]
+    majority = PrivateClassifierMajority(voters, tables[0])
+    assert majority.guarantee.on_covered_pairs == PrivacyParams(4, 1e-4)
+    assert majority.guarantee_for(2).on_covered_pairs == PrivacyParams(6, "3e-5")
+    with pytest.raises(ValueError, match="voter 0 must be at least as private"):
+        PrivateClassifierMajority(voters, tables[1])
 
 
 def test_more_private_voters_are_welcome(table: GammaTable) -> None:
