@@ -10,8 +10,8 @@ EXTRA_OF = {
     "dp_accounting": "accounting",
     "torch": "ensemble",
     "safetensors": "ensemble",
-    "joblib": "ensemble",
-    "tqdm": "ensemble",
+    "joblib": "sampling",
+    "tqdm": "sampling",
     "matplotlib": "plot",
     "sklearn": "experiments",
 }

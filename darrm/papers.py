@@ -68,6 +68,9 @@ PAPERS: Mapping[str, Paper] = MappingProxyType(
         "WRRW23": Paper(
             "Whitehouse, Ramdas, Rogers, Wu", "Fully-Adaptive Composition in Differential Privacy", "ICML 2023"
         ),
+        "AR17": Paper(
+            "Aldà, Rubinstein", "The Bernstein Mechanism: Function Release under Differential Privacy", "AAAI 2017"
+        ),
         "H02": Paper(
             "Higham", "Accuracy and Stability of Numerical Algorithms, 2nd edition", "SIAM 2002, ISBN 0-89871-521-0"
         ),
