@@ -1,7 +1,7 @@
 """Command line: what a ledger has spent, or what queries with a table will cost, by every bound.
 
 python -m darrm.account --ledger ledger.sqlite
-python -m darrm.account --table table.json --queries 20,50,100 --delta 1e-3
+python -m darrm.account --table table.json --queries 20,50,100 --delta 1e-2
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Say what a ledger has spent; or put every bound on the total privacy loss of que
 EPILOG = """\
 examples:
   python -m darrm.account --ledger ledger.sqlite
-  python -m darrm.account --table table.json --queries 20,50,100 --delta 1e-3 --plot loss.png
+  python -m darrm.account --table table.json --queries 20,50,100 --delta 1e-2 --plot loss.png
 
 bounds:
   simple          the epsilons and deltas add up
@@ -114,7 +114,7 @@ def fit_text(ledger: PrivacyLedger) -> str:
 def report_table(options: argparse.Namespace) -> int:
     """Print every bound for every number of queries."""
     if options.queries is None or options.delta is None:
-        raise ValueError("--table needs --queries and --delta, like --queries 20,50,100 --delta 1e-3")
+        raise ValueError("--table needs --queries and --delta, like --queries 20,50,100 --delta 1e-2")
     counts = parse_counts(options.queries)
     delta = float(exact_number("--delta", options.delta))
     if not 0.0 < delta < 1.0:

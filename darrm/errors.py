@@ -55,6 +55,26 @@ class SolveError(DarrmError):
         self.status = status
 
 
+class SamplingError(DarrmError):
+    """A black box failed on sampled data; the draw can be replayed.
+
+    Attributes
+    ----------
+    seed
+        Seed of the run.
+    index
+        Index of the draw within the run.
+    """
+
+    def __init__(self, reason: str, *, seed: int, index: int) -> None:
+        super().__init__(
+            f"draw {index} of seed {seed}: {reason} (replay(records, seed={seed}, index={index}) gives its data)"
+        )
+        self.reason = reason
+        self.seed = seed
+        self.index = index
+
+
 class BudgetExceededError(DarrmError):
     """A charge would pass the budget; nothing was debited.
 

@@ -10,8 +10,8 @@ EXTRA_OF = {
     "dp_accounting": "accounting",
     "torch": "ensemble",
     "safetensors": "ensemble",
-    "joblib": "ensemble",
-    "tqdm": "ensemble",
+    "joblib": "sampling",
+    "tqdm": "sampling",
     "matplotlib": "plot",
     "sklearn": "experiments",
 }
@@ -28,6 +28,7 @@ def require(module: str) -> Any:  # noqa: ANN401 (a module of an untyped library
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        extra = EXTRA_OF.get(module.partition(".")[0])
-        advice = f"pip install 'darrm[{extra}]'" if extra else f"pip install {module}"
-        raise ValueError(f"this needs the package {module}, which is not installed: {advice}") from error
+        package = module.partition(".")[0]
+        extra = EXTRA_OF.get(package)
+        advice = f"pip install 'darrm[{extra}]'" if extra else f"pip install {package}"
+        raise ValueError(f"this needs the package {package}, which is not installed: {advice}") from error

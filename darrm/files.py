@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-import warnings
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 
 def check_parent(path: Path) -> None:
@@ -55,35 +50,6 @@ def write_text(path: Path, text: str) -> None:
     """Replace the file at ``path`` by ``text`` (UTF-8) in one step."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-def read_matrix(path: Path) -> NDArray[Any]:
-    """Read a matrix of numbers from a ``.npy`` file, or from comma-separated text in any other file.
-
-    Raises
-    ------
-    ValueError
-        If the file is missing, empty, no matrix of numbers, or would need pickle.
-    """
-    if not path.is_file():
-        raise ValueError(f"the file {str(path)!r} does not exist")
-    matrix: NDArray[Any]
-    try:
-        if path.suffix == ".npy":
-            matrix = np.load(path, allow_pickle=False)
-        else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # an empty file is reported below
-                matrix = np.loadtxt(path, delimiter=",", ndmin=2)
-    except (ValueError, EOFError) as error:
-        reason = str(error).partition(";")[0]
-        raise ValueError(f"{str(path)!r} is no matrix of numbers: {reason}") from error
-    if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "biuf":
-        raise ValueError(
-            f"{str(path)!r} must hold a matrix of numbers with at least one entry, got shape {matrix.shape} "
-            f"of type {matrix.dtype}"
-        )
-    return matrix
 
 
 def _umask() -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from darrm import checks
 from darrm.commands import CommandLine, run
+from darrm.extras import require
 from darrm.files import check_parent
 from darrm.gamma import priors
 from darrm.gamma.comparison import compare
@@ -86,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for path in (options.output, options.plot):
         if path is not None:
             check_parent(path)
+    if options.plot is not None:
+        require("matplotlib")  # before the work, not after it
     problem = _problem(options)
     prior = priors.parse(options.prior)
     progress = _ProgressLine(enabled=not options.quiet and sys.stderr.isatty())

@@ -78,9 +78,11 @@ PAPERS: Mapping[str, Paper] = MappingProxyType(
             "Optimal Accounting of Differential Privacy via Characteristic Function",
             "AISTATS 2022, PMLR 151:4782-4817",
         ),
-        "FZ21": Paper("Feldman, Zrnic", "Individual Privacy Accounting via a Rényi Filter", "arXiv:2008.11193v4"),
         "WRRW23": Paper(
             "Whitehouse, Ramdas, Rogers, Wu", "Fully-Adaptive Composition in Differential Privacy", "ICML 2023"
+        ),
+        "AR17": Paper(
+            "Aldà, Rubinstein", "The Bernstein Mechanism: Function Release under Differential Privacy", "AAAI 2017"
         ),
         "H02": Paper(
             "Higham", "Accuracy and Stability of Numerical Algorithms, 2nd edition", "SIAM 2002, ISBN 0-89871-521-0"

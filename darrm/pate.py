@@ -20,7 +20,8 @@ from darrm.aggregators.noisy_max import GNMax, LNMax
 from darrm.aggregators.pate_report import quiet_analysis, report_text, table_1_row, table_2_row
 from darrm.aggregators.vote_counts import check_histograms, counts_from_labels
 from darrm.commands import CommandLine, run
-from darrm.files import read_matrix, write_text
+from darrm.files import write_text
+from darrm.votes_file import load_votes
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -143,6 +144,15 @@ def read_counts(path: Path, kind: str, classes: int | None) -> NDArray[np.int64]
     if classes is not None and classes != counts.shape[1]:
         checks.fail("--classes", classes, f"the number of columns of the counts, {counts.shape[1]}")
     return counts
+
+
+def read_matrix(path: Path) -> NDArray[Any]:
+    """Read a matrix of numbers with at least one entry."""
+    matrix = load_votes(path, named_classes=False)
+    if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "biuf":
+        found = f"shape {matrix.shape} of type {matrix.dtype}"
+        raise ValueError(f"{str(path)!r} must hold a matrix of numbers with at least one entry, got {found}")
+    return matrix
 
 
 def guess_format(matrix: NDArray[Any]) -> str:

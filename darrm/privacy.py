@@ -72,6 +72,11 @@ def decimal_text(value: Fraction) -> str:
     return str(digits.scaleb(-places, Context(prec=places + 400))).lower()
 
 
+def _as_typed(value: Number) -> Number:
+    """Show a fraction as its decimal in messages."""
+    return float(value) if isinstance(value, Fraction) else value
+
+
 @dataclass(frozen=True, init=False, repr=False)
 class PrivacyParams:
     """An (ε, δ) pair of differential privacy.
@@ -104,9 +109,9 @@ class PrivacyParams:
         exact_epsilon = exact_number("epsilon", epsilon)
         exact_delta = exact_number("delta", delta)
         if exact_epsilon < 0:
-            checks.fail("epsilon", epsilon, "a finite number of at least 0")
+            checks.fail("epsilon", _as_typed(epsilon), "a finite number of at least 0")
         if not 0 <= exact_delta < 1:
-            checks.fail("delta", delta, "in [0, 1)")
+            checks.fail("delta", _as_typed(delta), "in [0, 1)")
         object.__setattr__(self, "exact_epsilon", exact_epsilon)
         object.__setattr__(self, "exact_delta", exact_delta)
 

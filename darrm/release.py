@@ -31,7 +31,7 @@ first label is written; votes that cannot be released are reported before anythi
 
 EPILOG = """\
 examples:
-  python -m darrm.release votes.csv --table table.json --ledger ledger.sqlite --create-budget 3,1e-3 --output labels.csv
+  python -m darrm.release votes.csv --table table.json --ledger ledger.sqlite --create-budget 8,1e-2 --output labels.csv
   python -m darrm.release more.npy --table table.json --ledger ledger.sqlite --output more-labels.npy --note "batch 2"
 
 A file of votes has one row a query and one column a voter: 0/1, or the two labels named by --classes.

@@ -3,8 +3,8 @@
 ``python -m experiments.pate_benchmark`` writes ``results/pate_benchmark.json``. Votes are synthetic (seeded), of the
 size of the Glyph experiment of [P]: 5,000 teachers, 150 classes, 12,000 queries; nothing here is a result about Glyph.
 
-Two loops are timed on the first queries and scaled to all of them: the plain one, one query and one order at a time with
-`math` as the formulas are printed; and one that calls the vectorised functions once for each query.
+Two loops are timed on the first queries and scaled to all of them: the plain one, one query and one order at a time
+with `math` as the formulas are printed; and one that calls the vectorised functions once for each query.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RESULT = Path("results") / "pate_benchmark.json"
 
 def vectorised(counts: NDArray[np.int64], orders: NDArray[np.float64]) -> NDArray[np.float64]:
     """Total cost over the orders, all at once."""
-    return gaussian_renyi(log_q(counts, SIGMA), SIGMA, orders).sum(axis=0)
+    return np.asarray(gaussian_renyi(log_q(counts, SIGMA), SIGMA, orders).sum(axis=0))
 
 
 def query_by_query(counts: NDArray[np.int64], orders: NDArray[np.float64]) -> NDArray[np.float64]:

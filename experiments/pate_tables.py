@@ -2,8 +2,8 @@
 
 ``python -m experiments.pate_tables`` writes ``results/pate_tables.json`` and ``docs/reproduction/pate.md``.
 
-Table 2 is recomputed from its own columns, with Theorem 23 as printed and with the exact cost of the mechanism; the rows of
-Tables 1 and 2 are computed for synthetic votes of MNIST's size, to show what the command line prints.
+Table 2 is recomputed from its own columns, with Theorem 23 as printed and with the exact cost of the mechanism; the
+rows of Tables 1 and 2 are computed for synthetic votes of MNIST's size, to show what the command line prints.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from darrm.aggregators.gnss import exact_cost, largest_smoothness, printed_cost
 from darrm.aggregators.noisy_max import LNMax
 from darrm.aggregators.pate_report import quiet_analysis, table_1_row, table_2_row
 from darrm.files import write_text
+from darrm.papers import cite
 from darrm.privacy import PrivacyParams
 from experiments.settings_pate import MNIST_SIZE, TABLE_2, TABLE_4, pate_like_votes
 
@@ -75,9 +76,8 @@ def synthetic_rows() -> dict[str, Any]:
     """Compute the rows of Tables 1 and 2 for synthetic votes with the parameters of the MNIST rows."""
     counts = pate_like_votes(MNIST_SIZE)
     confident = ConfidentGNMax(200, 150.0, 40.0, noise="continuous")
-    named = {"conversion": "classic", "check": "data-independent", "scores": None}
-    analysis = quiet_analysis(counts, confident, DELTA, **named)
-    laplace = quiet_analysis(counts[:100], LNMax(0.05, noise="continuous"), DELTA, **named)
+    analysis = quiet_analysis(counts, confident, DELTA, conversion="classic")
+    laplace = quiet_analysis(counts[:100], LNMax(0.05, noise="continuous"), DELTA, conversion="classic")
     return {"confident": table_1_row(analysis), "published": table_2_row(analysis, None), "lnmax": table_1_row(laplace)}
 
 
@@ -86,25 +86,32 @@ def page(arithmetic: list[dict[str, Any]], sigmas: list[dict[str, Any]], synthet
     lines = [
         "# PATE: Tables 1 and 2 of [P], Table 4 of [D]",
         "",
-        "Written by `python -m experiments.pate_tables`. The teachers' votes behind [P] are not at hand, so its figures for",
-        "MNIST, SVHN, Adult and Glyph are not reproduced; what follows is what its printed columns determine.",
+        f"[P] is {cite('P')}.",
+        "",
+        f"[D] is {cite('D')}.",
+        "",
+        "Written by `python -m experiments.pate_tables`. The teachers' votes behind [P] are not at hand, so its",
+        "figures for MNIST, SVHN, Adult and Glyph are not reproduced; what follows is what its printed columns",
+        "determine.",
         "",
         "## Table 2 from its own columns",
         "",
         "| data | printed total | recomputed | printed noise | recomputed | λβ | Theorem 23 as printed | exact cost |",
         "|---|---|---|---|---|---|---|---|",
         *(
-            f"| {r['name']} | {r['printed_total']:.2f} | {r['recomputed_total']:.3f} | {r['printed_deviation']:.3f} | "
-            f"{r['recomputed_deviation']:.3f} | {r['order_times_beta']:.2f} | {r['theorem_23']:.3f} | {r['exact']:.3f} |"
+            f"| {r['name']} | {r['printed_total']:.2f} | {r['recomputed_total']:.3f} | {r['printed_deviation']:.3f} "
+            f"| {r['recomputed_deviation']:.3f} | {r['order_times_beta']:.2f} | {r['theorem_23']:.3f} "
+            f"| {r['exact']:.3f} |"
             for r in arithmetic
         ),
         "",
         "The recomputed totals are expected ε + Theorem 23 as printed. SVHN's does not add up in print. The proof of",
-        "Theorem 23 covers λβ ≤ 1/4 only; the last column is the exact worst case of the mechanism (two Gaussians attain it),",
-        "which is what this project charges. The total then has to be made small by another choice of β and σ_SS, which",
-        "`search_parameters` does.",
+        "Theorem 23 covers λβ ≤ 1/4 only; the last column is the exact worst case of the mechanism (two Gaussians",
+        "attain it), which is what this project charges. The total then has to be made small by another choice of β",
+        "and σ_SS, which `search_parameters` does.",
         "",
-        "The fixed part 2.52 is printed as 1.18 + 0.52 − ln(1e-5)/14: a conversion with 1/λ, where Theorem 5 has 1/(λ − 1).",
+        "The fixed part 2.52 is printed as 1.18 + 0.52 − ln(1e-5)/14: a conversion with 1/λ, where Theorem 5 has",
+        "1/(λ − 1).",
         f"With Theorem 5 the same costs give {1.18 + arithmetic[0]['theorem_23'] - np.log(DELTA) / 13.0:.2f}.",
         "",
         "## Table 4 of [D]: noise of the GNMax baseline",
@@ -112,8 +119,8 @@ def page(arithmetic: list[dict[str, Any]], sigmas: list[dict[str, Any]], synthet
         "| data | printed σ | σ | printed λ | minimising λ | σ at the printed λ | analytic σ (least possible) |",
         "|---|---|---|---|---|---|---|",
         *(
-            f"| {r['name']} | {r['printed_sigma']:.2f} | {r['sigma']:.2f} | {r['printed_order']:.2f} | {r['order']:.2f} | "
-            f"{r['sigma_at_printed_order']:.2f} | {r['analytic_sigma']:.2f} |"
+            f"| {r['name']} | {r['printed_sigma']:.2f} | {r['sigma']:.2f} | {r['printed_order']:.2f} "
+            f"| {r['order']:.2f} | {r['sigma_at_printed_order']:.2f} | {r['analytic_sigma']:.2f} |"
             for r in sigmas
         ),
         "",
@@ -121,8 +128,8 @@ def page(arithmetic: list[dict[str, Any]], sigmas: list[dict[str, Any]], synthet
         "",
         "## The rows for synthetic votes",
         "",
-        f"Votes: {MNIST_SIZE.queries} queries, {MNIST_SIZE.voters} teachers, {MNIST_SIZE.classes} classes, seed "
-        f"{MNIST_SIZE.seed}, made by `experiments.settings_pate`; not MNIST.",
+        f"Votes: {MNIST_SIZE.queries} queries, {MNIST_SIZE.voters} teachers, {MNIST_SIZE.classes} classes,",
+        f"seed {MNIST_SIZE.seed}, made by `experiments.settings_pate`; not MNIST.",
         "",
         "| aggregator | queries | answered (expected) | ε, Theorem 5 | ε, tight conversion | data-independent ε |",
         "|---|---|---|---|---|---|",
@@ -141,8 +148,8 @@ def _published_line(row: dict[str, Any]) -> str:
     limit = largest_smoothness(row["order"])
     return (
         f"To publish the Confident-GNMax figure: λ = {row['order']:g}, β = {row['beta']:.4f} (of at most {limit:.4f}), "
-        f"E[SS] = {row['smooth_sensitivity']:.4f}, σ_SS = {row['sigma_ss']:.2f}, cost {row['gnss_cost']:.3f}; sanitised ε = "
-        f"{row['sanitized_epsilon']:.2f} ± {row['sanitized_deviation']:.2f}."
+        f"E[SS] = {row['smooth_sensitivity']:.4f}, σ_SS = {row['sigma_ss']:.2f}, cost {row['gnss_cost']:.3f}; "
+        f"sanitised ε = {row['sanitized_epsilon']:.2f} ± {row['sanitized_deviation']:.2f}."
     )
 
 

@@ -1,8 +1,8 @@
 """Sizes of the experiments of [P], and synthetic votes of such sizes.
 
-The teachers' votes behind the tables of [P] are not public any more (Glyph's never were). The votes made here have the
-right shape and a plausible spread of agreement, from a fixed seed; figures computed from them say something about the code
-and the mechanisms, and nothing about MNIST, SVHN, Adult or Glyph.
+The teachers' votes behind the tables of [P] are not part of this project. The votes made here have the right shape and
+a plausible spread of agreement, from a fixed seed; figures computed from them say something about the code and the
+mechanisms, and nothing about MNIST, SVHN, Adult or Glyph.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class SolveOptions:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a solve stands: for progress lines."""
+    """Where a solve stands, for progress lines; ``value`` is of the best point so far, as far as it was checked."""
 
     rounds: int
     rows: int

@@ -257,7 +257,12 @@ class PrivacyAccountant:
         account = self.charges
         # without a profile the grid only rounds up what the optimal bound computes exactly
         has_profile = any(charge.profile is not None for charge in account)
-        for bound in (*CLOSED_FORMS, discretised_bound, profile_bound) if has_profile else CLOSED_FORMS:
+        for bound in CLOSED_FORMS:
             found = bound(account, delta)
+            if found is not None:
+                yield found
+        if has_profile:
+            # a single point of the profile cannot beat all of it
+            found = discretised_bound(account, delta) or profile_bound(account, delta)
             if found is not None:
                 yield found

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Account = tuple["Charge", ...]
 
+MOST_PROFILE_QUERIES = 20_000  # beyond, trying every point takes longer than a minute, and the PLD bound is better
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -96,7 +98,7 @@ def optimal_bound(account: Account, delta: float) -> Bound | None:
 
 def profile_bound(account: Account, delta: float) -> Bound | None:
     """Compose optimally the best single point of the privacy profile; for queries of one kind only."""
-    if len(account) != 1 or account[0].profile is None:
+    if len(account) != 1 or account[0].profile is None or account[0].count > MOST_PROFILE_QUERIES:
         return None
     charge, profile = account[0], account[0].profile
     if charge.count == 1:

@@ -18,6 +18,7 @@ What the budget means depends on what is decided when:
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -205,9 +206,12 @@ class PrivacyLedger:
         asked = f"{charge.count} {'query' if charge.count == 1 else 'queries'} of {charge.what}"
         left = max(0.0, self._budget.epsilon - spent)
         remaining = f"epsilon {left:.6g} of {self._budget.epsilon:.6g} at delta {self._budget.delta:g}"
+        one_more = PrivacyAccountant(charges=(*accountant.charges, charge.kind))
+        hopeless = math.isinf(one_more.smallest_epsilon(self._budget.delta, adaptive=self._adaptive))
+        reason = "; one more would fail with more than that delta, whatever epsilon is" if hopeless else ""
         return BudgetExceededError(
             f"the budget {self._budget} does not admit {asked}: {fit} still {'fits' if fit == 1 else 'fit'}, "
-            f"{remaining} is left; nothing was debited",
+            f"{remaining} is left{reason}; nothing was debited",
             requested=asked,
             remaining=remaining,
             queries_that_fit=fit,

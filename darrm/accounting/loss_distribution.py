@@ -8,7 +8,7 @@ down to the smallest float is meaningful, and every sum comes with a bound on it
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 UNIT = 2.0**-53
 MOST_ATOMS = 2**21  # 2 million atoms take 30 MB and about a second a bound
+NEGLIGIBLE = 1e-12  # share of δ that may be set aside
 BISECTIONS = 60  # the interval shrinks below the last place of its upper end
 
 
@@ -92,13 +93,22 @@ class LossDistribution:
         return total + self.weight_rounding + summing
 
     def smallest_epsilon(self, log_delta: float) -> float:
-        """Find the smallest ε ≥ 0 whose bounded divergence is at most e^{log_delta}."""
+        """Find the smallest ε ≥ 0 whose bounded divergence is at most e^{log_delta}.
+
+        Atoms so light that all of them together stay below 10⁻¹² of it are set aside: of a million only some thousands
+        are left.
+        """
+        kept = self.log_weights > log_delta + math.log(NEGLIGIBLE / self.losses.size) - self.weight_rounding
+        if not kept.any():
+            return 0.0
+        heavy = replace(self, losses=self.losses[kept], log_weights=self.log_weights[kept])
+        room = log_delta + math.log1p(-NEGLIGIBLE)
         low, high = 0.0, max(0.0, float(self.losses[-1])) + self.loss_rounding
-        if self.log_divergence(0.0) <= log_delta:
+        if heavy.log_divergence(0.0) <= room:
             return 0.0
         for _ in range(BISECTIONS):
             middle = 0.5 * (low + high)
-            if self.log_divergence(middle) <= log_delta:
+            if heavy.log_divergence(middle) <= room:
                 high = middle
             else:
                 low = middle

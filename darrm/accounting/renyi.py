@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-# dense where the optimum usually lies (δ between 1e-10 and 1e-2), then doubling: long accounts need orders near 1,
-# short ones large orders
+# dense where the optimum usually lies (δ between 1e-10 and 1e-2), then eight to a doubling: long accounts need orders
+# near 1, short ones large orders
 DEFAULT_ORDERS = np.concatenate(
     [
         1.0 + 2.0 ** np.arange(-8.0, -3.0),
         np.arange(1.25, 12.0, 0.25),
         np.arange(12.0, 64.0),
-        2.0 ** np.arange(6.0, 15.0),
+        2.0 ** np.arange(6.0, 14.125, 0.125),
     ]
 )
 DEFAULT_ORDERS.setflags(write=False)

@@ -64,7 +64,7 @@ class GNMax:
     --------
     >>> aggregator = GNMax(sigma=40.0)
     >>> round(aggregator.guarantee.convert(1e-5).epsilon, 4)
-    0.1246
+    0.122
     >>> aggregator.release([[250, 0, 0], [0, 240, 10]], rng=np.random.default_rng(1)).tolist()
     [0, 1]
     """

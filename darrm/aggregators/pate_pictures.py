@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 BINS = 25
 POINTS = 200
+LEAST_COST = 1e-14  # of the largest: below, nothing matters, and nothing is drawn
+NOTE = "private data: computed from the votes"
 LEFT, RIGHT = "figure_5_left.png", "figure_5_right.png"
 ALL, ANSWERED, COST, CHECK = "#c7cdd6", "#2b6cb0", "#1a1a1a", "#12355b"
 
@@ -50,14 +52,15 @@ def draw_plurality_counts(figure: Any, analysis: Analysis) -> None:  # noqa: ANN
     axes = figure.add_subplot()
     axes.hist(plurality, edges, color=ALL, label="all queries")
     axes.hist(plurality, edges, weights=analysis.probabilities, color=ANSWERED, alpha=0.85, label=_answered(analysis))
+    axes.set_title(NOTE, loc="right", fontsize=8, color=COST)
     axes.set(xlabel="votes for the plurality class", ylabel="queries", xlim=(0, voters))
     cost_axes = axes.twinx()
     filled = total > 0
     centres = 0.5 * (edges[1:] + edges[:-1])
     mean_cost = np.maximum(spent[filled] / total[filled], np.finfo(np.float64).tiny)
-    cost_axes.semilogy(centres[filled], mean_cost, "o", color=COST, label="mean cost of an answer (right)")
-    # far below any cost that matters there is only empty paper
-    bottom = max(float(mean_cost.min()) / 3.0, float(mean_cost.max()) * 1e-14)
+    bottom = max(float(mean_cost.min()) / 3.0, float(mean_cost.max()) * LEAST_COST)
+    seen = mean_cost > bottom
+    cost_axes.semilogy(centres[filled][seen], mean_cost[seen], "o", color=COST, label="mean cost of an answer (right)")
     cost_axes.set_ylim(bottom, float(mean_cost.max()) * 3.0)
     cost_axes.set_ylabel(f"Rényi cost at order {analysis.order:g}, nats")
     handles = [*axes.get_legend_handles_labels()[0], *cost_axes.get_legend_handles_labels()[0]]
@@ -86,6 +89,7 @@ def draw_total_cost(figure: Any, analysis: Analysis) -> None:  # noqa: ANN401 (m
     else:
         axes.plot(answered, total, color=ANSWERED, label="answering every query")
         axes.set(xlim=(0, float(answered[-1])), ylim=(0, None))
+    axes.set_title(NOTE, loc="right", fontsize=8, color=COST)
     axes.set(xlabel=_answered(analysis), ylabel=f"ε at δ = {analysis.delta:g}")
     axes.legend(loc="upper left", frameon=False)
 

@@ -25,8 +25,8 @@ def quiet_analysis(
     delta: float,
     *,
     conversion: str,
-    check: str,
-    scores: NDArray[Any] | None,
+    check: str = "data-independent",
+    scores: NDArray[Any] | None = None,
 ) -> Analysis:
     """Analyse without Python warnings: the report carries both of them in words."""
     with warnings.catch_warnings():

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from darrm.aggregators.smooth_cost import SmoothCost
 
 ORDERS_TRIED = 3
+# of the largest possible β; smaller ones need far distances, and noise that is hardly smaller
+SMOOTHNESS_RANGE = (0.3, 0.98)
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def search_parameters(
 
 
 def _search_at(analysis: Analysis, patterns: NDArray[np.float64], order: float, grid: int) -> Expected:
-    candidates = largest_smoothness(order) * np.linspace(0.0, 1.0, grid + 2)[1:-1]
+    candidates = largest_smoothness(order) * np.linspace(*SMOOTHNESS_RANGE, grid)
     smooth = smooth_cost(analysis, order, float(candidates[0]))
     found: list[Expected] = []
     for smoothness in map(float, candidates):

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
     from darrm.aggregators.analysis import Analysis
 
-# relative rounding of the costs, which is added to the sensitivity so that it bounds the computed f too
+# the computed f may differ from the true one by 1e-12 of the largest possible f; these shares are added to its
+# sensitivity, which stays smooth: a factor, and a constant
 ROUNDING = 1e-6
+ABSOLUTE_ROUNDING = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +58,8 @@ class SmoothCost:
         """Compute SS_β of f for the answered queries [P, Theorem 24]."""
         profile = self.answers_profile @ weights + self.checks_profile
         largest = float(weights.sum()) * self.largest_answer + float(self.checks_profile[-1])
-        return smooth_sensitivity(profile, largest, smoothness) * (1.0 + ROUNDING)
+        found = smooth_sensitivity(profile, largest, smoothness)
+        return found * (1.0 + ROUNDING) + ABSOLUTE_ROUNDING * largest
 
 
 def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCost:

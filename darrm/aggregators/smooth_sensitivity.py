@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from darrm.aggregators.confident import NoisyCheck
     from darrm.aggregators.cost_shape import CostShape
 
-# e^{−βd} < 1e-6 from this many smoothing lengths on
-SMOOTHING_LENGTHS = 14.0
+# e^{−βd} < 5e-5 from this many smoothing lengths on
+SMOOTHING_LENGTHS = 10.0
 
 
 def reach_of(smoothness: float, voters: int) -> int:

@@ -151,17 +151,20 @@ class FullSet:
         """Find the largest cost among the states of a block, and its broken rows."""
         N = block.shape[1] - 1
         ratio = self.constants.ratio
+        costs = block + ratio * block[:, ::-1]
+        largest = float(np.max(costs))
         if self.constants.delta == 0.0:
-            costs = block + ratio * block[:, ::-1]
-            largest = float(np.max(costs))
             rows = [(j - first_low - state, first_low + state, ones) for state, ones in _deepest(costs, limit)]
             values = [float(costs[low - first_low, ones]) for _, low, ones in rows]
             named = [CornerCounts(high, low, N - ones, ones) for high, low, ones in rows]
             return _BlockMaxima(largest, largest, tuple(zip(values, named, strict=True)))
-        screened = self.shifts.screen(block)
-        hopeful = np.flatnonzero(np.max(screened + ratio * screened[:, ::-1], axis=1) > best)
+        promise = np.max(costs, axis=1) + (1.0 + ratio) * self.shifts.most_gained(block)
+        hopeful = np.flatnonzero(promise > best)
+        if hopeful.size:
+            screened = self.shifts.screen(block[hopeful])
+            hopeful = hopeful[np.max(screened + ratio * screened[:, ::-1], axis=1) > best]
         if hopeful.size == 0:
-            return _BlockMaxima(-np.inf, -np.inf)
+            return _BlockMaxima(largest, largest)
         near = self.shifts.vertices(block[hopeful])
         costs = near.values + ratio * near.values[:, ::-1]
         bounds = near.bounds + ratio * near.bounds[:, ::-1]

@@ -13,7 +13,8 @@ most under the prior, 0 beside it to pay for that. Where every l matters by itse
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from functools import cache
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.errors import SolveError
+from darrm.extras import require
 from darrm.gamma.corners import constants_of
 from darrm.gamma.cost import all_coefficients
 from darrm.gamma.dominating import deep_and_spread
@@ -161,7 +163,7 @@ def _solve_production(
         program, PrivacyOracle(problem, shape), options, tie_break=_tie_break(weights, problem.K, shape), report=report
     )
     provenance = {
-        "made by": f"darrm {version('darrm')}, highspy {version('highspy')}",
+        "made by": f"darrm {_version('darrm')}, highspy {_version('highspy')}",
         "rounds": str(result.rounds),
         "rows generated": str(result.rows_generated),
     }
@@ -172,17 +174,23 @@ def _solve_production(
 def _solve_reference(
     problem: MajorityProblem, weights: Array, shape: Shape
 ) -> tuple[NoiseFunction, float, Status, dict[str, str]]:
+    require("cvxpy")
     matrix = all_coefficients(problem)
     program = expected_error_program(weights, shape, matrix, np.full(len(matrix), constants_of(problem).budget))
     solution = solve_with_cvxpy(program)
     if solution.status is not Status.OPTIMAL:
         raise SolveError("the reference solver found no optimum: try --solver production", status=solution.status.value)
     provenance = {
-        "made by": f"darrm {version('darrm')}, cvxpy {version('cvxpy')}, highspy {version('highspy')}",
+        "made by": f"darrm {_version('darrm')}, cvxpy {_version('cvxpy')}, highspy {_version('highspy')}",
         "rows written": str(len(matrix)),
     }
     gamma = NoiseFunction(problem.K, shape.variables_to_gamma(solution.point))
     return gamma, solution.bound, solution.status, provenance
+
+
+@cache
+def _version(distribution: str) -> str:
+    return metadata.version(distribution)
 
 
 def _tie_break(weights: Array, K: int, shape: Shape) -> Array | None:

@@ -4,8 +4,8 @@ For a state with N voters near 0 or 1, n_1 of them near 1, and T(s) the expectat
 
     V(n_1) = max over a ≤ n_0 = N − n_1, a_1 ≤ n_1 of   E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))].
 
-Three answers, each dearer and sharper than the one before: a bound for screening, the four vertices
-a ∈ {0, n_0}, a_1 ∈ {0, n_1} with a curvature bound, and all pairs.
+Four answers, each dearer and sharper than the one before: a bound on V − T for a whole state, one for each n_1, the
+four vertices a ∈ {0, n_0}, a_1 ∈ {0, n_1} with a curvature bound, and all pairs.
 """
 
 from __future__ import annotations
@@ -54,8 +54,19 @@ class NearShifts:
         self.delta = family.constants.delta
         self._band: tuple[int, Array] = (-1, np.empty((0, 0)))
 
+    def most_gained(self, block: Array) -> Array:
+        """Bound V − T from above for each state: shape (states, N + 1) → (states,).
+
+        E[T(n_1 + X)] − T(n_1) ≤ E|X| · max |T(s + 1) − T(s)|, and the expected number of moves is at most N·Δ.
+        """
+        N = block.shape[1] - 1
+        if N == 0:
+            return np.zeros(block.shape[0])
+        steepest = np.max(np.abs(np.diff(block, axis=1)), axis=1)
+        return np.asarray(1.0001 * N * self.delta * steepest, dtype=np.float64)
+
     def screen(self, block: Array) -> Array:
-        """Bound V from above for all states at once: shape (states, N + 1) → the same.
+        """Bound V from above entry by entry: shape (states, N + 1) → the same.
 
         At most N voters move, each by one step. With R_k(s) = max of T within k steps of s, V(n_1) is at most
         T(n_1) + Σ_k Pr[at least k moves]·(R_k − R_{k−1})(n_1), and beyond `SCREENED_MOVES` by at most 2.

@@ -201,7 +201,7 @@ queries drawn from the test images, unless something else is said. "(0.04)" is t
 - At m = 5 and 7 the columns of GNMax and of the totals follow the same formulas and come out the same.
 - The paper's 10,000 training images of Fashion-MNIST are 12,000 here: all that the data set has of the two classes.
 - Learning rates and batches were chosen on a split of the training data; the tables at the end of each section hold
-  every score. For MNIST the mean private teacher prefers the learning rate 0.03 by a hair and the majority prefers
+  every score. For MNIST the mean private teacher prefers the learning rate 0.03 a little and the majority prefers
   0.05; we decide by the majority, which is what is released. This rule was settled when the scores were known, and
   after one training at 0.03 had been seen on the test images, where it did worse. So this one choice is not free of
   the test set, though 0.05 is the value we had started from.

@@ -11,7 +11,7 @@ import pytest
 
 from darrm.accounting.accountant import Charge, PrivacyAccountant, Voters
 from darrm.accounting.composition import compose_general, compose_optimal
-from darrm.accounting.loss_discretised import dominating_atoms, loss_atoms
+from darrm.accounting.loss_discretised import dominating_atoms, on_grid, profile_of
 from darrm.accounting.privacy_profile import PrivacyProfile
 from darrm.accounting.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
@@ -119,9 +119,30 @@ def test_the_dominating_pair_has_the_profile() -> None:
 
 
 def test_a_guarantee_is_confessing_randomised_response() -> None:
-    losses, first, infinite = loss_atoms(Charge("a", guarantee=PrivacyParams(math.log(3), 0.1)))
+    profile = profile_of(Charge("a", guarantee=PrivacyParams(math.log(3), 0.1)))
+    losses, first, infinite = dominating_atoms(profile)
     assert losses == pytest.approx([-math.log(3), math.log(3)])
     assert [*first, infinite] == pytest.approx([0.9 * 0.25, 0.9 * 0.75, 0.1])
+    assert profile_of(Charge("a", guarantee=PrivacyParams(0, 0.1))).deltas == (0.1,)
+
+
+@pytest.mark.parametrize("step", [0.01, 0.046875, 0.1, 0.7, 2.0])
+def test_a_coarser_grid_lies_above(step: float) -> None:
+    profile = bernoulli_profile(0.5, 0.4)
+    coarse = on_grid(profile, step)
+    assert coarse.epsilons == pytest.approx(step * np.arange(len(coarse.epsilons)))
+    assert coarse.epsilons[-1] >= profile.epsilons[-1] * (1.0 - 1e-9)
+    for epsilon in np.linspace(0.0, 1.6, 200):
+        assert coarse.delta_at(float(epsilon)) >= profile.delta_at(float(epsilon)) - 1e-13
+    if step <= 0.1:
+        assert coarse.deltas[0] == profile.deltas[0]
+        assert coarse.delta_at(0.1) == pytest.approx(profile.delta_at(0.1), abs=3e-4)
+
+
+def test_many_queries_keep_the_gain_of_the_profile() -> None:
+    charge = Charge("a", guarantee=PrivacyParams(0.5, 0), profile=bernoulli_profile(0.5, 0.4), count=100_000)
+    found = {bound.name: bound.epsilon for bound in PrivacyAccountant(charges=[charge]).spent(1e-5).bounds}
+    assert found["pld"] < 0.5 * found["optimal"]
 
 
 def test_several_kinds_by_every_bound() -> None:

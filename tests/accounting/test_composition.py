@@ -117,7 +117,8 @@ def test_tiny_delta_is_meaningful(delta: float) -> None:
     k, params = 4000, PrivacyParams(1.0, 0)
     epsilon = compose_optimal(params, k, delta).epsilon
     losses = LossDistribution.of_groups([(1.0, k)])
-    assert losses.log_divergence(epsilon) <= math.log(delta)
+    # up to the bound on rounding, which grows with the number of atoms that are summed
+    assert losses.log_divergence(epsilon) <= math.log(delta) + 1e-9
     assert losses.log_divergence(epsilon - 1e-6) > math.log(delta)
     assert compose_optimal(params, k, delta * 8.0).epsilon < epsilon
 

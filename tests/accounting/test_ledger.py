@@ -61,6 +61,17 @@ def test_the_budget_admits_what_the_composition_admits(where: str, path: Path) -
     assert spent.epsilon == pytest.approx(compose_optimal(QUERY.guarantee, fit, 1e-3).epsilon)
 
 
+def test_a_delta_that_is_used_up_is_said(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, PrivacyParams(10, "2.5e-6"))
+    ledger.debit(QUERY.repeated(2))
+    with pytest.raises(BudgetExceededError, match="one more would fail with more than that delta, whatever epsilon"):
+        ledger.debit(QUERY)
+    small = PrivacyLedger.create(":memory:", PrivacyParams("0.1", "1e-3"))
+    with pytest.raises(BudgetExceededError) as caught:
+        small.debit(QUERY.repeated(50))
+    assert "one more would fail" not in str(caught.value)
+
+
 def test_the_log(path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET, kinds="planned")
     ledger.debit(QUERY.repeated(3), note="Grüße; DROP TABLE charges")

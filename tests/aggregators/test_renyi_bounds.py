@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from darrm.aggregators.cost_shape import CostShape
 from darrm.aggregators.renyi_bounds import (
+    _theorem_6_applies,
     gaussian_renyi,
     laplace_log_q,
     laplace_renyi,
@@ -45,6 +46,21 @@ def test_theorem_6_against_fifty_digits(sigma: float) -> None:
                 assert found[row, column] <= true * (1 + LARGEST_EXCESS)
             dependent += true < order / sigma**2 * (1 - 1e-9)
     assert dependent >= 10
+
+
+@pytest.mark.parametrize("sigma", [0.2, 0.7, 1.0, 2.0, 40.0])
+def test_the_condition_on_q_is_the_papers(sigma: float) -> None:
+    # it is asked for, and checked by itself: for Gaussian noise the smaller of the two bounds hides its failures
+    logs = np.linspace(-40.0, -0.01, 801)
+    found = _theorem_6_applies(logs, sigma * np.sqrt(-logs), sigma)
+    for log_probability, allowed in zip(logs.tolist(), found.tolist(), strict=True):
+        q, mu = math.exp(log_probability), sigma * math.sqrt(-log_probability)
+        largest = 0.5
+        if mu > 1.0:
+            ratio = (mu + 1.0) / mu * mu / (mu - 1.0)
+            largest = min(0.5, math.exp((mu - 1.0) * mu / sigma**2) / ratio**mu)
+        assert allowed == (mu > 1.0 and q <= largest)
+    assert sigma > 1.0 or 0 < found.sum() < found.size
 
 
 @pytest.mark.parametrize("gamma", [1e-4, 0.05, 0.5, 3.0])

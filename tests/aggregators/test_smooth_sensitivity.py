@@ -133,8 +133,8 @@ def test_sums_and_the_tail_beyond_the_profile() -> None:
     assert smooth_sensitivity(np.array([1.0, 1.5]), 4.0, 1.0) == 1.0
     assert smooth_sensitivity(np.array([1.0, 1.5]), 4.0, 0.1) == pytest.approx(4.0 * math.exp(-0.2))
     assert smooth_sensitivity(np.zeros(3), 0.0, 0.1) == 0.0
-    assert reach_of(0.05, 250) == 251
-    assert reach_of(0.5, 250) == 29
+    assert reach_of(0.01, 250) == 251
+    assert reach_of(0.5, 250) == 21
 
 
 def test_bad_arguments() -> None:

@@ -1,0 +1,35 @@
+"""Random differential privacy with sampled sensitivity: any function, without a bound on its sensitivity [S]."""
+
+from darrm.random_dp.bernstein import BernsteinFunction
+from darrm.random_dp.bernstein_mechanism import Bernstein
+from darrm.random_dp.exchangeability import exchangeable_sample_size
+from darrm.random_dp.guarantee import RandomDP, compose
+from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace, Mechanism
+from darrm.random_dp.private_classifier import ParametersOf, PrivateClassifier
+from darrm.random_dp.sample_size import SampleSize, sample_size
+from darrm.random_dp.sample_then_respond import Release, respond, sample_then_respond
+from darrm.random_dp.sampled_sensitivity import EarlyReport, SampledSensitivity
+from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler
+
+__all__ = [
+    "Bernstein",
+    "BernsteinFunction",
+    "EarlyReport",
+    "Execution",
+    "Exponential",
+    "Gaussian",
+    "Laplace",
+    "Mechanism",
+    "ParametersOf",
+    "PrivateClassifier",
+    "RandomDP",
+    "Release",
+    "SampleSize",
+    "SampledSensitivity",
+    "SensitivitySampler",
+    "compose",
+    "exchangeable_sample_size",
+    "respond",
+    "sample_size",
+    "sample_then_respond",
+]

@@ -1,0 +1,168 @@
+"""Iterated Bernstein polynomials: a function on [0, 1]^ℓ from its values on a lattice.
+
+====================  ===========  ===================================================================================
+here                  [S], [AR17]  meaning
+====================  ===========  ===================================================================================
+``size``              k            the lattice is {0, 1/k, …, 1}^ℓ
+``order``             h            how often the operator is iterated
+``dimension``         ℓ            number of coordinates
+====================  ===========  ===================================================================================
+
+With b_j(y) = C(k, j) y^j (1 − y)^{k−j} and (B f)(y) = Σ_j f(j/k) b_j(y), coordinate by coordinate, the iterated
+operator is
+
+    B^{(h)} = I − (I − B)^h = Σ_{i=1}^h C(h, i) (−1)^{i−1} B^i = B · Σ_{i=0}^{h−1} (I − B)^i                  [AR17]
+
+so B^{(h)} f is the Bernstein polynomial with the coefficients Σ_{i<h} (I − B)^i f on the lattice. Every order
+reproduces polynomials of degree at most 1 in each coordinate; a smooth f is approached like k^{−h}.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm import checks
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+LARGEST_LATTICE = 10**6
+
+
+def lattice(size: int, dimension: int = 1) -> NDArray[np.float64]:
+    """List the points of {0, 1/k, …, 1}^ℓ, shape ((k + 1)^ℓ, ℓ), the last coordinate running fastest.
+
+    Raises
+    ------
+    ValueError
+        If k or ℓ is below 1, or there are more than a million points.
+
+    Examples
+    --------
+    >>> lattice(2).ravel()
+    array([0. , 0.5, 1. ])
+    >>> lattice(1, dimension=2)
+    array([[0., 0.], [0., 1.], [1., 0.], [1., 1.]])
+    """
+    checks.integer_at_least(1, size=size, dimension=dimension)
+    if (size + 1) ** dimension > LARGEST_LATTICE:
+        checks.fail(
+            "(size + 1)^dimension", (size + 1) ** dimension, f"at most {LARGEST_LATTICE}", "take a coarser lattice"
+        )
+    axes = np.meshgrid(*[np.arange(size + 1) / size] * dimension, indexing="ij")
+    return np.stack([axis.ravel() for axis in axes], axis=-1)
+
+
+def bernstein_basis(size: int, points: ArrayLike) -> NDArray[np.float64]:
+    """Compute b_0(y) … b_k(y) by the recurrence b_j ← (1 − y)·b_j + y·b_{j−1}, shape (…, k + 1).
+
+    Every step is a convex combination, so nothing overflows or cancels.
+
+    Examples
+    --------
+    >>> bernstein_basis(2, 0.5)
+    array([0.25, 0.5 , 0.25])
+    """
+    y = np.asarray(points, dtype=np.float64)[..., np.newaxis]
+    basis = np.zeros((*y.shape[:-1], size + 1))
+    basis[..., 0] = 1.0
+    for _ in range(size):
+        basis[..., 1:] = (1.0 - y) * basis[..., 1:] + y * basis[..., :-1]
+        basis[..., :1] *= 1.0 - y
+    return basis
+
+
+@dataclass(frozen=True, eq=False)
+class BernsteinFunction:
+    """The iterated Bernstein polynomial through (noisy) lattice values; it can be evaluated anywhere in [0, 1]^ℓ.
+
+    Parameters
+    ----------
+    values
+        Values on the lattice, shape (k + 1, …, k + 1), one axis a coordinate.
+    order
+        h ≥ 1; 1 is the ordinary Bernstein polynomial.
+
+    Raises
+    ------
+    ValueError
+        If the axes differ in length or are shorter than 2, a value is not finite, or ``order`` is below 1.
+
+    Examples
+    --------
+    >>> line = BernsteinFunction([1.0, 2.0, 3.0], order=3)
+    >>> line([0.0, 0.25, 1.0])
+    array([1. , 1.5, 3. ])
+    """
+
+    values: NDArray[np.float64]
+    order: int = 1
+    coefficients: NDArray[np.float64] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, order=self.order)
+        values = np.array(self.values, dtype=np.float64)
+        if values.ndim < 1 or len(set(values.shape)) != 1 or values.shape[0] < 2:
+            checks.fail("values", values.shape, "an array of one length of at least 2 along every axis")
+        if not np.all(np.isfinite(values)):
+            checks.fail("values", "NaN or an infinity", "finite")
+        coefficients = iterated_coefficients(values, self.order)
+        for array in (values, coefficients):
+            array.setflags(write=False)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "coefficients", coefficients)
+
+    @property
+    def size(self) -> int:
+        """The lattice parameter k."""
+        return int(self.values.shape[0]) - 1
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates ℓ."""
+        return self.values.ndim
+
+    def __call__(self, points: ArrayLike) -> NDArray[np.float64]:
+        """Evaluate at points of [0, 1]^ℓ: shape (…, ℓ) → (…); for ℓ = 1 any shape → the same shape.
+
+        Raises
+        ------
+        ValueError
+            If a point lies outside [0, 1]^ℓ or has another number of coordinates.
+        """
+        y = np.asarray(points, dtype=np.float64)
+        if self.dimension == 1 and (y.ndim == 0 or y.shape[-1] != 1 or y.ndim == 1):
+            y = y[..., np.newaxis]
+        if y.shape[-1] != self.dimension:
+            checks.fail("points", y.shape, f"of shape (..., {self.dimension})")
+        if not np.all((y >= 0.0) & (y <= 1.0)):
+            checks.fail("points", "a point outside", "in [0, 1] in every coordinate", "scale the query space to it")
+        result = np.broadcast_to(self.coefficients, (*y.shape[:-1], *self.coefficients.shape))
+        for axis in range(self.dimension):
+            basis = bernstein_basis(self.size, y[..., axis])
+            shape = (*basis.shape, *(1,) * (self.dimension - 1 - axis))
+            result = np.sum(result * basis.reshape(shape), axis=y.ndim - 1)
+        return np.asarray(result, dtype=np.float64)
+
+
+def iterated_coefficients(values: NDArray[np.float64], order: int) -> NDArray[np.float64]:
+    """Compute Σ_{i<h} (I − B)^i v on the lattice, one axis a coordinate.
+
+    Examples
+    --------
+    >>> iterated_coefficients(np.array([0.0, 0.25, 1.0]), order=2)
+    array([0.   , 0.125, 1.   ])
+    """
+    matrix = bernstein_basis(values.shape[0] - 1, np.arange(values.shape[0]) / (values.shape[0] - 1))
+    rest = values
+    total = values.copy()
+    for _ in range(order - 1):
+        smooth = rest
+        for axis in range(values.ndim):
+            smooth = np.moveaxis(np.tensordot(matrix, smooth, axes=(1, axis)), 0, axis)
+        rest = rest - smooth
+        total += rest
+    return total

@@ -1,0 +1,183 @@
+"""The guarantee of random differential privacy, a type of its own.
+
+A mechanism M is (ε, δ, γ)-random differentially private under a distribution P when, for neighbouring data sets D, D′
+of n records drawn from P (n + 1 independent draws, the two share n − 1 of them),
+
+    Pr[ for all R: Pr(M(D) ∈ R) ≤ e^ε · Pr(M(D′) ∈ R) + δ ] ≥ 1 − γ                       [S, Definition 4]
+
+This is weaker than (ε, δ)-differential privacy: on a share γ of the pairs nothing at all is promised, and nothing is
+promised about data that P does not describe. So `RandomDP` is no `PrivacyParams`, has no attribute ``epsilon`` or
+``delta``, and composes only with its like.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_UP, Context, Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, NoReturn
+
+from darrm import checks
+from darrm.privacy import Number, PrivacyParams, decimal_text, exact_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FIFTEEN_DIGITS_UP = Context(prec=15, rounding=ROUND_UP)
+NAMES_OF_PLAIN_PRIVACY = ("epsilon", "delta", "exact_epsilon", "exact_delta")
+
+
+@dataclass(frozen=True, init=False)
+class RandomDP:
+    """An (ε, δ, γ) guarantee of random differential privacy [S, Definition 4].
+
+    Parameters
+    ----------
+    on_covered_pairs
+        The (ε, δ) that holds on a share 1 − γ of the neighbouring pairs.
+    gamma
+        γ in (0, 1), the share of pairs that may be left without any promise.
+    records
+        n, the number of records of the data sets that the guarantee speaks about.
+    distribution
+        A name of P, the distribution of one record. Guarantees compose only under the same name.
+    noise
+        How the noise of the release was drawn, in words.
+
+    Raises
+    ------
+    ValueError
+        If γ lies outside (0, 1), ``records`` is no positive integer or ``distribution`` is empty.
+
+    Examples
+    --------
+    >>> promise = RandomDP(PrivacyParams(0.5), gamma=0.05, records=1000, distribution="Exp(1)")
+    >>> print(promise)
+    (0.5, 0)-private on all but a share 0.05 of the neighbouring pairs of 1000 records from Exp(1)
+    >>> hasattr(promise, "epsilon")
+    False
+    """
+
+    on_covered_pairs: PrivacyParams
+    exact_gamma: Fraction
+    records: int
+    distribution: str
+    noise: str
+
+    def __init__(
+        self,
+        on_covered_pairs: PrivacyParams,
+        gamma: Number,
+        records: int,
+        distribution: str,
+        noise: str = "not stated",
+    ) -> None:
+        exact_gamma = exact_number("gamma", gamma)
+        if not isinstance(on_covered_pairs, PrivacyParams):
+            checks.fail("on_covered_pairs", on_covered_pairs, "a PrivacyParams")
+        if not 0 < exact_gamma < 1:
+            advice = "a share of 1 or more promises nothing: sample more, or release less"
+            checks.fail("gamma", float(exact_gamma), "in (0, 1)", advice)
+        checks.integer_at_least(1, records=records)
+        if not isinstance(distribution, str) or not distribution:
+            checks.fail("distribution", distribution, "a name of the distribution of one record")
+        object.__setattr__(self, "on_covered_pairs", on_covered_pairs)
+        object.__setattr__(self, "exact_gamma", exact_gamma)
+        object.__setattr__(self, "records", int(records))
+        object.__setattr__(self, "distribution", distribution)
+        object.__setattr__(self, "noise", noise)
+
+    @property
+    def gamma(self) -> float:
+        """The float nearest to γ."""
+        return float(self.exact_gamma)
+
+    def under(self, distribution: str, divergence: float) -> RandomDP:
+        """Carry the guarantee over to another distribution Q: γ grows by √((n + 1)·τ/2) [S, Proposition 8].
+
+        Parameters
+        ----------
+        distribution
+            A name of Q.
+        divergence
+            τ ≥ KL(P‖Q) for one record, in nats.
+
+        Raises
+        ------
+        ValueError
+            If the new γ reaches 1: then nothing is left of the promise.
+
+        Examples
+        --------
+        >>> promise = RandomDP(PrivacyParams(0.5), gamma=0.05, records=199, distribution="P")
+        >>> promise.under("Q", divergence=1e-4).gamma
+        0.15
+        """
+        checks.non_negative(divergence=divergence)
+        square = (self.records + 1) * exact_number("divergence", divergence) / 2
+        work = Context(prec=60)
+        root = work.sqrt(work.divide(Decimal(square.numerator), Decimal(square.denominator)))
+        return replace_gamma(self, self.exact_gamma + Fraction(FIFTEEN_DIGITS_UP.plus(root)), distribution)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.on_covered_pairs}-private on all but a share {self.gamma:.6g} of the neighbouring pairs of "
+            f"{self.records} records from {self.distribution}"
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"RandomDP({self.on_covered_pairs!r}, gamma={decimal_text(self.exact_gamma)}, records={self.records}, "
+            f"distribution={self.distribution!r}, noise={self.noise!r})"
+        )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in NAMES_OF_PLAIN_PRIVACY:
+            raise AttributeError(
+                f"a RandomDP guarantee has no {name}: it is no differential privacy and must not be composed as such; "
+                "on_covered_pairs holds the (epsilon, delta) that all but a share gamma of the pairs enjoy"
+            )
+        raise AttributeError(f"RandomDP has no attribute {name!r}")
+
+
+def replace_gamma(guarantee: RandomDP, gamma: Fraction, distribution: str | None = None) -> RandomDP:
+    """Copy a guarantee with another γ, and another distribution if one is named."""
+    name = guarantee.distribution if distribution is None else distribution
+    return RandomDP(guarantee.on_covered_pairs, gamma, guarantee.records, name, guarantee.noise)
+
+
+def compose(guarantees: Iterable[RandomDP]) -> RandomDP:
+    """Compose releases about the same data: ε and δ add, and the γ add by a union bound.
+
+    A pair is covered by all of the releases but with probability at most Σγ; on such a pair plain composition holds.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to compose, if the guarantees speak about different distributions or numbers of records, or
+        if Σγ reaches 1.
+    TypeError
+        If one of them is no `RandomDP`.
+
+    Examples
+    --------
+    >>> one = RandomDP(PrivacyParams(0.1, 1e-6), gamma=0.02, records=100, distribution="P")
+    >>> print(compose([one, one, one]))
+    (0.3, 3e-06)-private on all but a share 0.06 of the neighbouring pairs of 100 records from P
+    """
+    parts = list(guarantees)
+    if not parts:
+        checks.fail("guarantees", parts, "at least one guarantee")
+    for part in parts:
+        if not isinstance(part, RandomDP):
+            raise TypeError(f"only RandomDP guarantees compose with each other, got {part!r}")
+    first = parts[0]
+    for part in parts[1:]:
+        if (part.records, part.distribution) != (first.records, first.distribution):
+            checks.fail("guarantees", [str(first), str(part)], "about the same number of records and distribution")
+    privacy = PrivacyParams(
+        sum(part.on_covered_pairs.exact_epsilon for part in parts),
+        sum(part.on_covered_pairs.exact_delta for part in parts),
+    )
+    noise = "; ".join(dict.fromkeys(part.noise for part in parts))
+    return RandomDP(privacy, sum(part.exact_gamma for part in parts), first.records, first.distribution, noise)

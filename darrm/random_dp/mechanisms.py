@@ -1,0 +1,267 @@
+"""Sensitivity-induced mechanisms: private on pairs of data sets whose values differ by at most Δ [S, Definition 9].
+
+==================  ===============================  ======  =====================================================
+class               [S]                              norm    guarantee where ‖f(D) − f(D′)‖ ≤ Δ
+==================  ===============================  ======  =====================================================
+`Laplace`           Corollary 10                     l1      ε
+`Gaussian`          Corollary 12, recalibrated       l2      (ε, δ)
+`Exponential`       Corollary 13                     sup     ε
+`Bernstein`         Corollary 14, its own module     sup     ε
+==================  ===============================  ======  =====================================================
+
+Noise is drawn exactly on a lattice (see `darrm.random_dp.lattice_noise`). At Δ = 0 nothing is added: on a pair with
+‖f(D) − f(D′)‖ ≤ 0 both values are the same, so the value itself does not tell them apart. Mind what that means for a
+SAMPLED Δ̂ = 0: the pairs on which the function does differ, a share γ of them at most, are told apart with certainty.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from darrm import checks
+from darrm.probability.exact_sampling import bernoulli_exp
+from darrm.random_dp.gaussian_calibration import concentration_for
+from darrm.random_dp.lattice_noise import describe, gaussian_release, laplace_release, source, step_for, to_lattice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from darrm.privacy import PrivacyParams
+    from darrm.random_dp.norms import Norm
+
+ATTEMPTS = 64  # proposals tried at a time by the exponential mechanism
+
+Released_co = TypeVar("Released_co", covariant=True)
+Candidate = TypeVar("Candidate")
+
+
+class Mechanism(Protocol[Released_co]):
+    """What `sample_then_respond` needs: the (ε, δ) and the norm, and how to release a value given its sensitivity."""
+
+    @property
+    def privacy(self) -> PrivacyParams:
+        """The (ε, δ) that holds on pairs whose values differ by at most the sensitivity."""
+
+    @property
+    def norm(self) -> Norm:
+        """The norm in which the sensitivity is measured."""
+
+    def release(self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None) -> Released_co:
+        """Release a value privately; ``rng`` is for experiments only."""
+
+    def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
+        """Say how the noise is drawn."""
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """The Laplace mechanism on a lattice: ε-private where ‖f(D) − f(D′)‖₁ ≤ Δ [S, Corollary 10].
+
+    Parameters
+    ----------
+    privacy
+        (ε, 0) with ε > 0.
+
+    Raises
+    ------
+    ValueError
+        If ε is 0 or δ is not.
+
+    Examples
+    --------
+    >>> from darrm.privacy import PrivacyParams
+    >>> Laplace(PrivacyParams(0.5)).release([1.0, 2.0], 0.0)
+    array([1., 2.])
+    """
+
+    privacy: PrivacyParams
+
+    def __post_init__(self) -> None:
+        check_pure(self.privacy, "Laplace")
+
+    @property
+    def norm(self) -> Norm:
+        """The sum of absolute values."""
+        return "l1"
+
+    def release(
+        self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
+    ) -> NDArray[np.float64]:
+        """Release a number or an array of any shape: value + lattice Laplace noise of scale Δ/ε (1 + 2⁻¹⁰ at most).
+
+        Raises
+        ------
+        ValueError
+            If the value is not finite or the sensitivity is negative or not finite.
+        """
+        numbers = check_release(value, sensitivity)
+        if sensitivity == 0 or numbers.size == 0:
+            return numbers
+        return laplace_release(numbers, float(sensitivity), self.privacy.exact_epsilon, rng)
+
+    def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
+        """Say how the noise is drawn."""
+        return describe("discrete Laplace noise on a lattice", sensitivity, rng)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """The Gaussian mechanism on a lattice: (ε, δ)-private where ‖f(D) − f(D′)‖₂ ≤ Δ [S, Corollary 12].
+
+    Departure: σ is not √(2 log(1.25/δ))·Δ/ε, which is proved for ε ≤ 1 only, but the (smaller) one of
+    `darrm.random_dp.gaussian_calibration`, valid for every ε and for discrete noise.
+
+    Parameters
+    ----------
+    privacy
+        (ε, δ), both positive.
+
+    Raises
+    ------
+    ValueError
+        If ε or δ is 0.
+
+    Examples
+    --------
+    >>> from darrm.privacy import PrivacyParams
+    >>> Gaussian(PrivacyParams(0.5, 1e-6)).release(3.0, 0.0)
+    array(3.)
+    """
+
+    privacy: PrivacyParams
+
+    def __post_init__(self) -> None:
+        concentration_for(self.privacy)
+
+    @property
+    def norm(self) -> Norm:
+        """The Euclidean norm."""
+        return "l2"
+
+    @property
+    def noise_per_sensitivity(self) -> float:
+        """The standard deviation of the noise for Δ = 1, before rounding: σ = 1/√(2ρ)."""
+        return 1.0 / math.sqrt(2.0 * concentration_for(self.privacy))
+
+    def release(
+        self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
+    ) -> NDArray[np.float64]:
+        """Release a number or an array of any shape; errors as for `Laplace.release`."""
+        numbers = check_release(value, sensitivity)
+        if sensitivity == 0 or numbers.size == 0:
+            return numbers
+        return gaussian_release(numbers, float(sensitivity), concentration_for(self.privacy), rng)
+
+    def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
+        """Say how the noise is drawn."""
+        return describe("discrete Gaussian noise on a lattice", sensitivity, rng)
+
+
+@dataclass(frozen=True)
+class Exponential(Generic[Candidate]):
+    """The exponential mechanism: choose r with probability ∝ exp(ε s(D, r)/(2Δ)) from a finite set [S, Corollary 13].
+
+    Scores are rounded to a lattice like any other value, q = round(s/step), and the law is exactly
+    ∝ exp(q(r)/t) with the whole number t = ⌈2(Δ/step + 1)/ε⌉, drawn by rejection from the uniform law.
+
+    Parameters
+    ----------
+    privacy
+        (ε, 0) with ε > 0.
+    candidates
+        What may be chosen, at least one.
+    score
+        ``score(data, candidate)``, if the function to be released about is to be made from it (see `scores`).
+
+    Examples
+    --------
+    >>> from darrm.privacy import PrivacyParams
+    >>> mechanism = Exponential(PrivacyParams(1), ("red", "green"), score=lambda data, name: data.count(name))
+    >>> mechanism.scores(["red", "red", "green"])
+    array([2., 1.])
+    >>> mechanism.release([2.0, 1.0], 0.0)
+    'red'
+    """
+
+    privacy: PrivacyParams
+    candidates: Sequence[Candidate]
+    score: Callable[[Any, Candidate], float] | None = None
+
+    def __post_init__(self) -> None:
+        check_pure(self.privacy, "exponential")
+        if len(self.candidates) == 0:
+            checks.fail("candidates", self.candidates, "at least one candidate")
+
+    @property
+    def norm(self) -> Norm:
+        """The largest difference of a score."""
+        return "sup"
+
+    def scores(self, data: object) -> NDArray[np.float64]:
+        """Score every candidate on a data set: the function f(D) = s(D, ·) whose sensitivity is sampled.
+
+        Raises
+        ------
+        ValueError
+            If the mechanism was made without a score.
+        """
+        if self.score is None:
+            checks.fail(
+                "score", None, "a callable score(data, candidate)", "give it to Exponential, or pass the scores"
+            )
+        return np.array([self.score(data, candidate) for candidate in self.candidates], dtype=np.float64)
+
+    def release(self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None) -> Candidate:
+        """Choose a candidate given all scores; at Δ = 0 one of the best ones, uniformly.
+
+        Raises
+        ------
+        ValueError
+            If there is not one finite score a candidate, or the sensitivity is negative or not finite.
+        """
+        numbers = check_release(value, sensitivity)
+        if numbers.shape != (len(self.candidates),):
+            checks.fail("value", numbers.shape, f"one score a candidate, shape ({len(self.candidates)},)")
+        below = source(rng)
+        if sensitivity == 0:
+            best = np.flatnonzero(numbers == np.max(numbers))
+            return self.candidates[int(best[int(below(np.array([best.size]))[0])])]
+        step = step_for(float(sensitivity), 1)
+        scale = math.ceil(2 * (Fraction(float(sensitivity)) / step + 1) / self.privacy.exact_epsilon)
+        steps = to_lattice(numbers, step).astype(object)
+        gaps = np.max(steps) - steps
+        if max(gaps) < 2**54 and scale < 2**54:
+            gaps = gaps.astype(np.int64)
+        limits = np.full(ATTEMPTS, len(self.candidates))
+        while True:
+            proposed = below(limits)
+            kept = np.flatnonzero(bernoulli_exp(gaps[proposed], np.full(ATTEMPTS, scale, dtype=gaps.dtype), below))
+            if kept.size:
+                return self.candidates[int(proposed[kept[0]])]
+
+    def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
+        """Say how the choice is drawn."""
+        return describe("a choice by rejection with lattice scores", sensitivity, rng)
+
+
+def check_pure(privacy: PrivacyParams, name: str) -> None:
+    """Raise `ValueError` unless ε > 0 and δ = 0."""
+    checks.positive(epsilon=privacy.epsilon, advice=f"the {name} mechanism needs epsilon > 0")
+    if privacy.exact_delta != 0:
+        checks.fail("delta", privacy.delta, f"0 for the {name} mechanism", "it keeps epsilon alone")
+
+
+def check_release(value: ArrayLike, sensitivity: float) -> NDArray[np.float64]:
+    """Check what is to be released, and copy it as floats."""
+    checks.non_negative(sensitivity=sensitivity)
+    numbers = np.array(value, dtype=np.float64)
+    if not np.all(np.isfinite(numbers)):
+        checks.fail("value", "NaN or an infinity", "finite everywhere")
+    return numbers

@@ -1,0 +1,124 @@
+"""Sample the sensitivity, then respond: any function released with random differential privacy [S, Algorithm 2]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from darrm import checks
+from darrm.random_dp.draws import value_of
+from darrm.random_dp.records import count
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from darrm.privacy import Number
+    from darrm.random_dp.guarantee import RandomDP
+    from darrm.random_dp.mechanisms import Mechanism
+    from darrm.random_dp.records import Records
+    from darrm.random_dp.sampled_sensitivity import SampledSensitivity
+    from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler
+
+Released = TypeVar("Released")
+
+
+@dataclass(frozen=True, eq=False)
+class Release(Generic[Released]):
+    """A released value with what is guaranteed about it.
+
+    Attributes
+    ----------
+    value
+        What the mechanism gave.
+    guarantee
+        (ε, δ, γ)-random differential privacy, how the noise was drawn included.
+    sensitivity
+        The sampled sensitivity, reusable for further releases about the same function (each is a release of its own).
+    """
+
+    value: Released
+    guarantee: RandomDP
+    sensitivity: SampledSensitivity
+
+
+def sample_then_respond(
+    data: Records,
+    mechanism: Mechanism[Released],
+    sampler: SensitivitySampler,
+    *,
+    gamma: Number | None = None,
+    m: int | None = None,
+    rule: str = "theorem 15",
+    seed: int | None = None,
+    execution: Execution | None = None,
+    rng: np.random.Generator | None = None,
+) -> Release[Released]:
+    """Release f(data) with a sensitivity sampled for data sets of the same size [S, Algorithm 2].
+
+    Parameters
+    ----------
+    data
+        The n records to be released about, in the form in which the sampler gives them.
+    mechanism
+        A sensitivity-induced mechanism for the norm that the sampler measures.
+    sampler
+        Holds the function f and the distribution P.
+    gamma, m, rule, seed, execution
+        As for `SensitivitySampler.estimate`.
+    rng
+        For experiments only: pseudo-random noise, without a guarantee.
+
+    Raises
+    ------
+    ValueError
+        If the norms differ or an argument is out of range, or the function fails on the data: such a failure tells
+        something about the data and is not covered by the guarantee.
+    SamplingError
+        If the function fails on sampled data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from darrm.privacy import PrivacyParams
+    >>> from darrm.random_dp.mechanisms import Laplace
+    >>> from darrm.random_dp.sensitivity_sampler import SensitivitySampler
+    >>> sampler = SensitivitySampler(np.mean, lambda rng, count: rng.random(count), "l1", distribution="U[0, 1]")
+    >>> answer = sample_then_respond(np.arange(50) / 50, Laplace(PrivacyParams(1)), sampler, gamma=0.1)
+    >>> print(answer.guarantee)
+    (1, 0)-private on all but a share 0.1 of the neighbouring pairs of 50 records from U[0, 1]
+    """
+    if mechanism.norm != sampler.norm:
+        checks.fail("the sampler's norm", sampler.norm, f"{mechanism.norm!r}, as the mechanism needs")
+    records = count(data)
+    found = sampler.estimate(records, gamma=gamma, m=m, rule=rule, seed=seed, execution=execution)
+    return respond(data, mechanism, sampler, found, rng=rng)
+
+
+def respond(
+    data: Records,
+    mechanism: Mechanism[Released],
+    sampler: SensitivitySampler,
+    sensitivity: SampledSensitivity,
+    *,
+    rng: np.random.Generator | None = None,
+) -> Release[Released]:
+    """Release f(data) with a sensitivity that was sampled before, for the same function and number of records.
+
+    Raises
+    ------
+    ValueError
+        If the sensitivity is about another norm, distribution, number of records or shape of the function's value.
+    """
+    value = value_of(sampler.function, data)
+    checked = (
+        ("norm", sensitivity.norm, mechanism.norm),
+        ("distribution", sensitivity.distribution, sampler.distribution),
+        ("number of records", sensitivity.records, count(data)),
+        ("shape of the function's value", sensitivity.shape, value.shape),
+    )
+    for name, sampled, needed in checked:
+        if sampled != needed:
+            checks.fail(f"the sensitivity's {name}", sampled, f"{needed!r}", "sample it again for this release")
+    noise = mechanism.describe_noise(sensitivity.value, rng)
+    guarantee = sensitivity.guarantee(mechanism.privacy, noise)
+    return Release(mechanism.release(value, sensitivity.value, rng=rng), guarantee, sensitivity)

@@ -1,0 +1,112 @@
+"""The reproduction of [S]: its functions against definitions, its files, and its command line."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darrm.commands import run
+from experiments import sensitivity
+from experiments.sensitivity_kde import PEAK, density, mixture
+from experiments.sensitivity_mean import figure4
+from experiments.sensitivity_report import read_json, write_page
+from experiments.sensitivity_svm import C, TwoClasses, error_of, global_bound, support_vector_machine
+
+PAGE = Path(__file__).parents[2] / "docs" / "reproduction" / "sensitivity.md"
+
+
+def objective(parameters: np.ndarray, features: np.ndarray, labels: np.ndarray) -> float:
+    margins = labels * (features @ parameters[:-1] + parameters[-1])
+    return float(parameters[:-1] @ parameters[:-1] / 2 + C * np.mean(np.maximum(0.0, 1.0 - margins)))
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 8])
+def test_the_machine_minimises_its_objective(dimension: int) -> None:
+    rng = np.random.default_rng(0)
+    features, labels = TwoClasses(dimension)(rng, 200)
+    fitted = support_vector_machine((features, labels))
+    best = objective(fitted, features, labels)
+    for size in (1e-3, 1e-2, 0.1, 1.0):
+        for _ in range(100):
+            assert objective(fitted + size * rng.normal(size=dimension + 1), features, labels) > best - 1e-6
+    if dimension == 8:  # with C = 3 in few dimensions all records are support vectors and the bias is poor
+        assert error_of(fitted, features, labels) < 0.05
+
+
+def test_two_classes() -> None:
+    features, labels = TwoClasses(3)(np.random.default_rng(0), 4000)
+    assert features.min() >= 0.0
+    assert features.max() <= 1.0
+    assert features[labels > 0].mean() == pytest.approx(0.2, abs=0.01)
+    assert features[labels < 0].mean() == pytest.approx(0.8, abs=0.01)
+    assert np.mean(labels > 0) == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_bound_of_proposition_19() -> None:
+    assert global_bound(8) == pytest.approx(2 + 6 * math.sqrt(8) + 12 * 8 / 1000)
+
+
+def test_the_density_integrates_to_one_and_one_record_moves_it_by_at_most_the_peak() -> None:
+    data = mixture(np.random.default_rng(0), 200)
+    grid = np.linspace(-2, 3, 5001)
+    assert float(np.sum(density(data, grid)) * (grid[1] - grid[0])) == pytest.approx(1.0, abs=1e-6)
+    assert data.mean() == pytest.approx(0.65, abs=0.03)
+    moved = data.copy()
+    moved[0] = 5.0
+    assert np.max(np.abs(density(data, grid) - density(moved, grid))) <= PEAK / 200 + 1e-12
+
+
+def test_the_command_writes_json_pictures_and_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: sensitivity.main(["--figure", "2", "--figure", "3", "--output", str(tmp_path)])) == 0
+    folder = tmp_path / "sensitivity"
+    assert {path.name for path in folder.iterdir()} == {f"figure{n}.{kind}" for n in (2, 3) for kind in ("json", "png")}
+    fields = json.loads((folder / "figure2.json").read_text())
+    row = fields["rows"][fields["columns"].index("gamma")]
+    assert row[0] == 0.001
+    assert row[1] == 5486187
+    page = (tmp_path / "sensitivity.md").read_text()
+    assert "## Figure 2" in page
+    assert "5486187" in page
+    assert "FAILS: m = o(" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "say which figures"),
+        (["--all", "--figure", "2"], "say which figures"),
+        (["--figure", "8"], "invalid choice"),
+        (["--figure", "2", "--jobs", "0"], "jobs must be"),
+    ],
+)
+def test_bad_command_lines(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: sensitivity.main(arguments)) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_the_published_page_is_the_one_that_its_data_give(tmp_path: Path) -> None:
+    found = [read_json(path) for path in sorted((PAGE.parent / "sensitivity").glob("figure*.json"))]
+    assert [data.figure for data in found] == [2, 3, 4, 5, 6, 7]
+    assert not any(data.quick for data in found)
+    write_page(tmp_path / "page.md", "sensitivity", found)
+    assert (tmp_path / "page.md").read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_quick_run_of_the_exponential_mean() -> None:
+    data = figure4(quick=True, jobs=1)
+    assert data.quick
+    assert all(claim.holds for claim in data.claims)
+
+
+@pytest.mark.slow
+def test_all_figures_quickly(tmp_path: Path) -> None:
+    assert run(lambda: sensitivity.main(["--all", "--quick", "--output", str(tmp_path)])) == 0
+    assert len(list((tmp_path / "sensitivity").glob("*.png"))) == 6
+    assert "shortened run" in (tmp_path / "sensitivity.md").read_text()

@@ -1,0 +1,144 @@
+"""Linear programs against scipy's solver, duality, and the full list of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from lp_models.gamma_lp import Shape, expected_error_program
+from lp_models.highs import Master, solve
+from lp_models.program import LinearProgram, Status, lagrangian_bound
+from lp_models.reference import solve_with_cvxpy
+from lp_models.row_generation import Separation, SolveOptions, minimize_with_rows
+
+Array = NDArray[np.float64]
+
+
+def random_program(seed: int, rows: int = 30, n: int = 8) -> LinearProgram:
+    rng = np.random.default_rng(seed)
+    matrix = rng.normal(size=(rows, n)) + 0.3
+    return LinearProgram(-rng.random(n), matrix, rng.uniform(0.1, 1.0, rows), 0.25)
+
+
+def truth(program: LinearProgram) -> float:
+    found = linprog(program.cost, program.matrix, program.limits, bounds=(0.0, 1.0), method="highs-ds")
+    return float(found.fun) + program.offset
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_both_solvers_find_the_optimum(seed: int) -> None:
+    program = random_program(seed)
+    expected = truth(program)
+    for solution in (solve(program), solve_with_cvxpy(program)):
+        assert solution.status is Status.OPTIMAL
+        assert solution.value == pytest.approx(expected, abs=1e-9)
+        assert solution.bound <= expected + 1e-12
+        assert solution.bound == pytest.approx(expected, abs=1e-9)
+        # complementary slackness: a row with slack has no multiplier
+        slack = program.limits - program.matrix @ solution.point
+        assert np.max(slack * solution.duals) <= 1e-8
+        assert np.min(slack) >= -1e-9
+
+
+@given(seed=st.integers(0, 5), data=st.data())
+@settings(deadline=None, max_examples=50)
+def test_any_multipliers_give_a_bound(seed: int, data: st.DataObject) -> None:
+    program = random_program(seed, rows=5, n=3)
+    duals = np.array(data.draw(st.lists(st.floats(-1.0, 3.0), min_size=5, max_size=5)))
+    assert lagrangian_bound(program, duals) <= truth(program) + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("cost", "matrix", "limits"),
+    [
+        ([1.0], [[1.0, 2.0]], [1.0]),
+        ([1.0, 2.0], [[1.0, 2.0]], [1.0, 2.0]),
+        ([np.nan], [[1.0]], [1.0]),
+        ([1.0], [[np.inf]], [1.0]),
+    ],
+)
+def test_programs_that_make_no_sense(cost: list[float], matrix: list[list[float]], limits: list[float]) -> None:
+    with pytest.raises(ValueError, match="linear program"):
+        LinearProgram(np.array(cost), np.array(matrix), np.array(limits))
+
+
+def test_a_program_keeps_its_own_numbers() -> None:
+    cost = np.array([-1.0])
+    program = LinearProgram(cost, np.empty((0, 1)), np.empty(0))
+    cost[0] = 5.0
+    assert program.cost[0] == -1.0
+    assert solve(program).value == -1.0
+
+
+class ListOracle:
+    """Knows a finite list of rows and answers two broken ones at a time."""
+
+    def __init__(self, program: LinearProgram) -> None:
+        self.program = program
+
+    def separate(self, point: Array, *, thorough: bool) -> Separation:
+        del thorough
+        ratios = self.program.matrix @ point / self.program.limits
+        worst = np.argsort(-ratios)[:2]
+        broken = worst[ratios[worst] > 1.0 + 1e-12]
+        feasible = point / max(1.0, float(np.max(ratios)))
+        return Separation(self.program.matrix[broken], self.program.limits[broken], feasible, thorough=True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_on_demand_reach_the_optimum_of_all_rows(seed: int) -> None:
+    program = random_program(seed, rows=200, n=12)
+    start = LinearProgram(program.cost, np.empty((0, 12)), np.empty(0), program.offset)
+    options = SolveOptions(idle_rounds=2, rows_per_variable=0.5)
+    result = minimize_with_rows(start, ListOracle(program), options)
+    expected = truth(program)
+    assert result.value == pytest.approx(expected, abs=1e-8)
+    assert result.bound <= expected + 1e-12
+    assert np.max(program.matrix @ result.point - program.limits) <= 1e-12
+    assert 0 < result.rows_generated < 200
+
+
+def test_ties_are_broken_without_changing_value_or_bound() -> None:
+    start = LinearProgram(np.array([-1.0, 0.0]), np.empty((0, 2)), np.empty(0))
+    program = LinearProgram(start.cost, np.array([[1.0, 0.0], [0.5, 1.0]]), np.array([0.5, 1.0]))
+    plain = minimize_with_rows(start, ListOracle(program), SolveOptions())
+    tied = minimize_with_rows(start, ListOracle(program), SolveOptions(), tie_break=np.array([0.0, -1e-8]))
+    assert plain.value == pytest.approx(tied.value, abs=1e-12)
+    assert tied.bound == plain.bound
+    assert tied.point == pytest.approx([0.5, 0.75], abs=1e-9)
+
+
+def test_the_programs_own_rows_are_never_dropped() -> None:
+    program = expected_error_program(np.ones(4), Shape.MONOTONE)
+    master = Master(program)
+    master.add_rows(np.eye(4), np.full(4, 9.0))
+    for _ in range(3):
+        master.solve()
+    assert master.drop_idle_rows(2) == 4
+    assert master.limits.tolist() == [1.0]
+    assert master.solve().value == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("shape", list(Shape))
+def test_the_shapes_describe_the_same_gamma(shape: Shape) -> None:
+    rng = np.random.default_rng(3)
+    gamma = np.sort(rng.random(6))
+    weights, matrix = rng.random(6), rng.normal(size=(5, 6))
+    program = expected_error_program(weights, shape, matrix, np.ones(5))
+    point = shape.gamma_to_variables(gamma)
+    assert program.cost @ point + program.offset == pytest.approx(0.5 * weights @ (1.0 - gamma))
+    np.testing.assert_allclose(program.matrix[-5:] @ point, matrix @ gamma, atol=1e-12)
+    np.testing.assert_allclose(shape.variables_to_gamma(point), gamma, atol=1e-15)
+
+
+def test_a_solver_that_gives_up_leaves_a_valid_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = random_program(1)
+    master = Master(program)
+    monkeypatch.setattr(master._highs, "getModelStatus", lambda: None)
+    solution = master.solve()
+    assert solution.status is Status.FAILED
+    assert solution.bound <= truth(program) + 1e-12

@@ -1,0 +1,323 @@
+"""The sampler on functions whose sensitivity is known, on failing ones, and over processes."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+import joblib
+import numpy as np
+import pytest
+from joblib.parallel import ThreadingBackend, register_parallel_backend
+from scipy.special import bdtr
+
+from darrm.errors import SamplingError
+from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
+
+if TYPE_CHECKING:
+    from darrm.random_dp.sampled_sensitivity import EarlyReport
+
+FALSE_ALARM = 1e-6
+
+
+def exponential(rng: np.random.Generator, count: int) -> np.ndarray:
+    return rng.exponential(size=count)
+
+
+def mean_sampler() -> SensitivitySampler:
+    return SensitivitySampler(np.mean, exponential, "l1", distribution="Exp(1)")
+
+
+def likely(successes: int, trials: int, probability: float) -> bool:
+    """Whether so few successes, or fewer, are more likely than the false-alarm rate."""
+    return float(bdtr(successes, trials, probability)) > FALSE_ALARM
+
+
+def test_the_estimate_is_the_order_statistic_of_the_measurements() -> None:
+    sampler = mean_sampler()
+    found = sampler.estimate(20, gamma=0.2, m=150, seed=5)
+    values = sampler.measure(20, 150, seed=5)
+    assert found.value == np.sort(values)[found.size.k - 1]
+    assert found.largest == values.max()
+    assert (found.records, found.norm, found.shape, found.seed) == (20, "l1", (), 5)
+    assert "rank" in str(found)
+
+
+def test_measurements_are_those_of_the_replayed_pairs() -> None:
+    sampler = mean_sampler()
+    values = sampler.measure(8, 5, seed=9)
+    for index, value in enumerate(values):
+        first, second = sampler.replay(8, seed=9, index=index)
+        assert (first[:-1] == second[:-1]).all()
+        assert first[-1] != second[-1]
+        assert value == pytest.approx(abs(np.mean(first) - np.mean(second)), rel=1e-12)
+    assert len(set(values)) == 5
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 1000])
+def test_neither_batches_nor_threads_change_anything(batch_size: int) -> None:
+    sampler = mean_sampler()
+    expected = sampler.measure(10, 60, seed=3)
+    execution = Execution(jobs=2, backend="threading", batch_size=batch_size)
+    assert (sampler.measure(10, 60, seed=3, execution=execution) == expected).all()
+    serial = sampler.measure(10, 60, seed=3, execution=Execution(batch_size=batch_size))
+    assert (serial == expected).all()
+
+
+@pytest.mark.slow
+def test_processes_change_nothing() -> None:
+    sampler = SensitivitySampler(lambda data: data.sum(), lambda rng, count: rng.random(count), "l2")
+    expected = sampler.measure(10, 60, seed=3)
+    assert (sampler.measure(10, 60, seed=3, execution=Execution(jobs=2, batch_size=8)) == expected).all()
+
+
+def test_the_ambient_joblib_backend_is_used() -> None:
+    used = []
+
+    class Recording(ThreadingBackend):
+        def effective_n_jobs(self, n_jobs: int | None) -> int:
+            used.append(n_jobs)
+            return super().effective_n_jobs(n_jobs)
+
+    register_parallel_backend("recording", Recording)
+    sampler = mean_sampler()
+    with joblib.parallel_config(backend="recording", n_jobs=2):
+        values = sampler.measure(10, 40, seed=3, execution=Execution(jobs=None, batch_size=4))
+    assert used
+    assert (values == sampler.measure(10, 40, seed=3)).all()
+
+
+def test_seeds() -> None:
+    sampler = mean_sampler()
+    assert sampler.estimate(5, gamma=0.5).seed != sampler.estimate(5, gamma=0.5).seed
+    assert (sampler.measure(5, 9, seed=1) != sampler.measure(5, 9, seed=2)).all()
+
+
+def test_early_reports() -> None:
+    reports: list[EarlyReport] = []
+    found = mean_sampler().estimate(
+        5, gamma=0.3, m=100, seed=1, execution=Execution(batch_size=30, report=reports.append)
+    )
+    assert [(report.drawn, report.m) for report in reports] == [(30, 100), (60, 100), (90, 100), (100, 100)]
+    assert reports[-1].estimate == found.value
+    assert reports[-1].largest == found.largest
+    assert all(report.estimate <= report.largest for report in reports)
+
+
+def test_a_progress_bar_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    mean_sampler().measure(5, 64, seed=1, execution=Execution(progress=True))
+    captured = capsys.readouterr()
+    assert "64/64" in captured.err
+    assert captured.out == ""
+
+
+def test_selection_is_the_kth_smallest() -> None:
+    values = np.random.default_rng(0).permutation(101).astype(float)
+    assert [order_statistic_of(values, k) for k in (1, 50, 101)] == [0.0, 49.0, 100.0]
+
+
+def test_lists_and_tuples_of_arrays() -> None:
+    words = SensitivitySampler(
+        lambda data: [data.count("a"), len(data)], lambda rng, count: ["a" if rng.random() < 0.5 else "b"] * count, "l1"
+    )
+    assert (words.measure(6, 20, seed=1) == 0).all()  # each draw repeats one letter
+
+    def rows(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        return rng.random((count, 2)), rng.integers(0, 2, count)
+
+    weighted = SensitivitySampler(lambda data: data[1] @ data[0] / len(data[1]), rows, "sup")
+    assert 0 < weighted.estimate(10, gamma=0.3, seed=1).value <= 0.1 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("records", [1, 2])
+def test_few_records(records: int) -> None:
+    found = mean_sampler().estimate(records, gamma=0.3, seed=4)
+    assert found.value > 0
+
+
+def test_one_coordinate_is_the_same_in_every_norm() -> None:
+    values = [
+        SensitivitySampler(lambda data: [data.mean()], exponential, norm).estimate(5, gamma=0.3, seed=4).value
+        for norm in ("l1", "l2", "sup")
+    ]
+    assert values == pytest.approx([values[0]] * 3, rel=1e-13)
+
+
+def test_a_constant_function_has_sensitivity_zero() -> None:
+    assert SensitivitySampler(lambda _: 7, exponential, "l1").estimate(5, gamma=0.3, seed=4).value == 0.0
+
+
+def test_the_order_of_the_records_does_not_matter_to_a_symmetric_function() -> None:
+    last = SensitivitySampler(np.median, exponential, "l1")
+    flipped = SensitivitySampler(lambda data: np.median(data[::-1]), exponential, "l1")
+    assert (last.measure(9, 30, seed=2) == flipped.measure(9, 30, seed=2)).all()
+
+
+def test_a_random_position_sees_what_the_last_one_cannot() -> None:
+    def first_record(data: np.ndarray) -> float:
+        return float(data[0])
+
+    assert (SensitivitySampler(first_record, exponential, "l1").measure(4, 200, seed=2) == 0).all()
+    moved = SensitivitySampler(first_record, exponential, "l1", position="random").measure(4, 2000, seed=2)
+    share = int(np.count_nonzero(moved))
+    assert likely(share, 2000, 0.25)
+    assert likely(2000 - share, 2000, 0.75)
+
+
+def test_a_function_that_changes_its_argument_is_harmless() -> None:
+    def rude(data: np.ndarray) -> float:
+        total = float(data.sum())
+        data[:] = 0.0
+        return total
+
+    polite = SensitivitySampler(lambda data: float(data.sum()), exponential, "l1")
+    assert (SensitivitySampler(rude, exponential, "l1").measure(5, 20, seed=1) == polite.measure(5, 20, seed=1)).all()
+
+
+def raise_above(limit: float, data: np.ndarray) -> float:
+    if data[-1] > limit:
+        raise ZeroDivisionError("too large")
+    return float(data[-1])
+
+
+def not_a_number_above(limit: float, data: np.ndarray) -> float:
+    return math.nan if data[-1] > limit else 0.0
+
+
+def reshaped_above(limit: float, data: np.ndarray) -> list[float]:
+    return [0.0, 0.0] if data[-1] > limit else [0.0]
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [(raise_above, "ZeroDivisionError: too large"), (not_a_number_above, "nan"), (reshaped_above, "shape")],
+)
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_failures_name_the_draw_and_can_be_replayed(function: object, words: str, jobs: int) -> None:
+    limit = 5.0
+    sampler = SensitivitySampler(partial(function, limit), exponential, "l1", distribution="Exp(1)")  # type: ignore[call-overload]
+    execution = Execution(jobs=jobs, backend="threading" if jobs > 1 else None, batch_size=16)
+    with pytest.raises(SamplingError, match=words) as info:
+        sampler.estimate(3, gamma=0.05, seed=11, execution=execution)
+    error = info.value
+    assert error.seed == 11
+    assert f"index={error.index}" in str(error)
+    assert "\n" not in str(error)
+    first, second = sampler.replay(3, error.seed, error.index)
+    assert max(first[-1], second[-1]) > limit
+    for index in range(error.index):
+        assert (
+            max(
+                *(data[-1] for data in sampler.replay(3, 11, index)),
+            )
+            <= limit
+        )
+
+
+def test_a_shape_that_changes_between_draws() -> None:
+    sampler = SensitivitySampler(lambda data: np.zeros(1 + int(data[0] > 1)), exponential, "l1")
+    with pytest.raises(SamplingError, match="where an earlier draw had"):
+        sampler.measure(3, 200, seed=1, execution=Execution(batch_size=1))
+
+
+def test_an_overflowing_difference_is_reported() -> None:
+    sampler = SensitivitySampler(lambda data: 1.7e308 * (1 if data[-1] > 1 else -1), exponential, "l1")
+    with pytest.raises(SamplingError, match="inf"):
+        sampler.measure(3, 50, seed=1)
+
+
+def test_a_sampler_that_gives_too_few_records() -> None:
+    with pytest.raises(SamplingError, match="6 records, as it was asked for"):
+        SensitivitySampler(np.mean, lambda rng, count: rng.random(count - 1), "l1").measure(5, 3, seed=1)
+
+
+def test_names_of_distributions() -> None:
+    assert SensitivitySampler(np.mean, exponential, "l1").distribution.endswith("exponential")
+    anonymous = [SensitivitySampler(np.mean, lambda rng, count: rng.random(count), "l1").distribution for _ in range(2)]
+    assert anonymous[0] != anonymous[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((None, exponential, "l1"), "function must be callable"),
+        ((np.mean, 3, "l1"), "sampler must be callable"),
+        ((np.mean, exponential, "l3"), "norm must be one of l1, l2, sup"),
+    ],
+)
+def test_bad_constructions(arguments: tuple[object, ...], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        SensitivitySampler(*arguments)  # type: ignore[arg-type]
+
+
+def test_bad_runs() -> None:
+    sampler = mean_sampler()
+    for call, words in (
+        (lambda: sampler.estimate(0, gamma=0.1), "records must be an integer"),
+        (lambda: sampler.estimate(5), "at least one of them"),
+        (lambda: sampler.estimate(5, gamma=0.1, seed=-1), "seed must be"),
+        (lambda: sampler.estimate(5, gamma=0.1, rule="hope"), "rule must be one of"),
+        (lambda: sampler.measure(5, 0), "m must be"),
+        (lambda: Execution(jobs=0), "jobs must be"),
+        (lambda: Execution(batch_size=0), "batch_size must be"),
+        (lambda: SensitivitySampler(np.mean, exponential, "l1", position="first"), "position must be"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
+def spread(data: np.ndarray) -> float:
+    return float(data[-1])
+
+
+def cauchy(rng: np.random.Generator, count: int) -> np.ndarray:
+    return rng.standard_cauchy(count)
+
+
+# the mean of 25 exponential records moves by Exp(25); one Cauchy record moves by |Cauchy(0, 2)|
+LAWS = {
+    "exponential mean": (25, np.mean, exponential, lambda g: -math.expm1(-25 * g)),
+    "cauchy": (1, spread, cauchy, lambda g: 2 / math.pi * math.atan(g / 2)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("point", [{"gamma": 0.2}, {"gamma": 0.25, "m": 120}, {"m": 60}])
+def test_coverage_is_as_promised_at_every_operating_point(law: str, point: dict[str, float]) -> None:
+    # Theorem 15: but for a share ρ of the samples, Φ(Δ̂) ≥ 1 − γ + ρ; over all of them, Pr(G ≤ Δ̂) ≥ 1 − γ
+    records, function, draw, distribution = LAWS[law]
+    sampler = SensitivitySampler(function, draw, "l1", distribution=law)
+    repeats = 1000
+    found = [sampler.estimate(records, **point, seed=repeat) for repeat in range(repeats)]  # type: ignore[arg-type]
+    size = found[0].size
+    covered = [distribution(result.value) for result in found]
+    assert likely(sum(share >= 1 - size.gamma + size.rho for share in covered), repeats, 1 - size.rho)
+    fresh = sampler.measure(records, repeats, seed=repeats)
+    inside = sum(value <= result.value for value, result in zip(fresh, found, strict=True))
+    assert likely(inside, repeats, 1 - size.gamma)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("law", LAWS)
+def test_exchangeable_coverage_is_exact(law: str) -> None:
+    records, function, draw, _ = LAWS[law]
+    sampler = SensitivitySampler(function, draw, "l1", distribution=law)
+    repeats = 1000
+    found = [sampler.estimate(records, gamma=0.2, m=9, rule="exchangeability", seed=seed) for seed in range(repeats)]
+    fresh = sampler.measure(records, repeats, seed=repeats)
+    inside = sum(value <= result.value for value, result in zip(fresh, found, strict=True))
+    assert found[0].size.k == 8
+    assert likely(inside, repeats, 0.8)  # k/(m + 1)
+    assert likely(repeats - inside, repeats, 0.2)
+
+
+@pytest.mark.statistical
+def test_the_exponential_mean_is_covered() -> None:
+    # closed form: Δ̂ must reach log(1/γ)/n but for a share ρ of the samples
+    records, repeats = 25, 200
+    found = [mean_sampler().estimate(records, gamma=0.3, seed=seed) for seed in range(repeats)]
+    quantile = math.log(1 / 0.3) / records
+    assert likely(sum(result.value >= quantile for result in found), repeats, 1 - found[0].size.rho)

@@ -1,0 +1,35 @@
+"""One value's way: ε from the command line's text to the file, and the file's promise recomputed by brute force."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from darrm.commands import run
+from darrm.optimize import main
+from tests.oracle import exact_budget, exact_worst_cost
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
+    from darrm import MajorityProblem, PrivacyParams
+
+    path = tmp_path / "table.json"
+    problem_flags = ["--K", "5", "--m", "2.5", "--epsilon", "0.3", "--each-delta", "1e-3"]
+    arguments = [*problem_flags, "--prior", "common", "--quiet", "--output"]
+    assert run(lambda: main([*arguments, str(path)])) == 0
+    data = json.loads(path.read_text())
+    assert Fraction(data["problem"]["each"]["epsilon"]) == Fraction(3, 10)
+    assert Fraction(data["problem"]["target"]["epsilon"]) == Fraction(75, 100)
+    # nothing but the file's numbers from here on
+    each, target = (
+        PrivacyParams(data["problem"][name]["epsilon"], data["problem"][name]["delta"]) for name in ("each", "target")
+    )
+    problem = MajorityProblem(data["problem"]["K"], each, target)
+    worst = exact_worst_cost(problem, data["gamma"])
+    assert worst <= data["certificate"]["worst_cost"] <= data["certificate"]["budget"] <= exact_budget(problem)
+    # and it is no gift: the optimum uses its budget up
+    assert worst >= exact_budget(problem) * (1 - Fraction(1, 10**9))
