@@ -120,9 +120,9 @@ def summary(found: NDArray[np.float64]) -> dict[str, float]:
     Examples
     --------
     >>> summary(np.array([[0.5, 0.7], [0.7, 0.9]]))
-    {'mean': 0.7, 'std': 0.1632993161855452, 'standard_error': 0.1}
+    {'mean': 0.7, 'std': 0.163299316186, 'standard_error': 0.1}
     """
-    result = {"mean": round(float(found.mean()), 12), "std": float(found.std(ddof=1))}
+    result = {"mean": round(float(found.mean()), 12), "std": round(float(found.std(ddof=1)), 12)}
     if len(found) > 1:
         result["standard_error"] = round(float(found.mean(axis=1).std(ddof=1)) / len(found) ** 0.5, 12)
     return result

@@ -86,7 +86,7 @@ def _tasks(
     tasks, truth = [], votes.truth
     for queries in setup.queries:
         rng = np.random.default_rng([seed, 2, queries])
-        chosen = public[: min(queries, len(public) // 2)]  # the order is random already; every aggregator gets the same
+        chosen = public[:queries]  # the order is random already; every aggregator gets the same
         row: dict[str, Any] = {"m": None, "queries": queries, "labels": TRUE_LABELS, "label_accuracy": 1.0}
         tasks.append(Task(row, chosen, truth[chosen], seed))
         for m in allowances:
