@@ -34,7 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _page(Path(options.page), folder)
     checks.integer_at_least(1, jobs=options.jobs, trainings=options.trainings, draws=options.draws)
     machine = Machine(options.jobs, options.device, progress=not options.no_progress, folder=folder)
-    data, setup = load(options.dataset), settings.SETUPS[options.dataset]
+    data, setup, stem = load(options.dataset), settings.SETUPS[options.dataset], options.dataset
+    if options.private_rate is not None:
+        setup, stem = replace(setup, private_rate=options.private_rate), f"{stem}-rate-{options.private_rate:g}"
     if options.select:
         found = select(data, setup, machine)
         files.write_text(_selection_path(folder, data.name), json.dumps(found, indent=1))
@@ -71,8 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
         "selection": _read(_selection_path(folder, data.name)),
     }
     result["seconds"] = round(time.perf_counter() - start, 1)
-    files.write_text(folder / f"{data.name}.json", json.dumps(result, indent=1))
-    draw(folder / f"{data.name}.png", result, queries=setup.queries[-1])
+    files.write_text(folder / f"{stem}.json", json.dumps(result, indent=1))
+    draw(folder / f"{stem}.png", result, queries=setup.queries[-1])
     print(report.text(result))
     print(f"{result['seconds']} s; JSON, PNG and votes are in {folder}")
     return 0
@@ -83,7 +85,8 @@ def _page(path: Path, folder: Path) -> int:
     known = [result for result in results if result]
     if not known:
         raise ValueError(f"{folder} holds no results: run --dataset mnist first")
-    report.write_page(path, known)
+    others = [result for file in sorted(folder.glob("*-rate-*.json")) if (result := _read(file))]
+    report.write_page(path, known, others)
     return 0
 
 
@@ -116,6 +119,7 @@ def _parser() -> CommandLine:
     )
     parser.add_argument("--dataset", choices=DATASETS, default="digits", help="digits needs no download (default)")
     parser.add_argument("--m", type=_allowances, help="privacy allowances (default: 1,3,5,7)")
+    parser.add_argument("--private-rate", type=float, metavar="RATE", help="another learning rate of DP-SGD")
     parser.add_argument("--student-m", type=_allowances, help="students for these m (default: 3, or what --m gives)")
     parser.add_argument(
         "--trainings", type=int, default=1, help=f"independent trainings; error bars: {settings.TRAININGS}"
