@@ -67,8 +67,9 @@ class SolveOptions:
         Absolute gap, in units of the cost, that always counts as closed.
     time_limit
         Seconds, or infinity.
-    max_rounds
-        Largest number of rounds.
+    patience
+        Stop when for so many rounds neither value nor bound has moved by a hundredth of the gap: what is left is
+        below the solver's precision.
     idle_rounds
         A row without a multiplier for this many rounds is dropped once there are more rows than
         ``rows_per_variable`` · n.
@@ -79,7 +80,7 @@ class SolveOptions:
     gap: float = 1e-9
     floor: float = 1e-13
     time_limit: float = float("inf")
-    max_rounds: int = 2000
+    patience: int = 60
     idle_rounds: int = 8
     rows_per_variable: float = 1.5
 
@@ -178,6 +179,7 @@ class _Loop:
         self.bound = -np.inf
         self.best: Array | None = None
         self.value = np.inf
+        self.mark = (0, np.inf, -np.inf)  # round, value and bound when something last moved
         self.candidate = np.zeros(program.cost.size)
         self.candidate_value = np.inf
         self.rounds = 0
@@ -196,6 +198,7 @@ class _Loop:
         best, value, bound = self.best, self.value, self.bound
         allowed = value + max(self.options.gap * abs(value), self.options.floor, value - bound)
         self.best, self.value, self.bound = None, np.inf, -np.inf
+        self.mark = (self.rounds, np.inf, -np.inf)
         self.master.add_cost(tie_break)
         try:
             self.rounds_until_stop()
@@ -212,7 +215,7 @@ class _Loop:
                 return status
             if self.elapsed() > self.options.time_limit:
                 return Status.TIME_LIMIT
-            if self.rounds >= self.options.max_rounds:
+            if self.stands_still():
                 return Status.STALLED
 
     def round(self) -> Status | None:
@@ -243,6 +246,15 @@ class _Loop:
         self.master.add_rows(cuts.matrix, cuts.limits)
         self.generated += cuts.limits.size
         return None
+
+    def stands_still(self) -> bool:
+        """Whether value and bound have not moved for `SolveOptions.patience` rounds."""
+        since, value, bound = self.mark
+        step = 0.01 * (self.candidate_value - self.bound)
+        if not np.isfinite(value) or self.candidate_value < value - step or self.bound > bound + step:
+            self.mark = (self.rounds, self.candidate_value, self.bound)
+            return False
+        return self.rounds - since >= self.options.patience
 
     def accept(self, feasible: Array) -> None:
         """Keep the better of the incumbent and a feasible point."""

@@ -132,7 +132,7 @@ class DominatingFamily:
         return CornerCounts(high, 0, zeros, ones, moved_zeros=zeros, moved_ones_prime=ones)
 
 
-def deep_and_spread(costs: Array, limit: float) -> list[int]:
+def deep_and_spread(costs: Array, limit: float, most: int = ROWS_A_ROUND) -> list[int]:
     """Choose which of the levels with cost above ``limit`` to add: the local maxima, then a spread of the others.
 
     Neighbouring levels make nearly parallel rows; adding the deepest ones alone would add one row many times.
@@ -149,7 +149,7 @@ def deep_and_spread(costs: Array, limit: float) -> list[int]:
     others = np.flatnonzero(above & ~is_peak)
     peaks = peaks[np.argsort(-costs[peaks], kind="stable")]
     others = others[np.argsort(-costs[others], kind="stable")]
-    chosen = peaks[: ROWS_A_ROUND // 2]
-    room = ROWS_A_ROUND - chosen.size
+    chosen = peaks[: most // 2]
+    room = most - chosen.size
     stride = max(1, -(-others.size // room))
     return [int(level) for level in np.concatenate([chosen, others[::stride]])]

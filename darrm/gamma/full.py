@@ -122,6 +122,25 @@ class FullSet:
         worst = float(np.nextafter(max(best, bound) + self.family.rounding + moves, np.inf))
         return FullMaxima(worst, tuple(broken), levels, worst - best)
 
+    def border(self, half: Array, limit: float) -> tuple[float, tuple[tuple[float, CornerCounts], ...]]:
+        """Look at the states with n_h = 0 only: where rows outside the dominating family break first.
+
+        Returns
+        -------
+        (largest computed cost, rows above ``limit`` with their costs)
+        """
+        level = signed_function(half, self.problem.K)[None, :]
+        worst = -np.inf
+        broken: list[tuple[float, CornerCounts]] = []
+        for j in range(self.problem.K + 1):
+            if np.all(np.diff(level) >= 0.0):
+                break
+            found = self._examine(j, level, j, max(worst, self.constants.budget), limit)
+            worst = max(worst, found.cost)
+            broken.extend(found.broken)
+            level = smooth(level, 1.0 - self.constants.hi)
+        return worst, tuple(broken)
+
     def _cost_of_moves(self, fall: float) -> float:
         """Bound what K moves to the dominating family can lose where D ≥ −fall."""
         if fall == 0.0:

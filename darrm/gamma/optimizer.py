@@ -36,7 +36,7 @@ from lp_models.reference import solve_with_cvxpy
 from lp_models.row_generation import Progress, Result, Separation, SolveOptions, minimize_with_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from darrm.gamma.corners import CornerCounts
     from darrm.privacy import MajorityProblem
@@ -46,6 +46,10 @@ Array = NDArray[np.float64]
 SHAPES = tuple(shape.value for shape in Shape)
 OBJECTIVES = ("linear",)
 SOLVERS = ("production", "reference")
+# a thorough look costs as much as many solves: take more rows from it than from a cheap one
+THOROUGH_ROWS = 240
+# once the dominating family is broken by no more than this factor, the border of the full set is looked at as well
+NEARLY = 1.001
 # weights below this part of the largest say nothing; there a tie-break of the next size decides
 SILENT = 1e-8
 TIE_BREAK = 1e-8
@@ -135,13 +139,16 @@ class PrivacyOracle:
         if thorough:
             found = self.full.maxima(gamma, limit)
             worst = found.worst
-            costs = np.array([cost for cost, _ in found.broken])
-            rows = [found.broken[index][1] for index in deep_and_spread(costs, limit)]
+            rows = _most_useful(found.broken, limit)
         else:
             family = self.full.family
             level = family.maxima(gamma)
             worst = level.worst
             rows = [family.row(j, int(level.ones[j])) for j in deep_and_spread(level.costs, limit)]
+            if worst <= self.budget * NEARLY:
+                border_worst, broken = self.full.border(gamma, limit)
+                worst = max(worst, border_worst)
+                rows += _most_useful(broken, limit)
         feasible = point * min(1.0, self.budget / worst)
         return Separation(self._matrix(rows), np.full(len(rows), self.budget), feasible, thorough)
 
@@ -149,6 +156,11 @@ class PrivacyOracle:
         if not rows:
             return np.empty((0, self.problem.half_size))
         return self.shape.rows(np.array([row.coefficients(self.problem) for row in rows]))
+
+
+def _most_useful(broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
+    costs = np.array([cost for cost, _ in broken])
+    return [broken[index][1] for index in deep_and_spread(costs, limit, THOROUGH_ROWS)]
 
 
 def _solve_production(

@@ -152,3 +152,23 @@ def test_moves_to_the_family_are_paid_for() -> None:
     full = FullSet(problem)
     assert full._cost_of_moves(0.0) == 0.0
     assert full._cost_of_moves(1e-9) >= 5 * (1 + problem.cost_ratio) * np.tanh(0.05) * 1e-9
+
+
+@given(data=st.data(), problem=problems(most_voters=6))
+@settings(max_examples=40, deadline=None)
+def test_the_border_is_part_of_the_full_set(data: st.DataObject, problem: MajorityProblem) -> None:
+    gamma = data.draw(gammas(problem.K))
+    worst, broken = FullSet(problem).border(gamma.half, problem.budget)
+    assert worst <= FullSet(problem).maxima(gamma.half).worst
+    for cost, row in broken:
+        p, p_prime = row.probabilities(problem)
+        assert privacy_cost(problem, gamma, p, p_prime) == pytest.approx(cost, abs=1e-12 * (1 + problem.cost_ratio))
+        assert cost > problem.budget
+
+
+def test_the_border_finds_what_the_dominating_family_misses() -> None:
+    problem = MajorityProblem.from_allowance(7, 3, PrivacyParams("2", "0.01"))
+    gamma = NoiseFunction(7, [1.0, 0.0, 0.0, 1.0])
+    worst, broken = FullSet(problem).border(gamma.half, problem.budget)
+    assert worst > problem.budget
+    assert broken
