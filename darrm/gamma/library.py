@@ -192,7 +192,9 @@ def _read(K: int) -> dict[str, Any]:
         packed = resources.files("darrm").joinpath("tables", name).read_bytes()
         data: dict[str, Any] = json.loads(gzip.decompress(packed))
     except (OSError, EOFError, ValueError) as error:
-        raise TableError("library", f"the file {name!r} of the package is damaged ({error}): install it again") from error
+        raise TableError(
+            "library", f"the file {name!r} of the package is damaged ({error}): install it again"
+        ) from error
     if data.get("format") != LIBRARY_FORMAT or data.get("version") != LIBRARY_VERSION:
         raise TableError("library", f"the file {name!r} of the package has an unknown format: install it again")
     return data
@@ -210,16 +212,16 @@ def _miss(K: int, m: float, each: PrivacyParams, shape: str) -> str:
         deltas = math.log(max(setting.each.delta, SMALLEST_DELTA) / max(each.delta, SMALLEST_DELTA))
         # a step of K or m would change the problem more than a step of ε or Δ: prefer equal m
         return (
-            10.0 * abs(math.log(setting.m / m))
-            + abs(math.log(setting.each.epsilon / each.epsilon))
-            + 0.2 * abs(deltas)
+            10.0 * abs(math.log(setting.m / m)) + abs(math.log(setting.each.epsilon / each.epsilon)) + 0.2 * abs(deltas)
         )
 
     nearest = sorted(settings, key=distance)[:NEAR]
     asked = f"K = {K}, m = {m:g}, each = {each}, shape = {shape!r}"
-    return f"there is no stored table for {asked}; near are " + "; ".join(
-        _difference(setting, K, m) for setting in nearest
-    ) + "; optimize_gamma computes any other"
+    return (
+        f"there is no stored table for {asked}; near are "
+        + "; ".join(_difference(setting, K, m) for setting in nearest)
+        + "; optimize_gamma computes any other"
+    )
 
 
 def _difference(setting: Setting, K: int, m: float) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from darrm import MajorityProblem, PrivacyParams, available_tables, load_table, optimize_gamma
+from darrm import PrivacyParams, available_tables, load_table, optimize_gamma
 from darrm.errors import TableError
 from darrm.gamma import library
 from darrm.gamma.cost import all_coefficients
@@ -131,7 +131,7 @@ class TestDamage:
 
     def test_a_cut_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.install(tmp_path, (make_tables.FOLDER / "K3.json.gz").read_bytes()[:-50], monkeypatch)
-        with pytest.raises(TableError, match="is damaged.*install it again"):
+        with pytest.raises(TableError, match=r"is damaged.*install it again"):
             load_table(3, 1, self.setting.each)
 
     def test_another_format(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
