@@ -40,6 +40,19 @@ PAPERS: Mapping[str, Paper] = MappingProxyType(
             "Pain-Free Random Differential Privacy with Sensitivity Sampling",
             "ICML 2017, PMLR 70:2950-2959",
         ),
+        "ACG16": Paper(
+            "Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang",
+            "Deep Learning with Differential Privacy",
+            "arXiv:1607.00133v2",
+        ),
+        "M12": Paper(
+            "Mironov", "On Significance of the Least Significant Bits for Differential Privacy", "ACM CCS 2012"
+        ),
+        "MMKI17": Paper(
+            "Miyato, Maeda, Koyama, Ishii",
+            "Virtual Adversarial Training: A Regularization Method for Supervised and Semi-Supervised Learning",
+            "arXiv:1704.03976v2",
+        ),
         "KOV15": Paper("Kairouz, Oh, Viswanath", "The Composition Theorem for Differential Privacy", "ICML 2015"),
         "P17": Paper(
             "Papernot, Abadi, Erlingsson, Goodfellow, Talwar",

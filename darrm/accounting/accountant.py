@@ -41,7 +41,8 @@ class Voters:
     private_models
         True declares that every voter is a model that was trained once with ``each`` privacy and answers all queries:
         any number of answers is then post-processing of K private models. False (fresh randomness on the data at each
-        query) is assumed unless declared, because nothing in the votes shows it.
+        query) is assumed unless declared, because nothing in the votes shows it. For models the cap is the proved
+        bound: their votes on different queries share the randomness of training, which composition theorems exclude.
     disjoint
         True declares that one person's data reach at most one voter.
 

@@ -1,0 +1,26 @@
+"""Private teachers: disjoint shards, DP-SGD, calibration, votes, and the student. The only folder that imports torch.
+
+>>> from darrm.ensemble import Partition, PrivateSGD, train_teachers
+"""
+
+from darrm.ensemble.calibration import calibrate_noise, calibrate_sampling, privacy_of
+from darrm.ensemble.network import convolutional_network
+from darrm.ensemble.partition import Partition
+from darrm.ensemble.recipes import PlainSGD, PrivateSGD
+from darrm.ensemble.teachers import TeacherEnsemble, train_teachers
+from darrm.ensemble.voting import load_votes, majority, save_votes
+
+__all__ = [
+    "Partition",
+    "PlainSGD",
+    "PrivateSGD",
+    "TeacherEnsemble",
+    "calibrate_noise",
+    "calibrate_sampling",
+    "convolutional_network",
+    "load_votes",
+    "majority",
+    "privacy_of",
+    "save_votes",
+    "train_teachers",
+]

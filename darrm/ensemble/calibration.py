@@ -1,0 +1,190 @@
+"""What a training costs in privacy, and which training fits a budget.
+
+The cost of T steps of the Poisson-subsampled Gaussian mechanism comes from dp-accounting's privacy loss distributions,
+discretised pessimistically: the ε reported is an upper bound, rounded up. Neighbours differ in one blanked record (see
+`darrm.ensemble.partition`), the add-or-remove relation of the accounting. The noise multiplier of the accounting is
+σ exactly as in `PrivateSGD`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from darrm import checks
+from darrm.extras import require
+from darrm.privacy import PrivacyParams
+
+if TYPE_CHECKING:
+    from darrm.ensemble.recipes import PrivateSGD
+
+DIGITS = 6  # ε is reported with so many decimal places, rounded up
+ROUNDING = 1e-9  # covers the floating-point error of the FFT and of this rounding
+COARSEST, FINEST, RELATIVE_INTERVAL = (
+    1e-3,
+    1e-6,
+    1e-4,
+)  # of the discretisation: 0.1 s a call
+STEPS_LIMIT = 1_000_000
+NOISE_LIMIT = 1e6
+LEAST_NOISE = 0.2  # below, epsilon is in the hundreds and the discretised distributions grow without need
+
+
+def privacy_of(recipe: PrivateSGD, delta: float) -> PrivacyParams:
+    """Bound what one trained teacher reveals about one record of its shard.
+
+    Parameters
+    ----------
+    recipe
+        The training.
+    delta
+        δ in (0, 1).
+
+    Returns
+    -------
+    PrivacyParams
+        (ε, δ), ε rounded up to six decimal places.
+
+    Raises
+    ------
+    ValueError
+        If δ is out of range, or no finite ε holds.
+
+    Examples
+    --------
+    About the set-up of the paper, which reports (0.0852, 10⁻⁴) for its 909 images a teacher [D, Section 6.2]:
+
+    >>> from darrm.ensemble.recipes import PrivateSGD
+    >>> privacy_of(PrivateSGD(learning_rate=0.05, steps=143, sampling_rate=32 / 909, noise=12.0), 1e-4)
+    PrivacyParams(epsilon=0.085075, delta=0.0001)
+    """
+    checks.open_probability(delta=delta)
+    epsilon = _epsilon(recipe.noise, recipe.sampling_rate, recipe.steps, delta)
+    return PrivacyParams(str(epsilon), str(delta))
+
+
+def calibrate_sampling(target: PrivacyParams, *, noise: float, epochs: int) -> tuple[float, int]:
+    """Find the largest batches that fit a target when the noise is given.
+
+    With T steps at q = epochs/T each record is used ``epochs`` times on average, and ε falls with T.
+
+    Parameters
+    ----------
+    target
+        (ε, δ) of one teacher, both positive.
+    noise
+        σ, in units of the clipping threshold.
+    epochs
+        Average number of uses of each record, at least 1.
+
+    Returns
+    -------
+    tuple
+        (q, T) with the smallest T that satisfies the target.
+
+    Raises
+    ------
+    ValueError
+        If not even single records a step satisfy it.
+
+    Examples
+    --------
+    >>> calibrate_sampling(PrivacyParams(0.0892, 1e-4), noise=12.0, epochs=5)[1]
+    130
+    """
+    _check_target(target)
+    checks.positive(noise=noise)
+    checks.integer_at_least(1, epochs=epochs)
+
+    def fits(steps: int) -> bool:
+        return _epsilon(noise, epochs / steps, steps, target.delta) <= target.epsilon
+
+    high = epochs
+    while not fits(high):
+        high *= 2
+        if high > STEPS_LIMIT:
+            checks.fail("target", str(target), f"reachable with noise = {noise:g}", "use more noise or fewer epochs")
+    low = max(epochs, high // 2)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle + 1, high)
+    return epochs / high, high
+
+
+def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int, tolerance: float = 1e-3) -> float:
+    """Find the smallest noise that fits a target when batches and steps are given.
+
+    Parameters
+    ----------
+    target
+        (ε, δ) of one teacher, both positive.
+    sampling_rate, steps
+        As in `PrivateSGD`.
+    tolerance
+        Relative width at which the search stops; the result lies on the private side.
+
+    Returns
+    -------
+    float
+        σ, in units of the clipping threshold.
+
+    Raises
+    ------
+    ValueError
+        If no σ up to a million satisfies it.
+
+    Examples
+    --------
+    >>> from darrm.ensemble.recipes import PrivateSGD
+    >>> noise = calibrate_noise(PrivacyParams(1, 1e-5), sampling_rate=0.01, steps=1000)
+    >>> from darrm.ensemble.recipes import PrivateSGD
+    >>> privacy_of(PrivateSGD(0.1, 1000, 0.01, noise), 1e-5).epsilon <= 1 < privacy_of(
+    ...     PrivateSGD(0.1, 1000, 0.01, 0.99 * noise), 1e-5).epsilon
+    True
+    """
+    _check_target(target)
+    checks.positive(tolerance=tolerance, sampling_rate=sampling_rate)
+    checks.probability(sampling_rate=sampling_rate)
+    checks.integer_at_least(1, steps=steps)
+
+    def fits(noise: float) -> bool:
+        return _epsilon(noise, sampling_rate, steps, target.delta) <= target.epsilon
+
+    high = 1.0
+    while not fits(high):
+        high *= 2.0
+        if high > NOISE_LIMIT:
+            checks.fail("target", str(target), f"reachable with noise of at most {NOISE_LIMIT:g}")
+    while high > LEAST_NOISE and fits(high / 2.0):
+        high /= 2.0
+    low = high / 2.0
+    while high - low > tolerance * high and high > LEAST_NOISE:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def _check_target(target: PrivacyParams) -> None:
+    if target.epsilon <= 0 or target.delta <= 0:
+        checks.fail("target", str(target), "a pair of positive numbers", "DP-SGD reaches no (epsilon, 0) or (0, delta)")
+
+
+def _epsilon(noise: float, sampling_rate: float, steps: int, delta: float) -> float:
+    coarse = _epsilon_at(COARSEST, noise, sampling_rate, steps, delta)
+    interval = min(COARSEST, max(FINEST, coarse * RELATIVE_INTERVAL))
+    epsilon = min(coarse, _epsilon_at(interval, noise, sampling_rate, steps, delta))  # both are upper bounds
+    scale = 10.0**DIGITS
+    return math.ceil(epsilon * (1.0 + ROUNDING) * scale) / scale
+
+
+def _epsilon_at(interval: float, noise: float, sampling_rate: float, steps: int, delta: float) -> float:
+    distribution = require("dp_accounting.pld.privacy_loss_distribution")
+    one_step = distribution.from_gaussian_mechanism(
+        standard_deviation=noise,
+        pessimistic_estimate=True,
+        value_discretization_interval=interval,
+        sampling_prob=sampling_rate,
+        use_connect_dots=True,
+    )
+    epsilon: float = one_step.self_compose(steps).get_epsilon_for_delta(delta)
+    return epsilon

@@ -1,0 +1,104 @@
+"""Who sees which record: every record belongs to exactly one of K teachers.
+
+The partition is stored as one teacher number per record, so that two teachers cannot share a record: there is no way to
+write an overlap down. It depends on the positions of the records and on the seed, never on their content.
+
+Neighbours. Two data sets are neighbours when one of them has the content of one record blanked out (the position
+remains, a blank record never contributes a gradient). Blanking a record changes one shard and leaves the others as they
+were, so disjoint shards compose in parallel; and for a sum of clipped gradients blanking is the same as removing, which
+is the relation that DP-SGD's accounting assumes. Removing a position altogether would shift all later ones and touch
+every shard: that is why positions are fixed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm import checks
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """A disjoint split of n records over K teachers.
+
+    Parameters
+    ----------
+    K
+        Number of teachers, at least 1.
+    teacher_of
+        (n,) integers in 0 … K − 1: the teacher of each record. Every teacher owns at least one.
+
+    Raises
+    ------
+    ValueError
+        If the array is not (n,) integers of that range, or a teacher owns nothing.
+
+    Examples
+    --------
+    >>> Partition(K=2, teacher_of=np.array([0, 1, 1, 0, 0])).sizes
+    (3, 2)
+    """
+
+    K: int
+    teacher_of: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, K=self.K, advice="K is the number of teachers")
+        array = np.asarray(self.teacher_of)
+        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+            checks.fail("teacher_of", f"shape {array.shape}, dtype {array.dtype}", "a list of integers, one a record")
+        owned = np.array(array, dtype=np.int64)
+        if owned.size and not (owned.min() >= 0 and owned.max() < self.K):
+            checks.fail("teacher_of", (int(owned.min()), int(owned.max())), f"in 0 … K - 1 = 0 … {self.K - 1}")
+        if np.unique(owned).size != self.K:
+            checks.fail("n", owned.size, f"enough for every one of the K = {self.K} teachers to own a record")
+        owned.setflags(write=False)
+        object.__setattr__(self, "teacher_of", owned)
+
+    @classmethod
+    def random(cls, n: int, K: int, *, seed: int) -> Partition:
+        """Deal n records to K teachers like shuffled cards; the sizes differ by one at most.
+
+        Parameters
+        ----------
+        n
+            Number of records, at least K.
+        K
+            Number of teachers.
+        seed
+            Any integer ≥ 0; the same seed gives the same partition. It may be public: privacy does not rest on it.
+
+        Examples
+        --------
+        >>> Partition.random(11, 3, seed=0).sizes
+        (4, 4, 3)
+        """
+        checks.integer_at_least(1, K=K, advice="K is the number of teachers")
+        checks.integer_at_least(K, n=n, advice=f"every one of the {K} teachers needs a record of its own")
+        checks.integer_at_least(0, seed=seed)
+        dealt = np.empty(n, dtype=np.int64)
+        dealt[np.random.default_rng(seed).permutation(n)] = np.arange(n) % K
+        return cls(K, dealt)
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return int(self.teacher_of.size)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of records of each teacher, K integers."""
+        return tuple(int(count) for count in np.bincount(self.teacher_of, minlength=self.K))
+
+    def shard(self, teacher: int) -> NDArray[np.int64]:
+        """Positions of the records that one teacher owns, ascending."""
+        checks.integer_at_least(0, teacher=teacher)
+        if teacher >= self.K:
+            checks.fail("teacher", teacher, f"in 0 … K - 1 = 0 … {self.K - 1}")
+        return np.flatnonzero(self.teacher_of == teacher)

@@ -1,0 +1,145 @@
+"""How a teacher is trained: stochastic gradient descent, with or without privacy.
+
+Both recipes answer the same two questions, how many steps there are and which records a step sees;
+`darrm.ensemble.training` asks nothing else about batches.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from darrm import checks
+from darrm.ensemble.randomness import BATCH, RandomSource, coins
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class PrivateSGD:
+    """DP-SGD: Poisson batches, clipped per-example gradients, Gaussian noise [ACG16, Algorithm 1].
+
+    A step moves the parameters by −η·(Σ_i min(1, C/‖g_i‖)·g_i + N(0, (σC)²·I)) / (q·n).
+
+    Parameters
+    ----------
+    learning_rate
+        η > 0.
+    steps
+        Number of steps T ≥ 1.
+    sampling_rate
+        q in (0, 1]: each record enters each batch by a coin of its own; an empty batch is a step with noise alone.
+    noise
+        σ > 0, in units of the clipping threshold.
+    clip
+        Clipping threshold C > 0.
+
+    Raises
+    ------
+    ValueError
+        If a value lies outside its range.
+
+    Examples
+    --------
+    >>> recipe = PrivateSGD(learning_rate=0.05, steps=143, sampling_rate=5 / 143, noise=12.0)
+    >>> recipe.step_count(1025), round(recipe.expected_batch(1025), 1)
+    (143, 35.8)
+    """
+
+    learning_rate: float
+    steps: int
+    sampling_rate: float
+    noise: float
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.positive(learning_rate=self.learning_rate, noise=self.noise, clip=self.clip)
+        checks.integer_at_least(1, steps=self.steps)
+        checks.probability(sampling_rate=self.sampling_rate)
+        checks.positive(sampling_rate=self.sampling_rate)
+
+    def step_count(self, size: int) -> int:  # noqa: ARG002 (the shard's size decides for the other recipe)
+        """Give the number of steps."""
+        return self.steps
+
+    def expected_batch(self, size: int) -> float:
+        """Give q·n, the public constant that a step divides by (never the batch's own, private size)."""
+        return self.sampling_rate * size
+
+    def batch(self, source: RandomSource, teacher: int, step: int, size: int) -> NDArray[np.int64]:
+        """Draw a Poisson batch: positions within the shard, possibly none."""
+        return np.flatnonzero(coins(source.words(size, teacher, BATCH, step), self.sampling_rate))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the recipe as plain data; `recipe_from` reads it back."""
+        return {"kind": "private", **asdict(self)}
+
+
+@dataclass(frozen=True)
+class PlainSGD:
+    """Stochastic gradient descent without privacy: shuffled batches, the mean gradient of each.
+
+    Parameters
+    ----------
+    learning_rate
+        η > 0.
+    epochs
+        Passes over the shard, at least 1.
+    batch_size
+        Records a step (the last batch of an epoch may be smaller).
+
+    Raises
+    ------
+    ValueError
+        If a value lies outside its range.
+
+    Examples
+    --------
+    >>> PlainSGD(learning_rate=0.1, epochs=5, batch_size=32).step_count(1025)
+    165
+    """
+
+    learning_rate: float
+    epochs: int
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        checks.positive(learning_rate=self.learning_rate)
+        checks.integer_at_least(1, epochs=self.epochs, batch_size=self.batch_size)
+
+    def step_count(self, size: int) -> int:
+        """Give the number of steps for a shard of ``size`` records."""
+        return self.epochs * math.ceil(size / self.batch_size)
+
+    def batch(self, source: RandomSource, teacher: int, step: int, size: int) -> NDArray[np.int64]:
+        """Take the next slice of this epoch's shuffled shard."""
+        if source.seed is None:
+            raise ValueError("shuffled batches need a seeded source: the batches of one epoch share one order")
+        epoch, place = divmod(step, math.ceil(size / self.batch_size))
+        order = np.argsort(source.words(size, teacher, BATCH, epoch), kind="stable")
+        return order[place * self.batch_size : (place + 1) * self.batch_size]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the recipe as plain data; `recipe_from` reads it back."""
+        return {"kind": "plain", **asdict(self)}
+
+
+Recipe = PrivateSGD | PlainSGD
+
+
+def recipe_from(data: dict[str, Any]) -> Recipe:
+    """Read a recipe that ``to_dict`` wrote.
+
+    Examples
+    --------
+    >>> recipe_from(PlainSGD(0.1, 5, 32).to_dict())
+    PlainSGD(learning_rate=0.1, epochs=5, batch_size=32)
+    """
+    fields = dict(data)
+    kind = fields.pop("kind", None)
+    checks.one_of(("private", "plain"), kind=kind)
+    return PrivateSGD(**fields) if kind == "private" else PlainSGD(**fields)

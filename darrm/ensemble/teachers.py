@@ -1,0 +1,245 @@
+"""An ensemble of K teachers on disjoint shards: train, ask, save, load.
+
+Teachers are trained in stacks (one process trains several at once) and the stacks are spread by joblib, so that the
+backend is a matter of configuration. On one machine ``jobs=2`` starts two processes; on a cluster::
+
+    with joblib.parallel_config(backend="dask"):  # or "ray", after ray.util.joblib.register_ray()
+        ensemble = train_teachers(x, y, partition, recipe, jobs=-1)
+
+Sharp edge: the parameters of private teachers are themselves (ε, Δ)-private, so an ensemble trained by `PrivateSGD` may
+be published; one trained by `PlainSGD` may not, and its votes neither, before an aggregator has made them private.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.func import functional_call, vmap
+
+from darrm import checks
+from darrm.ensemble.network import Build, built, choose_device, convolutional_network, cpu_threads
+from darrm.ensemble.randomness import RandomSource
+from darrm.ensemble.recipes import PrivateSGD, Recipe, recipe_from
+from darrm.ensemble.storage import load_tensors, save_tensors
+from darrm.ensemble.training import Group, train_group
+from darrm.errors import TableError
+from darrm.extras import require
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from darrm.ensemble.partition import Partition
+
+CPU_STACK, GPU_STACK = 6, 64  # teachers a stack: beyond these, measured, nothing is gained but memory use
+
+
+@dataclass(frozen=True, eq=False)
+class TeacherEnsemble:
+    """K trained teachers.
+
+    Parameters
+    ----------
+    parameters
+        {name: (K, …)} float arrays.
+    build
+        Makes the network that the parameters belong to.
+    recipe
+        How the teachers were trained; `darrm.ensemble.calibration.privacy_of` tells what each one reveals.
+
+    Raises
+    ------
+    ValueError
+        If the parameters do not fit the network.
+    """
+
+    parameters: dict[str, NDArray[Any]]
+    build: Build
+    recipe: Recipe
+
+    def __post_init__(self) -> None:
+        wanted = {name: tuple(value.shape) for name, value in built(self.build).named_parameters()}
+        found = {name: tuple(value.shape[1:]) for name, value in self.parameters.items()}
+        if wanted != found or len({len(value) for value in self.parameters.values()}) != 1:
+            checks.fail("parameters", found, f"stacks of the network's parameters {wanted}")
+
+    @property
+    def K(self) -> int:  # noqa: N802 (the papers' letter)
+        """Number of teachers."""
+        return len(next(iter(self.parameters.values())))
+
+    @property
+    def private(self) -> bool:
+        """Whether each teacher is private by itself."""
+        return isinstance(self.recipe, PrivateSGD)
+
+    def votes(self, x: NDArray[Any], *, device: str = "auto", batch: int = 256) -> NDArray[np.int8]:
+        """Ask every teacher about every input.
+
+        Parameters
+        ----------
+        x
+            (Q, …) inputs of the shape that the teachers were trained on.
+        device
+            See `choose_device`.
+        batch
+            Inputs at a time.
+
+        Returns
+        -------
+        numpy.ndarray
+            (Q, K) classes. They are private only as far as the teachers are.
+        """
+        target = choose_device(device)
+        model = built(self.build).to(target).eval()
+        tensors = {name: torch.as_tensor(value, device=target) for name, value in self.parameters.items()}
+        ask = vmap(lambda parameters, inputs: functional_call(model, parameters, (inputs,)), in_dims=(0, None))
+        inputs = _inputs(x)
+        answers = [np.empty((0, self.K), dtype=np.int8)]
+        with torch.no_grad(), cpu_threads(1 if target.type == "cpu" else torch.get_num_threads()):
+            for start in range(0, len(inputs), batch):
+                logits = ask(tensors, torch.as_tensor(inputs[start : start + batch], device=target))
+                answers.append(logits.argmax(dim=2).T.cpu().numpy().astype(np.int8))
+        return np.concatenate(answers)
+
+    def save(self, path: Path) -> None:
+        """Write the ensemble to a safetensors file."""
+        save_tensors(path, self.parameters, {"kind": "ensemble", "recipe": self.recipe.to_dict()})
+
+    @classmethod
+    def load(cls, path: Path, build: Build = convolutional_network) -> TeacherEnsemble:
+        """Read an ensemble; the network's code is the caller's, a file holds numbers only.
+
+        Raises
+        ------
+        TableError
+            If the file is damaged or holds something else.
+        ValueError
+            If the parameters do not fit the network.
+        """
+        arrays, facts = load_tensors(path)
+        try:
+            if facts["kind"] != "ensemble":
+                raise TableError("kind", f"{str(path)!r} holds no ensemble")
+            recipe = recipe_from(facts["recipe"])
+        except (KeyError, TypeError) as error:
+            raise TableError("recipe", f"{str(path)!r} holds no ensemble: {error}") from error
+        return cls(arrays, build, recipe)
+
+
+def train_teachers(
+    x: NDArray[Any],
+    y: NDArray[Any],
+    partition: Partition,
+    recipe: Recipe,
+    *,
+    build: Build = convolutional_network,
+    seed: int | None = None,
+    jobs: int | None = None,
+    stack_size: int | None = None,
+    device: str = "auto",
+    checkpoints: Path | None = None,
+    progress: bool = True,
+) -> TeacherEnsemble:
+    """Train one teacher on every shard of a partition.
+
+    Parameters
+    ----------
+    x
+        (n, …) floats; the network takes (batch, …).
+    y
+        (n,) classes.
+    partition
+        Who sees which record.
+    recipe
+        `PrivateSGD` or `PlainSGD`.
+    build
+        Makes the network, any module without batch normalisation and dropout.
+    seed
+        ``None`` draws from the operating system; an integer makes the training reproducible and, for whoever knows the
+        integer, not private: for experiments only.
+    jobs
+        Processes; ``None`` takes joblib's configuration (one process where there is none).
+    stack_size
+        Teachers a process trains at once; by default 6 on a CPU and 64 on a GPU.
+    device
+        See `choose_device`.
+    checkpoints
+        A folder; a training that was killed continues from it when it is started again with the same arguments. It
+        holds unfinished teachers: keep it as safe as the training data.
+    progress
+        Show bars on standard error.
+
+    Raises
+    ------
+    ValueError
+        If shapes or values do not fit.
+    """
+    inputs, classes = _inputs(x), _classes(y)
+    if not len(inputs) == len(classes) == partition.n:
+        checks.fail("y", f"{len(classes)} classes", f"one for each of {partition.n} records, as x ({len(inputs)})")
+    if stack_size is None:
+        stack_size = CPU_STACK if choose_device(device).type == "cpu" else GPU_STACK
+    checks.integer_at_least(1, stack_size=stack_size)
+    if seed is None and not isinstance(recipe, PrivateSGD):
+        if checkpoints is not None:
+            checks.fail("seed", seed, "an integer here", "without it a training cannot resume with the same batches")
+        seed = secrets.randbits(63)  # an epoch's batches share one order, which a seed remembers
+    if checkpoints is not None:
+        checkpoints.mkdir(parents=True, exist_ok=True)
+    source = RandomSource(seed)
+    groups = [
+        Group(
+            x=tuple(inputs[partition.shard(k)] for k in teachers),
+            y=tuple(classes[partition.shard(k)] for k in teachers),
+            teachers=teachers,
+            build=build,
+            recipe=recipe,
+            source=source,
+        )
+        for teachers in _stacks(partition.K, stack_size)
+    ]
+    joblib = require("joblib")
+    trained = joblib.Parallel(n_jobs=jobs)(
+        joblib.delayed(train_group)(
+            group,
+            device=device,
+            checkpoint=None if checkpoints is None else checkpoints / f"teachers-{group.teachers[0]}.safetensors",
+            progress=progress,
+            position=position,
+        )
+        for position, group in enumerate(groups)
+    )
+    return TeacherEnsemble({name: np.concatenate([one[name] for one in trained]) for name in trained[0]}, build, recipe)
+
+
+def _stacks(K: int, stack_size: int) -> list[tuple[int, ...]]:
+    """Split 0 … K − 1 into stacks of nearly equal size.
+
+    >>> _stacks(11, 6)
+    [(0, 1, 2, 3, 4, 5), (6, 7, 8, 9, 10)]
+    """
+    parts = np.array_split(np.arange(K), math.ceil(K / stack_size))
+    return [tuple(int(k) for k in part) for part in parts]
+
+
+def _inputs(x: NDArray[Any]) -> NDArray[np.float32]:
+    array = np.asarray(x)
+    if array.ndim < 2 or not np.issubdtype(array.dtype, np.floating):
+        checks.fail("x", f"shape {array.shape}, dtype {array.dtype}", "floats, one row a record")
+    if not np.isfinite(array).all():
+        checks.fail("x", "an array with NaN or infinite values", "finite")
+    return array.astype(np.float32)
+
+
+def _classes(y: NDArray[Any]) -> NDArray[np.int64]:
+    array = np.asarray(y)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) or (array.size and array.min() < 0):
+        checks.fail("y", f"shape {array.shape}, dtype {array.dtype}", "classes 0, 1, …, one a record")
+    return array.astype(np.int64)

@@ -1,0 +1,205 @@
+"""Train a group of teachers together, with checkpoints that survive a kill.
+
+A group's teachers are stacked (`darrm.ensemble.dpsgd`), so one call computes the gradients of all of them. The state of
+a training is its parameters and its step number: every draw is a function of (seed, teacher, step), so that nothing
+else needs to be stored, and a seeded training that resumes ends where it would have ended anyway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from darrm.ensemble.dpsgd import add_noise, check_model, clipped_sums, mean_gradients, per_example_gradients
+from darrm.ensemble.network import Build, built, choose_device, cpu_threads, initial_parameters, stack
+from darrm.ensemble.randomness import INITIAL, NOISE, RandomSource, gaussians
+from darrm.ensemble.recipes import PrivateSGD, Recipe
+from darrm.ensemble.storage import load_tensors, save_tensors
+from darrm.errors import TableError
+from darrm.extras import require
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """What one process trains: some teachers, their own records and nobody else's, and how.
+
+    Parameters
+    ----------
+    x, y
+        For each teacher of the group, its inputs (n_k, …) and classes (n_k,).
+    teachers
+        The numbers of these teachers, which name their random streams.
+    build
+        Makes the network; every teacher starts from an initialisation of its own.
+    recipe, source
+        How to train and where random numbers come from.
+    """
+
+    x: tuple[Array, ...]
+    y: tuple[Array, ...]
+    teachers: tuple[int, ...]
+    build: Build
+    recipe: Recipe
+    source: RandomSource
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of records of each teacher."""
+        return tuple(len(classes) for classes in self.y)
+
+    def fingerprint(self) -> str:
+        """Name this very training: a checkpoint of another one is refused."""
+        digest = hashlib.sha256()
+        shapes = [(name, tuple(value.shape)) for name, value in built(self.build).named_parameters()]
+        facts = [self.recipe.to_dict(), self.teachers, self.source.seed, self.sizes, shapes]
+        digest.update(json.dumps(facts, sort_keys=True).encode())
+        for array in (*self.x, *self.y):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+def train_group(
+    group: Group,
+    *,
+    device: str = "auto",
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 50,
+    progress: bool = True,
+    position: int = 0,
+) -> dict[str, Array]:
+    """Train the teachers of a group and give their parameters.
+
+    Parameters
+    ----------
+    group
+        What to train.
+    device
+        See `choose_device`.
+    checkpoint
+        Where the state is kept; a file that is there is continued, and it is deleted by nobody.
+    checkpoint_every
+        Steps between two checkpoints.
+    progress, position
+        Show a bar on standard error, on this line of it.
+
+    Returns
+    -------
+    dict
+        {name: (G, …)} as numpy arrays.
+
+    Raises
+    ------
+    TableError
+        If the checkpoint belongs to another training.
+    """
+    target = choose_device(device)
+    model = built(group.build)
+    check_model(model)
+    with cpu_threads(1 if target.type == "cpu" else torch.get_num_threads()):
+        run = _Run(group, model.to(target).train(), target)
+        if checkpoint is not None and checkpoint.exists():
+            run.resume(checkpoint)
+        bar = require("tqdm").tqdm(
+            total=run.steps,
+            initial=run.step,
+            desc=f"teachers {group.teachers[0]}-{group.teachers[-1]}",
+            position=position,
+            disable=not progress,
+            leave=False,
+        )
+        with bar:
+            while run.step < run.steps:
+                run.advance()
+                bar.update(1)
+                if checkpoint is not None and (run.step % checkpoint_every == 0 or run.step == run.steps):
+                    run.save(checkpoint)
+        return {name: value.cpu().numpy() for name, value in run.parameters.items()}
+
+
+class _Run:
+    """The moving state of one group's training: its parameters and its step number."""
+
+    def __init__(self, group: Group, model: Any, device: Any) -> None:  # noqa: ANN401 (torch ships no types for mypy)
+        self.group = group
+        self.device = device
+        self.private = isinstance(group.recipe, PrivateSGD)
+        self.gradients = per_example_gradients(model) if self.private else mean_gradients(model)
+        self.fingerprint = group.fingerprint()
+        self.steps = max(group.recipe.step_count(size) for size in group.sizes)
+        self.step = 0
+        seeds = [int(group.source.words(1, teacher, INITIAL, 0)[0] >> np.uint64(1)) for teacher in group.teachers]
+        start = stack([initial_parameters(group.build, seed) for seed in seeds])
+        self.parameters = {name: value.to(device) for name, value in start.items()}
+        self.x = torch.as_tensor(np.concatenate(group.x), device=device)
+        self.y = torch.as_tensor(np.concatenate(group.y), device=device)
+        self.starts = np.cumsum((0, *group.sizes))[:-1]
+
+    def resume(self, path: Path) -> None:
+        """Continue from a checkpoint of this very training."""
+        tensors, facts = load_tensors(path)
+        if facts.get("fingerprint") != self.fingerprint:
+            raise TableError(
+                "fingerprint",
+                f"the checkpoint {str(path)!r} belongs to a training with other data, seed, network or recipe: "
+                "delete it or name another folder",
+            )
+        self.parameters = {name: torch.as_tensor(tensors[name], device=self.device) for name in self.parameters}
+        self.step = int(facts["step"])
+
+    def save(self, path: Path) -> None:
+        """Keep the state; the file is replaced in one step."""
+        arrays = {name: value.cpu().numpy() for name, value in self.parameters.items()}
+        save_tensors(path, arrays, {"fingerprint": self.fingerprint, "step": self.step})
+
+    def advance(self) -> None:
+        """Make one step for every teacher of the group that has steps left."""
+        group, recipe = self.group, self.group.recipe
+        batches = [
+            recipe.batch(group.source, teacher, self.step, size)
+            if self.step < recipe.step_count(size)
+            else np.empty(0, dtype=np.int64)
+            for teacher, size in zip(group.teachers, group.sizes, strict=True)
+        ]
+        x, y, mask = self._padded(batches)
+        if isinstance(recipe, PrivateSGD):
+            direction = self._private_direction(recipe, x, y, mask)
+        else:
+            active = torch.as_tensor([float(len(batch) > 0) for batch in batches], device=self.device)
+            direction = self.gradients(self.parameters, x, y, mask + (1.0 - active)[:, None])
+            direction = {name: value * active.view([-1] + [1] * (value.ndim - 1)) for name, value in direction.items()}
+        rate = recipe.learning_rate
+        self.parameters = {name: value - rate * direction[name] for name, value in self.parameters.items()}
+        self.step += 1
+
+    def _private_direction(self, recipe: PrivateSGD, x: Any, y: Any, mask: Any) -> dict[str, Any]:  # noqa: ANN401
+        if mask.shape[1]:
+            sums = clipped_sums(self.gradients(self.parameters, x, y), mask, recipe.clip)
+        else:  # every batch of the group is empty
+            sums = {name: torch.zeros_like(value) for name, value in self.parameters.items()}
+        size = sum(value[0].numel() for value in sums.values())
+        words = [self.group.source.words(size + size % 2, teacher, NOISE, self.step) for teacher in self.group.teachers]
+        noise = np.stack([gaussians(one)[:size] for one in words]).astype(np.float32)
+        noisy = add_noise(sums, torch.as_tensor(noise, device=self.device), recipe.noise * recipe.clip)
+        batch = torch.as_tensor([recipe.expected_batch(size) for size in self.group.sizes], device=self.device)
+        return {name: value / batch.view([-1] + [1] * (value.ndim - 1)) for name, value in noisy.items()}
+
+    def _padded(self, batches: list[NDArray[np.int64]]) -> tuple[Any, Any, Any]:
+        width = max(len(batch) for batch in batches)
+        places = np.zeros((len(batches), width), dtype=np.int64)
+        mask = np.zeros((len(batches), width), dtype=np.float32)
+        for row, (start, batch) in enumerate(zip(self.starts, batches, strict=True)):
+            places[row, : len(batch)] = start + batch
+            mask[row, : len(batch)] = 1.0
+        rows = torch.as_tensor(places, device=self.device)
+        return self.x[rows], self.y[rows], torch.as_tensor(mask, device=self.device)

@@ -1,0 +1,127 @@
+"""Files from public mirrors: retried, checked by their content's hash, kept in a cache folder.
+
+Mirrors compress differently, so the hash is that of the uncompressed content.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import os
+import time
+import urllib.error
+import urllib.request
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from darrm import files
+
+TIMEOUT_SECONDS = 30.0
+ATTEMPTS = 3
+PAUSE_SECONDS = 1.0  # doubled after each failed attempt
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A gzipped file of a data set: its folder, name, the length and hash of its content, and where to get it."""
+
+    folder: str
+    name: str
+    size: int
+    sha256: str
+    mirrors: tuple[str, ...]
+
+
+def cache_folder() -> Path:
+    """Give the folder for downloads: ``$XDG_CACHE_HOME/darrm``, by default ``~/.cache/darrm``."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "darrm"
+
+
+def obtain(file: RemoteFile, *, pause: float = PAUSE_SECONDS) -> bytes:
+    """Give a file's uncompressed content: from DARRM_DATA_DIR, else from the cache, else from a mirror.
+
+    Raises
+    ------
+    ValueError
+        If a local file is damaged (it is named), or DARRM_DATA_DIR does not hold it.
+    OSError
+        If no mirror gave the right content (each failure is listed).
+    """
+    given = os.environ.get("DARRM_DATA_DIR")
+    if given:
+        path = Path(given) / file.folder / file.name
+        if not path.is_file():
+            raise ValueError(f"DARRM_DATA_DIR names {given!r}, which has no {file.folder}/{file.name}")
+        return checked_content(path.read_bytes(), file, str(path))
+    path = cache_folder() / file.folder / file.name
+    if path.is_file():
+        return checked_content(path.read_bytes(), file, str(path))
+    packed, content = download(file, pause=pause)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with files.replacing(path) as temporary:
+        temporary.write_bytes(packed)
+    return content
+
+
+def download(file: RemoteFile, *, pause: float = PAUSE_SECONDS) -> tuple[bytes, bytes]:
+    """Ask each mirror up to three times; give the packed and the checked unpacked content.
+
+    Raises
+    ------
+    OSError
+        If none of them gave the right content.
+    """
+    problems = []
+    for mirror in file.mirrors:
+        address = mirror + file.name
+        for attempt in range(ATTEMPTS):
+            try:
+                packed = _fetch(address)
+                return packed, checked_content(packed, file, address)
+            except ValueError as error:  # wrong content: asking the same mirror again is no use
+                problems.append(str(error))
+                break
+            except (OSError, http.client.HTTPException) as error:
+                problems.append(f"{address}: {error}")
+                if isinstance(error, urllib.error.HTTPError) and 400 <= error.code < 500:
+                    break
+                if attempt + 1 < ATTEMPTS:
+                    time.sleep(pause * 2**attempt)
+    raise OSError(
+        f"{file.folder}/{file.name} could not be downloaded; set DARRM_DATA_DIR to a folder that has it "
+        f"(or use --dataset digits, which needs no download). Tried: {'; '.join(problems)}"
+    )
+
+
+def checked_content(packed: bytes, file: RemoteFile, where: str) -> bytes:
+    """Unpack a gzipped file and check its length and hash.
+
+    Raises
+    ------
+    ValueError
+        If it is truncated, corrupt or another file; ``where`` is named.
+    """
+    try:
+        content = gzip.decompress(packed)
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{where} is truncated or no gzip file ({error}): delete it and try again") from error
+    if len(content) != file.size:
+        raise ValueError(f"{where} holds {len(content)} bytes, not {file.size}: delete it and try again")
+    found = hashlib.sha256(content).hexdigest()
+    if found != file.sha256:
+        raise ValueError(f"{where} is corrupt (its content has sha256 {found}, not {file.sha256}): delete it")
+    return content
+
+
+def _fetch(address: str) -> bytes:
+    if not address.startswith(("https://", "http://")):
+        raise ValueError(f"{address}: a mirror's address starts with https:// or http://")
+    with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 (the scheme is checked above)
+        body: bytes = answer.read()
+        expected = answer.headers.get("Content-Length")
+    if expected is not None and len(body) != int(expected):
+        raise OSError(f"the transfer broke off after {len(body)} of {expected} bytes")
+    return body

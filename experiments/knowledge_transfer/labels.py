@@ -1,0 +1,188 @@
+"""The accuracy of released labels: every aggregator, every allowance m, over draws of the queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from darrm.aggregators.calibration import analytic_sigma, renyi_sigma
+from darrm.aggregators.majority import DaRRM
+from darrm.aggregators.noisy_max import GNMax
+from darrm.aggregators.vote_counts import counts_from_labels
+from darrm.ensemble.voting import majority
+from darrm.gamma import baselines, priors
+from darrm.gamma.optimizer import optimize_gamma
+from darrm.gamma.table import certify
+from darrm.privacy import MajorityProblem, PrivacyParams
+from experiments.knowledge_transfer import settings
+from experiments.knowledge_transfer.settings import K
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from experiments.knowledge_transfer.settings import Setup
+    from experiments.knowledge_transfer.teachers import Votes
+
+    Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way from votes to labels.
+
+    Attributes
+    ----------
+    name
+        As in the tables.
+    private_teachers
+        Whose votes it takes: the private teachers', or those of the teachers without privacy.
+    label
+        (Q, K) votes and a generator → (Q,) labels.
+    aggregator
+        The library's aggregator, which knows its charge; None for a bare majority.
+    facts
+        What the report says about it: σ, or γ.
+    """
+
+    name: str
+    private_teachers: bool
+    label: Callable[[NDArray[np.int8], np.random.Generator], Labels]
+    aggregator: DaRRM | GNMax | None
+    facts: dict[str, Any]
+
+
+def per_query(each: PrivacyParams, m: int) -> PrivacyParams:
+    """Give (mε, mΔ), what one label costs in the paper [D, Section 6.2].
+
+    Examples
+    --------
+    >>> per_query(PrivacyParams(0.0892, 1e-4), 3)
+    PrivacyParams(epsilon=0.2676, delta=0.0003)
+    """
+    return PrivacyParams(m * each.exact_epsilon, m * each.exact_delta)
+
+
+def ways(each: PrivacyParams, m: int) -> list[Way]:
+    """Make the paper's three aggregators, all (mε, mΔ)-private a query, and the columns that the paper lacks."""
+    target = per_query(each, m)
+    problem = MajorityProblem(K=K, each=each, target=target)
+    subsampling = DaRRM(certify(problem, baselines.subsampling(problem)))
+    optimal = DaRRM(optimize_gamma(problem, prior=priors.Independent(*settings.PRIOR)))
+    papers = renyi_sigma(target)
+    gnmax = GNMax(papers.sigma, noise="continuous")
+    tight = GNMax(analytic_sigma(target), noise="continuous")
+    return [
+        Way(
+            settings.GNMAX,
+            private_teachers=False,
+            label=partial(_noisy_majority, gnmax),
+            aggregator=gnmax,
+            facts={"sigma": gnmax.sigma, "order": papers.order},
+        ),
+        _darrm(settings.SUBSAMPLING, subsampling),
+        _darrm(settings.OPTIMAL, optimal),
+        Way(
+            settings.GNMAX_TIGHT,
+            private_teachers=False,
+            label=partial(_noisy_majority, tight),
+            aggregator=tight,
+            facts={"sigma": tight.sigma},
+        ),
+        Way(settings.PRIVATE_MAJORITY, private_teachers=True, label=_bare_majority, aggregator=None, facts={}),
+        Way(settings.PLAIN_MAJORITY, private_teachers=False, label=_bare_majority, aggregator=None, facts={}),
+    ]
+
+
+def accuracies(
+    way: Way, votes: list[Votes], queries: int, *, draws: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Draw the queries from the test images and measure the share of right labels: (trainings, draws)."""
+    found = np.empty((len(votes), draws))
+    for training, one in enumerate(votes):
+        theirs = one.private if way.private_teachers else one.plain
+        for draw in range(draws):
+            chosen = rng.choice(len(one.truth), size=min(queries, len(one.truth)), replace=False)
+            found[training, draw] = (way.label(theirs[chosen], rng) == one.truth[chosen]).mean()
+    return found
+
+
+def summary(found: NDArray[np.float64]) -> dict[str, float]:
+    """Sum up (trainings, draws) accuracies.
+
+    ``std`` is the spread of single draws over all trainings; ``standard_error`` is that of the mean, from the spread
+    between trainings, since draws from one training share their teachers. A single training has none.
+
+    Examples
+    --------
+    >>> summary(np.array([[0.5, 0.7], [0.7, 0.9]]))
+    {'mean': 0.7, 'std': 0.163299316186, 'standard_error': 0.1}
+    """
+    result = {"mean": round(float(found.mean()), 12), "std": round(float(found.std(ddof=1)), 12)}
+    if len(found) > 1:
+        result["standard_error"] = round(float(found.mean(axis=1).std(ddof=1)) / len(found) ** 0.5, 12)
+    return result
+
+
+def label_rows(
+    data: str, setup: Setup, allowances: tuple[int, ...], votes: list[Votes], *, draws: int, seed: int
+) -> list[dict[str, Any]]:
+    """Measure every way, m and Q: 10 draws from the first training as in the paper, and ours."""
+    rows = []
+    for m in allowances:
+        target = per_query(setup.each, m)
+        for way in ways(setup.each, m):
+            for queries in setup.queries:
+                rng = np.random.default_rng([seed, m, queries, settings.AGGREGATORS.index(way.name)])
+                papers = accuracies(way, votes[:1], queries, draws=settings.PAPER_DRAWS, rng=rng)
+                ours = accuracies(way, votes, queries, draws=draws, rng=rng)
+                rows.append(
+                    {
+                        "m": m,
+                        "queries": queries,
+                        "aggregator": way.name,
+                        "per_query": {"epsilon": target.epsilon, "delta": target.delta},
+                        "printed": printed(data, m, queries, way.name),
+                        "ten_draws": summary(papers),
+                        "all_draws": summary(ours),
+                        "facts": way.facts,
+                    }
+                )
+    return rows
+
+
+def printed(data: str, m: int, queries: int, name: str) -> dict[str, float] | None:
+    """Look up the paper's number; None where it has none.
+
+    Examples
+    --------
+    >>> printed("mnist", 3, 100, "gamma_opt")
+    {'mean': 0.8, 'std': 0.04}
+    """
+    row = settings.PRINTED_ACCURACY.get(data, {}).get(m, {}).get(queries)
+    if row is None or name not in settings.PAPERS_AGGREGATORS:
+        return None
+    mean, std = row[settings.PAPERS_AGGREGATORS.index(name)]
+    return {"mean": mean, "std": std}
+
+
+def _darrm(name: str, aggregator: DaRRM) -> Way:
+    gamma = [float(value) for value in aggregator.table.gamma.half]
+    facts = {"gamma": gamma}
+    return Way(name, private_teachers=True, label=partial(_released, aggregator), aggregator=aggregator, facts=facts)
+
+
+def _released(aggregator: DaRRM, votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:
+    return np.asarray(aggregator.release(votes, rng=rng), dtype=np.int64)
+
+
+def _noisy_majority(aggregator: GNMax, votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:
+    return aggregator.release(counts_from_labels(votes, classes=2), rng=rng)
+
+
+def _bare_majority(votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:  # noqa: ARG001 (draws nothing)
+    return majority(votes)

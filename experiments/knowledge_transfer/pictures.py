@@ -1,0 +1,53 @@
+"""The picture: label accuracy against m for every aggregator, with the paper's points."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from darrm.plotting import saved_figure
+from experiments.knowledge_transfer import settings
+from experiments.knowledge_transfer.report import NAMES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STYLES = {
+    settings.GNMAX: ("tab:red", "o"),
+    settings.GNMAX_TIGHT: ("tab:orange", "v"),
+    settings.SUBSAMPLING: ("tab:blue", "s"),
+    settings.OPTIMAL: ("tab:green", "D"),
+    settings.PRIVATE_MAJORITY: ("tab:purple", "^"),
+    settings.PLAIN_MAJORITY: ("tab:gray", "P"),
+}
+
+
+def draw(path: Path, result: dict[str, Any], queries: int = 100) -> None:
+    """Draw accuracy against m at one Q: lines are ours, hollow marks are the paper's."""
+    rows = [row for row in result["labels"] if row["queries"] == queries]
+    allowances = result["allowances"]
+    with saved_figure(path, width=8.0, height=5.0) as figure:
+        axes = figure.subplots()
+        for name in settings.AGGREGATORS:
+            colour, mark = STYLES[name]
+            mine = {row["m"]: row for row in rows if row["aggregator"] == name}
+            means = [mine[m]["all_draws"]["mean"] for m in allowances]
+            errors = [mine[m]["all_draws"].get("standard_error", 0.0) for m in allowances]
+            axes.errorbar(allowances, means, yerr=errors, color=colour, marker=mark, capsize=3, label=name)
+            known = [(m, mine[m]["printed"]["mean"]) for m in allowances if mine[m]["printed"] is not None]
+            if known:
+                axes.plot(
+                    [m + 0.12 for m, _ in known],
+                    [value for _, value in known],
+                    linestyle="none",
+                    marker=mark,
+                    markerfacecolor="none",
+                    color=colour,
+                    label=f"{name}, the paper",
+                )
+        axes.set_xticks(allowances)
+        axes.set_xlabel("privacy allowance m (one label costs m times one teacher)")
+        axes.set_ylabel(f"right labels of Q = {queries}")
+        trainings = len(result["trainings"])
+        axes.set_title(f"{NAMES[result['dataset']]}: labels from 11 teachers, {trainings} training(s)")
+        axes.grid(visible=True, alpha=0.3)
+        figure.legend(loc="outside right center", fontsize="small")

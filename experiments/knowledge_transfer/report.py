@@ -1,0 +1,222 @@
+"""The results as text: tables in a terminal and in docs/reproduction, made from the JSON and from nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from darrm import files
+from experiments.knowledge_transfer import settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Result = dict[str, Any]
+NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "digits (scikit-learn)"}
+
+
+def text(result: Result) -> str:
+    """Write one data set's result as Markdown, which reads well in a terminal too."""
+    parts = [
+        f"## {NAMES[result['dataset']]}",
+        _teachers(result),
+        *(_labels(result, m) for m in result["allowances"]),
+        _totals(result),
+        _students(result),
+    ]
+    if result.get("selection"):
+        parts.append(_selection(result["selection"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def write_page(path: Path, results: list[Result], others: list[Result]) -> None:
+    """Write the page of docs/reproduction from the results of all data sets, and of other learning rates."""
+    parts = [INTRODUCTION, *(text(result) for result in results), *(_other_rate(result) for result in others)]
+    files.write_text(path, "\n".join(parts))
+
+
+def _other_rate(result: Result) -> str:
+    rate = result["private_training"]["learning_rate"]
+    tables = [_labels(result, m) for m in result["allowances"]]
+    head = f"## {NAMES[result['dataset']]} with the private learning rate {rate:g}, which was not chosen"
+    return "\n\n".join([head, _teachers(result), *tables]) + "\n"
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
+        for row in [head, ["-" * width for width in widths], *rows]
+    ]
+    return "\n".join(lines)
+
+
+def _teachers(result: Result) -> str:
+    training = result["private_training"]
+    spent = result["each_spent"]
+    rows = [
+        [
+            str(one["seed"]),
+            *(f"{one[key]:.3f}" for key in ("private_teacher", "private_majority", "plain_teacher", "plain_majority")),
+        ]
+        for one in result["trainings"]
+    ]
+    head = ["seed", "private teacher", "their majority", "non-private teacher", "their majority"]
+    private = (
+        f"DP-SGD: noise {training['noise']:g}, clip {training['clip']:g}, {training['steps']} steps at sampling rate "
+        f"{training['sampling_rate']:.5f} ({result['epochs']} epochs), learning rate {training['learning_rate']:g}: "
+        f"each teacher ({spent['epsilon']:.6g}, {spent['delta']:g})-private by the PLD accountant, the target being "
+        f"({result['each']['epsilon']:g}, {result['each']['delta']:g})."
+    )
+    plain = result["plain_training"]
+    return (
+        f"K = {result['K']} teachers on disjoint shards of {result['train_size']} images, {result['test_size']} test "
+        f"images. {private} Without privacy: learning rate {plain['learning_rate']:g}, batch {plain['batch_size']}, "
+        f"{plain['epochs']} epochs. Accuracy on all test images:\n\n" + _table(head, rows)
+    )
+
+
+def _cell(numbers: dict[str, float] | None) -> str:
+    if numbers is None:
+        return "–"
+    error = f" ±{numbers['standard_error']:.3f}" if "standard_error" in numbers else ""
+    return f"{numbers['mean']:.3f} ({numbers['std']:.2f}){error}"
+
+
+def _labels(result: Result, m: int) -> str:
+    rows = []
+    for name in settings.AGGREGATORS:
+        for row in (row for row in result["labels"] if row["m"] == m and row["aggregator"] == name):
+            paper = row["printed"]
+            rows.append(
+                [
+                    name,
+                    str(row["queries"]),
+                    "–" if paper is None else f"{paper['mean']:.2f} ({paper['std']:.2f})",
+                    _cell(row["ten_draws"]),
+                    _cell(row["all_draws"]),
+                ]
+            )
+    first = next(row for row in result["labels"] if row["m"] == m)
+    facts = {row["aggregator"]: row["facts"] for row in result["labels"] if row["m"] == m}
+    gamma = ", ".join(f"{value:.4f}" for value in facts[settings.OPTIMAL]["gamma"])
+    draws = f"{result['draws']} draws × {len(result['trainings'])} trainings"
+    return (
+        f"### m = {m}, {settings.TABLE_OF[m]} of the paper: "
+        f"({first['per_query']['epsilon']:.6g}, {first['per_query']['delta']:.6g}) a query\n\n"
+        f"GNMax: sigma = {facts[settings.GNMAX]['sigma']:.2f} by the paper's grid, "
+        f"{facts[settings.GNMAX_TIGHT]['sigma']:.2f} tight. gamma_opt(6 … 11) = {gamma}.\n\n"
+        + _table(["labels by", "Q", "paper, mean (std)", "10 draws, mean (std)", f"{draws}, mean (std) ±error"], rows)
+    )
+
+
+def _totals(result: Result) -> str:
+    rows = []
+    for row in result["totals"]:
+        paper, best = row["printed"], row["best"]
+        optimal = best[settings.OPTIMAL]
+        capped = optimal["with_private_models"]
+        rows.append(
+            [
+                str(row["m"]),
+                str(row["queries"]),
+                "–" if paper is None else f"({paper['epsilon']:.3f}, {paper['delta']:.3f})",
+                f"({row['general']['epsilon']:.3f}, {row['general']['delta']:.3f})",
+                f"{best[settings.SUBSAMPLING]['epsilon']:.3f} ({best[settings.SUBSAMPLING]['bound']})",
+                f"{optimal['epsilon']:.3f} ({optimal['bound']})",
+                f"{capped['epsilon']:.4f} ({capped['bound']})",
+                f"{best[settings.GNMAX]['epsilon']:.3f}",
+                f"{best[settings.GNMAX_TIGHT]['epsilon']:.3f}",
+            ]
+        )
+    head = ["m", "Q", "paper's total", "general composition", "gamma_Sub, best", "gamma_opt, best"]
+    head += ["gamma_opt, models known private", "GNMax, best", "GNMax tight, best"]
+    return (
+        "### Total privacy loss (Tables 2, 5, 7, 9 of the paper)\n\n"
+        f"General composition with slack {settings.DELTA_PRIME:g}; the columns after it are the smallest epsilon that "
+        "the accountant can prove at the same delta, with the bound's name. The majority of the private teachers costs "
+        f"({result['each']['epsilon']:g}, {result['each']['delta']:g}) in total, for any number of queries.\n\n"
+        + _table(head, rows)
+    )
+
+
+def _students(result: Result) -> str:
+    if not result["students"]:
+        return "### Students\n\nNot trained in this run."
+    rows = [
+        [
+            row["labels"],
+            "–" if row["m"] is None else str(row["m"]),
+            str(row["queries"]),
+            f"{row['label_accuracy']:.3f}" if "label_accuracy" in row else "–",
+            f"{row['accuracy']:.3f}",
+        ]
+        for row in sorted(result["students"], key=lambda row: (row["m"] is None, row["m"] or 0, row["labels"]))
+    ]
+    return (
+        "### Students\n\nVirtual adversarial training on Q labelled and the other images of one half of the test set, "
+        f"measured on the other half ({result['held_size']} images), one training each.\n\n"
+        + _table(["labels by", "m", "Q", "labels right", "student's accuracy"], rows)
+    )
+
+
+def _selection(selection: Result) -> str:
+    tried = selection["tried"]
+    rows = [_tried("private", f"learning rate {one['learning_rate']:g}", one) for one in tried["private"]]
+    rows += [
+        _tried("non-private", f"learning rate {one['learning_rate']:g}, batch {one['batch_size']}", one)
+        for one in tried["plain"]
+    ]
+    rows += [_tried("student", f"radius {one['radius']:g}, weight {one['weight']:g}", one) for one in tried["student"]]
+    return (
+        f"### How the settings were chosen\n\nOn {selection['held_out']} held-out training images, after training on "
+        "the other training images; no test image is involved.\n\n"
+        + _table(["what", "setting", "trainings", "accuracy of one", "of the majority"], rows)
+    )
+
+
+def _tried(what: str, setting: str, one: dict[str, Any]) -> list[str]:
+    crowd = f"{one['majority_accuracy']:.4f}" if "majority_accuracy" in one else "–"
+    return [what, setting, str(one["trainings"]), f"{one['accuracy']:.4f}", crowd]
+
+
+INTRODUCTION = """# Private teachers and private labels: Tables 1, 2 and 4 to 10
+
+This page is written by `python -m experiments.knowledge_transfer --page docs/reproduction/knowledge_transfer.md` from
+the JSON of the runs (`--dataset mnist --trainings 5`, likewise `fashion-mnist`). Numbers are shares of right labels for
+queries drawn from the test images, unless something else is said. "(0.04)" is the standard deviation of one draw;
+"±0.01" the standard error of the mean over independent trainings, which a table from one training cannot show.
+
+## What this means for a practitioner
+
+- **If your voters are models trained with DP-SGD on disjoint data, you need no noise at the end.** The models are
+  private already, so the bare majority of their votes ("private teachers" in the tables) costs what one model costs,
+  however many questions are asked. An aggregator's noise only spoils labels there, and buys nothing: knowing that the
+  voters are such models, the accountant gives the labels of gamma_opt the very same total.
+- **gamma_opt is the right tool where that does not hold:** one person's data reach several voters, or the voters draw
+  fresh randomness on the data at every question. Where the voters disagree (MNIST) it gives clearly more right labels
+  than subsampling at the same guarantee; where they agree anyway (Fashion-MNIST) both are good; at m = 1 they are the
+  same.
+- **Ask what "the same privacy" keeps the same.** At the same guarantee for one query GNMax with the paper's noise looks
+  weak. Part of this is a loose formula: the exact calibration needs far less noise (both are given above each table).
+  And over many queries GNMax composes far better: the last columns of the totals compare both at the same delta.
+- **One training tells little.** Draws of the queries from one training share its teachers; the error bars here come
+  from several trainings.
+
+## What differs from the paper, and why
+
+- On MNIST our private teachers are better. At m = 7 gamma_opt is 1 everywhere, so that row is the bare majority of the
+  private teachers: the paper's last table gives away that of its own. The paper states neither network, nor learning
+  rate, nor batch, and all rows of DaRRM move with the teachers. On Fashion-MNIST the two are alike.
+- GNMax (whose teachers are not private) agrees with the paper within its spread, and general composition gives the
+  printed totals to their last digit.
+- The paper's 10,000 training images of Fashion-MNIST are 12,000 here: all that the data set has of the two classes.
+- Learning rates and batches were chosen on a split of the training data; the tables at the end of each section hold
+  every score. For MNIST the mean private teacher prefers the learning rate 0.03 a little and the majority prefers
+  0.05; we decide by the majority, which is what is released. This rule was settled when the scores were known, and
+  after one training at 0.03 had been seen on the test images, where it did worse. So this one choice is not free of
+  the test set, though 0.05 is the value we had started from. It matters: the last section shows what the other rate
+  gives, with several trainings that hardly learn.
+- That choice also looks at private data without being accounted for, in the paper as here. Whoever publishes a model
+  should choose on public data.
+- The students are trained once each: differences of a few hundredths between them mean nothing.
+"""

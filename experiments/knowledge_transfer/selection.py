@@ -1,0 +1,126 @@
+"""Learning rates, batches and the student's regularisation, chosen on training data alone.
+
+A fifth of the training images is held out and teachers are trained on the rest. Private teachers are compared by the
+accuracy of their majority on the fifth, which is what will be released; teachers without privacy by their own mean
+accuracy, since GNMax needs them unanimous; both accuracies are kept. The student is compared on simulated labels: 100
+training images of which a fifth carry the wrong label. No test image and no test label is read. (As in the paper, this
+choice is not part of the privacy accounting.)
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from darrm.ensemble.network import convolutional_network
+from darrm.ensemble.partition import Partition
+from darrm.ensemble.recipes import PlainSGD, PrivateSGD
+from darrm.ensemble.student import train_student
+from darrm.ensemble.teachers import train_teachers
+from darrm.ensemble.voting import majority
+from experiments.knowledge_transfer.settings import (
+    PARTITION_SEED,
+    PLAIN_BATCHES,
+    PLAIN_RATES,
+    PRIVATE_RATES,
+    STUDENT,
+    STUDENT_RADII,
+    STUDENT_WEIGHTS,
+    K,
+    Setup,
+)
+from experiments.knowledge_transfer.teachers import Machine, private_recipe
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from darrm.ensemble.recipes import Recipe
+    from experiments.datasets import TwoClasses
+
+SPLIT_SEED, HELD_OUT = 5, 0.2
+SEEDS = (101, 102)  # no training of the experiment itself uses them
+PRIVATE_SEEDS = (101, 102, 103, 104, 105)  # private trainings vary more
+STUDENT_QUERIES, STUDENT_WRONG, STUDENT_POOL = 100, 0.2, 900
+
+
+def select(data: TwoClasses, setup: Setup, machine: Machine) -> dict[str, Any]:
+    """Try every setting of the grids; give all scores and the best setting of each kind."""
+    order = np.random.default_rng(SPLIT_SEED).permutation(len(data.train_y))
+    held = round(HELD_OUT * len(order))
+    split = (order[held:], order[:held])
+    private = [
+        _score(data, split, replace(private_recipe(setup), learning_rate=rate), machine) for rate in PRIVATE_RATES
+    ]
+    plain = [
+        _score(data, split, PlainSGD(rate, setup.plain.epochs, batch), machine)
+        for rate, batch in itertools.product(PLAIN_RATES, PLAIN_BATCHES)
+    ]
+    students = [
+        _student_score(data, split, radius, weight)
+        for radius, weight in itertools.product(STUDENT_RADII, STUDENT_WEIGHTS)
+        if weight > 0 or radius == STUDENT_RADII[0]
+    ]
+    tried = {"private": private, "plain": plain, "student": students}
+    return {
+        "dataset": data.name,
+        "held_out": held,
+        "tried": tried,
+        "best": {kind: max(scores, key=_what_counts) for kind, scores in tried.items()},
+    }
+
+
+def _score(data: TwoClasses, split: tuple[Any, Any], recipe: Recipe, machine: Machine) -> dict[str, Any]:
+    train, held = split
+    teacher, crowd = [], []
+    for seed in PRIVATE_SEEDS if isinstance(recipe, PrivateSGD) else SEEDS:
+        ensemble = train_teachers(
+            data.train_x[train],
+            data.train_y[train],
+            Partition.random(len(train), K, seed=PARTITION_SEED),
+            recipe,
+            build=functools.partial(convolutional_network, side=data.side),
+            seed=seed,
+            jobs=machine.jobs,
+            device=machine.device,
+            progress=machine.progress,
+        )
+        votes = ensemble.votes(data.train_x[held], device=machine.device)
+        truth = data.train_y[held]
+        teacher.append(float((votes == truth[:, None]).mean()))
+        crowd.append(float((majority(votes) == truth).mean()))
+    return {
+        **recipe.to_dict(),
+        "trainings": len(teacher),
+        "accuracy": float(np.mean(teacher)),
+        "majority_accuracy": float(np.mean(crowd)),
+    }
+
+
+def _student_score(data: TwoClasses, split: tuple[Any, Any], radius: float, weight: float) -> dict[str, Any]:
+    train, held = split
+    found = []
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        pool: NDArray[np.int64] = rng.permutation(train)[: min(STUDENT_POOL, len(train))]
+        count = min(STUDENT_QUERIES, len(pool) // 2)
+        wrong = rng.random(count) < STUDENT_WRONG
+        student = train_student(
+            data.train_x[pool[:count]],
+            np.where(wrong, 1 - data.train_y[pool[:count]], data.train_y[pool[:count]]),
+            data.train_x[pool[count:]],
+            recipe=replace(STUDENT, radius=radius, weight=weight),
+            build=functools.partial(convolutional_network, side=data.side),
+            seed=seed,
+        )
+        found.append(float((student.predict(data.train_x[held]) == data.train_y[held]).mean()))
+    return {"radius": radius, "weight": weight, "trainings": len(found), "accuracy": float(np.mean(found))}
+
+
+def _what_counts(score: dict[str, Any]) -> float:
+    """Give what decides: for private teachers the majority's accuracy, else the accuracy of one model."""
+    value: float = score["majority_accuracy"] if score.get("kind") == "private" else score["accuracy"]
+    return value

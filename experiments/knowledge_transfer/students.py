@@ -1,0 +1,121 @@
+"""The students: trained on an aggregator's labels, measured on images that nobody was asked about.
+
+As in [P, Section 5.1] the test images are split in two halves: the first is public (Q of its images are labelled, the
+rest are unlabelled), the second measures. The fully supervised model sees the private training images and their true
+classes: it is what giving up privacy and the labelling budget would buy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from darrm.ensemble.network import convolutional_network
+from darrm.ensemble.student import StudentRecipe, train_student
+from darrm.extras import require
+from experiments.knowledge_transfer import settings
+from experiments.knowledge_transfer.labels import ways
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from experiments.datasets import TwoClasses
+    from experiments.knowledge_transfer.settings import Setup
+    from experiments.knowledge_transfer.teachers import Machine, Votes
+
+TRUE_LABELS, SUPERVISED = "non-private student", "fully supervised"
+SHARED = (settings.PRIVATE_MAJORITY, settings.PLAIN_MAJORITY)  # the same for every m
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One student to train: positions among the public images, and their labels."""
+
+    row: dict[str, Any]
+    chosen: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    seed: int
+
+
+def student_rows(
+    data: TwoClasses,
+    setup: Setup,
+    allowances: tuple[int, ...],
+    votes: Votes,
+    machine: Machine,
+    *,
+    recipe: StudentRecipe = settings.STUDENT,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Train a student for every aggregator, m and Q, the non-private student, and the fully supervised model."""
+    order = np.random.default_rng([seed, 1]).permutation(len(data.test_y))
+    public, held = order[: len(order) // 2], order[len(order) // 2 :]
+    tasks = _tasks(setup, allowances, votes, public, seed=seed)
+    found = require("joblib").Parallel(n_jobs=machine.jobs)(
+        require("joblib").delayed(_accuracy)(
+            data.test_x[task.chosen],
+            task.labels,
+            data.test_x[np.setdiff1d(public, task.chosen)],
+            (data.test_x[held], data.test_y[held]),
+            recipe=recipe,
+            seed=task.seed,
+            device=machine.device,
+        )
+        for task in tasks
+    )
+    rows = [{**task.row, "accuracy": accuracy} for task, accuracy in zip(tasks, found, strict=True)]
+    supervised = _accuracy(
+        data.train_x,
+        data.train_y,
+        data.train_x[:0],
+        (data.test_x[held], data.test_y[held]),
+        recipe=replace(recipe, weight=0.0),
+        seed=seed,
+        device=machine.device,
+    )
+    rows.append({"m": None, "queries": len(data.train_y), "labels": SUPERVISED, "accuracy": supervised})
+    return rows
+
+
+def _tasks(
+    setup: Setup, allowances: tuple[int, ...], votes: Votes, public: NDArray[np.int64], *, seed: int
+) -> list[Task]:
+    tasks, truth = [], votes.truth
+    for queries in setup.queries:
+        rng = np.random.default_rng([seed, 2, queries])
+        chosen = public[:queries]  # the order is random already; every aggregator gets the same
+        row: dict[str, Any] = {"m": None, "queries": queries, "labels": TRUE_LABELS, "label_accuracy": 1.0}
+        tasks.append(Task(row, chosen, truth[chosen], seed))
+        for m in allowances:
+            for way in ways(setup.each, m):
+                if way.name in SHARED and m != allowances[0]:
+                    continue
+                theirs = votes.private if way.private_teachers else votes.plain
+                labels = way.label(theirs[chosen], rng)
+                right = float((labels == truth[chosen]).mean())
+                row = {
+                    "m": None if way.name in SHARED else m,
+                    "queries": queries,
+                    "labels": way.name,
+                    "label_accuracy": right,
+                }
+                tasks.append(Task(row, chosen, labels, seed))
+    return tasks
+
+
+def _accuracy(
+    x: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    unlabelled: NDArray[np.float32],
+    held: tuple[NDArray[np.float32], NDArray[np.int64]],
+    *,
+    recipe: StudentRecipe,
+    seed: int,
+    device: str,
+) -> float:
+    build = partial(convolutional_network, side=x.shape[-1])
+    student = train_student(x, labels, unlabelled, recipe=recipe, build=build, seed=seed, device=device)
+    return float((student.predict(held[0]) == held[1]).mean())

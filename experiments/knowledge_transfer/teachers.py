@@ -1,0 +1,112 @@
+"""The teachers of the experiment: trained once, their votes on the test images kept and used again."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from darrm.ensemble.calibration import calibrate_sampling
+from darrm.ensemble.network import convolutional_network
+from darrm.ensemble.partition import Partition
+from darrm.ensemble.recipes import PrivateSGD
+from darrm.ensemble.teachers import train_teachers
+from darrm.ensemble.voting import load_votes, majority, save_votes
+from experiments.knowledge_transfer.settings import CLIP, PARTITION_SEED, K, Setup
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from darrm.ensemble.recipes import Recipe
+    from experiments.datasets import TwoClasses
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """What the teachers of one training say about the test images, (n, K) each.
+
+    Attributes
+    ----------
+    private, plain
+        The votes of teachers trained with and without DP-SGD.
+    truth
+        (n,) true classes, for measuring accuracy alone.
+    """
+
+    private: NDArray[np.int8]
+    plain: NDArray[np.int8]
+    truth: NDArray[np.int64]
+
+    def accuracies(self) -> dict[str, float]:
+        """Measure teachers and majorities on all test images."""
+        found = {}
+        for name, votes in (("private", self.private), ("plain", self.plain)):
+            found[f"{name}_teacher"] = float((votes == self.truth[:, None]).mean())
+            found[f"{name}_majority"] = float((majority(votes) == self.truth).mean())
+        return found
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and how training runs; it changes no result beyond rounding.
+
+    Attributes
+    ----------
+    jobs
+        Processes.
+    device
+        ``"auto"``, ``"cpu"``, ``"cuda"``.
+    progress
+        Show bars.
+    folder
+        Where votes are kept.
+    """
+
+    jobs: int
+    device: str
+    progress: bool
+    folder: Path
+
+
+def private_recipe(setup: Setup) -> PrivateSGD:
+    """Fit the batches of DP-SGD to the budget of one teacher."""
+    sampling_rate, steps = calibrate_sampling(setup.each, noise=setup.noise, epochs=setup.epochs)
+    return PrivateSGD(
+        learning_rate=setup.private_rate, steps=steps, sampling_rate=sampling_rate, noise=setup.noise, clip=CLIP
+    )
+
+
+def obtain_votes(data: TwoClasses, setup: Setup, seed: int, machine: Machine) -> Votes:
+    """Train both ensembles with ``seed`` and ask them about the test images, or read the votes of the same training."""
+    private = _votes(data, private_recipe(setup), seed, machine)
+    plain = _votes(data, setup.plain, seed, machine)
+    return Votes(private, plain, data.test_y)
+
+
+def _votes(data: TwoClasses, recipe: Recipe, seed: int, machine: Machine) -> NDArray[np.int8]:
+    facts: list[Any] = [recipe.to_dict(), seed, K, PARTITION_SEED, data.train_x.shape, data.test_x.shape]
+    name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+    path = machine.folder / f"votes-{data.name}-{recipe.to_dict()['kind']}-{seed}-{name}.npy"
+    if path.is_file():
+        return load_votes(path)
+    ensemble = train_teachers(
+        data.train_x,
+        data.train_y,
+        Partition.random(len(data.train_y), K, seed=PARTITION_SEED),
+        recipe,
+        build=functools.partial(convolutional_network, side=data.side),
+        seed=seed,
+        jobs=machine.jobs,
+        device=machine.device,
+        checkpoints=machine.folder / f"checkpoints-{path.stem}",
+        progress=machine.progress,
+    )
+    ensemble.save(path.with_suffix(".safetensors"))
+    votes = ensemble.votes(data.test_x, device=machine.device)
+    save_votes(path, votes)
+    return votes

@@ -1,0 +1,56 @@
+"""What Q labels cost in total: by the paper's general composition, and by the best bound that the accountant knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from darrm.accounting.accountant import PrivacyAccountant, Voters
+from darrm.accounting.composition import compose_general
+from experiments.knowledge_transfer import settings
+from experiments.knowledge_transfer.labels import Way, per_query, ways
+
+if TYPE_CHECKING:
+    from darrm.privacy import PrivacyParams
+    from experiments.knowledge_transfer.settings import Setup
+
+
+def total_rows(data: str, setup: Setup, allowances: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Compute Tables 2, 5, 7 and 9 of [D], and beside them the best bound for every way at the same δ."""
+    rows = []
+    for m in allowances:
+        query = per_query(setup.each, m)
+        every = ways(setup.each, m)
+        for queries in setup.queries:
+            general = compose_general(query, queries, settings.DELTA_PRIME)
+            known = settings.PRINTED_TOTALS.get(data, {}).get(m, {}).get(queries)
+            rows.append(
+                {
+                    "m": m,
+                    "queries": queries,
+                    "per_query": {"epsilon": query.epsilon, "delta": query.delta},
+                    "printed": None if known is None else {"epsilon": known[0], "delta": known[1]},
+                    "general": {"epsilon": general.epsilon, "delta": general.delta},
+                    "best": {way.name: best_bound(way, setup.each, queries, general.delta) for way in every},
+                }
+            )
+    return rows
+
+
+def best_bound(way: Way, each: PrivacyParams, queries: int, delta: float) -> dict[str, Any]:
+    """Ask the accountant for the smallest ε at ``delta``.
+
+    Private teachers are models trained once on disjoint shards: answers are post-processing of them. Labels by DaRRM
+    are bounded both with and without this knowledge, since it would make DaRRM's noise needless.
+    """
+    if way.name == settings.PLAIN_MAJORITY:
+        return {"epsilon": None, "delta": delta, "bound": "no privacy"}
+    if way.aggregator is None:
+        return {"epsilon": each.epsilon, "delta": each.delta, "bound": "private models, disjoint shards"}
+    charge = way.aggregator.charge(queries)
+    alone = PrivacyAccountant(charges=[charge]).spent(delta)
+    result = {"epsilon": alone.epsilon, "delta": delta, "bound": alone.bound}
+    if way.private_teachers:
+        voters = Voters(K=settings.K, each=each, private_models=True, disjoint=True)
+        capped = PrivacyAccountant(voters, charges=[charge]).spent(delta)
+        result["with_private_models"] = {"epsilon": capped.epsilon, "bound": capped.bound}
+    return result

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from darrm.ensemble.dpsgd import (  # noqa: E402 (after the check for torch)
+    add_noise,
+    check_model,
+    clipped_sums,
+    mean_gradients,
+    per_example_gradients,
+)
+from darrm.ensemble.network import convolutional_network, initial_parameters, stack  # noqa: E402 (as above)
+
+nn = torch.nn
+
+
+def loop_gradients(build: Any, parameters: dict[str, Any], x: Any, y: Any) -> list[list[dict[str, Any]]]:
+    """The obvious way: one backward pass for each teacher and example."""
+    found = []
+    for teacher in range(x.shape[0]):
+        model = build().to(x.dtype)
+        model.load_state_dict({name: value[teacher] for name, value in parameters.items()})
+        rows = []
+        for example in range(x.shape[1]):
+            model.zero_grad()
+            nn.functional.cross_entropy(model(x[teacher, example][None]), y[teacher, example][None]).backward()
+            rows.append({name: value.grad.clone() for name, value in model.named_parameters()})
+        found.append(rows)
+    return found
+
+
+@pytest.fixture
+def small() -> tuple[Any, dict[str, Any], Any, Any]:
+    def build() -> Any:
+        return convolutional_network(side=8)
+
+    torch.manual_seed(0)
+    parameters = stack([initial_parameters(build, seed) for seed in (1, 2, 3)])
+    return build, parameters, torch.rand(3, 5, 1, 8, 8), torch.randint(0, 2, (3, 5))
+
+
+def test_gradients_of_each_example_agree_with_a_loop(small: Any) -> None:
+    build, parameters, x, y = small
+    together = per_example_gradients(build())(parameters, x, y)
+    for teacher, rows in enumerate(loop_gradients(build, parameters, x, y)):
+        for example, row in enumerate(rows):
+            for name, gradient in row.items():
+                assert torch.allclose(together[name][teacher, example], gradient, rtol=0, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")  # Opacus uses hooks that torch warns about
+def test_gradients_agree_with_opacus(small: Any) -> None:
+    grad_sample = pytest.importorskip("opacus.grad_sample")
+    build, parameters, x, y = small
+    together = per_example_gradients(build())(parameters, x, y)
+    for teacher in range(3):
+        model = build()
+        model.load_state_dict({name: value[teacher] for name, value in parameters.items()})
+        wrapped = grad_sample.GradSampleModule(model, loss_reduction="sum")
+        nn.functional.cross_entropy(wrapped(x[teacher]), y[teacher], reduction="sum").backward()
+        for name, parameter in wrapped._module.named_parameters():
+            assert torch.allclose(together[name][teacher], parameter.grad_sample, rtol=0, atol=1e-6)
+
+
+def test_clipped_sums_agree_with_a_loop(small: Any) -> None:
+    build, parameters, x, y = small
+    mask = torch.tensor([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]]).float()
+    rows_of_all = loop_gradients(build, parameters, x, y)
+    lengths = [torch.cat([g.flatten() for g in row.values()]).norm() for rows in rows_of_all for row in rows]
+    clip = float(torch.stack(lengths).median()) * 1.001  # some are clipped and some are not
+    sums = clipped_sums(per_example_gradients(build())(parameters, x, y), mask, clip)
+    clipped = 0
+    for teacher, rows in enumerate(rows_of_all):
+        expected = {name: torch.zeros_like(value[0]) for name, value in parameters.items()}
+        for example, row in enumerate(rows):
+            length = float(torch.cat([gradient.flatten() for gradient in row.values()]).norm())
+            clipped += length > clip
+            factor = float(mask[teacher, example]) * min(1.0, clip / length)
+            expected = {name: expected[name] + factor * gradient for name, gradient in row.items()}
+        for name, value in expected.items():
+            assert torch.allclose(sums[name][teacher], value, rtol=2e-4, atol=1e-6)
+    assert 0 < clipped < 15
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-3, 1.0, 1e3, 1e15, 1e30])
+@pytest.mark.parametrize("others", [0, 1, 300])
+def test_one_example_moves_the_sum_by_at_most_the_threshold(size: float, others: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    gradients = {"w": torch.randn(1, others + 1, 40, 5, generator=generator), "b": torch.randn(1, others + 1, 7)}
+    gradients = {name: torch.cat([size * value[:, :1], value[:, 1:]], dim=1) for name, value in gradients.items()}
+    present = torch.ones(1, others + 1)
+    absent = present.clone()
+    absent[0, 0] = 0.0
+    with_it, without = clipped_sums(gradients, present, 0.7), clipped_sums(gradients, absent, 0.7)
+    moved = sum(float((with_it[name].double() - without[name].double()).square().sum()) for name in gradients) ** 0.5
+    assert moved <= 0.7
+    assert not 1.0 <= size <= 1e15 or moved >= 0.699  # squares overflow beyond: dropped, which is as safe
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e38])
+def test_a_gradient_that_is_not_finite_contributes_nothing(poison: float) -> None:
+    gradients = {"w": torch.ones(1, 2, 3)}
+    gradients["w"][0, 1, 0] = poison
+    assert clipped_sums(gradients, torch.ones(1, 2), 10.0)["w"].tolist() == [[1.0, 1.0, 1.0]]
+
+
+def test_zero_gradients_stay_zero() -> None:
+    assert clipped_sums({"w": torch.zeros(1, 2, 3)}, torch.ones(1, 2), 1.0)["w"].tolist() == [[0.0, 0.0, 0.0]]
+
+
+def test_mean_gradients_agree_with_the_mean_loss(small: Any) -> None:
+    build, parameters, x, y = small
+    mask = torch.tensor([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]]).float()
+    together = mean_gradients(build())(parameters, x, y, mask)
+    for teacher, rows in enumerate(loop_gradients(build, parameters, x, y)):
+        chosen = [row for row, used in zip(rows, mask[teacher], strict=True) if used]
+        for name in parameters:
+            expected = torch.stack([row[name] for row in chosen]).mean(dim=0)
+            assert torch.allclose(together[name][teacher], expected, atol=1e-6)
+
+
+def test_noise_is_scaled_and_used_once_in_order() -> None:
+    sums = {"w": torch.ones(2, 2, 3), "b": torch.zeros(2, 2)}
+    noise = torch.as_tensor(np.arange(16.0).reshape(2, 8))
+    noisy = add_noise(sums, noise, 10.0)
+    assert noisy["w"][1].flatten().tolist() == [81.0, 91.0, 101.0, 111.0, 121.0, 131.0]
+    assert noisy["b"].tolist() == [[60.0, 70.0], [140.0, 150.0]]
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), "use nn.GroupNorm"),
+        (nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)), "free of dropout"),
+        (nn.ReLU(), "parameters to train"),
+        ("a model", "torch.nn.Module"),
+    ],
+)
+def test_models_that_mix_examples_are_refused(model: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_model(model)

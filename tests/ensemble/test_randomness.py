@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from darrm.ensemble import randomness
+from darrm.ensemble.randomness import BATCH, NOISE, RandomSource, coins, gaussians
+
+TOP = 2**64 - 1
+
+
+@given(st.floats(0.0, 1.0))
+def test_a_coin_shows_one_never_more_often_than_asked(probability: float) -> None:
+    # the largest 53-bit word that counts tells the exact probability
+    threshold = math.floor(Fraction(probability) * 2**53)
+    edge = np.array([(max(threshold, 1) - 1) << 11, min(threshold << 11, TOP)], dtype=np.uint64)
+    shown = coins(edge, probability)
+    assert bool(shown[0]) == (threshold > 0)
+    assert bool(shown[1]) == (threshold == 2**53)
+    assert Fraction(threshold, 2**53) <= Fraction(probability)
+
+
+def test_coins_use_the_whole_word() -> None:
+    assert coins(np.array([0, TOP], dtype=np.uint64), 1.0).all()
+    assert not coins(np.array([0, TOP], dtype=np.uint64), 0.0).any()
+
+
+@pytest.mark.statistical
+def test_gaussians_have_the_normal_distribution() -> None:
+    sample = np.sort(gaussians(RandomSource(3).words(200_000, 0, NOISE, 0)))
+    exact = np.array([0.5 * math.erfc(-value / math.sqrt(2.0)) for value in sample[::20]])
+    empirical = np.arange(0, sample.size, 20) / sample.size
+    # Kolmogorov and Smirnov: P[D > 2.69/sqrt(n)] < 1e-6
+    assert np.abs(exact - empirical).max() < 2.69 / math.sqrt(sample.size) + 20 / sample.size
+
+
+def test_gaussians_of_the_extreme_words_are_finite() -> None:
+    assert np.isfinite(gaussians(np.array([0, TOP, TOP, 0], dtype=np.uint64))).all()
+
+
+def test_streams_differ_by_teacher_purpose_and_step() -> None:
+    source = RandomSource(1)
+    streams = [source.words(4, *key).tolist() for key in [(0, BATCH, 0), (1, BATCH, 0), (0, NOISE, 0), (0, BATCH, 1)]]
+    assert len({tuple(stream) for stream in streams}) == 4
+
+
+def test_without_a_seed_the_operating_system_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def urandom(count: int) -> bytes:
+        asked.append(count)
+        return bytes(count)
+
+    monkeypatch.setattr(randomness.os, "urandom", urandom)
+    assert RandomSource().words(3, 0, NOISE, 0).tolist() == [0, 0, 0]
+    assert asked == [24]
+
+
+def test_without_a_seed_no_draw_repeats() -> None:
+    assert RandomSource().words(4, 0, NOISE, 0).tolist() != RandomSource().words(4, 0, NOISE, 0).tolist()
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True])
+def test_a_bad_seed_is_refused(seed: object) -> None:
+    with pytest.raises(ValueError, match="seed must be an integer of at least 0"):
+        RandomSource(seed)  # type: ignore[arg-type]

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from darrm.ensemble.randomness import RandomSource
+from darrm.ensemble.recipes import PlainSGD, PrivateSGD, recipe_from
+
+
+@pytest.mark.statistical
+def test_poisson_batches_have_the_right_rate_and_are_independent_between_steps() -> None:
+    recipe = PrivateSGD(0.1, 1, 0.03, 1.0)
+    sizes = np.array([len(recipe.batch(RandomSource(0), 0, step, 200)) for step in range(4000)])
+    # the mean of 4,000 Bin(200, 0.03) has a standard deviation of 0.0381; 5 of them are exceeded with chance 6e-7
+    assert sizes.mean() == pytest.approx(6.0, abs=5 * 0.0381)
+    assert sizes.var() == pytest.approx(5.82, rel=0.2)  # a fixed batch size would give 0
+
+
+def test_empty_batches_happen() -> None:
+    recipe = PrivateSGD(0.1, 1, 1e-6, 1.0)
+    assert recipe.batch(RandomSource(0), 0, 0, 10).size == 0
+
+
+def test_every_record_can_be_chosen_at_rate_one() -> None:
+    assert PrivateSGD(0.1, 1, 1.0, 1.0).batch(RandomSource(0), 0, 0, 5).tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("size", "batch_size", "steps"), [(10, 3, 4), (9, 3, 3), (2, 5, 1)])
+def test_an_epoch_sees_every_record_once_in_a_new_order(size: int, batch_size: int, steps: int) -> None:
+    recipe = PlainSGD(0.1, 2, batch_size)
+    assert recipe.step_count(size) == 2 * steps
+    batches = [recipe.batch(RandomSource(0), 0, step, size).tolist() for step in range(2 * steps)]
+    first, second = ([place for batch in part for place in batch] for part in (batches[:steps], batches[steps:]))
+    assert sorted(first) == sorted(second) == list(range(size))
+    assert size < 5 or first != second
+
+
+def test_shuffled_batches_need_a_seed() -> None:
+    with pytest.raises(ValueError, match="seeded source"):
+        PlainSGD(0.1, 1, 2).batch(RandomSource(), 0, 0, 10)
+
+
+@pytest.mark.parametrize("recipe", [PlainSGD(0.1, 5, 32), PrivateSGD(0.05, 130, 5 / 130, 12.0)])
+def test_recipes_survive_plain_data(recipe: PlainSGD | PrivateSGD) -> None:
+    assert recipe_from(recipe.to_dict()) == recipe
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"steps": 0}, "steps"),
+        ({"sampling_rate": 0.0}, "sampling_rate"),
+        ({"sampling_rate": 1.5}, "sampling_rate"),
+        ({"noise": float("nan")}, "noise"),
+        ({"noise": 0.0}, "noise"),
+        ({"clip": float("inf")}, "clip"),
+    ],
+)
+def test_bad_private_recipes_are_refused(arguments: dict[str, float], name: str) -> None:
+    good = {"learning_rate": 0.1, "steps": 3, "sampling_rate": 0.1, "noise": 1.0, "clip": 1.0}
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        PrivateSGD(**{**good, **arguments})  # type: ignore[arg-type]
+
+
+def test_an_unknown_recipe_is_refused() -> None:
+    with pytest.raises(ValueError, match="kind must be one of plain, private"):
+        recipe_from({"kind": "adam"})

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import joblib
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from darrm.ensemble.network import choose_device, convolutional_network  # noqa: E402 (after the check for torch)
+from darrm.ensemble.partition import Partition  # noqa: E402 (as above)
+from darrm.ensemble.recipes import PlainSGD, PrivateSGD  # noqa: E402 (as above)
+from darrm.ensemble.storage import save_tensors  # noqa: E402 (as above)
+from darrm.ensemble.teachers import TeacherEnsemble, train_teachers  # noqa: E402 (as above)
+from darrm.ensemble.voting import load_votes, majority, save_votes  # noqa: E402 (as above)
+from darrm.errors import TableError  # noqa: E402 (as above)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BUILD = functools.partial(convolutional_network, side=8)
+
+
+def bright_and_dark(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    return (0.5 * rng.random((n, 1, 8, 8)) + 0.5 * y[:, None, None, None]).astype(np.float32), y
+
+
+def ensemble(recipe: Any = None, **arguments: Any) -> TeacherEnsemble:
+    x, y = bright_and_dark(120)
+    settings = {"build": BUILD, "seed": 1, "progress": False, "device": "cpu", **arguments}
+    return train_teachers(x, y, Partition.random(120, 3, seed=0), recipe or PlainSGD(0.2, 8, 8), **settings)
+
+
+@pytest.fixture(scope="module")
+def trained() -> TeacherEnsemble:
+    return ensemble()
+
+
+def test_teachers_learn_and_vote(trained: TeacherEnsemble) -> None:
+    x, y = bright_and_dark(50, seed=9)
+    votes = trained.votes(x, device="cpu", batch=7)
+    assert votes.shape == (50, 3)
+    assert trained.K == 3
+    assert (majority(votes) == y).mean() > 0.95
+
+
+def test_votes_are_each_teachers_own_answer(trained: TeacherEnsemble) -> None:
+    x, _ = bright_and_dark(20, seed=4)
+    votes = trained.votes(x, device="cpu")
+    for teacher in range(3):
+        model = BUILD()
+        model.load_state_dict({name: torch.tensor(value[teacher]) for name, value in trained.parameters.items()})
+        assert (model(torch.tensor(x)).argmax(dim=1).numpy() == votes[:, teacher]).all()
+
+
+def test_no_queries_give_no_votes(trained: TeacherEnsemble) -> None:
+    assert trained.votes(np.empty((0, 1, 8, 8), dtype=np.float32)).shape == (0, 3)
+
+
+def test_teachers_see_their_own_shard_only() -> None:
+    # poison the records of teacher 0: the other teachers must not change at all
+    x, y = bright_and_dark(60)
+    partition = Partition.random(60, 3, seed=0)
+    poisoned = np.array(y)
+    poisoned[partition.shard(0)] = 1 - poisoned[partition.shard(0)]
+    recipe = PrivateSGD(0.1, 5, 0.3, 1.0)
+    one, other = (
+        train_teachers(x, labels, partition, recipe, build=BUILD, seed=1, progress=False, device="cpu", stack_size=1)
+        for labels in (y, poisoned)
+    )
+    for name, value in one.parameters.items():
+        assert (value[1:] == other.parameters[name][1:]).all()
+    assert any((value[0] != other.parameters[name][0]).any() for name, value in one.parameters.items())
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"stack_size": 1}, pytest.param({"stack_size": 2, "jobs": 2}, marks=pytest.mark.slow)]
+)
+def test_stacks_and_processes_change_nothing_but_rounding(trained: TeacherEnsemble, arguments: dict[str, int]) -> None:
+    other = ensemble(**arguments)
+    for name, value in trained.parameters.items():
+        np.testing.assert_allclose(other.parameters[name], value, atol=1e-4)
+
+
+def test_joblibs_configuration_chooses_the_backend() -> None:
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        assert ensemble(PrivateSGD(0.1, 2, 0.3, 1.0)).private
+
+
+def test_ensembles_save_and_load(trained: TeacherEnsemble, tmp_path: Path) -> None:
+    trained.save(tmp_path / "ensemble.safetensors")
+    loaded = TeacherEnsemble.load(tmp_path / "ensemble.safetensors", BUILD)
+    x, _ = bright_and_dark(20, seed=4)
+    assert (loaded.votes(x) == trained.votes(x)).all()
+    assert loaded.recipe == trained.recipe
+    assert not loaded.private
+
+
+def test_damaged_or_foreign_files_are_refused(trained: TeacherEnsemble, tmp_path: Path) -> None:
+    path = tmp_path / "ensemble.safetensors"
+    trained.save(path)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(TableError, match="damaged"):
+        TeacherEnsemble.load(path, BUILD)
+    save_tensors(path, {"w": np.zeros(3)}, {"kind": "checkpoint"})
+    with pytest.raises(TableError, match="holds no ensemble"):
+        TeacherEnsemble.load(path, BUILD)
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        TeacherEnsemble.load(tmp_path / "none.safetensors", BUILD)
+    trained.save(path)
+    with pytest.raises(ValueError, match="parameters must be stacks of the network's parameters"):
+        TeacherEnsemble.load(path, convolutional_network)
+
+
+def test_votes_save_and_load(tmp_path: Path) -> None:
+    votes = np.array([[0, 1, 1], [1, 1, 1]], dtype=np.int8)
+    save_votes(tmp_path / "votes.npy", votes)
+    assert (load_votes(tmp_path / "votes.npy") == votes).all()
+    (tmp_path / "votes.npy").write_bytes(b"no votes")
+    with pytest.raises(TableError, match="is no file of votes"):
+        load_votes(tmp_path / "votes.npy")
+    with pytest.raises(ValueError, match=r"a name that ends in \.npy"):
+        save_votes(tmp_path / "votes.txt", votes)
+
+
+@pytest.mark.parametrize("votes", [[0, 1], [[0.5, 1.0]], np.empty((2, 0), dtype=int), [[-1, 0]], [[2, 0]]])
+def test_bad_votes_are_refused(votes: object) -> None:
+    with pytest.raises(ValueError, match="votes must be"):
+        majority(votes)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (np.full((6, 1, 8, 8), np.nan), np.zeros(6, dtype=int), "x must be finite"),
+        (np.zeros((6, 1, 8, 8)), np.zeros(5, dtype=int), "one for each of 6 records"),
+        (np.zeros((6, 1, 8, 8)), np.zeros(6), "y must be classes 0, 1"),
+        (np.zeros(6), np.zeros(6, dtype=int), "x must be floats, one row a record"),
+        (np.zeros((6, 1, 8, 8), dtype=np.uint8), np.zeros(6, dtype=int), "x must be floats"),
+    ],
+)
+def test_bad_data_are_refused(x: np.ndarray, y: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        train_teachers(x, y, Partition.random(6, 2, seed=0), PlainSGD(0.1, 1, 2), build=BUILD)
+
+
+def test_shuffled_training_with_checkpoints_needs_a_seed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="seed must be an integer here"):
+        ensemble(seed=None, checkpoints=tmp_path)
+
+
+def test_private_training_needs_no_seed() -> None:
+    recipe = PrivateSGD(0.1, 2, 0.3, 1.0)
+    one, other = ensemble(recipe, seed=None), ensemble(recipe, seed=None)
+    assert any((value != other.parameters[name]).any() for name, value in one.parameters.items())
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "tpu", "cuda:4096"])
+def test_devices_that_are_not_there_are_refused(device: str) -> None:
+    with pytest.raises(ValueError, match="device must be"):
+        choose_device(device)
+    assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")

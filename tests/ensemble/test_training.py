@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from darrm.ensemble import training  # noqa: E402 (after the check for torch)
+from darrm.ensemble.network import convolutional_network, initial_parameters  # noqa: E402 (as above)
+from darrm.ensemble.randomness import INITIAL, NOISE, RandomSource, gaussians  # noqa: E402 (as above)
+from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe  # noqa: E402 (as above)
+from darrm.ensemble.training import Group, train_group  # noqa: E402 (as above)
+from darrm.errors import TableError  # noqa: E402 (as above)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BUILD = functools.partial(convolutional_network, side=8)
+PRIVATE = PrivateSGD(learning_rate=0.5, steps=10, sampling_rate=0.15, noise=0.5, clip=0.3)
+
+
+def group(recipe: Recipe = PRIVATE, seed: int = 0, sizes: tuple[int, ...] = (9, 8)) -> Group:
+    rng = np.random.default_rng(1)
+    return Group(
+        x=tuple(rng.random((size, 1, 8, 8), dtype=np.float32) for size in sizes),
+        y=tuple(rng.integers(0, 2, size) for size in sizes),
+        teachers=tuple(range(3, 3 + len(sizes))),
+        build=BUILD,
+        recipe=recipe,
+        source=RandomSource(seed),
+    )
+
+
+def train(what: Group, **arguments: Any) -> dict[str, np.ndarray]:
+    return train_group(what, device="cpu", progress=False, **arguments)
+
+
+def one_at_a_time(what: Group, row: int) -> dict[str, Any]:
+    """The definition of DP-SGD, and of SGD, for one teacher: loops, one backward pass for each example."""
+    teacher, size, recipe = what.teachers[row], len(what.y[row]), what.recipe
+    model = BUILD()
+    model.load_state_dict(initial_parameters(BUILD, int(what.source.words(1, teacher, INITIAL, 0)[0]) >> 1))
+    names = [name for name, _ in model.named_parameters()]
+    total = sum(parameter.numel() for parameter in model.parameters())
+    for step in range(recipe.step_count(size)):
+        batch = recipe.batch(what.source, teacher, step, size)
+        update = torch.zeros(total, dtype=torch.float64)
+        for example in batch:
+            model.zero_grad()
+            x, y = torch.tensor(what.x[row][[example]]), torch.tensor(what.y[row][[example]])
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            gradient = torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).double()
+            if isinstance(recipe, PrivateSGD):
+                gradient *= min(1.0, recipe.clip / float(gradient.norm()))
+            update += gradient
+        if isinstance(recipe, PrivateSGD):
+            words = what.source.words(total + total % 2, teacher, NOISE, step)
+            update += recipe.noise * recipe.clip * torch.tensor(gaussians(words)[:total])
+            update /= recipe.sampling_rate * size
+        else:
+            update /= len(batch)
+        start = 0
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.sub_(recipe.learning_rate * update[start : start + parameter.numel()].view_as(parameter))
+                start += parameter.numel()
+    return {name: dict(model.named_parameters())[name].detach().numpy() for name in names}
+
+
+@pytest.mark.parametrize("recipe", [PRIVATE, PlainSGD(0.2, 2, 4)])
+def test_stacked_training_is_the_definition(recipe: Recipe) -> None:
+    # the sizes 9 and 8 give the plain recipe 3 and 2 batches an epoch, so the stack has a teacher that ends early
+    what = group(recipe)
+    together = train(what)
+    for row in range(2):
+        for name, expected in one_at_a_time(what, row).items():
+            np.testing.assert_allclose(together[name][row], expected, rtol=0, atol=2e-3 if recipe is PRIVATE else 1e-5)
+
+
+def test_empty_batches_move_by_noise_alone() -> None:
+    recipe = PrivateSGD(learning_rate=0.1, steps=3, sampling_rate=1e-9, noise=2.0, clip=0.5)
+    trained = train(group(recipe, sizes=(8,)))
+    size = sum(value[0].size for value in trained.values())
+    source = RandomSource(0)
+    start = initial_parameters(BUILD, int(source.words(1, 3, INITIAL, 0)[0]) >> 1)
+    noise = sum(gaussians(source.words(size + size % 2, 3, NOISE, step))[:size] for step in range(3))
+    moved = np.concatenate([(trained[name][0] - start[name].numpy()).ravel() for name in trained])
+    expected = -0.1 * 2.0 * 0.5 * noise / (1e-9 * 8)
+    np.testing.assert_allclose(moved, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+def test_a_seed_repeats_and_another_does_not() -> None:
+    first, again, other = train(group()), train(group()), train(group(seed=1))
+    assert all((first[name] == again[name]).all() for name in first)
+    assert any((first[name] != other[name]).any() for name in first)
+
+
+@pytest.mark.parametrize("recipe", [PRIVATE, PlainSGD(0.2, 6, 4)])
+def test_a_killed_training_ends_where_it_would_have_ended(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.safetensors"
+    whole = train(group(recipe))
+    advance = training._Run.advance
+
+    def killed(run: Any) -> None:
+        if run.step == 8:
+            raise KeyboardInterrupt
+        advance(run)
+
+    monkeypatch.setattr(training._Run, "advance", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train(group(recipe), checkpoint=path, checkpoint_every=3)
+    steps: list[int] = []
+    monkeypatch.setattr(training._Run, "advance", lambda run: (steps.append(run.step), advance(run)))
+    resumed = train(group(recipe), checkpoint=path, checkpoint_every=3)
+    assert steps[0] == 6
+    assert all((whole[name] == resumed[name]).all() for name in whole)
+    assert train(group(recipe), checkpoint=path).keys() == whole.keys()  # finished: nothing left to do
+    assert steps[-1] < len(steps) + 6
+
+
+@pytest.mark.parametrize("other", [group(seed=1), group(PrivateSGD(0.5, 10, 0.15, 0.6, 0.3)), group(sizes=(8, 9))])
+def test_a_checkpoint_of_another_training_is_refused(other: Group, tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    train(group(), checkpoint=path)
+    with pytest.raises(TableError, match="belongs to a training with other data, seed, network or recipe"):
+        train(other, checkpoint=path)
+
+
+def test_torch_keeps_its_threads_and_its_generator() -> None:
+    torch.manual_seed(3)
+    state, threads = torch.random.get_rng_state(), torch.get_num_threads()
+    train(group())
+    assert (torch.random.get_rng_state() == state).all()
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_trains_the_same_teachers() -> None:
+    here, there = train(group()), train_group(group(), device="cuda", progress=False)
+    for name, value in here.items():
+        np.testing.assert_allclose(there[name], value, atol=1e-3)

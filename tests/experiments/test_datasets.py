@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.server
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from experiments import download
+from experiments.datasets import load, read_idx
+from experiments.download import RemoteFile, obtain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CONTENT = bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9])
+GOOD = gzip.compress(CONTENT)
+
+
+class Mirror(http.server.BaseHTTPRequestHandler):
+    """Answers as the path says; counts what was asked."""
+
+    asked: list[str]
+    failures_left: int
+
+    def do_GET(self) -> None:
+        type(self).asked.append(self.path)
+        kind = self.path.split("/")[1]
+        if kind == "missing" or (kind == "flaky" and type(self).failures_left > 0):
+            type(self).failures_left -= 1
+            self.send_error(404 if kind == "missing" else 503)
+            return
+        body = {"truncated": GOOD[:-9], "other": gzip.compress(CONTENT[:-1] + b"\x01"), "text": b"<html>"}.get(
+            kind, GOOD
+        )
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body) + (5 if kind == "broken" else 0)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    Mirror.asked, Mirror.failures_left = [], 2
+    server = http.server.HTTPServer(("127.0.0.1", 0), Mirror)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def file(*mirrors: str) -> RemoteFile:
+    return RemoteFile("set", "part.gz", len(CONTENT), hashlib.sha256(CONTENT).hexdigest(), mirrors)
+
+
+def test_a_download_is_checked_kept_and_not_repeated(mirror: str, tmp_path: Path) -> None:
+    assert obtain(file(f"{mirror}/good/")) == CONTENT
+    assert (tmp_path / "darrm" / "set" / "part.gz").read_bytes() == GOOD
+    assert obtain(file(f"{mirror}/good/")) == CONTENT
+    assert Mirror.asked == ["/good/part.gz"]
+
+
+def test_a_mirror_that_fails_is_asked_again(mirror: str) -> None:
+    assert obtain(file(f"{mirror}/flaky/"), pause=0.0) == CONTENT
+    assert len(Mirror.asked) == 3
+
+
+@pytest.mark.parametrize("bad", ["missing", "truncated", "other", "text"])
+def test_the_next_mirror_is_asked(mirror: str, bad: str) -> None:
+    assert obtain(file(f"{mirror}/{bad}/", f"{mirror}/good/"), pause=0.0) == CONTENT
+    assert Mirror.asked == [f"/{bad}/part.gz", "/good/part.gz"]
+
+
+def test_a_transfer_that_breaks_off_is_not_taken(mirror: str, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="could not be downloaded"):
+        obtain(file(f"{mirror}/broken/"), pause=0.0)
+    assert not (tmp_path / "darrm" / "set").exists()
+
+
+def test_when_all_fail_every_reason_is_given(mirror: str) -> None:
+    with pytest.raises(OSError, match="could not be downloaded") as caught:
+        obtain(file(f"{mirror}/missing/", f"{mirror}/other/"), pause=0.0)
+    message = str(caught.value)
+    assert "404" in message
+    assert "is corrupt" in message
+    assert "set DARRM_DATA_DIR" in message
+
+
+def test_a_mirror_that_is_not_there_is_an_error_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(OSError, match=r"part\.gz could not be downloaded"):
+        obtain(file("http://127.0.0.1:9/"), pause=0.0)
+    with pytest.raises(OSError, match="starts with https"):
+        obtain(file("file:///etc/"), pause=0.0)
+
+
+@pytest.mark.parametrize(
+    ("packed", "message"),
+    [
+        (GOOD[:-9], "is truncated or no gzip file"),
+        (b"no gzip", "is truncated or no gzip file"),
+        (GOOD[:15] + b"\xff\xff\xff" + GOOD[18:], "is truncated or no gzip file"),
+        (gzip.compress(CONTENT[:-1]), "holds 10 bytes, not 11"),
+        (gzip.compress(CONTENT[:-1] + b"\x01"), "is corrupt"),
+    ],
+)
+@pytest.mark.parametrize("where", ["given", "cache"])
+def test_a_damaged_file_is_named(
+    packed: bytes, message: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "darrm"
+    if where == "given":
+        folder = tmp_path / "mine"
+        monkeypatch.setenv("DARRM_DATA_DIR", str(folder))
+    else:
+        monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
+    (folder / "set").mkdir(parents=True)
+    (folder / "set" / "part.gz").write_bytes(packed)
+    with pytest.raises(ValueError, match=rf"set/part\.gz.*{message}"):
+        obtain(file("http://127.0.0.1:9/"))
+
+
+def test_a_folder_without_the_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARRM_DATA_DIR", str(tmp_path))
+    with pytest.raises(ValueError, match="which has no mnist/train-images"):
+        load("mnist")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no IDX file"),
+        (bytes([0, 0, 13, 1, 0, 0, 0, 1, 0]), "no IDX file"),
+        (bytes([1, 0, 8, 1, 0, 0, 0, 1, 0]), "no IDX file"),
+        (bytes([0, 0, 8, 0]), "no IDX file"),
+        (bytes([0, 0, 8, 2, 0, 0]), "truncated within its header"),
+        (CONTENT[:-1], "has 10 bytes where its header says 11"),
+        (CONTENT + b"\0", "has 12 bytes where its header says 11"),
+        (bytes([0, 0, 8, 3, *[255] * 12]), "bytes where its header says"),
+    ],
+)
+def test_bad_idx_files_are_refused(content: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^here .*{message}"):
+        read_idx(content, "here")
+
+
+def test_an_array_keeps_its_shape() -> None:
+    content = bytes([0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, *range(6)])
+    assert read_idx(content, "here").tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_digits_split_without_overlap() -> None:
+    digits = load("digits")
+    images = {image.tobytes() for image in digits.train_x}
+    assert not any(image.tobytes() in images for image in digits.test_x)
+    assert set(np.unique(digits.train_y)) == {0, 1}
+    assert 0.0 <= digits.train_x.min() < digits.train_x.max() <= 1.0
+
+
+def test_an_unknown_set_is_refused() -> None:
+    with pytest.raises(ValueError, match="dataset must be one of digits, fashion-mnist, mnist"):
+        load("cifar")
+    assert download.ATTEMPTS > 1

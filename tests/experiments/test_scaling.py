@@ -1,0 +1,61 @@
+"""The scaling experiment: what it reports is what it measured."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from darrm.commands import run
+from experiments.scaling import Case, main, measure
+from experiments.scaling_report import Measurement, exponent, page, summary
+
+COMMITTED = Path(__file__).parents[2] / "docs" / "reproduction" / "scaling"
+
+
+def measurement(K: int, seconds: float, solver: str = "production") -> Measurement:
+    numbers = {"seconds": seconds, "separation_seconds": 0.5, "expected_error": 0.1, "bound": 0.1, "relative_gap": 0.0}
+    return Measurement(
+        K=K,
+        m=10,
+        each_delta="0",
+        shape="free",
+        solver=solver,
+        rows_full_set=9,
+        rows_used=3,
+        rounds=2,
+        status="optimal",
+        method="",
+        peak_megabytes=1.0,
+        **numbers,
+    )
+
+
+def test_a_case_is_measured() -> None:
+    item = measure(Case(41, 10, "1e-5", "free", "production", 60.0))
+    assert item.rows_full_set == 73_629_072
+    assert 0 < item.rows_used < 1000
+    assert item.relative_gap < 1e-9
+    assert item.over_floor > 1.0
+
+
+def test_exponents_and_speedups_are_computed() -> None:
+    quadratic = [measurement(K, 1e-6 * K**2) for K in (41, 101, 301, 1001)]
+    assert exponent(quadratic) == pytest.approx(2.0)
+    assert math.isnan(exponent(quadratic[:2]))
+    found = summary([measurement(7, 5.0, "reference"), measurement(7, 0.5), *quadratic])
+    assert found["against the reference"]["7"]["times faster"] == pytest.approx(10.0)
+
+
+def test_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--sizes", "x"], ["--shapes", "round"]):
+        assert run(lambda given=tuple(arguments): main(list(given))) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.skipif(not COMMITTED.exists(), reason="no committed measurements")
+def test_the_committed_page_is_made_from_the_committed_measurements() -> None:
+    items = [Measurement(**item) for item in json.loads((COMMITTED / "scaling.json").read_text(encoding="utf-8"))]
+    assert (COMMITTED / "scaling.md").read_text(encoding="utf-8") == page(items)
