@@ -3,8 +3,8 @@
     python -m experiments.make_tables                # all sizes: some minutes on one core
     python -m experiments.make_tables --K 11 21      # these sizes only
 
-For each K: every integer m up to (K + 1)/2, every ε of `EPSILONS`, every Δ of `DELTAS`, free and monotone, optimised for
-independent p_i ~ U[0.5, 1] with δ = 1 − (1 − Δ)^m. One compressed JSON file a K.
+For each K: every integer m up to (K + 1)/2, every ε of `EPSILONS`, every Δ of `DELTAS`, free and monotone, optimised
+for independent p_i ~ U[0.5, 1] with δ = 1 − (1 − Δ)^m. One compressed JSON file a K.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Data: T draws d_t of shape (h,), of which only |d_t · (1 − γ)| matters, so e
 
     F(γ) = (1/T) Σ_t ½ |d_t · (1 − γ)|
 
-A draw without a negative entry keeps its sign for every γ ≤ 1; together they are one linear term. The others, a tenth of
-the draws of U[0, 1], share one epigraph variable θ, the mean of ½|d·(1 − γ)| over them, pressed from below by cuts: the
-tangents at the points that were visited. One row a draw would be the same program.
+A draw without a negative entry keeps its sign for every γ ≤ 1; together they are one linear term. The others, a tenth
+of the draws of U[0, 1], share one epigraph variable θ, the mean of ½|d·(1 − γ)| over them, pressed from below by cuts:
+the tangents at the points that were visited. One row a draw would be the same program.
 
 Measured (K = 11, 41, 101, T = 5,000 and 20,000): with one θ, with one for every group of draws, and with one for every
 draw the same three to six rounds suffice, because hardly any draw turns near the optimum; one is the fastest.

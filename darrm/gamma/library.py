@@ -61,7 +61,7 @@ class Setting:
 
 
 def available_sizes() -> tuple[int, ...]:
-    """Numbers of voters for which there are stored tables, in ascending order.
+    """List the numbers of voters for which there are stored tables, in ascending order.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def available_sizes() -> tuple[int, ...]:
 
 
 def available_tables(K: int | None = None) -> tuple[Setting, ...]:
-    """Settings of the stored tables, for one number of voters or for all of them.
+    """List the settings of the stored tables, for one number of voters or for all of them.
 
     Raises
     ------

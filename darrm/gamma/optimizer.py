@@ -84,15 +84,15 @@ def optimize_gamma(
     shape
         ``"free"``, or ``"monotone"`` for a γ that never falls on the way from the tie to unanimity.
     objective
-        ``"linear"``: the prior's linear expected error. ``"expected-error"``: the expected error itself, absolute value
-        included [D, Eq. 2], over draws of the prior unless the prior makes it linear anyway.
+        ``"linear"``: the prior's linear expected error. ``"expected-error"``: the expected error itself, absolute
+        value included [D, Eq. 2], over draws of the prior unless the prior makes it linear anyway.
     solver
         ``"production"`` generates rows; ``"reference"`` writes every row of Lemma 5.1 down and needs cvxpy.
     options
         When to stop; nothing in it changes a guarantee.
     draws
-        How many draws of the prior the objective ``"expected-error"`` fits, and how many others judge the result: 20,000
-        for few voters, falling to 5,000 for many.
+        How many draws of the prior the objective ``"expected-error"`` fits, and how many others judge the result:
+        20,000 for few voters, falling to 5,000 for many.
     rng
         Where those draws come from; a fixed seed by default. Nothing private is drawn.
     report

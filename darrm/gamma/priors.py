@@ -117,7 +117,7 @@ class TwoSided:
     Examples
     --------
     >>> TwoSided(0.7, 1.0).sample(3, 1, rng=np.random.default_rng(0)).round(3)
-    array([[0.995, 0.226, 0.781]])
+    array([[0.109, 0.781, 0.712]])
     """
 
     low: float

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# an estimate's draws come from this seed, a fit's from another: an optimum is never judged by the draws it was fitted to
+# an estimate's draws come from this seed, a fit's from another: no optimum is judged by the draws it was fitted to
 ESTIMATE_SEED = 20_240_901
 MOST_DRAWS, LEAST_DRAWS = 20_000, 5_000
 DRAWN_NUMBERS = 400_000  # default draws: about so many numbers, within the two limits above

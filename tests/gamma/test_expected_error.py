@@ -1,4 +1,4 @@
-"""The objective with its absolute value: against brute force, against a linear program with one row a draw, held out."""
+"""The objective with its absolute value: against brute force, against one row a draw, and held out."""
 
 from __future__ import annotations
 
