@@ -117,7 +117,7 @@ def _zero_from_half(data: dict[str, Any]) -> Claim:
 
 
 def _priors(data: dict[str, Any]) -> Iterator[Claim]:
-    """A matching prior helps, a wrong one costs; and the paper's p_i = 0.5."""
+    """Decide whether a matching prior helps and a wrong one costs."""
     for index, error in enumerate(data["panels"][0]["curves"][0]["errors"]):
         excess = [curve_of(panel, curves.OPTIMAL_P)["errors"][index] for panel in data["panels"]]
         shown = ", ".join(f"{entry['excess']:+.2e} ± {entry['excess_standard_error']:.0e}" for entry in excess)

@@ -39,7 +39,7 @@ def _draw(path: Path, data: dict[str, Any]) -> None:
     panels = data["panels"]
     laws = [error["actual"] for error in panels[0]["curves"][0]["errors"]]
     rows, columns = 1 + len(laws), len(panels)
-    width = max(COLUMN_WIDTH * columns, 8.5)
+    width = COLUMN_WIDTH * columns + (2.0 if columns <= 2 else 0.0)
     with saved_figure(path, width=width, height=ROW_HEIGHT * rows + 0.6) as figure:
         axes = figure.subplots(rows, columns, squeeze=False)
         for column, panel in enumerate(panels):
@@ -50,7 +50,9 @@ def _draw(path: Path, data: dict[str, Any]) -> None:
         for row, law in enumerate(laws):
             axes[1 + row, 0].set_ylabel(f"error, {law}", fontsize=8)
         handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), fontsize=9)
+        figure.legend(
+            handles, labels, loc="outside upper center", ncols=min(len(labels), round(0.8 * width)), fontsize=8
+        )
 
 
 def _draw_shapes(axes: Any, panel: dict[str, Any]) -> None:  # noqa: ANN401 (matplotlib ships no types)
@@ -69,6 +71,7 @@ def _draw_shapes(axes: Any, panel: dict[str, Any]) -> None:  # noqa: ANN401 (mat
             label=curve["name"],
         )
     axes.set_title(panel["title"], fontsize=10)
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("l, number of ones", fontsize=8)
     axes.set_ylim(-0.04, 1.06)
     axes.grid(alpha=0.3)

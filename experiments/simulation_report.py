@@ -19,29 +19,36 @@ This page is written by `python -m experiments.simulations --all`; every number 
 that was certified, so every curve is private as stated. Errors are |Pr[DaRRM = 1] − Pr[majority = 1]|
 [D, Definition 2.4], averaged over independent draws of **K** probabilities, the same draws for all methods; ± is one
 standard error. γ_opt optimises the paper's linear surrogate over U[0.5, 1], γ_true the error itself over U[0, 1]
-(`objective="expected-error"`, fitted on other draws), γ_mono the surrogate among monotone γ. γ_const is the paper's, by
-simple composition (Figure 6: general); γ_const* takes the best of both over all slacks δ′, which `darrm` does by default.
+(`objective="expected-error"`, fitted on other draws), γ_mono the surrogate among monotone γ. γ_const is the paper's,
+by simple composition (Figure 6: general); γ_const* takes the best of both over many slacks δ′, the default of `darrm`.
 """
+
+SURROGATE = """\
+[D, Eq. 2] minimises the mean of an absolute value. The paper drops the absolute value, which under U[0, 1] would leave
+nothing (every mean of α_l − α_{K−l} is 0), and integrates over p_i ∈ [0.5, 1] instead. That puts the weight near
+l = 0.75·K: the surrogate thinks that the voters lean one way together. Voters drawn from U[0, 1] disagree, the votes
+are mostly near the tie, and there the truth has to be told. The two optimise for different worlds, and a prior is how
+one says which world it is; it must be public."""
 
 CAPTIONS = {
     "2": "K = 11, ε = 0.1, Δ = 1e-5, δ = 1 − (1 − Δ)^m",
     "6": "K = 35, ε = 0.1, Δ = 1e-5, targets by general composition of M voters with δ′ = 0.1",
     "7": "K = 11, ε = 0.1, Δ = δ = 0",
     "8": "K = 101, ε = 0.1, Δ = δ = 0",
-    "9": "K = 11, ε = 0.1, Δ = δ = 0: two priors, four laws of the p_i (the last one is ours)",
+    "9": "K = 11, ε = 0.1, Δ = δ = 0: two priors, four laws of the p_i (the last, T_P = U([0, 0.3] ∪ [0.7, 1]), is ours)",
 }
 
 NOTES = {
     "6": (
-        "γ_const uses the paper's (τ, λ) of Table 3. γ_Sub is the majority of M voters; where the factor below is smaller "
-        "than 1, it is what certification had to multiply the function with, and the curve shows the product."
+        "γ_const uses the paper's (τ, λ) of Table 3. γ_Sub is the majority of M voters. With δ near 0.1 the optimum "
+        "tells the truth almost everywhere: such a target protects little."
     ),
     "9": (
         "With p_i = 0.5 for all voters and odd K, α_l = α_{K−l}: **every** noise function has error 0, whatever its "
         "prior, and no cost of a wrong prior can be seen there. The paper expects one; its public script draws K + 1 "
         "probabilities for its error estimate, which would break that symmetry. Under T_P itself (last law) γ_opt-P is "
-        "no gain either: its surrogate integrates over [0.7, 1], where all voters lean the same way, and under T_P they "
-        "lean either way."
+        "no gain either: its surrogate integrates over [0.7, 1], where all voters lean the same way, while under T_P "
+        "they lean either way."
     ),
 }
 
@@ -61,21 +68,19 @@ def write_page(
 
 def _claims(figures: Mapping[str, dict[str, Any]], table: Sequence[dict[str, Any]] | None) -> str:
     lines = ["## What agrees with the paper, and what does not", "", "| claim | | evidence |", "|---|---|---|"]
-    for claim in decide(figures, table):
-        lines.append(f"| {claim.text} | {'holds' if claim.holds else '**does not hold**'} | {claim.evidence} |")
+    lines += [
+        f"| {claim.text} | {'holds' if claim.holds else '**does not hold**'} | {claim.evidence} |"
+        for claim in decide(figures, table)
+    ]
     return "\n".join(lines) + "\n"
 
 
 def _surrogate(data: dict[str, Any], priors: dict[str, Any] | None, folder: str) -> str:
-    """What the surrogate gives up, by m."""
+    """Show what the surrogate gives up, by m."""
     lines = [
         "## What the surrogate gives up, and why a prior matters",
         "",
-        "[D, Eq. 2] minimises the mean of an absolute value. The paper drops the absolute value, which under U[0, 1] "
-        "would leave nothing (every mean of α_l − α_{K−l} is 0), and integrates over p_i ∈ [0.5, 1] instead. That "
-        "puts the weight near l = 0.75·K: the surrogate thinks that the voters lean one way together. Voters drawn from "
-        "U[0, 1] disagree, the votes are mostly near the tie, and there the truth has to be told. The two optimise for "
-        "different worlds, and a prior is how one says which world it is; it must be public.",
+        SURROGATE,
         "",
         "| | error of γ_opt (surrogate) | error of γ_true | ratio |",
         "|---|---|---|---|",

@@ -114,7 +114,7 @@ ACTUALS: dict[str, tuple[Actual, ...]] = dict.fromkeys(("2", "6", "7", "8"), (UN
         UNIFORM_VOTERS,
         Actual("p_i = 0.5", _all_one_half),
         from_prior("p_i ~ U[0, 0.1]", Independent(0.0, 0.1)),
-        from_prior("p_i ~ T_P = U([0, 0.3] ∪ [0.7, 1])", DECIDED),
+        from_prior("p_i ~ T_P", DECIDED),
     )
 }
 WITH_DOUBLE_SUBSAMPLING = frozenset({"7", "8"})  # its theorem is about Δ = δ = 0
