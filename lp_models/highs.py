@@ -89,6 +89,10 @@ class Master:
             self.matrix, self.limits, self.idle = self.matrix[keep], self.limits[keep], self.idle[keep]
         return int(drop.size)
 
+    def forget(self) -> None:
+        """Drop the basis: long chains of warm starts drift, and the next solve shall start from nothing."""
+        self._highs.clearSolver()
+
     def solve(self) -> Solution:
         """Solve from the last basis; if that fails, from nothing, with one changed setting after the other."""
         self._highs.run()

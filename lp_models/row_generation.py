@@ -80,7 +80,7 @@ class SolveOptions:
     gap: float = 1e-9
     floor: float = 1e-13
     time_limit: float = float("inf")
-    patience: int = 60
+    patience: int = 40
     idle_rounds: int = 8
     rows_per_variable: float = 1.5
 
@@ -208,15 +208,22 @@ class _Loop:
             self.bound = bound
 
     def rounds_until_stop(self) -> Status:
-        """Repeat rounds until the gap closes, nothing is broken, or time is up."""
+        """Repeat rounds until the gap closes, time is up, or nothing moves even after a fresh start."""
+        fresh = False
         while True:
             status = self.round()
+            if self.has_moved():
+                fresh = False
+            elif self.rounds - self.mark[0] >= self.options.patience:
+                status = status or Status.STALLED
+            if status is Status.STALLED and not fresh:
+                fresh, status = True, None
+                self.mark = (self.rounds, *self.mark[1:])
+                self.master.forget()
             if status is not None:
                 return status
             if self.elapsed() > self.options.time_limit:
                 return Status.TIME_LIMIT
-            if self.stands_still():
-                return Status.STALLED
 
     def round(self) -> Status | None:
         """Solve the master, separate its point, add rows."""
@@ -242,19 +249,20 @@ class _Loop:
             return Status.OPTIMAL
         if cuts.limits.size == 0:
             return Status.STALLED
-        self.drop_rows()
+        if self.master.limits.size > self.options.rows_per_variable * self.master.cost.size:
+            self.master.drop_idle_rows(self.options.idle_rounds)
         self.master.add_rows(cuts.matrix, cuts.limits)
         self.generated += cuts.limits.size
         return None
 
-    def stands_still(self) -> bool:
-        """Whether value and bound have not moved for `SolveOptions.patience` rounds."""
-        since, value, bound = self.mark
+    def has_moved(self) -> bool:
+        """Whether value or bound has moved by a hundredth of the gap since the mark; if so, set a new mark."""
+        _, value, bound = self.mark
         step = 0.01 * (self.candidate_value - self.bound)
-        if not np.isfinite(value) or self.candidate_value < value - step or self.bound > bound + step:
+        moved = not np.isfinite(value) or self.candidate_value < value - step or self.bound > bound + step
+        if moved:
             self.mark = (self.rounds, self.candidate_value, self.bound)
-            return False
-        return self.rounds - since >= self.options.patience
+        return moved
 
     def accept(self, feasible: Array) -> None:
         """Keep the better of the incumbent and a feasible point."""
@@ -267,11 +275,6 @@ class _Loop:
         if not (np.isfinite(value) and np.isfinite(self.bound)):
             return False
         return value - self.bound <= max(self.options.gap * abs(value), self.options.floor)
-
-    def drop_rows(self) -> None:
-        """Drop idle rows once there are many."""
-        if self.master.limits.size > self.options.rows_per_variable * self.master.cost.size:
-            self.master.drop_idle_rows(self.options.idle_rounds)
 
     def elapsed(self) -> float:
         """Seconds since the start."""

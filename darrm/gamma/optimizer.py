@@ -165,7 +165,8 @@ class PrivacyOracle:
                 border_worst, broken = self.full.border(gamma, limit)
                 worst = max(worst, border_worst)
                 rows += _most_useful(broken, limit)
-        feasible = point * min(1.0, self.budget / worst)
+        # back from γ, so that what clipping took is not forgotten
+        feasible = self.shape.gamma_to_variables(gamma * min(1.0, self.budget / worst))
         return Separation(self._matrix(rows), np.full(len(rows), self.budget), feasible, thorough)
 
     def _matrix(self, rows: list[CornerCounts]) -> Array:
