@@ -35,7 +35,7 @@ CAPTIONS = {
     "6": "K = 35, ε = 0.1, Δ = 1e-5, targets by general composition of M voters with δ′ = 0.1",
     "7": "K = 11, ε = 0.1, Δ = δ = 0",
     "8": "K = 101, ε = 0.1, Δ = δ = 0",
-    "9": "K = 11, ε = 0.1, Δ = δ = 0: two priors, four laws of the p_i (the last, T_P = U([0, 0.3] ∪ [0.7, 1]), is ours)",
+    "9": "K = 11, ε = 0.1, Δ = δ = 0: two priors, four laws of p_i (the last, T_P = U([0, 0.3] ∪ [0.7, 1]), is ours)",
 }
 
 NOTES = {
