@@ -1,5 +1,6 @@
 """Private majority votes: optimal noise, proven private, released exactly and accounted for."""
 
+from darrm.gamma.library import Setting, available_tables, load_table
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.optimizer import optimize_gamma
 from darrm.gamma.table import GammaTable, certify
@@ -11,7 +12,10 @@ __all__ = [
     "MajorityProblem",
     "NoiseFunction",
     "PrivacyParams",
+    "Setting",
     "SolveOptions",
+    "available_tables",
     "certify",
+    "load_table",
     "optimize_gamma",
 ]

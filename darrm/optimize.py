@@ -17,7 +17,7 @@ from darrm.extras import require
 from darrm.files import check_parent
 from darrm.gamma import priors
 from darrm.gamma.comparison import compare
-from darrm.gamma.optimizer import SHAPES, SOLVERS, optimize_gamma
+from darrm.gamma.optimizer import OBJECTIVES, SHAPES, SOLVERS, optimize_gamma
 from darrm.optimize_report import json_report, plot_report, text_report
 from darrm.privacy import MajorityProblem, PrivacyParams
 from lp_models.row_generation import SolveOptions
@@ -57,10 +57,20 @@ def build_parser() -> CommandLine:
     search = parser.add_argument_group("the search")
     search.add_argument(
         "--prior",
-        default="uniform",
         metavar="PRIOR",
         help="what is publicly believed about the voters' probabilities: uniform (independent on [0.5, 1], the "
-        "default), uniform:LOW,HIGH, common (one p for all) or point:P",
+        "default), uniform:LOW,HIGH (uniform:0,1 is the default of --objective expected-error), two-sided:LOW,HIGH "
+        "(independent on [1-HIGH, 1-LOW] or [LOW, HIGH]), common (one p for all) or point:P",
+    )
+    search.add_argument(
+        "--objective",
+        default="linear",
+        choices=OBJECTIVES,
+        help="linear (default; the paper's surrogate), or expected-error: with its absolute value, over draws of the "
+        "prior, which may then lie on both sides of 1/2",
+    )
+    search.add_argument(
+        "--draws", metavar="INT", help="draws fitted by --objective expected-error (default 20000, fewer for large K)"
     )
     search.add_argument(
         "--shape", default="free", choices=SHAPES, help="free (default), or monotone: more votes, more truth"
@@ -91,13 +101,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.plot is not None:
         require("matplotlib")  # before the work, not after it
     problem = _problem(options)
-    prior = priors.parse(options.prior)
+    usual = "uniform" if options.objective == "linear" else "uniform:0,1"
+    prior = priors.parse(usual if options.prior is None else options.prior)
+    if options.draws is not None and options.objective == "linear":
+        raise ValueError("--draws is about --objective expected-error: the linear objective needs none")
     progress = _ProgressLine(enabled=not options.quiet and sys.stderr.isatty())
     table = optimize_gamma(
         problem,
         prior=prior,
         shape=options.shape,
+        objective=options.objective,
         solver=options.solver,
+        draws=None if options.draws is None else _integer("--draws", options.draws, 2),
         options=SolveOptions(gap=_real("--gap", options.gap), time_limit=_real("--time-limit", options.time_limit)),
         report=progress,
     )
@@ -115,17 +130,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _problem(options: argparse.Namespace) -> MajorityProblem:
-    voters = _integer("--K", options.K)
-    overlap = None if options.overlap is None else _integer("--overlap", options.overlap)
+    voters = _integer("--K", options.K, 1)
+    overlap = None if options.overlap is None else _integer("--overlap", options.overlap, 1)
     each = PrivacyParams(options.epsilon, options.each_delta)
     return MajorityProblem.from_allowance(voters, options.m, each, options.delta, overlap)
 
 
-def _integer(flag: str, text: str) -> int:
+def _integer(flag: str, text: str, least: int) -> int:
     try:
         return int(text)
     except ValueError:
-        checks.fail(flag, text, "an integer of at least 1")
+        return checks.fail(flag, text, f"an integer of at least {least}")
 
 
 def _real(flag: str, text: str) -> float:

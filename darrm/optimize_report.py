@@ -23,6 +23,7 @@ MOST_LINES = 60
 COLUMN = 9
 PRIOR_WORDS = {
     "uniform": "independent p_i, uniform on [{}]",
+    "two-sided": "independent p_i, each 1 − q or q with q uniform on [{}]",
     "common": "one p shared by all voters, uniform on [0, 1]",
     "point": "every p_i = {}",
 }
@@ -117,6 +118,8 @@ def _heading(table: GammaTable) -> str:
     if optimality is not None:
         words = prior_in_words(optimality.prior)
         lines.append(f"  optimised for   {words} (--prior {optimality.prior}), {optimality.shape} shape")
+        if optimality.objective != "linear":
+            lines.append(f"  objective       {optimality.objective}: the absolute value of [D, Eq. 2] included")
     return "\n".join(lines)
 
 
@@ -170,10 +173,13 @@ def _proof(table: GammaTable) -> str:
     ]
     if optimality is not None:
         relative = optimality.gap / optimality.value if optimality.value > 0.0 else 0.0
+        where = "" if optimality.held_out is None else " on the fitted draws"
         lines.append(
-            f"  optimality     no private γ of this shape has an expected error below {optimality.bound:.10g}: "
+            f"  optimality     no private γ of this shape has an expected error below {optimality.bound:.10g}{where}: "
             f"gap {optimality.gap:.1e} (relative {relative:.1e})"
         )
+        if optimality.held_out is not None:
+            lines.append(f"  held out       expected error {optimality.held_out} that were not fitted")
         if optimality.status != "optimal":
             lines.append(f"  the solver     {optimality.status}; the proof and the bound above hold all the same")
     return "\n".join(lines)

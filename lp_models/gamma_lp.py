@@ -13,6 +13,13 @@ Monotone shape, variables u_l ≥ 0 with γ(l) = u_1 + … + u_l, so that monoto
     (4)  min   ½ Σ_l w_l (1 − Σ_{k≤l} u_k)
     (5)  s.t.  Σ_k (Σ_{l≥k} a_{r,l}) u_k ≤ b_r  for every r
     (6)        Σ_k u_k ≤ 1,  0 ≤ u_k ≤ 1
+
+Sampled expected error [D, Eq. 2], in either shape: the cost of `lp_models.epigraph`, w the linear part of the sample,
+s the share of the draws that are mixed and θ their mean error. With the privacy rows and the shape as above:
+
+    (7)  min   ½ Σ_l w_l (1 − γ(l)) + s θ
+    (8)  s.t.  −Σ_l t_{k,l} γ(l) − θ ≤ −Σ_l t_{k,l}   for every tangent t_k, as they are found
+    (9)        0 ≤ θ ≤ 1
 """
 
 from __future__ import annotations
@@ -83,4 +90,31 @@ def expected_error_program(
         np.vstack([np.ones((1, size)), shape.rows(privacy_rows)]),  # (6), (5)
         np.concatenate([[1.0], privacy_limits]),
         offset,
+    )
+
+
+def sampled_error_program(weights: Array, share: float, shape: Shape) -> LinearProgram:
+    """State (7) and (9) with the shape's own rows; the tangents (8) and the privacy rows are generated.
+
+    Parameters
+    ----------
+    weights
+        w, shape (h,).
+    share
+        s.
+    shape
+        Free or monotone.
+
+    Examples
+    --------
+    >>> program = sampled_error_program(np.array([1.0, 3.0]), 0.25, Shape.MONOTONE)
+    >>> program.cost, program.matrix, program.offset
+    (array([-2.  , -1.5 ,  0.25]), array([[1., 1., 0.]]), 2.0)
+    """
+    linear = expected_error_program(weights, shape)
+    return LinearProgram(
+        np.append(linear.cost, share),  # (7)
+        np.hstack([linear.matrix, np.zeros((linear.limits.size, 1))]),
+        linear.limits,
+        linear.offset,
     )

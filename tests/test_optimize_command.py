@@ -60,6 +60,22 @@ def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytes
         assert all("integer" in entry["remark"] for entry in absent)
 
 
+def test_the_expected_error_as_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "table.json"
+    arguments = ["--objective", "expected-error", "--K", "7", "--m", "2", "--draws", "2000", "--output", str(path)]
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert "--prior uniform:0,1" in text
+    assert "(2,000 draws) that were not fitted" in text
+    assert main([*arguments, "--format", "json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    jsonschema.validate(report, json.loads((ROOT / "darrm/schemas/optimize_report.json").read_text()))
+    jsonschema.validate(json.loads(path.read_text()), json.loads((ROOT / "darrm/schemas/gamma_table.json").read_text()))
+    assert report["optimality"]["held_out"]["draws"] == 2000
+    assert main([*arguments[:6], "--prior", "two-sided:0.7,1"]) == 0
+    assert "each 1 − q or q with q uniform on [0.7, 1]" in capsys.readouterr().out
+
+
 def test_quiet_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(lambda: main(["--quiet", "--output", str(tmp_path / "t.json")])) == 0
     captured = capsys.readouterr()
@@ -106,6 +122,10 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--delta 1", "delta must be in [0, 1)"),
         ("--delta 1e-9", "target.delta must be at least"),
         ("--prior uniform:0.5", "the prior must be"),
+        ("--prior two-sided:0.7,1", "the objective expected-error takes this one"),
+        ("--draws 100", "--draws is about --objective expected-error"),
+        ("--objective expected-error --draws many", "--draws must be an integer of at least 2"),
+        ("--objective expected-error --solver reference", "solver must be 'production'"),
         ("--prior uniform:0.1,0.2", "the prior must be"),
         ("--prior point:1.5", "p must be in [0, 1]"),
         ("--shape round", "invalid choice"),

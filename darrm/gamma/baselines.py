@@ -64,14 +64,14 @@ def is_covered_by_theorem(problem: MajorityProblem) -> bool:
     return problem.target.exact_delta == 0 and problem.each.exact_delta == 0 and problem.K % 2 == 1
 
 
-def randomized_response(problem: MajorityProblem) -> NoiseFunction:
+def randomized_response(problem: MajorityProblem, composed: PrivacyParams | None = None) -> NoiseFunction:
     """γ_const: one probability for every number of ones [D, Lemma A.1].
 
     With the majority of all K voters (τε, λ)-private by composition,
 
         p_const = (e^{mε} − 1 + 2δ) / (2(e^{τε} − e^{mε} + (1 + e^{mε})λ)/(e^{τε} + 1) + e^{mε} − 1).
 
-    (τε, λ) is the better of simple composition and of general composition over a grid of slacks δ′.
+    (τε, λ) is ``composed``; by default the best of simple composition and of general composition over a grid of slacks.
 
     Examples
     --------
@@ -79,10 +79,10 @@ def randomized_response(problem: MajorityProblem) -> NoiseFunction:
     >>> randomized_response(MajorityProblem.from_allowance(11, 3, PrivacyParams(0.1))).half.round(4)
     array([0.3809, 0.3809, 0.3809, 0.3809, 0.3809, 0.3809])
     """
-    composed = [compose_general(problem.each, problem.K, slack) for slack in SLACKS]
-    if problem.K * problem.each.exact_delta < 1:
-        composed.append(compose_simple(problem.each, problem.K))
-    p_const = max(_constant_for(problem, total) for total in composed)
+    totals = [compose_general(problem.each, problem.K, slack) for slack in SLACKS] if composed is None else [composed]
+    if composed is None and problem.K * problem.each.exact_delta < 1:
+        totals.append(compose_simple(problem.each, problem.K))
+    p_const = max(_constant_for(problem, total) for total in totals)
     return NoiseFunction(problem.K, np.full(problem.half_size, p_const))
 
 

@@ -8,6 +8,9 @@ common p whose side of 1/2 decides the sign of every term, [D, Lemma B.11]), so 
 * independent p_i with mean μ make the number of ones exactly Binomial(K, μ);
 * a common p ~ U[0, 1] integrates to the regularised incomplete beta function.
 
+Independent p_i on both sides of 1/2 have no such weights: the absolute value stays, and `Prior.sample` feeds
+`darrm.gamma.sampled_error` and the objective ``"expected-error"``.
+
 A prior must be public: it must never be fitted to private votes.
 """
 
@@ -28,10 +31,19 @@ Array = NDArray[np.float64]
 
 
 class Prior(Protocol):
-    """A belief about the voters that makes the expected error linear in γ."""
+    """A belief about the voters."""
 
     def weights(self, K: int) -> Array:
-        """Compute w_l ≥ 0 for l = floor(K/2) + 1 … K, shape (K − floor(K/2),)."""
+        """Compute w_l ≥ 0 for l = floor(K/2) + 1 … K, shape (K − floor(K/2),), or raise `ValueError`."""
+        ...
+
+    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        """Draw the K voters' probabilities ``count`` times, shape (count, K)."""
+        ...
+
+    @property
+    def has_closed_form(self) -> bool:
+        """Whether the expected error is linear in γ, with `weights`."""
         ...
 
     @property
@@ -42,9 +54,10 @@ class Prior(Protocol):
 
 @dataclass(frozen=True)
 class Independent:
-    """Independent p_i ~ U[low, high] with 1/2 ≤ low: the paper's surrogate [D, Eq. 202] in closed form.
+    """Independent p_i ~ U[low, high]; with 1/2 ≤ low the paper's surrogate [D, Eq. 202] in closed form.
 
-    The weight of γ(l) is Bin(K, μ)(l) − Bin(K, μ)(K − l) with μ = (low + high)/2. The paper's T_U is (0.5, 1.0).
+    The weight of γ(l) is then Bin(K, μ)(l) − Bin(K, μ)(K − l) with μ = (low + high)/2. The paper's T_U is (0, 1), which
+    its objective replaces by (0.5, 1).
 
     Examples
     --------
@@ -72,9 +85,71 @@ class Independent:
                 "the prior",
                 self.text,
                 "uniform:LOW,HIGH with 0.5 <= LOW <= HIGH and HIGH > 0.5",
-                "below 1/2 the majority changes sides and the expected error is not linear in γ",
+                "below 1/2 the majority changes sides and the expected error is not linear in γ: "
+                "the objective expected-error takes such priors",
             )
         return _binomial_weights(K, 0.5 * (self.low + self.high))
+
+    @property
+    def has_closed_form(self) -> bool:
+        """Whether no p_i can fall below 1/2."""
+        return self.low >= 0.5 and self.high > 0.5
+
+    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        """Draw count × K independent probabilities.
+
+        Examples
+        --------
+        >>> Independent(0.5, 1.0).sample(3, 2, rng=np.random.default_rng(0)).round(3)
+        array([[0.818, 0.635, 0.52 ],
+               [0.508, 0.907, 0.956]])
+        """
+        _check_sample(K, count)
+        return rng.uniform(self.low, self.high, (count, K))
+
+
+@dataclass(frozen=True)
+class TwoSided:
+    """Independent p_i ~ U([1 − high, 1 − low] ∪ [low, high]): every voter decided, but not which way [D, D.1.3].
+
+    The paper's T_P is (0.7, 1.0). There are no weights: by symmetry every E[α_l − α_{K−l}] is 0.
+
+    Examples
+    --------
+    >>> TwoSided(0.7, 1.0).sample(3, 1, rng=np.random.default_rng(0)).round(3)
+    array([[0.109, 0.781, 0.712]])
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        checks.probability(low=self.low, high=self.high)
+        if not 0.5 <= self.low <= self.high:
+            checks.fail("low", self.low, f"in [0.5, high] = [0.5, {self.high}]")
+
+    @property
+    def text(self) -> str:
+        """The prior as the command line writes it."""
+        return f"two-sided:{self.low:g},{self.high:g}"
+
+    @property
+    def has_closed_form(self) -> bool:
+        """Never: the majority may fall on either side."""
+        return False
+
+    def weights(self, K: int) -> Array:
+        """Refuse: the expected error is not linear in γ."""
+        _ = K
+        return checks.fail(
+            "the prior", self.text, "one with a linear expected error", "the objective expected-error takes this one"
+        )
+
+    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        """Draw count × K independent probabilities."""
+        _check_sample(K, count)
+        decided = rng.uniform(self.low, self.high, (count, K))
+        return np.where(rng.random((count, K)) < 0.5, 1.0 - decided, decided)
 
 
 @dataclass(frozen=True)
@@ -98,6 +173,16 @@ class CommonP:
         """Compute 2·(1 − 2·I_{1/2}(l+1, K−l+1))/(K+1) for l > K/2."""
         levels = np.arange(K // 2 + 1, K + 1)
         return np.asarray(2.0 * (1.0 - 2.0 * betainc(levels + 1.0, K - levels + 1.0, 0.5)) / (K + 1), dtype=np.float64)
+
+    @property
+    def has_closed_form(self) -> bool:
+        """Always."""
+        return True
+
+    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        """Draw count probabilities and repeat each K times."""
+        _check_sample(K, count)
+        return np.repeat(rng.random((count, 1)), K, axis=1)
 
 
 @dataclass(frozen=True)
@@ -126,9 +211,20 @@ class Point:
         """Compute |Bin(K, p)(l) − Bin(K, p)(K − l)| for l > K/2."""
         return _binomial_weights(K, max(self.p, 1.0 - self.p))
 
+    @property
+    def has_closed_form(self) -> bool:
+        """Always."""
+        return True
+
+    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        """Repeat p count × K times; nothing is drawn."""
+        _ = rng
+        _check_sample(K, count)
+        return np.full((count, K), self.p)
+
 
 def parse(text: str) -> Prior:
-    """Read ``uniform``, ``uniform:LOW,HIGH``, ``common`` or ``point:P``.
+    """Read ``uniform``, ``uniform:LOW,HIGH``, ``two-sided:LOW,HIGH``, ``common`` or ``point:P``.
 
     Raises
     ------
@@ -150,9 +246,16 @@ def parse(text: str) -> Prior:
             return CommonP()
         if kind == "uniform" and (text == "uniform" or len(numbers) == 2):
             return Independent(*numbers)
+        if kind == "two-sided" and len(numbers) == 2:
+            return TwoSided(*numbers)
         if kind == "point" and len(numbers) == 1:
             return Point(numbers[0])
-    return checks.fail("the prior", text, "uniform, uniform:LOW,HIGH, common or point:P", "for example uniform:0.7,1")
+    allowed = "uniform, uniform:LOW,HIGH, two-sided:LOW,HIGH, common or point:P"
+    return checks.fail("the prior", text, allowed, "for example uniform:0.7,1")
+
+
+def _check_sample(K: int, count: int) -> None:
+    checks.integer_at_least(1, K=K, count=count)
 
 
 def _binomial_weights(K: int, p: float) -> Array:

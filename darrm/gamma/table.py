@@ -17,6 +17,7 @@ from darrm.errors import CertificationError, TableError
 from darrm.files import write_text
 from darrm.gamma.certify import Certificate, prove, scale_and_prove
 from darrm.gamma.noise_function import NoiseFunction
+from darrm.gamma.sampled_error import Estimate
 from darrm.privacy import MajorityProblem, PrivacyParams, decimal_text
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class Optimality:
         No private γ of that shape has a smaller expected error.
     status
         Why the solver stopped; a comment, not a claim.
+    held_out
+        If the expected error was sampled: `value` and `bound` are about the draws that were fitted, and this is the
+        expected error on draws that were not. Else None.
     """
 
     prior: str
@@ -50,6 +54,7 @@ class Optimality:
     value: float
     bound: float
     status: str
+    held_out: Estimate | None = None
 
     @property
     def gap(self) -> float:
@@ -210,8 +215,9 @@ def _optimality_from_json(data: Any) -> Optimality | None:  # noqa: ANN401 (what
     if data is None:
         return None
     try:
-        return Optimality(**data)
-    except TypeError as error:
+        held_out = data.get("held_out")
+        return Optimality(**{**data, "held_out": None if held_out is None else Estimate(**held_out)})
+    except (TypeError, AttributeError) as error:
         raise TableError("optimality", f"it is malformed ({error})") from error
 
 

@@ -1,0 +1,86 @@
+"""The paper's simulations: Figures 2, 6, 7, 8, 9 and Table 3 of [D].
+
+    python -m experiments.simulations --figure 2
+    python -m experiments.simulations --figure table3
+    python -m experiments.simulations --all           # about a minute; writes docs/reproduction/simulations.md as well
+
+Each figure is written as JSON, PNG and PDF. γ is solved for, never loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from darrm.commands import CommandLine, run
+from darrm.extras import require
+from darrm.files import check_parent, write_text
+from experiments.simulation_claims import decide
+from experiments.simulation_curves import figure_data, table_3
+from experiments.simulation_plots import draw
+from experiments.simulation_report import write_page
+from experiments.simulation_settings import PANELS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TABLE = "table3"
+FOLDER = Path(__file__).parent.parent / "docs" / "reproduction" / "simulations"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compute the figures asked for, write and print them."""
+    parser = CommandLine(prog="python -m experiments.simulations", description=str(__doc__))
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--figure", choices=(*PANELS, TABLE), help="one of the figures, or Table 3")
+    which.add_argument("--all", action="store_true", help="all of them, and the page beside the folder")
+    parser.add_argument("--output", type=Path, default=FOLDER, metavar="FOLDER", help="where to write (default docs)")
+    options = parser.parse_args(arguments)
+    check_parent(options.output / "simulations.json")
+    require("matplotlib")
+    wanted = (*PANELS, TABLE) if options.all else (options.figure,)
+    figures = {}
+    table = None
+    for name in wanted:
+        started = time.perf_counter()
+        if name == TABLE:
+            table = table_3()
+            _write(options.output / "table3.json", table)
+            _print_table(table)
+            continue
+        figures[name] = figure_data(name)
+        _write(options.output / f"figure{name}.json", figures[name])
+        draw(options.output, figures[name])
+        _print_figure(figures[name], time.perf_counter() - started)
+    if options.all:
+        write_page(options.output.parent / f"{options.output.name}.md", options.output.name, figures, table)
+        for claim in decide(figures, table):
+            print(f"{'holds' if claim.holds else 'DOES NOT HOLD':14}{claim.text}: {claim.evidence}")
+    return 0
+
+
+def _write(path: Path, data: Any) -> None:  # noqa: ANN401 (plain data)
+    write_text(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+
+
+def _print_figure(data: dict[str, Any], seconds: float) -> None:
+    print(f"Figure {data['figure']} ({seconds:.1f} s)")
+    for panel in data["panels"]:
+        print(f"  {panel['title']}, (mε, δ) = ({panel['m'] * panel['epsilon']:.4f}, {panel['delta']:.3g})")
+        for curve in panel["curves"]:
+            shown = "   ".join(f"{error['mean']:.5f} ± {error['standard_error']:.5f}" for error in curve["errors"])
+            print(f"    {curve['name']:18}{shown}")
+
+
+def _print_table(rows: Sequence[dict[str, Any]]) -> None:
+    print("Table 3: M, then m, τ, λ, mε, δ, and the printed digits")
+    for row in rows:
+        values = "  ".join(f"{row[name]:8.4f}" for name in ("m", "tau", "lambda", "m epsilon", "delta"))
+        print(f"  {row['M']:3d}  {values}   {' '.join(row['printed'])}   {'agrees' if row['agrees'] else 'DIFFERS'}")
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -1,0 +1,101 @@
+"""The sampled expected error: a convex, piecewise linear cost, made linear by cuts on top of another oracle's rows.
+
+Data: T draws d_t of shape (h,), of which only |d_t · (1 − γ)| matters, so each may be turned to Σ_l d_{t,l} ≥ 0.
+
+    F(γ) = (1/T) Σ_t ½ |d_t · (1 − γ)|
+
+A draw without a negative entry keeps its sign for every γ ≤ 1; together they are one linear term. The others, a tenth
+of the draws of U[0, 1], share one epigraph variable θ, the mean of ½|d·(1 − γ)| over them, pressed from below by cuts:
+the tangents at the points that were visited. One row a draw would be the same program.
+
+Measured (K = 11, 41, 101, T = 5,000 and 20,000): with one θ, with one for every group of draws, and with one for every
+draw the same three to six rounds suffice, because hardly any draw turns near the optimum; one is the fastest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lp_models.row_generation import Oracle, Separation
+
+if TYPE_CHECKING:
+    from lp_models.gamma_lp import Shape
+
+Array = NDArray[np.float64]
+
+# a cut is added when it lifts the cost by more than this part of a fair coin's expected error
+LIFT = 1e-14
+
+
+class SampledError:
+    """F of the module, split into its linear part and the draws whose sign γ may turn.
+
+    Parameters
+    ----------
+    differences
+        d, shape (T, h).
+
+    Examples
+    --------
+    >>> sampled = SampledError(np.array([[0.2, 0.4], [-0.3, 0.1]]))
+    >>> sampled.linear, sampled.mixed, sampled.share
+    (array([0.1, 0.2]), array([[ 0.3, -0.1]]), 0.5)
+    >>> round(sampled.value(np.array([0.5, 1.0])), 12)  # (½·0.2·0.5 + ½·0.3·0.5)/2
+    0.0625
+    """
+
+    def __init__(self, differences: Array) -> None:
+        turned = differences * np.where(np.sum(differences, axis=1) < 0.0, -1.0, 1.0)[:, None]
+        mixed = np.any(turned < 0.0, axis=1)
+        self.linear = np.sum(turned[~mixed], axis=0) / len(turned)
+        self.mixed = turned[mixed]
+        self.share = float(np.mean(mixed))
+        self.mean_size = np.mean(np.abs(differences), axis=0)
+
+    def mixed_error(self, gamma: Array) -> float:
+        """Compute θ(γ), the mean of ½|d·(1 − γ)| over the mixed draws; 0 if there are none."""
+        return float(np.sum(0.5 * np.abs(self.mixed @ (1.0 - gamma)))) / max(1, len(self.mixed))
+
+    def tangent(self, gamma: Array) -> Array:
+        """Compute t, the mean of ½ sign(d·(1 − γ)) d over the mixed draws: θ ≥ t·(1 − γ) everywhere, shape (h,)."""
+        signs = np.where(self.mixed @ (1.0 - gamma) < 0.0, -0.5, 0.5)
+        return np.asarray(signs @ self.mixed, dtype=np.float64) / max(1, len(self.mixed))
+
+    def value(self, gamma: Array) -> float:
+        """Compute F(γ)."""
+        return float(0.5 * self.linear @ (1.0 - gamma)) + self.share * self.mixed_error(gamma)
+
+
+class EpigraphOracle:
+    """Knows the rows of another oracle and the cuts of F, over the variables (x, θ).
+
+    Parameters
+    ----------
+    rows
+        Knows the rows over the variables x of the shape; repairs a point by moving x.
+    sampled
+        The cost.
+    shape
+        How x describes γ.
+    """
+
+    def __init__(self, rows: Oracle, sampled: SampledError, shape: Shape) -> None:
+        self.rows, self.sampled, self.shape = rows, sampled, shape
+        self.least_lift = LIFT * float(np.sum(sampled.mean_size))
+
+    def separate(self, point: Array, *, thorough: bool) -> Separation:
+        """Look for broken rows and for a tangent above θ; a repaired point gets the epigraph of its own γ."""
+        x, theta = point[:-1], float(point[-1])
+        found = self.rows.separate(x, thorough=thorough)
+        gamma = self.shape.variables_to_gamma(x)
+        matrix = np.hstack([found.matrix, np.zeros((found.limits.size, 1))])
+        limits = found.limits
+        if self.sampled.share * (self.sampled.mixed_error(gamma) - theta) > self.least_lift:
+            tangent = self.sampled.tangent(gamma)
+            matrix = np.vstack([matrix, [*self.shape.rows(-tangent), -1.0]])
+            limits = np.append(limits, -np.sum(tangent))
+        epigraph = self.sampled.mixed_error(self.shape.variables_to_gamma(found.feasible))
+        return Separation(matrix, limits, np.append(found.feasible, epigraph), found.thorough)

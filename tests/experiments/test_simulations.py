@@ -1,0 +1,142 @@
+"""The paper's simulations: its claims come out, its numbers come from the run, the files are complete."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm.commands import run
+from darrm.gamma import priors
+from experiments import simulation_claims, simulation_curves, simulation_settings, simulations
+
+DOCS = Path(__file__).parent.parent.parent / "docs" / "reproduction"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewer_draws() -> Any:
+    kept = dict(simulation_settings.DRAWS)
+    simulation_settings.DRAWS.update({11: 4_000, 35: 1_000, 101: 1_000})
+    yield
+    simulation_settings.DRAWS.update(kept)
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, dict[str, Any]]:
+    return {name: simulation_curves.figure_data(name) for name in ("2", "7", "9")}
+
+
+def test_table_3_to_every_printed_digit() -> None:
+    rows = simulation_curves.table_3()
+    assert [row["M"] for row in rows] == [10, 13, 15, 20]
+    for row in rows:
+        assert row["agrees"], row
+        assert row["printed"][0] == f"{row['m']:.4f}"
+
+
+def test_the_claims_of_the_paper(figures: dict[str, dict[str, Any]]) -> None:
+    claims = list(simulation_claims.decide(figures, simulation_curves.table_3()))
+    refuted = [claim.text for claim in claims if not claim.holds]
+    # with p_i = 1/2 every γ has error 0; and under T_P itself the paper's surrogate for it is no gain
+    assert len(refuted) == 2
+    assert "p_i = 0.5" in refuted[0]
+    assert "T_P: the matching prior helps (not in the paper)" in refuted[1]
+
+
+def test_a_false_claim_would_be_noticed(figures: dict[str, dict[str, Any]]) -> None:
+    changed = json.loads(json.dumps(figures))
+    panel = changed["2"]["panels"][0]
+    panel["curves"][1]["gamma"][3] += 0.01
+    panel["curves"][1]["surrogate"] -= 0.01
+    for error in changed["7"]["panels"][1]["curves"][1]["errors"]:
+        error["excess"] = -0.1
+    for curve in changed["7"]["panels"][4]["curves"]:
+        curve["errors"][0]["mean"] = 0.1
+    held = {claim.text: claim.holds for claim in simulation_claims.decide(changed, None)}
+    assert sum(not holds for holds in held.values()) == 2 + 4
+
+
+def test_curves_are_those_of_the_paper(figures: dict[str, dict[str, Any]]) -> None:
+    names = {figure: [curve["name"] for curve in data["panels"][0]["curves"]] for figure, data in figures.items()}
+    ours = ["γ_const* (ours)", "γ_true (ours)", "γ_mono (ours)"]
+    assert [name for name in names["2"] if name not in ours] == ["γ_opt", "γ_Sub", "γ_const"]
+    assert [name for name in names["7"] if name not in ours] == ["γ_opt", "γ_Sub", "γ_DSub", "γ_const"]
+    assert names["9"][:4] == ["γ_opt-U", "γ_opt-P", "γ_Sub", "γ_const"]
+    assert [panel["m"] for panel in figures["7"]["panels"]] == [1, 3, 5, 7, 9, 11]
+    for data in figures.values():
+        for panel in data["panels"]:
+            for curve in panel["curves"]:
+                assert len(curve["gamma"]) == panel["K"] + 1
+                assert curve["gamma"] == curve["gamma"][::-1]
+                assert all(0.0 <= value <= 1.0 for value in curve["gamma"])
+
+
+def test_the_true_objective_wins_under_its_own_law(figures: dict[str, dict[str, Any]]) -> None:
+    for panel in figures["2"]["panels"][:3]:
+        true = simulation_claims.curve_of(panel, simulation_curves.TRUE)["errors"][0]
+        for curve in panel["curves"]:
+            if curve["name"] != simulation_curves.TRUE:
+                assert true["mean"] < curve["errors"][0]["mean"]
+
+
+def test_known_errors_at_m_3(figures: dict[str, dict[str, Any]]) -> None:
+    panel = figures["2"]["panels"][1]
+    found = {curve["name"]: curve["errors"][0]["mean"] for curve in panel["curves"]}
+    expected = {"γ_opt": 0.0376, "γ_Sub": 0.095, "γ_const": 0.141, "γ_true (ours)": 0.0153}
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, rel=0.06)
+
+
+def test_laws_draw_one_probability_a_voter() -> None:
+    rng = np.random.default_rng(0)
+    for actuals in simulation_settings.ACTUALS.values():
+        for actual in actuals:
+            assert actual.sample(11, 7, rng).shape == (7, 11)
+    assert priors.TwoSided(0.7, 1.0) == simulation_settings.DECIDED
+
+
+def test_one_figure_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    assert simulations.main(["--figure", "2", "--output", str(tmp_path)]) == 0
+    assert "K = 11, m = 7" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["figure2.json", "figure2.pdf", "figure2.png"]
+    assert json.loads((tmp_path / "figure2.json").read_text(encoding="utf-8"))["figure"] == "2"
+    assert simulations.main(["--figure", "table3", "--output", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("agrees") == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "piece"),
+    [([], "required"), (["--figure", "3"], "invalid choice"), (["--all", "--figure", "2"], "not allowed with")],
+)
+def test_bad_input(arguments: list[str], piece: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: simulations.main(arguments)) == 2
+    assert piece in capsys.readouterr().err
+
+
+def test_a_missing_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: simulations.main(["--figure", "2", "--output", str(tmp_path / "none")])) == 2
+    assert "create it first" in capsys.readouterr().err
+
+
+def test_the_page_shows_the_numbers_of_its_files() -> None:
+    page = (DOCS / "simulations.md").read_text(encoding="utf-8")
+    for figure in simulation_settings.PANELS:
+        data = json.loads((DOCS / "simulations" / f"figure{figure}.json").read_text(encoding="utf-8"))
+        assert f"(simulations/figure{figure}.png)" in page
+        for panel in data["panels"]:
+            error = panel["curves"][1]["errors"][0]
+            assert f"{error['mean']:.4f} ± {error['standard_error']:.4f}" in page or error["mean"] < 1e-3
+
+
+@pytest.mark.slow
+def test_everything(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    folder = tmp_path / "simulations"
+    folder.mkdir()
+    assert simulations.main(["--all", "--output", str(folder)]) == 0
+    assert "## Table 3" in (tmp_path / "simulations.md").read_text(encoding="utf-8")
+    assert len(list(folder.iterdir())) == 3 * 5 + 1
