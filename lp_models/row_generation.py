@@ -258,7 +258,8 @@ class _Loop:
     def has_moved(self) -> bool:
         """Whether value or bound has moved by a hundredth of the gap since the mark; if so, set a new mark."""
         _, value, bound = self.mark
-        step = 0.01 * (self.candidate_value - self.bound)
+        # rounding may put the value below the bound; a negative step would count standing still as moving
+        step = 0.01 * max(0.0, self.candidate_value - self.bound)
         moved = not np.isfinite(value) or self.candidate_value < value - step or self.bound > bound + step
         if moved:
             self.mark = (self.rounds, self.candidate_value, self.bound)
