@@ -53,6 +53,7 @@ def build_parser() -> CommandLine:
     problem.add_argument("--epsilon", default="0.1", metavar="REAL", help="ε of each voter (default 0.1)")
     problem.add_argument("--each-delta", default="1e-5", metavar="REAL", help="Δ of each voter (default 1e-5)")
     problem.add_argument("--delta", metavar="REAL", help="δ of the release (default 1 - (1 - Δ)^m)")
+    problem.add_argument("--overlap", metavar="INT", help="how many voters one person's data can reach (default K)")
     search = parser.add_argument_group("the search")
     search.add_argument(
         "--prior",
@@ -130,8 +131,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _problem(options: argparse.Namespace) -> MajorityProblem:
     voters = _integer("--K", options.K, 1)
+    overlap = None if options.overlap is None else _integer("--overlap", options.overlap, 1)
     each = PrivacyParams(options.epsilon, options.each_delta)
-    return MajorityProblem.from_allowance(voters, options.m, each, options.delta)
+    return MajorityProblem.from_allowance(voters, options.m, each, options.delta, overlap)
 
 
 def _integer(flag: str, text: str, least: int) -> int:

@@ -111,6 +111,8 @@ def _heading(table: GammaTable) -> str:
         f"  each voter is   (ε, Δ)  = {problem.each}-differentially private",
         f"  the release is  (mε, δ) = {problem.target}-differentially private, m = {problem.m:g}",
     ]
+    if problem.overlap is not None:
+        lines.append(f"  one person's data reach at most {problem.overlap} of the voters")
     if problem.K % 2 == 0:
         lines.append("  K is even: a tie is answered by a fair coin")
     if optimality is not None:

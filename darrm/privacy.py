@@ -144,6 +144,8 @@ class MajorityProblem:
         What every voter satisfies, ε > 0.
     target
         What the release must satisfy: m = target.epsilon / each.epsilon in [1, K] and target.delta ≥ each.delta.
+    overlap
+        How many voters one person's data can reach at most, 1 … K; K (the paper's analysis) if None.
 
     Raises
     ------
@@ -162,9 +164,16 @@ class MajorityProblem:
     K: int
     each: PrivacyParams
     target: PrivacyParams
+    overlap: int | None = None
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, K=self.K, advice="K is the number of voters")
+        if self.overlap is not None:
+            checks.integer_at_least(1, overlap=self.overlap, advice="how many voters one person's data can reach")
+            if self.overlap > self.K:
+                checks.fail("overlap", self.overlap, f"at most K = {self.K}", "nobody can reach more voters than exist")
+            if self.overlap == self.K:
+                object.__setattr__(self, "overlap", None)
         if self.each.exact_epsilon <= 0:
             checks.fail("each.epsilon", self.each.epsilon, "positive", "voters with epsilon = 0 carry no information")
         if self.target.exact_epsilon > LARGEST_EXPONENT:
@@ -185,7 +194,9 @@ class MajorityProblem:
             )
 
     @classmethod
-    def from_allowance(cls, K: int, m: Number, each: PrivacyParams, delta: Number | None = None) -> MajorityProblem:
+    def from_allowance(
+        cls, K: int, m: Number, each: PrivacyParams, delta: Number | None = None, overlap: int | None = None
+    ) -> MajorityProblem:
         """State the problem in the paper's way: the target is (m·ε, δ).
 
         Parameters
@@ -196,6 +207,8 @@ class MajorityProblem:
             The privacy allowance, a real number in [1, K].
         delta
             δ of the target; by default 1 − (1 − Δ)^m, rounded down to 15 significant digits.
+        overlap
+            As in `MajorityProblem`.
 
         Examples
         --------
@@ -207,7 +220,12 @@ class MajorityProblem:
         if not 1 <= allowance <= K:
             checks.fail("m", m, f"in [1, K] = [1, {K}]")
         target_delta = default_delta(allowance, each.exact_delta) if delta is None else exact_number("delta", delta)
-        return cls(K, each, PrivacyParams(allowance * each.exact_epsilon, target_delta))
+        return cls(K, each, PrivacyParams(allowance * each.exact_epsilon, target_delta), overlap)
+
+    @property
+    def reached(self) -> int:
+        """How many voters one person's data can reach at most: the overlap t of `darrm.gamma.corners`."""
+        return self.K if self.overlap is None else self.overlap
 
     @property
     def exact_m(self) -> Fraction:
@@ -242,9 +260,10 @@ class MajorityProblem:
     def explain(self) -> str:
         """Say the problem in words."""
         tie = "" if self.K % 2 else "; a tie is answered by a fair coin"
+        reach = "all" if self.overlap is None else f"at most {self.overlap}"
         return (
             f"{self.K} voters answer 0 or 1, each ({self.each.epsilon:.6g}, {self.each.delta:.6g})-differentially "
-            f"private; one person's data may reach all of them. The released majority must be "
+            f"private; one person's data may reach {reach} of them. The released majority must be "
             f"({self.target.epsilon:.6g}, {self.target.delta:.6g})-differentially private (m = {self.m:.6g}){tie}."
         )
 

@@ -45,18 +45,25 @@ def signed_values(K: int, half: Sequence[float]) -> list[Fraction]:
 
 
 def exact_worst_cost(problem: MajorityProblem, half: Sequence[float]) -> Fraction:
-    """The largest f over all 8^K (or 4^K) assignments, by walking the tree of voters."""
+    """The largest f over all assignments with at most ``overlap`` touched voters, by walking the tree of voters.
+
+    A voter whom the person does not reach has p = p', any value; f is linear in it, so 0 and 1 are enough.
+    """
     pairs = corner_list(problem)
     ratio = exponential(problem.target.exact_epsilon)
     g = signed_values(problem.K, half)
 
-    def descend(voters: int, first: list[Fraction], second: list[Fraction]) -> Fraction:
+    def descend(voters: int, touchable: int, first: list[Fraction], second: list[Fraction]) -> Fraction:
         # first[s] = E[g(s + ones among the voters placed so far)], likewise second for p'
         if voters == 0:
             return first[0] - ratio * second[0]
-        return max(descend(voters - 1, average(first, p), average(second, p_prime)) for p, p_prime in pairs)
+        return max(
+            descend(voters - 1, touchable - (p != p_prime), average(first, p), average(second, p_prime))
+            for p, p_prime in pairs
+            if touchable or p == p_prime
+        )
 
-    return descend(problem.K, g, g)
+    return descend(problem.K, problem.reached, g, g)
 
 
 def average(values: list[Fraction], p: Fraction) -> list[Fraction]:

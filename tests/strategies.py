@@ -17,7 +17,8 @@ def problems(draw: st.DrawFn, most_voters: int = 7) -> MajorityProblem:
     each = PrivacyParams(draw(st.sampled_from(EPSILONS)), draw(st.sampled_from(DELTAS)))
     m = draw(st.integers(100, 100 * K))
     delta = draw(st.sampled_from([None, "0.4", "0.9"]))
-    return MajorityProblem.from_allowance(K, f"{m / 100:.2f}", each, delta)
+    overlap = draw(st.one_of(st.none(), st.integers(1, K)))
+    return MajorityProblem.from_allowance(K, f"{m / 100:.2f}", each, delta, overlap)
 
 
 @st.composite

@@ -43,7 +43,13 @@ def test_the_main_job_as_text() -> None:
 
 def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "table.json"
-    for arguments in (["--m", "2.5"], ["--K", "10"], ["--shape", "monotone"], ["--each-delta", "0", "--m", "6"]):
+    for arguments in (
+        ["--m", "2.5"],
+        ["--K", "10"],
+        ["--shape", "monotone"],
+        ["--each-delta", "0", "--m", "6"],
+        ["--overlap", "4"],
+    ):
         assert run(lambda given=tuple(arguments): main([*given, "--format", "json", "--output", str(path)])) == 0
         report = json.loads(capsys.readouterr().out)
         jsonschema.validate(report, json.loads((ROOT / "darrm/schemas/optimize_report.json").read_text()))
@@ -100,6 +106,9 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--K -3", "K must be an integer of at least 1"),
         ("--K 3.5", "--K must be an integer"),
         ("--K eleven", "--K must be an integer"),
+        ("--overlap 0", "overlap must be an integer of at least 1"),
+        ("--overlap 12", "overlap must be at most K = 11"),
+        ("--overlap some", "--overlap must be an integer"),
         ("--m 0.99", "m must be in [1, K]"),
         ("--m 11.5", "m must be in [1, K]"),
         ("--m nan", "m must be a finite number"),

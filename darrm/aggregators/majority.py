@@ -99,7 +99,9 @@ class DaRRM:
         """
         wanted = self._table.problem.K <= PROFILE_UP_TO if exact_profile is None else exact_profile
         profile = self.profile if wanted else None
-        what = f"{self.name} over {self._table.problem.K} voters"
+        problem = self._table.problem
+        reach = "" if problem.overlap is None else f", a person reaching at most {problem.overlap}"
+        what = f"{self.name} over {problem.K} voters{reach}"
         return Charge(what, guarantee=self.guarantee, profile=profile, count=queries)
 
     def probability_of_one(self, ones: int) -> Fraction:

@@ -27,10 +27,13 @@ Level = list[arb]
 
 def averaging_steps(problem: MajorityProblem, gamma: NoiseFunction) -> int:
     """Estimate the work: how many averages `worst_cost_ball` will take."""
-    private = problem.each.exact_delta > 0
+    # an overlap below K leaves fewer voters to move but more windows to move them in
+    windows = problem.K - problem.reached + 1
+    if problem.each.exact_delta == 0:
+        return comb(problem.K + 2, 2) if gamma.is_monotone else comb(problem.K + 3, 3)
     if gamma.is_monotone:
-        return comb(problem.K + 3, 3) if private else comb(problem.K + 2, 2)
-    return comb(problem.K + 5, 5) if private else comb(problem.K + 3, 3)
+        return windows * comb(problem.reached + 3, 3)
+    return windows * comb(problem.reached + 5, 5)
 
 
 def worst_cost_ball(problem: MajorityProblem, gamma: NoiseFunction) -> arb:
@@ -45,16 +48,11 @@ def worst_cost_ball(problem: MajorityProblem, gamma: NoiseFunction) -> arb:
     with ctx.workprec(PRECISION_BITS):
         start = [arb(float(value)) for value in signed_function(gamma.half, problem.K)]
         worst: arb | None = None
-        for level in _levels(start, constants.ball_hi, monotone=gamma.is_monotone):
-            if problem.each.exact_delta == 0:
-                best = level
-            elif gamma.is_monotone:
-                best = _all_zeros_moved(level, constants.ball_delta)
-            else:
-                best = _best_moves(level, constants.ball_delta)
-            for first, second in zip(best, reversed(best), strict=True):
-                cost = first + constants.ball_ratio * second
-                worst = cost if worst is None else worst.max(cost)
+        for level in _levels(start, constants.ball_hi, problem, monotone=gamma.is_monotone):
+            for best, partner in _windows(level, problem, constants.ball_delta, monotone=gamma.is_monotone):
+                for first, second in zip(best, reversed(partner), strict=True):
+                    cost = first + constants.ball_ratio * second
+                    worst = cost if worst is None else worst.max(cost)
         return worst
 
 
@@ -63,15 +61,27 @@ def _smooth(level: Level, p: arb) -> Level:
     return [rest * first + p * second for first, second in pairwise(level)]
 
 
-def _levels(start: Level, hi: arb, *, monotone: bool) -> Iterator[Level]:
-    """Give T for every (n_h, n_l) with n_h + n_l ≤ K; for monotone γ only n_l = 0."""
+def _levels(start: Level, hi: arb, problem: MajorityProblem, *, monotone: bool) -> Iterator[Level]:
+    """Give T for every (n_h, n_l) with n_h + n_l ≤ t; for monotone γ only n_l = 0."""
+    fewest = problem.K - problem.reached
     base = start
-    while base:
+    while len(base) > fewest:
         level = base
-        while level:
+        while len(level) > fewest:
             yield level
             level = _smooth(level, hi)
         base = [] if monotone else _smooth(base, 1 - hi)
+
+
+def _windows(level: Level, problem: MajorityProblem, delta: arb, *, monotone: bool) -> Iterator[tuple[Level, Level]]:
+    """Give the best moves of the touched voters for every number of frozen ones, with those of the mirrored row."""
+    if problem.each.exact_delta == 0:
+        yield level, level  # no moves: only the place matters, and every place is in some window
+        return
+    frozen = problem.K - problem.reached
+    move = _all_zeros_moved if monotone else _best_moves
+    best = [move(level[ones : len(level) - frozen + ones], delta) for ones in range(frozen + 1)]
+    yield from zip(best, reversed(best), strict=True)
 
 
 def _all_zeros_moved(level: Level, delta: arb) -> Level:

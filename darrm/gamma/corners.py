@@ -11,6 +11,11 @@ the corners are (0,0) (1,1) (0,Δ) (Δ,0) (1−Δ,1) (1,1−Δ) (hi,lo) (lo,hi),
 p' = Δ; the corners alone would demand a + b ≤ their number. But (Δ, Δ) satisfies the privacy inequalities too, and a
 point of the region never costs more than the best corner. So a and b may be chosen independently without changing the
 maximum, and likewise near 1: the two expectations are maximised apart. `CornerCounts` is one such choice.
+
+**What one person can touch.** If one person's data reach at most t voters, the other K − t have p_j = p'_j: they are
+frozen. f is linear in that common value, so frozen voters sit at 0 or 1, which are the corners (0,0) and (1,1). The
+rows of overlap t are therefore exactly those rows of the full set in which at most t voters sit elsewhere. Frozen and
+touched voters together stay K, so nothing about γ changes: only rows leave.
 """
 
 from __future__ import annotations
@@ -165,7 +170,9 @@ def corner_pairs(problem: MajorityProblem) -> Array:
 
 
 def full_set_size(problem: MajorityProblem) -> int:
-    """Count the multisets of Lemma 5.1: C(K+7, 7), or C(K+3, 3) if Δ = 0.
+    """Count the multisets of Lemma 5.1: C(K+7, 7), or C(K+3, 3) if Δ = 0; fewer if one person cannot touch all.
+
+    With overlap t, j ≤ t voters are not at (0,0) or (1,1): Σ_j C(j+k−1, k−1)·(K−j+1) with k = 6 or 2 other corners.
 
     Examples
     --------
@@ -173,8 +180,8 @@ def full_set_size(problem: MajorityProblem) -> int:
     >>> full_set_size(MajorityProblem.from_allowance(41, 5, PrivacyParams(0.1, 1e-5)))
     73629072
     """
-    kinds = 8 if problem.each.exact_delta > 0 else 4
-    return comb(problem.K + kinds - 1, kinds - 1)
+    kinds = 6 if problem.each.exact_delta > 0 else 2
+    return sum(comb(j + kinds - 1, kinds - 1) * (problem.K - j + 1) for j in range(problem.reached + 1))
 
 
 def _ball(value: Fraction) -> arb:

@@ -72,8 +72,9 @@ def all_multisets(problem: MajorityProblem) -> tuple[Array, Array]:
     indices = np.fromiter(
         (index for row in combinations_with_replacement(range(len(pairs)), problem.K) for index in row),
         dtype=np.int8,
-        count=rows * problem.K,
-    ).reshape(rows, problem.K)
+    ).reshape(-1, problem.K)
+    touched = np.sum((pairs[indices, 0] != pairs[indices, 1]), axis=1)
+    indices = indices[touched <= problem.reached]
     return pairs[indices, 0], pairs[indices, 1]
 
 

@@ -10,6 +10,10 @@ With q = 1 − p' the cost is f = E_p[g] + c·E_q[g], and reflecting a row of th
 
 the cost of the row is U_j(b) + c·U_j(K−j−b). The part Bin(j, hi) comes from the triangle of
 `darrm.probability.poisson_binomial.smooth`; Bin(n, Δ) is a short sum of J + 1 terms with a bounded tail.
+
+If one person touches at most t voters (`MajorityProblem.overlap`), j stops at t, and of the K − j voters near 0 and 1
+only t − j may move. With s of the K − t frozen ones at 1 this is the same row over the window T(s) … T(s + t − j), its
+mirror image over the window of K − t − s: (K − t + 1)·C(t + 2, 2) rows.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from darrm.gamma.corners import CornerCounts, constants_of
@@ -44,15 +49,16 @@ class LevelMaxima:
     Attributes
     ----------
     costs
-        Shape (K + 1,): computed in floats.
-    ones
-        Shape (K + 1,): the number of voters at (1, 1−Δ) that attains it.
+        Shape (t + 1,): computed in floats; t = K unless one person reaches fewer voters.
+    ones, frozen
+        Shapes (t + 1,): the numbers of voters at (1, 1−Δ) and of voters frozen at 1 that attain it.
     rounding
         Upper bound on how far any of the costs is from its real value.
     """
 
     costs: Array
     ones: NDArray[np.int64]
+    frozen: NDArray[np.int64]
     rounding: float
 
     @property
@@ -113,23 +119,42 @@ class DominatingFamily:
     def maxima(self, half: Array) -> LevelMaxima:
         """Look at every row; ``half`` is γ at l = floor(K/2)+1 … K, shape (K − floor(K/2),)."""
         K, hi, ratio = self.problem.K, self.constants.hi, self.constants.ratio
-        costs = np.empty(K + 1)
-        ones = np.empty(K + 1, dtype=np.int64)
+        levels = self.problem.reached + 1
+        costs = np.empty(levels)
+        ones = np.empty(levels, dtype=np.int64)
+        frozen = np.empty(levels, dtype=np.int64)
         level = signed_function(half, K)
-        for j in range(K + 1):
-            expectation = self.with_moved_zeros(level)
-            row_costs = expectation + ratio * expectation[::-1]
-            ones[j] = row_costs.argmax()
-            costs[j] = row_costs[ones[j]]
+        for j in range(levels):
+            expectation = self.with_moved_zeros(self.windows(level))
+            row_costs = expectation + ratio * expectation[::-1, ::-1]
+            frozen[j], ones[j] = divmod(int(row_costs.argmax()), row_costs.shape[1])
+            costs[j] = row_costs[frozen[j], ones[j]]
             level = smooth(level, hi)
-        return LevelMaxima(costs, ones, self.rounding)
+        return LevelMaxima(costs, ones, frozen, self.rounding)
 
-    def row(self, high: int, ones: int) -> CornerCounts:
-        """Name the row with ``high`` voters at (hi, lo) and ``ones`` at (1, 1−Δ)."""
+    def windows(self, level: Array) -> Array:
+        """Cut T into what the touched voters can reach, one row for each number of voters frozen at 1.
+
+        For Δ = 0 touched voters at a corner (0,0) or (1,1) are as good as frozen, so one window holds every row.
+
+        Returns
+        -------
+        array of shape (K − t + 1, t − j + 1) for a level of shape (K − j + 1,), or (1, K − j + 1)
+        """
+        held = self.problem.K - self.problem.reached
+        if held == 0 or self.constants.delta == 0.0:
+            return level[None, :]
+        return sliding_window_view(level, level.size - held)
+
+    def row(self, found: LevelMaxima, high: int) -> CornerCounts:
+        """Name the row that attains the largest cost with ``high`` voters at (hi, lo)."""
+        touched_ones, frozen_ones = int(found.ones[high]), int(found.frozen[high])
+        ones = touched_ones + frozen_ones
         zeros = self.problem.K - high - ones
         if self.constants.delta == 0.0:
             return CornerCounts(high, 0, zeros, ones)
-        return CornerCounts(high, 0, zeros, ones, moved_zeros=zeros, moved_ones_prime=ones)
+        touched_zeros = self.problem.reached - high - touched_ones
+        return CornerCounts(high, 0, zeros, ones, moved_zeros=touched_zeros, moved_ones_prime=touched_ones)
 
 
 def deep_and_spread(costs: Array, limit: float, most: int = ROWS_A_ROUND) -> list[int]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +32,17 @@ from numpy.typing import NDArray
 from darrm.gamma.corners import CornerCounts, constants_of
 from darrm.gamma.dominating import DominatingFamily
 from darrm.gamma.noise_function import signed_function
-from darrm.gamma.shifts import NearShifts, Vertices
+from darrm.gamma.shifts import NearShifts
 from darrm.probability.poisson_binomial import STEP_ERROR, smooth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from fractions import Fraction
 
     from darrm.privacy import MajorityProblem
 
 Array = NDArray[np.float64]
+Answer = TypeVar("Answer")
 
 MOST_DOUBTS = 256
 BLOCK_NUMBERS = 2**16
@@ -77,6 +78,36 @@ class _BlockMaxima:
     cost: float
     bound: float
     broken: tuple[tuple[float, CornerCounts], ...] = ()
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How many voters near 0 and near 1 have p, and p', moved by Δ."""
+
+    zeros: int = 0
+    ones: int = 0
+    zeros_prime: int = 0
+    ones_prime: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Window:
+    """T of some states over the places that touched voters can reach, and over those of the mirrored rows."""
+
+    own: Array
+    mirrored: Array
+    j: int
+    first_low: int
+    frozen: int
+
+    def only(self, states: NDArray[np.int64]) -> _Window:
+        own = self.own[states]
+        mirrored = own if self.mirrored is self.own else self.mirrored[states]
+        return _Window(own, mirrored, self.j, self.first_low, self.frozen)
+
+    def each(self, function: Callable[[Array], Answer]) -> tuple[Answer, Answer]:
+        own = function(self.own)
+        return own, own if self.mirrored is self.own else function(self.mirrored)
 
 
 class FullSet:
@@ -115,10 +146,10 @@ class FullSet:
                 break
             levels = j + 1
             for first_low, block in blocks:
-                block_maxima = self._examine(first_low, block, j, best, limit)
-                broken.extend(block_maxima.broken)
-                best = max(best, block_maxima.cost)
-                bound = max(bound, block_maxima.bound)
+                for block_maxima in self._examine_windows(first_low, block, j, best, limit):
+                    broken.extend(block_maxima.broken)
+                    best = max(best, block_maxima.cost)
+                    bound = max(bound, block_maxima.bound)
         worst = float(np.nextafter(max(best, bound) + self.family.rounding + moves, np.inf))
         return FullMaxima(worst, tuple(broken), levels, worst - best)
 
@@ -132,12 +163,12 @@ class FullSet:
         level = signed_function(half, self.problem.K)[None, :]
         worst = -np.inf
         broken: list[tuple[float, CornerCounts]] = []
-        for j in range(self.problem.K + 1):
+        for j in range(self.problem.reached + 1):
             if np.all(np.diff(level) >= 0.0):
                 break
-            found = self._examine(j, level, j, max(worst, self.constants.budget), limit)
-            worst = max(worst, found.cost)
-            broken.extend(found.broken)
+            for found in self._examine_windows(j, level, j, max(worst, self.constants.budget), limit):
+                worst = max(worst, found.cost)
+                broken.extend(found.broken)
             level = smooth(level, 1.0 - self.constants.hi)
         return worst, tuple(broken)
 
@@ -150,12 +181,12 @@ class FullSet:
         return float(1.0001 * self.problem.K * (1.0 + self.constants.ratio) * widest * fall)
 
     def _levels(self, half: Array) -> Iterator[list[tuple[int, Array]]]:
-        """Give, for j = 0 … K, the T of all (n_h, n_l) with sum j: blocks of rows n_l = first, first + 1 and so on."""
+        """Give, for j = 0 … t, the T of all (n_h, n_l) with sum j: blocks of rows n_l = first, first + 1 and so on."""
         hi = self.constants.hi
         rows_a_block = max(1, BLOCK_NUMBERS // (self.problem.K + 1))
         level = signed_function(half, self.problem.K)[None, :]
         blocks = [(0, level)]
-        for _ in range(self.problem.K):
+        for _ in range(self.problem.reached):
             yield blocks
             newest = smooth(blocks[-1][1][-1:], 1.0 - hi)
             blocks = [(first, smooth(block, hi)) for first, block in blocks]
@@ -166,73 +197,88 @@ class FullSet:
                 blocks.append((first + last.shape[0], newest))
         yield blocks
 
-    def _examine(self, first_low: int, block: Array, j: int, best: float, limit: float) -> _BlockMaxima:
+    def _examine_windows(
+        self, first_low: int, block: Array, j: int, best: float, limit: float
+    ) -> Iterator[_BlockMaxima]:
+        """Examine a block once for every number of voters that may be frozen at 1, see `DominatingFamily.windows`."""
+        held = self.problem.K - self.problem.reached
+        if held == 0 or self.constants.delta == 0.0:
+            yield self._examine(_Window(block, block, j, first_low, 0), best, limit)
+            return
+        width = block.shape[1] - held
+        for frozen in range(held + 1):
+            mirrored = held - frozen
+            own, other = block[:, frozen : frozen + width], block[:, mirrored : mirrored + width]
+            found = self._examine(_Window(own, other, j, first_low, frozen), best, limit)
+            best = max(best, found.cost)
+            yield found
+
+    def _examine(self, window: _Window, best: float, limit: float) -> _BlockMaxima:
         """Find the largest cost among the states of a block, and its broken rows."""
-        N = block.shape[1] - 1
         ratio = self.constants.ratio
-        costs = block + ratio * block[:, ::-1]
+        costs = window.own + ratio * window.mirrored[:, ::-1]
         largest = float(np.max(costs))
         if self.constants.delta == 0.0:
-            rows = [(j - first_low - state, first_low + state, ones) for state, ones in _deepest(costs, limit)]
-            values = [float(costs[low - first_low, ones]) for _, low, ones in rows]
-            named = [CornerCounts(high, low, N - ones, ones) for high, low, ones in rows]
-            return _BlockMaxima(largest, largest, tuple(zip(values, named, strict=True)))
-        promise = np.max(costs, axis=1) + (1.0 + ratio) * self.shifts.most_gained(block)
-        hopeful = np.flatnonzero(promise > best)
+            named = [
+                (float(costs[state, ones]), self._row(window, state, ones)) for state, ones in _deepest(costs, limit)
+            ]
+            return _BlockMaxima(largest, largest, tuple(named))
+        gained = np.maximum(self.shifts.most_gained(window.own), self.shifts.most_gained(window.mirrored))
+        hopeful = np.flatnonzero(np.max(costs, axis=1) + (1.0 + ratio) * gained > best)
         if hopeful.size:
-            screened = self.shifts.screen(block[hopeful])
-            hopeful = hopeful[np.max(screened + ratio * screened[:, ::-1], axis=1) > best]
+            first, second = window.only(hopeful).each(self.shifts.screen)
+            hopeful = hopeful[np.max(first + ratio * second[:, ::-1], axis=1) > best]
         if hopeful.size == 0:
             return _BlockMaxima(largest, largest)
-        near = self.shifts.vertices(block[hopeful])
-        costs = near.values + ratio * near.values[:, ::-1]
-        bounds = near.bounds + ratio * near.bounds[:, ::-1]
+        own, mirrored = window.only(hopeful).each(self.shifts.vertices)
+        costs = own.values + ratio * mirrored.values[:, ::-1]
+        bounds = own.bounds + ratio * mirrored.bounds[:, ::-1]
         largest = float(np.max(costs))
         doubtful = np.argwhere(bounds > max(best, largest))
-        broken = [
-            (float(costs[state, ones]), self._vertex_row(j, first_low + int(hopeful[state]), near, state, ones))
-            for state, ones in _deepest(costs, limit)
-        ]
+        broken = []
+        for state, ones in _deepest(costs, limit):
+            zeros = costs.shape[1] - 1 - ones
+            first_choice, second_choice = int(own.choice[state, ones]), int(mirrored.choice[state, zeros])
+            moves = Moves(
+                zeros=zeros * (first_choice & 1),
+                ones=ones * (first_choice >> 1),
+                ones_prime=ones * (second_choice & 1),
+                zeros_prime=zeros * (second_choice >> 1),
+            )
+            broken.append((float(costs[state, ones]), self._row(window, int(hopeful[state]), ones, moves)))
         if doubtful.shape[0] > MOST_DOUBTS:
             return _BlockMaxima(largest, float(np.max(bounds)), tuple(broken))
         for state, ones in doubtful:
-            low = first_low + int(hopeful[state])
-            cost, row = self._try_all(block[hopeful[state]], (j - low, low), int(ones))
+            cost, row = self._try_all(window, int(hopeful[state]), int(ones))
             largest = max(largest, cost)
             if cost > limit:
                 broken.append((cost, row))
         return _BlockMaxima(largest, largest, tuple(broken))
 
-    def _vertex_row(self, j: int, low: int, near: Vertices, state: int, ones: int) -> CornerCounts:
-        """Name the row of the best vertices."""
-        N = near.choice.shape[1] - 1
-        choice, mirrored = int(near.choice[state, ones]), int(near.choice[state, N - ones])
+    def _row(self, window: _Window, state: int, ones: int, moves: Moves | None = None) -> CornerCounts:
+        """Name a row of a window: ``ones`` touched voters near 1, and the frozen ones with them."""
+        low = window.first_low + state
+        all_ones = ones + window.frozen
+        zeros = self.problem.K - window.j - all_ones
+        made = Moves() if moves is None else moves
         return CornerCounts(
-            j - low,
+            window.j - low,
             low,
-            N - ones,
-            ones,
-            moved_zeros=(N - ones) * (choice & 1),
-            moved_ones=ones * (choice >> 1),
-            moved_ones_prime=ones * (mirrored & 1),
-            moved_zeros_prime=(N - ones) * (mirrored >> 1),
+            zeros,
+            all_ones,
+            moved_zeros=made.zeros,
+            moved_ones=made.ones,
+            moved_zeros_prime=made.zeros_prime,
+            moved_ones_prime=made.ones_prime,
         )
 
-    def _try_all(self, level: Array, high_low: tuple[int, int], ones: int) -> tuple[float, CornerCounts]:
+    def _try_all(self, window: _Window, state: int, ones: int) -> tuple[float, CornerCounts]:
         """Compute the cost of a state exactly, trying every (a, a_1) of both terms."""
-        N = level.size - 1
-        first, moved_zeros, moved_ones = self.shifts.best_of_all(level, ones)
-        second, moved_ones_prime, moved_zeros_prime = self.shifts.best_of_all(level, N - ones)
-        row = CornerCounts(
-            *high_low,
-            N - ones,
-            ones,
-            moved_zeros=moved_zeros,
-            moved_ones=moved_ones,
-            moved_zeros_prime=moved_zeros_prime,
-            moved_ones_prime=moved_ones_prime,
-        )
-        return first + self.constants.ratio * second, row
+        zeros = window.own.shape[1] - 1 - ones
+        first, moved_zeros, moved_ones = self.shifts.best_of_all(window.own[state], ones)
+        second, moved_ones_prime, moved_zeros_prime = self.shifts.best_of_all(window.mirrored[state], zeros)
+        moves = Moves(moved_zeros, moved_ones, moved_zeros_prime, moved_ones_prime)
+        return first + self.constants.ratio * second, self._row(window, state, ones, moves)
 
 
 def _deepest(costs: Array, limit: float) -> list[tuple[int, int]]:

@@ -160,7 +160,7 @@ class PrivacyOracle:
             family = self.full.family
             level = family.maxima(gamma)
             worst = level.worst
-            rows = [family.row(j, int(level.ones[j])) for j in deep_and_spread(level.costs, limit)]
+            rows = [family.row(level, j) for j in deep_and_spread(level.costs, limit)]
             if worst <= self.budget * NEARLY:
                 border_worst, broken = self.full.border(gamma, limit)
                 worst = max(worst, border_worst)

@@ -183,10 +183,12 @@ def certify(problem: MajorityProblem, gamma: NoiseFunction) -> GammaTable:
 
 def problem_to_json(problem: MajorityProblem) -> dict[str, Any]:
     """Write a problem with the decimals that the user typed."""
+    overlap = {} if problem.overlap is None else {"overlap": problem.overlap}
     return {
         "K": problem.K,
         "each": _params_to_json(problem.each),
         "target": _params_to_json(problem.target),
+        **overlap,
     }
 
 
@@ -199,8 +201,8 @@ def problem_from_json(data: Any) -> MajorityProblem:  # noqa: ANN401 (whatever a
         If it is malformed.
     """
     try:
-        params = [PrivacyParams(data[name]["epsilon"], data[name]["delta"]) for name in ("each", "target")]
-        return MajorityProblem(data["K"], *params)
+        each, target = (PrivacyParams(data[name]["epsilon"], data[name]["delta"]) for name in ("each", "target"))
+        return MajorityProblem(data["K"], each, target, data.get("overlap"))
     except (KeyError, TypeError, ValueError) as error:
         raise TableError("problem", f"it is malformed ({error})") from error
 

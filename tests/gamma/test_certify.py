@@ -88,7 +88,9 @@ class TestPlantedBugs:
         half = np.array([1.0, 0.0])
         assert is_what_the_definition_says(BUGGY_PROBLEM, half)
         levels = ball_proof._levels
-        monkeypatch.setattr(ball_proof, "_levels", lambda start, hi, **_: levels(start, hi, monotone=True))
+        monkeypatch.setattr(
+            ball_proof, "_levels", lambda start, hi, problem, **_: levels(start, hi, problem, monotone=True)
+        )
         monkeypatch.setattr(ball_proof, "_best_moves", lambda level, delta: level)  # noqa: ARG005
         assert not is_what_the_definition_says(BUGGY_PROBLEM, half)
 

@@ -40,7 +40,7 @@ def test_named_rows_cost_what_was_said(data: st.DataObject, problem: MajorityPro
     found = FullSet(problem).maxima(gamma.half, limit=-np.inf)
     family = DominatingFamily(problem)
     level = family.maxima(gamma.half)
-    rows = [*found.broken, *((cost, family.row(j, int(level.ones[j]))) for j, cost in enumerate(level.costs))]
+    rows = [*found.broken, *((cost, family.row(level, j)) for j, cost in enumerate(level.costs))]
     for cost, row in rows:
         p, p_prime = row.probabilities(problem)
         assert p.shape == p_prime.shape == (problem.K,)
@@ -68,6 +68,25 @@ def test_the_dominating_family_is_not_enough_for_every_gamma() -> None:
 def test_exact_fractions_over_every_assignment(K: int, delta: str) -> None:
     problem = MajorityProblem.from_allowance(K, "1.5" if K > 1 else 1, PrivacyParams("0.5", delta))
     half = np.random.default_rng(K).random(problem.half_size)
+    check_exactly(problem, half)
+
+
+@pytest.mark.parametrize("delta", ["0", "0.05"])
+@pytest.mark.parametrize("K", [2, 3, 4, 5])
+def test_exact_fractions_for_every_overlap(K: int, delta: str) -> None:
+    rng = np.random.default_rng(K)
+    worst = []
+    half = rng.random(K - K // 2)
+    for overlap in range(1, K + 1):
+        problem = MajorityProblem.from_allowance(K, "1.5", PrivacyParams("0.5", delta), overlap=overlap)
+        check_exactly(problem, half)
+        check_exactly(problem, np.sort(half))
+        worst.append(FullSet(problem).maxima(half).worst)
+    assert worst == sorted(worst)
+
+
+def check_exactly(problem: MajorityProblem, half: np.ndarray) -> None:
+    K = problem.K
     exact = exact_worst_cost(problem, half)
     ball = worst_cost_ball(problem, NoiseFunction(K, half))
     assert abs(float(ball.mid()) - float(exact)) <= 1e-15 * (1 + problem.cost_ratio)
@@ -105,7 +124,7 @@ def test_no_random_multiset_of_250_voters_costs_more(delta: str) -> None:
         family = DominatingFamily(problem)
         level = family.maxima(half)
         j = int(np.argmax(level.costs))
-        p, p_prime = family.row(j, int(level.ones[j])).probabilities(problem)
+        p, p_prime = family.row(level, j).probabilities(problem)
         assert float(privacy_cost(problem, gamma, p, p_prime)) == pytest.approx(level.costs[j], abs=1e-11)
 
 

@@ -77,6 +77,31 @@ def test_even_numbers_of_voters(K: int) -> None:
     assert np.max(costs) <= problem.budget
 
 
+def test_the_error_falls_as_one_person_reaches_fewer_voters() -> None:
+    errors = []
+    for overlap in range(1, 12):
+        problem = MajorityProblem.from_allowance(11, 3, PrivacyParams("0.1", "1e-5"), overlap=overlap)
+        table = optimize_gamma(problem, prior=priors.CommonP(), shape="monotone")
+        errors.append(round(table.optimality.value, 4))
+        assert table.optimality.gap <= 1e-8
+    assert errors == [0.0, 0.0, 0.0, 0.0062, 0.0090, 0.0155, 0.0222, 0.0256, 0.0256, 0.0256, 0.0256]
+
+
+def test_disjoint_private_voters_need_no_noise() -> None:
+    problem = MajorityProblem.from_allowance(41, 1, PrivacyParams("0.1", "1e-5"), overlap=1)
+    assert np.all(optimize_gamma(problem).gamma.half >= 1.0 - 2.0**-40)
+
+
+@pytest.mark.parametrize("shape", ["free", "monotone"])
+@pytest.mark.parametrize(("K", "overlap", "delta"), [(7, 1, "0.01"), (7, 3, "0"), (8, 5, "0.01"), (6, 6, "0.001")])
+def test_overlap_agrees_with_every_row_written_down(K: int, overlap: int, delta: str, shape: str) -> None:
+    problem = MajorityProblem.from_allowance(K, "1.7", PrivacyParams("0.8", delta), overlap=overlap)
+    fast = optimize_gamma(problem, prior=priors.CommonP(), shape=shape)
+    slow = optimize_gamma(problem, prior=priors.CommonP(), shape=shape, solver="reference")
+    assert fast.optimality.value == pytest.approx(slow.optimality.value, abs=1e-8)
+    assert fast.optimality.bound <= slow.optimality.value + 1e-15
+
+
 def test_monotone_is_monotone_and_not_better() -> None:
     problem = MajorityProblem.from_allowance(21, 4, PrivacyParams("0.1", "1e-5"))
     free = optimize_gamma(problem)

@@ -150,6 +150,20 @@ def test_nobody_else_makes_a_table(table: GammaTable) -> None:
         GammaTable(table.problem, NoiseFunction(11, np.ones(6)), table.certificate, None, {})
 
 
+def test_the_overlap_survives(tmp_path: Path) -> None:
+    problem = MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1"), overlap=2)
+    table = certify(problem, NoiseFunction(5, np.ones(3)))
+    table.save(tmp_path / "t.json")
+    assert GammaTable.load(tmp_path / "t.json").problem == problem
+    data = table.to_json()
+    jsonschema.validate(data, json.loads((SCHEMAS / "gamma_table.json").read_text()))
+    del data["problem"]["overlap"]
+    with pytest.raises(TableError, match="checksum"):
+        GammaTable.from_json(data)
+    everyone = MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1"), overlap=5)
+    assert everyone == MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1"))
+
+
 def test_decimals_survive(tmp_path: Path) -> None:
     problem = MajorityProblem.from_allowance(3, "4/3", PrivacyParams("1/3", "1e-30"))
     table = certify(problem, NoiseFunction(3, [0.1, 0.2]))
