@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def saved_figure(path: Path, *, width: float = 8.0, height: float = 5.0) -> Iterator[Any]:
-    """Give a matplotlib figure of ``width`` × ``height`` inches and save it to ``path`` (its suffix is the format)."""
+def saved_figure(path: Path, *, width: float = 8.0, height: float = 5.0, dpi: int = 150) -> Iterator[Any]:
+    """Give a matplotlib figure of ``width`` × ``height`` inches and save it to ``path`` (its suffix is the format).
+
+    ``dpi`` is how many dots an inch a raster format gets.
+    """
     check_parent(path)
     figure_class = require("matplotlib.figure").Figure
     figure = figure_class(figsize=(width, height), layout="constrained")
     yield figure
     with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=150)
+        figure.savefig(temporary, dpi=dpi)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 COLUMN_WIDTH, ROW_HEIGHT = 3.1, 2.9
 SUFFIXES = (".png", ".pdf")
+DPI = 100  # the committed pictures stay small; the PDF has every detail
 # colour, line style, marker; the paper has γ_opt in red and γ_DSub in cyan
 STYLES = {
     "γ_opt": ("red", "-", "o"),
@@ -40,7 +41,7 @@ def _draw(path: Path, data: dict[str, Any]) -> None:
     laws = [error["actual"] for error in panels[0]["curves"][0]["errors"]]
     rows, columns = 1 + len(laws), len(panels)
     width = COLUMN_WIDTH * columns + (2.0 if columns <= 2 else 0.0)
-    with saved_figure(path, width=width, height=ROW_HEIGHT * rows + 0.6) as figure:
+    with saved_figure(path, width=width, height=ROW_HEIGHT * rows + 0.6, dpi=DPI) as figure:
         axes = figure.subplots(rows, columns, squeeze=False)
         for column, panel in enumerate(panels):
             _draw_shapes(axes[0, column], panel)
@@ -50,9 +51,8 @@ def _draw(path: Path, data: dict[str, Any]) -> None:
         for row, law in enumerate(laws):
             axes[1 + row, 0].set_ylabel(f"error, {law}", fontsize=8)
         handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside upper center", ncols=min(len(labels), round(0.8 * width)), fontsize=8
-        )
+        lines = -(-len(labels) // round(0.8 * width))
+        figure.legend(handles, labels, loc="outside upper center", ncols=-(-len(labels) // lines), fontsize=8)
 
 
 def _draw_shapes(axes: Any, panel: dict[str, Any]) -> None:  # noqa: ANN401 (matplotlib ships no types)

@@ -2,9 +2,11 @@
 
     python -m experiments.simulations --figure 2
     python -m experiments.simulations --figure table3
-    python -m experiments.simulations --all           # about a minute; writes docs/reproduction/simulations.md as well
+    python -m experiments.simulations --all
+    python -m experiments.simulations --all --output docs/reproduction      # the published page
 
-Each figure is written as JSON, PNG and PDF. γ is solved for, never loaded.
+Writes OUTPUT/simulations/figureN.json, .png and .pdf, and OUTPUT/simulations.md from all the JSON files that lie there.
+γ is solved for, never loaded.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from darrm.commands import CommandLine, run
 from darrm.extras import require
-from darrm.files import check_parent, write_text
+from darrm.files import write_text
 from experiments.simulation_claims import decide
 from experiments.simulation_curves import figure_data, table_3
 from experiments.simulation_plots import draw
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TABLE = "table3"
-FOLDER = Path(__file__).parent.parent / "docs" / "reproduction" / "simulations"
+FOLDER = "simulations"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,30 +38,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = CommandLine(prog="python -m experiments.simulations", description=str(__doc__))
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--figure", choices=(*PANELS, TABLE), help="one of the figures, or Table 3")
-    which.add_argument("--all", action="store_true", help="all of them, and the page beside the folder")
-    parser.add_argument("--output", type=Path, default=FOLDER, metavar="FOLDER", help="where to write (default docs)")
+    which.add_argument("--all", action="store_true", help="all of them")
+    parser.add_argument(
+        "--output", type=Path, default=Path("results"), metavar="FOLDER", help="where to write (default results)"
+    )
     options = parser.parse_args(arguments)
-    check_parent(options.output / "simulations.json")
     require("matplotlib")
-    wanted = (*PANELS, TABLE) if options.all else (options.figure,)
-    figures = {}
-    table = None
-    for name in wanted:
+    folder = options.output / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (*PANELS, TABLE) if options.all else (options.figure,):
         started = time.perf_counter()
         if name == TABLE:
-            table = table_3()
-            _write(options.output / "table3.json", table)
-            _print_table(table)
+            rows = table_3()
+            _write(folder / f"{TABLE}.json", rows)
+            _print_table(rows)
             continue
-        figures[name] = figure_data(name)
-        _write(options.output / f"figure{name}.json", figures[name])
-        draw(options.output, figures[name])
-        _print_figure(figures[name], time.perf_counter() - started)
-    if options.all:
-        write_page(options.output.parent / f"{options.output.name}.md", options.output.name, figures, table)
-        for claim in decide(figures, table):
-            print(f"{'holds' if claim.holds else 'DOES NOT HOLD':14}{claim.text}: {claim.evidence}")
+        data = figure_data(name)
+        _write(folder / f"figure{name}.json", data)
+        draw(folder, data)
+        _print_figure(data, time.perf_counter() - started)
+    figures, table = read_folder(folder)
+    page = options.output / f"{FOLDER}.md"
+    write_page(page, FOLDER, figures, table)
+    for claim in decide(figures, table):
+        print(f"{'holds' if claim.holds else 'DOES NOT HOLD':14}{claim.text}: {claim.evidence}")
+    print(f"wrote {page}")
     return 0
+
+
+def read_folder(folder: Path) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]] | None]:
+    """Read the figures that lie in a folder, and Table 3 or None."""
+    paths = {name: folder / f"figure{name}.json" for name in PANELS}
+    figures = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.exists()}
+    path = folder / f"{TABLE}.json"
+    return figures, json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def _write(path: Path, data: Any) -> None:  # noqa: ANN401 (plain data)

@@ -11,7 +11,7 @@ import pytest
 
 from darrm.commands import run
 from darrm.gamma import priors
-from experiments import simulation_claims, simulation_curves, simulation_settings, simulations
+from experiments import simulation_claims, simulation_curves, simulation_report, simulation_settings, simulations
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "reproduction"
 
@@ -41,9 +41,11 @@ def test_the_claims_of_the_paper(figures: dict[str, dict[str, Any]]) -> None:
     claims = list(simulation_claims.decide(figures, simulation_curves.table_3()))
     refuted = [claim.text for claim in claims if not claim.holds]
     # with p_i = 1/2 every γ has error 0; and under T_P itself the paper's surrogate for it is no gain
-    assert len(refuted) == 2
-    assert "p_i = 0.5" in refuted[0]
-    assert "T_P: the matching prior helps (not in the paper)" in refuted[1]
+    # and at m = 1 the optimum for the error itself beats subsampling
+    assert len(refuted) == 3
+    assert "γ_Sub at m = 1" in refuted[0]
+    assert "p_i = 0.5" in refuted[1]
+    assert "T_P: the matching prior helps (not in the paper)" in refuted[2]
 
 
 def test_a_false_claim_would_be_noticed(figures: dict[str, dict[str, Any]]) -> None:
@@ -55,8 +57,9 @@ def test_a_false_claim_would_be_noticed(figures: dict[str, dict[str, Any]]) -> N
         error["excess"] = -0.1
     for curve in changed["7"]["panels"][4]["curves"]:
         curve["errors"][0]["mean"] = 0.1
+    simulation_claims.curve_of(changed["9"]["panels"][1], "γ_opt-P")["errors"][0]["mean"] = 0.2
     held = {claim.text: claim.holds for claim in simulation_claims.decide(changed, None)}
-    assert sum(not holds for holds in held.values()) == 2 + 4
+    assert sum(not holds for holds in held.values()) == 3 + 5
 
 
 def test_curves_are_those_of_the_paper(figures: dict[str, dict[str, Any]]) -> None:
@@ -102,10 +105,14 @@ def test_one_figure_from_the_command_line(tmp_path: Path, capsys: pytest.Capture
     pytest.importorskip("matplotlib")
     assert simulations.main(["--figure", "2", "--output", str(tmp_path)]) == 0
     assert "K = 11, m = 7" in capsys.readouterr().out
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["figure2.json", "figure2.pdf", "figure2.png"]
-    assert json.loads((tmp_path / "figure2.json").read_text(encoding="utf-8"))["figure"] == "2"
+    folder = tmp_path / "simulations"
+    assert sorted(path.name for path in folder.iterdir()) == ["figure2.json", "figure2.pdf", "figure2.png"]
+    assert json.loads((folder / "figure2.json").read_text(encoding="utf-8"))["figure"] == "2"
     assert simulations.main(["--figure", "table3", "--output", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("agrees") == 4
+    page = (tmp_path / "simulations.md").read_text(encoding="utf-8")
+    assert "## Figure 2" in page
+    assert "## Table 3" in page
 
 
 @pytest.mark.parametrize(
@@ -117,13 +124,19 @@ def test_bad_input(arguments: list[str], piece: str, capsys: pytest.CaptureFixtu
     assert piece in capsys.readouterr().err
 
 
-def test_a_missing_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: simulations.main(["--figure", "2", "--output", str(tmp_path / "none")])) == 2
-    assert "create it first" in capsys.readouterr().err
+def test_an_output_that_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert run(lambda: simulations.main(["--figure", "table3", "--output", str(tmp_path / "file")])) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_the_page_shows_the_numbers_of_its_files() -> None:
+def test_the_page_shows_the_numbers_of_its_files(tmp_path: Path) -> None:
     page = (DOCS / "simulations.md").read_text(encoding="utf-8")
+    figures, table = simulations.read_folder(DOCS / "simulations")
+    assert list(figures) == list(simulation_settings.PANELS)
+    assert table is not None
+    simulation_report.write_page(tmp_path / "page.md", "simulations", figures, table)
+    assert (tmp_path / "page.md").read_text(encoding="utf-8") == page
     for figure in simulation_settings.PANELS:
         data = json.loads((DOCS / "simulations" / f"figure{figure}.json").read_text(encoding="utf-8"))
         assert f"(simulations/figure{figure}.png)" in page
@@ -136,7 +149,6 @@ def test_the_page_shows_the_numbers_of_its_files() -> None:
 def test_everything(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     folder = tmp_path / "simulations"
-    folder.mkdir()
-    assert simulations.main(["--all", "--output", str(folder)]) == 0
+    assert simulations.main(["--all", "--output", str(tmp_path)]) == 0
     assert "## Table 3" in (tmp_path / "simulations.md").read_text(encoding="utf-8")
     assert len(list(folder.iterdir())) == 3 * 5 + 1
