@@ -17,6 +17,7 @@ from darrm.errors import CertificationError, TableError
 from darrm.files import write_text
 from darrm.gamma.certify import Certificate, prove, scale_and_prove
 from darrm.gamma.noise_function import NoiseFunction
+from darrm.gamma.priors import parse
 from darrm.gamma.sampled_error import Estimate
 from darrm.privacy import MajorityProblem, PrivacyParams, decimal_text
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 FORMAT = "darrm gamma table"
 VERSION = 1
+# expected errors are at most 1/2: this is the rounding of a few thousand additions
+VALUE_TOLERANCE = 1e-12
 _PROVED = object()  # handed to the constructor by the two functions that prove
 
 
@@ -136,7 +139,7 @@ class GammaTable:
             certificate = prove(problem, gamma, scale=float(stored["scale"]))
         except (ValueError, TypeError, KeyError, CertificationError) as error:
             raise TableError("gamma", str(error)) from error
-        optimality = _optimality_from_json(data.get("optimality"))
+        optimality = _optimality_from_json(data.get("optimality"), gamma)
         provenance = {str(key): str(value) for key, value in (data.get("provenance") or {}).items()}
         return cls(problem, gamma, certificate, optimality, provenance, _PROVED)
 
@@ -211,14 +214,20 @@ def _params_to_json(params: PrivacyParams) -> dict[str, str]:
     return {"epsilon": decimal_text(params.exact_epsilon), "delta": decimal_text(params.exact_delta)}
 
 
-def _optimality_from_json(data: Any) -> Optimality | None:  # noqa: ANN401 (whatever a JSON file holds)
+def _optimality_from_json(data: Any, gamma: NoiseFunction) -> Optimality | None:  # noqa: ANN401 (any JSON)
+    """Read what is said about how good γ is; where the expected error has a closed form it is computed again."""
     if data is None:
         return None
     try:
         held_out = data.get("held_out")
-        return Optimality(**{**data, "held_out": None if held_out is None else Estimate(**held_out)})
-    except (TypeError, AttributeError) as error:
+        optimality = Optimality(**{**data, "held_out": None if held_out is None else Estimate(**held_out)})
+        value = gamma.expected_error(parse(optimality.prior)) if optimality.objective == "linear" else optimality.value
+        holds = abs(optimality.value - value) <= VALUE_TOLERANCE and optimality.bound <= optimality.value
+    except (TypeError, AttributeError, ValueError) as error:
         raise TableError("optimality", f"it is malformed ({error})") from error
+    if not holds:
+        raise TableError("optimality", f"it claims an expected error of {optimality.value!r}, but γ has {value!r}")
+    return optimality
 
 
 def _field(data: dict[str, Any], name: str) -> Any:  # noqa: ANN401 (whatever a JSON file holds)

@@ -101,6 +101,14 @@ def test_wrong_fields_are_named(table: GammaTable, tmp_path: Path, fields: dict[
     assert str(caught.value).startswith(field)
 
 
+def test_a_flattering_expected_error_is_refused(table: GammaTable, tmp_path: Path) -> None:
+    said = table.to_json()["optimality"]
+    for changed in ({"value": said["value"] - 1e-6, "bound": 0.0}, {"bound": said["value"] + 1e-6}, {"prior": "x"}):
+        with pytest.raises(TableError) as caught:
+            GammaTable.load(change(table, tmp_path, optimality={**said, **changed}))
+        assert caught.value.field == "optimality"
+
+
 def test_missing_fields_are_named(table: GammaTable) -> None:
     for name in ("problem", "gamma", "checksum", "certificate"):
         data = table.to_json()
