@@ -1,12 +1,13 @@
 """The worst privacy cost in ball arithmetic: every number is an interval that contains the real one.
 
 The same rows as in `darrm.gamma.dominating` and `darrm.gamma.full`, in plain Python over flint's ``arb`` and without
-any of their shortcuts: no truncated tails, no curvature, no stopping rule. It is the proof for problems small enough,
+their truncated tails, curvature and stopping rule. It is the proof for problems small enough,
 and the second opinion on the float code in the tests.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import pairwise
 from math import comb
 from typing import TYPE_CHECKING
@@ -47,13 +48,32 @@ def worst_cost_ball(problem: MajorityProblem, gamma: NoiseFunction) -> arb:
     constants = constants_of(problem)
     with ctx.workprec(PRECISION_BITS):
         start = [arb(float(value)) for value in signed_function(gamma.half, problem.K)]
-        worst: arb | None = None
-        for level in _levels(start, constants.ball_hi, problem, monotone=gamma.is_monotone):
-            for best, partner in _windows(level, problem, constants.ball_delta, monotone=gamma.is_monotone):
-                for first, second in zip(best, reversed(partner), strict=True):
-                    cost = first + constants.ball_ratio * second
-                    worst = cost if worst is None else worst.max(cost)
+        states = [
+            pair
+            for level in _levels(start, constants.ball_hi, problem, monotone=gamma.is_monotone)
+            for pair in _windows(level, problem)
+        ]
+        ratio, delta = constants.ball_ratio, constants.ball_delta
+        # nobody near 0 and 1 moved: rows of the full set, and all of them for Δ = 0
+        unmoved = [_largest_cost(own, mirrored, ratio) for own, mirrored in states]
+        worst = reduce(arb.max, unmoved)
+        if problem.each.exact_delta == 0:
+            return worst
+        move = _all_zeros_moved if gamma.is_monotone else _best_moves
+        for (own, mirrored), cost in zip(states, unmoved, strict=True):
+            # a term gains at most (expected moves) · (steepest step): most states cannot reach the worst
+            if cost + (len(own) - 1) * delta * (_steepest(own) + ratio * _steepest(mirrored)) < worst:
+                continue
+            worst = worst.max(_largest_cost(move(own, delta), move(mirrored, delta), ratio))
         return worst
+
+
+def _largest_cost(own: Level, mirrored: Level, ratio: arb) -> arb:
+    return reduce(arb.max, (first + ratio * second for first, second in zip(own, reversed(mirrored), strict=True)))
+
+
+def _steepest(level: Level) -> arb:
+    return reduce(arb.max, (abs(second - first) for first, second in pairwise(level)), arb(0))
 
 
 def _smooth(level: Level, p: arb) -> Level:
@@ -73,15 +93,14 @@ def _levels(start: Level, hi: arb, problem: MajorityProblem, *, monotone: bool) 
         base = [] if monotone else _smooth(base, 1 - hi)
 
 
-def _windows(level: Level, problem: MajorityProblem, delta: arb, *, monotone: bool) -> Iterator[tuple[Level, Level]]:
-    """Give the best moves of the touched voters for every number of frozen ones, with those of the mirrored row."""
+def _windows(level: Level, problem: MajorityProblem) -> Iterator[tuple[Level, Level]]:
+    """Give what the touched voters can reach for every number of voters frozen at 1, with the mirrored window."""
     if problem.each.exact_delta == 0:
         yield level, level  # no moves: only the place matters, and every place is in some window
         return
     frozen = problem.K - problem.reached
-    move = _all_zeros_moved if monotone else _best_moves
-    best = [move(level[ones : len(level) - frozen + ones], delta) for ones in range(frozen + 1)]
-    yield from zip(best, reversed(best), strict=True)
+    windows = [level[ones : len(level) - frozen + ones] for ones in range(frozen + 1)]
+    yield from zip(windows, reversed(windows), strict=True)
 
 
 def _all_zeros_moved(level: Level, delta: arb) -> Level:
