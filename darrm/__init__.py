@@ -5,7 +5,7 @@ from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.optimizer import optimize_gamma
 from darrm.gamma.table import GammaTable, certify
 from darrm.privacy import MajorityProblem, PrivacyParams
-from lp_models.row_generation import SolveOptions
+from lp_models.options import SolveOptions
 
 __all__ = [
     "GammaTable",

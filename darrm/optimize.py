@@ -20,13 +20,13 @@ from darrm.gamma.comparison import compare
 from darrm.gamma.optimizer import OBJECTIVES, SHAPES, SOLVERS, optimize_gamma
 from darrm.optimize_report import json_report, plot_report, text_report
 from darrm.privacy import MajorityProblem, PrivacyParams
-from lp_models.row_generation import SolveOptions
+from lp_models.options import SolveOptions
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from lp_models.row_generation import Progress
+    from lp_models.options import Progress
 
 DESCRIPTION = """\
 Find the noise function γ with which the majority of K private voters is released as truthfully as its privacy

@@ -30,7 +30,7 @@ from darrm.gamma.optimizer import optimize_gamma
 from darrm.gamma.priors import CommonP
 from darrm.privacy import MajorityProblem, PrivacyParams
 from experiments.scaling_report import EPSILON, HEADER, REFERENCE_SIZES, Measurement, line, page, plot, summary
-from lp_models.row_generation import SolveOptions
+from lp_models.options import SolveOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,12 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lp_models.highs import Master
+from lp_models.options import Progress, SolveOptions
 from lp_models.program import LinearProgram, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Array = NDArray[np.float64]
+
+WIDE_GAP = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,53 +56,6 @@ class Oracle(Protocol):
     def separate(self, point: Array, *, thorough: bool) -> Separation:
         """Look for broken rows; all of them if ``thorough``, else a cheap part that is usually enough."""
         ...
-
-
-@dataclass(frozen=True)
-class SolveOptions:
-    """What changes how long a solve takes and how close it gets, but never a guarantee.
-
-    Parameters
-    ----------
-    gap
-        Stop when value − bound ≤ gap · |value|, or ≤ `floor`.
-    floor
-        Absolute gap, in units of the cost, that always counts as closed.
-    time_limit
-        Seconds, or infinity.
-    patience
-        Stop when for so many rounds neither value nor bound has moved by a hundredth of the gap: what is left is
-        below the solver's precision.
-    idle_rounds
-        A row without a multiplier for this many rounds is dropped once there are more rows than
-        ``rows_per_variable`` · n.
-    rows_per_variable
-        See `idle_rounds`.
-    """
-
-    gap: float = 1e-9
-    floor: float = 1e-13
-    time_limit: float = float("inf")
-    patience: int = 40
-    idle_rounds: int = 8
-    rows_per_variable: float = 1.5
-
-    def __post_init__(self) -> None:
-        for name in ("gap", "floor", "time_limit"):
-            value = getattr(self, name)
-            if not value >= 0.0:
-                raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a solve stands, for progress lines; ``value`` is of the best point so far, as far as it was checked."""
-
-    rounds: int
-    rows: int
-    value: float
-    bound: float
-    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +170,7 @@ class _Loop:
             status = self.round()
             if self.has_moved():
                 fresh = False
-            elif self.rounds - self.mark[0] >= self.options.patience:
+            elif self.rounds - self.mark[0] >= self.patience():
                 status = status or Status.STALLED
             if status is Status.STALLED and not fresh:
                 fresh, status = True, None
@@ -254,6 +210,11 @@ class _Loop:
         self.master.add_rows(cuts.matrix, cuts.limits)
         self.generated += cuts.limits.size
         return None
+
+    def patience(self) -> int:
+        """How many rounds to wait: many while the gap is too wide to be a matter of precision."""
+        wide = self.candidate_value - self.bound > WIDE_GAP * abs(self.candidate_value)
+        return self.options.patience * (10 if wide else 1)
 
     def has_moved(self) -> bool:
         """Whether value or bound has moved by a hundredth of the gap since the mark; if so, set a new mark."""

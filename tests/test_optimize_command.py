@@ -16,7 +16,7 @@ import pytest
 from darrm import GammaTable
 from darrm.commands import run
 from darrm.optimize import _ProgressLine, main
-from lp_models.row_generation import Progress
+from lp_models.options import Progress
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = ("cvxpy", "dp_accounting", "torch", "matplotlib", "sklearn", "safetensors", "joblib", "tqdm")
@@ -183,7 +183,7 @@ class Forbid:
 sys.meta_path.insert(0, Forbid())
 import darrm, darrm.gamma, darrm.accounting.composition
 from darrm.optimize import _ProgressLine, main
-from lp_models.row_generation import Progress
+from lp_models.options import Progress
 from darrm.commands import run
 assert run(lambda: main(["--K", "5", "--m", "2"])) == 0
 print("status", run(lambda: main(["--K", "5", "--plot", "x.png", "--quiet"])))
@@ -200,7 +200,7 @@ def test_the_command_imports_four_libraries_and_no_more() -> None:
 import sys
 before = set(sys.modules)
 from darrm.optimize import _ProgressLine, main
-from lp_models.row_generation import Progress
+from lp_models.options import Progress
 main(["--quiet"])
 roots = {name.partition(".")[0] for name in set(sys.modules) - before}
 import importlib.metadata

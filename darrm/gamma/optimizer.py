@@ -33,9 +33,10 @@ from darrm.gamma.sampled_error import default_draws, differences
 from darrm.gamma.table import GammaTable, Optimality, certify
 from lp_models.epigraph import EpigraphOracle, SampledError
 from lp_models.gamma_lp import Shape, expected_error_program, sampled_error_program
+from lp_models.options import Progress, SolveOptions
 from lp_models.program import LinearProgram, Status
 from lp_models.reference import solve_with_cvxpy
-from lp_models.row_generation import Oracle, Progress, Result, Separation, SolveOptions, minimize_with_rows
+from lp_models.row_generation import Oracle, Result, Separation, minimize_with_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,7 +14,7 @@ from darrm.gamma.cost import all_coefficients, privacy_cost
 from darrm.gamma.noise_function import NoiseFunction
 
 if TYPE_CHECKING:
-    from lp_models.row_generation import Progress
+    from lp_models.options import Progress
 
 PRIORS = (priors.Independent(), priors.Independent(0.7, 1.0), priors.CommonP(), priors.Point(0.8))
 

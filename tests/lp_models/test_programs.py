@@ -11,9 +11,10 @@ from scipy.optimize import linprog
 
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.highs import Master, solve
+from lp_models.options import SolveOptions
 from lp_models.program import LinearProgram, Status, lagrangian_bound
 from lp_models.reference import solve_with_cvxpy
-from lp_models.row_generation import Separation, SolveOptions, minimize_with_rows
+from lp_models.row_generation import Separation, minimize_with_rows
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,52 @@
+"""When a solve may stop, and where it stands: performance options, apart from everything that changes a guarantee."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SolveOptions:
+    """What changes how long a solve takes and how close it gets, but never a guarantee.
+
+    Parameters
+    ----------
+    gap
+        Stop when value − bound ≤ gap · |value|, or ≤ `floor`.
+    floor
+        Absolute gap, in units of the cost, that always counts as closed.
+    time_limit
+        Seconds, or infinity.
+    patience
+        Stop when for so many rounds neither value nor bound has moved by a hundredth of the gap: what is left is
+        below the solver's precision. Ten times as many while the gap is wider than a millionth of the value.
+    idle_rounds
+        A row without a multiplier for this many rounds is dropped once there are more rows than
+        ``rows_per_variable`` · n.
+    rows_per_variable
+        See `idle_rounds`.
+    """
+
+    gap: float = 1e-9
+    floor: float = 1e-13
+    time_limit: float = float("inf")
+    patience: int = 40
+    idle_rounds: int = 8
+    rows_per_variable: float = 1.5
+
+    def __post_init__(self) -> None:
+        for name in ("gap", "floor", "time_limit"):
+            value = getattr(self, name)
+            if not value >= 0.0:
+                raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a solve stands, for progress lines; ``value`` is of the best point so far, as far as it was checked."""
+
+    rounds: int
+    rows: int
+    value: float
+    bound: float
+    seconds: float
