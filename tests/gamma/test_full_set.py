@@ -239,3 +239,11 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
     # the choice between the vertices is not the whole story: where Δ is large an interior choice wins
     if delta == "0.3" and N == 9:
         assert beaten > 1e-3
+
+
+def test_an_interior_number_of_moves_can_be_the_worst() -> None:
+    # found by a random search: looking at the vertices alone would miss this by 0.15
+    problem = MajorityProblem.from_allowance(9, "2.5", PrivacyParams("1", "0.5"))
+    gamma = NoiseFunction(9, [1, 1, 0, 0, 1])
+    assert FullSet(problem).maxima(gamma.half).worst == pytest.approx(worst_cost(problem, gamma), rel=1e-11)
+    assert float(worst_cost_ball(problem, gamma).mid()) == pytest.approx(worst_cost(problem, gamma), rel=1e-13)
