@@ -13,10 +13,10 @@ of them. Then more than j voters are at (hi, lo) and every other voter may move 
 it is on. ∎ For a monotone γ level 0 is monotone and the dominating family is all there is. In floats D ≥ −τ is what
 can be seen; each of at most K moves then loses at most (1 + c)·max(hi − lo, Δ)·τ, which is added to the result.
 
-**With frozen voters.** If one person reaches t < K voters the same proof holds with "any other voter" read as any other
-touched one: all moves are made by voters at (hi, lo) or (lo, hi) or by those named touched, of which there are t (voters
-at (0,0) or (1,1) fill up the number); the frozen ones stay where they are, and the row reached is one of the family's
-windows. At most t ≤ K voters move, so the price of τ covers them.
+**With frozen voters.** If one person reaches t < K voters the same proof holds with "any other voter" read as any
+other touched one. Moves are made only by the t touched voters, those at (hi, lo) or (lo, hi) and those near 0 and 1;
+the frozen ones stay where they are, and the row that is reached is one of the windows of the dominating family. At
+most t ≤ K voters move, so the price of τ covers them.
 
 **Voters near 0 and 1 for Δ > 0.** By the decoupling of `darrm.gamma.corners` a row costs V(n_1) + c·V(N − n_1) with
 V(n_1) = max over a ≤ n_0, a_1 ≤ n_1 of E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))]. In a (and in a_1) the second difference of
