@@ -182,8 +182,7 @@ class Forbid:
             raise ImportError("forbidden: " + name)
 sys.meta_path.insert(0, Forbid())
 import darrm, darrm.gamma, darrm.accounting.composition
-from darrm.optimize import _ProgressLine, main
-from lp_models.options import Progress
+from darrm.optimize import main
 from darrm.commands import run
 assert run(lambda: main(["--K", "5", "--m", "2"])) == 0
 print("status", run(lambda: main(["--K", "5", "--plot", "x.png", "--quiet"])))
@@ -199,8 +198,7 @@ def test_the_command_imports_four_libraries_and_no_more() -> None:
         """
 import sys
 before = set(sys.modules)
-from darrm.optimize import _ProgressLine, main
-from lp_models.options import Progress
+from darrm.optimize import main
 main(["--quiet"])
 roots = {name.partition(".")[0] for name in set(sys.modules) - before}
 import importlib.metadata

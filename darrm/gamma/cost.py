@@ -8,7 +8,6 @@ with PB the Poisson binomial distribution and g the signed noise function.
 from __future__ import annotations
 
 from itertools import combinations_with_replacement
-from math import comb
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,8 +87,3 @@ def all_coefficients(problem: MajorityProblem) -> Array:
 def worst_cost(problem: MajorityProblem, gamma: NoiseFunction) -> float:
     """Compute the largest privacy cost over every multiset of corners."""
     return float(np.max(all_coefficients(problem) @ gamma.half))
-
-
-def dominating_set_size(K: int) -> int:
-    """Count the rows of the dominating family, C(K+2, 2)."""
-    return comb(K + 2, 2)
