@@ -109,9 +109,10 @@ def _heading(table: GammaTable) -> str:
     private = problem.each.is_private
     lines = [
         f"Private majority of {problem.K} voters",
-        f"  each voter is   {'(ε, Δ)  = ' if private else ''}{_voters(problem).removeprefix('each ')}",
-        f"  the release is  {'(mε, δ)' if private else '(ε, δ)'} = {problem.target}-private{_allowance(problem)}",
+        f"  each voter is   {f'(ε, Δ)  = {problem.each}-differentially' if private else 'not'} private",
+        f"  the release is  {'(mε, δ)' if private else '(ε, δ) '} = {problem.target}-differentially private",
     ]
+    lines[-1] += _allowance(problem)
     if problem.overlap is not None:
         lines.append(f"  one person's data reach at most {problem.overlap} of the voters")
     if problem.K % 2 == 0:
@@ -173,11 +174,12 @@ def _remarks(entries: Sequence[Entry]) -> str:
 
 def _proof(table: GammaTable) -> str:
     certificate, optimality = table.certificate, table.optimality
+    exponent = "mε" if table.problem.each.is_private else "ε"
     lines = [
         "Certificate of γ_opt",
         f"  rows covered   {certificate.rows:,} (every multiset of corners)",
         f"  worst cost     {certificate.worst_cost!r}",
-        f"  budget         {certificate.budget!r}  (e^(mε) − 1 + 2δ; strictly above the worst cost)",
+        f"  budget         {certificate.budget!r}  (e^({exponent}) − 1 + 2δ; strictly above the worst cost)",
         f"  proved by      {certificate.method}",
     ]
     if optimality is not None:

@@ -110,13 +110,12 @@ class PrivacyParams:
     def __init__(self, epsilon: Number, delta: Number = 0) -> None:
         exact_delta = exact_number("delta", delta)
         if str(epsilon).strip().lower().lstrip("+") in {"inf", "infinity"}:
+            exact_epsilon = None
             if exact_delta != 0:
                 checks.fail("epsilon", epsilon, "a finite number of at least 0 where delta is not 0")
-            object.__setattr__(self, "finite_epsilon", None)
-            object.__setattr__(self, "exact_delta", exact_delta)
-            return
-        exact_epsilon = exact_number("epsilon", epsilon)
-        if exact_epsilon < 0:
+        else:
+            exact_epsilon = exact_number("epsilon", epsilon)
+        if exact_epsilon is not None and exact_epsilon < 0:
             checks.fail("epsilon", _as_typed(epsilon), "a finite number of at least 0")
         if not 0 <= exact_delta < 1:
             checks.fail("delta", _as_typed(delta), "in [0, 1)")
@@ -209,9 +208,9 @@ class MajorityProblem:
                 f"at most {LARGEST_EXPONENT}",
                 "e^(m*epsilon) would overflow, and such a target protects nobody",
             )
-        if not self.each.is_private:
-            checks.positive(**{"target.epsilon": self.target.epsilon})
-        elif not 1 <= self.exact_m <= self.K:
+        if not self.each.is_private and self.target.exact_epsilon == 0:
+            checks.fail("target.epsilon", 0, "positive")
+        if self.each.is_private and not 1 <= self.exact_m <= self.K:
             checks.fail("m", float(self.exact_m), f"in [1, K] = [1, {self.K}]", "m = target.epsilon / each.epsilon")
         if self.target.exact_delta < self.each.exact_delta:
             checks.fail(

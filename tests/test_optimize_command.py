@@ -123,7 +123,7 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--voters plain", "--target must be EPS,DELTA"),
         ("--voters plain --target 1", "--target must be EPS,DELTA"),
         ("--voters plain --target inf,0", "epsilon must be a finite number"),
-        ("--voters plain --target 0,0.1", "target.epsilon must be a positive finite number"),
+        ("--voters plain --target 0,0.1", "target.epsilon must be positive"),
         ("--voters plain --target 1,1e-5 --m 3", "--m is about private voters"),
         ("--voters plain --target 1,1e-5 --each-delta 0", "--each-delta is about private voters"),
         ("--target 1,1e-5", "--target is about --voters plain"),

@@ -136,7 +136,7 @@ def optimize_gamma(
             problem, weights, expected_error_program(weights, kind), PrivacyOracle(problem, kind), kind, options, report
         )
         if has_closed_form(problem):
-            # the largest private γ at every l: where the prior is silent the solver has no opinion; the bound is its own
+            # the largest private γ at every l, also where the prior is silent; the bound stays the solver's own
             gamma = best_for_plain_voters(problem)
     table = certify(problem, gamma)
     value = table.gamma.expected_error(belief)

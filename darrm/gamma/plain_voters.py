@@ -1,7 +1,7 @@
 """The best release of all where voters are not private and one person reaches one of them: PATE with two classes.
 
-With h(s) = Pr[output 1 | s ones] = (1 + g(s))/2 and c = e^ε, a person moves the number of ones by one, so (ε, δ)-privacy
-is, for s = 0 … K − 1 and both outputs, up and down,
+Let h(s) = Pr[output 1 | s ones] = (1 + g(s))/2 and c = e^ε. A person moves the number of ones by one, so
+(ε, δ)-privacy is, for s = 0 … K − 1 and both outputs, up and down,
 
     (1) h(s+1) ≤ c·h(s) + δ          (2) 1 − h(s) ≤ c·(1 − h(s+1)) + δ          and both with s and s + 1 exchanged.
 
