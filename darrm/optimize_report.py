@@ -174,12 +174,12 @@ def _remarks(entries: Sequence[Entry]) -> str:
 
 def _proof(table: GammaTable) -> str:
     certificate, optimality = table.certificate, table.optimality
-    exponent = "mε" if table.problem.each.is_private else "ε"
+    exponent = "(mε)" if table.problem.each.is_private else "ε"
     lines = [
         "Certificate of γ_opt",
         f"  rows covered   {certificate.rows:,} (every multiset of corners)",
         f"  worst cost     {certificate.worst_cost!r}",
-        f"  budget         {certificate.budget!r}  (e^({exponent}) − 1 + 2δ; strictly above the worst cost)",
+        f"  budget         {certificate.budget!r}  (e^{exponent} − 1 + 2δ; strictly above the worst cost)",
         f"  proved by      {certificate.method}",
     ]
     if optimality is not None:
