@@ -6,6 +6,10 @@ import json
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import mpmath
+import pytest
+
+from darrm import MajorityProblem, PrivacyParams
 from darrm.commands import run
 from darrm.optimize import main
 from tests.oracle import exact_budget, exact_worst_cost
@@ -15,8 +19,6 @@ if TYPE_CHECKING:
 
 
 def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
-    from darrm import MajorityProblem, PrivacyParams
-
     path = tmp_path / "table.json"
     problem_flags = ["--K", "5", "--m", "2.5", "--epsilon", "0.3", "--each-delta", "1e-3"]
     arguments = [*problem_flags, "--prior", "common", "--quiet", "--output"]
@@ -33,3 +35,16 @@ def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
     assert worst <= data["certificate"]["worst_cost"] <= data["certificate"]["budget"] <= exact_budget(problem)
     # and it is no gift: the optimum uses its budget up
     assert worst >= exact_budget(problem) * (1 - Fraction(1, 10**9))
+
+
+@pytest.mark.parametrize("delta", ["1e-5", "0.01", "0.3", "1e-12"])
+@pytest.mark.parametrize("m", ["1", "2", "7", "1.5", "6.333"])
+def test_the_default_delta_is_rounded_down(m: str, delta: str) -> None:
+    each = PrivacyParams("0.1", delta)
+    target = MajorityProblem.from_allowance(11, m, each).target.exact_delta
+    with mpmath.workdps(150):
+        true = 1 - (1 - mpmath.mpf(delta)) ** mpmath.mpf(m)
+        stated = mpmath.mpf(target.numerator) / target.denominator
+        assert stated <= true * (1 + mpmath.mpf(10) ** -50)
+        assert stated >= true * (1 - mpmath.mpf(10) ** -14)
+    assert target >= each.exact_delta

@@ -14,6 +14,7 @@ from darrm.gamma.dominating import DominatingFamily
 from darrm.gamma.full import FullSet
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from tests.oracle import corner_list, exact_budget, exact_worst_cost, exponential
 from tests.strategies import gammas, problems
 
@@ -191,3 +192,58 @@ def test_the_border_finds_what_the_dominating_family_misses() -> None:
     worst, broken = FullSet(problem).border(gamma.half, problem.budget)
     assert worst > problem.budget
     assert broken
+
+
+# found by a random search: below K = 31 or so no γ was seen for which (lo, hi) is ever the worst corner
+NEEDS_LOW = [0, 0, 1, 0, 0, 1, 0, 0, 1, 1, 0, 1, 1, 1, 0, 0]
+
+
+def test_the_corner_lo_hi_matters_and_every_way_sees_it() -> None:
+    problem = MajorityProblem.from_allowance(31, 1, PrivacyParams("0.5"))
+    gamma = NoiseFunction(31, NEEDS_LOW)
+    slow = worst_cost(problem, gamma)
+    assert DominatingFamily(problem).maxima(gamma.half).worst < 0.9 * slow
+    assert FullSet(problem).maxima(gamma.half).worst == pytest.approx(slow, rel=1e-11)
+    assert float(worst_cost_ball(problem, gamma).mid()) == pytest.approx(slow, rel=1e-13)
+    worst, broken = FullSet(problem).border(gamma.half, problem.budget)
+    assert worst > 1.001 * DominatingFamily(problem).maxima(gamma.half).worst
+    assert any(row.low for _, row in broken)
+
+
+@pytest.mark.parametrize("delta", ["0.3", "0.05", "1e-5"])
+@pytest.mark.parametrize("N", [2, 5, 9])
+def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> None:
+    problem = MajorityProblem.from_allowance(N, 1, PrivacyParams("0.5", delta))
+    shifts = FullSet(problem).shifts
+    rng = np.random.default_rng(N)
+    block = np.round(rng.uniform(-1.0, 1.0, size=(40, N + 1)))
+    vertices, screened = shifts.vertices(block), shifts.screen(block)
+    gained = shifts.most_gained(block)
+    d = float(delta)
+    beaten = 0.0
+    for state, ones in np.ndindex(block.shape):
+        values = {}
+        for a in range(N - ones + 1):
+            for a_1 in range(ones + 1):
+                p = np.array([d] * a + [0.0] * (N - ones - a) + [1.0 - d] * a_1 + [1.0] * (ones - a_1))
+                values[a, a_1] = float(poisson_binomial_pmf(p) @ block[state])
+        best = max(values.values())
+        found, a, a_1 = shifts.best_of_all(block[state], ones)
+        assert found == pytest.approx(best, abs=1e-13)
+        assert values[a, a_1] == pytest.approx(best, abs=1e-13)
+        corners = [values[a, a_1] for a in (0, N - ones) for a_1 in (0, ones)]
+        assert vertices.values[state, ones] == pytest.approx(max(corners), abs=1e-13)
+        for bound in (vertices.bounds[state, ones], screened[state, ones], block[state, ones] + gained[state]):
+            assert bound >= best - 1e-13
+        beaten = max(beaten, best - max(corners))
+    # the choice between the vertices is not the whole story: where Δ is large an interior choice wins
+    if delta == "0.3" and N == 9:
+        assert beaten > 1e-3
+
+
+def test_an_interior_number_of_moves_can_be_the_worst() -> None:
+    # found by a random search: looking at the vertices alone would miss this by 0.15
+    problem = MajorityProblem.from_allowance(9, "2.5", PrivacyParams("1", "0.5"))
+    gamma = NoiseFunction(9, [1, 1, 0, 0, 1])
+    assert FullSet(problem).maxima(gamma.half).worst == pytest.approx(worst_cost(problem, gamma), rel=1e-11)
+    assert float(worst_cost_ball(problem, gamma).mid()) == pytest.approx(worst_cost(problem, gamma), rel=1e-13)

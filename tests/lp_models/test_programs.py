@@ -116,12 +116,13 @@ def test_ties_are_broken_without_changing_value_or_bound() -> None:
 def test_the_programs_own_rows_are_never_dropped() -> None:
     program = expected_error_program(np.ones(4), Shape.MONOTONE)
     master = Master(program)
-    master.add_rows(np.eye(4), np.full(4, 9.0))
+    # the last row binds, so that the program's own row and the first three are idle
+    master.add_rows(np.vstack([np.eye(4)[:3], np.ones(4)]), np.array([9.0, 9.0, 9.0, 0.5]))
     for _ in range(3):
         master.solve()
-    assert master.drop_idle_rows(2) == 4
-    assert master.limits.tolist() == [1.0]
-    assert master.solve().value == pytest.approx(0.0, abs=1e-12)
+    assert master.drop_idle_rows(2) == 3
+    assert master.limits.tolist() == [1.0, 0.5]
+    assert master.solve().value == pytest.approx(1.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("shape", list(Shape))
