@@ -36,6 +36,7 @@ EPILOG = """\
 examples:
   python -m darrm.optimize --K 11 --m 3 --output table.json --plot gamma.png
   python -m darrm.optimize --K 101 --m 10 --prior common --shape monotone
+  python -m darrm.optimize --K 250 --voters plain --target 0.5,1e-6 --overlap 1
 
 The free optimum often rises and falls near the tie: privacy limits averages of γ, and a γ that switches between
 1 and 0 has the same average as one that rises gently. Choose --shape monotone where every l must make sense by
@@ -49,10 +50,17 @@ def build_parser() -> CommandLine:
     parser = CommandLine(prog="python -m darrm.optimize", description=DESCRIPTION, epilog=EPILOG)
     problem = parser.add_argument_group("the problem")
     problem.add_argument("--K", default="11", metavar="INT", help="number of voters (default 11)")
-    problem.add_argument("--m", default="3", metavar="REAL", help="privacy allowance, 1 <= m <= K (default 3)")
-    problem.add_argument("--epsilon", default="0.1", metavar="REAL", help="ε of each voter (default 0.1)")
-    problem.add_argument("--each-delta", default="1e-5", metavar="REAL", help="Δ of each voter (default 1e-5)")
+    problem.add_argument("--m", metavar="REAL", help="privacy allowance, 1 <= m <= K (default 3)")
+    problem.add_argument("--epsilon", metavar="REAL", help="ε of each voter (default 0.1)")
+    problem.add_argument("--each-delta", metavar="REAL", help="Δ of each voter (default 1e-5)")
     problem.add_argument("--delta", metavar="REAL", help="δ of the release (default 1 - (1 - Δ)^m)")
+    problem.add_argument(
+        "--voters",
+        default="private",
+        choices=("private", "plain"),
+        help="plain: voters that are not private, with the release's --target instead of --m, --epsilon and the δs",
+    )
+    problem.add_argument("--target", metavar="EPS,DELTA", help="what the release must satisfy, for --voters plain")
     problem.add_argument("--overlap", metavar="INT", help="how many voters one person's data can reach (default K)")
     search = parser.add_argument_group("the search")
     search.add_argument(
@@ -132,8 +140,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _problem(options: argparse.Namespace) -> MajorityProblem:
     voters = _integer("--K", options.K, 1)
     overlap = None if options.overlap is None else _integer("--overlap", options.overlap, 1)
-    each = PrivacyParams(options.epsilon, options.each_delta)
-    return MajorityProblem.from_allowance(voters, options.m, each, options.delta, overlap)
+    if options.voters == "plain":
+        return MajorityProblem(voters, PrivacyParams("inf"), _target(options), overlap)
+    if options.target is not None:
+        raise ValueError("--target is about --voters plain: for private voters the target is given by --m and --delta")
+    each = PrivacyParams(_or(options.epsilon, "0.1"), _or(options.each_delta, "1e-5"))
+    return MajorityProblem.from_allowance(voters, _or(options.m, "3"), each, options.delta, overlap)
+
+
+def _or(typed: str | None, default: str) -> str:
+    return default if typed is None else typed
+
+
+def _target(options: argparse.Namespace) -> PrivacyParams:
+    """Read EPS,DELTA, and refuse what says something about private voters."""
+    for flag in ("m", "epsilon", "each_delta", "delta"):
+        if getattr(options, flag) is not None:
+            raise ValueError(f"--{flag.replace('_', '-')} is about private voters: --voters plain needs --target alone")
+    parts = [] if options.target is None else options.target.split(",")
+    if len(parts) != 2:
+        checks.fail("--target", options.target, "EPS,DELTA like 0.5,1e-5 for --voters plain")
+    return PrivacyParams(*parts)
 
 
 def _integer(flag: str, text: str, least: int) -> int:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from darrm.gamma.comparison import Entry
     from darrm.gamma.table import GammaTable
+    from darrm.privacy import MajorityProblem
 
 REPORT_FORMAT = "darrm optimize report"
 REPORT_VERSION = 1
@@ -41,7 +42,7 @@ def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None
     return {
         "format": REPORT_FORMAT,
         "version": REPORT_VERSION,
-        "problem": {**problem_to_json(table.problem), "m": table.problem.m},
+        "problem": {**problem_to_json(table.problem), "m": table.problem.m if table.problem.each.is_private else None},
         "levels": [int(level) for level in table.gamma.levels],
         "noise_functions": [
             {
@@ -83,8 +84,7 @@ def plot_report(path: Path, table: GammaTable, entries: Sequence[Entry]) -> None
         axes.set_xlabel("l, number of ones among the votes")
         axes.set_ylabel("γ(l), probability of telling the true majority")
         axes.set_title(
-            f"K = {problem.K} voters, each {problem.each}-private\n"
-            f"release {problem.target}-private (m = {problem.m:g})",
+            f"K = {problem.K} voters, {_voters(problem)}\nrelease {problem.target}-private{_allowance(problem)}",
             fontsize=11,
         )
         axes.set_ylim(-0.03, 1.03)
@@ -106,11 +106,13 @@ def prior_in_words(text: str) -> str:
 
 def _heading(table: GammaTable) -> str:
     problem, optimality = table.problem, table.optimality
+    private = problem.each.is_private
     lines = [
         f"Private majority of {problem.K} voters",
-        f"  each voter is   (ε, Δ)  = {problem.each}-differentially private",
-        f"  the release is  (mε, δ) = {problem.target}-differentially private, m = {problem.m:g}",
+        f"  each voter is   {f'(ε, Δ)  = {problem.each}-differentially' if private else 'not'} private",
+        f"  the release is  {'(mε, δ)' if private else '(ε, δ) '} = {problem.target}-differentially private",
     ]
+    lines[-1] += _allowance(problem)
     if problem.overlap is not None:
         lines.append(f"  one person's data reach at most {problem.overlap} of the voters")
     if problem.K % 2 == 0:
@@ -121,6 +123,14 @@ def _heading(table: GammaTable) -> str:
         if optimality.objective != "linear":
             lines.append(f"  objective       {optimality.objective}: the absolute value of [D, Eq. 2] included")
     return "\n".join(lines)
+
+
+def _voters(problem: MajorityProblem) -> str:
+    return f"each {problem.each}-private" if problem.each.is_private else "each not private by itself"
+
+
+def _allowance(problem: MajorityProblem) -> str:
+    return f", m = {problem.m:g}" if problem.each.is_private else ""
 
 
 def _values(table: GammaTable, entries: Sequence[Entry]) -> str:
@@ -164,11 +174,12 @@ def _remarks(entries: Sequence[Entry]) -> str:
 
 def _proof(table: GammaTable) -> str:
     certificate, optimality = table.certificate, table.optimality
+    exponent = "(mε)" if table.problem.each.is_private else "ε"
     lines = [
         "Certificate of γ_opt",
         f"  rows covered   {certificate.rows:,} (every multiset of corners)",
         f"  worst cost     {certificate.worst_cost!r}",
-        f"  budget         {certificate.budget!r}  (e^(mε) − 1 + 2δ; strictly above the worst cost)",
+        f"  budget         {certificate.budget!r}  (e^{exponent} − 1 + 2δ; strictly above the worst cost)",
         f"  proved by      {certificate.method}",
     ]
     if optimality is not None:

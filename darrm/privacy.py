@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_DOWN, Context, Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 
 from darrm import checks
+from darrm.allowance import default_delta
 
 Number = int | float | str | Fraction | Decimal
 
@@ -84,7 +85,8 @@ class PrivacyParams:
     Parameters
     ----------
     epsilon
-        ε ≥ 0, finite. A float counts as its shortest decimal writing; text and fractions are taken exactly.
+        ε ≥ 0. A float counts as its shortest decimal writing; text and fractions are taken exactly. Infinity, with
+        delta = 0, says that nothing is promised: so much for voters that are not private, and refused anywhere else.
     delta
         δ in [0, 1).
 
@@ -102,22 +104,39 @@ class PrivacyParams:
     (Fraction(1, 10), 1e-05)
     """
 
-    exact_epsilon: Fraction
+    finite_epsilon: Fraction | None
     exact_delta: Fraction
 
     def __init__(self, epsilon: Number, delta: Number = 0) -> None:
-        exact_epsilon = exact_number("epsilon", epsilon)
         exact_delta = exact_number("delta", delta)
-        if exact_epsilon < 0:
+        if str(epsilon).strip().lower().lstrip("+") in {"inf", "infinity"}:
+            exact_epsilon = None
+            if exact_delta != 0:
+                checks.fail("epsilon", epsilon, "a finite number of at least 0 where delta is not 0")
+        else:
+            exact_epsilon = exact_number("epsilon", epsilon)
+        if exact_epsilon is not None and exact_epsilon < 0:
             checks.fail("epsilon", _as_typed(epsilon), "a finite number of at least 0")
         if not 0 <= exact_delta < 1:
             checks.fail("delta", _as_typed(delta), "in [0, 1)")
-        object.__setattr__(self, "exact_epsilon", exact_epsilon)
+        object.__setattr__(self, "finite_epsilon", exact_epsilon)
         object.__setattr__(self, "exact_delta", exact_delta)
 
     @property
+    def is_private(self) -> bool:
+        """Whether ε is finite: False for voters about whom nothing is promised."""
+        return self.finite_epsilon is not None
+
+    @property
+    def exact_epsilon(self) -> Fraction:
+        """ε as a fraction; raises `ValueError` if it is infinite, so that no formula meets it by accident."""
+        if self.finite_epsilon is None:
+            checks.fail("epsilon", math.inf, "a finite number of at least 0", "only voters may be not private")
+        return self.finite_epsilon
+
+    @property
     def epsilon(self) -> float:
-        """The float nearest to ε."""
+        """The float nearest to ε; raises `ValueError` if it is infinite."""
         return float(self.exact_epsilon)
 
     @property
@@ -125,11 +144,16 @@ class PrivacyParams:
         """The float nearest to δ."""
         return float(self.exact_delta)
 
+    @property
+    def epsilon_text(self) -> str:
+        """The decimal of ε, or ``inf``."""
+        return "inf" if self.finite_epsilon is None else decimal_text(self.finite_epsilon)
+
     def __repr__(self) -> str:
-        return f"PrivacyParams(epsilon={decimal_text(self.exact_epsilon)}, delta={decimal_text(self.exact_delta)})"
+        return f"PrivacyParams(epsilon={self.epsilon_text}, delta={decimal_text(self.exact_delta)})"
 
     def __str__(self) -> str:
-        return f"({self.epsilon:.6g}, {self.delta:.6g})"
+        return f"({self.epsilon:.6g}, {self.delta:.6g})" if self.is_private else "(inf, 0)"
 
 
 @dataclass(frozen=True)
@@ -141,9 +165,10 @@ class MajorityProblem:
     K
         Number of voters, at least 1. For even K a tie is answered by a fair coin.
     each
-        What every voter satisfies, ε > 0.
+        What every voter satisfies, ε > 0; (∞, 0) for voters that are not private, such as PATE's teachers.
     target
-        What the release must satisfy: m = target.epsilon / each.epsilon in [1, K] and target.delta ≥ each.delta.
+        What the release must satisfy: m = target.epsilon / each.epsilon in [1, K] and target.delta ≥ each.delta; any
+        finite ε > 0 if the voters are not private.
     overlap
         How many voters one person's data can reach at most, 1 … K; K (the paper's analysis) if None.
 
@@ -174,7 +199,7 @@ class MajorityProblem:
                 checks.fail("overlap", self.overlap, f"at most K = {self.K}", "nobody can reach more voters than exist")
             if self.overlap == self.K:
                 object.__setattr__(self, "overlap", None)
-        if self.each.exact_epsilon <= 0:
+        if self.each.is_private and self.each.exact_epsilon <= 0:
             checks.fail("each.epsilon", self.each.epsilon, "positive", "voters with epsilon = 0 carry no information")
         if self.target.exact_epsilon > LARGEST_EXPONENT:
             checks.fail(
@@ -183,7 +208,9 @@ class MajorityProblem:
                 f"at most {LARGEST_EXPONENT}",
                 "e^(m*epsilon) would overflow, and such a target protects nobody",
             )
-        if not 1 <= self.exact_m <= self.K:
+        if not self.each.is_private and self.target.exact_epsilon == 0:
+            checks.fail("target.epsilon", 0, "positive")
+        if self.each.is_private and not 1 <= self.exact_m <= self.K:
             checks.fail("m", float(self.exact_m), f"in [1, K] = [1, {self.K}]", "m = target.epsilon / each.epsilon")
         if self.target.exact_delta < self.each.exact_delta:
             checks.fail(
@@ -229,7 +256,9 @@ class MajorityProblem:
 
     @property
     def exact_m(self) -> Fraction:
-        """The privacy allowance m as a fraction."""
+        """The privacy allowance m as a fraction; raises `ValueError` for voters that are not private."""
+        if not self.each.is_private:
+            raise ValueError("voters that are not private have no allowance m: state the target itself")
         return self.target.exact_epsilon / self.each.exact_epsilon
 
     @property
@@ -261,35 +290,11 @@ class MajorityProblem:
         """Say the problem in words."""
         tie = "" if self.K % 2 else "; a tie is answered by a fair coin"
         reach = "all" if self.overlap is None else f"at most {self.overlap}"
-        return (
-            f"{self.K} voters answer 0 or 1, each ({self.each.epsilon:.6g}, {self.each.delta:.6g})-differentially "
-            f"private; one person's data may reach {reach} of them. The released majority must be "
-            f"({self.target.epsilon:.6g}, {self.target.delta:.6g})-differentially private (m = {self.m:.6g}){tie}."
+        voters = (
+            f"each {self.each}-differentially private" if self.each.is_private else "and are not private themselves"
         )
-
-
-def default_delta(m: Fraction, each_delta: Fraction) -> Fraction:
-    """Compute the paper's δ = 1 − (1 − Δ)^m, rounded down to 15 significant digits but never below Δ.
-
-    Rounding down is the safe side: a release private with the smaller δ is private with the larger one.
-
-    Examples
-    --------
-    >>> float(default_delta(Fraction(2), Fraction(1, 10))), float(default_delta(Fraction(5, 2), Fraction(0)))
-    (0.19, 0.0)
-    """
-    if each_delta == 0:
-        return Fraction(0)
-    magnitude = max(0, -math.floor(math.log10(each_delta)))
-    work = Context(prec=60 + magnitude)
-    if m.denominator == 1:
-        value = 1 - (1 - each_delta) ** m.numerator
-        quotient = Context(prec=15, rounding=ROUND_DOWN).divide(Decimal(value.numerator), Decimal(value.denominator))
-    else:
-        base = work.divide(Decimal((1 - each_delta).numerator), Decimal(each_delta.denominator))
-        exponent = work.divide(Decimal(m.numerator), Decimal(m.denominator))
-        power = work.power(base, exponent)
-        # at 60 digits the rounding errors so far are below 1e-50 relative; the margin covers them
-        below = work.multiply(work.subtract(Decimal(1), power), Decimal(1) - Decimal("1e-40"))
-        quotient = Context(prec=15, rounding=ROUND_DOWN).plus(below)
-    return max(each_delta, Fraction(quotient))
+        allowance = f" (m = {self.m:.6g})" if self.each.is_private else ""
+        return (
+            f"{self.K} voters answer 0 or 1, {voters}; one person's data may reach {reach} of them. "
+            f"The released majority must be {self.target}-differentially private{allowance}{tie}."
+        )

@@ -25,8 +25,10 @@ def exponential(x: Fraction) -> Fraction:
 
 
 def corner_list(problem: MajorityProblem) -> list[tuple[Fraction, Fraction]]:
-    growth, delta = exponential(problem.each.exact_epsilon), problem.each.exact_delta
     zero, one = Fraction(0), Fraction(1)
+    if not problem.each.is_private:
+        return [(zero, zero), (one, one), (one, zero), (zero, one)]
+    growth, delta = exponential(problem.each.exact_epsilon), problem.each.exact_delta
     hi, lo = (growth + delta) / (growth + 1), (1 - delta) / (growth + 1)
     pairs = [(zero, zero), (one, one), (hi, lo), (lo, hi)]
     if delta:

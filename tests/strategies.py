@@ -14,6 +14,9 @@ DELTAS = ("0", "1e-9", "1e-5", "0.001", "0.01", "0.1", "0.3")
 @st.composite
 def problems(draw: st.DrawFn, most_voters: int = 7) -> MajorityProblem:
     K = draw(st.integers(1, most_voters))
+    if draw(st.integers(0, 5)) == 0:
+        target = PrivacyParams(draw(st.sampled_from(EPSILONS)), draw(st.sampled_from(DELTAS)))
+        return MajorityProblem(K, PrivacyParams("inf"), target, draw(st.integers(1, K)))
     each = PrivacyParams(draw(st.sampled_from(EPSILONS)), draw(st.sampled_from(DELTAS)))
     m = draw(st.integers(100, 100 * K))
     delta = draw(st.sampled_from([None, "0.4", "0.9"]))

@@ -15,7 +15,7 @@ BOTTOM += ("darrm.plotting",)
 LAYERS: tuple[tuple[str, ...], ...] = (
     BOTTOM,
     ("darrm.probability", "lp_models"),
-    ("darrm.privacy",),
+    ("darrm.privacy", "darrm.allowance"),
     ("darrm.accounting", "darrm.random_dp"),
     ("darrm.gamma",),
     ("darrm.gamma.optimizer", "darrm.gamma.table", "darrm.gamma.library", "darrm.gamma.comparison"),

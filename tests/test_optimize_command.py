@@ -49,6 +49,8 @@ def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytes
         ["--shape", "monotone"],
         ["--each-delta", "0", "--m", "6"],
         ["--overlap", "4"],
+        ["--voters", "plain", "--target", "0.5,1e-6", "--overlap", "1"],
+        ["--voters", "plain", "--target", "0.5,1e-6", "--overlap", "3", "--K", "10"],
     ):
         assert run(lambda given=tuple(arguments): main([*given, "--format", "json", "--output", str(path)])) == 0
         report = json.loads(capsys.readouterr().out)
@@ -56,8 +58,8 @@ def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytes
         assert report["noise_functions"][0]["gamma"] == GammaTable.load(path).gamma.half.tolist()
         assert report["output"] == str(path)
         absent = [entry for entry in report["noise_functions"] if entry["gamma"] is None]
-        assert len(absent) == (2 if "2.5" in arguments else 0)
-        assert all("integer" in entry["remark"] for entry in absent)
+        assert len(absent) == (2 if "2.5" in arguments or "plain" in arguments else 0)
+        assert all("integer" in entry["remark"] or "no allowance" in entry["remark"] for entry in absent)
 
 
 def test_the_expected_error_as_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,6 +118,15 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--epsilon -0.1", "epsilon must be"),
         ("--epsilon nan", "epsilon must be a finite number"),
         ("--epsilon inf", "epsilon must be a finite number"),
+        ("--epsilon inf --each-delta 0", "epsilon must be a finite number"),
+        ("--voters some", "invalid choice"),
+        ("--voters plain", "--target must be EPS,DELTA"),
+        ("--voters plain --target 1", "--target must be EPS,DELTA"),
+        ("--voters plain --target inf,0", "epsilon must be a finite number"),
+        ("--voters plain --target 0,0.1", "target.epsilon must be positive"),
+        ("--voters plain --target 1,1e-5 --m 3", "--m is about private voters"),
+        ("--voters plain --target 1,1e-5 --each-delta 0", "--each-delta is about private voters"),
+        ("--target 1,1e-5", "--target is about --voters plain"),
         ("--epsilon 300", "would overflow"),
         ("--each-delta 1", "delta must be in [0, 1)"),
         ("--each-delta -0.5", "delta must be in [0, 1)"),

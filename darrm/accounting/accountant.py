@@ -66,6 +66,8 @@ class Voters:
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, K=self.K)
+        if self.private_models and not self.each.is_private:
+            checks.fail("private_models", self.private_models, "False for voters that are not private")
 
     def cap(self, delta: float) -> Bound | None:
         """Bound the loss of any number of answers by that of the models; None unless private models are declared."""

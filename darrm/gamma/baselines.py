@@ -72,6 +72,7 @@ def randomized_response(problem: MajorityProblem, composed: PrivacyParams | None
         p_const = (e^{mε} − 1 + 2δ) / (2(e^{τε} − e^{mε} + (1 + e^{mε})λ)/(e^{τε} + 1) + e^{mε} − 1).
 
     (τε, λ) is ``composed``; by default the best of simple composition and of general composition over a grid of slacks.
+    Nothing composes for voters that are not private: there p_const = 1, for `darrm.gamma.table.certify` to scale.
 
     Examples
     --------
@@ -79,6 +80,8 @@ def randomized_response(problem: MajorityProblem, composed: PrivacyParams | None
     >>> randomized_response(MajorityProblem.from_allowance(11, 3, PrivacyParams(0.1))).half.round(4)
     array([0.3809, 0.3809, 0.3809, 0.3809, 0.3809, 0.3809])
     """
+    if not problem.each.is_private and composed is None:
+        return NoiseFunction(problem.K, np.ones(problem.half_size))
     totals = [compose_general(problem.each, problem.K, slack) for slack in SLACKS] if composed is None else [composed]
     if composed is None and problem.K * problem.each.exact_delta < 1:
         totals.append(compose_simple(problem.each, problem.K))

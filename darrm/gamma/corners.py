@@ -5,7 +5,8 @@ The cost f(p, p'; γ) of [D, Lemma 3.4] is linear in each pair (p_i, p'_i), so i
 
     hi = (e^ε + Δ)/(e^ε + 1),   lo = (1 − Δ)/(e^ε + 1) = 1 − hi
 
-the corners are (0,0) (1,1) (0,Δ) (Δ,0) (1−Δ,1) (1,1−Δ) (hi,lo) (lo,hi), four of them if Δ = 0.
+the corners are (0,0) (1,1) (0,Δ) (Δ,0) (1−Δ,1) (1,1−Δ) (hi,lo) (lo,hi), four of them if Δ = 0. Voters that are not
+private may have any p and p': a square, whose corners are the same four with hi = 1 and lo = 0.
 
 **The two terms decouple.** Write f = E_p[g] − c·E_{p'}[g]. Among the voters near 0, a of them have p = Δ and b of them
 p' = Δ; the corners alone would demand a + b ≤ their number. But (Δ, Δ) satisfies the privacy inequalities too, and a
@@ -126,9 +127,12 @@ class Constants:
     def __init__(self, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
         target_epsilon = problem.target.exact_epsilon if cost_epsilon is None else cost_epsilon
         with ctx.workprec(PRECISION_BITS):
-            growth = _ball(problem.each.exact_epsilon).exp()
             self.ball_delta = _ball(problem.each.exact_delta)
-            self.ball_hi = (growth + self.ball_delta) / (growth + 1)
+            if problem.each.is_private:
+                growth = _ball(problem.each.exact_epsilon).exp()
+                self.ball_hi = (growth + self.ball_delta) / (growth + 1)
+            else:
+                self.ball_hi = arb(1)
             self.ball_ratio = _ball(target_epsilon).exp()
             self.ball_budget = self.ball_ratio - 1 + 2 * _ball(problem.target.exact_delta)
             self.hi = float(self.ball_hi.mid())

@@ -99,10 +99,10 @@ class DominatingFamily:
     def rounding(self) -> float:
         """Bound the distance between a computed cost and the real one, for |g| ≤ 1.
 
-        A value of U takes at most K averaging steps for the voters at hi and Δ together and J + 1 products and sums
-        for the short binomial; f adds U and c·U with two more roundings and the error of c.
+        A value of U takes at most t averaging steps for the touched voters at hi and Δ together, t = K by default, and
+        J + 1 products and sums for the short binomial; f adds U and c·U with two more roundings and the error of c.
         """
-        one_term = STEP_ERROR * (self.problem.K + 2 * self.terms + 8) + 2.0 * TAIL
+        one_term = STEP_ERROR * (self.problem.reached + 2 * self.terms + 8) + 2.0 * TAIL
         ratio = self.constants.ratio
         return (1.0 + ratio) * (one_term + STEP_ERROR) + self.constants.ratio_error
 

@@ -28,6 +28,7 @@ from darrm.gamma.cost import all_coefficients
 from darrm.gamma.dominating import deep_and_spread
 from darrm.gamma.full import FullSet
 from darrm.gamma.noise_function import NoiseFunction
+from darrm.gamma.plain_voters import best_for_plain_voters, has_closed_form
 from darrm.gamma.priors import CommonP, Independent, Prior
 from darrm.gamma.sampled_error import default_draws, differences
 from darrm.gamma.table import GammaTable, Optimality, certify
@@ -134,6 +135,9 @@ def optimize_gamma(
         gamma, bound, status, provenance = _solve_production(
             problem, weights, expected_error_program(weights, kind), PrivacyOracle(problem, kind), kind, options, report
         )
+        if has_closed_form(problem):
+            # the largest private γ at every l, also where the prior is silent; the bound stays the solver's own
+            gamma = best_for_plain_voters(problem)
     table = certify(problem, gamma)
     value = table.gamma.expected_error(belief)
     optimality = Optimality(belief.text, shape, objective, value, min(bound, value), status.value)

@@ -211,7 +211,7 @@ def problem_from_json(data: Any) -> MajorityProblem:  # noqa: ANN401 (whatever a
 
 
 def _params_to_json(params: PrivacyParams) -> dict[str, str]:
-    return {"epsilon": decimal_text(params.exact_epsilon), "delta": decimal_text(params.exact_delta)}
+    return {"epsilon": params.epsilon_text, "delta": decimal_text(params.exact_delta)}
 
 
 def _optimality_from_json(data: Any, gamma: NoiseFunction) -> Optimality | None:  # noqa: ANN401 (any JSON)
