@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FIFTEEN_DIGITS_UP = Context(prec=15, rounding=ROUND_UP)
-NAMES_OF_PLAIN_PRIVACY = ("epsilon", "delta", "exact_epsilon", "exact_delta")
+NAMES_OF_PLAIN_PRIVACY = ("epsilon", "delta", "exact_epsilon", "exact_delta", "is_private")
 
 
 @dataclass(frozen=True, init=False)

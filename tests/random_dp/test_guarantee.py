@@ -17,7 +17,7 @@ def promise(
     return RandomDP(PrivacyParams(epsilon, delta), gamma, records, name)
 
 
-@pytest.mark.parametrize("name", ["epsilon", "delta", "exact_epsilon", "exact_delta"])
+@pytest.mark.parametrize("name", ["epsilon", "delta", "exact_epsilon", "exact_delta", "is_private"])
 def test_it_does_not_pass_for_plain_privacy(name: str) -> None:
     assert not isinstance(promise(), PrivacyParams)
     assert not hasattr(promise(), name)
