@@ -23,6 +23,7 @@ from fractions import Fraction
 
 from darrm import checks
 from darrm.allowance import default_delta
+from darrm.overlap import checked_overlap
 
 Number = int | float | str | Fraction | Decimal
 
@@ -193,12 +194,7 @@ class MajorityProblem:
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, K=self.K, advice="K is the number of voters")
-        if self.overlap is not None:
-            checks.integer_at_least(1, overlap=self.overlap, advice="how many voters one person's data can reach")
-            if self.overlap > self.K:
-                checks.fail("overlap", self.overlap, f"at most K = {self.K}", "nobody can reach more voters than exist")
-            if self.overlap == self.K:
-                object.__setattr__(self, "overlap", None)
+        object.__setattr__(self, "overlap", checked_overlap(self.K, self.overlap))
         if self.each.is_private and self.each.exact_epsilon <= 0:
             checks.fail("each.epsilon", self.each.epsilon, "positive", "voters with epsilon = 0 carry no information")
         if self.target.exact_epsilon > LARGEST_EXPONENT:

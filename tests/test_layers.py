@@ -15,11 +15,12 @@ BOTTOM += ("darrm.plotting",)
 LAYERS: tuple[tuple[str, ...], ...] = (
     BOTTOM,
     ("darrm.probability", "lp_models"),
-    ("darrm.privacy", "darrm.allowance"),
+    ("darrm.privacy", "darrm.allowance", "darrm.overlap"),
     ("darrm.accounting", "darrm.random_dp"),
     ("darrm.gamma",),
     ("darrm.gamma.optimizer", "darrm.gamma.table", "darrm.gamma.library", "darrm.gamma.comparison"),
     ("darrm.aggregators",),
+    ("darrm.planning",),
     ("darrm.ensemble",),
     (
         "darrm.optimize",
