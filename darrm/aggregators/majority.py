@@ -20,6 +20,7 @@ from darrm.aggregators.votes import labelled, ones_matrix
 from darrm.gamma import baselines
 from darrm.gamma.corners import constants_of
 from darrm.gamma.profile import privacy_profile
+from darrm.gamma.renyi_cost import renyi_curve
 from darrm.gamma.table import GammaTable, certify
 from darrm.probability.exact_coins import ExactCoins
 from darrm.probability.exact_integers import uniform_integers
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from darrm.accounting.privacy_profile import PrivacyProfile
+    from darrm.accounting.renyi import RenyiCurve
     from darrm.privacy import MajorityProblem, PrivacyParams
 
 BINARY = (0, 1)
+# exact descriptions of a table are computed for every charge up to so many voters, or so many rows of neighbours
 PROFILE_UP_TO = 301
+ROWS_UP_TO = (PROFILE_UP_TO + 2) * (PROFILE_UP_TO + 1) // 2
 
 
 class DaRRM:
@@ -86,6 +90,12 @@ class DaRRM:
         """The exact privacy profile of one query: the worst divergence over the corners for each ε."""
         return privacy_profile(self._table.problem, self._table.gamma)
 
+    @cached_property
+    def renyi(self) -> RenyiCurve | None:
+        """The Rényi curve of one query, for γ that do not fall away from the tie; None for others."""
+        gamma = self._table.gamma
+        return renyi_curve(self._table.problem, gamma) if gamma.is_monotone else None
+
     def charge(self, queries: int = 1, *, exact_profile: bool | None = None) -> Charge:
         """Describe what ``queries`` queries cost, whatever the data.
 
@@ -94,15 +104,19 @@ class DaRRM:
         queries
             How many, at least 1.
         exact_profile
-            Add the exact privacy profile of the table: the accountant's bounds on many queries shrink by a third or so.
-            None does so up to K = 301, above which it takes longer to compute than most releases.
+            Add the exact privacy profile of the table, and its Rényi curve: the accountant's bounds on many queries
+            shrink by a third or so. None does so up to K = 301, or more voters of whom a person reaches few; beyond, it
+            takes longer to compute than most releases.
         """
-        wanted = self._table.problem.K <= PROFILE_UP_TO if exact_profile is None else exact_profile
-        profile = self.profile if wanted else None
         problem = self._table.problem
+        reached = problem.reached
+        rows = (problem.K - reached + 1) * (reached + 2) * (reached + 1) // 2
+        cheap = problem.K <= PROFILE_UP_TO or rows <= ROWS_UP_TO
+        wanted = cheap if exact_profile is None else exact_profile
+        profile, renyi = (self.profile, self.renyi) if wanted else (None, None)
         reach = "" if problem.overlap is None else f", a person reaching at most {problem.overlap}"
         what = f"{self.name} over {problem.K} voters{reach}"
-        return Charge(what, guarantee=self.guarantee, profile=profile, count=queries)
+        return Charge(what, guarantee=self.guarantee, renyi=renyi, profile=profile, count=queries)
 
     def probability_of_one(self, ones: int) -> Fraction:
         """Compute Pr[output 1 | so many votes for 1] exactly, (1 + g(l))/2."""
@@ -193,6 +207,11 @@ class SubsamplingMajority(DaRRM):
         """Compute Pr[output 1 | so many votes for 1] exactly from the hypergeometric law of the sample."""
         honesty = 1 - 2 * self._coins.probabilities[0]
         return (1 + honesty * sample_majority(self._table.problem.K, ones, self._draws)) / 2
+
+    @property
+    def renyi(self) -> None:
+        """None: the law of the sample is γ_Sub itself, which its table's floats only approach."""
+        return
 
     def _honesty(self) -> Fraction:
         """Give s ≤ 1, a float, for which s·γ_Sub is private in real arithmetic.

@@ -82,8 +82,8 @@ class CornerCounts:
             vector(1.0 - hi, self.moved_zeros_prime, self.moved_ones_prime),
         )
 
-    def coefficients(self, problem: MajorityProblem) -> Array:
-        """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − floor(K/2),).
+    def coefficients(self, problem: MajorityProblem, ratio: float | None = None) -> Array:
+        """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − floor(K/2),); c is ``ratio``, by default e^{mε}.
 
         With q = 1 − p' the cost is E_p[g] + c·E_q[g], because g is odd about K/2.
         """
@@ -105,7 +105,7 @@ class CornerCounts:
             ones=self.zeros,
             K=problem.K,
         )
-        total = first + constants.ratio * second
+        total = first + (constants.ratio if ratio is None else ratio) * second
         return np.asarray((total - total[::-1])[problem.K // 2 + 1 :], dtype=np.float64)
 
 

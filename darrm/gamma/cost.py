@@ -77,11 +77,17 @@ def all_multisets(problem: MajorityProblem) -> tuple[Array, Array]:
     return pairs[indices, 0], pairs[indices, 1]
 
 
+def all_expectations(problem: MajorityProblem) -> tuple[Array, Array]:
+    """Compute the coefficients of γ in E_p[g] and E_{p'}[g] in every row of Lemma 5.1, shapes (rows, half size)."""
+    first, second = (poisson_binomial_pmf(probabilities) for probabilities in all_multisets(problem))
+    half = problem.K // 2 + 1
+    return (first - first[:, ::-1])[:, half:], (second - second[:, ::-1])[:, half:]
+
+
 def all_coefficients(problem: MajorityProblem) -> Array:
-    """Compute the coefficients of γ in every row of Lemma 5.1, shape (rows, K − floor(K/2))."""
-    p, p_prime = all_multisets(problem)
-    alpha = poisson_binomial_pmf(p) - problem.cost_ratio * poisson_binomial_pmf(p_prime)
-    return np.asarray((alpha - alpha[:, ::-1])[:, problem.K // 2 + 1 :], dtype=np.float64)
+    """Compute the coefficients of γ in the cost of every row of Lemma 5.1, shape (rows, K − floor(K/2))."""
+    first, second = all_expectations(problem)
+    return first - problem.cost_ratio * second
 
 
 def worst_cost(problem: MajorityProblem, gamma: NoiseFunction) -> float:
