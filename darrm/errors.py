@@ -55,6 +55,10 @@ class SolveError(DarrmError):
         self.status = status
 
 
+class PlanError(DarrmError):
+    """No release within a budget was found."""
+
+
 class SamplingError(DarrmError):
     """A black box failed on sampled data; the draw can be replayed.
 

@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from darrm.privacy import MajorityProblem, PrivacyParams
 
 BINARY = (0, 1)
-# exact descriptions of a table are computed for every charge up to so many voters, or so many rows of neighbours
+# exact descriptions of a table are computed for every charge up to so many voters, or so many rows of neighbours: those
+# of 301 voters, and those of 1,001 where γ is monotone and has no other rows
 PROFILE_UP_TO = 301
-ROWS_UP_TO = (PROFILE_UP_TO + 2) * (PROFILE_UP_TO + 1) // 2
+ROWS_UP_TO = math.comb(PROFILE_UP_TO + 2, 2)
+MONOTONE_ROWS_UP_TO = math.comb(1001 + 2, 2)
 
 
 class DaRRM:
@@ -105,18 +107,21 @@ class DaRRM:
             How many, at least 1.
         exact_profile
             Add the exact privacy profile of the table, and its Rényi curve: the accountant's bounds on many queries
-            shrink by a third or so. None does so up to K = 301, or more voters of whom a person reaches few; beyond, it
-            takes longer to compute than most releases.
+            shrink by a third or so. None does so up to K = 301, and for more voters where γ is monotone or a person
+            reaches few of them; beyond, it takes longer to compute than most releases.
         """
         problem = self._table.problem
-        reached = problem.reached
-        rows = (problem.K - reached + 1) * (reached + 2) * (reached + 1) // 2
-        cheap = problem.K <= PROFILE_UP_TO or rows <= ROWS_UP_TO
-        wanted = cheap if exact_profile is None else exact_profile
+        wanted = self._is_cheap_to_describe() if exact_profile is None else exact_profile
         profile, renyi = (self.profile, self.renyi) if wanted else (None, None)
         reach = "" if problem.overlap is None else f", a person reaching at most {problem.overlap}"
         what = f"{self.name} over {problem.K} voters{reach}"
         return Charge(what, guarantee=self.guarantee, renyi=renyi, profile=profile, count=queries)
+
+    def _is_cheap_to_describe(self) -> bool:
+        problem = self._table.problem
+        rows = (problem.K - problem.reached + 1) * math.comb(problem.reached + 2, 2)
+        limit = MONOTONE_ROWS_UP_TO if self._table.gamma.is_monotone else ROWS_UP_TO
+        return problem.K <= PROFILE_UP_TO or rows <= limit
 
     def probability_of_one(self, ones: int) -> Fraction:
         """Compute Pr[output 1 | so many votes for 1] exactly, (1 + g(l))/2."""

@@ -45,7 +45,8 @@ Array = NDArray[np.float64]
 SOLVERS = ("production", "rows", "reference")
 BROKEN = 1e-9  # a divergence is called broken when it exceeds the budget by more than this part of it
 BISECTIONS = 60
-DEFAULT_OPTIONS = SolveOptions(gap=1e-7, time_limit=60.0)
+ROUGHLY = SolveOptions(gap=1e-4, time_limit=10.0)  # to compare orders
+FINELY = SolveOptions(gap=1e-7, time_limit=60.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ def optimize_under_renyi(
     order: float,
     budget: float,
     *,
-    options: SolveOptions = DEFAULT_OPTIONS,
+    options: SolveOptions = FINELY,
     solver: str = "production",
 ) -> RenyiOptimum:
     """Find the monotone γ with the smallest expected error whose Rényi divergence of one order is at most a budget.
