@@ -43,10 +43,11 @@ bounds:
   general         closed form (Kairouz, Oh, Viswanath 2015, Theorem 3.4)
   optimal         the best that the (epsilon, delta) of a query allow (Theorem 3.3 there)
   profile         optimal composition of the best point of the table's exact privacy profile
+  renyi           Rényi curve of a table that is monotone in the votes
   pld             privacy loss distribution of that profile (needs dp-accounting)
   private models  only with --private-models: answers are post-processing of K models that are already private"""
 
-BOUNDS = ("simple", "general", "optimal", "profile", "pld", "private models")
+BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", "private models")
 LAST_ENTRIES = 10
 PLOT_POINTS = 24
 
@@ -166,7 +167,7 @@ def plot_bounds(path: Path, aggregator: DaRRM, most: int, delta: float, voters: 
     rows = [{b.name: b.epsilon for b in spent_by(aggregator, count, delta, voters).bounds} for count in counts]
     with saved_figure(path) as figure:
         axes = figure.add_subplot()
-        for name, style in zip(BOUNDS, ("--", "-.", "-", ":", "-", "-"), strict=True):
+        for name, style in zip(BOUNDS, ("--", "-.", "-", ":", "--", "-", "-"), strict=True):
             values = [row.get(name, math.nan) for row in rows]
             if not all(math.isnan(value) for value in values):
                 axes.plot(counts, values, style, label=name, marker="o", markersize=3)

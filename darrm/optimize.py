@@ -6,12 +6,11 @@ python -m darrm.optimize --K 11 --m 3
 from __future__ import annotations
 
 import json
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from darrm import checks
+from darrm.command_numbers import integer, privacy_pair, real
 from darrm.commands import CommandLine, run
 from darrm.extras import require
 from darrm.files import check_parent
@@ -120,8 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shape=options.shape,
         objective=options.objective,
         solver=options.solver,
-        draws=None if options.draws is None else _integer("--draws", options.draws, 2),
-        options=SolveOptions(gap=_real("--gap", options.gap), time_limit=_real("--time-limit", options.time_limit)),
+        draws=None if options.draws is None else integer("--draws", options.draws, 2),
+        options=SolveOptions(gap=real("--gap", options.gap), time_limit=real("--time-limit", options.time_limit)),
         report=progress,
     )
     progress.close()
@@ -138,8 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _problem(options: argparse.Namespace) -> MajorityProblem:
-    voters = _integer("--K", options.K, 1)
-    overlap = None if options.overlap is None else _integer("--overlap", options.overlap, 1)
+    voters = integer("--K", options.K, 1)
+    overlap = None if options.overlap is None else integer("--overlap", options.overlap, 1)
     if options.voters == "plain":
         return MajorityProblem(voters, PrivacyParams("inf"), _target(options), overlap)
     if options.target is not None:
@@ -157,27 +156,7 @@ def _target(options: argparse.Namespace) -> PrivacyParams:
     for flag in ("m", "epsilon", "each_delta", "delta"):
         if getattr(options, flag) is not None:
             raise ValueError(f"--{flag.replace('_', '-')} is about private voters: --voters plain needs --target alone")
-    parts = [] if options.target is None else options.target.split(",")
-    if len(parts) != 2:
-        checks.fail("--target", options.target, "EPS,DELTA like 0.5,1e-5 for --voters plain")
-    return PrivacyParams(*parts)
-
-
-def _integer(flag: str, text: str, least: int) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        return checks.fail(flag, text, f"an integer of at least {least}")
-
-
-def _real(flag: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not value >= 0.0:
-        checks.fail(flag, text, "a number of at least 0")
-    return value
+    return privacy_pair("--target", options.target, "0.5,1e-5 for --voters plain")
 
 
 class _ProgressLine:

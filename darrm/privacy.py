@@ -27,8 +27,8 @@ from darrm.overlap import checked_overlap
 
 Number = int | float | str | Fraction | Decimal
 
-# e^700 is about 1e304: beyond it e^{mε} has no room left in a float
-LARGEST_EXPONENT = 700
+# e^700 is about 1e304: beyond it e^{mε} has no room left in a float, and below 1e-300 ε and δ have none
+LARGEST_EXPONENT, SMALLEST_NUMBER = 700, Fraction(1, 10**300)
 
 
 def exact_number(name: str, value: Number) -> Fraction:
@@ -116,10 +116,12 @@ class PrivacyParams:
                 checks.fail("epsilon", epsilon, "a finite number of at least 0 where delta is not 0")
         else:
             exact_epsilon = exact_number("epsilon", epsilon)
-        if exact_epsilon is not None and exact_epsilon < 0:
-            checks.fail("epsilon", _as_typed(epsilon), "a finite number of at least 0")
-        if not 0 <= exact_delta < 1:
-            checks.fail("delta", _as_typed(delta), "in [0, 1)")
+        if exact_epsilon is not None and (exact_epsilon < 0 or 0 < exact_epsilon < SMALLEST_NUMBER):
+            checks.fail(
+                "epsilon", _as_typed(epsilon), "a finite number of at least 0, and 1e-300 or more if it is not 0"
+            )
+        if not 0 <= exact_delta < 1 or 0 < exact_delta < SMALLEST_NUMBER:
+            checks.fail("delta", _as_typed(delta), "in [0, 1), and 1e-300 or more if it is not 0")
         object.__setattr__(self, "finite_epsilon", exact_epsilon)
         object.__setattr__(self, "exact_delta", exact_delta)
 
@@ -137,8 +139,8 @@ class PrivacyParams:
 
     @property
     def epsilon(self) -> float:
-        """The float nearest to ε; raises `ValueError` if it is infinite."""
-        return float(self.exact_epsilon)
+        """The float nearest to ε, ∞ for one beyond all floats; raises `ValueError` if it is infinite itself."""
+        return math.inf if self.exact_epsilon > 10**308 else float(self.exact_epsilon)
 
     @property
     def delta(self) -> float:
@@ -150,8 +152,13 @@ class PrivacyParams:
         """The decimal of ε, or ``inf``."""
         return "inf" if self.finite_epsilon is None else decimal_text(self.finite_epsilon)
 
+    @property
+    def delta_text(self) -> str:
+        """The decimal of δ."""
+        return decimal_text(self.exact_delta)
+
     def __repr__(self) -> str:
-        return f"PrivacyParams(epsilon={self.epsilon_text}, delta={decimal_text(self.exact_delta)})"
+        return f"PrivacyParams(epsilon={self.epsilon_text}, delta={self.delta_text})"
 
     def __str__(self) -> str:
         return f"({self.epsilon:.6g}, {self.delta:.6g})" if self.is_private else "(inf, 0)"
@@ -286,10 +293,9 @@ class MajorityProblem:
         """Say the problem in words."""
         tie = "" if self.K % 2 else "; a tie is answered by a fair coin"
         reach = "all" if self.overlap is None else f"at most {self.overlap}"
-        voters = (
-            f"each {self.each}-differentially private" if self.each.is_private else "and are not private themselves"
-        )
-        allowance = f" (m = {self.m:.6g})" if self.each.is_private else ""
+        private = self.each.is_private
+        voters = f"each {self.each}-differentially private" if private else "and are not private themselves"
+        allowance = f" (m = {self.m:.6g})" if private else ""
         return (
             f"{self.K} voters answer 0 or 1, {voters}; one person's data may reach {reach} of them. "
             f"The released majority must be {self.target}-differentially private{allowance}{tie}."

@@ -15,9 +15,9 @@ from darrm import checks
 from darrm.accounting.ledger import PrivacyLedger
 from darrm.aggregators.majority import BINARY, DaRRM
 from darrm.aggregators.votes import ones_matrix
+from darrm.command_numbers import privacy_pair
 from darrm.commands import CommandLine, run
 from darrm.gamma.table import GammaTable
-from darrm.privacy import PrivacyParams
 from darrm.votes_file import check_new, load_votes, parse_classes, save_labels
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Check everything, debit, release, write."""
     options = build_parser().parse_args(arguments)
     check_new(options.output)
-    budget = None if options.create_budget is None else parse_budget(options.create_budget)
+    budget = None if options.create_budget is None else privacy_pair("--create-budget", options.create_budget, "3,1e-5")
     aggregator = DaRRM(GammaTable.load(options.table))
     votes = load_votes(options.votes, named_classes=options.classes is not None)
     classes = BINARY if options.classes is None else parse_classes(options.classes, votes)
@@ -93,14 +93,6 @@ def check_votes(votes: NDArray[Any], aggregator: DaRRM, classes: tuple[Any, Any]
             start = index * ROWS_A_BLOCK
             where = f" (queries counted from row {start})" if start else ""
             raise ValueError(f"{error}{where}") from error
-
-
-def parse_budget(text: str) -> PrivacyParams:
-    """Read ``EPS,DELTA``."""
-    parts = text.split(",")
-    if len(parts) != 2:
-        checks.fail("--create-budget", text, "EPS,DELTA, like 3,1e-5")
-    return PrivacyParams(parts[0].strip(), parts[1].strip())
 
 
 def blocks(votes: NDArray[Any], what: str, *, quiet: bool) -> Iterator[NDArray[Any]]:

@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     BOTTOM,
     ("darrm.probability", "lp_models"),
     ("darrm.privacy", "darrm.allowance", "darrm.overlap"),
-    ("darrm.accounting", "darrm.random_dp"),
+    ("darrm.accounting", "darrm.random_dp", "darrm.command_numbers"),
     ("darrm.gamma",),
     (
         "darrm.gamma.optimizer",
@@ -36,6 +36,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "darrm.account",
         "darrm.pate",
         "darrm.plan",
+        "darrm.plan_report",
+        "darrm.workload_options",
         "darrm.advise",
     ),
     ("experiments",),

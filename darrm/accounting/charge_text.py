@@ -7,7 +7,7 @@ import json
 from darrm.accounting.charges import Charge
 from darrm.accounting.privacy_profile import PrivacyProfile
 from darrm.accounting.renyi import RenyiCurve
-from darrm.privacy import PrivacyParams, decimal_text
+from darrm.privacy import PrivacyParams
 
 
 def charge_to_text(charge: Charge) -> str:
@@ -20,7 +20,7 @@ def charge_to_text(charge: Charge) -> str:
     """
     params, curve, profile = charge.guarantee, charge.renyi, charge.profile
     document = {
-        "guarantee": None if params is None else [decimal_text(params.exact_epsilon), decimal_text(params.exact_delta)],
+        "guarantee": None if params is None else [params.epsilon_text, params.delta_text],
         # repr of a float reads back as the same float, and so does JSON's Infinity
         "renyi": None if curve is None else [curve.orders.tolist(), curve.values.tolist()],
         "profile": None if profile is None else [list(profile.epsilons), list(profile.deltas)],

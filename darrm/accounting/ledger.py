@@ -28,7 +28,7 @@ from darrm.accounting.accountant import PrivacyAccountant
 from darrm.accounting.charge_text import charge_from_text, charge_to_text
 from darrm.accounting.ledger_store import SCHEMA, LedgerStore, check_header
 from darrm.errors import BudgetExceededError, LedgerError
-from darrm.privacy import PrivacyParams, decimal_text
+from darrm.privacy import PrivacyParams
 
 if TYPE_CHECKING:
     import sqlite3
@@ -117,7 +117,7 @@ class PrivacyLedger:
         ledger = cls.__new__(cls)
         ledger._store = LedgerStore(str(path), timeout=timeout)  # noqa: SLF001 (its own constructor reads a file)
         ledger._store.create()  # noqa: SLF001
-        row = (decimal_text(budget.exact_epsilon), decimal_text(budget.exact_delta), kinds, now())
+        row = (budget.epsilon_text, budget.delta_text, kinds, now())
         try:
             with ledger._store.transaction(write=True) as connection:  # noqa: SLF001
                 for statement in SCHEMA:

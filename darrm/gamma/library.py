@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from darrm import checks
 from darrm.errors import TableError
 from darrm.gamma.table import FORMAT, VERSION, GammaTable, problem_to_json
-from darrm.privacy import MajorityProblem, PrivacyParams, decimal_text
+from darrm.privacy import MajorityProblem, PrivacyParams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,7 +126,7 @@ def load_table(K: int, m: float, each: PrivacyParams, *, shape: str = "free") ->
     problem = MajorityProblem.from_allowance(K, m, each)
     if K in available_sizes():
         data = _read(K)
-        key = (problem.exact_m, decimal_text(each.exact_epsilon), decimal_text(each.exact_delta), shape)
+        key = (problem.exact_m, each.epsilon_text, each.delta_text, shape)
         for entry in data["tables"]:
             if (entry["m"], entry["epsilon"], entry["delta"], entry["shape"]) == key:
                 return GammaTable.from_json(_table_json(problem, entry, data))
@@ -153,8 +153,8 @@ def _entry(setting: Setting, table: GammaTable) -> dict[str, Any]:
         raise TableError("optimality", "a library table needs it")
     return {
         "m": setting.m,
-        "epsilon": decimal_text(setting.each.exact_epsilon),
-        "delta": decimal_text(setting.each.exact_delta),
+        "epsilon": setting.each.epsilon_text,
+        "delta": setting.each.delta_text,
         "shape": setting.shape,
         "gamma": data["gamma"],
         "checksum": data["checksum"],

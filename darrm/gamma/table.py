@@ -19,7 +19,7 @@ from darrm.gamma.certify import Certificate, prove, scale_and_prove
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import parse
 from darrm.gamma.sampled_error import Estimate
-from darrm.privacy import MajorityProblem, PrivacyParams, decimal_text
+from darrm.privacy import MajorityProblem, PrivacyParams
 
 if TYPE_CHECKING:
     import os
@@ -211,7 +211,7 @@ def problem_from_json(data: Any) -> MajorityProblem:  # noqa: ANN401 (whatever a
 
 
 def _params_to_json(params: PrivacyParams) -> dict[str, str]:
-    return {"epsilon": params.epsilon_text, "delta": decimal_text(params.exact_delta)}
+    return {"epsilon": params.epsilon_text, "delta": params.delta_text}
 
 
 def _optimality_from_json(data: Any, gamma: NoiseFunction) -> Optimality | None:  # noqa: ANN401 (any JSON)

@@ -118,14 +118,14 @@ def plan(
     >>> from darrm.privacy import PrivacyParams
     >>> found = plan(101, PrivacyParams("inf"), 1, 100, total=PrivacyParams(3, 1e-5))
     >>> found.best.method, found.spent().epsilon <= 3
-    ('rényi', True)
+    ('Rényi', True)
     """
     workload = Workload(K, each, overlap, queries, total)
     belief = CommonP() if prior is None else prior
     belief.weights(K)  # a prior without linear expected error says so before the search
     found: list[Candidate] = []
     refused = []
-    for method, search in (("per query", best_per_query), ("rényi", best_under_renyi_budget)):
+    for method, search in (("per query", best_per_query), ("Rényi", best_under_renyi_budget)):
         try:
             found.append(search(workload, belief))
         except PlanError as error:

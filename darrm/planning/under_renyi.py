@@ -47,7 +47,7 @@ def best_under_renyi_budget(workload: Workload, prior: Prior) -> Candidate:
     order = search.best_order()
     found = search.solve(order, finely=True)
     settings = {"order": order, "renyi budget": budgets[order]}
-    return _within_budget(Candidate("rényi", workload, certify(_certifiable(workload, found), found), prior, settings))
+    return _within_budget(Candidate("Rényi", workload, certify(_certifiable(workload, found), found), prior, settings))
 
 
 def _budgets(workload: Workload) -> dict[float, float]:
