@@ -19,10 +19,10 @@ from darrm.accounting.accountant import PrivacyAccountant, Voters
 from darrm.accounting.ledger import PrivacyLedger
 from darrm.aggregators.majority import DaRRM
 from darrm.commands import CommandLine, run
+from darrm.exact_decimals import exact_number
 from darrm.files import check_parent
 from darrm.gamma.table import GammaTable
 from darrm.plotting import saved_figure
-from darrm.privacy import exact_number
 
 if TYPE_CHECKING:
     import argparse

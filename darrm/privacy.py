@@ -18,60 +18,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import Context, Decimal
 from fractions import Fraction
 
 from darrm import checks
 from darrm.allowance import default_delta
+from darrm.exact_decimals import Number, decimal_text, exact_number
 from darrm.overlap import checked_overlap
 
-Number = int | float | str | Fraction | Decimal
-
-# e^700 is about 1e304: beyond it e^{mε} has no room left in a float, and below 1e-300 ε and δ have none
-LARGEST_EXPONENT, SMALLEST_NUMBER = 700, Fraction(1, 10**300)
-
-
-def exact_number(name: str, value: Number) -> Fraction:
-    """Read a number as the fraction that its decimal writing means.
-
-    A float counts as its shortest decimal writing, which is what the user typed.
-
-    Raises
-    ------
-    ValueError
-        If ``value`` is no number, or not finite.
-
-    Examples
-    --------
-    >>> exact_number("epsilon", 0.1), exact_number("epsilon", "1e-5")
-    (Fraction(1, 10), Fraction(1, 100000))
-    """
-    text = repr(float(value)) if isinstance(value, float) else value
-    try:
-        return Fraction(text)
-    except (ValueError, OverflowError, TypeError, ZeroDivisionError):
-        return checks.fail(name, value, "a finite number")
-
-
-def decimal_text(value: Fraction) -> str:
-    """Write a fraction as a decimal where it ends, else as ``p/q``; `exact_number` reads both back.
-
-    Examples
-    --------
-    >>> decimal_text(Fraction(1, 100000)), decimal_text(Fraction(3, 10)), decimal_text(Fraction(1, 3))
-    ('0.00001', '0.3', '1/3')
-    """
-    numerator, denominator = value.as_integer_ratio()
-    rest, twos, fives = denominator, 0, 0
-    while rest % 2 == 0:
-        rest, twos = rest // 2, twos + 1
-    while rest % 5 == 0:
-        rest, fives = rest // 5, fives + 1
-    if rest != 1:
-        return f"{numerator}/{denominator}"
-    places = max(twos, fives)
-    digits = Decimal(numerator * 2 ** (places - twos) * 5 ** (places - fives))
-    return str(digits.scaleb(-places, Context(prec=places + 400))).lower()
+# e^700 is about 1e304: beyond it e^{mε} has no room left in a float, and below 1e-323 ε and δ have none
+LARGEST_EXPONENT, SMALLEST_NUMBER = 700, Fraction(1, 10**323)
 
 
 def _as_typed(value: Number) -> Number:
@@ -118,10 +73,10 @@ class PrivacyParams:
             exact_epsilon = exact_number("epsilon", epsilon)
         if exact_epsilon is not None and (exact_epsilon < 0 or 0 < exact_epsilon < SMALLEST_NUMBER):
             checks.fail(
-                "epsilon", _as_typed(epsilon), "a finite number of at least 0, and 1e-300 or more if it is not 0"
+                "epsilon", _as_typed(epsilon), "a finite number of at least 0, and 1e-323 or more if it is not 0"
             )
         if not 0 <= exact_delta < 1 or 0 < exact_delta < SMALLEST_NUMBER:
-            checks.fail("delta", _as_typed(delta), "in [0, 1), and 1e-300 or more if it is not 0")
+            checks.fail("delta", _as_typed(delta), "in [0, 1), and 1e-323 or more if it is not 0")
         object.__setattr__(self, "finite_epsilon", exact_epsilon)
         object.__setattr__(self, "exact_delta", exact_delta)
 

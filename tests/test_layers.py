@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 BOTTOM = ("darrm.errors", "darrm.checks", "darrm.papers", "darrm.files", "darrm.extras", "darrm.commands")
-BOTTOM += ("darrm.plotting",)
+BOTTOM += ("darrm.plotting", "darrm.exact_decimals")
 # from the bottom up; a module may import from strictly lower layers and from its own package
 LAYERS: tuple[tuple[str, ...], ...] = (
     BOTTOM,

@@ -28,7 +28,8 @@ from darrm.accounting.renyi import RenyiCurve
 from darrm.aggregators import renyi_bounds
 from darrm.aggregators.noise_tails import NOISES, check_noise
 from darrm.aggregators.vote_counts import check_histograms
-from darrm.privacy import PrivacyParams, exact_number
+from darrm.exact_decimals import exact_number
+from darrm.privacy import PrivacyParams
 from darrm.probability.exact_sampling import (
     discrete_gaussian,
     discrete_laplace,

@@ -18,7 +18,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn
 
 from darrm import checks
-from darrm.privacy import Number, PrivacyParams, decimal_text, exact_number
+from darrm.exact_decimals import Number, decimal_text, exact_number
+from darrm.privacy import PrivacyParams
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import lambertw
 
 from darrm import checks
-from darrm.privacy import Number, exact_number
+from darrm.exact_decimals import Number, exact_number
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

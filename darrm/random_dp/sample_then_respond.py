@@ -12,7 +12,7 @@ from darrm.random_dp.records import count
 if TYPE_CHECKING:
     import numpy as np
 
-    from darrm.privacy import Number
+    from darrm.exact_decimals import Number
     from darrm.random_dp.guarantee import RandomDP
     from darrm.random_dp.mechanisms import Mechanism
     from darrm.random_dp.records import Records

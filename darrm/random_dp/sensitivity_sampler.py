@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from darrm.privacy import Number
+    from darrm.exact_decimals import Number
     from darrm.random_dp.draws import Batch, Function, RecordSampler
     from darrm.random_dp.norms import Norm
     from darrm.random_dp.records import Records
