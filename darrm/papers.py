@@ -81,6 +81,12 @@ PAPERS: Mapping[str, Paper] = MappingProxyType(
         "WRRW23": Paper(
             "Whitehouse, Ramdas, Rogers, Wu", "Fully-Adaptive Composition in Differential Privacy", "ICML 2023"
         ),
+        "MT07": Paper("McSherry, Talwar", "Mechanism Design via Differential Privacy", "FOCS 2007"),
+        "MS20": Paper(
+            "McKenna, Sheldon",
+            "Permute-and-Flip: A new mechanism for differentially private selection",
+            "NeurIPS 2020, arXiv:2010.12603",
+        ),
         "AR17": Paper(
             "Aldà, Rubinstein", "The Bernstein Mechanism: Function Release under Differential Privacy", "AAAI 2017"
         ),

@@ -42,17 +42,19 @@ class RenyiSigma:
     order: float
 
 
-def renyi_sigma(target: PrivacyParams) -> RenyiSigma:
-    """Find σ for one GNMax answer as [D, Section D.2.1] does: the least over a grid of orders.
+def renyi_sigma(target: PrivacyParams, queries: int = 1) -> RenyiSigma:
+    """Find σ for GNMax answers as [D, Section D.2.1] does: the least over a grid of orders.
 
-    λ/σ² + log(1/δ)/(λ−1) = ε gives σ² = λ/(ε − log(1/δ)/(λ−1)), for λ from log(1/δ)/ε + 1 to 500 in steps of 0.5.
+    Qλ/σ² + log(1/δ)/(λ−1) = ε gives σ² = Qλ/(ε − log(1/δ)/(λ−1)), for λ from log(1/δ)/ε + 1 to 500 in steps of 0.5.
     The σ of [D, Table 4], 21.46 and 22.46, come out; its λ (34.31 and 35.74) do not: in the same formula they give
     σ = 37.7 and 40.2, and the minimum lies at 62.31 and 64.74.
 
     Parameters
     ----------
     target
-        (ε, δ) of one answer, both positive.
+        (ε, δ) of all answers together, both positive.
+    queries
+        Q, how many answers.
 
     Raises
     ------
@@ -64,6 +66,7 @@ def renyi_sigma(target: PrivacyParams) -> RenyiSigma:
     >>> renyi_sigma(PrivacyParams("0.2556", "0.0003")).sigma.__round__(2)
     22.46
     """
+    checks.integer_at_least(1, queries=queries)
     epsilon, log_inverse_delta = _target(target)
     smallest = log_inverse_delta / epsilon + 1.0
     orders = np.arange(smallest + ORDER_STEP, LARGEST_ORDER + ORDER_STEP / 2.0, ORDER_STEP)
@@ -74,7 +77,7 @@ def renyi_sigma(target: PrivacyParams) -> RenyiSigma:
             f"at least {log_inverse_delta / (LARGEST_ORDER - 1.0):.4g} for this delta",
             f"the grid of orders ends at {LARGEST_ORDER:g}; use analytic_sigma",
         )
-    variances = orders / (epsilon - log_inverse_delta / (orders - 1.0))
+    variances = queries * orders / (epsilon - log_inverse_delta / (orders - 1.0))
     best = int(np.argmin(variances))
     return RenyiSigma(math.sqrt(float(variances[best])), float(orders[best]))
 

@@ -78,7 +78,8 @@ class Candidate:
     def option(self) -> ReleaseOption:
         """Give it as one option among others."""
         truth = 0.5 * (1.0 + self.table.gamma.half)
-        return ReleaseOption(f"DaRRM, {self.method}", self.workload, truth, self.charge, self.settings)
+        spent = self.spent
+        return ReleaseOption("ours", self.workload.K, truth, spent.epsilon, spent.bound, self.settings)
 
 
 def rounded_down(value: Fraction | float) -> Fraction:

@@ -1,4 +1,4 @@
-"""One way to release a workload, with what the accountant reports for it and how often it tells the truth."""
+"""One way to release a workload: what it is counted as, and how often it tells the truth."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from darrm.accounting.accountant import PrivacyAccountant
 from darrm.gamma.noise_function import NoiseFunction
 
 if TYPE_CHECKING:
@@ -15,10 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from darrm.accounting.accountant import Spent
-    from darrm.accounting.charges import Charge
     from darrm.gamma.priors import Prior
-    from darrm.planning.workload import Workload
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,31 +25,30 @@ class ReleaseOption:
     ----------
     name
         The mechanism, as tables and pictures show it.
-    workload
-        What it is for.
+    K
+        Number of voters.
     truth
         Pr[the answer is the true majority | l ones] for l = floor(K/2) + 1 … K, shape (K − floor(K/2),): the mean of
-        both sides where a mechanism treats the two answers differently.
-    charge
-        What one query costs.
+        both sides where a mechanism breaks ties for one answer.
+    epsilon
+        What all queries cost at the budget's δ.
+    bound
+        Who says so: the accountant's bound, or the theorem.
     settings
         The mechanism's parameters by name.
     """
 
     name: str
-    workload: Workload
+    K: int
     truth: NDArray[np.float64]
-    charge: Charge
+    epsilon: float
+    bound: str
     settings: Mapping[str, float] = field(default_factory=dict)
 
-    def spent(self) -> Spent:
-        """Give what the accountant reports for all queries at the budget's δ."""
-        total = self.workload.total
-        return PrivacyAccountant(charges=[self.charge.repeated(self.workload.queries)]).spent(total.delta)
-
     def accuracy(self, prior: Prior) -> float:
-        """Compute 1 − the expected error under a prior: the error of [D, Definition 2.4] with γ = 2·truth − 1.
+        """Compute 1 − the expected error under a prior: that of [D, Definition 2.4] with γ = 2·truth − 1.
 
-        Answers that are worse than a coin count as a coin.
+        Where an answer is worse than a coin it counts as a coin, as if the majority were not asked.
         """
-        return 1.0 - NoiseFunction(self.workload.K, np.clip(2.0 * self.truth - 1.0, 0.0, 1.0)).expected_error(prior)
+        gamma = np.clip(2.0 * self.truth - 1.0, 0.0, 1.0)
+        return 1.0 - NoiseFunction(self.K, gamma).expected_error(prior)

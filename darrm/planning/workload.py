@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 from darrm import checks
 from darrm.overlap import checked_overlap
-from darrm.privacy import LARGEST_EXPONENT, MajorityProblem
-
-if TYPE_CHECKING:
-    from darrm.privacy import PrivacyParams
+from darrm.privacy import LARGEST_EXPONENT, MajorityProblem, PrivacyParams
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,6 @@ class Workload:
 
     Examples
     --------
-    >>> from darrm.privacy import PrivacyParams
     >>> work = Workload(250, PrivacyParams("inf"), 1, 1000, PrivacyParams(2, 1e-5))
     >>> work.reached, work.each.is_private
     (1, False)
@@ -66,3 +61,7 @@ class Workload:
     def problem(self, target: PrivacyParams) -> MajorityProblem:
         """State the problem of one query that is to be ``target``-private; `ValueError` where there is none."""
         return MajorityProblem(self.K, self.each, target, self.overlap)
+
+    def votes_alone(self) -> Workload:
+        """Forget that the voters are private: what a mechanism must assume that knows the votes only."""
+        return replace(self, each=PrivacyParams("inf"))

@@ -1,0 +1,193 @@
+"""Noisy counts and selection mechanisms as releases of a majority: GNMax, LNMax, exponential, permute-and-flip.
+
+They know the votes only, so a person who reaches t voters moves t votes, whether the voters are private or not. With
+M = 2l − K > 0 the lead of the majority:
+
+* GNMax and LNMax add noise to both counts; the answer is wrong if the difference of the noises exceeds M, half the
+  time if it equals M. The two counts move by t each, in opposite directions: sensitivity √2·t for Gaussian noise, and
+  2γt for Laplace noise of scale 1/γ;
+* the exponential mechanism [MT07] takes a class with probability proportional to e^{ε₀·count/(2t)}: for two classes
+  Pr[truth] = 1/(1 + e^{−ε₀M/(2t)}), and t moved votes change the log-odds by ε₀;
+* permute-and-flip [MS20] takes the leader with probability 1 − ½e^{−ε₀M/(2t)}.
+
+The last two are laws of one bit for every number of ones, so their Rényi curve is computed from all pairs of
+neighbours, in log space.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from darrm.accounting.accountant import PrivacyAccountant
+from darrm.accounting.charges import Charge
+from darrm.accounting.renyi import RenyiCurve
+from darrm.aggregators.calibration import SENSITIVITY, analytic_sigma, renyi_sigma
+from darrm.aggregators.noise_tails import laplace_log_tails
+from darrm.planning.option import ReleaseOption
+from darrm.privacy import PrivacyParams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from darrm.accounting.accountant import Spent
+    from darrm.planning.workload import Workload
+
+Array = NDArray[np.float64]
+
+BISECTIONS = 30
+SPAN = 12.0  # standard deviations of a discrete Gaussian that are written down; what is left is below 1e-32
+WIDEST = 4.0  # times the total ε: with δ > 0 one query may have more than ε
+ROUNDING = 1e-12  # of a comparison's curve, relative
+
+
+def gnmax_of_the_paper(workload: Workload) -> ReleaseOption:
+    """GNMax with the σ of [D, Section D.2.1], for all queries together: discrete noise, as it is released."""
+    found = renyi_sigma(workload.total, workload.queries)
+    sigma = found.sigma * workload.reached
+    curve = RenyiCurve.of(lambda orders: orders * (workload.reached / sigma) ** 2)
+    spent = _spent(Charge(f"GNMax(sigma={sigma:g})", renyi=curve), workload)
+    return ReleaseOption(
+        "GNMax, paper's σ",
+        workload.K,
+        1.0 - gaussian_lies(workload.K, sigma),
+        spent.epsilon,
+        spent.bound,
+        {"sigma": sigma},
+    )
+
+
+def gnmax_tight(workload: Workload) -> ReleaseOption:
+    """GNMax with the least σ that any accounting of its noisy counts allows [BW18, Theorem 8], with continuous noise.
+
+    All Q answers together are one Gaussian mechanism of sensitivity √(2Q)·t, whose (ε, δ) is known exactly.
+    """
+    sensitivity = SENSITIVITY * math.sqrt(workload.queries) * workload.reached
+    sigma = analytic_sigma(workload.total, sensitivity=sensitivity)
+    lead = 2 * _levels(workload.K) - workload.K
+    truth = np.asarray(ndtr(lead / (sigma * math.sqrt(2.0))), dtype=np.float64)
+    name, bound = "GNMax, tight σ", "analytic Gaussian, continuous noise"
+    return ReleaseOption(name, workload.K, truth, workload.total.epsilon, bound, {"sigma": sigma})
+
+
+def lnmax(workload: Workload) -> ReleaseOption:
+    """LNMax with the least discrete Laplace noise that the accountant admits."""
+
+    def charge(gamma: float) -> Charge:
+        rate = gamma * workload.reached
+        curve = RenyiCurve.of(lambda orders: np.minimum(2.0 * rate**2 * orders, 2.0 * rate))
+        return Charge(f"LNMax(gamma={gamma:g})", guarantee=PrivacyParams(2.0 * rate), renyi=curve)
+
+    gamma = largest_within(workload, charge)
+    tails = np.exp(laplace_log_tails(workload.K + 1, gamma, "discrete"))
+    lead = 2 * _levels(workload.K) - workload.K
+    truth = 1.0 - 0.5 * (tails[lead] + tails[lead + 1])
+    spent = _spent(charge(gamma), workload)
+    return ReleaseOption("LNMax", workload.K, truth, spent.epsilon, spent.bound, {"gamma": gamma})
+
+
+def exponential_mechanism(workload: Workload) -> ReleaseOption:
+    """Weigh the two classes by e^{ε₀·count/(2t)} [MT07], with the largest ε₀ that the accountant admits."""
+    return _selection(workload, "exponential mechanism", lambda exponent: np.negative(np.logaddexp(0.0, exponent)))
+
+
+def permute_and_flip(workload: Workload) -> ReleaseOption:
+    """Take the leader unless a flip with probability e^{−ε₀M/(2t)} says otherwise [MS20], with the largest such ε₀."""
+    return _selection(workload, "permute-and-flip", lambda exponent: -math.log(2.0) - exponent)
+
+
+def _selection(workload: Workload, name: str, log_lie: Callable[[Array], Array]) -> ReleaseOption:
+    lead = np.asarray(2 * _levels(workload.K) - workload.K, dtype=np.float64)
+
+    def log_lies(epsilon: float) -> Array:
+        return log_lie(epsilon * lead / (2.0 * workload.reached))
+
+    def charge(epsilon: float) -> Charge:
+        curve = curve_of_votes(log_lies(epsilon), workload.K, workload.reached)
+        return Charge(name, guarantee=PrivacyParams(epsilon), renyi=curve)
+
+    epsilon = largest_within(workload, charge)
+    spent = _spent(charge(epsilon), workload)
+    truth = -np.expm1(log_lies(epsilon))
+    return ReleaseOption(name, workload.K, truth, spent.epsilon, spent.bound, {"epsilon": epsilon})
+
+
+def curve_of_votes(log_lies: Array, K: int, moved: int) -> RenyiCurve:
+    """Compute the Rényi curve of a bit that depends on the number of ones, where a person moves up to so many votes.
+
+    Parameters
+    ----------
+    log_lies
+        log Pr[the answer is not the majority] for l = floor(K/2) + 1 … K; a tie is a fair coin.
+    K, moved
+        Numbers of voters and of votes that one person moves.
+
+    Examples
+    --------
+    Randomised response with ε = 1:
+
+    >>> lie = np.log([1.0 / (1.0 + math.e)])
+    >>> bool(np.allclose(curve_of_votes(lie, 1, 1).values, RenyiCurve.of_pure(1.0).values))
+    True
+    """
+    log_zero = np.full(K + 1, math.log(0.5))
+    log_zero[K // 2 + 1 :] = log_lies
+    log_zero[: log_lies.size] = np.log1p(-np.exp(log_lies))[::-1]
+    log_one = log_zero[::-1]
+    pairs = [(first, second) for t in range(1, moved + 1) for first, second in ((slice(t, None), slice(None, -t)),)]
+    pairs += [(second, first) for first, second in pairs]
+
+    def value_at(orders: Array) -> Array:
+        worst = np.zeros(orders.shape)
+        for index, order in enumerate(orders):
+            for p, q in pairs:
+                one = order * log_one[p] - (order - 1.0) * log_one[q]
+                zero = order * log_zero[p] - (order - 1.0) * log_zero[q]
+                largest = float(np.max(np.logaddexp(one, zero)))
+                worst[index] = max(worst[index], largest / (order - 1.0))
+        return worst * (1.0 + ROUNDING)
+
+    return RenyiCurve.of(value_at)
+
+
+def largest_within(workload: Workload, charge: Callable[[float], Charge]) -> float:
+    """Bisect for the largest parameter whose Q charges the accountant admits; a larger one costs more."""
+    low, high = 0.0, WIDEST * workload.total.epsilon
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        account = PrivacyAccountant(charges=[charge(middle).repeated(workload.queries)])
+        low, high = (middle, high) if account.admits(workload.total) else (low, middle)
+    return low
+
+
+def gaussian_lies(K: int, sigma: float) -> Array:
+    """Compute the probability of the wrong class for discrete Gaussian noise of σ on both counts, ties shared.
+
+    Returns
+    -------
+    array of shape (K − floor(K/2),) for l = floor(K/2) + 1 … K
+
+    Examples
+    --------
+    >>> gaussian_lies(3, 1.0).round(4)
+    array([0.2491, 0.0206])
+    """
+    reach = max(K + 1, math.ceil(SPAN * sigma))
+    weights = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2.0 * sigma**2))
+    difference = np.convolve(weights, weights) / np.sum(weights) ** 2  # of −2·reach … 2·reach
+    exceeds = np.cumsum(difference[::-1])[::-1]
+    lead = 2 * _levels(K) - K
+    centre = 2 * reach
+    return np.asarray(0.5 * (exceeds[centre + lead] + exceeds[centre + lead + 1]))
+
+
+def _levels(K: int) -> NDArray[np.int64]:
+    return np.arange(K // 2 + 1, K + 1)
+
+
+def _spent(charge: Charge, workload: Workload) -> Spent:
+    return PrivacyAccountant(charges=[charge.repeated(workload.queries)]).spent(workload.total.delta)
