@@ -18,6 +18,7 @@ from pathlib import Path
 
 from darrm import files
 
+DATA_VARIABLE = "DARRM_DATA_DIR"
 TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
 PAUSE_SECONDS = 1.0  # doubled after each failed attempt
@@ -50,7 +51,7 @@ def obtain(file: RemoteFile, *, pause: float = PAUSE_SECONDS) -> bytes:
     OSError
         If no mirror gave the right content (each failure is listed).
     """
-    given = os.environ.get("DARRM_DATA_DIR")
+    given = os.environ.get(DATA_VARIABLE)
     if given:
         path = Path(given) / file.folder / file.name
         if not path.is_file():
