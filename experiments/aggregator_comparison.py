@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from darrm.planning.workload import Workload
 
 OURS = "ours"
-MOST_LEVELS = 48  # kept of a long curve in the JSON
+MOST_LEVELS = 32  # kept of a long curve in the JSON
 SAME = 1e-9  # lies of 2⁻³⁶ and the searches' last digits are no difference
 
 
@@ -82,7 +82,7 @@ def compare(work: Workload) -> tuple[Comparison, list[ReleaseOption]]:
             "epsilon": option.epsilon,
             "bound": option.bound,
             "settings": dict(option.settings),
-            "truth": option.truth[kept].tolist(),
+            "truth": option.truth[kept].round(6).tolist(),
         }
         if option is not ours:
             entry |= {"worst_margin": 2 * (first + worst) - work.K, "worst_difference": float(difference[worst])}

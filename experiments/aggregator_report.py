@@ -24,6 +24,10 @@ in the sense of the paper's Definition 2.4); the pictures show the probability o
   two it is given the exact Rényi curve of the bit that is released.
 * *subsampling*, *double subsampling*, *randomised response*, *DaRRM of the paper* (one person reaching all voters): the
   largest allowance whose certified table the accountant admits.
+
+For one query to voters that are not private the claim is a theorem (`darrm/gamma/plain_voters.py`). For many queries no
+release here is the best at every margin: some are better near a tie and worse where the majority is clear, and for
+private voters a constant is the best near a tie. That is why `plan` asks for a prior; the rows say where it loses.
 """
 
 

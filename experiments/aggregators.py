@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from darrm.planning.workload import Workload
 
 FOLDER = "aggregators"
-PICTURE_TOTALS = (0.5, 1.0, 8.0)  # of the panels drawn; the JSON has all
+PICTURE_TOTAL = 1.0  # the budget of the panels drawn; the tables and the JSON have all
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -79,8 +79,8 @@ def _votes(*, quick: bool) -> list[dict[str, Any]]:
 
 
 def _drawn(comparisons: list[Comparison]) -> list[Comparison]:
-    """Leave out budgets between the others, so that a picture can be read."""
-    chosen = [c for c in comparisons if not c.is_plain or c.workload["epsilon"] in PICTURE_TOTALS]
+    """Keep one budget and three numbers of plain voters, so that a picture can be read."""
+    chosen = [c for c in comparisons if not c.is_plain or c.workload["epsilon"] == PICTURE_TOTAL]
     return [c for c in chosen if not c.is_plain or c.workload["K"] != 251]
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(1))
 BISECTIONS = 40
 REFINEMENTS = 10
-REFINED = 2  # so many candidates are tried with a larger ε and the exact profile
+REFINED = 3  # so many candidates are tried with a larger ε and the exact profile
+MOST_FREE_VOTERS = 301  # the profile of a γ that is not monotone takes long beyond
 WIDEST = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
 
 
@@ -62,7 +63,7 @@ def _composed_optimally(workload: Workload, prior: Prior, delta: Fraction) -> li
         if each.is_private and total < each.exact_epsilon:
             return []
         epsilon = min(total, each.exact_epsilon * workload.K) if each.is_private else total
-        return [_candidate(workload, prior, epsilon, delta)]
+        return [_candidate(workload, prior, epsilon, delta, "free")]
     low, high = 0.0, _largest_epsilon(workload)
     if _composes(workload, high, delta):
         low = high
@@ -71,7 +72,12 @@ def _composed_optimally(workload: Workload, prior: Prior, delta: Fraction) -> li
         low, high = (middle, high) if _composes(workload, middle, delta) else (low, middle)
     least = workload.each.exact_epsilon if workload.each.is_private else Fraction(0)
     epsilon = max(least, rounded_down(low))
-    return [_candidate(workload, prior, epsilon, delta)] if epsilon > 0 else []
+    if epsilon == 0:
+        return []
+    # a free γ errs less at the same (ε, δ), a monotone one has a Rényi curve besides
+    free = workload.each.is_private and workload.K <= MOST_FREE_VOTERS
+    shapes = ("monotone", "free") if free else ("monotone",)
+    return [_candidate(workload, prior, epsilon, delta, shape) for shape in shapes]
 
 
 def _largest_epsilon(workload: Workload) -> float:
@@ -84,18 +90,19 @@ def _composes(workload: Workload, epsilon: float, delta: Fraction) -> bool:
     return optimal_epsilon([(query, workload.queries)], workload.total.delta) <= workload.total.epsilon
 
 
-def _candidate(workload: Workload, prior: Prior, epsilon: Fraction, delta: Fraction) -> Candidate:
+def _candidate(workload: Workload, prior: Prior, epsilon: Fraction, delta: Fraction, shape: str) -> Candidate:
     problem = workload.problem(PrivacyParams(epsilon, delta))
     if has_closed_form(problem):
         table = certify(problem, best_for_plain_voters(problem))
     else:
-        table = optimize_gamma(problem, prior=prior, shape="free" if workload.queries == 1 else "monotone")
+        table = optimize_gamma(problem, prior=prior, shape=shape)
     return Candidate("per query", workload, table, prior, {"epsilon": float(epsilon), "delta": float(delta)})
 
 
 def _refined(start: Candidate) -> Candidate:
     """Raise ε of one query as far as all of the accountant's bounds admit."""
     workload, target = start.workload, start.table.problem.target
+    shape = "monotone" if start.table.gamma.is_monotone else "free"
     best, low = start, target.epsilon
     high = min(low * WIDEST, _largest_epsilon(workload))
     if not start.is_within_budget:
@@ -104,7 +111,7 @@ def _refined(start: Candidate) -> Candidate:
         if best.expected_error == 0.0 or not low < high:
             break
         middle = math.sqrt(low * high)
-        trial = _candidate(workload, start.prior, rounded_down(middle), target.exact_delta)
+        trial = _candidate(workload, start.prior, rounded_down(middle), target.exact_delta, shape)
         if trial.is_within_budget:
             best, low = trial, middle
         else:

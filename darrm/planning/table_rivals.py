@@ -117,7 +117,7 @@ def rivals_of_tables(workload: Workload, prior: Prior) -> tuple[list[ReleaseOpti
     }
     for name, way in ways.items():
         if not workload.each.is_private and name != "randomised response":
-            absent.append((name, "it rests on the voters' own privacy, and these voters are not private"))
+            absent.append((name, "it rests on the voters' own privacy, which is not counted here"))
             continue
         try:
             found.append(way())
