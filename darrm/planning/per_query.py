@@ -70,10 +70,10 @@ def _composed_optimally(workload: Workload, prior: Prior, delta: Fraction) -> li
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if _composes(workload, middle, delta) else (low, middle)
-    least = workload.each.exact_epsilon if workload.each.is_private else Fraction(0)
-    epsilon = max(least, rounded_down(low))
-    if epsilon == 0:
-        return []
+    # a Q-th of the total always composes, and exactly; its δ is a Q-th at most
+    epsilon = max(rounded_down(low), workload.total.exact_epsilon / workload.queries)
+    if workload.each.is_private:
+        epsilon = min(max(workload.each.exact_epsilon, epsilon), workload.each.exact_epsilon * workload.K)
     # a free γ errs less at the same (ε, δ), a monotone one has a Rényi curve besides
     free = workload.each.is_private and workload.K <= MOST_FREE_VOTERS
     shapes = ("monotone", "free") if free else ("monotone",)

@@ -1,0 +1,113 @@
+"""The comparison of aggregators: claims that can fail, expected label accuracy, and pages made from their data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darrm.gamma.plain_voters import best_for_plain_voters
+from darrm.planning.workload import Workload
+from darrm.privacy import MajorityProblem, PrivacyParams
+from experiments import advice_page, aggregators
+from experiments.aggregator_comparison import Comparison, compare, decide
+from experiments.aggregator_report import page
+from experiments.aggregator_settings import plain_workloads, private_workloads
+from experiments.aggregator_votes import RecordedVotes, available, digits
+
+DOCS = Path(__file__).parents[2] / "docs"
+WORK = Workload(11, PrivacyParams("inf"), 1, 1, PrivacyParams("0.2676", "0.0003"))
+
+
+def comparison(ours: list[float], theirs: list[float], *, queries: int = 1) -> Comparison:
+    workload = {"K": 5, "voters": "plain", "overlap": 1, "queries": queries, "epsilon": 1.0, "delta": 1e-5}
+    difference = np.array(ours) - np.array(theirs)
+    options = [
+        {"name": "ours", "accuracy": float(np.mean(ours)), "truth": ours},
+        {
+            "name": "rival",
+            "accuracy": float(np.mean(theirs)),
+            "truth": theirs,
+            "worst_margin": 1,
+            "worst_difference": float(difference.min()),
+        },
+    ]
+    return Comparison(workload, [3, 4, 5], options, [], 0.0)
+
+
+def test_claims_can_fail() -> None:
+    better, crossing = ([0.6, 0.7, 0.9], [0.6, 0.6, 0.8]), ([0.5, 0.7, 0.9], [0.6, 0.6, 0.8])
+    holds = {claim.statement.split(": ")[1]: claim.holds for claim in decide([comparison(*better)])}
+    assert set(holds.values()) == {True}
+    broken = {claim.statement.split(": ")[1]: claim.holds for claim in decide([comparison(*crossing)])}
+    assert broken == {
+        "ours is at least as good at every margin": False,
+        "ours has at least the expected accuracy": True,
+    }
+    worse = decide([comparison(better[1], better[0], queries=7)])
+    assert [claim.holds for claim in worse] == [False, False]
+    assert all("many queries" in claim.statement for claim in worse)
+
+
+def test_one_workload() -> None:
+    found, options = compare(WORK)
+    best = best_for_plain_voters(MajorityProblem(11, WORK.each, WORK.total, 1))
+    assert found.options[0]["truth"] == pytest.approx((0.5 + 0.5 * best.half).tolist(), abs=1e-6)
+    assert found.options[0]["name"] == options[0].name == "ours"
+    assert found.levels == [6, 7, 8, 9, 10, 11]
+    assert all(option["worst_difference"] >= -1e-12 for option in found.options[1:])
+    assert "K = 11, plain, overlap 1, Q = 1" in found.title
+
+
+def test_label_accuracy_averages_the_noise() -> None:
+    votes = RecordedVotes("hand", np.array([5, 3, 2, 0]), np.array([1, 0, 0, 1]), 5)
+    truth = np.array([0.6, 0.8, 0.9])  # for 3, 4 and 5 votes
+    # right with 0.9; says 1 with 0.6 where the label is 0; right with 0.6; says 0 with 0.9 where the label is 1
+    assert votes.accuracy(truth) == pytest.approx((0.9 + 0.4 + 0.6 + 0.1) / 4)
+    assert votes.majority_accuracy == 0.5
+    even = RecordedVotes("tie", np.array([2, 4]), np.array([1, 1]), 4)
+    assert even.accuracy(np.array([0.7, 1.0])) == pytest.approx((0.5 + 1.0) / 2)
+    assert even.majority_accuracy == 0.75
+
+
+def test_recorded_votes_are_an_ensembles(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
+    votes = digits(11)
+    assert votes.ones.max() <= 11
+    assert votes.majority_accuracy > 0.85
+    assert [found.K for found in available()] == [11, 101]
+
+
+def test_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
+    monkeypatch.setattr(aggregators, "plain_workloads", lambda *, quick: plain_workloads(quick=quick)[:2])
+    monkeypatch.setattr(aggregators, "private_workloads", lambda *, quick: private_workloads(quick=quick)[:1])
+    assert aggregators.main(["--quick", "--output", str(tmp_path)]) == 0
+    for name in ("plain", "private"):
+        assert (tmp_path / f"aggregators/{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert json.loads((tmp_path / f"aggregators/{name}.json").read_text())[0]["options"][0]["name"] == "ours"
+    text = (tmp_path / "aggregators.md").read_text()
+    assert "A shortened run" in text
+    assert "digits, odd or even, 11 voters" in text
+    assert "*subsampling* is absent (everywhere)" in text
+
+
+def test_the_page_is_made_from_its_data() -> None:
+    folder = DOCS / "reproduction/aggregators"
+    data = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("plain", "private", "votes")}
+    plain, private = ([Comparison(**entry) for entry in data[name]] for name in ("plain", "private"))
+    written = (DOCS / "reproduction/aggregators.md").read_text()
+    claims = decide([*plain, *private])
+    assert page(plain, private, data["votes"], claims, folder="aggregators", quick=False) == written
+    assert {(entry.workload["K"], entry.workload["queries"]) for entry in plain} >= {
+        (K, Q) for K in (11, 101, 251, 1001) for Q in (1, 100, 1000)
+    }
+
+
+@pytest.mark.slow
+def test_the_advice_page_is_what_the_command_says_today() -> None:
+    assert advice_page.page() == (DOCS / "which-aggregator.md").read_text()
