@@ -41,6 +41,27 @@ class CommandLine(argparse.ArgumentParser):
         raise ValueError(f"{message}: see {self.prog} --help")
 
 
+class StatusLine:
+    """One line on standard error, rewritten as work goes on, and wiped at the end."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self.enabled = enabled
+        self.width = 0
+
+    def show(self, text: str) -> None:
+        """Replace what the line says."""
+        if self.enabled:
+            self.width = max(self.width, len(text))
+            sys.stderr.write("\r" + text.ljust(self.width))
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        """Wipe the line."""
+        if self.width:
+            sys.stderr.write("\r" + " " * self.width + "\r")
+            sys.stderr.flush()
+
+
 def run(main: Callable[[], int]) -> int:
     """Call ``main`` and return its exit status; turn expected errors into one line and status 2."""
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from darrm.command_numbers import integer, privacy_pair, real
-from darrm.commands import CommandLine, run
+from darrm.commands import CommandLine, StatusLine, run
 from darrm.extras import require
 from darrm.files import check_parent
 from darrm.gamma import priors
@@ -160,26 +160,19 @@ def _target(options: argparse.Namespace) -> PrivacyParams:
 
 
 class _ProgressLine:
-    """One line on standard error, rewritten once a round of a long solve."""
+    """Says where a long solve stands, once a round."""
 
     def __init__(self, *, enabled: bool) -> None:
-        self.enabled = enabled
-        self.width = 0
+        self.line = StatusLine(enabled=enabled)
 
     def __call__(self, progress: Progress) -> None:
-        if not self.enabled or progress.seconds < PROGRESS_AFTER_SECONDS:
-            return
-        gap = progress.value - progress.bound
-        line = f"round {progress.rounds}: {progress.rows} rows, gap {gap:.2e}, {progress.seconds:.0f} s"
-        self.width = max(self.width, len(line))
-        sys.stderr.write("\r" + line.ljust(self.width))
-        sys.stderr.flush()
+        if progress.seconds >= PROGRESS_AFTER_SECONDS:
+            gap = progress.value - progress.bound
+            self.line.show(f"round {progress.rounds}: {progress.rows} rows, gap {gap:.2e}, {progress.seconds:.0f} s")
 
     def close(self) -> None:
         """Wipe the line."""
-        if self.width:
-            sys.stderr.write("\r" + " " * self.width + "\r")
-            sys.stderr.flush()
+        self.line.close()
 
 
 if __name__ == "__main__":

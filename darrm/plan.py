@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from darrm.commands import CommandLine, run
+from darrm.commands import CommandLine, StatusLine, run
 from darrm.extras import require
 from darrm.files import check_parent
 from darrm.gamma import priors
@@ -61,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.plot is not None:
         require("matplotlib")  # before the work, not after it
     work, prior = workload_of(options), priors.parse(options.prior)
-    found = plan(work.K, work.each, work.overlap, work.queries, total=work.total, prior=prior)
+    line = StatusLine(enabled=not options.quiet and sys.stderr.isatty())
+    found = plan(work.K, work.each, work.overlap, work.queries, total=work.total, prior=prior, report=line.show)
+    line.close()
     if options.output is not None:
         found.table.save(options.output)
     if options.plot is not None:

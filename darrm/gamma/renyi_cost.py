@@ -51,6 +51,7 @@ Number = TypeVar("Number", np.float64, np.bool_)
 
 UNIT = 2.0**-53
 SMALLEST = 1e-290  # below it numbers lose digits
+PRUNING = 1e-6  # a margin for the rounding of what rules a row out
 LARGEST_ERROR = 1e-3  # a relative error beyond this says that nothing is known
 
 
@@ -175,8 +176,16 @@ def renyi_divergences(problem: MajorityProblem, gamma: NoiseFunction, orders: Ar
             _log_denominators(reflected(level.zeros), reflected(level.can_be_zero)),
             _log_denominators(reflected(level.ones), reflected(level.can_be_one)),
         ]
+        reach = np.maximum(_distance(logs[0], below[0]), _distance(logs[1], below[1]))
+        falling = np.argsort(-reach, kind="stable")
+        reach, logs, below = reach[falling], [part[falling] for part in logs], [part[falling] for part in below]
         for index, order in enumerate(grid):
-            worst[index] = max(worst[index], _largest(order, logs, below, error))
+            # a row whose logarithms of ratios are at most r has D_α ≤ min(r, αr²/2): most rows need no more than that
+            least = max(worst[index], np.sqrt(2.0 * worst[index] / order)) * (1.0 - PRUNING)
+            hopeful = int(np.searchsorted(-reach, -least, side="right"))
+            if hopeful:
+                first, second = ([part[:hopeful] for part in parts] for parts in (logs, below))
+                worst[index] = max(worst[index], _largest(order, first, second, error))
     return np.nextafter(worst * (1.0 + 4.0 * UNIT), np.inf)
 
 
@@ -194,6 +203,12 @@ def _log_denominators(probabilities: Array, possible: NDArray[np.bool_]) -> Arra
     """Take logarithms; −∞ for what cannot happen or has lost its digits."""
     known = possible & (probabilities >= SMALLEST)
     return np.where(known, np.log(np.maximum(probabilities, SMALLEST)), -np.inf).ravel()
+
+
+def _distance(above: Array, under: Array) -> Array:
+    """Compute |above − under|, 0 where an answer cannot happen under either law."""
+    impossible = above == -np.inf
+    return np.asarray(np.abs(np.where(impossible, 0.0, above) - np.where(impossible, 0.0, under)))
 
 
 def _largest(order: float, logs: list[Array], below: list[Array], error: float) -> float:

@@ -167,7 +167,7 @@ class _RenyiOracle:
 
     def _worst_rows(self, half: Array) -> tuple[LevelMaxima, float]:
         """Find (α − 1)·D of the worst row of each level, and a factor that makes every row feasible."""
-        costs, ones, frozen, factor = [], [], [], 1.0
+        costs, ones, frozen, broken_P, broken_Q = [], [], [], [], []
         for level in self.rows.levels(half):
             other = reflected(level.zeros)
             exponents = self._exponents(level.ones, level.zeros, other, reflected(level.ones))
@@ -176,9 +176,24 @@ class _RenyiOracle:
             ones.append(ones_count)
             frozen.append(frozen_count)
             broken = exponents > self.limit
-            if np.any(broken):
-                factor = min(factor, float(np.min(self._factors(level.ones[broken], other[broken]))))
+            broken_P.append(level.ones[broken])
+            broken_Q.append(other[broken])
+        factor = self._common_factor(np.concatenate(broken_P), np.concatenate(broken_Q))
         return LevelMaxima(np.array(costs), np.array(ones), np.array(frozen), 0.0), factor
+
+    def _common_factor(self, P: Array, Q: Array) -> float:
+        """Find the largest factor on γ that keeps all rows within the budget, from the worst row each time."""
+        factor = 1.0
+        while P.size:
+            p, q = 0.5 + factor * (P - 0.5), 0.5 + factor * (Q - 0.5)
+            exponents = self._exponents(p, 1.0 - p, q, 1.0 - q)
+            broken = exponents > self.limit
+            if not np.any(broken):
+                break
+            worst = int(np.argmax(exponents))
+            factor = min(float(np.nextafter(factor, 0.0)), float(self._factors(P[worst, None], Q[worst, None])[0]))
+            P, Q = P[broken], Q[broken]
+        return factor
 
     def _exponents(self, P: Array, not_P: Array, Q: Array, not_Q: Array) -> Array:
         first = self.order * np.log(P) - (self.order - 1.0) * np.log(Q)

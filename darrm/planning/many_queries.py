@@ -26,6 +26,8 @@ from darrm.planning.under_renyi import best_under_renyi_budget
 from darrm.planning.workload import Workload
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from darrm.accounting.accountant import Spent
     from darrm.aggregators.majority import DaRRM
     from darrm.gamma.priors import Prior
@@ -91,6 +93,7 @@ def plan(
     *,
     total: PrivacyParams,
     prior: Prior | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> Plan:
     """Find the release of ``queries`` majority votes that stays within ``total`` and tells the truth most often.
 
@@ -100,6 +103,8 @@ def plan(
         See `Workload`.
     prior
         A public belief with linear expected error; by default `CommonP`, under which every margin counts.
+    report
+        Called with a few words at every step: hundreds of voters of whom a person may reach all take minutes.
 
     Returns
     -------
@@ -127,10 +132,15 @@ def plan(
     refused = []
     for method, search in (("per query", best_per_query), ("Rényi", best_under_renyi_budget)):
         try:
-            found.append(search(workload, belief))
+            found.append(search(workload, belief, report or _silent))
         except PlanError as error:
             refused.append((method, str(error)))
     if not found:
         raise PlanError("no release within this budget was found: " + "; ".join(reason for _, reason in refused))
     found.sort(key=lambda candidate: candidate.expected_error)
     return Plan(workload, belief, tuple(found), tuple(refused))
+
+
+def _silent(step: str) -> None:
+    """Say nothing."""
+    _ = step

@@ -15,19 +15,21 @@ from darrm.planning.candidate import Candidate, rounded_down
 from darrm.privacy import PrivacyParams
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from darrm.gamma.priors import Prior
     from darrm.planning.workload import Workload
 
 # how much of δ goes to the queries' own failures; the rest is left for composition
 SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(1))
 BISECTIONS = 40
-REFINEMENTS = 10
+REFINEMENTS = 8
 REFINED = 3  # so many candidates are tried with a larger ε and the exact profile
-MOST_FREE_VOTERS = 301  # the profile of a γ that is not monotone takes long beyond
+MOST_QUICK = 301  # beyond, a profile takes seconds, and that of a γ that is not monotone minutes
 WIDEST = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
 
 
-def best_per_query(workload: Workload, prior: Prior) -> Candidate:
+def best_per_query(workload: Workload, prior: Prior, report: Callable[[str], None]) -> Candidate:
     """Find the per-query optimum that composes within the budget and has the smallest expected error.
 
     Raises
@@ -35,10 +37,15 @@ def best_per_query(workload: Workload, prior: Prior) -> Candidate:
     PlanError
         If not even the most private problem of one query composes within the budget.
     """
-    candidates = [found for delta in _deltas(workload) for found in _composed_optimally(workload, prior, delta)]
+    candidates: list[Candidate] = []
+    for delta in _deltas(workload):
+        report(f"per query: delta {float(delta):g}")
+        candidates += _composed_optimally(workload, prior, delta)
     if workload.queries > 1:
         candidates.sort(key=lambda candidate: candidate.expected_error)
-        candidates += [_refined(candidate) for candidate in candidates[:REFINED]]
+        candidates += [
+            _refined(candidate, report) for candidate in candidates[: REFINED if workload.K <= MOST_QUICK else 1]
+        ]
     within = [candidate for candidate in candidates if candidate.is_within_budget]
     if not within:
         each = workload.each
@@ -75,7 +82,7 @@ def _composed_optimally(workload: Workload, prior: Prior, delta: Fraction) -> li
     if workload.each.is_private:
         epsilon = min(max(workload.each.exact_epsilon, epsilon), workload.each.exact_epsilon * workload.K)
     # a free γ errs less at the same (ε, δ), a monotone one has a Rényi curve besides
-    free = workload.each.is_private and workload.K <= MOST_FREE_VOTERS
+    free = workload.each.is_private and workload.K <= MOST_QUICK
     shapes = ("monotone", "free") if free else ("monotone",)
     return [_candidate(workload, prior, epsilon, delta, shape) for shape in shapes]
 
@@ -99,7 +106,7 @@ def _candidate(workload: Workload, prior: Prior, epsilon: Fraction, delta: Fract
     return Candidate("per query", workload, table, prior, {"epsilon": float(epsilon), "delta": float(delta)})
 
 
-def _refined(start: Candidate) -> Candidate:
+def _refined(start: Candidate, report: Callable[[str], None]) -> Candidate:
     """Raise ε of one query as far as all of the accountant's bounds admit."""
     workload, target = start.workload, start.table.problem.target
     shape = "monotone" if start.table.gamma.is_monotone else "free"
@@ -111,6 +118,7 @@ def _refined(start: Candidate) -> Candidate:
         if best.expected_error == 0.0 or not low < high:
             break
         middle = math.sqrt(low * high)
+        report(f"per query: epsilon {middle:.4g}, expected error {best.expected_error:.6g}")
         trial = _candidate(workload, start.prior, rounded_down(middle), target.exact_delta, shape)
         if trial.is_within_budget:
             best, low = trial, middle

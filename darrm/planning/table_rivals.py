@@ -103,7 +103,9 @@ def _constant(workload: Workload, prior: Prior, problem: MajorityProblem, truth:
 
 def darrm_of_the_paper(workload: Workload, prior: Prior) -> ReleaseOption:
     """DaRRM as [D] has it: one person may reach all K voters, and queries compose by their (ε, δ)."""
-    return replace(best_per_query(replace(workload, overlap=None), prior).option(), name="DaRRM of the paper")
+    return replace(
+        best_per_query(replace(workload, overlap=None), prior, lambda _: None).option(), name="DaRRM of the paper"
+    )
 
 
 def rivals_of_tables(workload: Workload, prior: Prior) -> tuple[list[ReleaseOption], list[tuple[str, str]]]:

@@ -17,6 +17,8 @@ from darrm.planning.candidate import Candidate, rounded_down, rounded_up
 from darrm.privacy import PrivacyParams
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from darrm.gamma.noise_function import NoiseFunction
     from darrm.gamma.priors import Prior
     from darrm.planning.workload import Workload
@@ -29,7 +31,7 @@ BISECTIONS = 40
 SCALINGS = 12
 
 
-def best_under_renyi_budget(workload: Workload, prior: Prior) -> Candidate:
+def best_under_renyi_budget(workload: Workload, prior: Prior, report: Callable[[str], None]) -> Candidate:
     """Search the accountant's orders for the one whose optimum has the smallest expected error.
 
     Raises
@@ -43,7 +45,7 @@ def best_under_renyi_budget(workload: Workload, prior: Prior) -> Candidate:
     budgets = _budgets(workload)
     if not budgets:
         raise PlanError(f"no Rényi order leaves a budget for epsilon = {total.epsilon:g}, delta = {total.delta:g}")
-    search = _Search(workload, prior, budgets)
+    search = _Search(workload, prior, budgets, report)
     order = search.best_order()
     found = search.solve(order, finely=True)
     settings = {"order": order, "renyi budget": budgets[order]}
@@ -61,14 +63,18 @@ def _budgets(workload: Workload) -> dict[float, float]:
 class _Search:
     """Finds the order with the smallest expected error: a first look, then ever closer neighbours of the best."""
 
-    def __init__(self, workload: Workload, prior: Prior, budgets: dict[float, float]) -> None:
+    def __init__(
+        self, workload: Workload, prior: Prior, budgets: dict[float, float], report: Callable[[str], None]
+    ) -> None:
         # the Rényi rows know no target: any one that makes a problem will do
         self.problem = workload.problem(workload.each if workload.each.is_private else PrivacyParams(1))
         self.prior = prior
         self.budgets = budgets
+        self.report = report
         self.errors: dict[float, float] = {}
 
     def solve(self, order: float, *, finely: bool) -> NoiseFunction:
+        self.report(f"Rényi: order {order:.6g}")
         options = FINELY if finely else ROUGHLY
         return optimize_under_renyi(self.problem, self.prior, order, self.budgets[order], options=options).gamma
 
