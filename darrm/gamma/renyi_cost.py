@@ -7,14 +7,14 @@ Let P = Pr_p[output 1] and Q = Pr_{p'}[output 1]. Then D_α(Bern(P) ‖ Bern(Q))
 a sum of perspectives of x^α, hence jointly convex; for α > 1 it grows in P and falls in Q as long as P ≥ Q.
 
 **Theorem (row reduction).** For a γ that does not fall away from the tie, sup D_α over all neighbours, in both
-directions, is the largest D_α over the rows of `darrm.gamma.dominating`, frozen voters included. *Proof.* If P < Q,
-exchange the answers: (p, p') → (1 − p, 1 − p') is a pair of neighbours as well, maps P to 1 − P because g is odd about
-K/2, and leaves D_α as it is. So let P ≥ Q. An untouched voter has p_i = p'_i = v, and P and Q are affine in v; a convex
-function of v is largest at 0 or 1, so untouched voters may be frozen there. For every
-touched voter's (p_i, p'_i) the chain (Δ, 0) – (hi, lo) – (1, 1 − Δ) has a point with no smaller p_i and no larger
-p'_i; γ being monotone, moving there raises P and lowers Q, which raises D_α. On each segment of the
-chain (P, Q) is affine, so E is largest at its end. ∎ The test that would catch a failure tries every multiset of all
-corners and random points between them, for every overlap (`tests/gamma/test_renyi_cost.py`).
+directions, is the largest D_α over the rows of `darrm.gamma.dominating`, frozen voters included. *Proof.* An untouched
+voter has p_i = p'_i = v, and P and Q are affine in v; the convex function E of v is largest at 0 or 1, so untouched
+voters may be frozen there. If now P < Q, exchange the answers: (p, p') → (1 − p, 1 − p') is a pair of neighbours as
+well, keeps frozen voters frozen, maps P to 1 − P because g is odd about K/2, and leaves D_α as it is. So let P ≥ Q. For
+every touched voter's (p_i, p'_i) the chain (Δ, 0) – (hi, lo) – (1, 1 − Δ) has a point with no smaller p_i and no larger
+p'_i; γ being monotone, moving there raises P and lowers Q, which raises D_α. On each segment of the chain (P, Q) is
+affine, so E is largest at its end, and P ≥ Q holds all along. ∎ The test that would catch a failure tries every
+multiset of all corners and random points between them, for every overlap (`tests/gamma/test_renyi_cost.py`).
 
 **Convexity and repair.** (P, Q) is affine in γ, so {γ : D_α ≤ ρ} is convex. γ = 0 has (P, Q) = (½, ½) and D_α = 0; so
 E(s·γ) ≤ (1 − s) + s·E(γ) for s in [0, 1]: scaling γ down never raises a divergence, and some scale meets any ρ > 0.
@@ -113,7 +113,10 @@ class RenyiRows:
         """Bound the relative error of every number of `levels`, short tails apart."""
         if not self.problem.each.is_private:
             return 4.0 * UNIT  # hi = 1: nothing is averaged
-        step = UNIT * (3.0 + 2.0 / (1.0 - self.family.constants.hi))
+        lo = 1.0 - self.family.constants.hi
+        if lo < UNIT / LARGEST_ERROR:
+            return np.inf
+        step = UNIT * (3.0 + 2.0 / lo)
         steps = self.problem.reached * step + (4.0 * self.problem.K + 4.0 * self.family.terms + 8.0) * UNIT
         return 1.01 * steps if steps < LARGEST_ERROR else np.inf
 
@@ -159,8 +162,8 @@ def renyi_divergences(problem: MajorityProblem, gamma: NoiseFunction, orders: Ar
     if not gamma.is_monotone:
         raise ValueError("only a monotone γ has its worst Rényi divergence in the dominating family")
     grid = np.atleast_1d(np.asarray(orders, dtype=np.float64))
-    if not np.all(grid > 1.0):
-        checks.fail("orders", grid.tolist(), "above 1")
+    if not np.all((grid > 1.0) & np.isfinite(grid)):
+        checks.fail("orders", grid.tolist(), "finite and above 1")
     rows = RenyiRows(problem)
     error = rows.relative_error()
     if not np.isfinite(error):
@@ -214,11 +217,13 @@ def _distance(above: Array, under: Array) -> Array:
 def _largest(order: float, logs: list[Array], below: list[Array], error: float) -> float:
     """Bound max log(Σ exp(order·log − (order − 1)·below))/(order − 1) over the rows."""
     terms = []
-    for above, under in zip(logs, below, strict=True):
-        impossible = above == -np.inf
-        first, second = np.where(impossible, 0.0, above), np.where(impossible, 0.0, under)
-        size = order * np.abs(first) + (order - 1.0) * np.abs(second)
-        exponent = order * first - (order - 1.0) * second + 16.0 * UNIT * (size + 1.0)
-        terms.append(np.where(impossible, -np.inf, exponent))
-    total = np.logaddexp(*terms) + (2.0 * order - 1.0) * error
-    return max(0.0, float(np.max(total)) / (order - 1.0))
+    with np.errstate(over="ignore", invalid="ignore"):  # what an enormous order overflows is ∞ in the end
+        for above, under in zip(logs, below, strict=True):
+            impossible = above == -np.inf
+            first, second = np.where(impossible, 0.0, above), np.where(impossible, 0.0, under)
+            size = order * np.abs(first) + (order - 1.0) * np.abs(second)
+            exponent = order * first - (order - 1.0) * second + 16.0 * UNIT * (size + 1.0)
+            terms.append(np.where(impossible, -np.inf, exponent))
+        total = np.logaddexp(*terms) + (2.0 * np.float64(order) - 1.0) * error
+    largest = float(np.max(total))
+    return np.inf if np.isnan(largest) else max(0.0, largest / (order - 1.0))

@@ -122,9 +122,11 @@ def _certifiable(workload: Workload, gamma: NoiseFunction) -> MajorityProblem:
 def _within_budget(candidate: Candidate) -> Candidate:
     """Scale γ down, by a hair and then by ever more, until the accountant admits all queries."""
     gamma, problem = candidate.table.gamma, candidate.table.problem
-    for attempt in range(SCALINGS):
+    for attempt in range(SCALINGS + 1):
         if candidate.is_within_budget:
             return candidate
+        if attempt == SCALINGS:
+            break
         table = certify(problem, gamma.scaled(1.0 - 10.0 ** (attempt - SCALINGS)))
         candidate = Candidate(candidate.method, candidate.workload, table, candidate.prior, candidate.settings)
     raise PlanError("the optimum under a Rényi budget could not be scaled into the total budget")

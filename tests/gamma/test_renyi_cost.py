@@ -174,14 +174,20 @@ def test_what_is_refused() -> None:
         renyi_divergences(problem, NoiseFunction(3, [1.0, 0.5]), [2.0])
     with pytest.raises(ValueError, match=r"gamma\.K must be the problem's K = 3"):
         renyi_divergences(problem, NoiseFunction(5, [0.1, 0.2, 0.3]), [2.0])
-    with pytest.raises(ValueError, match="orders must be above 1"):
+    with pytest.raises(ValueError, match="orders must be finite and above 1"):
         renyi_divergences(problem, NoiseFunction(3, [0.5, 0.5]), [1.0])
+    with pytest.raises(ValueError, match="orders must be finite"):
+        renyi_divergences(problem, NoiseFunction(3, [0.5, 0.5]), [np.inf])
 
 
 def test_large_problems_say_infinity_rather_than_too_little() -> None:
-    # 1 − hi is about 1e-16 here and its rounding is no small part of it
-    problem = MajorityProblem.from_allowance(11, 1, PrivacyParams("36"))
-    assert np.isinf(renyi_divergences(problem, NoiseFunction(11, np.full(6, 0.5)), [2.0])[0])
+    # 1 − hi is about 1e-16 at 36 and 0 at 40, and its rounding is no small part of it
+    for epsilon in ("30", "36", "40", "600"):
+        problem = MajorityProblem.from_allowance(11, 1, PrivacyParams(epsilon))
+        assert np.isinf(renyi_divergences(problem, NoiseFunction(11, np.full(6, 0.5)), [2.0])[0])
+    problem = MajorityProblem.from_allowance(1, 1, PrivacyParams(1))
+    assert renyi_divergences(problem, NoiseFunction(1, [1.0]), [1e6])[0] == pytest.approx(1.0, abs=1e-5)
+    assert renyi_divergences(problem, NoiseFunction(1, [1.0]), [1.7e308])[0] >= 1.0
     # probabilities below every float: γ = 1 for all but a tie-breaking few of a thousand voters
     problem = MajorityProblem.from_allowance(1001, 1, PrivacyParams("3"))
     half = np.ones(501)
