@@ -143,8 +143,8 @@ def test_which_rivals_apply() -> None:
     [
         ONE,
         Workload(21, PLAIN, 1, 30, PrivacyParams(2, "1e-5")),
-        Workload(11, PrivacyParams("0.1"), None, 20, PrivacyParams(2, "1e-4")),
-        Workload(9, PrivacyParams("0.2", "1e-5"), 2, 10, PrivacyParams(2, "1e-3")),
+        pytest.param(Workload(11, PrivacyParams("0.1"), None, 20, PrivacyParams(2, "1e-4")), marks=pytest.mark.slow),
+        Workload(5, PrivacyParams("0.2", "1e-5"), 2, 10, PrivacyParams(2, "1e-3")),
     ],
     ids=str,
 )
