@@ -41,13 +41,6 @@ def build_parser() -> CommandLine:
     parser.add_argument(
         "--models", action="store_true", help="each voter is a model, trained once, that answers all queries"
     )
-    parser.add_argument(
-        "--prior",
-        default="common",
-        metavar="PRIOR",
-        help="what is publicly believed about the voters: common (one p for all, the default), uniform, "
-        "uniform:LOW,HIGH or point:P",
-    )
     parser.add_argument("--format", default="text", choices=("text", "json"), help="of the report (default text)")
     return parser
 

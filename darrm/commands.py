@@ -12,9 +12,12 @@ import argparse
 import os
 import sys
 from importlib.metadata import version as distribution_version
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from darrm.errors import DarrmError
+from darrm.extras import require
+from darrm.files import check_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +42,27 @@ class CommandLine(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage and leaving."""
         raise ValueError(f"{message}: see {self.prog} --help")
+
+
+def add_outputs(parser: CommandLine, *, table: str, picture: str) -> None:
+    """Add the flags of a command that makes a table: where it goes, a picture, and the report's format.
+
+    ``table`` and ``picture`` end the help lines.
+    """
+    group = parser.add_argument_group("the output")
+    group.add_argument("--output", type=Path, metavar="FILE.json", help=f"write {table}, with its proof")
+    group.add_argument("--plot", type=Path, metavar="FILE.png", help=f"draw {picture} (needs matplotlib)")
+    group.add_argument("--format", default="text", choices=("text", "json"), help="of the report (default text)")
+    group.add_argument("--quiet", action="store_true", help="no text report and no progress line")
+
+
+def check_outputs(options: argparse.Namespace) -> None:
+    """Refuse before the work what could not be written after it."""
+    for path in (options.output, options.plot):
+        if path is not None:
+            check_parent(path)
+    if options.plot is not None:
+        require("matplotlib")
 
 
 class StatusLine:

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from darrm.command_numbers import integer, privacy_pair, real
-from darrm.commands import CommandLine, StatusLine, run
-from darrm.extras import require
-from darrm.files import check_parent
+from darrm.commands import CommandLine, StatusLine, add_outputs, check_outputs, run
 from darrm.gamma import priors
 from darrm.gamma.comparison import compare
 from darrm.gamma.optimizer import OBJECTIVES, SHAPES, SOLVERS, optimize_gamma
@@ -91,22 +88,14 @@ def build_parser() -> CommandLine:
     search.add_argument(
         "--gap", default="1e-9", metavar="RELATIVE", help="relative optimality gap to reach (default 1e-9)"
     )
-    output = parser.add_argument_group("the output")
-    output.add_argument("--output", type=Path, metavar="FILE.json", help="write the table, with its proof")
-    output.add_argument("--plot", type=Path, metavar="FILE.png", help="draw γ over l (needs matplotlib)")
-    output.add_argument("--format", default="text", choices=("text", "json"), help="of the report (default text)")
-    output.add_argument("--quiet", action="store_true", help="no text report and no progress line")
+    add_outputs(parser, table="the table", picture="γ over l")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, optimise, print or save."""
     options = build_parser().parse_args(arguments)
-    for path in (options.output, options.plot):
-        if path is not None:
-            check_parent(path)
-    if options.plot is not None:
-        require("matplotlib")  # before the work, not after it
+    check_outputs(options)
     problem = _problem(options)
     usual = "uniform" if options.objective == "linear" else "uniform:0,1"
     prior = priors.parse(usual if options.prior is None else options.prior)

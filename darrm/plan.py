@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from darrm.commands import CommandLine, StatusLine, run
-from darrm.extras import require
-from darrm.files import check_parent
+from darrm.commands import CommandLine, StatusLine, add_outputs, check_outputs, run
 from darrm.gamma import priors
 from darrm.plan_report import json_report, plot_report, text_report
 from darrm.planning import plan
@@ -37,29 +34,14 @@ def build_parser() -> CommandLine:
     """Describe the command line."""
     parser = CommandLine(prog="python -m darrm.plan", description=DESCRIPTION, epilog=EPILOG)
     add_workload(parser)
-    parser.add_argument(
-        "--prior",
-        default="common",
-        metavar="PRIOR",
-        help="what is publicly believed about the voters: common (one p for all, the default), uniform, "
-        "uniform:LOW,HIGH or point:P",
-    )
-    output = parser.add_argument_group("the output")
-    output.add_argument("--output", type=Path, metavar="FILE.json", help="write the winner's table, with its proof")
-    output.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the truth over l (needs matplotlib)")
-    output.add_argument("--format", default="text", choices=("text", "json"), help="of the report (default text)")
-    output.add_argument("--quiet", action="store_true", help="no text report")
+    add_outputs(parser, table="the winner's table", picture="the truth over l")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, plan, print or save."""
     options = build_parser().parse_args(arguments)
-    for path in (options.output, options.plot):
-        if path is not None:
-            check_parent(path)
-    if options.plot is not None:
-        require("matplotlib")  # before the work, not after it
+    check_outputs(options)
     work, prior = workload_of(options), priors.parse(options.prior)
     line = StatusLine(enabled=not options.quiet and sys.stderr.isatty())
     found = plan(work.K, work.each, work.overlap, work.queries, total=work.total, prior=prior, report=line.show)

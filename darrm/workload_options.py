@@ -17,7 +17,7 @@ DEFAULT_EPSILON, DEFAULT_EACH_DELTA = "0.1", "1e-5"
 
 
 def add_workload(parser: CommandLine) -> None:
-    """Add the flags."""
+    """Add the flags, and that of the prior under which releases are judged."""
     group = parser.add_argument_group("what is to be released")
     group.add_argument("--K", default="11", metavar="INT", help="number of voters (default 11)")
     group.add_argument(
@@ -31,6 +31,13 @@ def add_workload(parser: CommandLine) -> None:
     group.add_argument("--overlap", metavar="INT", help="how many voters one person's data can reach (default K)")
     group.add_argument("--queries", default="1", metavar="INT", help="how many votes are released (default 1)")
     group.add_argument("--total", metavar="EPS,DELTA", help="the budget of all answers together, like 2,1e-5")
+    parser.add_argument(
+        "--prior",
+        default="common",
+        metavar="PRIOR",
+        help="what is publicly believed about the voters: common (one p for all, the default), uniform, "
+        "uniform:LOW,HIGH or point:P",
+    )
 
 
 def workload_of(options: argparse.Namespace) -> Workload:

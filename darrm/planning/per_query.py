@@ -10,7 +10,7 @@ from darrm.accounting.composition import optimal_epsilon
 from darrm.errors import PlanError
 from darrm.gamma.optimizer import optimize_gamma
 from darrm.gamma.plain_voters import best_for_plain_voters, has_closed_form
-from darrm.gamma.renyi_optimizer import FINELY
+from darrm.gamma.renyi_optimizer import FINELY, ROUGHLY
 from darrm.gamma.table import certify
 from darrm.planning.candidate import Candidate, rounded_down
 from darrm.privacy import PrivacyParams
@@ -103,8 +103,8 @@ def _candidate(workload: Workload, prior: Prior, epsilon: Fraction, delta: Fract
     if has_closed_form(problem):
         table = certify(problem, best_for_plain_voters(problem))
     else:
-        # one query is solved to the end; of many queries, the search's own steps are coarser than this gap
-        options = None if workload.queries == 1 else FINELY
+        # one query is solved to the end; of many queries, the search's own steps are coarser than these gaps
+        options = None if workload.queries == 1 else FINELY if workload.K <= MOST_QUICK else ROUGHLY
         table = optimize_gamma(problem, prior=prior, shape=shape, options=options)
     return Candidate("per query", workload, table, prior, {"epsilon": float(epsilon), "delta": float(delta)})
 
