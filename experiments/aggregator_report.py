@@ -93,8 +93,9 @@ def _votes(rows: Sequence[dict[str, Any]]) -> list[str]:
     names = list(dict.fromkeys(name for row in rows for name in row["accuracy"]))
     lines = [
         "Ensembles of logistic regressions on disjoint shards, trained in the run; the expected share of test points",
-        "whose released label is the true one (the noise's probabilities are averaged, not drawn). Telling the majority",
-        "more often is not being right more often where close majorities tend to be wrong; there noise can even help.",
+        "whose released label is the true one (the noise's probabilities are averaged, not drawn). Telling the",
+        "majority more often is not being right more often where close majorities tend to be wrong; there noise can",
+        "even help.",
         "",
         "| votes | Q | budget | majority, no noise | " + " | ".join(names) + " |",
         "|---|---|---|---|" + "---|" * len(names),
