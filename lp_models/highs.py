@@ -7,6 +7,8 @@ generation stalls at violations near 1e-9. Statuses are read only to decide whet
 
 from __future__ import annotations
 
+import time
+
 import highspy
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,7 @@ RETRIES = (
     ("dual_feasibility_tolerance", 1e-8),
     ("solver", "ipm"),
 )
+LONGEST_RUN = 300.0  # seconds of one run of the simplex method; the largest programs here take a few
 
 
 class Master:
@@ -93,18 +96,20 @@ class Master:
         """Drop the basis: long chains of warm starts drift, and the next solve shall start from nothing."""
         self._highs.clearSolver()
 
-    def solve(self) -> Solution:
-        """Solve from the last basis; if that fails, from nothing, with one changed setting after the other."""
-        self._highs.run()
-        optimal = self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    def solve(self, seconds: float = np.inf) -> Solution:
+        """Solve from the last basis; if that fails, from nothing, with one changed setting after the other.
+
+        ``seconds`` limits all of it, and `LONGEST_RUN` each of these runs: the simplex method has been seen to cycle.
+        """
+        deadline = time.perf_counter() + seconds
+        optimal = self._run(seconds)
         for option, value in RETRIES:
-            if optimal:
+            if optimal or time.perf_counter() >= deadline:
                 break
             kept = self._highs.getOptionValue(option)[1]
             self._highs.setOptionValue(option, value)
             self._highs.clearSolver()
-            self._highs.run()
-            optimal = self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+            optimal = self._run(deadline - time.perf_counter())
             self._highs.setOptionValue(option, kept)
         raw = self._highs.getSolution()
         point = np.clip(np.array(raw.col_value, dtype=np.float64), 0.0, 1.0)
@@ -117,6 +122,13 @@ class Master:
         bound = lagrangian_bound(LinearProgram(self.cost, self.matrix, self.limits, self.offset), duals)
         status = Status.OPTIMAL if optimal else Status.FAILED
         return Solution(point, duals, self.value(point), bound, status)
+
+    def _run(self, seconds: float) -> bool:
+        # HiGHS counts the seconds of all runs of one solver together
+        spent = self._highs.getRunTime()
+        self._highs.setOptionValue("time_limit", spent + max(0.0, min(seconds, LONGEST_RUN)))
+        self._highs.run()
+        return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
 
 
 def solve(program: LinearProgram) -> Solution:

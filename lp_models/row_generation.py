@@ -184,12 +184,12 @@ class _Loop:
     def round(self) -> Status | None:
         """Solve the master, separate its point, add rows."""
         before = time.perf_counter()
-        solution = self.master.solve()
+        solution = self.master.solve(self.options.time_limit - self.elapsed())
         self.in_solver += time.perf_counter() - before
         self.rounds += 1
         self.bound = max(self.bound, solution.bound)
         if solution.status is Status.FAILED:
-            return Status.FAILED
+            return Status.TIME_LIMIT if self.elapsed() > self.options.time_limit else Status.FAILED
         cuts = self.oracle.separate(solution.point, thorough=False)
         provisional = self.master.value(cuts.feasible)
         if provisional < self.candidate_value:

@@ -50,6 +50,7 @@ Array = NDArray[np.float64]
 Number = TypeVar("Number", np.float64, np.bool_)
 
 UNIT = 2.0**-53
+DIGITS = 10
 SMALLEST = 1e-290  # below it numbers lose digits
 PRUNING = 1e-6  # a margin for the rounding of what rules a row out
 LARGEST_ERROR = 1e-3  # a relative error beyond this says that nothing is known
@@ -193,8 +194,19 @@ def renyi_divergences(problem: MajorityProblem, gamma: NoiseFunction, orders: Ar
 
 
 def renyi_curve(problem: MajorityProblem, gamma: NoiseFunction, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
-    """Tabulate `renyi_divergences` as a curve that the accountant adds up."""
-    return RenyiCurve.of(lambda grid: renyi_divergences(problem, gamma, grid), orders)
+    """Tabulate `renyi_divergences` as a curve that the accountant adds up, rounded up to ten significant digits.
+
+    The rounding makes machines whose logarithms differ in the last digit agree on the curve, so that a ledger
+    recognises the same charge wherever it is made.
+    """
+    return RenyiCurve.of(lambda grid: _significant(renyi_divergences(problem, gamma, grid)), orders)
+
+
+def _significant(values: Array) -> Array:
+    """Round up to `DIGITS` significant digits."""
+    known = np.isfinite(values) & (values > SMALLEST)
+    unit = 10.0 ** (np.floor(np.log10(np.where(known, values, 1.0))) + 1.0 - DIGITS)
+    return np.where(known, np.ceil(values / unit) * unit * (1.0 + 4.0 * UNIT), values)
 
 
 def _log_numerators(probabilities: Array, tail: float, possible: NDArray[np.bool_]) -> Array:

@@ -168,6 +168,18 @@ def test_the_curve_is_what_the_accountant_adds_up() -> None:
     assert np.all(curve.values >= own.values * (1 - 1e-9))
 
 
+@given(st.floats(1e-12, 40.0), st.integers(2, 30))
+@settings(max_examples=40, deadline=None)
+def test_the_curve_hides_the_last_digits_and_never_falls_below(scale: float, K: int) -> None:
+    problem = problem_of(K, PrivacyParams("inf"), 1)
+    gamma = NoiseFunction(K, np.minimum(np.arange(1, K - K // 2 + 1) * scale / 100.0, 0.99))
+    orders = np.array([1.5, 2.0, 30.0])
+    exact, curve = renyi_divergences(problem, gamma, orders), renyi_curve(problem, gamma, orders).values
+    assert np.all(exact <= curve)
+    assert np.all(curve <= exact * (1 + 1.1e-9))
+    assert [float(f"{value:.10g}") for value in curve] == pytest.approx(curve.tolist(), rel=1e-14)
+
+
 def test_what_is_refused() -> None:
     problem = problem_of(3, PrivacyParams("0.5"), None)
     with pytest.raises(ValueError, match="only a monotone γ"):

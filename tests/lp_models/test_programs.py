@@ -144,3 +144,31 @@ def test_a_solver_that_gives_up_leaves_a_valid_bound(monkeypatch: pytest.MonkeyP
     solution = master.solve()
     assert solution.status is Status.FAILED
     assert solution.bound <= truth(program) + 1e-12
+
+
+def test_a_master_stops_when_its_time_is_up_and_goes_on_afterwards() -> None:
+    rng = np.random.default_rng(0)
+    program = LinearProgram(-rng.random(60), rng.random((90, 60)), rng.random(90) * 5.0 + 1.0)
+    master = Master(program)
+    stopped = master.solve(0.0)
+    assert stopped.status is Status.FAILED
+    solved = master.solve()
+    assert solved.status is Status.OPTIMAL
+    # what it had when it was stopped is a bound all the same
+    assert stopped.bound <= solved.value + 1e-9
+    assert solved.value == pytest.approx(solve_with_cvxpy(program).value, rel=1e-8)
+
+
+class NeverSatisfied:
+    """An oracle whose master is never allowed to finish."""
+
+    def separate(self, point: np.ndarray, *, thorough: bool) -> Separation:
+        return Separation(np.empty((0, point.size)), np.empty(0), 0.0 * point, thorough)
+
+
+def test_time_that_runs_out_within_a_solve_is_called_so() -> None:
+    rng = np.random.default_rng(0)
+    program = LinearProgram(-rng.random(60), rng.random((90, 60)), rng.random(90) * 5.0 + 1.0)
+    result = minimize_with_rows(program, NeverSatisfied(), SolveOptions(time_limit=0.0))
+    assert result.status is Status.TIME_LIMIT
+    assert result.bound <= result.value
