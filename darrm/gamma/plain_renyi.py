@@ -20,7 +20,8 @@ diagonal. Above the middle everything is mirrored. ∎ Any other convex, symmetr
 orders, a trade-off curve) has the same theorem.
 
 For many queries steps are small, D_α ≈ α(dh)²/(2h(1 − h)), and (2) tends to h(s) = sin²(π/4 + √(ρ/(2α))·(s − K/2)): an
-arc that ends. At the tie it is √(π/2) = 1.25 times as steep as the Gaussian curve of the same divergence there.
+arc that ends. At the tie it is √(π/2) = 1.25 times as steep as the answer of GNMax whose noisy count has divergence ρ:
+the count's Gaussian curve Φ(√(2ρ/α)·(s − K/2)) spends its budget on telling apart what the answer does not tell.
 """
 
 from __future__ import annotations

@@ -94,3 +94,11 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             best_under_renyi(K, order, budget)
+
+
+def test_the_arc_is_steeper_at_the_tie_than_a_gaussian_count_of_the_same_divergence() -> None:
+    order, budget = 4.0, 1e-6
+    truth = 0.5 * (1.0 + best_under_renyi(201, order, budget).half)
+    # a count with noise has divergence α·μ²/2 for a step of μ standard deviations
+    gaussian = math.sqrt(2.0 * budget / order) / math.sqrt(2.0 * math.pi)
+    assert (truth[1] - truth[0]) / gaussian == pytest.approx(math.sqrt(math.pi / 2.0), rel=1e-3)
