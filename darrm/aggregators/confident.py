@@ -151,8 +151,13 @@ class ConfidentGNMax:
     def release(self, histograms: ArrayLike, *, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
         """Release one class, or −1 for ⊥, for each row of counts; parameters as in `GNMax.release`."""
         counts = check_histograms(histograms)
+        return self.answer_where(self.check.release(counts.max(axis=1), rng), counts, rng)
+
+    def answer_where(
+        self, passed: NDArray[np.bool_], counts: NDArray[np.int64], rng: np.random.Generator | None
+    ) -> NDArray[np.int64]:
+        """Answer the queries that passed their check, −1 for the others: (Q,) and (Q, C) → (Q,)."""
         labels = np.full(counts.shape[0], ABSTAIN, dtype=np.int64)
-        passed = self.check.release(counts.max(axis=1), rng)
         if passed.any():
             labels[passed] = self.answer.release(counts[passed], rng=rng)
         return labels

@@ -14,15 +14,14 @@ import numpy as np
 
 from darrm import checks
 from darrm.accounting.charges import Charge
-from darrm.aggregators.base import ABSTAIN
 from darrm.aggregators.confident import ConfidentGNMax, NoisyCheck
-from darrm.aggregators.noisy_max import GNMax
 from darrm.aggregators.vote_counts import check_histograms
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from darrm.accounting.renyi import RenyiCurve
+    from darrm.aggregators.noisy_max import GNMax
 
 ANSWERED, REINFORCED, DECLINED = "answered", "reinforced", "declined"
 SUM_TOLERANCE = 1e-6  # scores are float32 in most training code
@@ -81,25 +80,28 @@ class InteractiveGNMax:
     noise: str = "discrete"
 
     def __post_init__(self) -> None:
-        checks.finite(threshold=self.threshold)
-        checks.positive(sigma_threshold=self.sigma_threshold, sigma_answer=self.sigma_answer)
         checks.probability(confidence=self.confidence)
-        _ = self.check, self.answer
+        _ = self.confident
+
+    @property
+    def confident(self) -> ConfidentGNMax:
+        """Algorithm 1 with the same noise: what is checked differs, what check and answer cost does not."""
+        return ConfidentGNMax(self.threshold, self.sigma_threshold, self.sigma_answer, self.noise)
 
     @property
     def check(self) -> NoisyCheck:
         """The noisy comparison of teachers and student with the threshold."""
-        return NoisyCheck(self.threshold, self.sigma_threshold, self.noise)
+        return self.confident.check
 
     @property
     def answer(self) -> GNMax:
         """The mechanism that answers the queries that pass."""
-        return GNMax(self.sigma_answer, self.noise)
+        return self.confident.answer
 
     @property
     def guarantee(self) -> RenyiCurve:
         """The Rényi curve λ/(2σ₁²) + λ/σ₂² of one query, whatever the votes and the check's outcome."""
-        return ConfidentGNMax(self.threshold, self.sigma_threshold, self.sigma_answer, self.noise).guarantee
+        return self.confident.guarantee
 
     def charge(self, queries: int = 1) -> Charge:
         """Describe what ``queries`` queries cost, whatever the votes and however many are answered."""
@@ -134,10 +136,8 @@ class InteractiveGNMax:
         student = check_scores(scores, counts.shape)
         passed = self.check.release(self.statistic(counts, student), rng)
         sure = ~passed & (student.max(axis=1) > self.confidence)
-        labels = np.full(counts.shape[0], ABSTAIN, dtype=np.int64)
+        labels = self.confident.answer_where(passed, counts, rng)
         labels[sure] = student[sure].argmax(axis=1)
-        if passed.any():
-            labels[passed] = self.answer.release(counts[passed], rng=rng)
         return InteractiveRelease(labels, np.where(passed, ANSWERED, np.where(sure, REINFORCED, DECLINED)))
 
 
