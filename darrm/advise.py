@@ -9,8 +9,11 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from darrm.commands import CommandLine, run
 from darrm.gamma import priors
+from darrm.gamma.noise_function import NoiseFunction
 from darrm.optimize_report import prior_in_words
 from darrm.planning.advice import NO_NOISE, OURS, Advice, advise
 from darrm.workload_options import add_workload, flags_of, workload_of
@@ -31,7 +34,8 @@ examples:
   python -m darrm.advise --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5
   python -m darrm.advise --K 11 --epsilon 0.0892 --each-delta 1e-4 --overlap 1 --models --queries 100 --total 1,1e-4
 
-Accuracy is one minus the expected error under the prior: 1/2 for a coin, 1 for the majority itself."""
+Accuracy is one minus the expected error under the prior: 1 for the majority itself. A coin has more than 1/2, because
+the error is a distance to the law of the majority, which is half a coin itself where the voters are undecided."""
 
 
 def build_parser() -> CommandLine:
@@ -60,11 +64,13 @@ def text_report(advice: Advice) -> str:
     """Write the advice for a reader."""
     work = advice.workload
     voters = f"{work.each}-private" if work.each.is_private else "not private"
+    coin = np.zeros(work.K - work.K // 2)
     lines = [
         f"Which aggregator for {work.queries:,} majority votes of {work.K:,} voters?",
         f"  each voter is {voters}; a person reaches {'all' if work.overlap is None else f'at most {work.overlap}'}",
         f"  the budget of all answers together is {work.total}",
         f"  accuracy under {prior_in_words(advice.prior.text)} (--prior {advice.prior.text})",
+        f"  a fair coin has {1.0 - NoiseFunction(work.K, coin).expected_error(advice.prior):.5f}",
         "",
         f"  {'accuracy':>8}  {'total ε':>9}   mechanism",
     ]

@@ -70,7 +70,8 @@ What comes out, in short:
   under your prior. How it compares with GNMax, LNMax, the exponential mechanism and permute-and-flip at equal budgets:
   [aggregators side by side](reproduction/aggregators.md). More than two classes: [PATE](pate.md).
 
-*Accuracy* below is one minus the expected error under a public prior; a coin has 1/2. `*` marks what to do.
+*Accuracy* below is one minus the expected error under a public prior: a distance to the law of the majority, so that a
+fair coin has more than 1/2 where the voters may be undecided. `*` marks what to do.
 """
 
 

@@ -13,8 +13,9 @@ HEAD = """# Aggregators side by side
 
 Every aggregator calibrated to the same total budget for all queries together, in one run. This page is written by
 `python -m experiments.aggregators --output docs/reproduction`; every number comes from the JSON files beside the
-pictures. *Accuracy* is one minus the expected error of a majority under one common p, uniform on [0, 1] (1/2 is a coin,
-in the sense of the paper's Definition 2.4); the pictures show the probability of the true majority at every margin.
+pictures. *Accuracy* is one minus the expected error under one common p, uniform on [0, 1]: the paper's Definition 2.4,
+a distance to the law of the majority, so that a coin has more than 1/2. The pictures show the probability of the true
+majority at every margin.
 
 * *ours*: `darrm.planning.plan`, its total as the accountant reports it.
 * *GNMax, paper's σ*: σ from the Rényi bound of DaRRM's Appendix D.2.1, for all queries together; discrete noise.
