@@ -10,8 +10,8 @@ M = 2l − K > 0 the lead of the majority:
   Pr[truth] = 1/(1 + e^{−ε₀M/(2t)}), and t moved votes change the log-odds by ε₀;
 * permute-and-flip [MS20] takes the leader with probability 1 − ½e^{−ε₀M/(2t)}.
 
-The last two are laws of one bit for every number of ones, so their Rényi curve is computed from all pairs of
-neighbours, in log space.
+The last two are laws of one bit for every number of ones, so their Rényi curve and their privacy profile are computed
+from all pairs of neighbours, in log space: the accountant knows as much about them as about a table of our own.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from scipy.special import ndtr
 
 from darrm.accounting.accountant import PrivacyAccountant
 from darrm.accounting.charges import Charge
+from darrm.accounting.privacy_profile import PrivacyProfile
 from darrm.accounting.renyi import RenyiCurve
 from darrm.aggregators.calibration import SENSITIVITY, analytic_sigma, renyi_sigma
 from darrm.aggregators.noise_tails import laplace_log_tails
 from darrm.planning.option import ReleaseOption
-from darrm.privacy import PrivacyParams
+from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,8 @@ Array = NDArray[np.float64]
 BISECTIONS = 30
 SPAN = 12.0  # standard deviations of a discrete Gaussian that are written down; what is left is below 1e-32
 WIDEST = 4.0  # times the total ε: with δ > 0 one query may have more than ε
-ROUNDING = 1e-12  # of a comparison's curve, relative
+ROUNDING = 1e-12  # of a comparison's curve, relative, and of its profile, absolute
+PROFILE_POINTS = 129  # of a comparison's profile
 
 
 def gnmax_of_the_paper(workload: Workload) -> ReleaseOption:
@@ -107,8 +109,10 @@ def _selection(workload: Workload, name: str, log_lie: Callable[[Array], Array])
         return log_lie(epsilon * lead / (2.0 * workload.reached))
 
     def charge(epsilon: float) -> Charge:
-        curve = curve_of_votes(log_lies(epsilon), workload.K, workload.reached)
-        return Charge(name, guarantee=PrivacyParams(epsilon), renyi=curve)
+        lies = log_lies(epsilon)
+        curve = curve_of_votes(lies, workload.K, workload.reached)
+        profile = profile_of_votes(lies, workload.K, workload.reached)
+        return Charge(name, guarantee=PrivacyParams(epsilon), renyi=curve, profile=profile)
 
     epsilon = largest_within(workload, charge)
     spent = _spent(charge(epsilon), workload)
@@ -134,24 +138,70 @@ def curve_of_votes(log_lies: Array, K: int, moved: int) -> RenyiCurve:
     >>> bool(np.allclose(curve_of_votes(lie, 1, 1).values, RenyiCurve.of_pure(1.0).values))
     True
     """
-    log_zero = np.full(K + 1, math.log(0.5))
-    log_zero[K // 2 + 1 :] = log_lies
-    log_zero[: log_lies.size] = np.log1p(-np.exp(log_lies))[::-1]
-    log_one = log_zero[::-1]
-    pairs = [(first, second) for t in range(1, moved + 1) for first, second in ((slice(t, None), slice(None, -t)),)]
-    pairs += [(second, first) for first, second in pairs]
+    pairs = _neighbours(log_lies, K, moved)
 
     def value_at(orders: Array) -> Array:
         worst = np.zeros(orders.shape)
         for index, order in enumerate(orders):
-            for p, q in pairs:
-                one = order * log_one[p] - (order - 1.0) * log_one[q]
-                zero = order * log_zero[p] - (order - 1.0) * log_zero[q]
+            for (p_one, p_zero), (q_one, q_zero) in pairs:
+                one = order * p_one - (order - 1.0) * q_one
+                zero = order * p_zero - (order - 1.0) * q_zero
                 largest = float(np.max(np.logaddexp(one, zero)))
                 worst[index] = max(worst[index], largest / (order - 1.0))
         return worst * (1.0 + ROUNDING)
 
     return RenyiCurve.of(value_at)
+
+
+def profile_of_votes(log_lies: Array, K: int, moved: int) -> PrivacyProfile | None:
+    """Compute the privacy profile of such a bit, rounded up: max over neighbours and answers of max(0, p − e^ε·q).
+
+    Parameters
+    ----------
+    log_lies, K, moved
+        As for `curve_of_votes`.
+
+    Returns
+    -------
+    profile
+        From ε = 0 to the largest privacy loss, where δ = 0; None where that loss is beyond what a profile may hold.
+
+    Examples
+    --------
+    Randomised response with ε = log 3 has total variation distance 1/2:
+
+    >>> profile = profile_of_votes(np.log([0.25]), 1, 1)
+    >>> round(profile.deltas[0], 9), round(profile.epsilons[-1] - math.log(3.0), 9)
+    (0.5, 0.0)
+    """
+    answers = [(p, q) for first, second in _neighbours(log_lies, K, moved) for p, q in zip(first, second, strict=True)]
+    largest = max(float(np.max(p - q)) for p, q in answers)
+    top = largest + ROUNDING * (1.0 + largest)
+    if top > LARGEST_EXPONENT:
+        return None
+    grid = np.linspace(0.0, top, PROFILE_POINTS)
+    deltas = np.zeros(PROFILE_POINTS)
+    for p, q in answers:
+        # an exponent above 0 belongs to a difference below 0
+        scaled = np.exp(np.minimum(grid[:, None] + q, 0.0))
+        np.maximum(deltas, np.max(np.exp(p) - scaled, axis=1), out=deltas)
+    deltas[:-1] += ROUNDING  # the last loss was rounded up instead
+    deltas[-1] = 0.0
+    falling = np.minimum(1.0, np.maximum.accumulate(deltas[::-1])[::-1])
+    return PrivacyProfile(tuple(grid.tolist()), tuple(falling.tolist()))
+
+
+def _neighbours(log_lies: Array, K: int, moved: int) -> list[tuple[tuple[Array, Array], tuple[Array, Array]]]:
+    """List (log Pr[1], log Pr[0]) of all numbers of ones and of their neighbours, both ways, one entry a distance."""
+    log_zero = np.full(K + 1, math.log(0.5))
+    log_zero[K // 2 + 1 :] = log_lies
+    log_zero[: log_lies.size] = np.log1p(-np.exp(log_lies))[::-1]
+    log_one = log_zero[::-1]
+    found = []
+    for t in range(1, moved + 1):
+        more, fewer = ((log_one[cut], log_zero[cut]) for cut in (slice(t, None), slice(None, -t)))
+        found += [(more, fewer), (fewer, more)]
+    return found
 
 
 def largest_within(workload: Workload, charge: Callable[[float], Charge]) -> float:

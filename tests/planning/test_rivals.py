@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from darrm.planning.noisy_rivals import (
     gnmax_tight,
     lnmax,
     permute_and_flip,
+    profile_of_votes,
 )
 from darrm.planning.rivals import rivals
 from darrm.privacy import MajorityProblem, PrivacyParams
@@ -105,6 +107,46 @@ def test_the_curve_of_votes_is_that_of_the_noise_function(K: int, moved: int) ->
     problem = MajorityProblem(K, PLAIN, PrivacyParams(1), moved)
     found = renyi_divergences(problem, NoiseFunction(K, 1.0 - 2.0 * lies), DEFAULT_ORDERS[::20])
     assert curve.values[::20] == pytest.approx(found, rel=1e-9)
+
+
+@pytest.mark.parametrize("moved", [1, 2, 4])
+@pytest.mark.parametrize("K", [4, 7])
+@pytest.mark.parametrize("rate", [0.05, 1.0, 9.0])
+def test_the_profile_of_votes_by_the_definition(K: int, moved: int, rate: float) -> None:
+    truth = 1.0 - 0.5 * np.exp(-rate * (2 * np.arange(K // 2 + 1, K + 1) - K) / 2.0)
+    profile = profile_of_votes(np.log1p(-truth), K, moved)
+    assert profile is not None
+    h = law(truth, K)
+    for epsilon, delta in zip(profile.epsilons, profile.deltas, strict=True):
+        exact = hockey_stick(h, epsilon, moved)
+        assert exact - 1e-13 <= delta <= exact + 3e-12  # never below, but for the oracle's own rounding
+    assert profile.deltas[-1] == 0.0
+
+
+def test_a_loss_beyond_every_profile_has_none() -> None:
+    assert profile_of_votes(np.array([-1e6]), 1, 1) is None
+
+
+@pytest.mark.parametrize("rival", [exponential_mechanism, permute_and_flip], ids=lambda f: f.__name__)
+def test_many_selections_are_counted_by_their_profile_and_stay_within_the_budget(rival: object) -> None:
+    pytest.importorskip("dp_accounting")
+    work = Workload(11, PLAIN, 1, 100, PrivacyParams("0.5", "1e-6"))
+    option = rival(work)  # type: ignore[operator]
+    assert option.bound == "pld"  # without the profile: renyi or optimal, with more noise
+    assert repeated_divergence(law(option.truth, 11), work.total.epsilon, work.queries) <= work.total.delta
+
+
+def repeated_divergence(h: np.ndarray, epsilon: float, queries: int) -> float:
+    """The worst divergence of so many answers to one pair of neighbours: the loss takes queries + 1 values."""
+    worst = 0.0
+    ones = np.arange(queries + 1)
+    log_choose = np.array([math.log(math.comb(queries, k)) for k in ones])
+    steps = list(pairwise(h))
+    for p, q in [*steps, *((above, below) for below, above in steps)]:
+        weights = np.exp(log_choose + ones * math.log(p) + (queries - ones) * math.log1p(-p))
+        loss = ones * math.log(p / q) + (queries - ones) * math.log((1 - p) / (1 - q))
+        worst = max(worst, float(np.sum(weights * np.maximum(0.0, -np.expm1(epsilon - loss)))))
+    return worst
 
 
 def test_a_little_less_noise_would_break_the_budget() -> None:
