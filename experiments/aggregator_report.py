@@ -21,8 +21,9 @@ majority at every margin.
 * *GNMax, paper's σ*: σ from the Rényi bound of DaRRM's Appendix D.2.1, for all queries together; discrete noise.
 * *GNMax, tight σ*: the least σ for which Q answers together, one Gaussian mechanism, are (ε, δ)-private; continuous
   noise. No accounting of the noisy counts can allow less noise.
-* *LNMax*, *exponential mechanism*, *permute-and-flip*: the largest parameter that the accountant admits; for the last
-  two it is given the exact Rényi curve of the bit that is released.
+* *LNMax*, *exponential mechanism*, *permute-and-flip*: the largest parameter that the accountant admits. For the last
+  two it is given the exact Rényi curve and privacy profile of the bit that is released, as it is for ours; GNMax and
+  LNMax are counted by their noisy counts, which cost more than the bit alone.
 * *subsampling*, *double subsampling*, *randomised response*, *DaRRM of the paper* (one person reaching all voters): the
   largest allowance whose certified table the accountant admits.
 
