@@ -67,8 +67,9 @@ What comes out, in short:
   number of votes it tells the truth with the largest probability that any (ε, δ)-private release of the count can
   (proved in `darrm/gamma/plain_voters.py`).
 * For many questions it is the best monotone release under a Rényi budget or the best per question, whichever errs less
-  under your prior. How it compares with GNMax, LNMax, the exponential mechanism and permute-and-flip at equal budgets:
-  [aggregators side by side](reproduction/aggregators.md). More than two classes: [PATE](pate.md).
+  under your prior. It is not the best in every case, and `advise` lists what is. How it compares with GNMax, LNMax, the
+  exponential mechanism and permute-and-flip at equal budgets: [aggregators side by side](reproduction/aggregators.md).
+  More than two classes: [PATE](pate.md).
 
 *Accuracy* below is one minus the expected error under a public prior: a distance to the law of the majority, so that a
 fair coin has more than 1/2 where the voters may be undecided. `*` marks what to do.

@@ -9,6 +9,9 @@ Two ways are tried, and the one with the smaller expected error is taken:
   (log δ + log α)/(α − 1) = ε [CKS20, Proposition 12]; the γ with the smallest expected error under that budget comes
   from `darrm.gamma.renyi_optimizer`, and α from a search over the accountant's own orders.
 
+The winner is the best of these two families and not of all laws: counted by its exact profile, permute-and-flip errs
+less in some workloads of few voters and many queries (`experiments.aggregators` says where and by how much).
+
 Nothing here is a claim. The γ that is found is certified for a target of one query, its Rényi divergences and its
 profile are bounded by the charge of `DaRRM`, and the total is what the accountant reports for Q such charges; where
 that exceeds the budget, γ is scaled down until it does not.
