@@ -1,16 +1,32 @@
-"""Private majority votes: optimal noise, proven private, released exactly and accounted for."""
+"""Private majority votes: optimal noise, proven private, released exactly and accounted for.
 
-from darrm.gamma.library import Setting, available_tables, load_table
-from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.optimizer import optimize_gamma
-from darrm.gamma.table import GammaTable, certify
-from darrm.privacy import MajorityProblem, PrivacyParams
-from lp_models.options import SolveOptions
+The names below are loaded when they are first used, so that ``import darrm`` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
+    from darrm.account.accountant import PrivacyAccountant
+    from darrm.account.ledger import PrivacyLedger
+    from darrm.gamma.noise_function import NoiseFunction
+    from darrm.losses.charges import Charge
+    from darrm.optimize.optimizer import optimize_gamma
+    from darrm.privacy import MajorityProblem, PrivacyParams
+    from darrm.proof.library import Setting, available_tables, load_table
+    from darrm.proof.table import GammaTable, certify
+    from darrm.release.debited import release_debited
+    from darrm.release.majority import DaRRM
+    from lp_models.options import SolveOptions
 
 __all__ = [
+    "Charge",
+    "DaRRM",
     "GammaTable",
     "MajorityProblem",
     "NoiseFunction",
+    "PrivacyAccountant",
+    "PrivacyLedger",
     "PrivacyParams",
     "Setting",
     "SolveOptions",
@@ -18,4 +34,30 @@ __all__ = [
     "certify",
     "load_table",
     "optimize_gamma",
+    "release_debited",
 ]
+
+_HOMES = {
+    "darrm.account.accountant": ("PrivacyAccountant",),
+    "darrm.account.ledger": ("PrivacyLedger",),
+    "darrm.gamma.noise_function": ("NoiseFunction",),
+    "darrm.losses.charges": ("Charge",),
+    "darrm.optimize.optimizer": ("optimize_gamma",),
+    "darrm.privacy": ("MajorityProblem", "PrivacyParams"),
+    "darrm.proof.library": ("Setting", "available_tables", "load_table"),
+    "darrm.proof.table": ("GammaTable", "certify"),
+    "darrm.release.debited": ("release_debited",),
+    "darrm.release.majority": ("DaRRM",),
+    "lp_models.options": ("SolveOptions",),
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the names above)
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'darrm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -209,7 +209,7 @@ class MajorityProblem:
 
     @property
     def reached(self) -> int:
-        """How many voters one person's data can reach at most: the overlap t of `darrm.gamma.corners`."""
+        """How many voters one person's data can reach at most: the overlap t of `darrm.proof.corners`."""
         return self.K if self.overlap is None else self.overlap
 
     @property

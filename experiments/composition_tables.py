@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from darrm.accounting.accountant import Charge, PrivacyAccountant, Voters
-from darrm.accounting.composition import compose_general
-from darrm.aggregators import DaRRM
-from darrm.commands import CommandLine, run
-from darrm.files import write_text
-from darrm.gamma.optimizer import optimize_gamma
+from darrm.account.accountant import Charge, PrivacyAccountant, Voters
+from darrm.losses.composition import compose_general
+from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.release import DaRRM
+from darrm.system.command_line import CommandLine, run
+from darrm.system.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from darrm import checks
-from darrm.extras import require
+from darrm.system.extras import require
 from experiments.download import RemoteFile, obtain
 
 if TYPE_CHECKING:

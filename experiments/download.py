@@ -16,7 +16,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from darrm import files
+from darrm.system import files
 
 DATA_VARIABLE = "DARRM_DATA_DIR"
 TIMEOUT_SECONDS = 30.0

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from darrm import checks
-from darrm.commands import CommandLine, run
-from darrm.files import replacing
-from darrm.gamma.library import SHAPES, Setting, compress
-from darrm.gamma.optimizer import optimize_gamma
 from darrm.gamma.priors import Independent
+from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
+from darrm.proof.library import SHAPES, Setting, compress
+from darrm.system.command_line import CommandLine, run
+from darrm.system.files import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ import mpmath
 import pytest
 
 from darrm import MajorityProblem, PrivacyParams
-from darrm.commands import run
-from darrm.optimize import main
+from darrm.optimize.__main__ import main
+from darrm.system.command_line import run
 from tests.oracle import exact_budget, exact_worst_cost
 
 if TYPE_CHECKING:

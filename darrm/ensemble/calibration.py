@@ -12,8 +12,8 @@ import math
 from typing import TYPE_CHECKING
 
 from darrm import checks
-from darrm.extras import require
 from darrm.privacy import PrivacyParams
+from darrm.system.extras import require
 
 if TYPE_CHECKING:
     from darrm.ensemble.recipes import PrivateSGD

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from darrm import files
 from darrm.errors import TableError
-from darrm.extras import require
+from darrm.system import files
+from darrm.system.extras import require
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,7 +28,7 @@ from darrm.ensemble.recipes import PrivateSGD, Recipe, recipe_from
 from darrm.ensemble.storage import load_tensors, save_tensors
 from darrm.ensemble.training import Group, train_group
 from darrm.errors import TableError
-from darrm.extras import require
+from darrm.system.extras import require
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,7 +22,7 @@ from darrm.ensemble.randomness import INITIAL, NOISE, RandomSource, gaussians
 from darrm.ensemble.recipes import PrivateSGD, Recipe
 from darrm.ensemble.storage import load_tensors, save_tensors
 from darrm.errors import TableError
-from darrm.extras import require
+from darrm.system.extras import require
 
 if TYPE_CHECKING:
     from pathlib import Path

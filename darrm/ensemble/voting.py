@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from darrm import checks, files
+from darrm import checks
 from darrm.errors import TableError
+from darrm.system import files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,5 +1,1 @@
-"""Noise functions: what they cost in privacy, which is best, and the proof that one is private."""
-
-from darrm.gamma import baselines, priors
-
-__all__ = ["baselines", "priors"]
+"""What γ is: the noise function, the priors that judge it, its error, and the baselines."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from darrm import checks
-from darrm.accounting.composition import compose_general, compose_simple
 from darrm.gamma.noise_function import NoiseFunction
+from darrm.losses.composition import compose_general, compose_simple
 from darrm.probability.binomial import hypergeometric_pmf
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def randomized_response(problem: MajorityProblem, composed: PrivacyParams | None
         p_const = (e^{mε} − 1 + 2δ) / (2(e^{τε} − e^{mε} + (1 + e^{mε})λ)/(e^{τε} + 1) + e^{mε} − 1).
 
     (τε, λ) is ``composed``; by default the best of simple composition and of general composition over a grid of slacks.
-    Nothing composes for voters that are not private: there p_const = 1, for `darrm.gamma.table.certify` to scale.
+    Nothing composes for voters that are not private: there p_const = 1, for `darrm.proof.table.certify` to scale.
 
     Examples
     --------

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from darrm import checks
+from darrm.losses.gaussian_calibration import concentration_for
 from darrm.probability.exact_sampling import bernoulli_exp
-from darrm.random_dp.gaussian_calibration import concentration_for
 from darrm.random_dp.lattice_noise import describe, gaussian_release, laplace_release, source, step_for, to_lattice
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Gaussian:
     """The Gaussian mechanism on a lattice: (ε, δ)-private where ‖f(D) − f(D′)‖₂ ≤ Δ [S, Corollary 12].
 
     Departure: σ is not √(2 log(1.25/δ))·Δ/ε, which is proved for ε ≤ 1 only, but the (smaller) one of
-    `darrm.random_dp.gaussian_calibration`, valid for every ε and for discrete noise.
+    `darrm.losses.gaussian_calibration`, valid for every ε and for discrete noise.
 
     Parameters
     ----------

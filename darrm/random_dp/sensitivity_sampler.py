@@ -19,12 +19,12 @@ import numpy as np
 
 from darrm import checks
 from darrm.errors import SamplingError
-from darrm.extras import require
 from darrm.random_dp.draws import POSITIONS, Draws, measure_batch
 from darrm.random_dp.exchangeability import exchangeable_sample_size
 from darrm.random_dp.norms import check_norm
 from darrm.random_dp.sample_size import sample_size
 from darrm.random_dp.sampled_sensitivity import EarlyReport, SampledSensitivity
+from darrm.system.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from darrm import checks, files
-from darrm.commands import CommandLine, run
+from darrm import checks
 from darrm.ensemble.calibration import privacy_of
+from darrm.system import files
+from darrm.system.command_line import CommandLine, run
 from experiments.datasets import DATASETS, load
 from experiments.knowledge_transfer import report, settings
 from experiments.knowledge_transfer.labels import label_rows

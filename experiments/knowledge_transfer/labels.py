@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from darrm.aggregators.calibration import analytic_sigma, renyi_sigma
-from darrm.aggregators.majority import DaRRM
-from darrm.aggregators.noisy_max import GNMax
-from darrm.aggregators.vote_counts import counts_from_labels
 from darrm.ensemble.voting import majority
 from darrm.gamma import baselines, priors
-from darrm.gamma.optimizer import optimize_gamma
-from darrm.gamma.table import certify
+from darrm.losses.gaussian import analytic_sigma, renyi_sigma
+from darrm.optimize.optimizer import optimize_gamma
+from darrm.pate.noisy_max import GNMax
+from darrm.pate.vote_counts import counts_from_labels
 from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.proof.table import certify
+from darrm.release.majority import DaRRM
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.settings import K
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from darrm.plotting import saved_figure
+from darrm.system.figures import saved_figure
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.report import NAMES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from darrm import files
+from darrm.system import files
 from experiments.knowledge_transfer import settings
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 
 from darrm.ensemble.network import convolutional_network
 from darrm.ensemble.student import StudentRecipe, train_student
-from darrm.extras import require
+from darrm.system.extras import require
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import ways
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from darrm.accounting.accountant import PrivacyAccountant, Voters
-from darrm.accounting.composition import compose_general
+from darrm.account.accountant import PrivacyAccountant, Voters
+from darrm.losses.composition import compose_general
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import Way, per_query, ways
 

@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm.gamma.plain_voters import best_for_plain_voters
-from darrm.planning.workload import Workload
+from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.privacy import MajorityProblem, PrivacyParams
-from experiments import advice_page, aggregators
-from experiments.aggregator_comparison import Comparison, compare, decide
-from experiments.aggregator_report import page
-from experiments.aggregator_settings import plain_workloads, private_workloads
-from experiments.aggregator_votes import RecordedVotes, available, digits
+from darrm.workload import Workload
+from experiments.aggregators import __main__ as aggregators
+from experiments.aggregators import advice_page
+from experiments.aggregators.comparison import Comparison, compare, decide
+from experiments.aggregators.page import page
+from experiments.aggregators.settings import plain_workloads, private_workloads
+from experiments.aggregators.votes import RecordedVotes, available, digits
 
 DOCS = Path(__file__).parents[2] / "docs"
 WORK = Workload(11, PrivacyParams("inf"), 1, 1, PrivacyParams("0.2676", "0.0003"))

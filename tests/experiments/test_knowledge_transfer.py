@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from darrm.commands import run
 from darrm.ensemble.voting import majority
+from darrm.system.command_line import run
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.__main__ import main
 from experiments.knowledge_transfer.labels import accuracies, per_query, summary, ways

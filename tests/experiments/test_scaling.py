@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from darrm.commands import run
-from experiments.scaling import Case, main, measure
-from experiments.scaling_report import Measurement, exponent, page, summary
+from darrm.system.command_line import run
+from experiments.scaling.__main__ import Case, main, measure
+from experiments.scaling.page import Measurement, exponent, page, summary
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "reproduction" / "scaling"
 

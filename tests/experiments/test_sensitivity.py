@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm.commands import run
-from experiments import sensitivity
-from experiments.sensitivity_kde import PEAK, density, mixture
-from experiments.sensitivity_mean import figure4
-from experiments.sensitivity_report import read_json, write_page
-from experiments.sensitivity_svm import C, TwoClasses, error_of, global_bound, support_vector_machine
+from darrm.system.command_line import run
+from experiments.sensitivity import __main__ as sensitivity
+from experiments.sensitivity.kde import PEAK, density, mixture
+from experiments.sensitivity.mean import figure4
+from experiments.sensitivity.page import read_json, write_page
+from experiments.sensitivity.svm import C, TwoClasses, error_of, global_bound, support_vector_machine
 
 PAGE = Path(__file__).parents[2] / "docs" / "reproduction" / "sensitivity.md"
 

@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.commands import run
 from darrm.gamma import priors
-from experiments import simulation_claims, simulation_curves, simulation_report, simulation_settings, simulations
+from darrm.system.command_line import run
+from experiments.simulations import __main__ as simulations
+from experiments.simulations import claims as simulation_claims
+from experiments.simulations import curves as simulation_curves
+from experiments.simulations import page as simulation_report
+from experiments.simulations import settings as simulation_settings
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "reproduction"
 

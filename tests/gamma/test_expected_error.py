@@ -10,8 +10,8 @@ import pytest
 
 from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, SolveOptions, optimize_gamma
 from darrm.gamma import baselines, priors
-from darrm.gamma.cost import all_coefficients
 from darrm.gamma.sampled_error import default_draws, differences, errors_of, estimate_error, summarise
+from darrm.proof.definition import all_coefficients
 from lp_models.epigraph import SampledError
 
 if TYPE_CHECKING:

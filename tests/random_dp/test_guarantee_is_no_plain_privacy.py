@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from darrm.accounting.accountant import PrivacyAccountant
-from darrm.accounting.charges import Charge
-from darrm.accounting.composition import compose_general, compose_optimal, compose_simple
+from darrm.account.accountant import PrivacyAccountant
+from darrm.losses.charges import Charge
+from darrm.losses.composition import compose_general, compose_optimal, compose_simple
 from darrm.privacy import MajorityProblem, PrivacyParams
 from darrm.random_dp.guarantee import RandomDP
 

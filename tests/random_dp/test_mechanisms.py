@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from darrm.losses.gaussian_calibration import concentration_for, log_delta
 from darrm.privacy import PrivacyParams
 from darrm.random_dp import lattice_noise
 from darrm.random_dp.bernstein import lattice
 from darrm.random_dp.bernstein_mechanism import Bernstein
-from darrm.random_dp.gaussian_calibration import concentration_for, log_delta
 from darrm.random_dp.lattice_noise import from_lattice, source, step_for, to_lattice
 from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace
 

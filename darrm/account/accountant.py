@@ -1,0 +1,271 @@
+"""The accountant: adds up charges and says what was spent, by which bound, and why.
+
+A `PrivacyAccountant` keeps charges; `PrivacyAccountant.spent` evaluates every bound that applies and returns the
+smallest with its name. The cap for private voters (the answers are post-processing of K private models) is one of these
+bounds only where `Voters` declares it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from darrm import checks
+from darrm.account.bounds import CLOSED_FORMS, Bound, exact_sum, filter_bound, profile_bound
+from darrm.account.pld import discretised_bound
+from darrm.errors import PrivateFigureError
+from darrm.losses.charges import Charge
+from darrm.losses.composition import optimal_epsilon, round_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from darrm.privacy import PrivacyParams
+
+__all__ = ["PRIVATE_TOTAL", "Bound", "Charge", "PrivacyAccountant", "Spent", "Voters"]
+
+PRIVATE_TOTAL = "the total stays private"
+
+
+@dataclass(frozen=True)
+class Voters:
+    """What is known about the voters besides their answers.
+
+    Parameters
+    ----------
+    K
+        Number of voters.
+    each
+        What every voter satisfies.
+    private_models
+        True declares that every voter is a model that was trained once with ``each`` privacy and answers all queries:
+        any number of answers is then post-processing of K private models. False (fresh randomness on the data at each
+        query) is assumed unless declared, because nothing in the votes shows it. For models the cap is the proved
+        bound: their votes on different queries share the randomness of training, which composition theorems exclude.
+    disjoint
+        True declares that one person's data reach at most one voter.
+
+    Raises
+    ------
+    ValueError
+        If K is no positive integer.
+
+    Examples
+    --------
+    >>> from darrm.privacy import PrivacyParams
+    >>> voters = Voters(K=11, each=PrivacyParams(0.0892, 1e-4), private_models=True, disjoint=True)
+    >>> voters.cap(1e-4).epsilon
+    0.0892
+    """
+
+    K: int
+    each: PrivacyParams
+    private_models: bool = False
+    disjoint: bool = False
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, K=self.K)
+        if self.private_models and not self.each.is_private:
+            checks.fail("private_models", self.private_models, "False for voters that are not private")
+
+    def cap(self, delta: float) -> Bound | None:
+        """Bound the loss of any number of answers by that of the models; None unless private models are declared."""
+        if not self.private_models:
+            return None
+        reached = 1 if self.disjoint else int(self.K)
+        epsilon = optimal_epsilon([(self.each, reached)], delta)
+        if reached == 1 and self.each.delta <= delta:
+            epsilon = min(epsilon, round_up(self.each.exact_epsilon))
+        if math.isinf(epsilon):
+            return None
+        models = "the one model that a person's data reach" if self.disjoint else f"all {self.K} models together"
+        return Bound(
+            "private models",
+            epsilon,
+            f"answers are post-processing of models that are already private: any number of them costs no more than "
+            f"{models}, so the aggregator's noise buys nothing beyond this",
+        )
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What an account has spent at one δ.
+
+    Attributes
+    ----------
+    epsilon, delta
+        The account is (epsilon, delta)-private; ∞ where no bound holds at this δ.
+    bound
+        The name of the bound that gave it.
+    explanation
+        The reason in words.
+    bounds
+        All bounds that applied, smallest first.
+    queries
+        How many queries the account holds.
+    """
+
+    epsilon: float
+    delta: float
+    bound: str
+    explanation: str
+    bounds: tuple[Bound, ...]
+    queries: int
+
+    def __str__(self) -> str:
+        if not self.queries:
+            return f"nothing spent yet (delta = {self.delta:g})"
+        if math.isinf(self.epsilon):
+            return f"{self.queries} queries: no finite epsilon at delta = {self.delta:g}; {self.explanation}"
+        return f"{self.queries} queries: ({self.epsilon:.4f}, {self.delta:g}) by {self.bound}: {self.explanation}"
+
+
+class PrivacyAccountant:
+    """Adds charges and bounds their sum.
+
+    Parameters
+    ----------
+    voters
+        Declares what else is known about the voters; None declares nothing.
+    charges
+        Charges to start with.
+
+    Examples
+    --------
+    >>> from darrm.privacy import PrivacyParams
+    >>> accountant = PrivacyAccountant()
+    >>> accountant.add(Charge("majority of 11", guarantee=PrivacyParams(0.2676, 0.0003), count=100))
+    >>> spent = accountant.spent(0.0297)
+    >>> spent.bound, round(spent.epsilon, 2)
+    ('optimal', 12.29)
+    """
+
+    def __init__(self, voters: Voters | None = None, charges: Iterable[Charge] = ()) -> None:
+        self._voters = voters
+        self._counts: dict[Charge, int] = {}
+        for charge in charges:
+            self.add(charge)
+
+    def add(self, charge: Charge, *, consent: str | None = None) -> None:
+        """Add a charge; equal kinds are counted together, so n charges equal one charge repeated n times.
+
+        Parameters
+        ----------
+        charge
+            What was answered.
+        consent
+            `PRIVATE_TOTAL`, word for word, admits a charge whose cost is itself private data; the total then is, too.
+
+        Raises
+        ------
+        PrivateFigureError
+            If the charge's cost depends on the data and was not sanitised, and nothing admits it.
+        """
+        if charge.data_dependent and consent != PRIVATE_TOTAL:
+            raise PrivateFigureError(
+                charge.what,
+                "this cost was computed from the private data and is private itself: sanitise it first, charge the "
+                f"data-independent cost, or say consent={PRIVATE_TOTAL!r}",
+            )
+        kind = charge.kind
+        self._counts[kind] = self._counts.get(kind, 0) + charge.count
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """One charge for each kind, with its count."""
+        return tuple(replace(kind, count=count) for kind, count in self._counts.items())
+
+    @property
+    def queries(self) -> int:
+        """How many queries were charged."""
+        return sum(self._counts.values())
+
+    def spent(self, delta: float) -> Spent:
+        """Bound what was spent at ``delta`` in [0, 1) by every bound that applies, and name the smallest.
+
+        Raises
+        ------
+        ValueError
+            If ``delta`` lies outside its range.
+        """
+        checks.probability_below_one(delta=delta)
+        if not self._counts:
+            return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
+        account = self.charges
+        found = [bound(account, delta) for bound in (*CLOSED_FORMS, profile_bound, discretised_bound)]
+        found.append(None if self._voters is None else self._voters.cap(delta))
+        bounds = tuple(sorted((bound for bound in found if bound is not None), key=lambda bound: bound.epsilon))
+        if not bounds:
+            return Spent(math.inf, delta, "none", "the queries fail with more than this delta", (), self.queries)
+        best = bounds[0]
+        return Spent(best.epsilon, delta, best.name, best.explanation, bounds, self.queries)
+
+    def spent_adaptively(self, delta: float) -> Spent:
+        """Bound what was spent where even the kinds of queries may have been chosen after earlier answers.
+
+        Only the filter of [WRRW23, Theorem 1] is used: the other bounds assume kinds that were fixed beforehand.
+        """
+        checks.probability_below_one(delta=delta)
+        if not self._counts:
+            return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
+        found = filter_bound(self.charges, delta)
+        if found is None:
+            reason = "the queries' own deltas pass half of it, or a query has no (epsilon, delta)"
+            return Spent(math.inf, delta, "none", reason, (), self.queries)
+        return Spent(found.epsilon, delta, found.name, found.explanation, (found,), self.queries)
+
+    def admits(self, budget: PrivacyParams, *, adaptive: bool = False) -> bool:
+        """Tell whether everything charged so far stays within ``budget``; stops at the first bound that shows it.
+
+        ``adaptive`` uses only the bound that holds where the kinds of queries were chosen after earlier answers.
+        """
+        if not self._counts:
+            return True
+        # compared as fractions: two queries of 0.3 fit into 0.6, whatever the floats nearest to them say
+        total = exact_sum(self.charges)
+        allowed_delta = budget.exact_delta / 2 if adaptive else budget.exact_delta
+        if total is not None and total[0] <= budget.exact_epsilon and total[1] <= allowed_delta:
+            return True
+        if adaptive:
+            return self.spent_adaptively(budget.delta).epsilon <= budget.epsilon
+        return any(bound.epsilon <= budget.epsilon for bound in self._deciding_bounds(budget.delta))
+
+    def smallest_epsilon(self, delta: float, *, adaptive: bool = False) -> float:
+        """Give the ε of `spent` without the bounds that cannot be the smallest: fast enough for every debit."""
+        if not self._counts:
+            return 0.0
+        if adaptive:
+            return self.spent_adaptively(delta).epsilon
+        return min((bound.epsilon for bound in self._deciding_bounds(delta)), default=math.inf)
+
+    def queries_that_fit(self, charge: Charge, budget: PrivacyParams, *, most: int, adaptive: bool = False) -> int:
+        """Count how many queries of the kind of ``charge``, up to ``most``, could still be added within ``budget``."""
+        checks.integer_at_least(0, most=most)
+        low, high = 0, most
+        while low < high:
+            middle = (low + high + 1) // 2
+            trial = PrivacyAccountant(self._voters)
+            trial._counts = dict(self._counts)
+            trial.add(charge.kind.repeated(middle))
+            low, high = (middle, high) if trial.admits(budget, adaptive=adaptive) else (low, middle - 1)
+        return low
+
+    def _deciding_bounds(self, delta: float) -> Iterator[Bound]:
+        """Evaluate one bound after another, the cheap ones first, leaving out those that cannot be the smallest."""
+        if self._voters is not None:
+            cap = self._voters.cap(delta)
+            if cap is not None:
+                yield cap
+        account = self.charges
+        # without a profile the grid only rounds up what the optimal bound computes exactly
+        has_profile = any(charge.profile is not None for charge in account)
+        for bound in CLOSED_FORMS:
+            found = bound(account, delta)
+            if found is not None:
+                yield found
+        if has_profile:
+            # a single point of the profile cannot beat all of it
+            found = discretised_bound(account, delta) or profile_bound(account, delta)
+            if found is not None:
+                yield found

@@ -1,0 +1,175 @@
+"""The bounds that an accountant compares: each gives the ε of a whole account at a given δ, or None where it is silent.
+
+An account is a tuple of charges, one for each kind of query, with its count. Every bound holds when the kinds and their
+numbers were fixed before the first answer, however the queries themselves depend on earlier answers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from darrm.losses.composition import (
+    filter_epsilon,
+    general_epsilon,
+    log_remaining_delta,
+    optimal_epsilon,
+    round_up,
+)
+from darrm.losses.loss_distribution import TooManyKindsError
+from darrm.losses.renyi import RenyiCurve
+from darrm.privacy import PrivacyParams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from darrm.losses.charges import Charge
+    from darrm.losses.composition import Group
+
+Account = tuple["Charge", ...]
+
+MOST_PROFILE_QUERIES = 20_000  # beyond, trying every point takes longer than a minute, and the PLD bound is better
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One bound on what was spent.
+
+    Attributes
+    ----------
+    name
+        Short name: ``simple``, ``general``, ``optimal``, ``profile``, ``renyi``, ``pld`` or ``private models``.
+    epsilon
+        The account is (epsilon, δ)-private.
+    explanation
+        The reason in words.
+    """
+
+    name: str
+    epsilon: float
+    explanation: str
+
+
+def exact_sum(account: Account) -> tuple[Fraction, Fraction] | None:
+    """Add every ε and every δ exactly; None if some charge has no such pair."""
+    groups = guarantees_of(account)
+    if groups is None:
+        return None
+    return (
+        sum((count * params.exact_epsilon for params, count in groups), Fraction(0)),
+        sum((count * params.exact_delta for params, count in groups), Fraction(0)),
+    )
+
+
+def simple_bound(account: Account, delta: float) -> Bound | None:
+    """Add every ε and every δ [D, Theorem 2.2]."""
+    total = exact_sum(account)
+    if total is None or total[1] > PrivacyParams(0, delta).exact_delta:
+        return None
+    return Bound("simple", round_up(total[0]), "the epsilons and the deltas of all queries add up")
+
+
+def general_bound(account: Account, delta: float) -> Bound | None:
+    """Apply the closed form, with all of δ that the queries leave as its slack [KOV15, Theorem 3.5]."""
+    groups = guarantees_of(account)
+    if groups is None:
+        return None
+    log_slack = log_remaining_delta(groups, delta)
+    # a subnormal slack has lost its digits
+    if not log_slack > math.log(1e-300):
+        return None
+    slack = math.exp(log_slack) * (1.0 - 1e-12)  # exp of a logarithm of size below 700 loses fewer digits than that
+    return Bound("general", general_epsilon(groups, slack), f"closed form with delta' = {slack:.3g}")
+
+
+def optimal_bound(account: Account, delta: float) -> Bound | None:
+    """Compose the guarantees exactly [KOV15, Theorem 3.3], [MV16, Theorem 1.5]."""
+    groups = guarantees_of(account)
+    if groups is None:
+        return None
+    try:
+        epsilon = optimal_epsilon(groups, delta)
+    except TooManyKindsError:
+        return None
+    return _finite("optimal", epsilon, "the best that the (epsilon, delta) of each query allow")
+
+
+def profile_bound(account: Account, delta: float) -> Bound | None:
+    """Compose optimally the best single point of the privacy profile; for queries of one kind only."""
+    if len(account) != 1 or account[0].profile is None or account[0].count > MOST_PROFILE_QUERIES:
+        return None
+    charge, profile = account[0], account[0].profile
+    if charge.count == 1:
+        epsilon, point = profile.epsilon_at(delta), delta
+    else:
+        candidates = [
+            (optimal_epsilon([(PrivacyParams(e, d), charge.count)], delta), d)
+            for e, d in zip(profile.epsilons, profile.deltas, strict=True)
+            if d < 1.0
+        ]
+        epsilon, point = min(candidates, default=(math.inf, 0.0))
+    return _finite("profile", epsilon, f"exact divergence of one query, taken at delta = {point:.3g} a query")
+
+
+def renyi_bound(account: Account, delta: float) -> Bound | None:
+    """Add Rényi curves; an (ε, δ) query counts as a pure one whose δ is set aside [M17, Proposition 6]."""
+    orders = next((charge.renyi.orders for charge in account if charge.renyi is not None), None)
+    if orders is None or delta == 0.0:
+        return None
+    total: RenyiCurve | None = None
+    failing: list[Group] = []
+    for charge in account:
+        if charge.renyi is not None:
+            curve = charge.renyi
+        elif charge.guarantee is not None:
+            curve = RenyiCurve.of_pure(charge.guarantee.epsilon, orders)
+            failing.append((charge.guarantee, charge.count))
+        else:
+            return None
+        if not (curve.orders.shape == orders.shape and bool((curve.orders == orders).all())):
+            return None
+        repeated = curve.repeated(charge.count)
+        total = repeated if total is None else total + repeated
+    log_delta = log_remaining_delta(failing, delta)
+    if total is None or log_delta == -math.inf:
+        return None
+    found = total.best(math.exp(log_delta) * (1.0 - 1e-12))
+    edge = ", at the edge of the grid: a wider grid may give less" if found.at_edge else ""
+    return _finite("renyi", found.epsilon * (1.0 + 1e-12), f"Rényi curves added, best order {found.order:g}{edge}")
+
+
+def filter_bound(account: Account, delta: float) -> Bound | None:
+    """Bound the account even if each query's (ε_i, δ_i) was chosen after the earlier answers [WRRW23, Theorem 1].
+
+    The split of δ is fixed beforehand, as the theorem asks: one half for the queries' own δ_i, one half for the slack.
+    """
+    groups, total = guarantees_of(account), exact_sum(account)
+    if groups is None or total is None:
+        return None
+    half = PrivacyParams(0, delta).exact_delta / 2
+    if total[1] > half:
+        return None
+    if half == 0:
+        return simple_bound(account, delta)
+    epsilon = min(round_up(total[0]), filter_epsilon(groups, delta / 2.0))
+    return Bound("filter", epsilon, "holds even if the kinds of queries were chosen after earlier answers")
+
+
+def guarantees_of(account: Account) -> list[Group] | None:
+    """List the (ε, δ) pairs and counts; None if some charge has no such pair."""
+    groups = [(charge.guarantee, charge.count) for charge in account if charge.guarantee is not None]
+    return groups if len(groups) == len(account) else None
+
+
+def _finite(name: str, epsilon: float, explanation: str) -> Bound | None:
+    return Bound(name, epsilon, explanation) if math.isfinite(epsilon) else None
+
+
+CLOSED_FORMS: tuple[Callable[[Account, float], Bound | None], ...] = (
+    simple_bound,
+    general_bound,
+    optimal_bound,
+    renyi_bound,
+)

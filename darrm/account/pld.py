@@ -1,0 +1,135 @@
+"""Composition of discretised privacy loss distributions by fast Fourier transform, through ``dp_accounting``.
+
+Queries with a privacy profile are represented by a pair of distributions that dominates them [ZDW22, Proposition 8];
+queries with an (ε, δ) pair by randomised response that confesses with probability δ, whose profile bends once. A
+coarser grid reads the same profiles at fewer points, and the chords between these lie above them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm.account.bounds import Account, Bound
+from darrm.losses.profile import PrivacyProfile
+from darrm.system.extras import require
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from darrm.losses.charges import Charge
+
+MOST_CELLS = 2**21  # cells of the composed distribution: about a second and 50 MB
+CELLS_A_STEP = 16  # with several kinds no common grid hits every loss, so the grid is this much finer than the steps
+# a transform of n cells is off by at most about log2(n) units in the last place of the largest value (1) in each cell
+ROUNDING_A_CELL = 64 * 2.0**-53
+
+
+def discretised_bound(account: Account, delta: float) -> Bound | None:
+    """Compose the loss distributions of all queries on a grid; None without ``dp_accounting`` or at a too small δ."""
+    if importlib.util.find_spec("dp_accounting") is None:
+        return None
+    if any(charge.profile is None and charge.guarantee is None for charge in account):
+        return None
+    profiles = [(profile_of(charge), charge.count) for charge in account]
+    span = sum(profile.epsilons[-1] * count for profile, count in profiles)
+    if span == 0.0:
+        return None
+    smallest_step = min(float(np.min(np.diff(profile.epsilons), initial=np.inf)) for profile, _ in profiles)
+    fineness = 1.0 if len(profiles) == 1 else 1.0 / CELLS_A_STEP
+    step = max(smallest_step * fineness, 2.0 * span / MOST_CELLS)
+    rounding = ROUNDING_A_CELL * (2.0 * span / step + 1.0)
+    if delta <= rounding:
+        return None
+    library = require("dp_accounting.pld.privacy_loss_distribution")
+    total = None
+    for profile, count in profiles:
+        losses, weights, infinite = dominating_atoms(on_grid(profile, step))
+        cells = np.round(losses / step).astype(np.int64)
+        masses = dict(zip(cells.tolist(), weights.tolist(), strict=True))
+        one = library.PrivacyLossDistribution.create_from_rounded_probability(masses, infinite, step)
+        many = one.self_compose(count) if count > 1 else one
+        total = many if total is None else total.compose(many)
+    epsilon = math.inf if total is None else float(total.get_epsilon_for_delta(delta - rounding))
+    if not math.isfinite(epsilon):
+        return None
+    source = "profiles" if any(charge.profile is not None for charge in account) else "guarantees"
+    return Bound("pld", epsilon * (1.0 + 1e-12), f"privacy loss distribution of the {source}, grid step {step:.3g}")
+
+
+def profile_of(charge: Charge) -> PrivacyProfile:
+    """Give the profile of a charge, or that of the worst mechanism with its (ε, δ): one point where that bends.
+
+    Raises
+    ------
+    ValueError
+        If the charge has neither a profile nor a guarantee.
+    """
+    if charge.profile is not None:
+        return charge.profile
+    if charge.guarantee is None:
+        raise ValueError("a charge with neither a profile nor a guarantee has no loss distribution")
+    epsilon, delta = charge.guarantee.epsilon, charge.guarantee.delta
+    if epsilon == 0.0:
+        return PrivacyProfile((0.0,), (delta,))
+    return PrivacyProfile((0.0, epsilon), (delta + (1.0 - delta) * math.tanh(epsilon / 2.0), delta))
+
+
+def on_grid(profile: PrivacyProfile, step: float) -> PrivacyProfile:
+    """Read a profile at the multiples of ``step``: the chords of a convex function lie above it, so nothing is lost.
+
+    Multiples that miss a point of the profile by its last few digits count as that point.
+    """
+    cells = math.ceil(profile.epsilons[-1] / step * (1.0 - 1e-12))
+    grid = step * np.arange(cells + 1)
+    known, _ = profile.arrays()
+    # a hair to the left: δ is at least as large there
+    deltas = [profile.delta_at(max(0.0, float(point) * (1.0 - 1e-13))) for point in grid]
+    nearest = known[np.abs(known[:, None] - grid).argmin(axis=0)]
+    exact = np.abs(nearest - grid) <= 1e-12 * grid
+    for index in np.flatnonzero(exact & (nearest <= grid)):
+        deltas[index] = min(deltas[index], profile.delta_at(float(nearest[index])))
+    falling = np.maximum.accumulate(np.array(deltas)[::-1])[::-1]
+    return PrivacyProfile(tuple(grid.tolist()), tuple(falling.tolist()))
+
+
+def dominating_atoms(profile: PrivacyProfile) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Build the pair of distributions whose privacy profile is the convex hull of the given points.
+
+    With x = e^ε the profile H is convex and, as neighbours may be exchanged, H(x) = 1 − x + x·H(1/x) for x < 1. A kink
+    of the hull at x with slope change s is an outcome of probability x·s and s under the two data sets, so its loss
+    is log x; the probability of an infinite loss is the last δ [ZDW22, Proposition 8].
+    """
+    grid, bounds = profile.arrays()
+    losses = np.concatenate([-grid[:0:-1], grid])
+    ratios = np.exp(losses)
+    below = 1.0 - 1.0 / np.exp(grid[:0:-1]) + bounds[:0:-1] / np.exp(grid[:0:-1])
+    heights = np.concatenate([below, bounds])
+    kept = lower_hull(np.concatenate([[0.0], ratios]), np.concatenate([[1.0], heights]))
+    x = np.concatenate([[0.0], ratios])[kept]
+    y = np.concatenate([[1.0], heights])[kept]
+    slopes = np.append(np.diff(y) / np.diff(x), 0.0)
+    masses = x[1:] * np.maximum(np.diff(slopes), 0.0)
+    infinite = float(bounds[-1])
+    # rounding may leave the sum a hair off; what is missing counts as an infinite loss
+    missing = 1.0 - infinite - float(masses.sum())
+    if missing < 0.0:
+        masses *= (1.0 - infinite) / float(masses.sum())
+        missing = 0.0
+    return losses[np.array(kept[1:]) - 1], masses, infinite + missing
+
+
+def lower_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[int]:
+    """Give the indices of the lower convex hull of points sorted by ``x``."""
+    hull: list[int] = []
+    for index in range(x.size):
+        while len(hull) >= 2:
+            first, last = hull[-2], hull[-1]
+            if (y[last] - y[first]) * (x[index] - x[first]) <= (y[index] - y[first]) * (x[last] - x[first]):
+                break
+            hull.pop()
+        hull.append(index)
+    return hull

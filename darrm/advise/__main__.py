@@ -1,0 +1,148 @@
+"""Command line: say which aggregator to use.
+
+python -m darrm.advise --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from darrm.advise.advice import NO_NOISE, OURS, Advice, advise
+from darrm.gamma import priors
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.optimize.report import prior_in_words
+from darrm.system.command_line import CommandLine, run
+from darrm.system.workload_flags import add_workload, flags_of, workload_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from darrm.plan.option import ReleaseOption
+
+REPORT_FORMAT = "darrm advice"
+REPORT_VERSION = 1
+DESCRIPTION = """\
+Calibrate every aggregator that applies to one total budget, rank them by expected accuracy, and print the command for
+the winner."""
+
+EPILOG = """\
+examples:
+  python -m darrm.advise --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5
+  python -m darrm.advise --K 11 --epsilon 0.0892 --each-delta 1e-4 --overlap 1 --models --queries 100 --total 1,1e-4
+
+Accuracy is one minus the expected error under the prior: 1 for the majority itself. A coin has more than 1/2, because
+the error is a distance to the law of the majority, which is half a coin itself where the voters are undecided."""
+
+
+def build_parser() -> CommandLine:
+    """Describe the command line."""
+    parser = CommandLine(prog="python -m darrm.advise", description=DESCRIPTION, epilog=EPILOG)
+    add_workload(parser)
+    parser.add_argument(
+        "--models", action="store_true", help="each voter is a model, trained once, that answers all queries"
+    )
+    parser.add_argument("--format", default="text", choices=("text", "json"), help="of the report (default text)")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, calibrate, rank, print."""
+    options = build_parser().parse_args(arguments)
+    found = advise(workload_of(options), models=options.models, prior=priors.parse(options.prior))
+    if options.format == "json":
+        sys.stdout.write(json.dumps(json_report(found), indent=1, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(text_report(found))
+    return 0
+
+
+def text_report(advice: Advice) -> str:
+    """Write the advice for a reader."""
+    work = advice.workload
+    voters = f"{work.each}-private" if work.each.is_private else "not private"
+    coin = np.zeros(work.K - work.K // 2)
+    lines = [
+        f"Which aggregator for {work.queries:,} majority votes of {work.K:,} voters?",
+        f"  each voter is {voters}; a person reaches {'all' if work.overlap is None else f'at most {work.overlap}'}",
+        f"  the budget of all answers together is {work.total}",
+        f"  accuracy under {prior_in_words(advice.prior.text)} (--prior {advice.prior.text})",
+        f"  a fair coin has {1.0 - NoiseFunction(work.K, coin).expected_error(advice.prior):.5f}",
+        "",
+        f"  {'accuracy':>8}  {'total ε':>9}   mechanism",
+    ]
+    winner = releasable(advice)
+    for option in advice.options:
+        mark = "*" if option is winner else " "
+        settings = "".join(f", {name} {value:.6g}" for name, value in option.settings.items())
+        accuracy = option.accuracy(advice.prior)
+        lines.append(f"{mark} {accuracy:>8.5f}  {option.epsilon:>9.5g}   {option.name}{settings} (by {option.bound})")
+    lines += [f"  {'–':>8}  {'–':>9}   {name}: {reason}" for name, reason in advice.absent]
+    lines += [
+        "",
+        *advice.remarks,
+        "",
+        "Do this:" if winner is advice.options[0] else "Of these the library releases *:",
+    ]
+    lines += [f"  {line}" for line in commands(winner, advice)]
+    return "\n".join(lines) + "\n"
+
+
+def json_report(advice: Advice) -> dict[str, Any]:
+    """Write the advice as plain data; the schema is ``darrm/schemas/advice.json``."""
+    winner = releasable(advice)
+    return {
+        "format": REPORT_FORMAT,
+        "version": REPORT_VERSION,
+        "workload": flags_of(advice.workload),
+        "counted_as": flags_of(advice.counted_as),
+        "prior": advice.prior.text,
+        "options": [
+            {
+                "name": option.name,
+                "accuracy": option.accuracy(advice.prior),
+                "epsilon": option.epsilon,
+                "bound": option.bound,
+                "settings": dict(option.settings),
+            }
+            for option in advice.options
+        ],
+        "absent": [{"name": name, "reason": reason} for name, reason in advice.absent],
+        "remarks": list(advice.remarks),
+        "winner": winner.name,
+        "commands": commands(winner, advice),
+    }
+
+
+def releasable(advice: Advice) -> ReleaseOption:
+    """Give the best option that this library releases; some are there for comparison only."""
+    for option in advice.options:
+        if commands(option, advice):
+            return option
+    raise ValueError("none of the options that apply is released by this library: ask for another budget")
+
+
+def commands(option: ReleaseOption, advice: Advice) -> list[str]:
+    """Write how to release an option; nothing for one that is there for comparison only."""
+    work = advice.counted_as
+    if option.name == NO_NOISE:
+        return ["publish the majority of the models' votes as it is, for as many queries as you like"]
+    if option.name == OURS:
+        ledger = f"--ledger ledger.sqlite --create-budget {work.total.epsilon_text},{work.total.delta_text}"
+        prior = "" if advice.prior.text == "common" else f" --prior {advice.prior.text}"
+        return [
+            f"python -m darrm.plan {flags_of(work)}{prior} --output plan.json",
+            f"python -m darrm.release VOTES --table plan.json {ledger} --output LABELS",
+        ]
+    if option.name == "GNMax, paper's σ":
+        return [f"darrm.release.GNMax(sigma={option.settings['sigma']!r}).release(counts)"]
+    if option.name == "LNMax":
+        return [f"darrm.release.LNMax(gamma={option.settings['gamma']!r}).release(counts)"]
+    return []
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

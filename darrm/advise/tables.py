@@ -1,0 +1,128 @@
+"""Noise functions that are not optimised for the workload: subsampling, randomised response, the paper's DaRRM.
+
+Each is certified for the largest target of one query whose Q charges the accountant admits, like our own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm.errors import PlanError
+from darrm.gamma import baselines
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.plan.candidate import Candidate, rounded_down
+from darrm.plan.per_query import best_per_query
+from darrm.privacy import MajorityProblem
+from darrm.proof.table import certify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from darrm.gamma.priors import Prior
+    from darrm.plan.option import ReleaseOption
+    from darrm.workload import Workload
+
+BISECTIONS = 24
+
+
+def subsampled(
+    workload: Workload, prior: Prior, name: str, proposal: Callable[[MajorityProblem], NoiseFunction]
+) -> ReleaseOption:
+    """Take the largest integer m whose γ_Sub or γ_DSub composes within the budget [D, Lemma 3.1, Theorem 4.1].
+
+    Raises
+    ------
+    PlanError
+        If not even m = 1 does.
+    """
+    low, found = 0, None
+    high = workload.K + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        trial = _subsampled_at(workload, prior, name, proposal, middle)
+        if trial is not None and trial.is_within_budget:
+            low, found = middle, trial
+        else:
+            high = middle
+    if found is None:
+        raise PlanError(f"not even the majority of one voter (m = 1) composes within {workload.total}")
+    return replace(found.option(), name=name)
+
+
+def _subsampled_at(
+    workload: Workload, prior: Prior, name: str, proposal: Callable[[MajorityProblem], NoiseFunction], m: int
+) -> Candidate | None:
+    problem = MajorityProblem.from_allowance(workload.K, m, workload.each, overlap=workload.overlap)
+    if problem.target.exact_epsilon > workload.total.exact_epsilon * workload.queries:
+        return None
+    return Candidate(name, workload, certify(problem, proposal(problem)), prior, {"m": float(m)})
+
+
+def randomized_response(workload: Workload, prior: Prior) -> ReleaseOption:
+    """Tell the truth with one probability whatever the votes; the largest that composes within the budget.
+
+    Raises
+    ------
+    PlanError
+        If none was found.
+    """
+    each, total = workload.each, workload.total
+    if workload.queries == 1 and each.is_private and total.exact_epsilon < each.exact_epsilon:
+        raise PlanError("the budget is smaller than one voter's own")
+    if each.is_private and (workload.queries > 1 or total.exact_epsilon > each.exact_epsilon * workload.K):
+        # any target that admits γ = 1 will do: the accountant looks at the constant itself
+        problem = MajorityProblem.from_allowance(workload.K, workload.K, each, overlap=workload.overlap)
+    else:
+        problem = workload.problem(total)
+    largest = certify(problem, NoiseFunction(workload.K, np.ones(problem.half_size)))
+    low, high = Fraction(0), Fraction(float(largest.gamma.half[0]))
+    best = _constant(workload, prior, problem, float(high))
+    if best.is_within_budget:
+        return replace(best.option(), name="randomised response")
+    found = None
+    for _ in range(BISECTIONS):
+        middle = rounded_down((low + high) / 2)
+        trial = _constant(workload, prior, problem, float(middle))
+        if trial.is_within_budget:
+            low, found = middle, trial
+        else:
+            high = middle
+    if found is None:
+        raise PlanError("no constant probability of the truth composes within the budget")
+    return replace(found.option(), name="randomised response")
+
+
+def _constant(workload: Workload, prior: Prior, problem: MajorityProblem, truth: float) -> Candidate:
+    gamma = NoiseFunction(workload.K, np.full(problem.half_size, truth))
+    return Candidate("constant", workload, certify(problem, gamma), prior, {"gamma": truth})
+
+
+def darrm_of_the_paper(workload: Workload, prior: Prior) -> ReleaseOption:
+    """DaRRM as [D] has it: one person may reach all K voters, and queries compose by their (ε, δ)."""
+    return replace(
+        best_per_query(replace(workload, overlap=None), prior, lambda _: None).option(), name="DaRRM of the paper"
+    )
+
+
+def rivals_of_tables(workload: Workload, prior: Prior) -> tuple[list[ReleaseOption], list[tuple[str, str]]]:
+    """Collect those that apply, and the reasons of those that do not."""
+    found, absent = [], []
+    ways: dict[str, Callable[[], ReleaseOption]] = {
+        "subsampling": lambda: subsampled(workload, prior, "subsampling", baselines.subsampling),
+        "double subsampling": lambda: subsampled(workload, prior, "double subsampling", baselines.double_subsampling),
+        "DaRRM of the paper": lambda: darrm_of_the_paper(workload, prior),
+        "randomised response": lambda: randomized_response(workload, prior),
+    }
+    for name, way in ways.items():
+        if not workload.each.is_private and name != "randomised response":
+            absent.append((name, "it rests on the voters' own privacy, which is not counted here"))
+            continue
+        try:
+            found.append(way())
+        except PlanError as error:
+            absent.append((name, str(error)))
+    return found, absent

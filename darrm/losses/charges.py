@@ -1,0 +1,81 @@
+"""What a release costs: a charge describes one query by every bound that is known about it, and a count repeats it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from darrm import checks
+
+if TYPE_CHECKING:
+    from darrm.losses.profile import PrivacyProfile
+    from darrm.losses.renyi import RenyiCurve
+    from darrm.privacy import PrivacyParams
+
+
+@dataclass(frozen=True)
+class Charge:
+    """The privacy cost of ``count`` queries of one kind.
+
+    All descriptions hold at once; the accountant uses whichever gives the smallest total.
+
+    Parameters
+    ----------
+    what
+        The mechanism in words, for reports; charges that differ in it alone are of one kind.
+    guarantee
+        (ε, δ) of one query.
+    renyi
+        Rényi curve of one query.
+    profile
+        δ as a function of ε for one query.
+    count
+        How many queries, at least 1.
+    data_dependent
+        True where the cost was computed from the private data and not sanitised: it is then private data itself, and
+        `PrivacyAccountant.add` refuses it unless told in words that the total stays private.
+
+    Raises
+    ------
+    ValueError
+        If no description is given or ``count`` is no positive integer.
+
+    Examples
+    --------
+    >>> from darrm.privacy import PrivacyParams
+    >>> one = Charge("majority of 11", guarantee=PrivacyParams(0.3, 3e-5))
+    >>> one.repeated(20).repeated(5)
+    Charge(what='majority of 11', guarantee=PrivacyParams(epsilon=0.3, delta=0.00003), count=100)
+    >>> one.repeated(7).kind == one
+    True
+    """
+
+    what: str = field(compare=False)
+    guarantee: PrivacyParams | None = None
+    renyi: RenyiCurve | None = None
+    profile: PrivacyProfile | None = None
+    count: int = 1
+    data_dependent: bool = False
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, count=self.count, advice="a charge of no query is no charge")
+        if self.guarantee is None and self.renyi is None and self.profile is None:
+            raise ValueError("a charge needs at least one of guarantee, renyi and profile: a cost that nothing bounds")
+
+    @property
+    def kind(self) -> Charge:
+        """The same charge for one query; charges of one kind are counted together."""
+        return replace(self, count=1)
+
+    def repeated(self, times: int) -> Charge:
+        """Charge ``times`` times as many queries."""
+        checks.integer_at_least(1, times=times)
+        return replace(self, count=self.count * int(times))
+
+    def __repr__(self) -> str:
+        known = [
+            f"{name}={value!r}" if name == "guarantee" else f"{name}=…"
+            for name, value in (("guarantee", self.guarantee), ("renyi", self.renyi), ("profile", self.profile))
+            if value is not None
+        ]
+        return f"Charge(what={self.what!r}, {', '.join(known)}, count={self.count})"

@@ -1,0 +1,5 @@
+"""Which γ is best: the optimiser, closed forms, a Rényi budget instead of (ε, δ), and the comparison."""
+
+from darrm.optimize.optimizer import optimize_gamma
+
+__all__ = ["optimize_gamma"]

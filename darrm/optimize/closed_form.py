@@ -1,0 +1,74 @@
+"""The best release of all where voters are not private and one person reaches one of them: PATE with two classes.
+
+Let h(s) = Pr[output 1 | s ones] = (1 + g(s))/2 and c = e^ε. A person moves the number of ones by one, so
+(ε, δ)-privacy is, for s = 0 … K − 1 and both outputs, up and down,
+
+    (1) h(s+1) ≤ c·h(s) + δ          (2) 1 − h(s) ≤ c·(1 − h(s+1)) + δ          and both with s and s + 1 exchanged.
+
+**Closed form.** h(K/2) = 1/2 for even K, h((K−1)/2) = (1 − δ)/(1 + c) for odd K (at least 0), then downwards
+
+    (3) h(s) = max(0, (h(s+1) − δ)/c, 1 − δ − c·(1 − h(s+1))),        h(K−s) = 1 − h(s).
+
+**Theorem.** Among all private h with h(K−s) = 1 − h(s), this one is the smallest at every s < K/2 and the largest at
+every s > K/2: it tells the truth with the largest probability for every number of ones at once, so it is optimal under
+every prior. *Proof.* (1) and (2) solved for h(s) say that no private h is below the right side of (3) applied to
+its own h(s+1), and that right side does not fall when h(s+1) grows. At the start even K leaves no choice, and for odd K
+(1) at s = (K−1)/2 with h(s+1) = 1 − h(s) reads h(s)·(1 + c) ≥ 1 − δ. So by induction no private h is below the closed
+form at any s < K/2; by symmetry none is above it at s > K/2. It remains that the closed form is private. For x in
+[0, 1] and c ≥ 1 both (x − δ)/c and 1 − δ − c·(1 − x) are at most x, and the start is at most 1/2; so h does not fall in
+s, and the exchanged inequalities hold. (1) and (2) below the middle are (3), those above it are their mirror images
+under s → K − 1 − s, and the one in the middle for odd K is the start. ∎ Symmetry costs nothing: h(s) and 1 − h(K−s) are
+private together, so is their mean, which is right as often as they are if both answers count alike.
+
+The test that would catch a failure, `tests/optimize/test_closed_form.py`, minimises every h(s) by itself with a linear
+program over all symmetric h, and tries every h on a grid in exact fractions.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm import checks
+from darrm.gamma.noise_function import NoiseFunction
+
+if TYPE_CHECKING:
+    from darrm.privacy import MajorityProblem
+
+
+def has_closed_form(problem: MajorityProblem) -> bool:
+    """Tell whether (3) speaks about this problem."""
+    return not problem.each.is_private and problem.reached == 1
+
+
+def best_for_plain_voters(problem: MajorityProblem) -> NoiseFunction:
+    """Compute γ(l) = 2h(l) − 1 of the closed form (3), in floats; `certify` proves it and scales away the rounding.
+
+    Raises
+    ------
+    ValueError
+        If the voters are private or one person reaches more than one of them.
+
+    Examples
+    --------
+    >>> from darrm.privacy import MajorityProblem, PrivacyParams
+    >>> problem = MajorityProblem(11, PrivacyParams("inf"), PrivacyParams("0.2676", "0.0003"), overlap=1)
+    >>> ((1 + best_for_plain_voters(problem).half) / 2).round(3)
+    array([0.567, 0.669, 0.747, 0.806, 0.852, 0.887])
+    """
+    if not has_closed_form(problem):
+        checks.fail("problem", problem.explain(), "one of voters that are not private, with overlap 1")
+    K, delta = problem.K, problem.target.delta
+    shrink = math.exp(-problem.target.epsilon)
+    growth = problem.cost_ratio
+    lies = np.empty(problem.half_size)  # h(K − l) = 1 − h(l) for l = floor(K/2) + 1 … K
+    previous = 0.5
+    for index in range(problem.half_size):
+        if index == 0 and K % 2 == 1:
+            previous = (1.0 - delta) * shrink / (1.0 + shrink)
+        else:
+            previous = max(0.0, (previous - delta) * shrink, 1.0 - delta - growth * (1.0 - previous))
+        lies[index] = previous
+    return NoiseFunction(K, np.clip(1.0 - 2.0 * lies, 0.0, 1.0))

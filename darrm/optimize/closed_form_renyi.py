@@ -1,0 +1,114 @@
+"""The best release under a Rényi budget where voters are not private and one person reaches one of them.
+
+The closed form of `darrm.optimize.closed_form` with another constraint on neighbours. With h(s) = Pr[output 1 | s ones]
+let
+
+    R = {(x, y) in [0, 1]² : D_α(x ‖ y) ≤ ρ and D_α(y ‖ x) ≤ ρ},
+
+D_α the Rényi divergence between Bernoulli variables. A release is private if (h(s), h(s+1)) lies in R for every s.
+
+    (1) h(K/2) = 1/2 for even K; for odd K, h((K−1)/2) is the smallest x ≤ 1/2 with (x, 1 − x) in R;
+    (2) downwards, h(s) is the largest of η and the smallest x with (x, h(s+1)) in R;        h(K−s) = 1 − h(s).
+
+**Theorem.** Among all private h with η ≤ h and h(K−s) = 1 − h(s), this one tells the truth with the largest probability
+for every number of ones at once. *Proof.* R is convex, closed, symmetric under exchange and under (x, y) → (1 − x, 1 −
+y), and contains the diagonal. Its lower boundary x(y) = min {x : (x, y) in R} is a convex function of y with x(0) = 0
+and x ≥ 0, so it does not fall. Any private h has h(s) ≥ x(h(s+1)), and for odd K the point (h(s), 1 − h(s)) of R at s =
+(K−1)/2; by induction no private h is below (2) at any s < K/2. And (2) is private: for h(s) = x(h(s+1)) by definition;
+where η is larger, η lies between x(h(s+1)) and h(s+1), and R holds the whole segment between its boundary and the
+diagonal. Above the middle everything is mirrored. ∎ Any other convex, symmetric R that contains the diagonal (several
+orders, a trade-off curve) has the same theorem.
+
+For many queries steps are small, D_α ≈ α(dh)²/(2h(1 − h)), and (2) tends to h(s) = sin²(π/4 + √(ρ/(2α))·(s − K/2)): an
+arc that ends. At the tie it is √(π/2) = 1.25 times as steep as the answer of GNMax whose noisy count has divergence ρ:
+the count's Gaussian curve Φ(√(2ρ/α)·(s − K/2)) spends its budget on telling apart what the answer does not tell.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm import checks
+from darrm.gamma.noise_function import NoiseFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# η: lies are at least this probable, so that no divergence is infinite. γ is a float near 1 there, with steps of 2⁻⁵³.
+SMALLEST_LIE = 2.0**-36
+BISECTIONS = 100
+
+
+def bernoulli_divergence(order: float, x: float, y: float) -> float:
+    """Compute D_α(Bern(x) ‖ Bern(y)) for α > 1 and x, y in (0, 1).
+
+    Examples
+    --------
+    >>> round(bernoulli_divergence(2.0, 0.75, 0.25), 12) == round(math.log(0.75**2 / 0.25 + 0.25**2 / 0.75), 12)
+    True
+    """
+    one = order * math.log(x) - (order - 1.0) * math.log(y)
+    zero = order * math.log1p(-x) - (order - 1.0) * math.log1p(-y)
+    high, low = max(one, zero), min(one, zero)
+    return max(0.0, high + math.log1p(math.exp(low - high))) / (order - 1.0)
+
+
+def best_under_renyi(K: int, order: float, budget: float) -> NoiseFunction:
+    """Compute γ(l) = 2h(l) − 1 of (1) and (2), in floats; its divergence is to be bounded by `renyi_divergences`.
+
+    Parameters
+    ----------
+    K
+        Number of voters, at least 1.
+    order
+        α > 1.
+    budget
+        ρ > 0: the divergence of order α that neighbours may have.
+
+    Raises
+    ------
+    ValueError
+        If an argument lies outside its range.
+
+    Examples
+    --------
+    >>> best_under_renyi(5, 4.0, 0.2).half.round(4)
+    array([0.1733, 0.4645, 0.6872])
+    """
+    checks.integer_at_least(1, K=K)
+    checks.positive(budget=budget)
+    if not order > 1.0:
+        checks.fail("order", order, "above 1")
+    lies = []
+    lie = 0.5
+    for index in range(K - K // 2):
+        if index == 0 and K % 2 == 1:
+            lie = _smallest(lambda x: bernoulli_divergence(order, x, 1.0 - x) <= budget, 0.5)
+        elif lie > SMALLEST_LIE:
+            lie = _next_lie(lie, order, budget)
+        lies.append(lie)
+    return NoiseFunction(K, 1.0 - 2.0 * np.array(lies))
+
+
+def _next_lie(above: float, order: float, budget: float) -> float:
+    """Find the smallest x ≥ η with D_α(x ‖ above) and D_α(above ‖ x) within the budget."""
+    return _smallest(
+        lambda x: bernoulli_divergence(order, above, x) <= budget and bernoulli_divergence(order, x, above) <= budget,
+        above,
+    )
+
+
+def _smallest(allowed: Callable[[float], bool], top: float) -> float:
+    """Bisect for the smallest allowed number in [η, top], where ``top`` is allowed."""
+    low, high = SMALLEST_LIE, top
+    if allowed(low):
+        return low
+    for _ in range(BISECTIONS):
+        middle = math.sqrt(low * high) if high > 2.0 * low else 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if allowed(middle) else (middle, high)
+    return high

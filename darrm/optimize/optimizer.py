@@ -1,0 +1,276 @@
+"""The best noise function for a problem, with its proof and with a bound on every other one.
+
+`optimize_gamma` states the linear program of `lp_models.gamma_lp`, generates its privacy rows from the dominating
+family and, once that is content, from the full set, and hands the solver's point to `certify`. Nothing that the solver
+says is believed: privacy comes from the proof, optimality from a bound recomputed from the duals.
+
+**Why the free optimum is not monotone.** The rows limit E_p[g] − c·E_{p'}[g], which is about how g *changes* under
+small moves of the number of ones. Averages blur γ, so a γ that alternates between 1 and 0 near the tie has the same
+blurred slope as one that rises gently, and the program, being linear, prefers corners: γ = 1 where a vote is worth
+most under the prior, 0 beside it to pay for that. Where every l matters by itself (auditors, few voters), choose
+``shape="monotone"``: the more votes, the more truth, for a few per cent more expected error.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm import checks
+from darrm.errors import SolveError
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.gamma.priors import CommonP, Independent, Prior
+from darrm.gamma.sampled_error import default_draws, differences
+from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
+from darrm.proof.corners import constants_of
+from darrm.proof.definition import all_coefficients
+from darrm.proof.dominating import deep_and_spread
+from darrm.proof.full_set import FullSet
+from darrm.proof.table import GammaTable, Optimality, certify
+from darrm.system.extras import require
+from lp_models.epigraph import EpigraphOracle, SampledError
+from lp_models.gamma_lp import Shape, expected_error_program, sampled_error_program
+from lp_models.options import Progress, SolveOptions
+from lp_models.program import LinearProgram, Status
+from lp_models.reference import solve_with_cvxpy
+from lp_models.row_generation import Oracle, Result, Separation, minimize_with_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from darrm.privacy import MajorityProblem
+    from darrm.proof.corners import CornerCounts
+
+Array = NDArray[np.float64]
+
+SHAPES = tuple(shape.value for shape in Shape)
+OBJECTIVES = ("linear", "expected-error")
+SOLVERS = ("production", "reference")
+# a thorough look costs as much as many solves: take more rows from it than from a cheap one
+THOROUGH_ROWS = 240
+# once the dominating family is broken by no more than this factor, the border of the full set is looked at as well
+NEARLY = 1.001
+# weights below this part of the largest say nothing; there a tie-break of the next size decides
+SILENT = 1e-8
+TIE_BREAK = 1e-8
+FIT_SEED = 20_250_503  # of the draws that are fitted; estimates use another
+# a cost is called broken when it exceeds the budget by more than this part of it
+BROKEN = 1e-12
+
+
+def optimize_gamma(
+    problem: MajorityProblem,
+    *,
+    prior: Prior | None = None,
+    shape: str = "free",
+    objective: str = "linear",
+    solver: str = "production",
+    options: SolveOptions | None = None,
+    draws: int | None = None,
+    rng: np.random.Generator | None = None,
+    report: Callable[[Progress], None] | None = None,
+) -> GammaTable:
+    """Find and prove the noise function with the smallest expected error.
+
+    Parameters
+    ----------
+    problem
+        The voters and the target.
+    prior
+        What is publicly believed about the voters; by default independent p_i ~ U[0.5, 1], the paper's surrogate, and
+        for the objective ``"expected-error"`` independent p_i ~ U[0, 1].
+    shape
+        ``"free"``, or ``"monotone"`` for a γ that never falls on the way from the tie to unanimity.
+    objective
+        ``"linear"``: the prior's linear expected error. ``"expected-error"``: the expected error itself, absolute
+        value included [D, Eq. 2], over draws of the prior unless the prior makes it linear anyway.
+    solver
+        ``"production"`` generates rows; ``"reference"`` writes every row of Lemma 5.1 down and needs cvxpy.
+    options
+        When to stop; nothing in it changes a guarantee.
+    draws
+        How many draws of the prior the objective ``"expected-error"`` fits, and how many others judge the result:
+        20,000 for few voters, falling to 5,000 for many.
+    rng
+        Where those draws come from; a fixed seed by default. Nothing private is drawn.
+    report
+        Called once a round of the production solver.
+
+    Returns
+    -------
+    GammaTable
+        Proven private; ``optimality`` holds its expected error and a bound below that of every private γ.
+
+    Raises
+    ------
+    ValueError
+        If an option is unknown, the prior has no linear expected error, or the reference solver is to sample.
+    SolveError
+        If the reference solver fails. The production solver always returns its best proven γ.
+
+    Examples
+    --------
+    The optimum at m = 1, Δ = 0 is (2l − K)/K:
+
+    >>> from darrm.privacy import MajorityProblem, PrivacyParams
+    >>> problem = MajorityProblem.from_allowance(K=5, m=1, each=PrivacyParams(0.1))
+    >>> optimize_gamma(problem, shape="monotone").gamma.half.round(9)
+    array([0.2, 0.6, 1. ])
+    """
+    checks.one_of(SHAPES, shape=shape)
+    checks.one_of(OBJECTIVES, objective=objective)
+    checks.one_of(SOLVERS, solver=solver)
+    belief = prior or Independent(0.5 if objective == "linear" else 0.0, 1.0)
+    kind = Shape(shape)
+    if objective == "expected-error" and not belief.has_closed_form:
+        return _optimize_sampled(problem, belief, kind, solver, options or SolveOptions(), draws, rng, report)
+    weights = belief.weights(problem.K)
+    if solver == "reference":
+        gamma, bound, status, provenance = _solve_reference(problem, weights, kind)
+    else:
+        gamma, bound, status, provenance = _solve_production(
+            problem, weights, expected_error_program(weights, kind), PrivacyOracle(problem, kind), kind, options, report
+        )
+        if has_closed_form(problem):
+            # the largest private γ at every l, also where the prior is silent; the bound stays the solver's own
+            gamma = best_for_plain_voters(problem)
+    table = certify(problem, gamma)
+    value = table.gamma.expected_error(belief)
+    optimality = Optimality(belief.text, shape, objective, value, min(bound, value), status.value)
+    return table.with_optimality(optimality, {"solver": solver, **provenance})
+
+
+class PrivacyOracle:
+    """Knows the privacy rows of a problem, over the variables of a shape."""
+
+    def __init__(self, problem: MajorityProblem, shape: Shape) -> None:
+        self.problem = problem
+        self.shape = shape
+        self.full = FullSet(problem)
+        self.budget = constants_of(problem).budget
+
+    def separate(self, point: Array, *, thorough: bool) -> Separation:
+        """Look for broken rows in the dominating family, or in the full set if ``thorough``."""
+        gamma = self.shape.variables_to_gamma(point)
+        limit = self.budget * (1.0 + BROKEN)
+        if thorough:
+            found = self.full.maxima(gamma, limit)
+            worst = found.worst
+            rows = _most_useful(found.broken, limit)
+        else:
+            family = self.full.family
+            level = family.maxima(gamma)
+            worst = level.worst
+            rows = [family.row(level, j) for j in deep_and_spread(level.costs, limit)]
+            if worst <= self.budget * NEARLY:
+                border_worst, broken = self.full.border(gamma, limit)
+                worst = max(worst, border_worst)
+                rows += _most_useful(broken, limit)
+        # back from γ, so that what clipping took is not forgotten
+        feasible = self.shape.gamma_to_variables(gamma * min(1.0, self.budget / worst))
+        return Separation(self._matrix(rows), np.full(len(rows), self.budget), feasible, thorough)
+
+    def _matrix(self, rows: list[CornerCounts]) -> Array:
+        if not rows:
+            return np.empty((0, self.problem.half_size))
+        return self.shape.rows(np.array([row.coefficients(self.problem) for row in rows]))
+
+
+def _most_useful(broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
+    costs = np.array([cost for cost, _ in broken])
+    return [broken[index][1] for index in deep_and_spread(costs, limit, THOROUGH_ROWS)]
+
+
+def _optimize_sampled(
+    problem: MajorityProblem,
+    prior: Prior,
+    shape: Shape,
+    solver: str,
+    options: SolveOptions,
+    draws: int | None,
+    rng: np.random.Generator | None,
+    report: Callable[[Progress], None] | None,
+) -> GammaTable:
+    """Minimise the mean error over draws of the prior, and judge the result by as many other draws."""
+    if solver == "reference":
+        checks.fail("solver", solver, "'production' for a sampled expected error", "one row a draw is not written down")
+    count = default_draws(problem.K) if draws is None else draws
+    checks.integer_at_least(2, draws=count)
+    generator = np.random.default_rng(FIT_SEED) if rng is None else rng
+    sampled = SampledError(differences(prior.sample(problem.K, count, rng=generator)))
+    gamma, bound, status, provenance = _solve_production(
+        problem,
+        sampled.mean_size,
+        sampled_error_program(sampled.linear, sampled.share, shape),
+        EpigraphOracle(PrivacyOracle(problem, shape), sampled, shape),
+        shape,
+        options,
+        report,
+    )
+    table = certify(problem, gamma)
+    value = sampled.value(table.gamma.half)
+    held_out = table.gamma.estimate_error(prior, draws=count, rng=generator)
+    optimality = Optimality(prior.text, shape.value, "expected-error", value, min(bound, value), status.value, held_out)
+    return table.with_optimality(optimality, {"solver": solver, **provenance, "draws fitted": str(count)})
+
+
+def _solve_production(
+    problem: MajorityProblem,
+    weights: Array,
+    program: LinearProgram,
+    oracle: Oracle,
+    shape: Shape,
+    options: SolveOptions | None,
+    report: Callable[[Progress], None] | None,
+) -> tuple[NoiseFunction, float, Status, dict[str, str]]:
+    tie_break = _tie_break(weights, problem.K, shape)
+    if tie_break is not None:
+        tie_break = np.append(tie_break, np.zeros(program.cost.size - weights.size))
+    result: Result = minimize_with_rows(program, oracle, options or SolveOptions(), tie_break=tie_break, report=report)
+    provenance = {
+        "made by": f"darrm {_version('darrm')}, highspy {_version('highspy')}",
+        "rounds": str(result.rounds),
+        "rows generated": str(result.rows_generated),
+    }
+    gamma = NoiseFunction(problem.K, shape.variables_to_gamma(result.point[: weights.size]))
+    return gamma, result.bound, result.status, provenance
+
+
+def _solve_reference(
+    problem: MajorityProblem, weights: Array, shape: Shape
+) -> tuple[NoiseFunction, float, Status, dict[str, str]]:
+    require("cvxpy")
+    matrix = all_coefficients(problem)
+    program = expected_error_program(weights, shape, matrix, np.full(len(matrix), constants_of(problem).budget))
+    solution = solve_with_cvxpy(program)
+    if solution.status is not Status.OPTIMAL:
+        raise SolveError("the reference solver found no optimum: try --solver production", status=solution.status.value)
+    provenance = {
+        "made by": f"darrm {_version('darrm')}, cvxpy {_version('cvxpy')}, highspy {_version('highspy')}",
+        "rows written": str(len(matrix)),
+    }
+    gamma = NoiseFunction(problem.K, shape.variables_to_gamma(solution.point))
+    return gamma, solution.bound, solution.status, provenance
+
+
+@cache
+def _version(distribution: str) -> str:
+    return metadata.version(distribution)
+
+
+def _tie_break(weights: Array, K: int, shape: Shape) -> Array | None:
+    """Where the prior has next to no opinion, prefer what a common prior likes.
+
+    U[0.5, 1] gives the numbers of ones near a tie weights down to 1e-60 at K = 501; without this the solver would leave
+    γ there wherever it happens to be. The bound and the value are about the prior alone.
+    """
+    largest = float(np.max(weights))
+    silent = weights < SILENT * largest
+    if not np.any(silent):
+        return None
+    common = np.where(silent, CommonP().weights(K), 0.0)
+    return shape.rows(-TIE_BREAK * largest / float(np.max(common)) * common)

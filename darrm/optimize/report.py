@@ -1,0 +1,202 @@
+"""What `python -m darrm.optimize` shows: as text, as JSON, and as a picture."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from darrm.proof.table import problem_to_json
+from darrm.system.figures import saved_figure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from darrm.optimize.comparison import Entry
+    from darrm.privacy import MajorityProblem
+    from darrm.proof.table import GammaTable
+
+REPORT_FORMAT = "darrm optimize report"
+REPORT_VERSION = 1
+MOST_LINES = 60
+COLUMN = 9
+PRIOR_WORDS = {
+    "uniform": "independent p_i, uniform on [{}]",
+    "two-sided": "independent p_i, each 1 − q or q with q uniform on [{}]",
+    "common": "one p shared by all voters, uniform on [0, 1]",
+    "point": "every p_i = {}",
+}
+
+
+def text_report(table: GammaTable, entries: Sequence[Entry], output: Path | None) -> str:
+    """Write the report for a person."""
+    blocks = [_heading(table), _values(table, entries), _remarks(entries), _proof(table), _closing(output)]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None) -> dict[str, Any]:
+    """Write the same as plain data; `darrm/schemas/optimize_report.json` describes it."""
+    optimality = table.optimality
+    return {
+        "format": REPORT_FORMAT,
+        "version": REPORT_VERSION,
+        "problem": {**problem_to_json(table.problem), "m": table.problem.m if table.problem.each.is_private else None},
+        "levels": [int(level) for level in table.gamma.levels],
+        "noise_functions": [
+            {
+                "name": entry.name,
+                "gamma": None if entry.table is None else [float(value) for value in entry.table.gamma.half],
+                "expected_error": entry.expected_error,
+                "certificate": None if entry.table is None else asdict(entry.table.certificate),
+                "remark": entry.remark,
+            }
+            for entry in entries
+        ],
+        "optimality": None if optimality is None else {**asdict(optimality), "gap": optimality.gap},
+        "provenance": dict(table.provenance),
+        "output": None if output is None else str(output),
+    }
+
+
+def plot_report(path: Path, table: GammaTable, entries: Sequence[Entry]) -> None:
+    """Draw γ over the number of ones for every noise function that exists."""
+    styles = {"γ_opt": ("o-", 2.4), "γ_Sub": ("s--", 1.4), "γ_DSub": ("^-.", 1.4), "γ_const": ("D:", 1.4)}
+    levels = np.arange(table.problem.K + 1)
+    markers = table.problem.K <= 61
+    with saved_figure(path) as figure:
+        axes = figure.add_subplot()
+        for entry in entries:
+            if entry.table is None:
+                continue
+            style, width = styles[entry.name]
+            label = f"{entry.name}   expected error {entry.expected_error:.4g}"
+            axes.plot(
+                levels,
+                entry.table.gamma.full,
+                style if markers else style[1:],
+                linewidth=width,
+                markersize=5,
+                label=label,
+            )
+        problem = table.problem
+        axes.set_xlabel("l, number of ones among the votes")
+        axes.set_ylabel("γ(l), probability of telling the true majority")
+        axes.set_title(
+            f"K = {problem.K} voters, {_voters(problem)}\nrelease {problem.target}-private{_allowance(problem)}",
+            fontsize=11,
+        )
+        axes.set_ylim(-0.03, 1.03)
+        axes.grid(alpha=0.3)
+        axes.legend(loc="best", framealpha=0.95)
+
+
+def prior_in_words(text: str) -> str:
+    """Say a prior in words.
+
+    Examples
+    --------
+    >>> prior_in_words("uniform:0.5,1")
+    'independent p_i, uniform on [0.5, 1]'
+    """
+    kind, _, arguments = text.partition(":")
+    return PRIOR_WORDS[kind].format(arguments.replace(",", ", "))
+
+
+def _heading(table: GammaTable) -> str:
+    problem, optimality = table.problem, table.optimality
+    private = problem.each.is_private
+    lines = [
+        f"Private majority of {problem.K} voters",
+        f"  each voter is   {f'(ε, Δ)  = {problem.each}-differentially' if private else 'not'} private",
+        f"  the release is  {'(mε, δ)' if private else '(ε, δ) '} = {problem.target}-differentially private",
+    ]
+    lines[-1] += _allowance(problem)
+    if problem.overlap is not None:
+        lines.append(f"  one person's data reach at most {problem.overlap} of the voters")
+    if problem.K % 2 == 0:
+        lines.append("  K is even: a tie is answered by a fair coin")
+    if optimality is not None:
+        words = prior_in_words(optimality.prior)
+        lines.append(f"  optimised for   {words} (--prior {optimality.prior}), {optimality.shape} shape")
+        if optimality.objective != "linear":
+            lines.append(f"  objective       {optimality.objective}: the absolute value of [D, Eq. 2] included")
+    return "\n".join(lines)
+
+
+def _voters(problem: MajorityProblem) -> str:
+    return f"each {problem.each}-private" if problem.each.is_private else "each not private by itself"
+
+
+def _allowance(problem: MajorityProblem) -> str:
+    return f", m = {problem.m:g}" if problem.each.is_private else ""
+
+
+def _values(table: GammaTable, entries: Sequence[Entry]) -> str:
+    shown = [entry for entry in entries if entry.table is not None]
+    levels = table.gamma.levels
+    chosen = list(range(len(levels)))
+    if len(levels) > MOST_LINES:
+        chosen = sorted({round(i) for i in np.linspace(0, len(levels) - 1, MOST_LINES)})
+    header = "".join(f"{_marked(entry):>{COLUMN}}" for entry in shown)
+    lines = [
+        "γ(l): the probability of telling the true majority of l ones, else a fair coin; γ(l) = γ(K − l)",
+        f"{'l':>8}{header}",
+    ]
+    for i in chosen:
+        values = "".join(f"{entry.table.gamma.half[i]:>{COLUMN}.4f}" for entry in shown if entry.table is not None)
+        lines.append(f"{levels[i]:>8}{values}")
+    if len(chosen) < len(levels):
+        lines.append(f"  ({len(chosen)} of {len(levels)} lines shown; --output or --format json has all)")
+    errors = "".join(f"{_short(entry.expected_error):>{COLUMN}}" for entry in shown)
+    lines.append(f"{'error':>8}{errors}   (expected, under the prior)")
+    return "\n".join(lines)
+
+
+def _short(error: float | None) -> str:
+    if error is None:
+        return ""
+    return f"{error:.4f}" if error >= 1e-3 or error == 0.0 else f"{error:.1e}"
+
+
+def _marked(entry: Entry) -> str:
+    return entry.name + ("*" if entry.remark else "")
+
+
+def _remarks(entries: Sequence[Entry]) -> str:
+    return "\n".join(
+        f"  {entry.name + '*':<9}{'' if entry.table is not None else 'absent: '}{entry.remark}"
+        for entry in entries
+        if entry.remark
+    )
+
+
+def _proof(table: GammaTable) -> str:
+    certificate, optimality = table.certificate, table.optimality
+    exponent = "(mε)" if table.problem.each.is_private else "ε"
+    lines = [
+        "Certificate of γ_opt",
+        f"  rows covered   {certificate.rows:,} (every multiset of corners)",
+        f"  worst cost     {certificate.worst_cost!r}",
+        f"  budget         {certificate.budget!r}  (e^{exponent} − 1 + 2δ; strictly above the worst cost)",
+        f"  proved by      {certificate.method}",
+    ]
+    if optimality is not None:
+        relative = optimality.gap / optimality.value if optimality.value > 0.0 else 0.0
+        where = "" if optimality.held_out is None else " on the fitted draws"
+        lines.append(
+            f"  optimality     no private γ of this shape has an expected error below {optimality.bound:.10g}{where}: "
+            f"gap {optimality.gap:.1e} (relative {relative:.1e})"
+        )
+        if optimality.held_out is not None:
+            lines.append(f"  held out       expected error {optimality.held_out} that were not fitted")
+        if optimality.status != "optimal":
+            lines.append(f"  the solver     {optimality.status}; the proof and the bound above hold all the same")
+    return "\n".join(lines)
+
+
+def _closing(output: Path | None) -> str:
+    if output is None:
+        return "Not saved: --output FILE.json keeps the table with its proof."
+    return f"Table written to {output}"

@@ -1,0 +1,226 @@
+"""The best monotone γ whose Rényi divergence of one order stays within a budget: a conic program, solved by rows.
+
+The model is `lp_models.renyi_conic`: the expected error is linear in γ and, by `darrm.proof.renyi`, the constraint
+is E(P_r, Q_r) ≤ e^{(α−1)ρ} for the rows r of the dominating family, a convex set in the plane of (P, Q). It is the
+intersection of its supporting half-planes, and the one at a boundary point (P*, Q*) reads
+
+    P − c·Q ≤ P* − c·Q*,    c = −(∂E/∂Q)/(∂E/∂P) = (α − 1)/α · (r^α − s^α)/(r^{α−1} − s^{α−1}),    r = P*/Q*,
+                                                                                          s = (1 − P*)/(1 − Q*).
+
+With P − c·Q = (1 − c + f)/2 this is a bound on the privacy cost f of the same corner with another c: a Rényi budget is
+(ε, δ)-privacy at infinitely many ε. So `lp_models.row_generation` solves it, taking half-planes as they are broken;
+every round's program is a relaxation, hence a bound. Scaling γ moves (P, Q) on a line to (½, ½), which gives both the
+boundary point and a feasible γ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm import checks
+from darrm.errors import SolveError
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.optimize.closed_form import has_closed_form
+from darrm.optimize.closed_form_renyi import SMALLEST_LIE, best_under_renyi
+from darrm.proof.definition import all_expectations
+from darrm.proof.dominating import LevelMaxima, deep_and_spread
+from darrm.proof.renyi import RenyiRows, reflected
+from darrm.system.extras import require
+from lp_models.gamma_lp import Shape, expected_error_program
+from lp_models.options import SolveOptions
+from lp_models.renyi_conic import solve_renyi_with_cvxpy
+from lp_models.row_generation import Separation, minimize_with_rows
+
+if TYPE_CHECKING:
+    from darrm.gamma.priors import Prior
+    from darrm.privacy import MajorityProblem
+    from darrm.proof.corners import CornerCounts
+
+Array = NDArray[np.float64]
+
+SOLVERS = ("production", "rows", "reference")
+BROKEN = 1e-9  # a divergence is called broken when it exceeds the budget by more than this part of it
+BISECTIONS = 60
+ROUGHLY = SolveOptions(gap=1e-4, time_limit=10.0)  # to compare orders
+FINELY = SolveOptions(gap=1e-7, time_limit=60.0)
+
+
+@dataclass(frozen=True, eq=False)
+class RenyiOptimum:
+    """The best γ found for one order and budget; a proposal, like every `NoiseFunction`.
+
+    Attributes
+    ----------
+    gamma
+        Monotone, with lies of at least `SMALLEST_LIE`.
+    value
+        Its expected error.
+    bound
+        No monotone γ with such lies and this divergence has a smaller expected error, up to the last digits of the
+        bisection where the closed form was used; 0 from the reference solver.
+    """
+
+    gamma: NoiseFunction
+    value: float
+    bound: float
+
+
+def optimize_under_renyi(
+    problem: MajorityProblem,
+    prior: Prior,
+    order: float,
+    budget: float,
+    *,
+    options: SolveOptions = FINELY,
+    solver: str = "production",
+) -> RenyiOptimum:
+    """Find the monotone γ with the smallest expected error whose Rényi divergence of one order is at most a budget.
+
+    Parameters
+    ----------
+    problem
+        The voters; its target plays no part.
+    prior
+        With linear expected error.
+    order
+        α > 1.
+    budget
+        ρ > 0.
+    options
+        When the row generation may stop.
+    solver
+        ``"production"``: `darrm.optimize.closed_form_renyi` where it speaks, else rows; ``"rows"``; or ``"reference"``,
+        the conic program with every multiset of corners, which needs cvxpy and few voters.
+
+    Raises
+    ------
+    ValueError
+        If an argument lies outside its range or the prior has no linear expected error.
+    SolveError
+        If the reference solver fails.
+
+    Examples
+    --------
+    >>> from darrm.gamma.priors import CommonP
+    >>> from darrm.privacy import MajorityProblem, PrivacyParams
+    >>> plain = MajorityProblem(5, PrivacyParams("inf"), PrivacyParams(1), overlap=1)
+    >>> optimize_under_renyi(plain, CommonP(), 4.0, 0.2).gamma.half.round(4)
+    array([0.1733, 0.4645, 0.6872])
+    >>> optimize_under_renyi(plain, CommonP(), 4.0, 0.2, solver="rows").gamma.half.round(4)
+    array([0.1733, 0.4645, 0.6872])
+    """
+    checks.positive(budget=budget)
+    if not order > 1.0:
+        checks.fail("order", order, "above 1")
+    checks.one_of(SOLVERS, solver=solver)
+    if solver == "reference":
+        return _with_conic_program(problem, prior, order, budget)
+    if solver == "production" and has_closed_form(problem):
+        gamma = best_under_renyi(problem.K, order, budget)
+        value = gamma.expected_error(prior)
+        return RenyiOptimum(gamma, value, value)
+    program = expected_error_program(prior.weights(problem.K), Shape.MONOTONE)
+    limits = program.limits.copy()
+    limits[0] = 1.0 - 2.0 * SMALLEST_LIE  # the row Σ u ≤ 1 of the monotone shape
+    oracle = _RenyiOracle(problem, order, budget)
+    result = minimize_with_rows(replace(program, limits=limits), oracle, options)
+    gamma = NoiseFunction(problem.K, Shape.MONOTONE.variables_to_gamma(result.point))
+    return RenyiOptimum(gamma, gamma.expected_error(prior), result.bound)
+
+
+def _with_conic_program(problem: MajorityProblem, prior: Prior, order: float, budget: float) -> RenyiOptimum:
+    require("cvxpy")
+    first, second = all_expectations(problem)
+    half = solve_renyi_with_cvxpy(
+        prior.weights(problem.K), first, second, order=order, budget=budget, smallest_lie=SMALLEST_LIE
+    )
+    if half is None:
+        raise SolveError("the reference solver found no optimum: use the production solver", status="failed")
+    gamma = NoiseFunction(problem.K, half)
+    value = gamma.expected_error(prior)
+    return RenyiOptimum(gamma, value, 0.0)
+
+
+class _RenyiOracle:
+    """Knows the half-planes of one order and budget."""
+
+    def __init__(self, problem: MajorityProblem, order: float, budget: float) -> None:
+        self.rows = RenyiRows(problem)
+        self.order = order
+        self.limit = (order - 1.0) * budget
+
+    def separate(self, point: Array, *, thorough: bool) -> Separation:
+        """Take at every level the row with the largest divergence, where it is broken."""
+        half = np.minimum(Shape.MONOTONE.variables_to_gamma(point), 1.0 - 2.0 * SMALLEST_LIE)
+        found, factor = self._worst_rows(np.maximum.accumulate(half))
+        matrix, limits = [], []
+        for level in deep_and_spread(found.costs, self.limit * (1.0 + BROKEN)):
+            row, limit = self._half_plane(found, level, half)
+            matrix.append(Shape.MONOTONE.rows(row))
+            limits.append(limit)
+        empty = np.empty((0, half.size))
+        feasible = Shape.MONOTONE.gamma_to_variables(half * factor)
+        return Separation(np.array(matrix) if matrix else empty, np.array(limits), feasible, thorough)
+
+    def _worst_rows(self, half: Array) -> tuple[LevelMaxima, float]:
+        """Find (α − 1)·D of the worst row of each level, and a factor that makes every row feasible."""
+        costs, ones, frozen, broken_P, broken_Q = [], [], [], [], []
+        for level in self.rows.levels(half):
+            other = reflected(level.zeros)
+            exponents = self._exponents(level.ones, level.zeros, other, reflected(level.ones))
+            frozen_count, ones_count = divmod(int(np.argmax(exponents)), exponents.shape[1])
+            costs.append(float(exponents[frozen_count, ones_count]))
+            ones.append(ones_count)
+            frozen.append(frozen_count)
+            broken = exponents > self.limit
+            broken_P.append(level.ones[broken])
+            broken_Q.append(other[broken])
+        factor = self._common_factor(np.concatenate(broken_P), np.concatenate(broken_Q))
+        return LevelMaxima(np.array(costs), np.array(ones), np.array(frozen), 0.0), factor
+
+    def _common_factor(self, P: Array, Q: Array) -> float:
+        """Find the largest factor on γ that keeps all rows within the budget, from the worst row each time."""
+        factor = 1.0
+        while P.size:
+            p, q = 0.5 + factor * (P - 0.5), 0.5 + factor * (Q - 0.5)
+            exponents = self._exponents(p, 1.0 - p, q, 1.0 - q)
+            broken = exponents > self.limit
+            if not np.any(broken):
+                break
+            worst = int(np.argmax(exponents))
+            factor = min(float(np.nextafter(factor, 0.0)), float(self._factors(P[worst, None], Q[worst, None])[0]))
+            P, Q = P[broken], Q[broken]
+        return factor
+
+    def _exponents(self, P: Array, not_P: Array, Q: Array, not_Q: Array) -> Array:
+        first = self.order * np.log(P) - (self.order - 1.0) * np.log(Q)
+        second = self.order * np.log(not_P) - (self.order - 1.0) * np.log(not_Q)
+        return np.asarray(np.logaddexp(first, second))
+
+    def _factors(self, P: Array, Q: Array) -> Array:
+        """Find for each row the largest factor on γ that keeps it within the budget."""
+        low, high = np.zeros(P.shape), np.ones(P.shape)
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (low + high)
+            p, q = 0.5 + middle * (P - 0.5), 0.5 + middle * (Q - 0.5)
+            allowed = self._exponents(p, 1.0 - p, q, 1.0 - q) <= self.limit
+            low, high = np.where(allowed, middle, low), np.where(allowed, high, middle)
+        return low
+
+    def _half_plane(self, found: LevelMaxima, level: int, half: Array) -> tuple[Array, float]:
+        """Give the supporting half-plane where the line from the row's (P, Q) to (½, ½) meets the boundary."""
+        row: CornerCounts = self.rows.family.row(found, level)
+        problem = self.rows.problem
+        first = row.coefficients(problem, 0.0)
+        second = row.coefficients(problem, 1.0) - first  # E_q[g] = −E_{p'}[g]
+        P, Q = np.array([0.5 + 0.5 * float(first @ half)]), np.array([0.5 - 0.5 * float(second @ half)])
+        factor = float(self._factors(P, Q)[0])
+        p, q = 0.5 + factor * (float(P[0]) - 0.5), 0.5 + factor * (float(Q[0]) - 0.5)
+        r, s = np.log(p / q), np.log((1.0 - p) / (1.0 - q))
+        alpha = self.order
+        ratio = (alpha - 1.0) / alpha * np.exp(r) * np.expm1(alpha * (s - r)) / np.expm1((alpha - 1.0) * (s - r))
+        return first + ratio * second, (2.0 * p - 1.0) - ratio * (2.0 * q - 1.0)

@@ -1,0 +1,22 @@
+"""PATE [P]: noisy maxima, the confident and the interactive aggregator, data-dependent cost and its publication."""
+
+from darrm.pate.analysis import Analysis, analyze
+from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.gnss import GnssParameters, rules_of_thumb
+from darrm.pate.interactive import InteractiveGNMax
+from darrm.pate.noisy_max import GNMax, LNMax
+from darrm.pate.publication import sanitize
+from darrm.pate.vote_counts import counts_from_labels
+
+__all__ = [
+    "Analysis",
+    "ConfidentGNMax",
+    "GNMax",
+    "GnssParameters",
+    "InteractiveGNMax",
+    "LNMax",
+    "analyze",
+    "counts_from_labels",
+    "rules_of_thumb",
+    "sanitize",
+]

@@ -1,0 +1,163 @@
+"""Confident-GNMax: answer only where the teachers agree, and check that privately [P, Algorithm 1].
+
+======================  ==========  ==============================================================================
+here                    [P]         meaning
+======================  ==========  ==============================================================================
+``threshold``           T           votes that the noisy plurality must reach
+``sigma_threshold``     σ₁          noise of the check, in votes; charged for every query: λ/(2σ₁²)
+``sigma_answer``        σ₂          noise of the answer, in votes; charged only where an answer is given
+======================  ==========  ==============================================================================
+
+The largest count changes by at most 1 when one teacher changes its vote, hence λ/(2σ₁²) and not λ/σ₁².
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from darrm import checks
+from darrm.aggregator import ABSTAIN
+from darrm.losses.charges import Charge
+from darrm.losses.renyi import RenyiCurve
+from darrm.pate.noise_tails import check_noise, discrete_gaussian_log_survival
+from darrm.pate.noisy_max import GNMax, gaussian_draw
+from darrm.pate.renyi_bounds import gaussian_renyi
+from darrm.pate.vote_counts import check_histograms
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+# the logarithms of the check's probabilities err by less; a larger q only enlarges a bound
+CHECK_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class NoisyCheck:
+    """Compare a statistic of sensitivity 1 with a threshold, under Gaussian noise.
+
+    Parameters
+    ----------
+    threshold
+        T, any finite number of votes.
+    sigma
+        σ₁ > 0, in votes.
+    noise
+        ``"discrete"`` or ``"continuous"``.
+    """
+
+    threshold: float
+    sigma: float
+    noise: str = "discrete"
+
+    def __post_init__(self) -> None:
+        check_noise(self.sigma, self.noise)
+        checks.finite(threshold=self.threshold)
+
+    def independent(self, orders: ArrayLike) -> NDArray[np.float64]:
+        """Compute λ/(2σ₁²), what one check costs whatever the votes: (L,) → (L,)."""
+        return np.asarray(orders, dtype=np.float64) / (2.0 * self.sigma**2)
+
+    def log_probabilities(self, statistic: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute log Pr[passes] and log Pr[fails] for whole-number statistics, elementwise."""
+        if self.noise == "continuous":
+            z = (statistic - self.threshold) / self.sigma
+            return log_ndtr(z), log_ndtr(-z)
+        needed = np.ceil(self.threshold - statistic).astype(np.int64)  # the noise passes at this value and above
+        span = int(np.abs(needed).max()) + 1
+        survival = discrete_gaussian_log_survival(self.sigma, span)
+        return survival[span + needed], survival[span + 1 - needed]
+
+    def dependent(self, statistic: NDArray[np.int64], orders: ArrayLike) -> NDArray[np.float64]:
+        """Bound what each check costs from its statistic, by Theorem 6: (Q,) and (L,) → (Q, L); private data.
+
+        The check is a mechanism with two outcomes and Rényi curve λ/(2σ₁²) = λ/(√2 σ₁)², so [P, Theorem 6] and
+        Proposition 10 apply with √2 σ₁ for σ and q = min(Pr[passes], Pr[fails]).
+        """
+        passes, fails = self.log_probabilities(statistic)
+        log_q = np.minimum(np.minimum(passes, fails) + CHECK_ROUNDING, 0.0)
+        return gaussian_renyi(log_q, math.sqrt(2.0) * self.sigma, orders)
+
+    def release(self, statistic: NDArray[np.int64], rng: np.random.Generator | None) -> NDArray[np.bool_]:
+        """Draw which statistics pass."""
+        noise = gaussian_draw(self.sigma, self.noise, rng)(statistic.size)
+        return np.asarray(statistic + noise >= self.threshold)
+
+
+@dataclass(frozen=True)
+class ConfidentGNMax:
+    """Answer by GNMax where the noisy plurality reaches the threshold, else ⊥ [P, Algorithm 1].
+
+    Parameters
+    ----------
+    threshold
+        T, in votes.
+    sigma_threshold
+        σ₁ > 0 of the check, in votes.
+    sigma_answer
+        σ₂ > 0 of the answer, in votes.
+    noise
+        ``"discrete"`` (exact, for releases) or ``"continuous"`` (the paper's, needs ``rng=``).
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
+    Examples
+    --------
+    >>> aggregator = ConfidentGNMax(threshold=200, sigma_threshold=2.0, sigma_answer=2.0)
+    >>> aggregator.release([[250, 0], [130, 120]], rng=np.random.default_rng(0)).tolist()
+    [0, -1]
+    """
+
+    threshold: float
+    sigma_threshold: float
+    sigma_answer: float
+    noise: str = "discrete"
+
+    def __post_init__(self) -> None:
+        checks.finite(threshold=self.threshold)
+        checks.positive(sigma_threshold=self.sigma_threshold, sigma_answer=self.sigma_answer)
+        _ = self.check, self.answer
+
+    @property
+    def check(self) -> NoisyCheck:
+        """The noisy comparison of the plurality with the threshold."""
+        return NoisyCheck(self.threshold, self.sigma_threshold, self.noise)
+
+    @property
+    def answer(self) -> GNMax:
+        """The mechanism that answers the queries that pass."""
+        return GNMax(self.sigma_answer, self.noise)
+
+    @property
+    def guarantee(self) -> RenyiCurve:
+        """The Rényi curve λ/(2σ₁²) + λ/σ₂² of one query, whatever the votes and the check's outcome."""
+        return RenyiCurve.of(lambda orders: self.check.independent(orders) + self.answer.answer_independent(orders))
+
+    def charge(self, queries: int = 1) -> Charge:
+        """Describe what ``queries`` queries cost, whatever the votes and however many are answered."""
+        return Charge(f"{self!r}", renyi=self.guarantee, count=queries)
+
+    def statistic(self, histograms: ArrayLike) -> NDArray[np.int64]:
+        """Find the plurality of each row, which the check looks at: (Q, C) → (Q,)."""
+        return np.asarray(check_histograms(histograms).max(axis=1))
+
+    def release(self, histograms: ArrayLike, *, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
+        """Release one class, or −1 for ⊥, for each row of counts; parameters as in `GNMax.release`."""
+        counts = check_histograms(histograms)
+        return self.answer_where(self.check.release(counts.max(axis=1), rng), counts, rng)
+
+    def answer_where(
+        self, passed: NDArray[np.bool_], counts: NDArray[np.int64], rng: np.random.Generator | None
+    ) -> NDArray[np.int64]:
+        """Answer the queries that passed their check, −1 for the others: (Q,) and (Q, C) → (Q,)."""
+        labels = np.full(counts.shape[0], ABSTAIN, dtype=np.int64)
+        if passed.any():
+            labels[passed] = self.answer.release(counts[passed], rng=rng)
+        return labels

@@ -1,0 +1,201 @@
+"""The cost of one answer as a function of q at one order, and the conditions that smooth sensitivity needs of it.
+
+======================  ==============  ==========================================================================
+here                    [P, Section B]  meaning
+======================  ==============  ==========================================================================
+``cost(log_q)``         β(q)            the smaller of Theorem 6 and λ/σ² at the order λ
+``ceiling``             β*              λ/σ², the cost wherever q > q₀
+``log_q0``, ``log_q1``  log q₀, log q₁  q₀: where the data-dependent bound stops helping; q₁ = B_L(q₀)
+``upper``, ``lower``    B_U, B_L        bounds on a neighbour's q
+``local``               L̃S(q)           bound on how much the cost changes when one teacher changes its vote
+======================  ==============  ==========================================================================
+
+With w = (C − 1)·c rivals' weight (c = 1 for continuous noise) and Φ the normal distribution function,
+B_U(q) = min(1, w·Φ(Φ⁻¹(q/w) + √2/σ)) and B_L(q) = w·Φ(Φ⁻¹(q/w) − √2/σ): the gaps change by at most 2, and
+u ↦ Φ(Φ⁻¹(u) ± a) is concave (+) or convex (−), so equal gaps are the extreme case (Jensen). A shift of all gaps, as
+discrete noise has, changes nothing in this argument.
+
+**A reading that differs from [P, Algorithm 3].** The paper evaluates the plateau as β(B_U(q₁)) − β(q₁) = β(q₀) − β(q₁).
+Its condition C5 allows β to jump from β(q₀) up to β* just above q₀, and then a q slightly above q₁ has a neighbour
+above q₀, whose cost is β*: the plateau must be β* − β(q₁). The two agree where β is continuous at q₀, as it is unless σ
+is below about ¼; at σ = 0.152, λ = 1.094 the printed plateau is 33 where one vote changes the cost by 44.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri_exp
+
+from darrm import checks
+from darrm.errors import DarrmError
+from darrm.pate.noise_tails import check_noise, gaussian_log_tails, log_tail_factor
+from darrm.pate.renyi_bounds import LOG_HALF, gaussian_renyi
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BISECTIONS = 80
+GRID = 4001
+# β and its differences carry rounding of 1e-12 relative, which is not a violation
+TOLERANCE = 1e-10
+
+
+class ConditionError(DarrmError):
+    """A condition of [P, Section B.2] fails for this σ and order, so no smooth sensitivity is known.
+
+    Attributes
+    ----------
+    condition
+        The condition's name in [P], such as ``"C6"``.
+    """
+
+    def __init__(self, condition: str, message: str) -> None:
+        super().__init__(f"condition {condition} fails: {message}; choose another order or sigma")
+        self.condition = condition
+
+
+@dataclass(frozen=True)
+class CostShape:
+    """The cost of a GNMax answer at one order, as a function of q.
+
+    Parameters
+    ----------
+    sigma
+        σ > 0 of the answer, in votes.
+    order
+        λ > 1.
+    classes
+        C ≥ 2.
+    noise
+        ``"continuous"`` or ``"discrete"``.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
+    Examples
+    --------
+    >>> shape = CostShape(sigma=40.0, order=14.0, classes=10)
+    >>> round(math.exp(shape.log_q0), 5), round(shape.plateau, 6)
+    (0.03327, 0.00067)
+    """
+
+    sigma: float
+    order: float
+    classes: int
+    noise: str = "continuous"
+
+    def __post_init__(self) -> None:
+        check_noise(self.sigma, self.noise)
+        checks.integer_at_least(2, classes=self.classes)
+        if not 1.0 < self.order < math.inf:
+            checks.fail("order", self.order, "a finite number above 1")
+
+    @property
+    def ceiling(self) -> float:
+        """β* = λ/σ², what an answer costs at most."""
+        return self.order / self.sigma**2
+
+    def cost(self, log_q: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Compute β(q) for a vector of log q."""
+        return np.asarray(gaussian_renyi(log_q, self.sigma, [self.order])[:, 0])
+
+    @cached_property
+    def log_q0(self) -> float:
+        """Log of the largest q for which Theorem 6 gives less than λ/σ², at most ½; −∞ if there is none."""
+
+        def helps(log_q: float) -> bool:
+            return bool(self.cost(np.array([log_q]))[0] < self.ceiling)
+
+        low, high = 2.0 * LOG_HALF, LOG_HALF
+        while not helps(low):
+            low *= 2.0
+            if low < -1e9:
+                return -math.inf
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if helps(middle) else (low, middle)
+        return low
+
+    @cached_property
+    def log_q1(self) -> float:
+        """Log of q₁ = B_L(q₀)."""
+        return float(self.lower(np.array([self.log_q0]))[0])
+
+    @cached_property
+    def plateau(self) -> float:
+        """The largest change of the cost by one vote: the larger of β* − β(q₁) and β(q₁) − β(B_L(q₁))."""
+        if math.isinf(self.log_q0):
+            return 0.0
+        at_q1 = np.array([self.log_q1])
+        here, below = self.cost(at_q1)[0], self.cost(self.lower(at_q1))[0]
+        return float(max(self.ceiling - here, here - below))
+
+    def upper(self, log_q: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Compute log B_U(q), the largest log q of a neighbour."""
+        return np.minimum(self._moved(log_q, math.sqrt(2.0) / self.sigma), 0.0)
+
+    def lower(self, log_q: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Compute log B_L(q), the smallest log q of a neighbour."""
+        return np.minimum(self._moved(log_q, -math.sqrt(2.0) / self.sigma), 0.0)
+
+    def local(self, log_q: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bound the change of the cost by one vote, L̃S(q) [P, Algorithm 3], plateau as in the module's text."""
+        here, below, above = self.cost(log_q), self.cost(self.lower(log_q)), self.cost(self.upper(log_q))
+        flat = (log_q >= self.log_q1) & (log_q <= self.log_q0)
+        return np.where(flat, self.plateau, np.maximum(above - here, here - below))
+
+    def smallest_log_q(self, voters: int) -> float:
+        """Compute log q where all voters agree."""
+        tail = float(gaussian_log_tails(voters, self.sigma, self.noise)[voters])
+        return min(tail + math.log(self.classes - 1), 0.0)
+
+    def check_conditions(self, voters: int) -> None:
+        """Check C5, C6 and B_U(q₀) < 1 on a grid of gaps from q(all agree) to q₀.
+
+        Raises
+        ------
+        ConditionError
+            If one of them fails.
+        """
+        if self.never_helps(voters):
+            return
+        if self.upper(np.array([self.log_q0]))[0] >= 0.0:
+            raise ConditionError("B_U(q0) < 1", f"B_U(q0) = 1 at sigma = {self.sigma:g}, order = {self.order:g}")
+        cost = self.cost(self._grid(voters, self.log_q0))
+        self._check_rising("C5", "the cost", cost)
+        if self.smallest_log_q(voters) < self.log_q1:
+            grid = self._grid(voters, self.log_q1)
+            self._check_rising("C6", "the change of the cost", self.cost(self.upper(grid)) - self.cost(grid))
+
+    def never_helps(self, voters: int) -> bool:
+        """Tell whether even full agreement costs λ/σ²: then the cost does not depend on the votes."""
+        return self.smallest_log_q(voters) >= self.log_q0
+
+    def _grid(self, voters: int, log_end: float) -> NDArray[np.float64]:
+        """Grid from the smallest q to an end, even in Φ⁻¹, that is in votes."""
+        weight = self._log_weight
+        ends = ndtri_exp(np.array([self.smallest_log_q(voters), log_end]) - weight)
+        grid = log_ndtr(np.linspace(ends[0], ends[1], GRID)) + weight
+        return np.asarray(np.minimum(grid, log_end))
+
+    def _check_rising(self, condition: str, what: str, values: NDArray[np.float64]) -> None:
+        falls = np.flatnonzero(np.diff(values) < -TOLERANCE * values.max())
+        if falls.size:
+            raise ConditionError(
+                condition, f"{what} falls as q grows, at sigma = {self.sigma:g} and order = {self.order:g}"
+            )
+
+    @property
+    def _log_weight(self) -> float:
+        return math.log(self.classes - 1) + log_tail_factor(self.sigma, self.noise)
+
+    def _moved(self, log_q: NDArray[np.float64], shift: float) -> NDArray[np.float64]:
+        weight = self._log_weight
+        return np.asarray(log_ndtr(ndtri_exp(np.minimum(log_q - weight, 0.0)) + shift) + weight)

@@ -1,0 +1,156 @@
+"""Interactive-GNMax: the teachers correct the student where they disagree with it [P, Algorithm 2].
+
+The check looks at max_j (n_j − M p_j) for the student's scores p, which are public: the student was trained privately.
+M p_j is rounded to a whole number first, so that exact whole-number noise can be added; rounding public numbers costs
+nothing, and the statistic still changes by at most 1 when one teacher changes its vote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm import checks
+from darrm.losses.charges import Charge
+from darrm.pate.confident import ConfidentGNMax, NoisyCheck
+from darrm.pate.vote_counts import check_histograms
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from darrm.losses.renyi import RenyiCurve
+    from darrm.pate.noisy_max import GNMax
+
+ANSWERED, REINFORCED, DECLINED = "answered", "reinforced", "declined"
+SUM_TOLERANCE = 1e-6  # scores are float32 in most training code
+
+
+@dataclass(frozen=True, eq=False)
+class InteractiveRelease:
+    """The labels of an interactive release, and where each came from.
+
+    Attributes
+    ----------
+    labels
+        (Q,) classes; −1 for ⊥.
+    outcome
+        (Q,) words: ``"answered"`` by the teachers, ``"reinforced"`` from the student, ``"declined"`` (⊥).
+    """
+
+    labels: NDArray[np.int64]
+    outcome: NDArray[np.str_]
+
+    @property
+    def answered(self) -> NDArray[np.bool_]:
+        """Which queries the teachers answered: those that cost more than the check."""
+        return np.asarray(self.outcome == ANSWERED)
+
+
+@dataclass(frozen=True)
+class InteractiveGNMax:
+    """Answer where the teachers disagree with the student, reinforce a confident student, else ⊥ [P, Algorithm 2].
+
+    Parameters
+    ----------
+    threshold
+        T, in votes: how far the teachers must be from the student.
+    sigma_threshold, sigma_answer
+        σ₁ and σ₂ > 0, in votes.
+    confidence
+        γ in [0, 1]: the student's largest score must exceed it to be reinforced.
+    noise
+        ``"discrete"`` (exact, for releases) or ``"continuous"`` (the paper's, needs ``rng=``).
+
+    Examples
+    --------
+    >>> aggregator = InteractiveGNMax(100, sigma_threshold=2.0, sigma_answer=2.0, confidence=0.9)
+    >>> votes = [[250, 0], [250, 0], [130, 120]]
+    >>> scores = [[0.05, 0.95], [0.95, 0.05], [0.5, 0.5]]
+    >>> release = aggregator.release(votes, scores=scores, rng=np.random.default_rng(0))
+    >>> release.labels.tolist(), release.outcome.tolist()
+    ([0, 0, -1], ['answered', 'reinforced', 'declined'])
+    """
+
+    threshold: float
+    sigma_threshold: float
+    sigma_answer: float
+    confidence: float
+    noise: str = "discrete"
+
+    def __post_init__(self) -> None:
+        checks.probability(confidence=self.confidence)
+        _ = self.confident
+
+    @property
+    def confident(self) -> ConfidentGNMax:
+        """Algorithm 1 with the same noise: what is checked differs, what check and answer cost does not."""
+        return ConfidentGNMax(self.threshold, self.sigma_threshold, self.sigma_answer, self.noise)
+
+    @property
+    def check(self) -> NoisyCheck:
+        """The noisy comparison of teachers and student with the threshold."""
+        return self.confident.check
+
+    @property
+    def answer(self) -> GNMax:
+        """The mechanism that answers the queries that pass."""
+        return self.confident.answer
+
+    @property
+    def guarantee(self) -> RenyiCurve:
+        """The Rényi curve λ/(2σ₁²) + λ/σ₂² of one query, whatever the votes and the check's outcome."""
+        return self.confident.guarantee
+
+    def charge(self, queries: int = 1) -> Charge:
+        """Describe what ``queries`` queries cost, whatever the votes and however many are answered."""
+        return Charge(f"{self!r}", renyi=self.guarantee, count=queries)
+
+    def statistic(self, histograms: ArrayLike, scores: ArrayLike) -> NDArray[np.int64]:
+        """Compute max_j (n_j − round(M p_j)) for each row, which the check looks at: (Q, C), (Q, C) → (Q,)."""
+        counts = check_histograms(histograms)
+        expected = np.rint(counts[0].sum() * check_scores(scores, counts.shape)).astype(np.int64)
+        return np.asarray((counts - expected).max(axis=1))
+
+    def release(
+        self, histograms: ArrayLike, *, scores: ArrayLike, rng: np.random.Generator | None = None
+    ) -> InteractiveRelease:
+        """Release a label for each row of counts, given the student's scores.
+
+        Parameters
+        ----------
+        histograms
+            (Q, C) vote counts.
+        scores
+            (Q, C) probabilities that the student gives to the classes; public.
+        rng
+            None draws from the operating system. A generator is for experiments only: no privacy is claimed.
+
+        Raises
+        ------
+        ValueError
+            If counts or scores are malformed.
+        """
+        counts = check_histograms(histograms)
+        student = check_scores(scores, counts.shape)
+        passed = self.check.release(self.statistic(counts, student), rng)
+        sure = ~passed & (student.max(axis=1) > self.confidence)
+        labels = self.confident.answer_where(passed, counts, rng)
+        labels[sure] = student[sure].argmax(axis=1)
+        return InteractiveRelease(labels, np.where(passed, ANSWERED, np.where(sure, REINFORCED, DECLINED)))
+
+
+def check_scores(scores: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Read the student's scores: (Q, C) probabilities whose rows sum to 1."""
+    student = np.asarray(scores, dtype=np.float64)
+    if student.shape != shape:
+        checks.fail("the shape of the scores", student.shape, f"the shape of the vote counts, {shape}")
+    if not np.all((student >= 0.0) & (student <= 1.0)):  # NaN fails too
+        wrong = student[~((student >= 0.0) & (student <= 1.0))]
+        checks.fail("scores", float(wrong.flat[0]), "in [0, 1]", "give probabilities, not logits")
+    sums = student.sum(axis=1)
+    if np.any(np.abs(sums - 1.0) > SUM_TOLERANCE):
+        row = int(np.argmax(np.abs(sums - 1.0)))
+        checks.fail(f"the sum of the scores of row {row}", float(sums[row]), "1", "give probabilities")
+    return student

@@ -1,0 +1,207 @@
+"""LNMax and GNMax: the class with the most votes after noise [P, Section 4.1], [P17, Section 2.1].
+
+======================  ==========  ==============================================================================
+here                    [P]         meaning
+======================  ==========  ==============================================================================
+``sigma``               σ           standard deviation of the Gaussian noise on each count, in votes
+``gamma``               γ           inverse scale of the Laplace noise on each count, per vote
+``noise``                           ``"discrete"``: exact whole-number noise, for releases;
+                                    ``"continuous"``: the paper's, for experiments with ``rng=`` only
+======================  ==========  ==============================================================================
+
+One teacher may move one vote from a class to another, so two counts change by 1. Whole-number noise gives the same
+guarantees as continuous noise: discrete Gaussians a whole distance d apart have Rényi divergence at most λd²/(2σ²)
+[CKS20, Proposition 5], and discrete Laplace weights change by at most e^{γd}. Its q is bounded in `noise_tails`. Ties
+go to the lowest class number, which is post-processing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm import checks
+from darrm.exact_decimals import exact_number
+from darrm.losses.charges import Charge
+from darrm.losses.renyi import RenyiCurve
+from darrm.pate import renyi_bounds
+from darrm.pate.noise_tails import NOISES, check_noise
+from darrm.pate.vote_counts import check_histograms
+from darrm.privacy import PrivacyParams
+from darrm.probability.exact_sampling import (
+    discrete_gaussian,
+    discrete_laplace,
+    seeded_uniform_below,
+    system_uniform_below,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+DRAWS_AT_ONCE = 1 << 18  # bounds the memory of a release
+
+
+@dataclass(frozen=True)
+class GNMax:
+    """Release the class with the largest count plus Gaussian noise [P, Section 4.1].
+
+    Parameters
+    ----------
+    sigma
+        σ > 0, in votes; at least ½ for discrete noise.
+    noise
+        ``"discrete"`` (exact, for releases) or ``"continuous"`` (the paper's, needs ``rng=``).
+
+    Raises
+    ------
+    ValueError
+        If σ or the noise's name is out of range.
+
+    Examples
+    --------
+    >>> aggregator = GNMax(sigma=40.0)
+    >>> round(aggregator.guarantee.convert(1e-5).epsilon, 4)
+    0.122
+    >>> aggregator.release([[250, 0, 0], [0, 240, 10]], rng=np.random.default_rng(1)).tolist()
+    [0, 1]
+    """
+
+    sigma: float
+    noise: str = "discrete"
+
+    def __post_init__(self) -> None:
+        check_noise(self.sigma, self.noise)
+
+    @property
+    def guarantee(self) -> RenyiCurve:
+        """The Rényi curve λ/σ² of one answer, whatever the votes [P, Proposition 8]."""
+        return RenyiCurve.of(lambda orders: orders / self.sigma**2)
+
+    def charge(self, queries: int = 1) -> Charge:
+        """Describe what ``queries`` answers cost, whatever the votes."""
+        return Charge(f"GNMax(sigma={self.sigma:g})", renyi=self.guarantee, count=queries)
+
+    def log_q(self, histograms: ArrayLike) -> NDArray[np.float64]:
+        """Bound log Pr[answer ≠ plurality] for each query: (Q, C) counts → (Q,)."""
+        return renyi_bounds.log_q(histograms, self.sigma, noise=self.noise)
+
+    def answer_renyi(self, log_q: ArrayLike, orders: ArrayLike) -> NDArray[np.float64]:
+        """Bound what each answer costs, from its q: (Q,) and (L,) → (Q, L); private data."""
+        return renyi_bounds.gaussian_renyi(log_q, self.sigma, orders)
+
+    def answer_independent(self, orders: ArrayLike) -> NDArray[np.float64]:
+        """Compute what one answer costs at most, whatever the votes: (L,) → (L,)."""
+        return np.asarray(orders, dtype=np.float64) / self.sigma**2
+
+    def release(self, histograms: ArrayLike, *, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
+        """Release one class for each row of counts.
+
+        Parameters
+        ----------
+        histograms
+            (Q, C) vote counts.
+        rng
+            None draws from the operating system. A generator is for experiments only: no privacy is claimed.
+
+        Returns
+        -------
+        NDArray
+            (Q,) classes 0 … C − 1.
+        """
+        return noisy_argmax(check_histograms(histograms), gaussian_draw(self.sigma, self.noise, rng))
+
+
+@dataclass(frozen=True)
+class LNMax:
+    """Release the class with the largest count plus Laplace noise of scale 1/γ [P17, Section 2.1].
+
+    Parameters
+    ----------
+    gamma
+        γ > 0, per vote: an answer is (2γ, 0)-private.
+    noise
+        ``"discrete"`` (exact, for releases) or ``"continuous"`` (the paper's, needs ``rng=``).
+
+    Examples
+    --------
+    >>> LNMax(gamma=0.05).charge(100).guarantee
+    PrivacyParams(epsilon=0.1, delta=0)
+    """
+
+    gamma: float
+    noise: str = "discrete"
+
+    def __post_init__(self) -> None:
+        checks.positive(gamma=self.gamma)
+        checks.one_of(NOISES, noise=self.noise)
+
+    @property
+    def guarantee(self) -> RenyiCurve:
+        """The Rényi curve min(2γ²λ, 2γ) of one answer, whatever the votes."""
+        return RenyiCurve.of(self.answer_independent)
+
+    def charge(self, queries: int = 1) -> Charge:
+        """Describe what ``queries`` answers cost, whatever the votes: (2γ, 0) each, and their Rényi curve."""
+        each = PrivacyParams(2 * exact_number("gamma", self.gamma), 0)
+        return Charge(f"LNMax(gamma={self.gamma:g})", guarantee=each, renyi=self.guarantee, count=queries)
+
+    def log_q(self, histograms: ArrayLike) -> NDArray[np.float64]:
+        """Bound log Pr[answer ≠ plurality] for each query: (Q, C) counts → (Q,)."""
+        return renyi_bounds.laplace_log_q(histograms, self.gamma, noise=self.noise)
+
+    def answer_renyi(self, log_q: ArrayLike, orders: ArrayLike) -> NDArray[np.float64]:
+        """Bound what each answer costs, from its q: (Q,) and (L,) → (Q, L); private data."""
+        return renyi_bounds.laplace_renyi(log_q, self.gamma, orders)
+
+    def answer_independent(self, orders: ArrayLike) -> NDArray[np.float64]:
+        """Compute what one answer costs at most, whatever the votes: (L,) → (L,)."""
+        return renyi_bounds.laplace_independent(self.gamma, np.asarray(orders, dtype=np.float64))
+
+    def release(self, histograms: ArrayLike, *, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
+        """Release one class for each row of counts; parameters as in `GNMax.release`."""
+        counts = check_histograms(histograms)
+        if self.noise == "continuous":
+            generator = experiments_only(rng)
+            return noisy_argmax(counts, lambda size: generator.laplace(scale=1.0 / self.gamma, size=size))
+        scale = 1 / exact_number("gamma", self.gamma)
+        below = system_uniform_below if rng is None else seeded_uniform_below(rng)
+        return noisy_argmax(counts, lambda size: discrete_laplace(scale, size, below))
+
+
+def gaussian_draw(
+    sigma: float, noise: str, rng: np.random.Generator | None
+) -> Callable[[int], NDArray[np.int64] | NDArray[np.float64]]:
+    """Make the function that draws so many Gaussian noises, exact or for experiments."""
+    if noise == "continuous":
+        generator = experiments_only(rng)
+        return lambda size: generator.normal(scale=sigma, size=size)
+    variance = exact_number("sigma", sigma) ** 2
+    below = system_uniform_below if rng is None else seeded_uniform_below(rng)
+    return lambda size: discrete_gaussian(variance, size, below)
+
+
+def noisy_argmax(
+    counts: NDArray[np.int64], draw: Callable[[int], NDArray[np.int64] | NDArray[np.float64]]
+) -> NDArray[np.int64]:
+    """Add a noise to every count and find the largest of each row, a block of rows at a time."""
+    queries, classes = counts.shape
+    rows = max(1, DRAWS_AT_ONCE // classes)
+    labels = np.empty(queries, dtype=np.int64)
+    for start in range(0, queries, rows):
+        block = counts[start : start + rows]
+        labels[start : start + rows] = (block + draw(block.size).reshape(block.shape)).argmax(axis=1)
+    return labels
+
+
+def experiments_only(rng: np.random.Generator | None) -> np.random.Generator:
+    """Give the generator, or say that continuous noise is never released."""
+    if rng is None:
+        raise ValueError(
+            "continuous noise needs rng=: floating-point noise is not exact, so it is for experiments only; "
+            'use noise="discrete" for a release'
+        )
+    return rng

@@ -1,0 +1,122 @@
+"""The pictures of Figure 5 of [P] for given votes: which queries are answered, what each costs, and the total."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from darrm.losses.renyi import CONVERSIONS
+from darrm.pate.analysis import Analysis, has_check
+from darrm.system.figures import saved_figure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+BINS = 25
+POINTS = 200
+LEAST_COST = 1e-14  # of the largest: below, nothing matters, and nothing is drawn
+NOTE = "private data: computed from the votes"
+LEFT, RIGHT = "figure_5_left.png", "figure_5_right.png"
+ALL, ANSWERED, COST, CHECK = "#c7cdd6", "#2b6cb0", "#1a1a1a", "#12355b"
+
+
+def draw_figure_5(analysis: Analysis, folder: Path) -> tuple[Path, Path]:
+    """Draw both panels into an existing folder and return their paths; the pictures are private data.
+
+    Raises
+    ------
+    ValueError
+        If the folder does not exist or matplotlib is not installed.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"the folder {str(folder)!r} does not exist: create it first")
+    left, right = folder / LEFT, folder / RIGHT
+    with saved_figure(left, width=8.0, height=5.0) as figure:
+        draw_plurality_counts(figure, analysis)
+    with saved_figure(right, width=8.0, height=5.0) as figure:
+        draw_total_cost(figure, analysis)
+    return left, right
+
+
+def draw_plurality_counts(figure: Any, analysis: Analysis) -> None:  # noqa: ANN401 (matplotlib is untyped)
+    """Histogram of plurality counts, those answered, and the mean cost of answering one query of each bin."""
+    plurality = analysis.histograms.max(axis=1)
+    voters = int(analysis.histograms[0].sum())
+    edges = np.linspace(0.0, voters, min(BINS, voters) + 1)
+    costs = analysis.answer_costs()
+    total, _ = np.histogram(plurality, edges)
+    spent, _ = np.histogram(plurality, edges, weights=costs)
+    axes = figure.add_subplot()
+    axes.hist(plurality, edges, color=ALL, label="all queries")
+    axes.hist(plurality, edges, weights=analysis.probabilities, color=ANSWERED, alpha=0.85, label=_answered(analysis))
+    axes.set_title(NOTE, loc="right", fontsize=8, color=COST)
+    axes.set(xlabel="votes for the plurality class", ylabel="queries", xlim=(0, voters))
+    cost_axes = axes.twinx()
+    filled = total > 0
+    centres = 0.5 * (edges[1:] + edges[:-1])
+    mean_cost = np.maximum(spent[filled] / total[filled], np.finfo(np.float64).tiny)
+    bottom = max(float(mean_cost.min()) / 3.0, float(mean_cost.max()) * LEAST_COST)
+    seen = mean_cost > bottom
+    cost_axes.semilogy(centres[filled][seen], mean_cost[seen], "o", color=COST, label="mean cost of an answer (right)")
+    cost_axes.set_ylim(bottom, float(mean_cost.max()) * 3.0)
+    cost_axes.set_ylabel(f"Rényi cost at order {analysis.order:g}, nats")
+    handles = [*axes.get_legend_handles_labels()[0], *cost_axes.get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False)
+
+
+def draw_total_cost(figure: Any, analysis: Analysis) -> None:  # noqa: ANN401 (matplotlib is untyped)
+    """Total ε over the number of answered queries, the check's part apart, and the cost of answering everything."""
+    seen = np.unique(np.linspace(1, analysis.queries, min(POINTS, analysis.queries)).astype(np.int64))
+    cumulative = _cumulative_costs(analysis, analysis.probabilities, seen)
+    checks = np.outer(seen, analysis.check_curve.values / analysis.queries)
+    answered = np.cumsum(analysis.probabilities)[seen - 1]
+    total = _epsilons(analysis, cumulative + checks)
+    axes = figure.add_subplot()
+    if has_check(analysis.aggregator):
+        check_part = total * np.sum(checks * _at_best(analysis, cumulative + checks), axis=1)
+        check_part /= np.sum((cumulative + checks) * _at_best(analysis, cumulative + checks), axis=1)
+        axes.fill_between(
+            answered, check_part, color=CHECK, lw=0, label="selecting queries (its share of the Rényi cost)"
+        )
+        axes.fill_between(answered, check_part, total, color=ANSWERED, alpha=0.55, lw=0, label="answering them")
+        everything = _epsilons(analysis, _cumulative_costs(analysis, np.ones(analysis.queries), seen))
+        axes.plot(seen, everything, color=COST, ls="--", label="answering every query, without a check")
+        axes.set_xlim(0, float(answered[-1]))
+        axes.set_ylim(0, 1.15 * float(max(total[-1], everything[np.searchsorted(seen, answered[-1]) - 1])))
+    else:
+        axes.plot(answered, total, color=ANSWERED, label="answering every query")
+        axes.set(xlim=(0, float(answered[-1])), ylim=(0, None))
+    axes.set_title(NOTE, loc="right", fontsize=8, color=COST)
+    axes.set(xlabel=_answered(analysis), ylabel=f"ε at δ = {analysis.delta:g}")
+    axes.legend(loc="upper left", frameon=False)
+
+
+def _answered(analysis: Analysis) -> str:
+    return "answered queries (expected)" if analysis.answered is None else "answered queries"
+
+
+def _cumulative_costs(analysis: Analysis, weights: NDArray[np.float64], seen: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Total answer cost of the first so many queries, at every order: (points, L)."""
+    answer = analysis.aggregator.answer if has_check(analysis.aggregator) else analysis.aggregator
+    log_q = answer.log_q(analysis.histograms)  # type: ignore[union-attr]  # narrowed above
+    starts = np.append(0, seen[:-1])
+    blocks = [
+        weights[start:stop] @ answer.answer_renyi(log_q[start:stop], analysis.curve.orders)  # type: ignore[union-attr]
+        for start, stop in zip(starts, seen, strict=True)
+    ]
+    return np.asarray(np.cumsum(blocks, axis=0))
+
+
+def _epsilons(analysis: Analysis, costs: NDArray[np.float64]) -> NDArray[np.float64]:
+    orders = analysis.curve.orders
+    return np.asarray(CONVERSIONS[analysis.conversion](orders, costs, analysis.delta).min(axis=1))
+
+
+def _at_best(analysis: Analysis, costs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One-hot rows that mark the best order of each point."""
+    orders = analysis.curve.orders
+    best = CONVERSIONS[analysis.conversion](orders, costs, analysis.delta).argmin(axis=1)
+    return np.asarray(np.eye(orders.size)[best])

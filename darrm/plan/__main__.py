@@ -1,0 +1,61 @@
+"""Command line: find the best release of many majority votes within one budget.
+
+python -m darrm.plan --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5 --output plan.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from darrm.gamma import priors
+from darrm.plan.report import json_report, plot_report, text_report
+from darrm.plan.search import plan
+from darrm.system.command_line import CommandLine, StatusLine, add_outputs, check_outputs, run
+from darrm.system.workload_flags import add_workload, workload_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DESCRIPTION = """\
+Find the release of many majority votes that stays within one total budget and tells the truth most often, prove it,
+and say what the accountant will report for all of it."""
+
+EPILOG = """\
+examples:
+  python -m darrm.plan --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5 --output plan.json
+  python -m darrm.plan --K 11 --epsilon 0.1 --each-delta 1e-5 --queries 100 --total 4,1e-2 --plot plan.png
+
+The table that is written is released from like any other, with python -m darrm.release."""
+
+
+def build_parser() -> CommandLine:
+    """Describe the command line."""
+    parser = CommandLine(prog="python -m darrm.plan", description=DESCRIPTION, epilog=EPILOG)
+    add_workload(parser)
+    add_outputs(parser, table="the winner's table", picture="the truth over l")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, plan, print or save."""
+    options = build_parser().parse_args(arguments)
+    check_outputs(options)
+    work, prior = workload_of(options), priors.parse(options.prior)
+    line = StatusLine(enabled=not options.quiet and sys.stderr.isatty())
+    found = plan(work.K, work.each, work.overlap, work.queries, total=work.total, prior=prior, report=line.show)
+    line.close()
+    if options.output is not None:
+        found.table.save(options.output)
+    if options.plot is not None:
+        plot_report(options.plot, found)
+    if options.format == "json":
+        sys.stdout.write(json.dumps(json_report(found, options.output), indent=1, ensure_ascii=False) + "\n")
+    elif not options.quiet:
+        sys.stdout.write(text_report(found, options.output))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -1,0 +1,130 @@
+"""The (ε, δ)-optimal release of one query, with the largest ε whose composition stays within a budget."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from darrm.errors import PlanError
+from darrm.losses.composition import optimal_epsilon
+from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
+from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.under_renyi import FINELY, ROUGHLY
+from darrm.plan.candidate import Candidate, rounded_down
+from darrm.privacy import PrivacyParams
+from darrm.proof.table import certify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from darrm.gamma.priors import Prior
+    from darrm.workload import Workload
+
+# how much of δ goes to the queries' own failures; the rest is left for composition
+SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(1))
+BISECTIONS = 40
+REFINEMENTS = 8
+REFINED = 3  # so many candidates are tried with a larger ε and the exact profile
+MOST_QUICK = 301  # beyond, a profile takes seconds, and that of a γ that is not monotone minutes
+WIDEST = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
+
+
+def best_per_query(workload: Workload, prior: Prior, report: Callable[[str], None]) -> Candidate:
+    """Find the per-query optimum that composes within the budget and has the smallest expected error.
+
+    Raises
+    ------
+    PlanError
+        If not even the most private problem of one query composes within the budget.
+    """
+    candidates: list[Candidate] = []
+    for delta in _deltas(workload):
+        report(f"per query: delta {float(delta):g}")
+        candidates += _composed_optimally(workload, prior, delta)
+    if workload.queries > 1:
+        candidates.sort(key=lambda candidate: candidate.expected_error)
+        candidates += [
+            _refined(candidate, report) for candidate in candidates[: REFINED if workload.K <= MOST_QUICK else 1]
+        ]
+    within = [candidate for candidate in candidates if candidate.is_within_budget]
+    if not within:
+        each = workload.each
+        least = f"epsilon = {each.epsilon:g}, the voters' own (m = 1)" if each.is_private else "any epsilon"
+        raise PlanError(f"{workload.queries} queries with {least} do not compose within {workload.total}")
+    return min(within, key=lambda candidate: candidate.expected_error)
+
+
+def _deltas(workload: Workload) -> list[Fraction]:
+    """List what δ one query may have, smallest first."""
+    total, least = workload.total.exact_delta, workload.each.exact_delta
+    if workload.queries == 1:
+        return [total] if total >= least else []
+    shares = {max(least, rounded_down(share * total / workload.queries)) for share in SHARES}
+    return sorted(delta for delta in shares if delta * workload.queries <= total)
+
+
+def _composed_optimally(workload: Workload, prior: Prior, delta: Fraction) -> list[Candidate]:
+    """Take the largest ε that the optimal bound admits; at least the voters' own, which the profile may admit yet."""
+    if workload.queries == 1:
+        total, each = workload.total.exact_epsilon, workload.each
+        if each.is_private and total < each.exact_epsilon:
+            return []
+        epsilon = min(total, each.exact_epsilon * workload.K) if each.is_private else total
+        return [_candidate(workload, prior, epsilon, delta, "free")]
+    low, high = 0.0, _largest_epsilon(workload)
+    if _composes(workload, high, delta):
+        low = high
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _composes(workload, middle, delta) else (low, middle)
+    # a Q-th of the total always composes, and exactly; its δ is a Q-th at most
+    epsilon = max(rounded_down(low), workload.total.exact_epsilon / workload.queries)
+    if workload.each.is_private:
+        epsilon = min(max(workload.each.exact_epsilon, epsilon), workload.each.exact_epsilon * workload.K)
+    # a free γ errs less at the same (ε, δ), a monotone one has a Rényi curve besides
+    free = workload.each.is_private and workload.K <= MOST_QUICK
+    shapes = ("monotone", "free") if free else ("monotone",)
+    return [_candidate(workload, prior, epsilon, delta, shape) for shape in shapes]
+
+
+def _largest_epsilon(workload: Workload) -> float:
+    total = workload.total.epsilon
+    return min(total, workload.K * workload.each.epsilon) if workload.each.is_private else total
+
+
+def _composes(workload: Workload, epsilon: float, delta: Fraction) -> bool:
+    query = PrivacyParams(epsilon, delta)
+    return optimal_epsilon([(query, workload.queries)], workload.total.delta) <= workload.total.epsilon
+
+
+def _candidate(workload: Workload, prior: Prior, epsilon: Fraction, delta: Fraction, shape: str) -> Candidate:
+    problem = workload.problem(PrivacyParams(epsilon, delta))
+    if has_closed_form(problem):
+        table = certify(problem, best_for_plain_voters(problem))
+    else:
+        # one query is solved to the end; of many queries, the search's own steps are coarser than these gaps
+        options = None if workload.queries == 1 else FINELY if workload.K <= MOST_QUICK else ROUGHLY
+        table = optimize_gamma(problem, prior=prior, shape=shape, options=options)
+    return Candidate("per query", workload, table, prior, {"epsilon": float(epsilon), "delta": float(delta)})
+
+
+def _refined(start: Candidate, report: Callable[[str], None]) -> Candidate:
+    """Raise ε of one query as far as all of the accountant's bounds admit."""
+    workload, target = start.workload, start.table.problem.target
+    shape = "monotone" if start.table.gamma.is_monotone else "free"
+    best, low = start, target.epsilon
+    high = min(low * WIDEST, _largest_epsilon(workload))
+    if not start.is_within_budget:
+        return start
+    for _ in range(REFINEMENTS):
+        if best.expected_error == 0.0 or not low < high:
+            break
+        middle = math.sqrt(low * high)
+        report(f"per query: epsilon {middle:.4g}, expected error {best.expected_error:.6g}")
+        trial = _candidate(workload, start.prior, rounded_down(middle), target.exact_delta, shape)
+        if trial.is_within_budget:
+            best, low = trial, middle
+        else:
+            high = middle
+    return best

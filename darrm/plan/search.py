@@ -1,0 +1,149 @@
+"""The best release of many majorities within one budget.
+
+Two ways are tried, and the one with the smaller expected error is taken:
+
+* **per query**: the (ε, δ)-optimal γ of one query. δ is split between the queries' own failures and composition in
+  several proportions; ε is the largest that the accountant admits, first by the optimal bound [KOV15, Theorem 3.3],
+  then by all of its bounds, the exact privacy profile of the γ at hand among them;
+* **Rényi**: for an order α the divergence of a query may be ρ(α), with Q·ρ(α) + log(1 − 1/α) −
+  (log δ + log α)/(α − 1) = ε [CKS20, Proposition 12]; the γ with the smallest expected error under that budget comes
+  from `darrm.optimize.under_renyi`, and α from a search over the accountant's own orders.
+
+The winner is the best of these two families and not of all laws: counted by its exact profile, permute-and-flip errs
+less in some workloads of few voters and many queries (`experiments.aggregators` says where and by how much).
+
+Nothing here is a claim. The γ that is found is certified for a target of one query, its Rényi divergences and its
+profile are bounded by the charge of `DaRRM`, and the total is what the accountant reports for Q such charges; where
+that exceeds the budget, γ is scaled down until it does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from darrm.errors import PlanError
+from darrm.gamma.priors import CommonP
+from darrm.plan.per_query import best_per_query
+from darrm.plan.under_renyi import best_under_renyi_budget
+from darrm.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from darrm.account.accountant import Spent
+    from darrm.gamma.priors import Prior
+    from darrm.plan.candidate import Candidate
+    from darrm.plan.option import ReleaseOption
+    from darrm.privacy import PrivacyParams
+    from darrm.proof.table import GammaTable
+    from darrm.release.majority import DaRRM
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The best release found for a workload.
+
+    Attributes
+    ----------
+    workload
+        What is to be released.
+    prior
+        The public belief that decided.
+    best
+        The candidate with the smallest expected error.
+    candidates
+        All that were found, the best first.
+    refused
+        Ways that found nothing, with the reason.
+    """
+
+    workload: Workload
+    prior: Prior
+    candidates: tuple[Candidate, ...]
+    refused: tuple[tuple[str, str], ...]
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate with the smallest expected error."""
+        return self.candidates[0]
+
+    @property
+    def table(self) -> GammaTable:
+        """The proven noise function, to be saved and released from."""
+        return self.best.table
+
+    @property
+    def aggregator(self) -> DaRRM:
+        """What releases the answers."""
+        return self.best.aggregator
+
+    @property
+    def option(self) -> ReleaseOption:
+        """The plan as one option among others."""
+        return self.best.option()
+
+    def spent(self) -> Spent:
+        """Give what the accountant reports for all queries."""
+        return self.best.spent
+
+
+def plan(
+    K: int,
+    each: PrivacyParams,
+    overlap: int | None,
+    queries: int,
+    *,
+    total: PrivacyParams,
+    prior: Prior | None = None,
+    report: Callable[[str], None] | None = None,
+) -> Plan:
+    """Find the release of ``queries`` majority votes that stays within ``total`` and tells the truth most often.
+
+    Parameters
+    ----------
+    K, each, overlap, queries, total
+        See `Workload`.
+    prior
+        A public belief with linear expected error; by default `CommonP`, under which every margin counts.
+    report
+        Called with a few words at every step: hundreds of voters of whom a person may reach all take minutes.
+
+    Returns
+    -------
+    Plan
+        Its table is certified, and the accountant's total for all queries is at most ``total``.
+
+    Raises
+    ------
+    ValueError
+        If an argument lies outside its range.
+    PlanError
+        If no release within the budget was found.
+
+    Examples
+    --------
+    >>> from darrm.privacy import PrivacyParams
+    >>> found = plan(101, PrivacyParams("inf"), 1, 100, total=PrivacyParams(3, 1e-5))
+    >>> found.best.method, found.spent().epsilon <= 3
+    ('Rényi', True)
+    """
+    workload = Workload(K, each, overlap, queries, total)
+    belief = CommonP() if prior is None else prior
+    belief.weights(K)  # a prior without linear expected error says so before the search
+    found: list[Candidate] = []
+    refused = []
+    for method, search in (("per query", best_per_query), ("Rényi", best_under_renyi_budget)):
+        try:
+            found.append(search(workload, belief, report or _silent))
+        except PlanError as error:
+            refused.append((method, str(error)))
+    if not found:
+        raise PlanError("no release within this budget was found: " + "; ".join(reason for _, reason in refused))
+    found.sort(key=lambda candidate: candidate.expected_error)
+    return Plan(workload, belief, tuple(found), tuple(refused))
+
+
+def _silent(step: str) -> None:
+    """Say nothing."""
+    _ = step

@@ -1,0 +1,132 @@
+"""The best release under a Rényi budget: order and budget searched together."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm.errors import PlanError
+from darrm.losses.renyi import DEFAULT_ORDERS
+from darrm.optimize.under_renyi import FINELY, ROUGHLY, optimize_under_renyi
+from darrm.plan.candidate import Candidate, rounded_down, rounded_up
+from darrm.privacy import PrivacyParams
+from darrm.proof.profile import divergence
+from darrm.proof.table import certify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from darrm.gamma.noise_function import NoiseFunction
+    from darrm.gamma.priors import Prior
+    from darrm.privacy import MajorityProblem
+    from darrm.workload import Workload
+
+FIRST_LOOK = 9  # so many orders, evenly over the grid, before the search closes in
+JUST_BELOW = 1.0 - 1e-9  # of the budget, for the rounding of bounds
+LARGEST_TARGET = Fraction(15)  # beyond, δ of one query is rounding
+BISECTIONS = 40
+SCALINGS = 12
+
+
+def best_under_renyi_budget(workload: Workload, prior: Prior, report: Callable[[str], None]) -> Candidate:
+    """Search the accountant's orders for the one whose optimum has the smallest expected error.
+
+    Raises
+    ------
+    PlanError
+        If δ = 0, or no order leaves a budget.
+    """
+    total = workload.total
+    if total.exact_delta == 0:
+        raise PlanError("a Rényi budget needs delta > 0")
+    budgets = _budgets(workload)
+    if not budgets:
+        raise PlanError(f"no Rényi order leaves a budget for epsilon = {total.epsilon:g}, delta = {total.delta:g}")
+    search = _Search(workload, prior, budgets, report)
+    order = search.best_order()
+    found = search.solve(order, finely=True)
+    settings = {"order": order, "renyi budget": budgets[order]}
+    return _within_budget(Candidate("Rényi", workload, certify(_certifiable(workload, found), found), prior, settings))
+
+
+def _budgets(workload: Workload) -> dict[float, float]:
+    """Compute ρ(α) > 0 for the accountant's orders: Q·ρ and the conversion meet ε exactly [CKS20, Proposition 12]."""
+    orders, total = DEFAULT_ORDERS, workload.total
+    conversion = np.log1p(-1.0 / orders) - (math.log(total.delta) + np.log(orders)) / (orders - 1.0)
+    budgets = JUST_BELOW * (total.epsilon - conversion) / workload.queries
+    return {float(a): float(budget) for a, budget in zip(orders, budgets, strict=True) if budget > 0.0}
+
+
+class _Search:
+    """Finds the order with the smallest expected error: a first look, then ever closer neighbours of the best."""
+
+    def __init__(
+        self, workload: Workload, prior: Prior, budgets: dict[float, float], report: Callable[[str], None]
+    ) -> None:
+        # the Rényi rows know no target: any one that makes a problem will do
+        self.problem = workload.problem(workload.each if workload.each.is_private else PrivacyParams(1))
+        self.prior = prior
+        self.budgets = budgets
+        self.report = report
+        self.errors: dict[float, float] = {}
+
+    def solve(self, order: float, *, finely: bool) -> NoiseFunction:
+        self.report(f"Rényi: order {order:.6g}")
+        options = FINELY if finely else ROUGHLY
+        return optimize_under_renyi(self.problem, self.prior, order, self.budgets[order], options=options).gamma
+
+    def best_order(self) -> float:
+        orders = list(self.budgets)
+        step = max(1, len(orders) // FIRST_LOOK)
+        best = min(orders[::step], key=self._error)
+        while step > 1:
+            step = (step + 1) // 2
+            place = orders.index(best)
+            best = min(orders[max(0, place - step) : place + step + 1 : step], key=self._error)
+        return best
+
+    def _error(self, order: float) -> float:
+        if order not in self.errors:
+            self.errors[order] = self.solve(order, finely=False).expected_error(self.prior)
+        return self.errors[order]
+
+
+def _certifiable(workload: Workload, gamma: NoiseFunction) -> MajorityProblem:
+    """State an (ε, δ) that one query satisfies, so that γ can be certified as it is.
+
+    δ is half of a query's share of the total where that is allowed, ε the smallest that goes with it.
+    """
+    each = workload.each
+    least = each.exact_epsilon if each.is_private else Fraction(1, 10**6)
+    most = each.exact_epsilon * workload.reached if each.is_private else LARGEST_TARGET
+    most = max(least, min(most, LARGEST_TARGET))
+    problem = workload.problem(each if each.is_private else PrivacyParams(1))
+    delta = max(each.exact_delta, rounded_down(workload.total.exact_delta / (2 * workload.queries)))
+    if divergence(problem, gamma, most) > delta:
+        delta = max(delta, rounded_up(divergence(problem, gamma, most)))
+    low, high = least, most
+    if divergence(problem, gamma, least) <= delta:
+        high = least
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        if high - low <= high / 10**6:
+            break
+        low, high = (low, middle) if divergence(problem, gamma, middle) <= delta else (middle, high)
+    epsilon = min(most, rounded_up(high)) if high > least else least
+    return workload.problem(PrivacyParams(epsilon, delta))
+
+
+def _within_budget(candidate: Candidate) -> Candidate:
+    """Scale γ down, by a hair and then by ever more, until the accountant admits all queries."""
+    gamma, problem = candidate.table.gamma, candidate.table.problem
+    for attempt in range(SCALINGS + 1):
+        if candidate.is_within_budget:
+            return candidate
+        if attempt == SCALINGS:
+            break
+        table = certify(problem, gamma.scaled(1.0 - 10.0 ** (attempt - SCALINGS)))
+        candidate = Candidate(candidate.method, candidate.workload, table, candidate.prior, candidate.settings)
+    raise PlanError("the optimum under a Rényi budget could not be scaled into the total budget")

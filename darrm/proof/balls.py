@@ -1,0 +1,128 @@
+"""The worst privacy cost in ball arithmetic: every number is an interval that contains the real one.
+
+The same rows as in `darrm.proof.dominating` and `darrm.proof.full_set`, in plain Python over flint's ``arb`` and
+without their truncated tails, curvature and stopping rule. It is the proof for problems small enough, and the second
+opinion on the float code in the tests.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from itertools import pairwise
+from math import comb
+from typing import TYPE_CHECKING
+
+from flint import arb, ctx
+
+from darrm.gamma.noise_function import signed_function
+from darrm.proof.corners import PRECISION_BITS, constants_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from darrm.gamma.noise_function import NoiseFunction
+    from darrm.privacy import MajorityProblem
+
+Level = list[arb]
+
+
+def averaging_steps(problem: MajorityProblem, gamma: NoiseFunction) -> int:
+    """Estimate the work: how many averages `worst_cost_ball` will take."""
+    # an overlap below K leaves fewer voters to move but more windows to move them in
+    windows = problem.K - problem.reached + 1
+    if problem.each.exact_delta == 0:
+        return comb(problem.K + 2, 2) if gamma.is_monotone else comb(problem.K + 3, 3)
+    if gamma.is_monotone:
+        return windows * comb(problem.reached + 3, 3)
+    return windows * comb(problem.reached + 5, 5)
+
+
+def worst_cost_ball(problem: MajorityProblem, gamma: NoiseFunction) -> arb:
+    """Enclose the largest privacy cost over the full set.
+
+    Returns
+    -------
+    arb
+        Its upper end is above every cost.
+    """
+    constants = constants_of(problem)
+    with ctx.workprec(PRECISION_BITS):
+        start = [arb(float(value)) for value in signed_function(gamma.half, problem.K)]
+        states = [
+            pair
+            for level in _levels(start, constants.ball_hi, problem, monotone=gamma.is_monotone)
+            for pair in _windows(level, problem)
+        ]
+        ratio, delta = constants.ball_ratio, constants.ball_delta
+        # nobody near 0 and 1 moved: rows of the full set, and all of them for Δ = 0
+        unmoved = [_largest_cost(own, mirrored, ratio) for own, mirrored in states]
+        worst = reduce(arb.max, unmoved)
+        if problem.each.exact_delta == 0:
+            return worst
+        move = _all_zeros_moved if gamma.is_monotone else _best_moves
+        for (own, mirrored), cost in zip(states, unmoved, strict=True):
+            # a term gains at most (expected moves) · (steepest step): most states cannot reach the worst
+            if cost + (len(own) - 1) * delta * (_steepest(own) + ratio * _steepest(mirrored)) < worst:
+                continue
+            worst = worst.max(_largest_cost(move(own, delta), move(mirrored, delta), ratio))
+        return worst
+
+
+def _largest_cost(own: Level, mirrored: Level, ratio: arb) -> arb:
+    return reduce(arb.max, (first + ratio * second for first, second in zip(own, reversed(mirrored), strict=True)))
+
+
+def _steepest(level: Level) -> arb:
+    return reduce(arb.max, (abs(second - first) for first, second in pairwise(level)), arb(0))
+
+
+def _smooth(level: Level, p: arb) -> Level:
+    rest = 1 - p
+    return [rest * first + p * second for first, second in pairwise(level)]
+
+
+def _levels(start: Level, hi: arb, problem: MajorityProblem, *, monotone: bool) -> Iterator[Level]:
+    """Give T for every (n_h, n_l) with n_h + n_l ≤ t; for monotone γ only n_l = 0."""
+    fewest = problem.K - problem.reached
+    base = start
+    while len(base) > fewest:
+        level = base
+        while len(level) > fewest:
+            yield level
+            level = _smooth(level, hi)
+        base = [] if monotone else _smooth(base, 1 - hi)
+
+
+def _windows(level: Level, problem: MajorityProblem) -> Iterator[tuple[Level, Level]]:
+    """Give what the touched voters can reach for every number of voters frozen at 1, with the mirrored window."""
+    if problem.each.exact_delta == 0:
+        yield level, level  # no moves: only the place matters, and every place is in some window
+        return
+    frozen = problem.K - problem.reached
+    windows = [level[ones : len(level) - frozen + ones] for ones in range(frozen + 1)]
+    yield from zip(windows, reversed(windows), strict=True)
+
+
+def _all_zeros_moved(level: Level, delta: arb) -> Level:
+    """Compute E[T(n_1 + Bin(N − n_1, Δ))] for n_1 = 0 … N."""
+    result = []
+    while level:
+        result.append(level[-1])
+        level = _smooth(level, delta)
+    return result[::-1]
+
+
+def _best_moves(level: Level, delta: arb) -> Level:
+    """Compute V(n_1) = max over a, a_1 of E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] for n_1 = 0 … N."""
+    best = list(level)
+    moved_zeros = level
+    while moved_zeros:
+        moved_both = moved_zeros
+        a_1 = 0
+        while moved_both:
+            for s, value in enumerate(moved_both):
+                best[s + a_1] = best[s + a_1].max(value)
+            moved_both = _smooth(moved_both, 1 - delta)
+            a_1 += 1
+        moved_zeros = _smooth(moved_zeros, delta)
+    return best

@@ -1,0 +1,126 @@
+"""Proofs: that a noise function satisfies every row of the full set, strictly and in real arithmetic.
+
+Two provers, both rigorous. Where the averaging steps are few enough, ball arithmetic on every row
+(`darrm.proof.balls`). Otherwise floats with an a-priori bound on every error (`darrm.proof.full_set`).
+The budget is the one of the decimals that the user typed.
+
+Repair by scaling: f(s·γ) = s·f(γ) and B > 0, so min(1, B/β)·γ is private for any β that is at least the worst cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm import checks
+from darrm.errors import CertificationError
+from darrm.proof.balls import averaging_steps, worst_cost_ball
+from darrm.proof.corners import PRECISION_BITS, constants_of, full_set_size, upper_float
+from darrm.proof.full_set import FullSet
+
+if TYPE_CHECKING:
+    from darrm.gamma.noise_function import NoiseFunction
+    from darrm.privacy import MajorityProblem
+
+# a few hundredths of a second of ball arithmetic
+MOST_BALL_STEPS = 20_000
+BALLS = f"ball arithmetic, {PRECISION_BITS} bits"
+FLOATS = "floating point with an a-priori error bound"
+STRICT = 1.0 - 2.0**-50
+ATTEMPTS = 6
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was proved about one noise function.
+
+    Attributes
+    ----------
+    worst_cost
+        An upper bound on the privacy cost of every pair of neighbouring data sets; at most `budget`.
+    budget
+        A lower bound on B = e^{mε} − 1 + 2δ.
+    rows
+        How many multisets of corners are covered.
+    method
+        `BALLS` or `FLOATS`.
+    scale
+        The factor that the proposal was multiplied with.
+    """
+
+    worst_cost: float
+    budget: float
+    rows: int
+    method: str
+    scale: float = 1.0
+
+
+def bound_worst_cost(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[float, str]:
+    """Bound the largest privacy cost from above; return the bound and the method.
+
+    Raises
+    ------
+    ValueError
+        If γ and the problem disagree about K.
+    """
+    if gamma.K != problem.K:
+        checks.fail("gamma.K", gamma.K, f"K = {problem.K} of the problem")
+    if averaging_steps(problem, gamma) <= MOST_BALL_STEPS:
+        return upper_float(worst_cost_ball(problem, gamma)), BALLS
+    return FullSet(problem).maxima(gamma.half).worst, FLOATS
+
+
+def prove(problem: MajorityProblem, gamma: NoiseFunction, *, scale: float = 1.0) -> Certificate:
+    """Prove that γ is private as it stands.
+
+    Raises
+    ------
+    CertificationError
+        If the bound on its worst cost exceeds the budget.
+
+    Examples
+    --------
+    >>> from darrm.gamma.noise_function import NoiseFunction
+    >>> from darrm.privacy import MajorityProblem, PrivacyParams
+    >>> problem = MajorityProblem.from_allowance(3, 1, PrivacyParams(0.1))
+    >>> prove(problem, NoiseFunction(3, [0.33, 0.99])).rows
+    20
+    >>> prove(problem, NoiseFunction(3, [1.0, 1.0]))
+    Traceback (most recent call last):
+    ...
+    darrm.errors.CertificationError: the worst privacy cost is up to 0.157625, above the budget 0.105171: scale γ by
+    0.667222 or let certify do it
+    """
+    worst_cost, method = bound_worst_cost(problem, gamma)
+    budget = constants_of(problem).budget
+    if worst_cost > budget:
+        raise CertificationError(
+            f"the worst privacy cost is up to {worst_cost:.6g}, above the budget {budget:.6g}: "
+            f"scale γ by {budget / worst_cost:.6g} or let certify do it",
+            worst_cost=worst_cost,
+            budget=budget,
+        )
+    return Certificate(worst_cost, budget, full_set_size(problem), method, scale)
+
+
+def scale_and_prove(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[NoiseFunction, Certificate]:
+    """Scale γ down as little as its proof needs, and prove the result.
+
+    Raises
+    ------
+    CertificationError
+        If no proof was found; this has not been seen and would be a defect.
+    """
+    factor, shrink = 1.0, STRICT
+    scaled = gamma
+    for _ in range(ATTEMPTS):
+        try:
+            return scaled, prove(problem, scaled, scale=factor)
+        except CertificationError as error:
+            failure = error
+        factor = float(np.nextafter(factor * (failure.budget / failure.worst_cost) * shrink, 0.0))
+        shrink = 1.0 - 8.0 * (1.0 - shrink)
+        scaled = gamma.scaled(factor)
+    raise failure

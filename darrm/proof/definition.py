@@ -1,0 +1,95 @@
+"""The privacy cost straight from its definition: slow, obviously right, the oracle of the tests.
+
+    f(p, p'; γ) = E_{L~PB(p)}[g(L)] − e^{mε} · E_{L~PB(p')}[g(L)]   ≤   B = e^{mε} − 1 + 2δ        [D, Lemma 3.4]
+
+with PB the Poisson binomial distribution and g the signed noise function.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.proof.corners import corner_pairs, full_set_size
+
+if TYPE_CHECKING:
+    from darrm.gamma.noise_function import NoiseFunction
+    from darrm.privacy import MajorityProblem
+
+Array = NDArray[np.float64]
+
+MOST_ROWS = 2_000_000
+
+
+def privacy_cost(problem: MajorityProblem, gamma: NoiseFunction, p: Array, p_prime: Array) -> Array:
+    """Compute f(p, p'; γ).
+
+    Parameters
+    ----------
+    problem, gamma
+        For the same K.
+    p, p_prime
+        Probabilities on the two neighbouring data sets, shapes (…, K).
+
+    Returns
+    -------
+    array of shape (…)
+
+    Examples
+    --------
+    >>> from darrm.gamma.noise_function import NoiseFunction
+    >>> from darrm.privacy import MajorityProblem, PrivacyParams
+    >>> problem = MajorityProblem.from_allowance(3, 1, PrivacyParams(0.1))
+    >>> cost = privacy_cost(problem, NoiseFunction(3, [1.0, 1.0]), np.zeros(3), np.zeros(3))
+    >>> round(float(cost / problem.budget), 12)
+    1.0
+    """
+    first = poisson_binomial_pmf(p) @ gamma.signed
+    second = poisson_binomial_pmf(p_prime) @ gamma.signed
+    return np.asarray(first - problem.cost_ratio * second, dtype=np.float64)
+
+
+def all_multisets(problem: MajorityProblem) -> tuple[Array, Array]:
+    """Write down every multiset of corners of Lemma 5.1 as (p, p'), two arrays of shape (rows, K).
+
+    Raises
+    ------
+    ValueError
+        If there are more than two million of them.
+    """
+    rows = full_set_size(problem)
+    if rows > MOST_ROWS:
+        raise ValueError(
+            f"the full set of K = {problem.K} has {rows:,} rows, too many to write down (at most {MOST_ROWS:,}): "
+            "use the production solver, which separates over it without enumerating it"
+        )
+    pairs = corner_pairs(problem)
+    indices = np.fromiter(
+        (index for row in combinations_with_replacement(range(len(pairs)), problem.K) for index in row),
+        dtype=np.int8,
+    ).reshape(-1, problem.K)
+    touched = np.sum((pairs[indices, 0] != pairs[indices, 1]), axis=1)
+    indices = indices[touched <= problem.reached]
+    return pairs[indices, 0], pairs[indices, 1]
+
+
+def all_expectations(problem: MajorityProblem) -> tuple[Array, Array]:
+    """Compute the coefficients of γ in E_p[g] and E_{p'}[g] in every row of Lemma 5.1, shapes (rows, half size)."""
+    first, second = (poisson_binomial_pmf(probabilities) for probabilities in all_multisets(problem))
+    half = problem.K // 2 + 1
+    return (first - first[:, ::-1])[:, half:], (second - second[:, ::-1])[:, half:]
+
+
+def all_coefficients(problem: MajorityProblem) -> Array:
+    """Compute the coefficients of γ in the cost of every row of Lemma 5.1, shape (rows, K − floor(K/2))."""
+    first, second = all_expectations(problem)
+    return first - problem.cost_ratio * second
+
+
+def worst_cost(problem: MajorityProblem, gamma: NoiseFunction) -> float:
+    """Compute the largest privacy cost over every multiset of corners."""
+    return float(np.max(all_coefficients(problem) @ gamma.half))

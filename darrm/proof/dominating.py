@@ -1,0 +1,180 @@
+"""The dominating family: the C(K+2, 2) rows that are enough for a monotone γ, looked at in O(1) work a row.
+
+If γ does not fall away from K/2 then g is non-decreasing, E[g] is non-decreasing in every probability, and f is largest
+where every p_i is as large and every p'_i as small as its corner allows: only (Δ, 0), (1, 1−Δ) and (hi, lo) can be
+worst. For other γ the family is a relaxation.
+
+With q = 1 − p' the cost is f = E_p[g] + c·E_q[g], and reflecting a row of the family swaps its zeros and ones. So with
+
+    U_j(b) = E[g(b + Bin(j, hi) + Bin(K−j−b, Δ))],    b = number of voters at (1, 1−Δ), j at (hi, lo)
+
+the cost of the row is U_j(b) + c·U_j(K−j−b). The part Bin(j, hi) comes from the triangle of
+`darrm.probability.poisson_binomial.smooth`; Bin(n, Δ) is a short sum of J + 1 terms with a bounded tail.
+
+If one person touches at most t voters (`MajorityProblem.overlap`), j stops at t, and of the K − j voters near 0 and 1
+only t − j may move. With s of the K − t frozen ones at 1 this is the same row over the window T(s) … T(s + t − j), its
+mirror image over the window of K − t − s: (K − t + 1)·C(t + 2, 2) rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from darrm.gamma.noise_function import signed_function
+from darrm.probability.binomial import tail_bound
+from darrm.probability.poisson_binomial import STEP_ERROR, smooth
+from darrm.proof.corners import CornerCounts, constants_of
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from darrm.privacy import MajorityProblem
+
+Array = NDArray[np.float64]
+
+TAIL = 1e-18
+ROWS_A_ROUND = 40
+
+
+@dataclass(frozen=True, eq=False)
+class LevelMaxima:
+    """The largest cost at each number j of voters at (hi, lo), and where.
+
+    Attributes
+    ----------
+    costs
+        Shape (t + 1,): computed in floats; t = K unless one person reaches fewer voters.
+    ones, frozen
+        Shapes (t + 1,): the numbers of voters at (1, 1−Δ) and of voters frozen at 1 that attain it.
+    rounding
+        Upper bound on how far any of the costs is from its real value.
+    """
+
+    costs: Array
+    ones: NDArray[np.int64]
+    frozen: NDArray[np.int64]
+    rounding: float
+
+    @property
+    def worst(self) -> float:
+        """An upper bound on the largest real cost of the family."""
+        return float(np.max(self.costs)) + self.rounding
+
+
+class DominatingFamily:
+    """Separation over the dominating family of one problem."""
+
+    def __init__(self, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
+        self.problem = problem
+        self.constants = constants_of(problem, cost_epsilon)
+
+    @cached_property
+    def terms(self) -> int:
+        """J: the binomial parts Bin(n, Δ) keep the terms 0 … J."""
+        J = 0
+        while tail_bound(self.problem.K, self.constants.delta, J) > TAIL:
+            J += 1
+        return J
+
+    @cached_property
+    def delta_weights(self) -> Array:
+        """Pr[Bin(n, Δ) = i] for i = 0 … J (rows) and n = 0 … K (columns): shape (J + 1, K + 1)."""
+        delta, J = self.constants.delta, self.terms
+        weights = np.zeros((J + 1, self.problem.K + 1))
+        column = np.zeros(J + 1)
+        column[0] = 1.0
+        weights[:, 0] = column
+        for n in range(1, self.problem.K + 1):
+            column = (1.0 - delta) * column + delta * np.concatenate([[0.0], column[:-1]])
+            weights[:, n] = column
+        return weights
+
+    @cached_property
+    def rounding(self) -> float:
+        """Bound the distance between a computed cost and the real one, for |g| ≤ 1.
+
+        A value of U takes at most t averaging steps for the touched voters at hi and Δ together, t = K by default, and
+        J + 1 products and sums for the short binomial; f adds U and c·U with two more roundings and the error of c.
+        """
+        one_term = STEP_ERROR * (self.problem.reached + 2 * self.terms + 8) + 2.0 * TAIL
+        ratio = self.constants.ratio
+        return (1.0 + ratio) * (one_term + STEP_ERROR) + self.constants.ratio_error
+
+    def with_moved_zeros(self, level: Array) -> Array:
+        """Average T(b) over Bin(n_0, Δ) more ones, n_0 = N − b: shape (…, N + 1) → (…, N + 1)."""
+        if self.terms == 0:
+            return level
+        N = level.shape[-1] - 1
+        result = self.delta_weights[0, N::-1] * level
+        for i in range(1, min(self.terms, N) + 1):
+            result[..., : N + 1 - i] += self.delta_weights[i, N : i - 1 : -1] * level[..., i:]
+        return result
+
+    def maxima(self, half: Array) -> LevelMaxima:
+        """Look at every row; ``half`` is γ at l = floor(K/2)+1 … K, shape (K − floor(K/2),)."""
+        K, hi, ratio = self.problem.K, self.constants.hi, self.constants.ratio
+        levels = self.problem.reached + 1
+        costs = np.empty(levels)
+        ones = np.empty(levels, dtype=np.int64)
+        frozen = np.empty(levels, dtype=np.int64)
+        level = signed_function(half, K)
+        for j in range(levels):
+            expectation = self.with_moved_zeros(self.windows(level))
+            row_costs = expectation + ratio * expectation[::-1, ::-1]
+            frozen[j], ones[j] = divmod(int(row_costs.argmax()), row_costs.shape[1])
+            costs[j] = row_costs[frozen[j], ones[j]]
+            level = smooth(level, hi)
+        return LevelMaxima(costs, ones, frozen, self.rounding)
+
+    def windows(self, level: Array) -> Array:
+        """Cut T into what the touched voters can reach, one row for each number of voters frozen at 1.
+
+        For Δ = 0 touched voters at a corner (0,0) or (1,1) are as good as frozen, so one window holds every row.
+
+        Returns
+        -------
+        array of shape (K − t + 1, t − j + 1) for a level of shape (K − j + 1,), or (1, K − j + 1)
+        """
+        held = self.problem.K - self.problem.reached
+        if held == 0 or self.constants.delta == 0.0:
+            return level[None, :]
+        return sliding_window_view(level, level.size - held)
+
+    def row(self, found: LevelMaxima, high: int) -> CornerCounts:
+        """Name the row that attains the largest cost with ``high`` voters at (hi, lo)."""
+        touched_ones, frozen_ones = int(found.ones[high]), int(found.frozen[high])
+        ones = touched_ones + frozen_ones
+        zeros = self.problem.K - high - ones
+        if self.constants.delta == 0.0:
+            return CornerCounts(high, 0, zeros, ones)
+        touched_zeros = self.problem.reached - high - touched_ones
+        return CornerCounts(high, 0, zeros, ones, moved_zeros=touched_zeros, moved_ones_prime=touched_ones)
+
+
+def deep_and_spread(costs: Array, limit: float, most: int = ROWS_A_ROUND) -> list[int]:
+    """Choose which of the levels with cost above ``limit`` to add: the local maxima, then a spread of the others.
+
+    Neighbouring levels make nearly parallel rows; adding the deepest ones alone would add one row many times.
+
+    Examples
+    --------
+    >>> deep_and_spread(np.array([0.0, 2.0, 1.5, 3.0, 0.0]), 1.0)
+    [3, 1, 2]
+    """
+    padded = np.concatenate([[-np.inf], costs, [-np.inf]])
+    above = costs > limit
+    is_peak = above & (costs >= padded[:-2]) & (costs >= padded[2:])
+    peaks = np.flatnonzero(is_peak)
+    others = np.flatnonzero(above & ~is_peak)
+    peaks = peaks[np.argsort(-costs[peaks], kind="stable")]
+    others = others[np.argsort(-costs[others], kind="stable")]
+    chosen = peaks[: most // 2]
+    room = most - chosen.size
+    stride = max(1, -(-others.size // room))
+    return [int(level) for level in np.concatenate([chosen, others[::stride]])]

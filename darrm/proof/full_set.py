@@ -1,0 +1,295 @@
+"""The full set of Lemma 5.1, looked at exactly without writing it down.
+
+State: n_h voters at (hi, lo), n_l at (lo, hi), N = K − n_h − n_l near 0 or 1. T(s) = E[g(s + Bin(n_h, hi) +
+Bin(n_l, lo))] for s = 0 … N comes from its neighbours by one averaging step: a triangle of triangles.
+
+**Where it may stop (theorem).** Call a level j = n_h + n_l monotone if every T of that level is non-decreasing. Then
+every row with more than j voters at (hi, lo) or (lo, hi) costs no more than some row of the dominating family.
+*Proof.* Smoothing is an average, so a level above a monotone one is monotone. Take a row with more than j such
+voters and let i be any voter. With all others fixed, f is A + p_i·D − c·p'_i·D' where D = E_p[g(L + 1) − g(L)] over
+the others, D' likewise under p'. If at least j of the others sit at (hi, lo) or (lo, hi), D ≥ 0 and D' ≥ 0, so f does
+not fall when p_i grows and p'_i shrinks. Moving (lo, hi) to (hi, lo) keeps the number of such voters; do it for all
+of them. Then more than j voters are at (hi, lo) and every other voter may move to (Δ, 0) or (1, 1 − Δ), whichever side
+it is on. ∎ For a monotone γ level 0 is monotone and the dominating family is all there is. In floats D ≥ −τ is what
+can be seen; each of at most K moves then loses at most (1 + c)·max(hi − lo, Δ)·τ, which is added to the result.
+
+**With frozen voters.** If one person reaches t < K voters the same proof holds with "any other voter" read as any
+other touched one. Moves are made only by the t touched voters, those at (hi, lo) or (lo, hi) and those near 0 and 1;
+the frozen ones stay where they are, and the row that is reached is one of the windows of the dominating family. At
+most t ≤ K voters move, so the price of τ covers them.
+
+**Voters near 0 and 1 for Δ > 0.** By the decoupling of `darrm.proof.corners` a row costs V(n_1) + c·V(N − n_1) with
+V(n_1) = max over a ≤ n_0, a_1 ≤ n_1 of E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))]. In a (and in a_1) the second difference of
+this is Δ²·E[T'' (…)], so V is at most the best of the four choices a ∈ {0, n_0}, a_1 ∈ {0, n_1} plus
+Δ²(n_0² + n_1²)/8 · max |T''| nearby. Where that still leaves a doubt, all (a, a_1) are tried: the result is exact
+unless more than `MOST_DOUBTS` entries of one block are in doubt, and then `slack` says what the bound costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.gamma.noise_function import signed_function
+from darrm.probability.poisson_binomial import STEP_ERROR, smooth
+from darrm.proof.corners import CornerCounts, constants_of
+from darrm.proof.dominating import DominatingFamily
+from darrm.proof.near_shifts import NearShifts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from fractions import Fraction
+
+    from darrm.privacy import MajorityProblem
+
+Array = NDArray[np.float64]
+Answer = TypeVar("Answer")
+
+MOST_DOUBTS = 256
+BLOCK_NUMBERS = 2**16
+STATES_A_BLOCK = 3
+
+
+@dataclass(frozen=True, eq=False)
+class FullMaxima:
+    """What was found in the full set.
+
+    Attributes
+    ----------
+    worst
+        A rigorous upper bound on the cost of every row.
+    broken
+        Rows whose computed cost exceeds the limit, at most `STATES_A_BLOCK` of a block, with that cost.
+    levels
+        How many levels had to be looked at.
+    slack
+        The part of `worst` that is not a cost of a row: rounding, tails, moves and undecided curvature.
+    """
+
+    worst: float
+    broken: tuple[tuple[float, CornerCounts], ...]
+    levels: int
+    slack: float
+
+
+@dataclass(frozen=True, eq=False)
+class _BlockMaxima:
+    """The largest computed cost of a block, an upper bound for it, and its broken rows."""
+
+    cost: float
+    bound: float
+    broken: tuple[tuple[float, CornerCounts], ...] = ()
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How many voters near 0 and near 1 have p, and p', moved by Δ."""
+
+    zeros: int = 0
+    ones: int = 0
+    zeros_prime: int = 0
+    ones_prime: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Window:
+    """T of some states over the places that touched voters can reach, and over those of the mirrored rows."""
+
+    own: Array
+    mirrored: Array
+    j: int
+    first_low: int
+    frozen: int
+
+    def only(self, states: NDArray[np.int64]) -> _Window:
+        own = self.own[states]
+        mirrored = own if self.mirrored is self.own else self.mirrored[states]
+        return _Window(own, mirrored, self.j, self.first_low, self.frozen)
+
+    def each(self, function: Callable[[Array], Answer]) -> tuple[Answer, Answer]:
+        own = function(self.own)
+        return own, own if self.mirrored is self.own else function(self.mirrored)
+
+
+class FullSet:
+    """Separation over all corners of one problem."""
+
+    def __init__(self, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
+        self.problem = problem
+        self.constants = constants_of(problem, cost_epsilon)
+        self.family = DominatingFamily(problem, cost_epsilon)
+
+    @cached_property
+    def shifts(self) -> NearShifts:
+        """The voters near 0 and 1, for Δ > 0."""
+        return NearShifts(self.family)
+
+    def maxima(self, half: Array, limit: float = np.inf) -> FullMaxima:
+        """Bound the cost of every row and collect rows that cost more than ``limit``.
+
+        Parameters
+        ----------
+        half
+            γ at l = floor(K/2)+1 … K, shape (K − floor(K/2),).
+        limit
+            Rows above it are named.
+        """
+        found = self.family.maxima(half)
+        best = float(np.max(found.costs))
+        bound = best
+        broken: list[tuple[float, CornerCounts]] = []
+        moves, levels = 0.0, 0
+        for j, blocks in enumerate(self._levels(half)):
+            steepest_fall = -min(float(np.min(np.diff(block), initial=0.0)) for _, block in blocks)
+            error = 2.0 * STEP_ERROR * j
+            if steepest_fall <= error:
+                moves = self._cost_of_moves(steepest_fall + error)
+                break
+            levels = j + 1
+            for first_low, block in blocks:
+                for block_maxima in self._examine_windows(first_low, block, j, best, limit):
+                    broken.extend(block_maxima.broken)
+                    best = max(best, block_maxima.cost)
+                    bound = max(bound, block_maxima.bound)
+        worst = float(np.nextafter(max(best, bound) + self.family.rounding + moves, np.inf))
+        return FullMaxima(worst, tuple(broken), levels, worst - best)
+
+    def border(self, half: Array, limit: float) -> tuple[float, tuple[tuple[float, CornerCounts], ...]]:
+        """Look at the states with n_h = 0 only: where rows outside the dominating family break first.
+
+        Returns
+        -------
+        (largest computed cost, rows above ``limit`` with their costs)
+        """
+        level = signed_function(half, self.problem.K)[None, :]
+        worst = -np.inf
+        broken: list[tuple[float, CornerCounts]] = []
+        for j in range(self.problem.reached + 1):
+            if np.all(np.diff(level) >= 0.0):
+                break
+            for found in self._examine_windows(j, level, j, max(worst, self.constants.budget), limit):
+                worst = max(worst, found.cost)
+                broken.extend(found.broken)
+            level = smooth(level, 1.0 - self.constants.hi)
+        return worst, tuple(broken)
+
+    def _cost_of_moves(self, fall: float) -> float:
+        """Bound what K moves to the dominating family can lose where D ≥ −fall."""
+        if fall == 0.0:
+            return 0.0
+        hi = self.constants.hi
+        widest = max(2.0 * hi - 1.0, self.constants.delta)
+        return float(1.0001 * self.problem.K * (1.0 + self.constants.ratio) * widest * fall)
+
+    def _levels(self, half: Array) -> Iterator[list[tuple[int, Array]]]:
+        """Give, for j = 0 … t, the T of all (n_h, n_l) with sum j: blocks of rows n_l = first, first + 1 and so on."""
+        hi = self.constants.hi
+        rows_a_block = max(1, BLOCK_NUMBERS // (self.problem.K + 1))
+        level = signed_function(half, self.problem.K)[None, :]
+        blocks = [(0, level)]
+        for _ in range(self.problem.reached):
+            yield blocks
+            newest = smooth(blocks[-1][1][-1:], 1.0 - hi)
+            blocks = [(first, smooth(block, hi)) for first, block in blocks]
+            first, last = blocks[-1]
+            if last.shape[0] < rows_a_block:
+                blocks[-1] = (first, np.vstack([last, newest]))
+            else:
+                blocks.append((first + last.shape[0], newest))
+        yield blocks
+
+    def _examine_windows(
+        self, first_low: int, block: Array, j: int, best: float, limit: float
+    ) -> Iterator[_BlockMaxima]:
+        """Examine a block once for every number of voters that may be frozen at 1, see `DominatingFamily.windows`."""
+        held = self.problem.K - self.problem.reached
+        if held == 0 or self.constants.delta == 0.0:
+            yield self._examine(_Window(block, block, j, first_low, 0), best, limit)
+            return
+        width = block.shape[1] - held
+        for frozen in range(held + 1):
+            mirrored = held - frozen
+            own, other = block[:, frozen : frozen + width], block[:, mirrored : mirrored + width]
+            found = self._examine(_Window(own, other, j, first_low, frozen), best, limit)
+            best = max(best, found.cost)
+            yield found
+
+    def _examine(self, window: _Window, best: float, limit: float) -> _BlockMaxima:
+        """Find the largest cost among the states of a block, and its broken rows."""
+        ratio = self.constants.ratio
+        costs = window.own + ratio * window.mirrored[:, ::-1]
+        largest = float(np.max(costs))
+        if self.constants.delta == 0.0:
+            named = [
+                (float(costs[state, ones]), self._row(window, state, ones)) for state, ones in _deepest(costs, limit)
+            ]
+            return _BlockMaxima(largest, largest, tuple(named))
+        gained = np.maximum(self.shifts.most_gained(window.own), self.shifts.most_gained(window.mirrored))
+        hopeful = np.flatnonzero(np.max(costs, axis=1) + (1.0 + ratio) * gained > best)
+        if hopeful.size:
+            first, second = window.only(hopeful).each(self.shifts.screen)
+            hopeful = hopeful[np.max(first + ratio * second[:, ::-1], axis=1) > best]
+        if hopeful.size == 0:
+            return _BlockMaxima(largest, largest)
+        own, mirrored = window.only(hopeful).each(self.shifts.vertices)
+        costs = own.values + ratio * mirrored.values[:, ::-1]
+        bounds = own.bounds + ratio * mirrored.bounds[:, ::-1]
+        largest = float(np.max(costs))
+        doubtful = np.argwhere(bounds > max(best, largest))
+        broken = []
+        for state, ones in _deepest(costs, limit):
+            zeros = costs.shape[1] - 1 - ones
+            first_choice, second_choice = int(own.choice[state, ones]), int(mirrored.choice[state, zeros])
+            moves = Moves(
+                zeros=zeros * (first_choice & 1),
+                ones=ones * (first_choice >> 1),
+                ones_prime=ones * (second_choice & 1),
+                zeros_prime=zeros * (second_choice >> 1),
+            )
+            broken.append((float(costs[state, ones]), self._row(window, int(hopeful[state]), ones, moves)))
+        if doubtful.shape[0] > MOST_DOUBTS:
+            return _BlockMaxima(largest, float(np.max(bounds)), tuple(broken))
+        for state, ones in doubtful:
+            cost, row = self._try_all(window, int(hopeful[state]), int(ones))
+            largest = max(largest, cost)
+            if cost > limit:
+                broken.append((cost, row))
+        return _BlockMaxima(largest, largest, tuple(broken))
+
+    def _row(self, window: _Window, state: int, ones: int, moves: Moves | None = None) -> CornerCounts:
+        """Name a row of a window: ``ones`` touched voters near 1, and the frozen ones with them."""
+        low = window.first_low + state
+        all_ones = ones + window.frozen
+        zeros = self.problem.K - window.j - all_ones
+        made = Moves() if moves is None else moves
+        return CornerCounts(
+            window.j - low,
+            low,
+            zeros,
+            all_ones,
+            moved_zeros=made.zeros,
+            moved_ones=made.ones,
+            moved_zeros_prime=made.zeros_prime,
+            moved_ones_prime=made.ones_prime,
+        )
+
+    def _try_all(self, window: _Window, state: int, ones: int) -> tuple[float, CornerCounts]:
+        """Compute the cost of a state exactly, trying every (a, a_1) of both terms."""
+        zeros = window.own.shape[1] - 1 - ones
+        first, moved_zeros, moved_ones = self.shifts.best_of_all(window.own[state], ones)
+        second, moved_ones_prime, moved_zeros_prime = self.shifts.best_of_all(window.mirrored[state], zeros)
+        moves = Moves(moved_zeros, moved_ones, moved_zeros_prime, moved_ones_prime)
+        return first + self.constants.ratio * second, self._row(window, state, ones, moves)
+
+
+def _deepest(costs: Array, limit: float) -> list[tuple[int, int]]:
+    """Find the best entry of each of the `STATES_A_BLOCK` best rows of a matrix, where it exceeds ``limit``."""
+    if limit == np.inf:
+        return []
+    best = np.max(costs, axis=1)
+    states = np.argsort(-best, kind="stable")[:STATES_A_BLOCK]
+    return [(int(state), int(np.argmax(costs[state]))) for state in states if best[state] > limit]

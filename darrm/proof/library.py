@@ -1,0 +1,231 @@
+"""The tables that come with the package: optimal noise functions for common settings, proven again at load.
+
+`experiments/make_tables.py` writes one compressed JSON file a number of voters into ``darrm/tables``. A file holds what
+cannot be recomputed quickly: γ, the checksum of γ and its problem, and what the solver found out about optimality.
+The proof is made anew by every `load_table`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from darrm import checks
+from darrm.errors import TableError
+from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.proof.table import FORMAT, VERSION, GammaTable, problem_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LIBRARY_FORMAT = "darrm table library"
+LIBRARY_VERSION = 1
+OBJECTIVE = "linear"
+SHAPES = ("free", "monotone")
+NEAR = 3  # how many settings a miss names
+SMALLEST_DELTA = 1e-9  # stands for δ = 0 where settings are compared on a logarithmic scale
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What one stored table is for.
+
+    Attributes
+    ----------
+    K
+        Number of voters.
+    m
+        Privacy allowance.
+    each
+        What every voter satisfies.
+    shape
+        ``"free"`` or ``"monotone"``.
+    """
+
+    K: int
+    m: int
+    each: PrivacyParams
+    shape: str
+
+    @property
+    def problem(self) -> MajorityProblem:
+        """The problem, with the default δ = 1 − (1 − Δ)^m."""
+        return MajorityProblem.from_allowance(self.K, self.m, self.each)
+
+    def __str__(self) -> str:
+        return f"K = {self.K}, m = {self.m}, each = {self.each}, shape = {self.shape!r}"
+
+
+def available_sizes() -> tuple[int, ...]:
+    """List the numbers of voters for which there are stored tables, in ascending order.
+
+    Examples
+    --------
+    >>> available_sizes()
+    (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101)
+    """
+    names = (file.name for file in resources.files("darrm").joinpath("tables").iterdir())
+    return tuple(sorted(int(name[1:].partition(".")[0]) for name in names if name.endswith(".json.gz")))
+
+
+def available_tables(K: int | None = None) -> tuple[Setting, ...]:
+    """List the settings of the stored tables, for one number of voters or for all of them.
+
+    Raises
+    ------
+    TableError
+        If a file of the package is damaged.
+
+    Examples
+    --------
+    >>> str(available_tables(3)[0]), len(available_tables(3))
+    ("K = 3, m = 1, each = (0.05, 0), shape = 'free'", 60)
+    """
+    sizes = available_sizes()
+    chosen = sizes if K is None else tuple(size for size in sizes if size == K)
+    return tuple(_setting_of(size, entry) for size in chosen for entry in _read(size)["tables"])
+
+
+def load_table(K: int, m: float, each: PrivacyParams, *, shape: str = "free") -> GammaTable:
+    """Load a stored table for independent p_i ~ U[0.5, 1] and δ = 1 − (1 − Δ)^m, and prove it again.
+
+    Parameters
+    ----------
+    K
+        Number of voters.
+    m
+        Privacy allowance.
+    each
+        What every voter satisfies.
+    shape
+        ``"free"`` or ``"monotone"``.
+
+    Raises
+    ------
+    ValueError
+        If the shape is unknown or the problem cannot be stated.
+    TableError
+        If there is no such table (``field`` is ``"library"`` and the message names near settings), or the stored one
+        does not hold.
+
+    Examples
+    --------
+    >>> load_table(11, 1, PrivacyParams(0.1)).gamma.half.round(3)
+    array([0.091, 0.273, 0.455, 0.636, 0.818, 1.   ])
+    >>> load_table(11, 3, PrivacyParams(0.2))
+    Traceback (most recent call last):
+    ...
+    darrm.errors.TableError: library: there is no stored table for K = 11, m = 3, each = (0.2, 0), shape = 'free'; near
+    are each = (0.25, 0); each = (0.1, 0); each = (0.5, 0); optimize_gamma computes any other
+    """
+    checks.one_of(SHAPES, shape=shape)
+    problem = MajorityProblem.from_allowance(K, m, each)
+    if K in available_sizes():
+        data = _read(K)
+        key = (problem.exact_m, each.epsilon_text, each.delta_text, shape)
+        for entry in data["tables"]:
+            if (entry["m"], entry["epsilon"], entry["delta"], entry["shape"]) == key:
+                return GammaTable.from_json(_table_json(problem, entry, data))
+    raise TableError("library", _miss(K, float(problem.exact_m), each, shape))
+
+
+def compress(K: int, prior: str, provenance: dict[str, str], tables: Sequence[tuple[Setting, GammaTable]]) -> bytes:
+    """Write tables of one size as the bytes of a library file; equal tables give equal bytes."""
+    content = {
+        "format": LIBRARY_FORMAT,
+        "version": LIBRARY_VERSION,
+        "K": K,
+        "prior": prior,
+        "provenance": provenance,
+        "tables": [_entry(setting, table) for setting, table in tables],
+    }
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return gzip.compress(text.encode(), compresslevel=9, mtime=0)
+
+
+def _entry(setting: Setting, table: GammaTable) -> dict[str, Any]:
+    data, optimality = table.to_json(), table.optimality
+    if optimality is None:
+        raise TableError("optimality", "a library table needs it")
+    return {
+        "m": setting.m,
+        "epsilon": setting.each.epsilon_text,
+        "delta": setting.each.delta_text,
+        "shape": setting.shape,
+        "gamma": data["gamma"],
+        "checksum": data["checksum"],
+        "scale": table.certificate.scale,
+        "value": optimality.value,
+        "bound": optimality.bound,
+        "status": optimality.status,
+    }
+
+
+def _table_json(problem: MajorityProblem, entry: dict[str, Any], library: dict[str, Any]) -> dict[str, Any]:
+    """Complete a library entry to what `GammaTable.from_json` reads."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "problem": problem_to_json(problem),
+        "gamma": entry["gamma"],
+        "checksum": entry["checksum"],
+        "certificate": {"scale": entry["scale"]},
+        "optimality": {
+            "prior": library["prior"],
+            "shape": entry["shape"],
+            "objective": OBJECTIVE,
+            "value": entry["value"],
+            "bound": entry["bound"],
+            "status": entry["status"],
+        },
+        "provenance": library["provenance"],
+    }
+
+
+def _read(K: int) -> dict[str, Any]:
+    name = f"K{K}.json.gz"
+    try:
+        packed = resources.files("darrm").joinpath("tables", name).read_bytes()
+        data: dict[str, Any] = json.loads(gzip.decompress(packed))
+    except (OSError, EOFError, ValueError) as error:
+        raise TableError(
+            "library", f"the file {name!r} of the package is damaged ({error}): install it again"
+        ) from error
+    if data.get("format") != LIBRARY_FORMAT or data.get("version") != LIBRARY_VERSION:
+        raise TableError("library", f"the file {name!r} of the package has an unknown format: install it again")
+    return data
+
+
+def _setting_of(K: int, entry: dict[str, Any]) -> Setting:
+    return Setting(K, entry["m"], PrivacyParams(entry["epsilon"], entry["delta"]), entry["shape"])
+
+
+def _miss(K: int, m: float, each: PrivacyParams, shape: str) -> str:
+    size = min(available_sizes(), key=lambda candidate: abs(math.log(candidate / K)))
+    settings = [setting for setting in available_tables(size) if setting.shape == shape]
+
+    def distance(setting: Setting) -> float:
+        deltas = math.log(max(setting.each.delta, SMALLEST_DELTA) / max(each.delta, SMALLEST_DELTA))
+        # a step of K or m would change the problem more than a step of ε or Δ: prefer equal m
+        return (
+            10.0 * abs(math.log(setting.m / m)) + abs(math.log(setting.each.epsilon / each.epsilon)) + 0.2 * abs(deltas)
+        )
+
+    nearest = sorted(settings, key=distance)[:NEAR]
+    asked = f"K = {K}, m = {m:g}, each = {each}, shape = {shape!r}"
+    return (
+        f"there is no stored table for {asked}; near are "
+        + "; ".join(_difference(setting, K, m) for setting in nearest)
+        + "; optimize_gamma computes any other"
+    )
+
+
+def _difference(setting: Setting, K: int, m: float) -> str:
+    """Name a near setting, leaving out what agrees."""
+    parts = [f"K = {setting.K}"] if setting.K != K else []
+    parts += [f"m = {setting.m}"] if setting.m != m else []
+    return ", ".join([*parts, f"each = {setting.each}"])

@@ -1,0 +1,147 @@
+"""The voters near 0 and 1 when Δ > 0: what moving some of them by Δ can add to an expectation.
+
+For a state with N voters near 0 or 1, n_1 of them near 1, and T(s) the expectation over all other voters,
+
+    V(n_1) = max over a ≤ n_0 = N − n_1, a_1 ≤ n_1 of   E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))].
+
+Four answers, each dearer and sharper than the one before: a bound on V − T for a whole state, one for each n_1, the
+four vertices a ∈ {0, n_0}, a_1 ∈ {0, n_1} with a curvature bound, and all pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from darrm.probability.binomial import tail_bound
+
+if TYPE_CHECKING:
+    from darrm.proof.dominating import DominatingFamily
+
+Array = NDArray[np.float64]
+
+SCREENED_MOVES = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Vertices:
+    """The best vertex of every n_1: arrays of shape (states, N + 1).
+
+    Attributes
+    ----------
+    values
+        The largest of the four.
+    bounds
+        An upper bound on V.
+    choice
+        Which vertex: bit 0 says that all zeros are moved to Δ, bit 1 that all ones are moved to 1 − Δ.
+    """
+
+    values: Array
+    bounds: Array
+    choice: NDArray[np.int64]
+
+
+class NearShifts:
+    """The three answers for one problem with Δ > 0."""
+
+    def __init__(self, family: DominatingFamily) -> None:
+        self.family = family
+        self.delta = family.constants.delta
+        self._band: tuple[int, Array] = (-1, np.empty((0, 0)))
+
+    def most_gained(self, block: Array) -> Array:
+        """Bound V − T from above for each state: shape (states, N + 1) → (states,).
+
+        E[T(n_1 + X)] − T(n_1) ≤ E|X| · max |T(s + 1) − T(s)|, and the expected number of moves is at most N·Δ.
+        """
+        N = block.shape[1] - 1
+        if N == 0:
+            return np.zeros(block.shape[0])
+        steepest = np.max(np.abs(np.diff(block, axis=1)), axis=1)
+        return np.asarray(1.0001 * N * self.delta * steepest, dtype=np.float64)
+
+    def screen(self, block: Array) -> Array:
+        """Bound V from above entry by entry: shape (states, N + 1) → the same.
+
+        At most N voters move, each by one step. With R_k(s) = max of T within k steps of s, V(n_1) is at most
+        T(n_1) + Σ_k Pr[at least k moves]·(R_k − R_{k−1})(n_1), and beyond `SCREENED_MOVES` by at most 2.
+        """
+        N = block.shape[1] - 1
+        bound = block.copy()
+        reach = block
+        for k in range(1, SCREENED_MOVES + 1):
+            wider = reach.copy()
+            np.maximum(wider[:, :-1], reach[:, 1:], out=wider[:, :-1])
+            np.maximum(wider[:, 1:], reach[:, :-1], out=wider[:, 1:])
+            bound += tail_bound(N, self.delta, k - 1) * (wider - reach)
+            reach = wider
+        result: Array = bound + 2.0 * tail_bound(N, self.delta, SCREENED_MOVES)
+        return result
+
+    def vertices(self, block: Array) -> Vertices:
+        """Compute the four vertices and the curvature bound; shape (states, N + 1)."""
+        N = block.shape[1] - 1
+        candidates = np.stack(
+            [
+                block,
+                self.family.with_moved_zeros(block),
+                self.family.with_moved_zeros(block[:, ::-1])[:, ::-1],
+                self._both_moved(block),
+            ]
+        )
+        choice = candidates.argmax(axis=0)
+        values = np.take_along_axis(candidates, choice[None], axis=0)[0]
+        n_1 = np.arange(N + 1.0)
+        lever = self.delta**2 * ((N - n_1) ** 2 + n_1**2) / 8.0
+        # the tail holds second differences of at most 4
+        curvature = lever * (self._curvature(block) + 4.0 * tail_bound(N, self.delta, self.family.terms))
+        return Vertices(values, values + 1.0001 * curvature, choice)
+
+    def best_of_all(self, level: Array, n_1: int) -> tuple[float, int, int]:
+        """Find V(n_1), a and a_1 for one state by trying every pair; ``level`` has shape (N + 1,)."""
+        N, J = level.size - 1, self.family.terms
+        padded = np.concatenate([np.zeros(J), level, np.zeros(J)])
+        steps = np.arange(J + 1)
+        window = padded[n_1 + J + steps[:, None] - steps[None, :]]
+        weights = self.family.delta_weights
+        values = weights[:, : N - n_1 + 1].T @ window @ weights[:, : n_1 + 1]
+        a, a_1 = divmod(int(np.argmax(values)), n_1 + 1)
+        return float(values[a, a_1]), a, a_1
+
+    def _both_moved(self, block: Array) -> Array:
+        """Compute E[T(n_1 − Bin(n_1, Δ) + Bin(n_0, Δ))]."""
+        N = block.shape[1] - 1
+        band = self._difference_weights(N)
+        J = (band.shape[0] - 1) // 2
+        result: Array = band[J] * block
+        for d in range(1, min(J, N) + 1):
+            result[:, : N + 1 - d] += band[J + d, : N + 1 - d] * block[:, d:]
+            result[:, d:] += band[J - d, d:] * block[:, : N + 1 - d]
+        return result
+
+    def _difference_weights(self, N: int) -> Array:
+        """Pr[Bin(n_0, Δ) − Bin(n_1, Δ) = d] for d = −J … J (rows) and n_1 = 0 … N (columns)."""
+        if self._band[0] != N:
+            weights, J = self.family.delta_weights, self.family.terms
+            up, down = weights[:, N::-1], weights[:, : N + 1]
+            band = np.zeros((2 * J + 1, N + 1))
+            for i in range(J + 1):
+                for k in range(J + 1):
+                    band[J + i - k] += up[i] * down[k]
+            self._band = (N, band)
+        return self._band[1]
+
+    def _curvature(self, block: Array) -> Array:
+        """Compute the largest |T(s+1) − 2T(s) + T(s−1)| within J steps of each s."""
+        second = np.zeros_like(block)
+        if block.shape[1] > 2:
+            second[:, 1:-1] = np.abs(np.diff(block, n=2, axis=1))
+        J = self.family.terms
+        padded = np.pad(second, ((0, 0), (J, J)))
+        windows = sliding_window_view(padded, 2 * J + 1, axis=1)
+        return np.asarray(windows.max(axis=-1), dtype=np.float64)

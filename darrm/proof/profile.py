@@ -1,0 +1,89 @@
+"""The exact privacy profile of a noise function: the worst hockey-stick divergence over the corners for each ε.
+
+Pr[output 1] = (1 + E[g(L)])/2, so with c = e^ε and the privacy cost f of [D, Lemma 3.4]
+
+    δ(ε) = max over corners of Pr_p[1] − c·Pr_{p'}[1] = max(0, (1 − c + max f(p, p'; γ))/2);
+
+output 0 gives the same, because g is odd about K/2 and the set of corners is its own mirror image. The maximum over the
+corners is the separation of `darrm.proof.full_set` with another c.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darrm import checks
+from darrm.losses.profile import PrivacyProfile
+from darrm.privacy import LARGEST_EXPONENT
+from darrm.proof.full_set import FullSet
+
+if TYPE_CHECKING:
+    from darrm.gamma.noise_function import NoiseFunction
+    from darrm.privacy import MajorityProblem
+
+UNIT = 2.0**-53
+DEFAULT_POINTS = 65
+QUANTUM = 10**12  # bounds are rounded up to a multiple of 1e-12, so that machines agree on them
+REACH = 2  # the grid ends at twice the target's ε: beyond it almost nothing is left
+
+
+def divergence(problem: MajorityProblem, gamma: NoiseFunction, epsilon: Fraction) -> float:
+    """Bound the worst hockey-stick divergence between neighbours at one ε, rounded up.
+
+    Examples
+    --------
+    One voter that always tells the truth is as private as the voter itself:
+
+    >>> from darrm.gamma.noise_function import NoiseFunction
+    >>> from darrm.privacy import MajorityProblem, PrivacyParams
+    >>> problem = MajorityProblem.from_allowance(1, 1, PrivacyParams("0.1", "1e-5"))
+    >>> round(divergence(problem, NoiseFunction(1, [1.0]), Fraction(1, 10)), 12)
+    1e-05
+    """
+    separation = FullSet(problem, epsilon)
+    ratio = separation.constants.ratio
+    worst = separation.maxima(gamma.half).worst
+    # three rounded operations on numbers of at most 2·ratio + 1
+    bound = 0.5 * (1.0 - ratio + worst) + 8.0 * UNIT * (1.0 + ratio)
+    return min(1.0, max(0.0, bound))
+
+
+def privacy_profile(problem: MajorityProblem, gamma: NoiseFunction, *, points: int = DEFAULT_POINTS) -> PrivacyProfile:
+    """Tabulate the exact privacy profile on an even grid from 0 to twice the target's ε, rounded up to 1e-12.
+
+    Parameters
+    ----------
+    problem, gamma
+        For the same K.
+    points
+        Number of points of the grid, an odd number of at least 3, so that the target's ε is one of them.
+
+    Raises
+    ------
+    ValueError
+        If the arguments do not fit together.
+
+    Examples
+    --------
+    >>> from darrm.gamma.noise_function import NoiseFunction
+    >>> from darrm.privacy import MajorityProblem, PrivacyParams
+    >>> problem = MajorityProblem.from_allowance(3, 3, PrivacyParams(0.1))
+    >>> profile = privacy_profile(problem, NoiseFunction(3, [1.0, 1.0]), points=5)
+    >>> [round(delta, 5) for delta in profile.deltas]
+    [0.07488, 0.01344, 0.0, 0.0, 0.0]
+    """
+    checks.integer_at_least(3, points=points)
+    if points % 2 == 0:
+        checks.fail("points", points, "odd", "one point is the target's epsilon")
+    if gamma.K != problem.K:
+        checks.fail("gamma.K", gamma.K, f"the problem's K = {problem.K}")
+    top = min(REACH * problem.target.exact_epsilon, Fraction(LARGEST_EXPONENT))
+    grid = [top * Fraction(index, points - 1) for index in range(points)]
+    bounds = np.array([divergence(problem, gamma, epsilon) for epsilon in grid])
+    # the true profile never rises; rounding may
+    falling = np.minimum(1.0, np.ceil(np.maximum.accumulate(bounds[::-1])[::-1] * QUANTUM) / QUANTUM)
+    # a float above the exact ε keeps its bound
+    return PrivacyProfile(tuple(np.nextafter(float(e), np.inf) if e else 0.0 for e in grid), tuple(falling.tolist()))

@@ -1,0 +1,241 @@
+"""The worst Rényi divergence of a noise function between neighbours, over the dominating family.
+
+Let P = Pr_p[output 1] and Q = Pr_{p'}[output 1]. Then D_α(Bern(P) ‖ Bern(Q)) = log E/(α − 1) with
+
+    E(P, Q) = P^α Q^{1−α} + (1 − P)^α (1 − Q)^{1−α},
+
+a sum of perspectives of x^α, hence jointly convex; for α > 1 it grows in P and falls in Q as long as P ≥ Q.
+
+**Theorem (row reduction).** For a γ that does not fall away from the tie, sup D_α over all neighbours, in both
+directions, is the largest D_α over the rows of `darrm.proof.dominating`, frozen voters included. *Proof.* An untouched
+voter has p_i = p'_i = v, and P and Q are affine in v; the convex function E of v is largest at 0 or 1, so untouched
+voters may be frozen there. If now P < Q, exchange the answers: (p, p') → (1 − p, 1 − p') is a pair of neighbours as
+well, keeps frozen voters frozen, maps P to 1 − P because g is odd about K/2, and leaves D_α as it is. So let P ≥ Q. For
+every touched voter's (p_i, p'_i) the chain (Δ, 0) – (hi, lo) – (1, 1 − Δ) has a point with no smaller p_i and no larger
+p'_i; γ being monotone, moving there raises P and lowers Q, which raises D_α. On each segment of the chain (P, Q) is
+affine, so E is largest at its end, and P ≥ Q holds all along. ∎ The test that would catch a failure tries every
+multiset of all corners and random points between them, for every overlap (`tests/proof/test_renyi.py`).
+
+**Convexity and repair.** (P, Q) is affine in γ, so {γ : D_α ≤ ρ} is convex. γ = 0 has (P, Q) = (½, ½) and D_α = 0; so
+E(s·γ) ≤ (1 − s) + s·E(γ) for s in [0, 1]: scaling γ down never raises a divergence, and some scale meets any ρ > 0.
+
+**Accuracy.** P and 1 − P are averaged apart, from h and from 1 − h, and so are Q and 1 − Q, which are 1 − P and P of
+the reflected row. They are sums of positive numbers, so their errors are relative: a step multiplies by (1 ± 3u)(1 ±
+2u/lo), u = 2⁻⁵³, because 1 − hi is known to u; the short binomials take 4u a voter. The result is rounded up by all of
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm import checks
+from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
+from darrm.probability.poisson_binomial import smooth
+from darrm.proof.dominating import TAIL, DominatingFamily
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import ArrayLike
+
+    from darrm.gamma.noise_function import NoiseFunction
+    from darrm.privacy import MajorityProblem
+
+Array = NDArray[np.float64]
+Number = TypeVar("Number", np.float64, np.bool_)
+
+UNIT = 2.0**-53
+DIGITS = 10
+SMALLEST = 1e-290  # below it numbers lose digits
+PRUNING = 1e-6  # a margin for the rounding of what rules a row out
+LARGEST_ERROR = 1e-3  # a relative error beyond this says that nothing is known
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The rows with one number j of voters at (hi, lo), arrays of shape (windows, places).
+
+    Attributes
+    ----------
+    ones, zeros
+        P and 1 − P of every row under p. The row reflected through the centre has 1 − Q and Q there, see `reflected`.
+    can_be_one, can_be_zero
+        Whether P and 1 − P are positive in real arithmetic.
+    """
+
+    ones: Array
+    zeros: Array
+    can_be_one: NDArray[np.bool_]
+    can_be_zero: NDArray[np.bool_]
+
+
+class RenyiRows:
+    """The rows of the dominating family as probabilities of the two answers; the problem's target plays no part."""
+
+    def __init__(self, problem: MajorityProblem) -> None:
+        self.problem = problem
+        self.family = DominatingFamily(problem)
+
+    def levels(self, half: Array) -> Iterator[Level]:
+        """Give the rows for j = 0 … t voters at (hi, lo).
+
+        Parameters
+        ----------
+        half
+            A monotone γ at l = floor(K/2)+1 … K, shape (K − floor(K/2),).
+        """
+        K = self.problem.K
+        lies = 0.5 * (1.0 - half)
+        zeros = np.full(K + 1, 0.5)
+        zeros[K // 2 + 1 :] = lies
+        zeros[: half.size] = 1.0 - lies[::-1]
+        ones = zeros[::-1]
+        least, most = zeros > 0.0, ones > 0.0
+        for j in range(self.problem.reached + 1):
+            P, not_P = (self.family.with_moved_zeros(self.family.windows(level)) for level in (ones, zeros))
+            low, high = self._places(P.shape, j)
+            yield Level(P, not_P, most[high], least[low])
+            ones, zeros = (smooth(level, self.family.constants.hi) for level in (ones, zeros))
+
+    def _places(self, shape: tuple[int, ...], j: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Give the smallest and the largest number of ones that every row can have under p."""
+        frozen, place = np.indices(shape)
+        certain = frozen + place
+        if not self.problem.each.is_private:
+            return certain + j, certain + j
+        return certain, frozen + self.problem.reached if self.family.terms else certain + j
+
+    def relative_error(self) -> float:
+        """Bound the relative error of every number of `levels`, short tails apart."""
+        if not self.problem.each.is_private:
+            return 4.0 * UNIT  # hi = 1: nothing is averaged
+        lo = 1.0 - self.family.constants.hi
+        if lo < UNIT / LARGEST_ERROR:
+            return np.inf
+        step = UNIT * (3.0 + 2.0 / lo)
+        steps = self.problem.reached * step + (4.0 * self.problem.K + 4.0 * self.family.terms + 8.0) * UNIT
+        return 1.01 * steps if steps < LARGEST_ERROR else np.inf
+
+
+def reflected(level: NDArray[Number]) -> NDArray[Number]:
+    """Turn 1 − P of all rows into Q, and P into 1 − Q."""
+    return level[::-1, ::-1]
+
+
+def renyi_divergences(problem: MajorityProblem, gamma: NoiseFunction, orders: ArrayLike) -> Array:
+    """Bound the worst Rényi divergence between neighbours from above, for each order.
+
+    Parameters
+    ----------
+    problem
+        The voters; its target plays no part.
+    gamma
+        A monotone noise function for the same K.
+    orders
+        Orders α > 1, shape (n,).
+
+    Returns
+    -------
+    array of shape (n,), ∞ where nothing is known
+
+    Raises
+    ------
+    ValueError
+        If γ is not monotone or the arguments do not fit together.
+
+    Examples
+    --------
+    One voter that always tells the truth costs as much as the voter, here randomised response:
+
+    >>> from darrm.gamma.noise_function import NoiseFunction
+    >>> from darrm.privacy import MajorityProblem, PrivacyParams
+    >>> problem = MajorityProblem.from_allowance(1, 1, PrivacyParams(1))
+    >>> renyi_divergences(problem, NoiseFunction(1, [1.0]), [2.0]).round(6)
+    array([0.735326])
+    """
+    if gamma.K != problem.K:
+        checks.fail("gamma.K", gamma.K, f"the problem's K = {problem.K}")
+    if not gamma.is_monotone:
+        raise ValueError("only a monotone γ has its worst Rényi divergence in the dominating family")
+    grid = np.atleast_1d(np.asarray(orders, dtype=np.float64))
+    if not np.all((grid > 1.0) & np.isfinite(grid)):
+        checks.fail("orders", grid.tolist(), "finite and above 1")
+    rows = RenyiRows(problem)
+    error = rows.relative_error()
+    if not np.isfinite(error):
+        return np.full(grid.shape, np.inf)
+    worst = np.zeros(grid.shape)
+    tail = TAIL if rows.family.terms else 0.0
+    for level in rows.levels(gamma.half):
+        logs = [
+            _log_numerators(level.ones, tail, level.can_be_one),
+            _log_numerators(level.zeros, tail, level.can_be_zero),
+        ]
+        below = [
+            _log_denominators(reflected(level.zeros), reflected(level.can_be_zero)),
+            _log_denominators(reflected(level.ones), reflected(level.can_be_one)),
+        ]
+        reach = np.maximum(_distance(logs[0], below[0]), _distance(logs[1], below[1]))
+        falling = np.argsort(-reach, kind="stable")
+        reach, logs, below = reach[falling], [part[falling] for part in logs], [part[falling] for part in below]
+        for index, order in enumerate(grid):
+            # a row whose logarithms of ratios are at most r has D_α ≤ min(r, αr²/2): most rows need no more than that
+            least = max(worst[index], np.sqrt(2.0 * worst[index] / order)) * (1.0 - PRUNING)
+            hopeful = int(np.searchsorted(-reach, -least, side="right"))
+            if hopeful:
+                first, second = ([part[:hopeful] for part in parts] for parts in (logs, below))
+                worst[index] = max(worst[index], _largest(order, first, second, error))
+    return np.nextafter(worst * (1.0 + 4.0 * UNIT), np.inf)
+
+
+def renyi_curve(problem: MajorityProblem, gamma: NoiseFunction, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
+    """Tabulate `renyi_divergences` as a curve that the accountant adds up, rounded up to ten significant digits.
+
+    The rounding makes machines whose logarithms differ in the last digit agree on the curve, so that a ledger
+    recognises the same charge wherever it is made.
+    """
+    return RenyiCurve.of(lambda grid: _significant(renyi_divergences(problem, gamma, grid)), orders)
+
+
+def _significant(values: Array) -> Array:
+    """Round up to `DIGITS` significant digits."""
+    known = np.isfinite(values) & (values > SMALLEST)
+    unit = 10.0 ** (np.floor(np.log10(np.where(known, values, 1.0))) + 1.0 - DIGITS)
+    return np.where(known, np.ceil(values / unit) * unit * (1.0 + 4.0 * UNIT), values)
+
+
+def _log_numerators(probabilities: Array, tail: float, possible: NDArray[np.bool_]) -> Array:
+    """Take logarithms rounded up past the tail and past underflow; −∞ for what cannot happen."""
+    return np.where(possible, np.log(np.maximum(probabilities + tail, SMALLEST)), -np.inf).ravel()
+
+
+def _log_denominators(probabilities: Array, possible: NDArray[np.bool_]) -> Array:
+    """Take logarithms; −∞ for what cannot happen or has lost its digits."""
+    known = possible & (probabilities >= SMALLEST)
+    return np.where(known, np.log(np.maximum(probabilities, SMALLEST)), -np.inf).ravel()
+
+
+def _distance(above: Array, under: Array) -> Array:
+    """Compute |above − under|, 0 where an answer cannot happen under either law."""
+    impossible = above == -np.inf
+    return np.asarray(np.abs(np.where(impossible, 0.0, above) - np.where(impossible, 0.0, under)))
+
+
+def _largest(order: float, logs: list[Array], below: list[Array], error: float) -> float:
+    """Bound max log(Σ exp(order·log − (order − 1)·below))/(order − 1) over the rows."""
+    terms = []
+    with np.errstate(over="ignore", invalid="ignore"):  # what an enormous order overflows is ∞ in the end
+        for above, under in zip(logs, below, strict=True):
+            impossible = above == -np.inf
+            first, second = np.where(impossible, 0.0, above), np.where(impossible, 0.0, under)
+            size = order * np.abs(first) + (order - 1.0) * np.abs(second)
+            exponent = order * first - (order - 1.0) * second + 16.0 * UNIT * (size + 1.0)
+            terms.append(np.where(impossible, -np.inf, exponent))
+        total = np.logaddexp(*terms) + (2.0 * np.float64(order) - 1.0) * error
+    largest = float(np.max(total))
+    return np.inf if np.isnan(largest) else max(0.0, largest / (order - 1.0))

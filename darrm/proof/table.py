@@ -1,0 +1,241 @@
+"""Proven noise functions: in memory and on disk.
+
+`NoiseFunction` is a proposal, `GammaTable` a proven one. Only `certify` makes it, loading proves it again from the
+file's own numbers, and the private majority takes nothing else: no path leads from a solver, a file or a hand-made
+array to a release without a proof.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import InitVar, asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from darrm.errors import CertificationError, TableError
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.gamma.priors import parse
+from darrm.gamma.sampled_error import Estimate
+from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.proof.certify import Certificate, prove, scale_and_prove
+from darrm.system.files import write_text
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+FORMAT = "darrm gamma table"
+VERSION = 1
+# expected errors are at most 1/2: this is the rounding of a few thousand additions
+VALUE_TOLERANCE = 1e-12
+_PROVED = object()  # handed to the constructor by the two functions that prove
+
+
+@dataclass(frozen=True)
+class Optimality:
+    """How good a noise function is under a prior, and how much better one could be.
+
+    Attributes
+    ----------
+    prior, shape, objective
+        What was optimised, as the command line writes it.
+    value
+        Expected error of the certified γ.
+    bound
+        No private γ of that shape has a smaller expected error.
+    status
+        Why the solver stopped; a comment, not a claim.
+    held_out
+        If the expected error was sampled: `value` and `bound` are about the draws that were fitted, and this is the
+        expected error on draws that were not. Else None.
+    """
+
+    prior: str
+    shape: str
+    objective: str
+    value: float
+    bound: float
+    status: str
+    held_out: Estimate | None = None
+
+    @property
+    def gap(self) -> float:
+        """``value`` − ``bound``, at least 0."""
+        return max(0.0, self.value - self.bound)
+
+
+@dataclass(frozen=True, eq=False)
+class GammaTable:
+    """A noise function with its proof. Made by `certify`, `optimize_gamma` or `GammaTable.load` only.
+
+    Attributes
+    ----------
+    problem
+        What it is private for.
+    gamma
+        The noise function.
+    certificate
+        The proof's numbers.
+    optimality
+        How good it is, or None for a γ that was not optimised.
+    provenance
+        Where it comes from: name, version and settings of what made it.
+    """
+
+    problem: MajorityProblem
+    gamma: NoiseFunction
+    certificate: Certificate
+    optimality: Optimality | None
+    provenance: Mapping[str, str]
+    proof: InitVar[object] = None
+
+    def __post_init__(self, proof: object) -> None:
+        if proof is not _PROVED:
+            raise TypeError("a GammaTable is made by certify, optimize_gamma or GammaTable.load, which prove it")
+
+    def with_optimality(self, optimality: Optimality, provenance: Mapping[str, str]) -> GammaTable:
+        """Add what is known about how good the proven γ is and where it comes from."""
+        return GammaTable(self.problem, self.gamma, self.certificate, optimality, dict(provenance), _PROVED)
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the table as plain data; floats keep their exact value, ε and δ their decimals."""
+        content = {"problem": problem_to_json(self.problem), "gamma": [float(value) for value in self.gamma.half]}
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            **content,
+            "checksum": _checksum(content),
+            "certificate": asdict(self.certificate),
+            "optimality": None if self.optimality is None else asdict(self.optimality),
+            "provenance": dict(self.provenance),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> GammaTable:  # noqa: ANN401 (whatever a JSON file holds)
+        """Read a table and prove it again.
+
+        Raises
+        ------
+        TableError
+            If a field is missing, malformed, changed, or does not hold; ``field`` names it.
+        """
+        if not isinstance(data, dict):
+            raise TableError("format", "the file does not hold a JSON object")
+        if data.get("format") != FORMAT:
+            raise TableError("format", f"expected {FORMAT!r}, got {data.get('format')!r}")
+        if data.get("version") != VERSION:
+            raise TableError("version", f"this release reads version {VERSION}, got {data.get('version')!r}")
+        problem = problem_from_json(_field(data, "problem"))
+        values = _field(data, "gamma")
+        if not isinstance(values, list) or len(values) != problem.half_size:
+            length = len(values) if isinstance(values, list) else "no list"
+            raise TableError("gamma", f"K = {problem.K} needs {problem.half_size} values, got {length}")
+        if _field(data, "checksum") != _checksum({"problem": data["problem"], "gamma": values}):
+            raise TableError("gamma", "it was changed after it was saved: its checksum does not match")
+        stored = _field(data, "certificate")
+        try:
+            gamma = NoiseFunction(problem.K, values)
+            certificate = prove(problem, gamma, scale=float(stored["scale"]))
+        except (ValueError, TypeError, KeyError, CertificationError) as error:
+            raise TableError("gamma", str(error)) from error
+        optimality = _optimality_from_json(data.get("optimality"), gamma)
+        provenance = {str(key): str(value) for key, value in (data.get("provenance") or {}).items()}
+        return cls(problem, gamma, certificate, optimality, provenance, _PROVED)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table to a file, replacing an old one in one step."""
+        write_text(Path(path), json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> GammaTable:
+        """Read a table from a file and prove it again.
+
+        Raises
+        ------
+        TableError
+            If the file holds no valid table; ``field`` names what is wrong.
+        OSError
+            If the file cannot be read.
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise TableError("file", f"{str(path)!r} is not complete JSON ({error})") from error
+        return cls.from_json(data)
+
+
+def certify(problem: MajorityProblem, gamma: NoiseFunction) -> GammaTable:
+    """Prove a noise function private, scaled down first as far as it has to be.
+
+    Raises
+    ------
+    ValueError
+        If γ and the problem disagree about K.
+
+    Examples
+    --------
+    >>> problem = MajorityProblem.from_allowance(3, 1, PrivacyParams(0.1))
+    >>> table = certify(problem, NoiseFunction(3, [1.0, 1.0]))
+    >>> round(table.certificate.scale, 6), table.certificate.worst_cost <= table.certificate.budget
+    (0.667222, True)
+    """
+    scaled, certificate = scale_and_prove(problem, gamma)
+    return GammaTable(problem, scaled, certificate, None, {}, _PROVED)
+
+
+def problem_to_json(problem: MajorityProblem) -> dict[str, Any]:
+    """Write a problem with the decimals that the user typed."""
+    overlap = {} if problem.overlap is None else {"overlap": problem.overlap}
+    return {
+        "K": problem.K,
+        "each": _params_to_json(problem.each),
+        "target": _params_to_json(problem.target),
+        **overlap,
+    }
+
+
+def problem_from_json(data: Any) -> MajorityProblem:  # noqa: ANN401 (whatever a JSON file holds)
+    """Read what `problem_to_json` wrote.
+
+    Raises
+    ------
+    TableError
+        If it is malformed.
+    """
+    try:
+        each, target = (PrivacyParams(data[name]["epsilon"], data[name]["delta"]) for name in ("each", "target"))
+        return MajorityProblem(data["K"], each, target, data.get("overlap"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise TableError("problem", f"it is malformed ({error})") from error
+
+
+def _params_to_json(params: PrivacyParams) -> dict[str, str]:
+    return {"epsilon": params.epsilon_text, "delta": params.delta_text}
+
+
+def _optimality_from_json(data: Any, gamma: NoiseFunction) -> Optimality | None:  # noqa: ANN401 (any JSON)
+    """Read what is said about how good γ is; where the expected error has a closed form it is computed again."""
+    if data is None:
+        return None
+    try:
+        held_out = data.get("held_out")
+        optimality = Optimality(**{**data, "held_out": None if held_out is None else Estimate(**held_out)})
+        value = gamma.expected_error(parse(optimality.prior)) if optimality.objective == "linear" else optimality.value
+        holds = abs(optimality.value - value) <= VALUE_TOLERANCE and optimality.bound <= optimality.value
+    except (TypeError, AttributeError, ValueError) as error:
+        raise TableError("optimality", f"it is malformed ({error})") from error
+    if not holds:
+        raise TableError("optimality", f"it claims an expected error of {optimality.value!r}, but γ has {value!r}")
+    return optimality
+
+
+def _field(data: dict[str, Any], name: str) -> Any:  # noqa: ANN401 (whatever a JSON file holds)
+    if name not in data:
+        raise TableError(name, "it is missing")
+    return data[name]
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""What every door shares with the machine: files, optional libraries, figures, command lines."""

@@ -1,0 +1,27 @@
+"""Pictures: a figure without a screen, saved in one step."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from darrm.system.extras import require
+from darrm.system.files import check_parent, replacing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def saved_figure(path: Path, *, width: float = 8.0, height: float = 5.0, dpi: int = 150) -> Iterator[Any]:
+    """Give a matplotlib figure of ``width`` × ``height`` inches and save it to ``path`` (its suffix is the format).
+
+    ``dpi`` is how many dots an inch a raster format gets.
+    """
+    check_parent(path)
+    figure_class = require("matplotlib.figure").Figure
+    figure = figure_class(figsize=(width, height), layout="constrained")
+    yield figure
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=dpi)

@@ -1,0 +1,153 @@
+"""Every aggregator on one workload, at one budget: how often it tells the truth, and where ours is worse."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from darrm.advise.rivals import rivals
+from darrm.gamma.priors import CommonP
+from darrm.plan import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from darrm.plan.option import ReleaseOption
+    from darrm.workload import Workload
+
+OURS = "ours"
+MOST_LEVELS = 32  # kept of a long curve in the JSON
+SAME = 1e-9  # lies of 2⁻³⁶ and the searches' last digits are no difference
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One workload's results, as plain data.
+
+    Attributes
+    ----------
+    workload
+        K, voters, overlap, queries, epsilon and delta, by name.
+    levels
+        The numbers of votes l at which ``truth`` is kept.
+    options
+        One for each aggregator, ours first: name, accuracy under the common prior, epsilon, bound, settings, truth, and
+        for the others worst_margin and worst_difference: where ours minus theirs is smallest, and that difference.
+    absent
+        (name, reason) of those that do not apply.
+    seconds
+        How long ours took to find.
+    """
+
+    workload: dict[str, Any]
+    levels: list[int]
+    options: list[dict[str, Any]]
+    absent: list[tuple[str, str]]
+    seconds: float
+
+    @property
+    def title(self) -> str:
+        """The workload in a few words."""
+        w = self.workload
+        reach = "all" if w["overlap"] is None else w["overlap"]
+        voters = w["voters"] if w["voters"] == "plain" else f"{w['voters']}-private"
+        return f"K = {w['K']}, {voters}, overlap {reach}, Q = {w['queries']}, ({w['epsilon']}, {w['delta']})"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the voters are not private."""
+        return bool(self.workload["voters"] == "plain")
+
+
+def compare(work: Workload) -> tuple[Comparison, list[ReleaseOption]]:
+    """Run every aggregator; also give the options themselves, ours first."""
+    prior = CommonP()
+    started = time.perf_counter()
+    ours = plan(work.K, work.each, work.overlap, work.queries, total=work.total, prior=prior).option
+    seconds = time.perf_counter() - started
+    others = rivals(work, prior)
+    size = ours.truth.size
+    kept = sorted({round(place) for place in np.linspace(0, size - 1, min(size, MOST_LEVELS))})
+    first = work.K // 2 + 1
+    options = []
+    for option in (ours, *others.options):
+        difference = ours.truth - option.truth
+        worst = int(np.argmin(difference))
+        entry = {
+            "name": option.name,
+            "accuracy": option.accuracy(prior),
+            "epsilon": option.epsilon,
+            "bound": option.bound,
+            "settings": dict(option.settings),
+            "truth": option.truth[kept].round(6).tolist(),
+        }
+        if option is not ours:
+            entry |= {"worst_margin": 2 * (first + worst) - work.K, "worst_difference": float(difference[worst])}
+        options.append(entry)
+    described = {
+        "K": work.K,
+        "voters": str(work.each) if work.each.is_private else "plain",
+        "overlap": work.overlap,
+        "queries": work.queries,
+        "epsilon": work.total.epsilon,
+        "delta": work.total.delta,
+    }
+    levels = [first + place for place in kept]
+    comparison = Comparison(described, levels, options, [*others.absent], seconds)
+    return comparison, [ours, *others.options]
+
+
+def as_json(comparison: Comparison) -> dict[str, Any]:
+    """Write as plain data."""
+    return asdict(comparison)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement, whether the run bears it out, and the numbers."""
+
+    statement: str
+    holds: bool
+    measured: str
+
+
+def decide(comparisons: list[Comparison]) -> list[Claim]:
+    """Decide what was to be shown or refuted, for plain and for private voters."""
+    found = []
+    for voters, chosen in (
+        ("voters that are not private, overlap 1", [each for each in comparisons if each.is_plain]),
+        ("private voters", [each for each in comparisons if not each.is_plain]),
+    ):
+        one = [each for each in chosen if each.workload["queries"] == 1]
+        many = [each for each in chosen if each.workload["queries"] > 1]
+        found += [
+            _claim(f"one query, {voters}: ours is at least as good at every margin", one, _by_margin),
+            _claim(f"one query, {voters}: ours has at least the expected accuracy", one, _by_accuracy),
+            _claim(f"many queries, {voters}: ours has at least the expected accuracy", many, _by_accuracy),
+            _claim(f"many queries, {voters}: ours is at least as good at every margin", many, _by_margin),
+        ]
+    return [claim for claim in found if claim is not None]
+
+
+def _claim(
+    statement: str, chosen: list[Comparison], lead: Callable[[Comparison], list[tuple[float, str]]]
+) -> Claim | None:
+    leads = [(value, f"{rival}; {each.title}") for each in chosen for value, rival in lead(each)]
+    if not leads:
+        return None
+    worst, where = min(leads)
+    broken = sum(value < -SAME for value, _ in leads)
+    measured = f"{len(leads) - broken} of {len(leads)} comparisons; least lead {worst:.3g} ({where})"
+    return Claim(statement, broken == 0, measured)
+
+
+def _by_margin(comparison: Comparison) -> list[tuple[float, str]]:
+    return [(o["worst_difference"], f"{o['name']} at margin {o['worst_margin']}") for o in comparison.options[1:]]
+
+
+def _by_accuracy(comparison: Comparison) -> list[tuple[float, str]]:
+    ours = comparison.options[0]["accuracy"]
+    return [(ours - o["accuracy"], o["name"]) for o in comparison.options[1:]]

@@ -1,0 +1,112 @@
+"""The page of the comparison of aggregators, from its data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from experiments.aggregators.comparison import Claim, Comparison
+
+HEAD = """# Aggregators side by side
+
+Every aggregator calibrated to the same total budget for all queries together, in one run. This page is written by
+`python -m experiments.aggregators --output docs/reproduction`; every number comes from the JSON files beside the
+pictures. *Accuracy* is one minus the expected error under one common p, uniform on [0, 1]: the paper's Definition 2.4,
+a distance to the law of the majority, so that a coin has more than 1/2. The pictures show the probability of the true
+majority at every margin.
+
+* *ours*: `darrm.plan.plan`, its total as the accountant reports it.
+* *GNMax, paper's σ*: σ from the Rényi bound of DaRRM's Appendix D.2.1, for all queries together; discrete noise.
+* *GNMax, tight σ*: the least σ for which Q answers together, one Gaussian mechanism, are (ε, δ)-private; continuous
+  noise. No accounting of the noisy counts can allow less noise.
+* *LNMax*, *exponential mechanism*, *permute-and-flip*: the largest parameter that the accountant admits. For the last
+  two it is given the exact Rényi curve and privacy profile of the bit that is released, as it is for ours; GNMax and
+  LNMax are counted by their noisy counts, which cost more than the bit alone.
+* *subsampling*, *double subsampling*, *randomised response*, *DaRRM of the paper* (one person reaching all voters): the
+  largest allowance whose certified table the accountant admits.
+
+For one query to voters that are not private the claim is a theorem (`darrm/optimize/closed_form.py`). For many queries
+no release here is the best at every margin: some are better near a tie and worse where the majority is clear, and for
+private voters a constant is the best near a tie. That is why `plan` asks for a prior; the rows say where it loses.
+"""
+
+
+def page(
+    plain: Sequence[Comparison],
+    private: Sequence[Comparison],
+    votes: Sequence[dict[str, Any]],
+    claims: Sequence[Claim],
+    *,
+    folder: str,
+    quick: bool,
+) -> str:
+    """Write the page."""
+    lines = [HEAD]
+    if quick:
+        lines += ["*A shortened run (`--quick`).*", ""]
+    lines += ["| claim | holds | measured |", "|---|---|---|"]
+    lines += [f"| {claim.statement} | {'yes' if claim.holds else 'no'} | {claim.measured} |" for claim in claims]
+    for title, name, comparisons in (
+        ("Voters that are not private", "plain", plain),
+        ("Private voters", "private", private),
+    ):
+        lines += ["", f"## {title}", "", f"![{title}]({folder}/{name}.png)", "", *_table(comparisons)]
+        lines += [f"\n{reason}" for reason in _absences(comparisons)]
+    lines += ["", "## Recorded votes", "", *_votes(votes)]
+    return "\n".join(lines) + "\n"
+
+
+def _names(comparisons: Sequence[Comparison]) -> list[str]:
+    return list(dict.fromkeys(option["name"] for comparison in comparisons for option in comparison.options))
+
+
+def _table(comparisons: Sequence[Comparison]) -> list[str]:
+    names = _names(comparisons)
+    lines = ["| workload | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
+    for comparison in comparisons:
+        accuracy = {option["name"]: option["accuracy"] for option in comparison.options}
+        best = max(accuracy.values())
+        cells = [_cell(accuracy.get(name), best) for name in names]
+        lines.append(f"| {comparison.title} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _cell(value: float | None, best: float) -> str:
+    if value is None:
+        return "–"
+    return f"**{value:.4f}**" if value >= best - 5e-5 else f"{value:.4f}"
+
+
+def _absences(comparisons: Sequence[Comparison]) -> list[str]:
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for comparison in comparisons:
+        for name, reason in comparison.absent:
+            reasons.setdefault((name, reason), []).append(comparison.title)
+    return [
+        f"*{name}* is absent ({'everywhere' if len(where) == len(comparisons) else '; '.join(where)}): {reason}."
+        for (name, reason), where in reasons.items()
+    ]
+
+
+def _votes(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Tabulate the expected label accuracies."""
+    names = list(dict.fromkeys(name for row in rows for name in row["accuracy"]))
+    lines = [
+        "Ensembles of logistic regressions on disjoint shards, trained in the run; the expected share of test points",
+        "whose released label is the true one (the noise's probabilities are averaged, not drawn). Telling the",
+        "majority more often is not being right more often where close majorities tend to be wrong; there noise can",
+        "even help.",
+        "",
+        "| votes | Q | budget | majority, no noise | " + " | ".join(names) + " |",
+        "|---|---|---|---|" + "---|" * len(names),
+    ]
+    for row in rows:
+        best = max(row["accuracy"].values())
+        cells = [_cell(row["accuracy"].get(name), best) for name in names]
+        budget = f"({row['epsilon']:g}, {row['delta']:g})"
+        lines.append(
+            f"| {row['votes']} | {row['queries']} | {budget} | {row['majority']:.4f} | " + " | ".join(cells) + " |"
+        )
+    return lines

@@ -1,0 +1,1 @@
+"""The accounting of [P]: its tables from published histograms, and benchmarks."""

@@ -1,0 +1,1 @@
+"""How time and rows grow with the number of voters, and the speed of releases."""

@@ -1,0 +1,178 @@
+"""How time, memory and gap grow with the number of voters, from 7 to 20,001.
+
+    python -m experiments.scaling --quick          # below a minute
+    python -m experiments.scaling                  # up to K = 5,001; the free ones there take ten minutes and more each
+    python -m experiments.scaling --long           # K = 20,001 as well
+
+One run measures everything side by side: the paper's whole linear program in cvxpy against the production solver, then
+the production solver alone. Every solve runs in a process of its own, so that its peak memory is its own. The floor of
+any method is one separation pass: every row must be looked at once.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import resource
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from darrm import checks
+from darrm.gamma.priors import CommonP
+from darrm.optimize.optimizer import optimize_gamma
+from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.proof.corners import full_set_size
+from darrm.proof.dominating import DominatingFamily
+from darrm.system.command_line import CommandLine, run
+from darrm.system.files import write_text
+from experiments.scaling.page import EPSILON, HEADER, REFERENCE_SIZES, Measurement, line, page, plot, summary
+from lp_models.options import SolveOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DELTAS = ("0", "1e-5")
+SHAPES = ("free", "monotone")
+ALLOWANCES = (5, 10)
+SIZES = (41, 101, 301, 1001, 2001, 5001)
+QUICK_SIZES = (41, 101, 301)
+LONG_SIZE = 20_001
+TIME_LIMIT = 600.0  # seconds of row generation a solve; the proof comes on top
+GAP = 1e-11
+LONG_GAP = 1e-8  # at K = 20,001
+
+
+@dataclass(frozen=True)
+class Case:
+    """One solve."""
+
+    K: int
+    m: int
+    each_delta: str
+    shape: str
+    solver: str
+    time_limit: float
+
+
+def measure(case: Case) -> Measurement:
+    """Solve one case in this process and say what it took."""
+    problem = MajorityProblem.from_allowance(case.K, case.m, PrivacyParams(EPSILON, case.each_delta))
+    options = SolveOptions(gap=LONG_GAP if case.K == LONG_SIZE else GAP, time_limit=case.time_limit)
+    warm_up = MajorityProblem.from_allowance(3, 2, problem.each)  # imports and first calls are not what is measured
+    optimize_gamma(warm_up, prior=CommonP(), shape=case.shape, solver=case.solver)
+    started = time.perf_counter()
+    table = optimize_gamma(problem, prior=CommonP(), shape=case.shape, solver=case.solver, options=options)
+    seconds = time.perf_counter() - started
+    family = DominatingFamily(problem)
+    family.maxima(table.gamma.half)  # fills the caches
+    started = time.perf_counter()
+    family.maxima(table.gamma.half)
+    separation = time.perf_counter() - started
+    optimality = table.optimality
+    if optimality is None:
+        raise ValueError("an optimised table says how good it is")
+    provenance = table.provenance
+    return Measurement(
+        K=case.K,
+        m=case.m,
+        each_delta=case.each_delta,
+        shape=case.shape,
+        solver=case.solver,
+        seconds=seconds,
+        separation_seconds=separation,
+        rows_full_set=full_set_size(problem),
+        rows_used=int(provenance.get("rows generated", provenance.get("rows written", "0"))),
+        rounds=int(provenance.get("rounds", "1")),
+        expected_error=optimality.value,
+        bound=optimality.bound,
+        relative_gap=optimality.gap / optimality.value if optimality.value > 0.0 else 0.0,
+        status=optimality.status,
+        method=table.certificate.method,
+        peak_megabytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0,
+    )
+
+
+def measure_apart(case: Case) -> Measurement:
+    """Solve one case in a new process."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
+        return pool.submit(measure, case).result()
+
+
+def cases(
+    sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence[str], time_limit: float, *, long: bool
+) -> list[Case]:
+    """List what to measure, small first."""
+    listed: list[Case] = []
+    for K in reference_sizes:
+        listed.extend(Case(K, 3, "1e-5", "free", solver, time_limit) for solver in ("reference", "production"))
+    for K in sizes:
+        for m in ALLOWANCES:
+            for each_delta in DELTAS:
+                listed.extend(Case(K, m, each_delta, shape, "production", time_limit) for shape in shapes)
+    if long:
+        listed.extend(
+            Case(LONG_SIZE, 10, each_delta, "monotone", "production", 3 * time_limit) for each_delta in DELTAS
+        )
+    return listed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write."""
+    parser = CommandLine(prog="python -m experiments.scaling", description="Measure how solves grow with K.")
+    parser.add_argument("--quick", action="store_true", help="up to K = 301, below a minute")
+    parser.add_argument("--long", action="store_true", help="K = 20,001 as well")
+    parser.add_argument("--sizes", default="", metavar="K,K,...", help="other sizes for the production solver")
+    parser.add_argument("--keep", action="store_true", help="add to the measurements that the folder already holds")
+    parser.add_argument("--shapes", default=",".join(SHAPES), metavar="SHAPE,...", help="default free,monotone")
+    parser.add_argument(
+        "--time-limit", type=float, default=TIME_LIMIT, metavar="SECONDS", help="of row generation a solve"
+    )
+    parser.add_argument("--output", type=Path, default=Path("results"), metavar="FOLDER", help="default results")
+    options = parser.parse_args(arguments)
+    try:
+        chosen = tuple(int(size) for size in options.sizes.split(",") if size)
+    except ValueError as error:
+        raise ValueError(f"--sizes must be numbers of voters separated by commas, got {options.sizes!r}") from error
+    shapes = options.shapes.split(",")
+    for shape in shapes:
+        checks.one_of(SHAPES, shape=shape)
+    sizes = chosen or (QUICK_SIZES if options.quick else SIZES)
+    options.output.mkdir(parents=True, exist_ok=True)
+    data = options.output / "scaling.json"
+    reference_sizes = () if options.keep else REFERENCE_SIZES[:3] if options.quick else REFERENCE_SIZES
+    todo = cases(sizes, reference_sizes, shapes, options.time_limit, long=options.long)
+    measurements = kept(data, todo) if options.keep else []
+    print(HEADER)
+    for case in todo:
+        measurements.append(measure_apart(case))
+        measurements.sort(key=lambda item: (item.K, item.m, item.each_delta, item.shape, item.solver))
+        print(line(next(item for item in measurements if is_about(item, case))), flush=True)
+        write_text(data, json.dumps([asdict(item) for item in measurements], indent=1, ensure_ascii=False) + "\n")
+    print(json.dumps(summary(measurements), indent=1, ensure_ascii=False))
+    plot(options.output / "scaling.png", measurements)
+    write_text(options.output / "scaling.md", page(measurements))
+    print(f"written to {data}, scaling.png and scaling.md beside it")
+    return 0
+
+
+def is_about(item: Measurement, case: Case) -> bool:
+    """Whether a measurement is of this case."""
+    named = (case.K, case.m, case.each_delta, case.shape, case.solver)
+    return (item.K, item.m, item.each_delta, item.shape, item.solver) == named
+
+
+def kept(data: Path, todo: Sequence[Case]) -> list[Measurement]:
+    """Read the measurements of an earlier run, without the cases that are measured again."""
+    if not data.exists():
+        return []
+    earlier = [Measurement(**item) for item in json.loads(data.read_text(encoding="utf-8"))]
+    return [item for item in earlier if not any(is_about(item, case) for case in todo)]
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

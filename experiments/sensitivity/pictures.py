@@ -1,0 +1,107 @@
+"""The pictures of Figures 2 to 7 of [S], drawn from their tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from darrm.system.figures import saved_figure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from experiments.sensitivity.page import FigureData
+
+
+def save_picture(path: Path, data: FigureData) -> None:
+    """Draw one figure into a file."""
+    with saved_figure(path, width=7.5, height=4.8) as figure:
+        axes = figure.add_subplot()
+        DRAWINGS[data.figure](axes, data)
+        axes.grid(visible=True, which="major", alpha=0.3)
+        axes.legend(fontsize=9)
+        if data.figure in (4, 5):
+            shown = [gamma for gamma in (0.02, 0.05, 0.1, 0.2, 0.5) if gamma >= min(_gaps(data.column("gamma"))) * 0.99]
+            axes.set(xscale="log")
+            axes.set_xticks(shown, labels=[str(gamma) for gamma in shown])
+            axes.set_xticks([], minor=True)
+
+
+def _effort(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib has no types)
+    gammas = data.column("gamma")
+    axes.plot(gammas, data.column("m"), "o-", markersize=3, label="least m (Theorem 15)")
+    axes.fill_between(
+        gammas, data.column("lower bound"), data.column("upper bound"), alpha=0.25, label="bounds on it (Corollary 16)"
+    )
+    axes.plot(
+        gammas, data.column("m by exchangeability"), "s--", markersize=3, label="by exchangeability (not in the paper)"
+    )
+    axes.set(xscale="log", yscale="log", xlabel="γ, share of pairs without a promise", ylabel="m, sampled pairs")
+
+
+def _index(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib has no types)
+    for m in dict.fromkeys(data.column("m")):
+        where = {"m": m or 0.0}
+        axes.plot(data.column("gamma", where), _gaps(data.column("k/m", where)), "o-", markersize=3, label=f"m = {m:,}")
+    axes.set(xlabel="γ, share of pairs without a promise", ylabel="k/m, rank of the order statistic")
+
+
+def _mean(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib has no types)
+    sizes = list(dict.fromkeys(data.column("m")))
+    for m in sizes:
+        where = {"m": m or 0.0}
+        sampled = _gaps(data.column("sampled (mean)", where))
+        deviations = _gaps(data.column("sampled (deviation)", where))
+        axes.errorbar(
+            data.column("gamma", where),
+            sampled,
+            yerr=deviations,
+            marker="o",
+            markersize=3,
+            capsize=2,
+            label=f"m = {m:,}",
+        )
+    where = {"m": sizes[0] or 0.0}
+    axes.plot(data.column("gamma", where), data.column("analytical", where), "k--", label="analytical, log(1/γ)/n")
+    axes.set(xlabel="γ, share of pairs without a promise", ylabel="sensitivity of the mean")
+
+
+def _machine(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib has no types)
+    for index, dimension in enumerate(dict.fromkeys(data.column("d"))):
+        where = {"d": dimension or 0.0}
+        colour = f"C{index}"
+        gammas = data.column("gamma", where)
+        axes.plot(
+            gammas, data.column("sampled", where), "o-", color=colour, markersize=3, label=f"sampled, d = {dimension}"
+        )
+        axes.plot(
+            gammas, data.column("global bound", where), "--", color=colour, label=f"global bound, d = {dimension}"
+        )
+    axes.set(yscale="log", xlabel="γ, share of pairs without a promise", ylabel="L1 sensitivity of (w, b)")
+
+
+def _over_epsilon(label: str) -> Callable[[Any, FigureData], None]:
+    def draw(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib has no types)
+        epsilons = data.column("epsilon")
+        for name in data.columns[1:-1]:
+            axes.plot(epsilons, data.column(name), "o-", markersize=3, label=name.replace("gamma", "γ"))
+        axes.plot(epsilons, data.column(data.columns[-1]), "k--", label=data.columns[-1])
+        axes.set(xscale="log", xlabel="ε", ylabel=label)
+        if data.figure == 7:
+            axes.set(yscale="log")
+
+    return draw
+
+
+def _gaps(values: list[float | None]) -> list[float]:
+    return [float("nan") if value is None else value for value in values]
+
+
+DRAWINGS: dict[int, Callable[[Any, FigureData], None]] = {
+    2: _effort,
+    3: _index,
+    4: _mean,
+    5: _machine,
+    6: _over_epsilon("misclassified share of test records"),
+    7: _over_epsilon("largest error of the density"),
+}

@@ -1,0 +1,168 @@
+"""What the paper says about its simulations, decided by the numbers of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from experiments.simulations import curves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+# "the same" and "zero": far below a pixel, far above the solver's precision
+SAME = 1e-6
+# a difference is seen when it exceeds so many of its standard errors
+STANDARD_ERRORS = 4.0
+BASELINES = (curves.SUB, curves.DOUBLE_SUB, curves.CONSTANT)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement and what the run says about it."""
+
+    text: str
+    holds: bool
+    evidence: str
+
+
+def decide(figures: Mapping[str, dict[str, Any]], table: Sequence[dict[str, Any]] | None) -> Iterator[Claim]:
+    """Decide every claim whose figures were run."""
+    if "2" in figures and "7" in figures:
+        yield _same_at_one(figures)
+    if "2" in figures:
+        yield _subsampling_best_at_one(figures["2"])
+    yield _never_worse_surrogate(figures)
+    yield _never_worse_error(figures, BASELINES, "γ_Sub, γ_DSub, γ_const")
+    yield _never_worse_error(figures, (curves.BEST_CONSTANT,), "γ_const* of the best composition (not in the paper)")
+    for figure in ("7", "8"):
+        if figure in figures:
+            yield _zero_from_half(figures[figure])
+    if "9" in figures:
+        yield _both_beat_the_baselines(figures["9"])
+        yield from _priors(figures["9"])
+    if table is not None:
+        wrong = [str(row["M"]) for row in table if not row["agrees"]]
+        evidence = "every printed digit of every row" if not wrong else f"differs at M = {', '.join(wrong)}"
+        yield Claim("Table 3", not wrong, evidence)
+
+
+def curve_of(panel: dict[str, Any], name: str) -> dict[str, Any]:
+    """Find a curve of a panel by its name."""
+    return next(curve for curve in panel["curves"] if curve["name"] == name)
+
+
+def _same_at_one(figures: Mapping[str, dict[str, Any]]) -> Claim:
+    far = []
+    for figure in ("2", "7"):
+        panel = next(panel for panel in figures[figure]["panels"] if panel["m"] == 1.0)
+        pairs = zip(curve_of(panel, curves.OPTIMAL)["gamma"], curve_of(panel, curves.SUB)["gamma"], strict=True)
+        far.append(max(abs(one - other) for one, other in pairs))
+    # with Δ > 0 the optimum may gain of the order of Δ
+    return Claim(
+        "γ_opt = γ_Sub at m = 1",
+        far[0] < 1e-3 and far[1] < SAME,
+        f"largest difference {far[1]:.1e} at Δ = 0 (Figure 7) and {far[0]:.1e} at Δ = 1e-5 (Figure 2)",
+    )
+
+
+def _subsampling_best_at_one(data: dict[str, Any]) -> Claim:
+    """Compare γ_Sub with the optimum for the error itself; both are averages over the same draws."""
+    panel = next(panel for panel in data["panels"] if panel["m"] == 1.0)
+    sub, true = (curve_of(panel, name)["errors"][0] for name in (curves.SUB, curves.TRUE))
+    spread = true["excess_standard_error"] + sub["excess_standard_error"]
+    gain = sub["excess"] - true["excess"]
+    return Claim(
+        "no private γ has a smaller mean error than γ_Sub at m = 1",
+        gain <= STANDARD_ERRORS * spread,
+        f"γ_true, certified: {true['mean']:.4f} against {sub['mean']:.4f}, {gain:.4f} ± {spread:.4f} less (Figure 2)",
+    )
+
+
+def _both_beat_the_baselines(data: dict[str, Any]) -> Claim:
+    """Compare the means of both optimised curves with the paper's baselines under each of the paper's laws."""
+    worst, count = float("-inf"), 0
+    for panel in data["panels"]:
+        for name in (curves.OPTIMAL_U, curves.OPTIMAL_P):
+            for baseline in (curves.SUB, curves.CONSTANT):
+                pairs = zip(curve_of(panel, name)["errors"], curve_of(panel, baseline)["errors"], strict=True)
+                excess = [own["mean"] - other["mean"] for own, other in pairs]
+                worst, count = max(worst, *excess), count + len(excess)
+    return Claim(
+        "Figure 9: whichever prior was used, no more error than γ_Sub and γ_const",
+        worst <= SAME,
+        f"largest excess {worst:.1e} in {count} comparisons (0 where p_i = 0.5)",
+    )
+
+
+def _never_worse_surrogate(figures: Mapping[str, dict[str, Any]]) -> Claim:
+    worst, where = float("-inf"), ""
+    for figure, panel, first, baseline in _pairs(figures, BASELINES):
+        excess = first["surrogate"] - baseline["surrogate"]
+        if excess > worst:
+            worst, where = excess, f"Figure {figure}, {panel['title']}, {baseline['name']}"
+    return Claim(
+        "γ_opt never worse than γ_Sub, γ_DSub, γ_const in the objective that it optimises (exact)",
+        worst <= SAME,
+        f"largest excess {worst:.1e} ({where})",
+    )
+
+
+def _never_worse_error(figures: Mapping[str, dict[str, Any]], names: Sequence[str], text: str) -> Claim:
+    beaten, count = [], 0
+    for figure, panel, _, baseline in _pairs(figures, names):
+        for error in baseline["errors"]:
+            count += 1
+            margin = max(STANDARD_ERRORS * error["excess_standard_error"], SAME)
+            if error["excess"] < -margin:
+                where = f"Figure {figure}, {panel['title']}, {error['actual']}"
+                beaten.append(f"{baseline['name']} by {-error['excess']:.2g} in {where}")
+    return Claim(
+        f"γ_opt never worse than {text}, in the error over independent draws",
+        not beaten,
+        f"in none of {count} comparisons" if not beaten else "beaten by " + "; ".join(beaten),
+    )
+
+
+def _pairs(
+    figures: Mapping[str, dict[str, Any]], names: Sequence[str]
+) -> Iterator[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    """Every baseline beside the panel's first curve, the paper's γ_opt."""
+    for figure, data in figures.items():
+        for panel in data["panels"]:
+            for curve in panel["curves"]:
+                if curve["name"] in names:
+                    yield figure, panel, panel["curves"][0], curve
+
+
+def _zero_from_half(data: dict[str, Any]) -> Claim:
+    panels = [panel for panel in data["panels"] if 2 * panel["m"] >= panel["K"] + 1]
+    largest = max(
+        curve_of(panel, name)["errors"][0]["mean"] for panel in panels for name in (curves.OPTIMAL, curves.DOUBLE_SUB)
+    )
+    allowances = ", ".join(format(panel["m"], "g") for panel in panels)
+    return Claim(
+        f"Figure {data['figure']}: γ_opt and γ_DSub without error for m ≥ (K+1)/2 at Δ = δ = 0",
+        largest < SAME,
+        f"largest error {largest:.1e} over m = {allowances}",
+    )
+
+
+def _priors(data: dict[str, Any]) -> Iterator[Claim]:
+    """Decide whether a matching prior helps and a wrong one costs."""
+    for index, error in enumerate(data["panels"][0]["curves"][0]["errors"]):
+        excess = [curve_of(panel, curves.OPTIMAL_P)["errors"][index] for panel in data["panels"]]
+        shown = ", ".join(f"{entry['excess']:+.2e} ± {entry['excess_standard_error']:.0e}" for entry in excess)
+        evidence = f"error of γ_opt-P minus error of γ_opt-U at m = 3 and 5: {shown}"
+        seen = [STANDARD_ERRORS * entry["excess_standard_error"] for entry in excess]
+        name = error["actual"]
+        if index == 0:
+            holds = all(entry["excess"] > limit for entry, limit in zip(excess, seen, strict=True))
+            yield Claim(f"Figure 9, {name}: the prior T_P costs a little", holds, evidence)
+        elif index == 1:
+            holds = any(entry["excess"] > max(limit, SAME) for entry, limit in zip(excess, seen, strict=True))
+            yield Claim(f"Figure 9, {name}: the prior T_P costs a little", holds, evidence)
+        else:
+            holds = all(entry["excess"] < -limit for entry, limit in zip(excess, seen, strict=True))
+            paper = "" if index == 2 else " (not in the paper)"
+            yield Claim(f"Figure 9, {name}: the matching prior helps{paper}", holds, evidence)

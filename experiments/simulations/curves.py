@@ -1,0 +1,181 @@
+"""The noise functions of the paper's simulations, each certified, and their errors over independent draws."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.gamma import baselines
+from darrm.gamma.sampled_error import differences, errors_of, summarise
+from darrm.losses.composition import compose_general
+from darrm.optimize.optimizer import optimize_gamma
+from darrm.privacy import MajorityProblem
+from darrm.proof.table import GammaTable, certify
+from experiments.simulations import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from experiments.simulations.settings import Panel
+
+Array = NDArray[np.float64]
+
+OPTIMAL, TRUE, MONOTONE = "γ_opt", "γ_true (ours)", "γ_mono (ours)"
+OPTIMAL_U, OPTIMAL_P, TRUE_P = "γ_opt-U", "γ_opt-P", "γ_true-P (ours)"
+SUB, DOUBLE_SUB, CONSTANT = "γ_Sub", "γ_DSub", "γ_const"
+BEST_CONSTANT = "γ_const* (ours)"  # by the best composition instead of the paper's
+
+
+@dataclass(frozen=True)
+class Error:
+    """One method's error under one law of the p_i.
+
+    Attributes
+    ----------
+    actual
+        The law.
+    draws, mean, standard_error
+        Of the estimate.
+    excess, excess_standard_error
+        Mean and standard error of the error minus the first curve's on the same draws.
+    """
+
+    actual: str
+    draws: int
+    mean: float
+    standard_error: float
+    excess: float
+    excess_standard_error: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One method in one panel.
+
+    Attributes
+    ----------
+    name
+        Of the method.
+    gamma
+        γ(0) … γ(K), as certified.
+    scale
+        What certification multiplied the proposal with.
+    surrogate
+        The paper's linear objective, exact.
+    gap
+        Bound on how far from the optimum of its own objective the curve is; None for baselines.
+    errors
+        One for each law of the p_i.
+    """
+
+    name: str
+    gamma: list[float]
+    scale: float
+    surrogate: float
+    gap: float | None
+    errors: list[Error]
+
+
+def figure_data(figure: str) -> dict[str, Any]:
+    """Compute one figure as plain data."""
+    return {
+        "figure": figure,
+        "seed": settings.SEED,
+        "panels": [_panel_data(figure, panel) for panel in settings.PANELS[figure]()],
+    }
+
+
+def table_3() -> list[dict[str, Any]]:
+    """Compute the rows of Table 3, with the printed digits beside them."""
+    rows = []
+    everyone = compose_general(settings.APPROXIMATE, settings.COMPOSED_VOTERS, settings.DELTA_PRIME)
+    for panel in settings.composed_panels():
+        problem = panel.problem
+        values = (
+            problem.m,
+            everyone.epsilon / problem.each.epsilon,
+            everyone.delta,
+            problem.target.epsilon,
+            problem.target.delta,
+        )
+        names = ("m", "tau", "lambda", "m epsilon", "delta")
+        rows.append(
+            {
+                "M": panel.sampled,
+                **dict(zip(names, values, strict=True)),
+                "printed": list(settings.PRINTED_TABLE_3[panel.sampled]),
+                "agrees": [f"{value:.4f}" for value in values] == list(settings.PRINTED_TABLE_3[panel.sampled]),
+            }
+        )
+    return rows
+
+
+def _panel_data(figure: str, panel: Panel) -> dict[str, Any]:
+    problem = panel.problem
+    tables = dict(_tables(figure, panel))
+    drawn = _draws(figure, problem.K)
+    first = next(iter(tables.values())).gamma.half
+    curves = []
+    for name, table in tables.items():
+        errors = []
+        for actual, rows in drawn.items():
+            own, reference = errors_of(table.gamma.half, rows), errors_of(first, rows)
+            estimate, excess = summarise(own), summarise(own - reference)
+            errors.append(
+                Error(
+                    actual,
+                    estimate.draws,
+                    estimate.mean,
+                    estimate.standard_error,
+                    excess.mean,
+                    excess.standard_error,
+                )
+            )
+        curves.append(
+            Curve(
+                name=name,
+                gamma=[float(value) for value in table.gamma.full],
+                scale=table.certificate.scale,
+                surrogate=table.gamma.expected_error(settings.SURROGATE),
+                gap=None if table.optimality is None else table.optimality.gap,
+                errors=errors,
+            )
+        )
+    return {
+        "title": panel.title,
+        "K": problem.K,
+        "m": problem.m,
+        "epsilon": problem.each.epsilon,
+        "each_delta": problem.each.delta,
+        "delta": problem.target.delta,
+        "curves": [asdict(curve) for curve in curves],
+    }
+
+
+def _draws(figure: str, K: int) -> dict[str, Array]:
+    """Draw K probabilities many times for each law; all methods meet the same draws."""
+    rng = np.random.default_rng(settings.SEED)
+    return {actual.name: differences(actual.sample(K, settings.DRAWS[K], rng)) for actual in settings.ACTUALS[figure]}
+
+
+def _tables(figure: str, panel: Panel) -> Iterator[tuple[str, GammaTable]]:
+    problem = panel.problem
+    if figure in settings.WITH_TWO_PRIORS:
+        yield OPTIMAL_U, optimize_gamma(problem, prior=settings.SURROGATE)
+        yield OPTIMAL_P, optimize_gamma(problem, prior=settings.DECIDED_SURROGATE)
+    else:
+        yield OPTIMAL, optimize_gamma(problem, prior=settings.SURROGATE)
+    # the majority of M voters, whatever the target is called
+    drawn = MajorityProblem.from_allowance(problem.K, panel.sampled, problem.each)
+    yield SUB, certify(problem, baselines.subsampling(drawn))
+    if figure in settings.WITH_DOUBLE_SUBSAMPLING:
+        yield DOUBLE_SUB, certify(problem, baselines.double_subsampling(problem))
+    yield CONSTANT, certify(problem, baselines.randomized_response(problem, panel.composed))
+    yield BEST_CONSTANT, certify(problem, baselines.randomized_response(problem))
+    yield TRUE, optimize_gamma(problem, prior=settings.UNIFORM, objective="expected-error")
+    if figure in settings.WITH_TWO_PRIORS:
+        yield TRUE_P, optimize_gamma(problem, prior=settings.DECIDED, objective="expected-error")
+    yield MONOTONE, optimize_gamma(problem, prior=settings.SURROGATE, shape="monotone")

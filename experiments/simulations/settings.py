@@ -1,0 +1,121 @@
+"""The set-ups of the paper's simulations [D, Section 6.1 and D.1]: every constant of them, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from darrm.gamma.priors import Independent, Prior, TwoSided
+from darrm.losses.composition import compose_general, compose_simple
+from darrm.privacy import MajorityProblem, PrivacyParams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+PURE = PrivacyParams("0.1")
+APPROXIMATE = PrivacyParams("0.1", "1e-5")
+SEED = 20_250_606  # of the draws on which errors are estimated
+DRAWS = {11: 100_000, 35: 20_000, 101: 10_000}
+
+SURROGATE = Independent(0.5, 1.0)  # what [D, Eq. 202] integrates over instead of T_U
+UNIFORM = Independent(0.0, 1.0)  # T_U
+DECIDED_SURROGATE = Independent(0.7, 1.0)  # what [D, Eq. 204] integrates over instead of T_P
+DECIDED = TwoSided(0.7, 1.0)  # T_P
+
+# Table 3 and Figure 6
+COMPOSED_VOTERS = 35
+COMPOSED_DRAWS = (10, 13, 15, 20)  # M
+DELTA_PRIME = 0.1
+# the digits that [D, Table 3] prints
+PRINTED_TABLE_3 = {
+    10: ("6.4521", "14.0328", "0.1003", "0.6452", "0.1001"),
+    13: ("7.5742", "14.0328", "0.1003", "0.7574", "0.1001"),
+    15: ("8.2708", "14.0328", "0.1003", "0.8271", "0.1001"),
+    20: ("9.8823", "14.0328", "0.1003", "0.9882", "0.1002"),
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One column of a figure.
+
+    Attributes
+    ----------
+    problem
+        The voters and the target.
+    title
+        As the figure writes it.
+    sampled
+        How many voters γ_Sub takes the majority of.
+    composed
+        (τε, λ) of the majority of all voters, for the paper's γ_const.
+    """
+
+    problem: MajorityProblem
+    title: str
+    sampled: int
+    composed: PrivacyParams
+
+
+@dataclass(frozen=True)
+class Actual:
+    """What the p_i of a plot of errors really are.
+
+    Attributes
+    ----------
+    name
+        As the figure writes it.
+    sample
+        Draws the probabilities of K voters a number of times.
+    """
+
+    name: str
+    sample: Callable[[int, int, np.random.Generator], NDArray[np.float64]]
+
+
+def allowances(K: int, values: tuple[int, ...], each: PrivacyParams) -> tuple[Panel, ...]:
+    """Make one panel for every m, with δ = 1 − (1 − Δ)^m and γ_const by simple composition."""
+    everyone = compose_simple(each, K)
+    return tuple(Panel(MajorityProblem.from_allowance(K, m, each), f"K = {K}, m = {m}", m, everyone) for m in values)
+
+
+def composed_panels() -> tuple[Panel, ...]:
+    """Make the panels of Figure 6: the target is what general composition says of M voters [D, D.1.1]."""
+    everyone = compose_general(APPROXIMATE, COMPOSED_VOTERS, DELTA_PRIME)
+    panels = []
+    for draws in COMPOSED_DRAWS:
+        problem = MajorityProblem(COMPOSED_VOTERS, APPROXIMATE, compose_general(APPROXIMATE, draws, DELTA_PRIME))
+        panels.append(Panel(problem, f"K = {COMPOSED_VOTERS}, M = {draws}, m = {problem.m:.4f}", draws, everyone))
+    return tuple(panels)
+
+
+def from_prior(name: str, prior: Prior) -> Actual:
+    """Let the p_i follow a prior."""
+    return Actual(name, lambda K, count, rng: prior.sample(K, count, rng=rng))
+
+
+def _all_one_half(K: int, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    return 0.0 * rng.random((count, K)) + 0.5
+
+
+UNIFORM_VOTERS = from_prior("p_i ~ U[0, 1]", UNIFORM)
+PANELS: dict[str, Callable[[], tuple[Panel, ...]]] = {
+    "2": lambda: allowances(11, (1, 3, 5, 7), APPROXIMATE),
+    "6": composed_panels,
+    "7": lambda: allowances(11, (1, 3, 5, 7, 9, 11), PURE),
+    "8": lambda: allowances(101, (10, 20, 30, 40, 60, 80), PURE),
+    "9": lambda: allowances(11, (3, 5), PURE),
+}
+ACTUALS: dict[str, tuple[Actual, ...]] = dict.fromkeys(("2", "6", "7", "8"), (UNIFORM_VOTERS,)) | {
+    "9": (
+        UNIFORM_VOTERS,
+        Actual("p_i = 0.5", _all_one_half),
+        from_prior("p_i ~ U[0, 0.1]", Independent(0.0, 0.1)),
+        from_prior("p_i ~ T_P", DECIDED),
+    )
+}
+WITH_DOUBLE_SUBSAMPLING = frozenset({"7", "8"})  # its theorem is about Δ = δ = 0
+WITH_TWO_PRIORS = frozenset({"9"})

@@ -1,0 +1,276 @@
+"""The accountant: every kind of charge repeats, every bound is valid, and the cap is never applied unasked."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from darrm.account.accountant import Charge, PrivacyAccountant, Voters
+from darrm.account.pld import dominating_atoms, on_grid, profile_of
+from darrm.losses.composition import compose_general, compose_optimal
+from darrm.losses.profile import PrivacyProfile
+from darrm.losses.renyi import RenyiCurve
+from darrm.privacy import PrivacyParams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+QUERY = PrivacyParams(0.2676, 0.0003)
+
+
+def bernoulli_profile(p: float, q: float, points: int = 33) -> PrivacyProfile:
+    """The exact profile of a mechanism that answers 1 with probability p or q, both ways round."""
+
+    def delta(epsilon: float) -> float:
+        x = math.exp(epsilon)
+        one_way = max(0.0, p - x * q) + max(0.0, 1.0 - p - x * (1.0 - q))
+        other_way = max(0.0, q - x * p) + max(0.0, 1.0 - q - x * (1.0 - p))
+        return max(one_way, other_way)
+
+    grid = np.linspace(0.0, 1.5, points).tolist()
+    return PrivacyProfile(tuple(grid), tuple(map(delta, grid)))
+
+
+KINDS = {
+    "guarantee": Charge("a", guarantee=QUERY),
+    "pure": Charge("a", guarantee=PrivacyParams(0.1, 0)),
+    "renyi": Charge("a", renyi=RenyiCurve.of(lambda order: order / 800.0)),
+    "profile": Charge("a", profile=bernoulli_profile(0.5, 0.4)),
+    "both": Charge("a", guarantee=PrivacyParams(0.2, 0), renyi=RenyiCurve.of_pure(0.2)),
+    "all": Charge(
+        "a", guarantee=PrivacyParams(0.5, 0), renyi=RenyiCurve.of_pure(0.5), profile=bernoulli_profile(0.5, 0.4)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_n_charges_equal_one_charge_repeated(kind: str) -> None:
+    charge, n = KINDS[kind], 12
+    one_by_one, at_once, in_lots = PrivacyAccountant(), PrivacyAccountant(), PrivacyAccountant()
+    for _ in range(n):
+        one_by_one.add(charge)
+    at_once.add(charge.repeated(n))
+    for size in (5, 3, 4):
+        in_lots.add(charge.repeated(size))
+    assert one_by_one.spent(0.01) == at_once.spent(0.01) == in_lots.spent(0.01)
+    assert one_by_one.queries == at_once.queries == n
+    # and repeating costs more: a bound that forgot the count would not
+    once = PrivacyAccountant(charges=[charge]).spent(0.01)
+    spent = at_once.spent(0.01)
+    assert spent.epsilon > 1.5 * once.epsilon
+    for bound in spent.bounds:
+        alone = next((other.epsilon for other in once.bounds if other.name == bound.name), None)
+        assert alone is None or bound.epsilon > alone, bound.name
+
+
+def test_words_make_no_kind() -> None:
+    accountant = PrivacyAccountant(charges=[Charge("a", guarantee=QUERY), Charge("b", guarantee=QUERY)])
+    assert len(accountant.charges) == 1
+    assert accountant.charges[0].count == 2
+
+
+def test_the_bounds_are_the_compositions() -> None:
+    spent = PrivacyAccountant(charges=[Charge("a", guarantee=QUERY, count=50)]).spent(0.0151)
+    found = {bound.name: bound.epsilon for bound in spent.bounds}
+    assert found["optimal"] == compose_optimal(QUERY, 50, 0.0151).epsilon
+    assert found["simple"] == pytest.approx(50 * 0.2676)
+    slack = 1.0 - (1.0 - 0.0151) / (1.0 - 0.0003) ** 50
+    assert found["general"] == pytest.approx(compose_general(QUERY, 50, slack).epsilon, rel=1e-9)
+    assert found["pld"] == pytest.approx(found["optimal"], rel=1e-6)
+    assert found["pld"] >= found["optimal"]
+    assert spent.bound == "optimal"
+    assert [bound.epsilon for bound in spent.bounds] == sorted(found.values())
+    assert "by optimal" in str(spent)
+
+
+def product_delta(pairs: list[tuple[float, float]], epsilon: float) -> float:
+    """Hockey-stick divergence of independent Bernoulli answers, over all outcomes."""
+    total = 0.0
+    for outcome in itertools.product((0, 1), repeat=len(pairs)):
+        p = math.prod(a if bit else 1.0 - a for bit, (a, _) in zip(outcome, pairs, strict=True))
+        q = math.prod(b if bit else 1.0 - b for bit, (_, b) in zip(outcome, pairs, strict=True))
+        total += max(0.0, p - math.exp(epsilon) * q)
+    return total
+
+
+@pytest.mark.parametrize("delta", [1e-4, 0.02, 0.2])
+def test_profile_bounds_cover_every_adversary(delta: float) -> None:
+    # neighbours may answer (0.5, 0.4), (0.4, 0.5), (0.5, 0.6), … at each query: all have this profile or a smaller one
+    moves = [(0.5, 0.4), (0.4, 0.5), (0.6, 0.5), (0.5, 0.6)]
+    accountant = PrivacyAccountant(charges=[Charge("a", profile=bernoulli_profile(0.5, 0.4), count=4)])
+    spent = accountant.spent(delta)
+    assert {bound.name for bound in spent.bounds} >= {"profile", "pld"}
+    for bound in spent.bounds:
+        worst = max(product_delta(list(pairs), bound.epsilon) for pairs in itertools.product(moves, repeat=4))
+        assert worst <= delta * (1.0 + 1e-9), bound
+
+
+def test_the_dominating_pair_has_the_profile() -> None:
+    profile = bernoulli_profile(0.5, 0.4, points=9)
+    losses, first, infinite = dominating_atoms(profile)
+    assert first.sum() + infinite == pytest.approx(1.0, abs=1e-12)
+    for epsilon in np.linspace(0.0, 2.0, 41):
+        divergence = infinite + float(np.sum(first * np.maximum(0.0, 1.0 - np.exp(epsilon - losses))))
+        assert divergence == pytest.approx(profile.delta_at(float(epsilon)), abs=1e-12)
+
+
+def test_a_guarantee_is_confessing_randomised_response() -> None:
+    profile = profile_of(Charge("a", guarantee=PrivacyParams(math.log(3), 0.1)))
+    losses, first, infinite = dominating_atoms(profile)
+    assert losses == pytest.approx([-math.log(3), math.log(3)])
+    assert [*first, infinite] == pytest.approx([0.9 * 0.25, 0.9 * 0.75, 0.1])
+    assert profile_of(Charge("a", guarantee=PrivacyParams(0, 0.1))).deltas == (0.1,)
+
+
+@pytest.mark.parametrize("step", [0.01, 0.046875, 0.1, 0.7, 2.0])
+def test_a_coarser_grid_lies_above(step: float) -> None:
+    profile = bernoulli_profile(0.5, 0.4)
+    coarse = on_grid(profile, step)
+    assert coarse.epsilons == pytest.approx(step * np.arange(len(coarse.epsilons)))
+    assert coarse.epsilons[-1] >= profile.epsilons[-1] * (1.0 - 1e-9)
+    for epsilon in np.linspace(0.0, 1.6, 200):
+        assert coarse.delta_at(float(epsilon)) >= profile.delta_at(float(epsilon)) - 1e-13
+    if step <= 0.1:
+        assert coarse.deltas[0] == profile.deltas[0]
+        assert coarse.delta_at(0.1) == pytest.approx(profile.delta_at(0.1), abs=3e-4)
+
+
+def test_many_queries_keep_the_gain_of_the_profile() -> None:
+    charge = Charge("a", guarantee=PrivacyParams(0.5, 0), profile=bernoulli_profile(0.5, 0.4), count=100_000)
+    found = {bound.name: bound.epsilon for bound in PrivacyAccountant(charges=[charge]).spent(1e-5).bounds}
+    assert found["pld"] < 0.5 * found["optimal"]
+
+
+def test_several_kinds_by_every_bound() -> None:
+    charges = [
+        Charge("a", guarantee=QUERY, count=20),
+        Charge("b", guarantee=PrivacyParams(0.1, 1e-5), count=30),
+        Charge("c", guarantee=PrivacyParams(0.5, 0), renyi=RenyiCurve.of_pure(0.5), count=2),
+    ]
+    spent = PrivacyAccountant(charges=charges).spent(0.01)
+    found = {bound.name: bound.epsilon for bound in spent.bounds}
+    assert set(found) == {"simple", "general", "optimal", "renyi", "pld"}
+    # nothing that holds for all such mechanisms can be below the optimal composition
+    assert min(found.values()) == found["optimal"]
+    assert found["pld"] == pytest.approx(found["optimal"], rel=0.02)
+
+
+def test_renyi_sets_the_deltas_aside() -> None:
+    curve = RenyiCurve.of(lambda order: order / 800.0)
+    mixed = [Charge("a", renyi=curve, count=5), Charge("b", guarantee=PrivacyParams(0.01, 0.004), count=2)]
+    accountant = PrivacyAccountant(charges=mixed)
+    assert [bound.name for bound in accountant.spent(0.01).bounds] == ["renyi"]
+    left = 1.0 - (1.0 - 0.01) / (1.0 - 0.004) ** 2
+    total = curve.repeated(5) + RenyiCurve.of_pure(0.01).repeated(2)
+    assert accountant.spent(0.01).epsilon == pytest.approx(total.best(left).epsilon, rel=1e-9)
+    assert accountant.spent(0.007).bound == "none"
+    assert "no finite epsilon" in str(accountant.spent(0.007))
+
+
+def test_nothing_and_too_little() -> None:
+    assert PrivacyAccountant().spent(0.0).epsilon == 0.0
+    assert "nothing spent" in str(PrivacyAccountant().spent(0.1))
+    spent = PrivacyAccountant(charges=[Charge("a", guarantee=QUERY)]).spent(1e-5)
+    assert spent.epsilon == math.inf
+    assert spent.bounds == ()
+    assert not PrivacyAccountant(charges=[Charge("a", guarantee=QUERY)]).admits(PrivacyParams(10, 1e-5))
+
+
+@pytest.mark.parametrize(("disjoint", "models"), [(True, 1), (False, 11)])
+def test_the_cap_of_private_models(disjoint: bool, models: int) -> None:
+    each = PrivacyParams(0.0892, 1e-4)
+    voters = Voters(K=11, each=each, private_models=True, disjoint=disjoint)
+    spent = PrivacyAccountant(voters, [Charge("a", guarantee=QUERY, count=10_000)]).spent(0.01)
+    assert spent.bound == "private models"
+    assert spent.epsilon == pytest.approx(compose_optimal(each, models, 0.01).epsilon)
+    assert "post-processing of models that are already private" in spent.explanation
+    assert ("one model" in spent.explanation) == disjoint
+
+
+def test_the_cap_is_never_applied_unasked() -> None:
+    each = PrivacyParams(0.0892, 1e-4)
+    for voters in (None, Voters(11, each), Voters(11, each, disjoint=True)):
+        spent = PrivacyAccountant(voters, [Charge("a", guarantee=QUERY, count=100)]).spent(0.05)
+        assert "private models" not in {bound.name for bound in spent.bounds}
+
+
+def test_the_cap_does_not_hide_a_smaller_bound() -> None:
+    voters = Voters(11, PrivacyParams(5.0, 1e-4), private_models=True)
+    spent = PrivacyAccountant(voters, [Charge("a", guarantee=QUERY)]).spent(0.01)
+    assert spent.bound == "optimal"
+    assert voters.cap(1e-5) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_queries_that_fit(kind: str) -> None:
+    charge, budget = KINDS[kind], PrivacyParams(2.0, 0.01)
+    accountant = PrivacyAccountant(charges=[charge])
+    fit = accountant.queries_that_fit(charge, budget, most=5000)
+    assert 1 <= fit < 5000
+    assert PrivacyAccountant(charges=[charge.repeated(1 + fit)]).admits(budget)
+    assert not PrivacyAccountant(charges=[charge.repeated(2 + fit)]).admits(budget)
+    assert PrivacyAccountant(charges=[charge.repeated(1 + fit)]).spent(0.01).epsilon <= 2.0
+
+
+def test_adaptive_kinds_cost_more() -> None:
+    accountant = PrivacyAccountant(charges=[Charge("a", guarantee=PrivacyParams(0.1, 1e-5), count=100)])
+    spent = accountant.spent_adaptively(0.01)
+    # V = 100·0.1², half of δ is the slack
+    assert spent.epsilon == pytest.approx(0.5 + math.sqrt(2.0 * math.log(1.0 / 0.005)), rel=1e-9)
+    assert spent.epsilon > accountant.spent(0.01).epsilon
+    assert accountant.admits(PrivacyParams(4.0, 0.01), adaptive=True)
+    assert not accountant.admits(PrivacyParams(3.7, 0.01), adaptive=True)
+    assert accountant.admits(PrivacyParams(3.7, 0.01))
+    # the queries' own deltas pass half of 0.0019
+    assert accountant.spent_adaptively(0.0019).bound == "none"
+    assert PrivacyAccountant(charges=[KINDS["renyi"]]).spent_adaptively(0.01).bound == "none"
+    assert PrivacyAccountant(charges=[KINDS["pure"]]).spent_adaptively(0.0).bound == "simple"
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda: Charge("a"), "at least one of"),
+        (lambda: Charge("a", guarantee=QUERY, count=0), "count"),
+        (lambda: Charge("a", guarantee=QUERY).repeated(0), "times"),
+        (lambda: Voters(0, QUERY), "K"),
+        (lambda: PrivacyAccountant().spent(1.0), "delta"),
+        (lambda: PrivacyAccountant().spent(math.nan), "delta"),
+        (lambda: PrivacyProfile((), ()), "at least one"),
+        (lambda: PrivacyProfile((0.0, 0.1), (0.1,)), "as many"),
+        (lambda: PrivacyProfile((0.1, 0.2), (0.1, 0.0)), "from 0"),
+        (lambda: PrivacyProfile((0.0, 0.0), (0.1, 0.0)), "strictly"),
+        (lambda: PrivacyProfile((0.0, 0.1), (0.1, 0.2)), "non-increasing"),
+        (lambda: PrivacyProfile((0.0,), (math.nan,)), "non-increasing"),
+        (lambda: PrivacyProfile((0.0, 800.0), (0.1, 0.0)), "at most 700"),
+    ],
+)
+def test_bad_arguments(make: Callable[[], object], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        make()
+
+
+def test_profile_inverts() -> None:
+    profile = bernoulli_profile(0.5, 0.4)
+    for delta in (1e-3, 0.02, 0.05):
+        epsilon = profile.epsilon_at(delta)
+        assert profile.delta_at(epsilon) <= delta * (1.0 + 1e-12)
+        assert profile.delta_at(epsilon - 1e-6) > delta
+    assert profile.epsilon_at(0.2) == 0.0
+    assert profile.epsilon_at(0.0) == pytest.approx(math.log(0.5 / 0.4), abs=0.1)
+    assert PrivacyProfile((0.0,), (0.3,)).epsilon_at(0.2) == math.inf
+
+
+def test_a_budget_can_be_used_up_exactly() -> None:
+    charge = Charge("a", guarantee=PrivacyParams("0.3", "1e-6"))
+    for adaptive, delta in ((False, "2e-6"), (True, "4e-6")):
+        account = PrivacyAccountant(charges=[charge.repeated(2)])
+        assert account.admits(PrivacyParams("0.6", delta), adaptive=adaptive)
+        assert not account.admits(PrivacyParams("0.599999999", delta), adaptive=adaptive)
+        assert not account.admits(PrivacyParams("0.6", "1.9e-6"), adaptive=adaptive)
+    # half of δ is the slack of the filter, so the queries' own deltas may not use it
+    assert not account.admits(PrivacyParams("0.6", "3e-6"), adaptive=True)

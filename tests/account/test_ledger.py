@@ -1,0 +1,406 @@
+"""The ledger: what it admits, what it refuses, and what it says about files that it cannot trust."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+import darrm.account.ledger as ledger_module
+from darrm.account.accountant import Charge
+from darrm.account.ledger import Entry, PrivacyLedger
+from darrm.errors import BudgetExceededError, LedgerError
+from darrm.losses.charge_text import charge_from_text, charge_to_text
+from darrm.losses.composition import compose_optimal
+from darrm.losses.profile import PrivacyProfile
+from darrm.losses.renyi import RenyiCurve
+from darrm.privacy import PrivacyParams
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUERY = Charge("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"))
+OTHER = Charge("majority of 5", guarantee=PrivacyParams("0.2", "1e-6"))
+BUDGET = PrivacyParams(3, "1e-3")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+def test_the_budget_admits_what_the_composition_admits(where: str, path: Path) -> None:
+    ledger = PrivacyLedger.create(path if where == "file" else ":memory:", BUDGET)
+    fit = ledger.queries_that_fit(QUERY)
+    assert compose_optimal(QUERY.guarantee, fit, 1e-3).epsilon <= 3.0
+    assert compose_optimal(QUERY.guarantee, fit + 1, 1e-3).epsilon > 3.0
+    ledger.debit(QUERY.repeated(fit - 2), note="first")
+    with pytest.raises(BudgetExceededError) as caught:
+        ledger.debit(QUERY.repeated(5))
+    error = caught.value
+    assert error.queries_that_fit == 2
+    assert error.requested == "5 queries of majority of 11"
+    left = 3.0 - compose_optimal(QUERY.guarantee, fit - 2, 1e-3).epsilon
+    assert error.remaining == f"epsilon {left:.6g} of 3 at delta 0.001"
+    assert "2 still fit" in str(error)
+    assert [entry.count for entry in ledger.entries()] == [fit - 2]  # nothing changed
+    ledger.debit(QUERY.repeated(2), note="the rest")
+    with pytest.raises(BudgetExceededError) as caught:
+        ledger.debit(QUERY)
+    assert caught.value.queries_that_fit == 0
+    spent = ledger.spent()
+    assert spent.queries == fit
+    assert spent.epsilon == pytest.approx(compose_optimal(QUERY.guarantee, fit, 1e-3).epsilon)
+
+
+def test_a_delta_that_is_used_up_is_said(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, PrivacyParams(10, "2.5e-6"))
+    ledger.debit(QUERY.repeated(2))
+    with pytest.raises(BudgetExceededError, match="one more would fail with more than that delta, whatever epsilon"):
+        ledger.debit(QUERY)
+    small = PrivacyLedger.create(":memory:", PrivacyParams("0.1", "1e-3"))
+    with pytest.raises(BudgetExceededError) as caught:
+        small.debit(QUERY.repeated(50))
+    assert "one more would fail" not in str(caught.value)
+
+
+def test_the_log(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET, kinds="planned")
+    ledger.debit(QUERY.repeated(3), note="Grüße; DROP TABLE charges")
+    ledger.debit(OTHER)
+    first, second = PrivacyLedger(path).entries()
+    assert first == Entry(first.time, "majority of 11", 3, "Grüße; DROP TABLE charges")
+    assert second == Entry(second.time, "majority of 5", 1, "")
+    assert first.time <= second.time
+    assert first.time.endswith("+00:00")
+    again = PrivacyLedger(str(path))
+    assert again.budget == BUDGET
+    assert again.kinds == "planned"
+    assert again.accountant().charges == (QUERY.repeated(3), OTHER)
+    assert again.spent() == ledger.spent()
+
+
+def test_one_kind_only_unless_declared(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    ledger.debit(QUERY)
+    with pytest.raises(ValueError, match="queries of one kind, 'majority of 11', and 'majority of 5'"):
+        ledger.debit(OTHER)
+    assert ledger.spent().queries == 1
+
+
+def test_adaptive_kinds_use_the_filter(path: Path) -> None:
+    planned = PrivacyLedger.create(":memory:", BUDGET, kinds="planned")
+    adaptive = PrivacyLedger.create(path, BUDGET, kinds="adaptive")
+    assert 0 < adaptive.queries_that_fit(QUERY) < planned.queries_that_fit(QUERY)
+    adaptive.debit(QUERY.repeated(10))
+    adaptive.debit(OTHER.repeated(2))
+    assert adaptive.spent().bound == "filter"
+    with pytest.raises(BudgetExceededError):
+        adaptive.debit(QUERY.repeated(planned.queries_that_fit(QUERY) - 12))
+
+
+@pytest.mark.parametrize(
+    "charge",
+    [
+        QUERY,
+        Charge("x", renyi=RenyiCurve([2.0, 3.5], [0.1, float("inf")])),
+        Charge("x", profile=PrivacyProfile((0.0, 0.1), (0.3, 1e-300))),
+        Charge("x", guarantee=PrivacyParams("1/3", "1e-9"), renyi=RenyiCurve.of_pure(1.0 / 3.0)),
+    ],
+)
+def test_charges_survive_being_text(charge: Charge) -> None:
+    again = charge_from_text(charge_to_text(charge), what=charge.what)
+    assert again == charge
+    assert hash(again) == hash(charge)
+    with pytest.raises(ValueError, match="no stored charge"):
+        charge_from_text("{}", what="x")
+
+
+def test_create_never_forgets(path: Path, tmp_path: Path) -> None:
+    PrivacyLedger.create(path, BUDGET).debit(QUERY)
+    with pytest.raises(LedgerError, match="it exists already"):
+        PrivacyLedger.create(path, PrivacyParams(100, 0.1))
+    assert PrivacyLedger(path).spent().queries == 1
+    with pytest.raises(LedgerError, match="cannot be created: No such file"):
+        PrivacyLedger.create(tmp_path / "no" / "ledger", BUDGET)
+    with pytest.raises(LedgerError, match="no such file"):
+        PrivacyLedger(tmp_path / "missing")
+    assert not (tmp_path / "missing").exists()
+    with pytest.raises(LedgerError, match="no such file"):
+        PrivacyLedger(":memory:".replace("m", "M"))
+
+
+def test_a_file_that_vanishes_does_not_come_back_empty(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    path.unlink()
+    with pytest.raises(LedgerError, match="no such file"):
+        ledger.debit(QUERY)
+    assert not path.exists()
+
+
+def test_a_file_that_vanishes_in_the_last_moment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    path.unlink()
+    monkeypatch.setattr(type(path), "is_file", lambda _: True)
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        ledger.debit(QUERY)
+    assert not path.exists()
+
+
+def test_commits_are_durable(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    with ledger._store.transaction(write=True) as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+@pytest.mark.parametrize("name", ["a?b#c%20.sqlite", "ü ö.sqlite", "file:x?mode=memory"])
+def test_odd_names(name: str, tmp_path: Path) -> None:
+    PrivacyLedger.create(tmp_path / name, BUDGET).debit(QUERY)
+    assert (tmp_path / name).is_file()
+    assert PrivacyLedger(tmp_path / name).spent().queries == 1
+
+
+def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ledger = PrivacyLedger.create("ledger.sqlite", BUDGET)
+    monkeypatch.chdir("/")
+    ledger.debit(QUERY)
+    assert PrivacyLedger(tmp_path / "ledger.sqlite").spent().queries == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (b"", "empty"),
+        (b"\x00" * 8192, "no ledger"),
+        (b"once upon a time " * 999, "corrupted"),
+        (b"SQLite", "corrupted"),
+    ],
+)
+def test_what_is_no_ledger(content: bytes, word: str, path: Path) -> None:
+    path.write_bytes(content)
+    with pytest.raises(LedgerError, match=word):
+        PrivacyLedger(path)
+
+
+def test_another_database_and_another_version(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE budget (epsilon REAL)")
+    connection.commit()
+    with pytest.raises(LedgerError, match="it is no ledger"):
+        PrivacyLedger(path)
+    connection.close()
+    path.unlink()
+    ledger = PrivacyLedger.create(path, BUDGET)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 7")
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerError, match="schema version 7, written by a newer darrm; this one reads version 1"):
+        PrivacyLedger(path)
+    with pytest.raises(LedgerError, match="schema version 7"):
+        ledger.debit(QUERY)
+
+
+def test_truncated(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    for _ in range(20):
+        ledger.debit(QUERY, note="x" * 500)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(LedgerError, match="corrupted"):
+        PrivacyLedger(path)
+
+
+def test_no_flipped_byte_brings_budget_back(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    for count in (3, 1, 7):
+        ledger.debit(QUERY.repeated(count))
+    whole = path.read_bytes()
+    used = [index for index, byte in enumerate(whole) if byte]
+    generator = random.Random(20261121)  # noqa: S311 (places to damage, no secrets)
+    noticed = 0
+    for index in generator.sample(used, 400):
+        broken = bytearray(whole)
+        broken[index] ^= 1 << generator.randrange(8)
+        path.write_bytes(bytes(broken))
+        try:
+            spent = PrivacyLedger(path)
+            assert spent.budget == BUDGET, index
+            assert spent.accountant().queries == 11, index
+            assert spent.accountant().charges[0] == QUERY.repeated(11), index
+        except LedgerError:
+            noticed += 1
+    assert noticed > 100
+
+
+def test_another_process_holds_the_lock(path: Path) -> None:
+    PrivacyLedger.create(path, BUDGET)
+    ledger = PrivacyLedger(path, timeout=0.05)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LedgerError, match="another process kept it locked"):
+        ledger.debit(QUERY)
+    holder.execute("ROLLBACK")
+    holder.close()
+    ledger.debit(QUERY)
+    assert ledger.spent().queries == 1
+
+
+def test_a_failure_inside_a_debit_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    ledger.debit(QUERY)
+    monkeypatch.setattr(ledger_module, "now", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        ledger.debit(QUERY)
+    assert PrivacyLedger(path).spent().queries == 1
+
+
+def test_threads_share_a_ledger(path: Path) -> None:
+    for ledger in (PrivacyLedger.create(":memory:", BUDGET), PrivacyLedger.create(path, BUDGET)):
+        fit = ledger.queries_that_fit(QUERY)
+        refused = []
+
+        def debit_many(ledger: PrivacyLedger = ledger, refused: list[int] = refused, times: int = fit) -> None:
+            for _ in range(times // 2):
+                try:
+                    ledger.debit(QUERY)
+                except BudgetExceededError:
+                    refused.append(1)
+
+        threads = [threading.Thread(target=debit_many) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert ledger.spent().queries == fit
+        assert len(refused) == 4 * (fit // 2) - fit
+
+
+def run_python(script: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_forked_child_shares_files_but_not_memory(path: Path) -> None:
+    PrivacyLedger.create(path, BUDGET)
+    script = """
+        import os, sys
+        from darrm.account.accountant import Charge
+        from darrm.account.ledger import PrivacyLedger
+        from darrm.errors import LedgerError
+        from darrm.privacy import PrivacyParams
+        query = Charge("q", guarantee=PrivacyParams("0.1", 0))
+        shared, own = PrivacyLedger(sys.argv[1]), PrivacyLedger.create(":memory:", PrivacyParams(1, 0))
+        shared.debit(query)
+        if os.fork() == 0:
+            shared.debit(query)
+            try:
+                own.debit(query)
+            except LedgerError as error:
+                print("refused:", error, flush=True)
+            os._exit(0)
+        os.wait()
+        shared.debit(query)
+        print(shared.spent().queries)
+    """
+    out = run_python(script, str(path))
+    assert "refused: ledger ':memory:': a ledger in memory belongs to the process that made it" in out
+    assert out.split()[-1] == "3"
+
+
+def test_a_full_disk_loses_nothing(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    ledger.debit(QUERY.repeated(3))
+    script = """
+        import os, resource, sys
+        from darrm.account.accountant import Charge
+        from darrm.account.ledger import PrivacyLedger
+        from darrm.errors import LedgerError
+        from darrm.privacy import PrivacyParams
+        query = Charge("q", guarantee=PrivacyParams("0.1", "1e-6"))
+        ledger = PrivacyLedger(sys.argv[1])
+        size = os.path.getsize(sys.argv[1])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        for attempt in range(3):
+            try:
+                ledger.debit(query, note="x" * 100_000)
+            except LedgerError as error:
+                print(error)
+        print(ledger.accountant().queries)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        ledger.debit(query, note="x" * 100_000)
+        print(ledger.accountant().queries)
+    """
+    out = run_python(script, str(path)).splitlines()
+    assert len(out) == 5
+    assert all("disk" in line and str(path) in line for line in out[:3])
+    assert out[3:] == ["3", "4"]
+    assert [entry.count for entry in PrivacyLedger(path).entries()] == [3, 1]
+
+
+def test_sqlite_reports_a_full_database(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    connect = sqlite3.connect
+
+    def tiny(*arguments: object, **options: object) -> sqlite3.Connection:
+        connection = connect(*arguments, **options)
+        connection.execute("PRAGMA max_page_count = 1")  # clamped to the present size
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", tiny)
+    with pytest.raises(LedgerError, match="the disk is full: nothing was debited"):
+        ledger.debit(QUERY, note="x" * 100_000)
+    monkeypatch.undo()
+    assert ledger.entries() == ()
+
+
+def test_a_read_only_file_is_reported(tmp_path: Path) -> None:
+    folder = tmp_path
+    path = folder / "ledger.sqlite"
+    PrivacyLedger.create(path, BUDGET).debit(QUERY)
+    for parent in (folder, *folder.parents):  # the test's own folders must be open to the user below
+        if parent.stat().st_uid == os.getuid() and str(parent).startswith(("/tmp/pytest", str(folder))):  # noqa: S108
+            parent.chmod(0o755)
+    path.chmod(0o444)
+    script = """
+        import os, sys
+        from darrm.account.accountant import Charge
+        from darrm.account.ledger import PrivacyLedger
+        from darrm.errors import LedgerError
+        from darrm.privacy import PrivacyParams
+        ledger = PrivacyLedger(sys.argv[1])
+        if os.getuid() == 0:
+            os.setuid(65534)  # root may write anything
+        try:
+            ledger.debit(Charge("q", guarantee=PrivacyParams("0.1", "1e-6")))
+        except LedgerError as error:
+            print(error)
+        print(ledger.accountant().queries)
+    """
+    out = run_python(script, str(path)).splitlines()
+    assert "cannot be written, so nothing was debited" in out[0]
+    assert out[1] == "1"
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [({"kinds": "two"}, "kinds"), ({"timeout": 0}, "timeout"), ({"timeout": float("nan")}, "timeout")],
+)
+def test_bad_arguments(options: dict[str, object], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        PrivacyLedger.create(":memory:", BUDGET, **options)
+    with pytest.raises(ValueError, match="budget_epsilon"):
+        PrivacyLedger.create(":memory:", PrivacyParams(0, 0.1))

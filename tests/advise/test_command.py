@@ -1,0 +1,83 @@
+"""`python -m darrm.advise`: its report, its schema, the commands it prints, and its refusals."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from darrm.advise.__main__ import build_parser, main
+from darrm.plan.__main__ import main as plan_main
+from darrm.system.command_line import run
+from darrm.system.workload_flags import flags_of, workload_of
+
+SCHEMA = Path(__file__).parents[2] / "darrm/schemas/advice.json"
+PLAIN = ["--K", "21", "--voters", "plain", "--overlap", "1", "--queries", "40", "--total", "2,1e-5"]
+MODELS = ["--epsilon", "0.0892", "--each-delta", "1e-4", "--overlap", "1", "--models", "--queries", "9"]
+
+
+def test_the_printed_command_does_what_was_promised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(lambda: main([*PLAIN, "--format", "json", "--prior", "point:0.7"])) == 0
+    advice = json.loads(capsys.readouterr().out)
+    assert advice["winner"] == "ours"
+    words = shlex.split(advice["commands"][0])
+    assert words[:3] == ["python", "-m", "darrm.plan"]
+    monkeypatch.chdir(tmp_path)
+    assert run(lambda: plan_main([*words[3:], "--format", "json"])) == 0
+    planned = json.loads(capsys.readouterr().out)["candidates"][0]
+    assert (tmp_path / "plan.json").exists()
+    ours = next(option for option in advice["options"] if option["name"] == "ours")
+    assert 1.0 - planned["expected_error"] == pytest.approx(ours["accuracy"], abs=1e-12)
+    assert planned["spent"]["epsilon"] == pytest.approx(ours["epsilon"], rel=1e-12)
+
+
+def test_json_follows_its_schema_and_the_text_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    schema = json.loads(SCHEMA.read_text())
+    for arguments in (PLAIN, ["--total", "0.3,1e-4", "--K", "5"]):
+        assert run(lambda given=arguments: main([*given, "--format", "json"])) == 0
+        report = json.loads(capsys.readouterr().out)
+        jsonschema.validate(report, schema)
+        assert run(lambda given=arguments: main(given)) == 0
+        text = capsys.readouterr().out
+        for option in report["options"]:
+            assert f"{option['accuracy']:.5f}" in text
+        for command in report["commands"]:
+            assert command in text
+
+
+def test_models_are_told_to_publish_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: main([*MODELS, "--total", "1,1e-4"])) == 0
+    text = capsys.readouterr().out
+    assert "No noise is needed" in text
+    assert "publish the majority of the models' votes as it is" in text
+
+
+def test_flags_are_read_back() -> None:
+    parser = build_parser()
+    for arguments in (PLAIN, ["--total", "0.3,1e-4", "--queries", "7"], ["--K", "5", "--total", "1/3,0"]):
+        work = workload_of(parser.parse_args(arguments))
+        assert workload_of(parser.parse_args(flags_of(work).split())) == work
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "--total must be EPS,DELTA"),
+        ("--total 1,1e-5 --prior magic", "the prior must be"),
+        ("--total 1,1e-5 --prior two-sided:0.7,1", "linear expected error"),
+        ("--total 1,1e-5 --voters plain --each-delta 0", "--each-delta is about private voters"),
+        ("--total 1,1e-5 --overlap x", "--overlap must be an integer"),
+        ("--total 1,1e-5 --queries -3", "queries must be an integer of at least 1"),
+    ],
+)
+def test_bad_input_is_one_clear_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: main(arguments.split())) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""

@@ -1,0 +1,219 @@
+"""Other aggregators: what they tell by simulation and enumeration, and that each keeps the budget it is given."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from darrm.account.accountant import PrivacyAccountant
+from darrm.advise.noisy_counts import (
+    curve_of_votes,
+    exponential_mechanism,
+    gaussian_lies,
+    gnmax_of_the_paper,
+    gnmax_tight,
+    lnmax,
+    permute_and_flip,
+    profile_of_votes,
+)
+from darrm.advise.rivals import rivals
+from darrm.gamma import priors
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.losses.charges import Charge
+from darrm.losses.renyi import DEFAULT_ORDERS
+from darrm.pate import GNMax, LNMax
+from darrm.plan import Workload, plan
+from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.proof.renyi import renyi_divergences
+
+PLAIN = PrivacyParams("inf")
+ONE = Workload(11, PLAIN, 1, 1, PrivacyParams("0.2676", "0.0003"))
+DRAWS = 4_000
+
+
+def law(truth: np.ndarray, K: int) -> np.ndarray:
+    h = np.full(K + 1, 0.5)
+    h[K // 2 + 1 :] = truth
+    h[: truth.size] = 1.0 - truth[::-1]
+    return h
+
+
+def hockey_stick(h: np.ndarray, epsilon: float, moved: int) -> float:
+    """The definition, over every pair of numbers of ones that a person can turn into each other."""
+    worst = 0.0
+    for a in range(len(h)):
+        for b in range(max(0, a - moved), min(len(h), a + moved + 1)):
+            for p, q in ((h[a], h[b]), (1 - h[a], 1 - h[b])):
+                worst = max(worst, p - math.exp(epsilon) * q)
+    return worst
+
+
+@pytest.mark.parametrize("overlap", [1, 3])
+@pytest.mark.parametrize(
+    "rival", [gnmax_of_the_paper, gnmax_tight, lnmax, exponential_mechanism, permute_and_flip], ids=lambda f: f.__name__
+)
+def test_one_query_is_private_by_the_definition(rival: object, overlap: int) -> None:
+    work = Workload(11, PLAIN, overlap, 1, PrivacyParams("0.2676", "0.0003"))
+    option = rival(work)  # type: ignore[operator]
+    assert hockey_stick(law(option.truth, 11), work.total.epsilon, overlap) <= work.total.delta * (1 + 1e-9)
+    assert option.epsilon <= work.total.epsilon * (1 + 1e-12)
+    assert np.all(np.diff(option.truth) > 0)
+
+
+@pytest.mark.parametrize(("aggregator", "rival"), [(GNMax, gnmax_of_the_paper), (LNMax, lnmax)])
+def test_the_truth_is_that_of_the_released_labels(aggregator: type, rival: object) -> None:
+    option = rival(ONE)  # type: ignore[operator]
+    released = aggregator(next(iter(option.settings.values())))
+    rng = np.random.default_rng(5)
+    for place, ones in ((0, 6), (5, 11)):
+        right = np.mean(released.release(np.tile([11 - ones, ones], (DRAWS, 1)), rng=rng) == 1)
+        other = np.mean(released.release(np.tile([ones, 11 - ones], (DRAWS, 1)), rng=rng) == 0)
+        # the mean of both sides; five standard errors
+        assert 0.5 * (right + other) == pytest.approx(option.truth[place], abs=5 * 0.5 / math.sqrt(2 * DRAWS))
+
+
+def test_gaussian_lies_by_enumeration() -> None:
+    sigma, K = 1.3, 4
+    support = np.arange(-40, 41)
+    weights = np.exp(-(support**2) / (2 * sigma**2))
+    weights /= weights.sum()
+    joint = np.outer(weights, weights)
+    lead = support[:, None] - support[None, :]
+    for place, margin in enumerate((2, 4)):
+        lie = joint[lead > margin].sum() + 0.5 * joint[lead == margin].sum()
+        assert gaussian_lies(K, sigma)[place] == pytest.approx(lie, rel=1e-12)
+
+
+def test_selection_mechanisms_by_their_definition() -> None:
+    option = exponential_mechanism(ONE)
+    epsilon = option.settings["epsilon"]
+    weights = np.exp(epsilon * np.array([8, 3]) / 2.0)
+    assert option.truth[2] == pytest.approx(weights[0] / weights.sum(), rel=1e-12)
+    option = permute_and_flip(ONE)
+    epsilon = option.settings["epsilon"]
+    # the leader first: taken for certain; the other first: taken with this probability, else the leader
+    other = math.exp(epsilon * (3 - 8) / 2.0)
+    assert option.truth[2] == pytest.approx(0.5 + 0.5 * (1.0 - other), rel=1e-12)
+
+
+@pytest.mark.parametrize("moved", [1, 2, 4])
+@pytest.mark.parametrize("K", [4, 7])
+def test_the_curve_of_votes_is_that_of_the_noise_function(K: int, moved: int) -> None:
+    lies = np.exp(-0.3 * (2 * np.arange(K // 2 + 1, K + 1) - K)) / 2.0
+    curve = curve_of_votes(np.log(lies), K, moved)
+    problem = MajorityProblem(K, PLAIN, PrivacyParams(1), moved)
+    found = renyi_divergences(problem, NoiseFunction(K, 1.0 - 2.0 * lies), DEFAULT_ORDERS[::20])
+    assert curve.values[::20] == pytest.approx(found, rel=1e-9)
+
+
+@pytest.mark.parametrize("moved", [1, 2, 4])
+@pytest.mark.parametrize("K", [4, 7])
+@pytest.mark.parametrize("rate", [0.05, 1.0, 9.0])
+def test_the_profile_of_votes_by_the_definition(K: int, moved: int, rate: float) -> None:
+    truth = 1.0 - 0.5 * np.exp(-rate * (2 * np.arange(K // 2 + 1, K + 1) - K) / 2.0)
+    profile = profile_of_votes(np.log1p(-truth), K, moved)
+    assert profile is not None
+    h = law(truth, K)
+    for epsilon, delta in zip(profile.epsilons, profile.deltas, strict=True):
+        exact = hockey_stick(h, epsilon, moved)
+        assert exact - 1e-13 <= delta <= exact + 3e-12  # never below, but for the oracle's own rounding
+    assert profile.deltas[-1] == 0.0
+
+
+def test_a_loss_beyond_every_profile_has_none() -> None:
+    assert profile_of_votes(np.array([-1e6]), 1, 1) is None
+
+
+@pytest.mark.parametrize("rival", [exponential_mechanism, permute_and_flip], ids=lambda f: f.__name__)
+def test_many_selections_are_counted_by_their_profile_and_stay_within_the_budget(rival: object) -> None:
+    pytest.importorskip("dp_accounting")
+    work = Workload(11, PLAIN, 1, 100, PrivacyParams("0.5", "1e-6"))
+    option = rival(work)  # type: ignore[operator]
+    assert option.bound == "pld"  # without the profile: renyi or optimal, with more noise
+    assert repeated_divergence(law(option.truth, 11), work.total.epsilon, work.queries) <= work.total.delta
+
+
+def repeated_divergence(h: np.ndarray, epsilon: float, queries: int) -> float:
+    """The worst divergence of so many answers to one pair of neighbours: the loss takes queries + 1 values."""
+    worst = 0.0
+    ones = np.arange(queries + 1)
+    log_choose = np.array([math.log(math.comb(queries, k)) for k in ones])
+    steps = list(pairwise(h))
+    for p, q in [*steps, *((above, below) for below, above in steps)]:
+        weights = np.exp(log_choose + ones * math.log(p) + (queries - ones) * math.log1p(-p))
+        loss = ones * math.log(p / q) + (queries - ones) * math.log((1 - p) / (1 - q))
+        worst = max(worst, float(np.sum(weights * np.maximum(0.0, -np.expm1(epsilon - loss)))))
+    return worst
+
+
+def test_a_little_less_noise_would_break_the_budget() -> None:
+    work = Workload(101, PLAIN, 1, 100, PrivacyParams(3, "1e-5"))
+    option = lnmax(work)
+    for factor, admitted in ((1.0, True), (1.001, False)):
+        charge = LNMax(option.settings["gamma"] * factor).charge(100)
+        assert PrivacyAccountant(charges=[charge]).admits(work.total) is admitted
+    paper = gnmax_of_the_paper(work)
+    conversion = GNMax(paper.settings["sigma"]).guarantee.repeated(100).convert(1e-5, conversion="classic")
+    assert conversion.epsilon == pytest.approx(3.0, rel=2e-3)
+
+
+def test_which_rivals_apply() -> None:
+    plain = rivals(ONE)
+    assert {option.name for option in plain.options} == {
+        "GNMax, paper's σ",
+        "GNMax, tight σ",
+        "LNMax",
+        "exponential mechanism",
+        "permute-and-flip",
+        "randomised response",
+    }
+    assert {name for name, _ in plain.absent} == {"subsampling", "double subsampling", "DaRRM of the paper"}
+    private = rivals(Workload(11, PrivacyParams("0.1"), None, 1, PrivacyParams("0.3", "1e-4")))
+    assert {option.name for option in private.options} >= {"subsampling", "double subsampling", "DaRRM of the paper"}
+    assert dict(private.options[5].settings) == {"m": 3.0}
+    pure = rivals(Workload(11, PLAIN, 1, 5, PrivacyParams(1)))
+    assert {name for name, _ in pure.absent} >= {"GNMax, paper's σ", "GNMax, tight σ"}
+    small = rivals(Workload(11, PrivacyParams("0.1"), None, 1, PrivacyParams("0.05", "1e-5")))
+    assert {name for name, _ in small.absent} >= {"subsampling", "DaRRM of the paper", "randomised response"}
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        ONE,
+        Workload(21, PLAIN, 1, 30, PrivacyParams(2, "1e-5")),
+        pytest.param(Workload(11, PrivacyParams("0.1"), None, 20, PrivacyParams(2, "1e-4")), marks=pytest.mark.slow),
+        Workload(5, PrivacyParams("0.2", "1e-5"), 2, 10, PrivacyParams(2, "1e-3")),
+    ],
+    ids=str,
+)
+def test_ours_is_at_least_as_accurate(work: Workload) -> None:
+    prior = priors.CommonP()
+    ours = plan(work.K, work.each, work.overlap, work.queries, total=work.total).option.accuracy(prior)
+    for option in rivals(work).options:
+        assert option.epsilon <= work.total.epsilon * (1 + 1e-9), option.name
+        assert ours >= option.accuracy(prior) - 1e-9, option.name
+
+
+def test_one_query_beats_every_rival_at_every_margin() -> None:
+    ours = plan(11, PLAIN, 1, 1, total=ONE.total).option.truth
+    for option in rivals(ONE).options:
+        assert np.all(ours >= option.truth - 1e-12), option.name
+
+
+def test_randomised_response_alone_knows_no_margin() -> None:
+    (constant,) = (option for option in rivals(ONE).options if option.name == "randomised response")
+    # the largest constant: γ·(1 + c)/2 + … leaves no room
+    assert np.ptp(constant.truth) == 0.0
+    h = law(constant.truth, 11)
+    assert hockey_stick(h, ONE.total.epsilon, 1) == pytest.approx(ONE.total.delta, rel=1e-9)
+
+
+def test_a_charge_of_the_curve_alone_is_what_the_accountant_converts() -> None:
+    option = exponential_mechanism(Workload(11, PLAIN, 1, 50, PrivacyParams(2, "1e-5")))
+    log_lies = np.log1p(-option.truth)
+    charge = Charge("e", renyi=curve_of_votes(log_lies, 11, 1), count=50)
+    assert PrivacyAccountant(charges=[charge]).spent(1e-5).epsilon == pytest.approx(option.epsilon, rel=1e-6)

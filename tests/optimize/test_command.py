@@ -1,0 +1,283 @@
+"""The main command as a user meets it: output, files, bad input, and what it imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from darrm import GammaTable
+from darrm.optimize.__main__ import _ProgressLine, main
+from darrm.system.command_line import run
+from lp_models.options import Progress
+
+ROOT = Path(__file__).parents[2]
+EXTRAS = ("cvxpy", "dp_accounting", "torch", "matplotlib", "sklearn", "safetensors", "joblib", "tqdm")
+
+
+def command(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "darrm.optimize", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def test_the_main_job_as_text() -> None:
+    done = command()
+    assert done.returncode == 0
+    assert done.stderr == ""
+    for piece in ("11 voters", "(0.1, 1e-05)", "m = 3", "γ_opt", "γ_DSub*", "0.0413", "31,824", "budget", "Not saved"):
+        assert piece in done.stdout
+
+
+def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "table.json"
+    for arguments in (
+        ["--m", "2.5"],
+        ["--K", "10"],
+        ["--shape", "monotone"],
+        ["--each-delta", "0", "--m", "6"],
+        ["--overlap", "4"],
+        ["--voters", "plain", "--target", "0.5,1e-6", "--overlap", "1"],
+        ["--voters", "plain", "--target", "0.5,1e-6", "--overlap", "3", "--K", "10"],
+    ):
+        assert run(lambda given=tuple(arguments): main([*given, "--format", "json", "--output", str(path)])) == 0
+        report = json.loads(capsys.readouterr().out)
+        jsonschema.validate(report, json.loads((ROOT / "darrm/schemas/optimize_report.json").read_text()))
+        assert report["noise_functions"][0]["gamma"] == GammaTable.load(path).gamma.half.tolist()
+        assert report["output"] == str(path)
+        absent = [entry for entry in report["noise_functions"] if entry["gamma"] is None]
+        assert len(absent) == (2 if "2.5" in arguments or "plain" in arguments else 0)
+        assert all("integer" in entry["remark"] or "no allowance" in entry["remark"] for entry in absent)
+
+
+def test_the_expected_error_as_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "table.json"
+    arguments = ["--objective", "expected-error", "--K", "7", "--m", "2", "--draws", "2000", "--output", str(path)]
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert "--prior uniform:0,1" in text
+    assert "(2,000 draws) that were not fitted" in text
+    assert main([*arguments, "--format", "json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    jsonschema.validate(report, json.loads((ROOT / "darrm/schemas/optimize_report.json").read_text()))
+    jsonschema.validate(json.loads(path.read_text()), json.loads((ROOT / "darrm/schemas/gamma_table.json").read_text()))
+    assert report["optimality"]["held_out"]["draws"] == 2000
+    assert main([*arguments[:6], "--prior", "two-sided:0.7,1"]) == 0
+    assert "each 1 − q or q with q uniform on [0.7, 1]" in capsys.readouterr().out
+
+
+def test_quiet_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: main(["--quiet", "--output", str(tmp_path / "t.json")])) == 0
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == ""
+    assert (tmp_path / "t.json").exists()
+
+
+def test_a_picture(tmp_path: Path) -> None:
+    path = tmp_path / "gamma.png"
+    assert run(lambda: main(["--K", "10", "--quiet", "--plot", str(path)])) == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_long_table_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: main(["--K", "251", "--shape", "monotone", "--prior", "common"])) == 0
+    assert "60 of 126 lines shown" in capsys.readouterr().out
+
+
+def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: main(["--K", "5", "--m", "2", "--solver", "reference"])) == 0
+    assert "Certificate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "piece"),
+    [
+        ("--K 0", "K must be an integer of at least 1"),
+        ("--K -3", "K must be an integer of at least 1"),
+        ("--K 3.5", "--K must be an integer"),
+        ("--K eleven", "--K must be an integer"),
+        ("--overlap 0", "overlap must be an integer of at least 1"),
+        ("--overlap 12", "overlap must be at most K = 11"),
+        ("--overlap some", "--overlap must be an integer"),
+        ("--m 0.99", "m must be in [1, K]"),
+        ("--m 11.5", "m must be in [1, K]"),
+        ("--m nan", "m must be a finite number"),
+        ("--epsilon 0", "each.epsilon must be positive"),
+        ("--epsilon -0.1", "epsilon must be"),
+        ("--epsilon nan", "epsilon must be a finite number"),
+        ("--epsilon inf", "epsilon must be a finite number"),
+        ("--epsilon inf --each-delta 0", "epsilon must be a finite number"),
+        ("--voters some", "invalid choice"),
+        ("--voters plain", "--target must be EPS,DELTA"),
+        ("--voters plain --target 1", "--target must be EPS,DELTA"),
+        ("--voters plain --target inf,0", "epsilon must be a finite number"),
+        ("--voters plain --target 0,0.1", "target.epsilon must be positive"),
+        ("--voters plain --target 1,1e-5 --m 3", "--m is about private voters"),
+        ("--voters plain --target 1,1e-5 --each-delta 0", "--each-delta is about private voters"),
+        ("--target 1,1e-5", "--target is about --voters plain"),
+        ("--epsilon 300", "would overflow"),
+        ("--epsilon 1e999", "would overflow"),
+        ("--epsilon 1e-400", "1e-323 or more if it is not 0"),
+        ("--each-delta 1e-999999", "1e-323 or more if it is not 0"),
+        ("--each-delta 1", "delta must be in [0, 1)"),
+        ("--each-delta -0.5", "delta must be in [0, 1)"),
+        ("--delta 1", "delta must be in [0, 1)"),
+        ("--delta 1e-9", "target.delta must be at least"),
+        ("--prior uniform:0.5", "the prior must be"),
+        ("--prior two-sided:0.7,1", "the objective expected-error takes this one"),
+        ("--draws 100", "--draws is about --objective expected-error"),
+        ("--objective expected-error --draws many", "--draws must be an integer of at least 2"),
+        ("--objective expected-error --solver reference", "solver must be 'production'"),
+        ("--prior uniform:0.1,0.2", "the prior must be"),
+        ("--prior point:1.5", "p must be in [0, 1]"),
+        ("--shape round", "invalid choice"),
+        ("--sahpe free", "unrecognized arguments"),
+        ("--time-limit soon", "--time-limit must be"),
+        ("--gap -1", "--gap must be"),
+        ("--output /no/such/folder/t.json", "does not exist: create it first"),
+        ("--plot /no/such/folder/t.png", "does not exist: create it first"),
+        ("--output /", "is a folder: name a file"),
+        ("--K 41 --solver reference", "too many to write down"),
+        ("surplus", "unrecognized arguments"),
+    ],
+)
+def test_bad_input_gets_one_line_and_status_2(arguments: str, piece: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: main(arguments.split())) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("error: ")
+    assert piece in captured.err
+
+
+def test_bad_input_from_outside(tmp_path: Path) -> None:
+    done = command("--m", "0", "--output", "t.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_file_survives_bad_input(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text("precious")
+    assert run(lambda: main(["--m", "99", "--output", str(path), "--quiet"])) == 2
+    assert path.read_text() == "precious"
+    assert run(lambda: main(["--output", str(path), "--quiet"])) == 0
+    assert GammaTable.load(path).problem.K == 11
+
+
+def python(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_core_runs_where_the_extras_are_forbidden() -> None:
+    out = python(
+        f"""
+import sys
+class Forbid:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {EXTRAS!r}:
+            raise ImportError("forbidden: " + name)
+sys.meta_path.insert(0, Forbid())
+import darrm, darrm.gamma, darrm.losses.composition
+from darrm.optimize.__main__ import main
+from darrm.system.command_line import run
+assert run(lambda: main(["--K", "5", "--m", "2"])) == 0
+print("status", run(lambda: main(["--K", "5", "--plot", "x.png", "--quiet"])))
+print("status", run(lambda: main(["--K", "5", "--solver", "reference"])))
+"""
+    )
+    assert "Private majority of 5 voters" in out
+    assert out.count("status 2") == 2
+
+
+def test_the_command_imports_four_libraries_and_no_more() -> None:
+    out = python(
+        """
+import sys
+before = set(sys.modules)
+from darrm.optimize.__main__ import main
+main(["--quiet"])
+roots = {name.partition(".")[0] for name in set(sys.modules) - before}
+import importlib.metadata
+distributions = importlib.metadata.packages_distributions()
+print(" ".join(sorted(root for root in roots if root in distributions and root != "darrm")))
+print("stats" if "scipy.stats" in sys.modules or "scipy.optimize" in sys.modules else "light")
+"""
+    )
+    libraries, weight = out.splitlines()
+    assert set(libraries.split()) <= {"numpy", "scipy", "highspy", "flint", "lp_models", "pyflint", "highspy_extras"}
+    assert weight == "light"
+
+
+class TestProgressLine:
+    def progress(self, seconds: float) -> Progress:
+        return Progress(rounds=7, rows=120, value=0.25, bound=0.125, seconds=seconds)
+
+    def test_a_long_solve_on_a_terminal(self, capsys: pytest.CaptureFixture[str]) -> None:
+        line = _ProgressLine(enabled=True)
+        line(self.progress(0.5))
+        assert capsys.readouterr().err == ""
+        line(self.progress(2.0))
+        shown = capsys.readouterr().err
+        assert shown.startswith("\r")
+        assert "round 7: 120 rows, gap 1.25e-01, 2 s" in shown
+        line.close()
+        assert set(capsys.readouterr().err) == {"\r", " "}
+
+    def test_off(self, capsys: pytest.CaptureFixture[str]) -> None:
+        line = _ProgressLine(enabled=False)
+        line(self.progress(100.0))
+        line.close()
+        assert capsys.readouterr().err == ""
+
+
+@pytest.mark.slow
+def test_ctrl_c_still_gives_a_proven_table(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "darrm.optimize",
+            "--K",
+            "2001",
+            "--m",
+            "10",
+            "--prior",
+            "common",
+            "--each-delta",
+            "0",
+            "--gap",
+            "0",
+            "--output",
+            str(path),
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(2.0)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert "interrupted" in out
+    table = GammaTable.load(path)
+    assert table.optimality.bound <= table.optimality.value

@@ -1,0 +1,218 @@
+"""The optimum against the reference, against closed forms, and under interruption."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from darrm import GammaTable, MajorityProblem, PrivacyParams, SolveOptions, optimize_gamma
+from darrm.gamma import priors
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.proof.corners import constants_of
+from darrm.proof.definition import all_coefficients, privacy_cost
+
+if TYPE_CHECKING:
+    from lp_models.options import Progress
+
+PRIORS = (priors.Independent(), priors.Independent(0.7, 1.0), priors.CommonP(), priors.Point(0.8))
+
+
+def random_setting(seed: int) -> tuple[MajorityProblem, priors.Prior, str]:
+    """One of the random problems: K ≤ 9, fractional m, ε from 0.02 to 2, Δ from 0 to 0.01, δ default and larger."""
+    rng = np.random.default_rng(seed)
+    delta = rng.choice(["0", "1e-6", "1e-4", "0.01"])
+    K = int(rng.integers(1, 8 if delta != "0" and seed % 4 else 10))
+    m = f"{rng.uniform(1, K):.3f}" if seed % 3 else str(int(rng.integers(1, K + 1)))
+    each = PrivacyParams(f"{np.exp(rng.uniform(np.log(0.02), np.log(2))):.4f}", str(delta))
+    problem = MajorityProblem.from_allowance(K, m, each, None if seed % 2 else "0.07")
+    return problem, PRIORS[seed % len(PRIORS)], ("free", "monotone")[(seed // 4) % 2]
+
+
+@pytest.mark.parametrize("seed", range(64))
+def test_production_agrees_with_every_row_written_down(seed: int) -> None:
+    problem, prior, shape = random_setting(seed)
+    fast = optimize_gamma(problem, prior=prior, shape=shape)
+    slow = optimize_gamma(problem, prior=prior, shape=shape, solver="reference")
+    assert fast.optimality is not None
+    assert slow.optimality is not None
+    assert fast.optimality.value == pytest.approx(slow.optimality.value, abs=1e-8)
+    # each solver's bound is below the other's proven value
+    assert fast.optimality.bound <= slow.optimality.value + 1e-15
+    assert slow.optimality.bound <= fast.optimality.value + 1e-15
+    assert fast.optimality.gap <= 1e-8
+    # and every row of the paper's set holds for the γ that is handed out
+    assert np.max(all_coefficients(problem) @ fast.gamma.half) <= problem.budget
+
+
+@pytest.mark.parametrize(("delta", "uniform", "common"), [("1e-5", 0.0413, 0.0256), ("0", 0.0413, 0.0256)])
+def test_known_values_at_eleven_voters(delta: str, uniform: float, common: float) -> None:
+    problem = MajorityProblem.from_allowance(11, 3, PrivacyParams("0.1", delta))
+    assert optimize_gamma(problem).optimality.value == pytest.approx(uniform, abs=5e-5)
+    assert optimize_gamma(problem, prior=priors.CommonP()).optimality.value == pytest.approx(common, abs=5e-5)
+
+
+@pytest.mark.parametrize("shape", ["free", "monotone"])
+@pytest.mark.parametrize("prior", [priors.Independent(), priors.CommonP()])
+@pytest.mark.parametrize("K", [3, 11, 101])
+def test_without_allowance_the_optimum_is_the_mean_vote(K: int, prior: priors.Prior, shape: str) -> None:
+    problem = MajorityProblem.from_allowance(K, 1, PrivacyParams("0.1"))
+    mean_vote = NoiseFunction(K, np.abs(2 * np.arange(K // 2 + 1, K + 1) - K) / K)
+    table = optimize_gamma(problem, prior=prior, shape=shape)
+    assert table.optimality.value == pytest.approx(mean_vote.expected_error(prior), abs=1e-9)
+
+
+@pytest.mark.parametrize("K", [2, 10, 250])
+def test_even_numbers_of_voters(K: int) -> None:
+    problem = MajorityProblem.from_allowance(K, "1.5", PrivacyParams("0.1", "1e-5"))
+    table = optimize_gamma(problem, prior=priors.CommonP())
+    optimality = table.optimality
+    assert optimality.gap <= 1e-8 * max(optimality.value, 1e-3)
+    rng = np.random.default_rng(K)
+    e, delta = np.exp(0.1), 1e-5
+    p = rng.beta(0.3, 0.3, size=(2000, K))
+    low = np.maximum.reduce([np.zeros_like(p), (p - delta) / e, 1 - e * (1 - p) - delta])
+    costs = privacy_cost(problem, table.gamma, p, low)
+    assert np.max(costs) <= problem.budget
+
+
+def test_the_error_falls_as_one_person_reaches_fewer_voters() -> None:
+    errors = []
+    for overlap in range(1, 12):
+        problem = MajorityProblem.from_allowance(11, 3, PrivacyParams("0.1", "1e-5"), overlap=overlap)
+        table = optimize_gamma(problem, prior=priors.CommonP(), shape="monotone")
+        errors.append(round(table.optimality.value, 4))
+        assert table.optimality.gap <= 1e-8
+    assert errors == [0.0, 0.0, 0.0, 0.0062, 0.0090, 0.0155, 0.0222, 0.0256, 0.0256, 0.0256, 0.0256]
+
+
+def test_disjoint_private_voters_need_no_noise() -> None:
+    problem = MajorityProblem.from_allowance(41, 1, PrivacyParams("0.1", "1e-5"), overlap=1)
+    assert np.all(optimize_gamma(problem).gamma.half >= 1.0 - 2.0**-40)
+
+
+@pytest.mark.parametrize("shape", ["free", "monotone"])
+@pytest.mark.parametrize(("K", "overlap", "delta"), [(7, 1, "0.01"), (7, 3, "0"), (8, 5, "0.01"), (6, 6, "0.001")])
+def test_overlap_agrees_with_every_row_written_down(K: int, overlap: int, delta: str, shape: str) -> None:
+    problem = MajorityProblem.from_allowance(K, "1.7", PrivacyParams("0.8", delta), overlap=overlap)
+    fast = optimize_gamma(problem, prior=priors.CommonP(), shape=shape)
+    slow = optimize_gamma(problem, prior=priors.CommonP(), shape=shape, solver="reference")
+    assert fast.optimality.value == pytest.approx(slow.optimality.value, abs=1e-8)
+    assert fast.optimality.bound <= slow.optimality.value + 1e-15
+
+
+def test_monotone_is_monotone_and_not_better() -> None:
+    problem = MajorityProblem.from_allowance(21, 4, PrivacyParams("0.1", "1e-5"))
+    free = optimize_gamma(problem)
+    monotone = optimize_gamma(problem, shape="monotone")
+    assert monotone.gamma.is_monotone
+    assert not free.gamma.is_monotone
+    assert free.optimality.value < monotone.optimality.value < 1.1 * free.optimality.value
+
+
+def test_more_allowance_never_hurts_and_the_optimum_beats_the_baselines() -> None:
+    from darrm.optimize.comparison import compare
+
+    errors = []
+    for m in (1, 2, 3, 4, 5):
+        problem = MajorityProblem.from_allowance(11, m, PrivacyParams("0.1", "1e-5"))
+        table = optimize_gamma(problem)
+        entries = compare(table, priors.Independent())
+        errors.append(entries[0].expected_error)
+        assert all(entries[0].expected_error <= entry.expected_error + 1e-12 for entry in entries)
+    assert errors == sorted(errors, reverse=True)
+
+
+class TestAnytime:
+    problem = MajorityProblem.from_allowance(151, 10, PrivacyParams("0.1", "1e-5"))
+
+    def check(self, table: GammaTable, status: str) -> None:
+        assert table.optimality.status == status
+        assert table.certificate.worst_cost <= table.certificate.budget
+        assert table.optimality.bound <= table.optimality.value <= 0.3
+        best = optimize_gamma(self.problem, prior=priors.CommonP()).optimality
+        assert table.optimality.bound <= best.value
+        assert table.optimality.value >= best.bound
+
+    def test_time_limit(self) -> None:
+        options = SolveOptions(time_limit=0.0)
+        self.check(optimize_gamma(self.problem, prior=priors.CommonP(), options=options), "time limit")
+
+    def test_gap_limit(self) -> None:
+        options = SolveOptions(gap=0.5)
+        table = optimize_gamma(self.problem, prior=priors.CommonP(), options=options)
+        self.check(table, "optimal")
+        assert 0.0 < table.optimality.gap <= 0.5 * table.optimality.value
+
+    @pytest.mark.parametrize("after", [1, 3])
+    def test_interrupt(self, after: int) -> None:
+        def interrupt(progress: Progress) -> None:
+            if progress.rounds == after:
+                raise KeyboardInterrupt
+
+        table = optimize_gamma(self.problem, prior=priors.CommonP(), report=interrupt)
+        self.check(table, "interrupted")
+
+    def test_progress_closes_in(self) -> None:
+        seen: list[Progress] = []
+        optimize_gamma(self.problem, prior=priors.CommonP(), report=seen.append)
+        bounds = [progress.bound for progress in seen]
+        assert bounds == sorted(bounds)
+        assert seen[-1].value - seen[-1].bound < 1e-3 * (seen[0].value - seen[0].bound)
+
+
+def hard_problem(K: int, m: str, epsilon: str, each_delta: str, delta: str | None = None) -> MajorityProblem:
+    return MajorityProblem.from_allowance(K, m, PrivacyParams(epsilon, each_delta), delta)
+
+
+@pytest.mark.parametrize(
+    ("problem", "prior"),
+    [
+        (hard_problem(41, "5", "0.001", "1e-5"), "uniform"),
+        (hard_problem(41, "5", "5", "1e-5"), "common"),
+        (hard_problem(21, "3.7", "0.1", "0.1"), "common"),
+        (hard_problem(21, "3", "0.1", "0", "0.999"), "uniform"),
+        (hard_problem(41, "1.0000001", "0.1", "1e-5"), "common"),
+        (hard_problem(41, "20.9999", "0.1", "1e-5"), "common"),
+        (hard_problem(101, "7", "0.1", "1e-5"), "point:0.500001"),
+        (hard_problem(501, "10", "0.1", "0"), "uniform"),
+        (hard_problem(501, "10", "0.1", "1e-5"), "uniform"),
+        (hard_problem(101, "60", "5", "0.01"), "common"),
+    ],
+)
+@pytest.mark.parametrize("shape", ["free", "monotone"])
+def test_numerically_hard_settings(problem: MajorityProblem, prior: str, shape: str) -> None:
+    K = problem.K
+    belief = priors.parse(prior)
+    table = optimize_gamma(problem, prior=belief, shape=shape)
+    optimality = table.optimality
+    assert table.certificate.worst_cost <= table.certificate.budget == constants_of(problem).budget
+    coin = 0.5 * float(np.sum(belief.weights(K)))
+    assert 0.0 <= optimality.value <= coin
+    assert optimality.gap <= max(1e-7 * optimality.value, 1e-11 * coin)
+    rng = np.random.default_rng(K)
+    e, each = np.exp(problem.each.epsilon), problem.each.delta
+    p = rng.beta(0.2, 0.2, size=(500, K))
+    low = np.maximum.reduce([np.zeros_like(p), (p - each) / e, 1 - e * (1 - p) - each])
+    assert np.max(privacy_cost(problem, table.gamma, p, low)) <= problem.budget
+
+
+def test_where_the_prior_is_silent_gamma_is_still_sensible() -> None:
+    # U[0.5, 1] at K = 501 gives the levels near the tie weights below 1e-30; they must not be left at 0
+    problem = MajorityProblem.from_allowance(501, 10, PrivacyParams("0.1", "1e-5"))
+    monotone = optimize_gamma(problem, shape="monotone")
+    assert monotone.gamma.half[0] > 0.3
+
+
+@pytest.mark.parametrize("arguments", [{"shape": "round"}, {"objective": "cubic"}, {"solver": "abacus"}])
+def test_unknown_options(arguments: dict[str, str]) -> None:
+    problem = MajorityProblem.from_allowance(3, 1, PrivacyParams("0.1"))
+    with pytest.raises(ValueError, match="must be one of"):
+        optimize_gamma(problem, **arguments)
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan")])
+def test_options_out_of_range(value: float) -> None:
+    with pytest.raises(ValueError, match="gap must be a number of at least 0"):
+        SolveOptions(gap=value)

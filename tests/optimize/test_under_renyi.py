@@ -1,0 +1,79 @@
+"""The optimum under a Rényi budget: rows against a conic program and against the closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from darrm.gamma import priors
+from darrm.optimize.under_renyi import optimize_under_renyi
+from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.proof.renyi import renyi_divergences
+
+PROBLEMS = [
+    (5, "inf", None, 1, 4.0, 0.2),
+    (5, "inf", None, 2, 4.0, 0.2),
+    (8, "inf", None, 3, 2.0, 0.05),
+    (11, "inf", None, 1, 9.0, 0.02),
+    (4, "0.5", "0.01", 3, 9.0, 0.05),
+    (5, "0.1", "1e-5", None, 9.0, 0.002),
+    (6, "1", "0.1", 2, 3.0, 0.02),
+    (11, "0.3", "0", 4, 3.0, 0.02),
+    (1, "1", "0", None, 2.0, 0.1),
+]
+
+
+def problem_of(K: int, epsilon: str, delta: str | None, overlap: int | None) -> MajorityProblem:
+    each = PrivacyParams(epsilon, delta or 0)
+    return MajorityProblem(K, each, each if each.is_private else PrivacyParams(1), overlap)
+
+
+@pytest.mark.parametrize(("K", "epsilon", "delta", "overlap", "order", "budget"), PROBLEMS)
+def test_rows_and_cones_agree(
+    K: int, epsilon: str, delta: str | None, overlap: int | None, order: float, budget: float
+) -> None:
+    pytest.importorskip("cvxpy")
+    problem, prior = problem_of(K, epsilon, delta, overlap), priors.CommonP()
+    rows = optimize_under_renyi(problem, prior, order, budget, solver="rows")
+    cones = optimize_under_renyi(problem, prior, order, budget, solver="reference")
+    assert rows.value == pytest.approx(cones.value, abs=2e-6)
+    assert rows.bound <= rows.value + 1e-12
+    assert rows.value - rows.bound <= 1e-6 * rows.value + 1e-9
+    assert rows.gamma.is_monotone
+    assert renyi_divergences(problem, rows.gamma, [order])[0] <= budget * (1 + 1e-7)
+
+
+@pytest.mark.parametrize(("K", "order", "budget"), [(11, 9.0, 0.02), (30, 4.0, 0.01), (301, 5.0, 0.002)])
+def test_rows_find_the_closed_form(K: int, order: float, budget: float) -> None:
+    problem, prior = problem_of(K, "inf", None, 1), priors.CommonP()
+    rows = optimize_under_renyi(problem, prior, order, budget, solver="rows")
+    closed = optimize_under_renyi(problem, prior, order, budget)
+    assert closed.value <= rows.value + 1e-12
+    assert rows.value - closed.value <= 1e-4 * closed.value
+    # the relaxation's bound knows nothing of the closed form: their order is a proof of its optimality
+    assert rows.bound <= closed.value + 1e-9
+
+
+def test_a_larger_budget_or_a_smaller_overlap_never_hurts() -> None:
+    values = [
+        optimize_under_renyi(problem_of(9, "0.5", "0.001", 9), priors.CommonP(), 4.0, b).value for b in (0.01, 0.1)
+    ]
+    assert values[1] < values[0]
+    by_overlap = [
+        optimize_under_renyi(problem_of(9, "0.5", "0.001", t), priors.CommonP(), 4.0, 0.05).value for t in (2, 5, 9)
+    ]
+    assert by_overlap == sorted(by_overlap)
+    assert np.ptp(by_overlap) > 0.01
+
+
+def test_what_is_refused() -> None:
+    problem = problem_of(5, "0.1", "0", None)
+    for order, budget, solver, message in (
+        (1.0, 0.1, "rows", "order must be above 1"),
+        (2.0, 0.0, "rows", "budget must be"),
+        (2.0, 0.1, "newton", "solver must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            optimize_under_renyi(problem, priors.CommonP(), order, budget, solver=solver)
+    with pytest.raises(ValueError, match="linear expected error"):
+        optimize_under_renyi(problem, priors.TwoSided(0.7, 1.0), 2.0, 0.1)

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from darrm.account.accountant import PRIVATE_TOTAL, PrivacyAccountant
+from darrm.errors import PrivateFigureError
+from darrm.losses.renyi import RenyiGridWarning
+from darrm.pate.analysis import Analysis, PrivateFigureWarning, analyze
+from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.interactive import InteractiveGNMax
+from darrm.pate.noisy_max import GNMax, LNMax
+from tests.pate.pate_oracles import lnmax_moments, theorem_6
+
+ORDERS = (1.5, 3.0, 8.0, 14.0, 20.0, 40.0, 90.0)
+VOTES = np.random.default_rng(2).multinomial(250, [0.8, 0.1, 0.05, 0.05], size=30)
+VOTES[:5] = [[126, 124, 0, 0], [250, 0, 0, 0], [125, 125, 0, 0], [63, 63, 62, 62], [200, 30, 20, 0]]
+SCORES = np.random.default_rng(3).dirichlet([1.0] * 4, size=30)
+CONFIDENT = ConfidentGNMax(200, 150.0, 40.0, noise="continuous")
+
+
+def quiet(*arguments: object, **named: object) -> Analysis:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return analyze(*arguments, **named)  # type: ignore[arg-type]
+
+
+def normal_tail(x: float) -> float:
+    return 0.5 * math.erfc(x / math.sqrt(2.0))
+
+
+def loop_over_queries(order: float, answered: list[float]) -> tuple[float, float]:
+    """Check and answer cost, a query at a time, from the paper's formulas."""
+    check = answer = 0.0
+    for row, weight in zip(VOTES.tolist(), answered, strict=True):
+        top = max(row)
+        rivals = list(row)
+        rivals.remove(top)
+        q = sum(normal_tail((top - votes) / (math.sqrt(2) * 40)) for votes in rivals)
+        cost = order / 1600 if q >= 1 else float(theorem_6(math.log(q), 40.0, order))
+        check += order / (2 * 150**2)
+        answer += weight * cost
+    return check, answer
+
+
+def test_expected_cost_is_the_loop_over_queries() -> None:
+    found = quiet(VOTES, CONFIDENT, 1e-5, orders=ORDERS)
+    answered = [normal_tail((200 - max(row)) / 150) for row in VOTES.tolist()]
+    assert found.expected_answered == pytest.approx(sum(answered))
+    for index, order in enumerate(ORDERS):
+        check, answer = loop_over_queries(order, answered)
+        assert found.curve.values[index] == pytest.approx(check + answer, rel=1e-11)
+        assert found.check_curve.values[index] == pytest.approx(check)
+        assert found.independent_curve.values[index] == pytest.approx(check + sum(answered) * order / 1600)
+        assert found.worst_curve.values[index] == pytest.approx(30 * (order / 45000 + order / 1600))
+
+
+def test_the_check_is_charged_for_every_query_and_the_answer_only_where_given() -> None:
+    answered = np.arange(30) % 3 == 0
+    found = quiet(VOTES, CONFIDENT, 1e-5, orders=ORDERS, answered=answered)
+    check, answer = loop_over_queries(14.0, answered.astype(float).tolist())
+    assert found.curve.values[3] == pytest.approx(check + answer, rel=1e-11)
+    assert found.expected_answered == 10
+    none = quiet(VOTES, CONFIDENT, 1e-5, orders=ORDERS, answered=np.zeros(30, dtype=bool))
+    assert none.curve == none.check_curve
+    assert none.check_share == 1.0
+    assert none.epsilon > 0.0
+
+
+def test_conversions_are_theorem_5_and_the_tighter_one() -> None:
+    classic = quiet(VOTES, CONFIDENT, 1e-5, orders=ORDERS, conversion="classic")
+    values = classic.curve.values
+    by_hand = [v + math.log(1e5) / (o - 1) for o, v in zip(ORDERS, values, strict=True)]
+    assert classic.epsilon == pytest.approx(min(by_hand))
+    assert classic.order == ORDERS[int(np.argmin(by_hand))]
+    tight = quiet(VOTES, CONFIDENT, 1e-5, orders=ORDERS)
+    assert tight.epsilon == pytest.approx(
+        min(b + math.log1p(-1 / o) - math.log(o) / (o - 1) for b, o in zip(by_hand, ORDERS, strict=True))
+    )
+    assert tight.epsilon < classic.epsilon < classic.data_independent_epsilon < classic.worst_case_epsilon
+
+
+def test_lnmax_is_the_loop_over_queries() -> None:
+    gamma = 0.05
+    found = quiet(VOTES, LNMax(gamma, noise="continuous"), 1e-5, orders=ORDERS)
+    for index, order in enumerate(ORDERS):
+        total = 0.0
+        for row in VOTES.tolist():
+            top = max(row)
+            rivals = list(row)
+            rivals.remove(top)
+            q = sum((2 + gamma * (top - v)) / (4 * math.exp(gamma * (top - v))) for v in rivals)
+            total += float(lnmax_moments(min(math.log(q), 0.0), gamma, order))
+        assert found.curve.values[index] == pytest.approx(total, rel=1e-11)
+    assert found.expected_answered == 30
+    assert found.check_share == 0.0
+
+
+def test_a_data_dependent_check_costs_less_and_is_theorem_6_for_two_outcomes() -> None:
+    sharp = ConfidentGNMax(150, 20.0, 40.0, noise="continuous")
+    plain = quiet(VOTES, sharp, 1e-5, orders=ORDERS)
+    dependent = quiet(VOTES, sharp, 1e-5, orders=ORDERS, check="data-dependent")
+    total = 0.0
+    for row in VOTES.tolist():
+        passes = normal_tail((150 - max(row)) / 20)
+        log_q = math.log(min(passes, normal_tail((max(row) - 150) / 20)))
+        total += float(theorem_6(log_q, math.sqrt(2.0) * 20.0, 8.0))
+    assert dependent.check_curve.values[2] == pytest.approx(total, rel=1e-6)
+    assert dependent.epsilon < plain.epsilon
+
+
+def test_interactive_is_confident_with_another_statistic() -> None:
+    interactive = InteractiveGNMax(100, 150.0, 40.0, 0.9, noise="continuous")
+    found = quiet(VOTES, interactive, 1e-5, orders=ORDERS, scores=SCORES)
+    statistic = (VOTES - np.rint(250 * SCORES)).max(axis=1)
+    answered = [normal_tail((100 - s) / 150) for s in statistic]
+    check, answer = loop_over_queries(8.0, answered)
+    assert found.curve.values[2] == pytest.approx(check + answer, rel=1e-11)
+    assert found.check_curve.values[2] == pytest.approx(check)
+
+
+def test_order_of_queries_and_of_classes_does_not_matter() -> None:
+    rng = np.random.default_rng(4)
+    first = quiet(VOTES, ConfidentGNMax(200, 150.0, 40.0), 1e-5)
+    shuffled = quiet(rng.permuted(VOTES[rng.permutation(30)], axis=1), ConfidentGNMax(200, 150.0, 40.0), 1e-5)
+    assert shuffled.epsilon == pytest.approx(first.epsilon, rel=1e-12)
+
+
+def test_discrete_noise_costs_a_little_more_than_the_papers() -> None:
+    continuous, discrete = (
+        quiet(VOTES, ConfidentGNMax(200, 150.0, 40.0, noise=noise), 1e-5).epsilon
+        for noise in ("continuous", "discrete")
+    )
+    assert continuous < discrete < 1.02 * continuous
+
+
+def test_it_says_that_the_figure_is_private() -> None:
+    with pytest.warns(PrivateFigureWarning, match="itself private data"):
+        found = analyze(VOTES, CONFIDENT, 1e-5)
+    assert "PRIVATE" in str(found)
+    assert "itself private data" in str(found)
+
+
+def test_a_best_order_at_the_edge_is_reported() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = analyze(VOTES, CONFIDENT, 1e-5, orders=[2.0, 3.0])
+    edge = [str(one.message) for one in caught if one.category is RenyiGridWarning]
+    assert len(edge) == 1
+    assert "edge of the grid [2, 3]" in edge[0]
+    assert found.best.at_edge
+    assert found.order == 3.0
+
+
+def test_the_accountant_refuses_it_unless_told_in_words() -> None:
+    charge = quiet(VOTES, CONFIDENT, 1e-5).charge()
+    accountant = PrivacyAccountant()
+    for consent in (None, "yes", ""):
+        with pytest.raises(PrivateFigureError, match="sanitise it first"):
+            accountant.add(charge, consent=consent)
+    with pytest.raises(PrivateFigureError):
+        PrivacyAccountant(charges=[charge])
+    assert accountant.queries == 0
+    accountant.add(charge, consent=PRIVATE_TOTAL)
+    assert accountant.spent(1e-5).epsilon == pytest.approx(quiet(VOTES, CONFIDENT, 1e-5).epsilon, rel=1e-9)
+    accountant.add(GNMax(40.0).charge(3))  # what the votes do not enter needs no consent
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"delta": 0.0}, "delta must be in"),
+        ({"conversion": "modern"}, "conversion must be one of"),
+        ({"check": "free"}, "check must be one of"),
+        ({"answered": np.ones(30)}, "answered must be 30 booleans"),
+        ({"answered": np.ones(4, dtype=bool)}, "answered must be 30 booleans"),
+        ({"scores": SCORES}, "scores are for InteractiveGNMax only"),
+        ({"orders": [1.0, 2.0]}, "orders must be"),
+        ({"histograms": [[1, 2], [1, 1]]}, "the sum of row 1"),
+        ({"aggregator": InteractiveGNMax(1, 1.0, 1.0, 0.5)}, "needs scores="),
+        ({"aggregator": GNMax(40.0), "answered": np.zeros(30, dtype=bool)}, "answered must be all True"),
+        ({"aggregator": GNMax(40.0), "scores": SCORES}, "scores are for InteractiveGNMax only"),
+    ],
+)
+def test_bad_arguments(named: dict, message: str) -> None:
+    arguments = {"histograms": VOTES, "aggregator": CONFIDENT, "delta": 1e-5} | named
+    with pytest.raises(ValueError, match=message):
+        quiet(**arguments)

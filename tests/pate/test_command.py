@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from darrm.pate.__main__ import main
+from darrm.system.command_line import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RNG = np.random.default_rng(9)
+SHARES = RNG.beta(6.0, 1.2, size=60)
+COUNTS = np.array([RNG.multinomial(250, [share, *[(1 - share) / 3] * 3]) for share in SHARES])
+LABELS = np.array([np.repeat(np.arange(4), row) for row in COUNTS])
+EXAMPLE = ["--threshold", "200", "--sigma1", "150", "--sigma2", "40", "--delta", "1e-5"]
+
+
+@pytest.fixture
+def votes(tmp_path: Path) -> Path:
+    path = tmp_path / "votes.npy"
+    np.save(path, COUNTS)
+    return path
+
+
+def rows(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict:
+    assert run(lambda: main([*map(str, arguments), "--json", "-"])) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_labels_and_counts_in_both_formats_give_the_same_rows(
+    votes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = rows(capsys, votes, *EXAMPLE)
+    np.save(tmp_path / "labels.npy", LABELS)
+    np.savetxt(tmp_path / "counts.csv", COUNTS, delimiter=",", fmt="%d")
+    np.savetxt(tmp_path / "labels.csv", LABELS, delimiter=",", fmt="%d")
+    for name in ("labels.npy", "counts.csv", "labels.csv"):
+        assert rows(capsys, tmp_path / name, *EXAMPLE) == first
+    assert first["table_1"]["voters"] == 250
+    assert first["table_1"]["private"] is True
+    assert "itself private data" in first["warning"]
+
+
+def test_the_rows_hang_together(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = rows(capsys, votes, *EXAMPLE)
+    one, two = found["table_1"], found["table_2"]
+    assert one["epsilon_tight_conversion"] < one["epsilon_theorem_5"] < one["data_independent_epsilon"]
+    assert one["data_independent_epsilon"] < one["worst_case_epsilon"]
+    assert 0.0 < one["check_share"] < 1.0
+    assert one["epsilon_theorem_5"] <= two["epsilon"] < 1.2 * one["epsilon_theorem_5"]  # C6 fails at the best order
+    assert two["sanitized_epsilon"] == pytest.approx(two["epsilon"] + two["gnss_cost"])
+    assert two["sanitized_deviation"] == pytest.approx(two["sigma_ss"] * two["smooth_sensitivity"])
+    assert two["parameters_chosen"] == "on these votes: private"
+
+
+def test_fewer_queries_cost_less(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    all_of_them = rows(capsys, votes, *EXAMPLE, "--no-table-2")["table_1"]
+    half = rows(capsys, votes, *EXAMPLE, "--no-table-2", "--queries", "30")
+    assert half["table_2"] is None
+    assert half["table_1"]["queries"] == 30
+    assert half["table_1"]["epsilon_theorem_5"] < all_of_them["epsilon_theorem_5"]
+
+
+def test_every_aggregator(votes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gnmax = rows(capsys, votes, "--sigma2", "40", "--delta", "1e-5")
+    assert gnmax["table_1"]["answered"] == 60
+    lnmax = rows(capsys, votes, "--gamma", "0.05", "--delta", "1e-5")
+    assert "LNMax has no smooth sensitivity" in lnmax["table_2"]["refused"]
+    np.save(tmp_path / "scores.npy", np.full((60, 4), 0.25))
+    interactive = rows(
+        capsys, votes, *EXAMPLE, "--scores", tmp_path / "scores.npy", "--confidence", "0.9", "--noise", "continuous"
+    )
+    assert interactive["table_1"]["aggregator"].startswith("InteractiveGNMax")
+
+
+def test_parameters_fixed_beforehand(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("--order", "14", "--beta", "0.02", "--sigma-ss", "7")
+    found = rows(capsys, votes, *EXAMPLE, *given)["table_2"]
+    assert (found["order"], found["beta"], found["sigma_ss"]) == (14.0, 0.02, 7.0)
+    assert found["parameters_chosen"] == "beforehand"
+    thumb = rows(capsys, votes, *EXAMPLE, "--expect-epsilon", "2")["table_2"]
+    assert thumb["beta"] * thumb["order"] == pytest.approx(0.4)
+    given = ("--order", "45", "--beta", "0.002", "--sigma-ss", "7")
+    assert "condition C6 fails" in rows(capsys, votes, *EXAMPLE, *given)["table_2"]["refused"]
+
+
+def test_text_names_both_rows_and_the_warning(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: main([str(votes), *EXAMPLE])) == 0
+    text = capsys.readouterr().out
+    for words in ("Table 1 row", "Table 2 row", "epsilon, Theorem 5", "sanitised epsilon", "PRIVATE: this epsilon"):
+        assert words in text
+
+
+def test_pictures_and_json_files(votes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "rows.json"
+    for aggregator in (EXAMPLE, ["--sigma2", "40", "--delta", "1e-5"]):
+        arguments = [str(votes), *aggregator, "--json", str(target), "--pictures", str(tmp_path), "--no-table-2"]
+        assert run(lambda arguments=arguments: main(arguments)) == 0
+    for name in ("figure_5_left.png", "figure_5_right.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert json.loads(target.read_text())["table_1"]["queries"] == 60
+    assert capsys.readouterr().out == ""
+
+
+BAD = [
+    (COUNTS + 0.5, EXAMPLE, "whole numbers"),
+    (np.where(np.eye(60, 4) > 0, np.nan, COUNTS), EXAMPLE, "must be finite, got nan"),
+    (COUNTS - 1000, EXAMPLE, "at least 0"),
+    (COUNTS + np.eye(60, 4, dtype=int), EXAMPLE, "no counts (row 4 sums to 250, row 0 to 251)"),
+    (np.zeros((3, 2), dtype=int), EXAMPLE, "could be labels or counts"),
+    (np.ones((3, 1), dtype=int), EXAMPLE, "the number of classes C must be at least 2"),
+    (COUNTS[:1], EXAMPLE, "could be labels or counts"),
+    (np.zeros((0, 4)), EXAMPLE, "must hold a matrix of numbers"),
+    (np.zeros(4), EXAMPLE, "must hold a matrix of numbers"),
+    (np.array([["a", "b"]]), EXAMPLE, "must hold a matrix of numbers"),
+    (COUNTS, [*EXAMPLE, "--queries", "61"], "at most the number of rows, 60"),
+    (COUNTS, [*EXAMPLE, "--queries", "0"], "queries must be an integer of at least 1"),
+    (COUNTS, [*EXAMPLE[:-2]], "--delta"),
+    (COUNTS, [*EXAMPLE[:-1], "1"], "delta must be in (0, 1)"),
+    (COUNTS, ["--delta", "1e-5"], "say which aggregator"),
+    (COUNTS, ["--sigma2", "40", "--threshold", "3", "--delta", "1e-5"], "give both or neither"),
+    (COUNTS, ["--gamma", "1", "--sigma2", "40", "--delta", "1e-5"], "does not go with --sigma2"),
+    (COUNTS, [*EXAMPLE, "--confidence", "0.5"], "give both or neither"),
+    (COUNTS, [*EXAMPLE, "--beta", "0.1"], "give all three or none"),
+    (COUNTS, [*EXAMPLE, "--sigma1", "nan"], "sigma_threshold must be a positive finite number"),
+    (COUNTS, [*EXAMPLE, "--classes", "7"], "the number of columns of the counts, 4"),
+    (COUNTS, [*EXAMPLE, "--pictures", "/no/such/folder"], "does not exist"),
+    (LABELS, [*EXAMPLE, "--classes", "3"], "below the number of classes, 3"),
+]
+
+
+@pytest.mark.parametrize(("matrix", "arguments", "message"), BAD, ids=range(len(BAD)))
+def test_bad_input_is_one_line_and_status_2(
+    matrix: np.ndarray, arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "votes.npy", matrix)
+    assert run(lambda: main([str(tmp_path / "votes.npy"), *arguments])) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize("content", [b"", b"1,2\n3", b"a,b\n", b"\x93NUMPY"])
+def test_broken_text_files(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for suffix in ("csv", "npy"):
+        (tmp_path / f"votes.{suffix}").write_bytes(content)
+        assert run(lambda suffix=suffix: main([str(tmp_path / f"votes.{suffix}"), *EXAMPLE])) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert run(lambda: main([str(tmp_path / "nowhere.csv"), *EXAMPLE])) == 2
+
+
+def test_it_starts_without_heavy_libraries() -> None:
+    heavy = ("torch", "cvxpy", "dp_accounting", "matplotlib", "scipy.stats")
+    code = f"import sys, darrm.pate; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    command = [sys.executable, "-W", "error", "-m", "darrm.pate", "--help"]
+    assert "--threshold" in subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from darrm.pate.gnss import (
+    GnssParameters,
+    best_noise_scale,
+    exact_cost,
+    largest_smoothness,
+    noisy_value,
+    printed_cost,
+    rules_of_thumb,
+)
+
+# [P, Table 2]: expected ε, δ, λ, β, SS, σ_SS, sanitised ε, its noise
+TABLE_2 = {
+    "MNIST": (2.00, 1e-5, 14.0, 0.0329, 0.0618, 6.23, 2.52, 0.385),
+    "SVHN": (4.96, 1e-6, 7.5, 0.0533, 0.0717, 4.88, 5.45, 0.350),
+    "Adult": (1.68, 1e-5, 15.5, 0.0310, 0.0332, 7.92, 2.09, 0.263),
+    "Glyph": (2.07, 1e-8, 20.5, 0.0205, 0.0128, 11.9, 2.29, 0.152),
+}
+INTERACTIVE = (0.837, 50.0, ((0.009, 0.00278, 26.4), (0.008, 0.00088, 38.7)), 1.00, 0.081)
+
+
+@pytest.mark.parametrize("name", TABLE_2)
+def test_table_2_from_its_own_columns(name: str) -> None:
+    epsilon, _, order, smoothness, sensitivity, scale, sanitised, noise = TABLE_2[name]
+    total = epsilon + printed_cost(order, smoothness, scale)
+    assert scale * sensitivity == pytest.approx(noise, abs=0.0006)
+    # SVHN's row does not add up in print: 4.96 + 0.5355 is 5.50, not 5.45
+    assert total == pytest.approx(5.495 if name == "SVHN" else sanitised, abs=0.006)
+
+
+def test_table_2_the_fixed_part_of_mnist() -> None:
+    gnss = printed_cost(14.0, 0.0329, 6.23)
+    assert round(gnss, 2) == 0.52
+    # the paper converts with 1/λ here, where its Theorem 5 has 1/(λ−1)
+    assert round(1.18 + gnss - math.log(1e-5) / 14.0, 2) == 2.52
+    assert round(1.18 - math.log(1e-5) / 14.0, 2) == 2.00
+    assert round(1.18 - math.log(1e-5) / 13.0, 2) == 2.07
+
+
+def test_table_2_two_rounds() -> None:
+    epsilon, order, rounds, sanitised, noise = INTERACTIVE
+    total = epsilon + sum(printed_cost(order, smoothness, scale) for smoothness, _, scale in rounds)
+    assert total == pytest.approx(sanitised, abs=0.006)
+    assert math.hypot(*(scale * sensitivity for _, sensitivity, scale in rounds)) == pytest.approx(noise, abs=0.0006)
+
+
+def divergence(order: float, shift: float, first: float, second: float) -> float:
+    """D_λ(N(0, first²) ‖ N(shift, second²)) by quadrature."""
+    x = np.linspace(-60 * first, 60 * first, 400_001)
+
+    def log_density(mean: float, deviation: float) -> np.ndarray:
+        return -(((x - mean) / deviation) ** 2) / 2 - math.log(deviation) - 0.5 * math.log(2 * math.pi)
+
+    logs = order * log_density(0.0, first) - (order - 1.0) * log_density(shift, second)
+    return float((np.logaddexp.reduce(logs) + math.log(x[1] - x[0])) / (order - 1.0))
+
+
+@pytest.mark.parametrize(
+    ("order", "smoothness", "scale", "safety"),
+    [
+        (14.0, 0.0329, 6.23, 0.0),
+        (20.5, 0.01, 11.9, 0.0),
+        (3.0, 0.05, 4.0, 0.0),
+        (14.0, 0.01, 6.0, 2.0),
+        (5.0, 0.05, 3.0, 0.2),
+    ],
+)
+def test_the_cost_is_the_worst_divergence_of_two_outputs(
+    order: float, smoothness: float, scale: float, safety: float
+) -> None:
+    worst = 0.0
+    for log_ratio in np.linspace(-smoothness, smoothness, 21):
+        other = math.exp(log_ratio)
+        for sign in (-1.0, 1.0):
+            move = sign * min(1.0, other) + safety * scale * (other - 1.0)
+            worst = max(worst, divergence(order, move, scale, scale * other))
+    cost = exact_cost(order, smoothness, scale, safety)
+    assert worst <= cost
+    assert cost == pytest.approx(worst, rel=1e-5)
+
+
+def test_theorem_23_as_printed_is_broken_by_two_gaussians() -> None:
+    # smooth sensitivities 1 and e^-β, outputs e^-β apart: everything that Definition 22 allows
+    other = math.exp(-0.0329)
+    found = divergence(14.0, other, 6.23, 6.23 * other)
+    assert found > 3.0 * printed_cost(14.0, 0.0329, 6.23)
+    assert found == pytest.approx(1.6070, abs=1e-3)
+    # within λβ ≤ 1/4, which its proof covers, it holds
+    for order, smoothness, scale in [(14.0, 0.25 / 14.0, 6.23), (50.0, 0.004, 30.0), (2.0, 0.1, 3.0)]:
+        assert exact_cost(order, smoothness, scale) <= printed_cost(order, smoothness, scale)
+
+
+def test_rules_of_thumb() -> None:
+    found = rules_of_thumb(2.0, 1e-5)
+    assert (found.order - 1.0) * 2.0 / 2.0 == pytest.approx(math.log(1e5))
+    assert found.smoothness * found.order == pytest.approx(0.4)
+    assert 2.0 < found.noise_scale / math.sqrt((found.order + 1.0) / 2.0) < 4.0
+    assert found.cost < 1.0
+
+
+def test_the_best_scale_is_the_best() -> None:
+    order, smoothness, sensitivity = 14.0, 0.02, 0.06
+    best = best_noise_scale(order, smoothness, sensitivity)
+
+    def total(scale: float) -> float:
+        return exact_cost(order, smoothness, scale) + 2.0 * scale * sensitivity
+
+    assert total(best) < min(total(0.98 * best), total(1.02 * best))
+
+
+@pytest.mark.statistical
+def test_the_noise_has_the_stated_law() -> None:
+    # 6,000 draws: the extremes of mean and variance pass 5.5 standard errors with probability below 1e-6
+    parameters = GnssParameters(14.0, 0.02, 6.0, safety=1.5)
+    rng = np.random.default_rng(8)
+    drawn = np.array([noisy_value(3.0, 0.05, parameters, rng=rng) for _ in range(6000)])
+    standard = (drawn - 3.0) / (0.05 * 6.0) - 1.5
+    assert abs(standard.mean()) < 5.5 / math.sqrt(6000)
+    assert abs(standard.var() - 1.0) < 5.5 * math.sqrt(2.0 / 6000)
+    assert abs(np.mean(standard < -1.0) - 0.158655) < 5.5 * math.sqrt(0.16 * 0.84 / 6000)
+    assert np.all(np.round(drawn, 6) == drawn)
+
+
+def test_without_sensitivity_nothing_is_added() -> None:
+    assert noisy_value(1.25, 0.0, GnssParameters(14.0, 0.02, 6.0)) == 1.25
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((1.0, 0.02, 6.0), "order must be"),
+        ((14.0, 0.0, 6.0), "smoothness must be"),
+        ((14.0, largest_smoothness(14.0), 6.0), "smoothness must be below"),
+        ((14.0, 0.02, 0.0), "noise_scale must be"),
+        ((14.0, 0.02, 6.0, -1.0), "safety must be"),
+        ((14.0, 0.02, math.nan), "noise_scale must be"),
+    ],
+)
+def test_bad_parameters(arguments: tuple[float, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GnssParameters(*arguments)
+    with pytest.raises(ValueError, match="smoothness must be in"):
+        printed_cost(14.0, 0.05, 6.0)

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from darrm.aggregator import ABSTAIN, Aggregator
+from darrm.pate.confident import ConfidentGNMax, NoisyCheck
+from darrm.pate.interactive import InteractiveGNMax
+from darrm.pate.noisy_max import GNMax, LNMax
+from tests.pate.pate_oracles import (
+    gaussian_log_mass,
+    laplace_log_mass,
+    log_lattice_win_probabilities,
+    log_win_probabilities,
+)
+
+ROW = np.array([[6, 4, 2]])
+DRAWS = 60_000
+SPREAD = 5.5 * math.sqrt(0.25 / DRAWS)  # five and a half standard errors: false alarms below 1e-6 after all cells
+
+MECHANISMS = [GNMax(3.0), LNMax(0.3), ConfidentGNMax(5, 3.0, 2.0)]
+
+
+def frequencies(labels: np.ndarray, classes: int) -> np.ndarray:
+    return np.array([np.mean(labels == c) for c in range(classes)])
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("aggregator", "log_law"),
+    [
+        (GNMax(3.0), log_lattice_win_probabilities(ROW, gaussian_log_mass(3.0))),
+        (GNMax(3.0, noise="continuous"), log_win_probabilities(ROW, 3.0)),
+        (LNMax(0.3), log_lattice_win_probabilities(ROW, laplace_log_mass(0.3))),
+    ],
+)
+def test_released_labels_follow_the_law(aggregator: GNMax | LNMax, log_law: np.ndarray) -> None:
+    labels = aggregator.release(np.repeat(ROW, DRAWS, axis=0), rng=np.random.default_rng(3))
+    assert np.abs(frequencies(labels, 3) - np.exp(log_law[0])).max() < SPREAD
+
+
+@pytest.mark.statistical
+def test_continuous_lnmax_follows_its_law() -> None:
+    labels = LNMax(0.3, noise="continuous").release(np.repeat([[6, 4]], DRAWS, axis=0), rng=np.random.default_rng(4))
+    expected = (2 + 0.3 * 2) / 4 * math.exp(-0.3 * 2)
+    assert abs(np.mean(labels == 1) - expected) < SPREAD
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("noise", ["discrete", "continuous"])
+def test_confident_passes_as_often_as_it_says_and_then_answers_by_gnmax(noise: str) -> None:
+    aggregator = ConfidentGNMax(threshold=7, sigma_threshold=4.0, sigma_answer=3.0, noise=noise)
+    labels = aggregator.release(np.repeat(ROW, DRAWS, axis=0), rng=np.random.default_rng(5))
+    passes, fails = aggregator.check.log_probabilities(np.array([6]))
+    assert math.exp(passes[0]) + math.exp(fails[0]) == pytest.approx(1.0, abs=1e-12)
+    assert abs(np.mean(labels != ABSTAIN) - math.exp(passes[0])) < SPREAD
+    mass = gaussian_log_mass(3.0)
+    law = log_win_probabilities(ROW, 3.0) if noise == "continuous" else log_lattice_win_probabilities(ROW, mass)
+    given = labels[labels != ABSTAIN]
+    assert np.abs(frequencies(given, 3) - np.exp(law[0])).max() < 2 * SPREAD
+
+
+def test_a_check_passes_at_the_threshold_itself() -> None:
+    # discrete noise: Pr[X >= 0] where the statistic equals T, and more than half
+    check = NoisyCheck(6, 2.0)
+    at, below = check.log_probabilities(np.array([6, 5]))[0]
+    mass = np.exp(gaussian_log_mass(2.0))
+    middle = mass.size // 2
+    assert math.exp(at) == pytest.approx(mass[middle:].sum(), rel=1e-10)
+    assert math.exp(below) == pytest.approx(mass[middle + 1 :].sum(), rel=1e-10)
+    assert NoisyCheck(5.5, 2.0).log_probabilities(np.array([5]))[0][0] == pytest.approx(below)
+
+
+def test_interactive_answers_reinforces_and_declines() -> None:
+    aggregator = InteractiveGNMax(50, sigma_threshold=1.0, sigma_answer=1.0, confidence=0.8)
+    votes = [[100, 0], [0, 100], [50, 50], [95, 5]]
+    scores = [[0.1, 0.9], [0.1, 0.9], [0.5, 0.5], [0.2, 0.8]]
+    release = aggregator.release(votes, scores=scores, rng=np.random.default_rng(0))
+    assert release.labels.tolist() == [0, 1, -1, 0]
+    assert release.outcome.tolist() == ["answered", "reinforced", "declined", "answered"]
+    assert release.answered.tolist() == [True, False, False, True]
+    # the confidence must be exceeded, not met
+    at = aggregator.release([[20, 80]], scores=[[0.2, 0.8]], rng=np.random.default_rng(0))
+    assert at.outcome.tolist() == ["declined"]
+
+
+def test_the_interactive_statistic_is_the_largest_surplus_and_moves_by_at_most_one() -> None:
+    aggregator = InteractiveGNMax(50, 10.0, 10.0, 0.8)
+    rng = np.random.default_rng(1)
+    votes = rng.multinomial(30, [0.4, 0.3, 0.3], size=200)
+    scores = rng.dirichlet([1.0, 1.0, 1.0], size=200)
+    found = aggregator.statistic(votes, scores)
+    assert np.abs(found - (votes - 30 * scores).max(axis=1)).max() <= 0.5
+    moved = votes.copy()
+    movable = np.flatnonzero(votes[:, 0] > 0)
+    moved[movable, 0] -= 1
+    moved[movable, 2] += 1
+    assert np.abs(aggregator.statistic(moved, scores) - found).max() == 1
+
+
+@pytest.mark.parametrize("aggregator", MECHANISMS, ids=lambda one: type(one).__name__)
+def test_system_randomness_is_the_default(aggregator: Aggregator) -> None:
+    assert isinstance(aggregator, Aggregator)
+    votes = np.repeat([[7, 6, 5]], 300, axis=0)
+    first, second = aggregator.release(votes), aggregator.release(votes)
+    assert first.shape == (300,)
+    assert first.dtype == np.int64
+    assert not np.array_equal(first, second)
+    assert set(np.unique(first)) <= {-1, 0, 1, 2}
+
+
+@pytest.mark.parametrize("aggregator", MECHANISMS, ids=lambda one: type(one).__name__)
+def test_a_charge_repeats_and_carries_the_guarantee(aggregator: Aggregator) -> None:
+    assert aggregator.charge(7).kind == aggregator.charge()
+    assert aggregator.charge(7).count == 7
+    assert not aggregator.charge().data_dependent
+    assert aggregator.charge().renyi == aggregator.guarantee
+
+
+def test_guarantees_are_those_of_the_paper() -> None:
+    orders = GNMax(40.0).guarantee.orders
+    assert np.allclose(GNMax(40.0).guarantee.values, orders / 1600)
+    confident = ConfidentGNMax(200, 150.0, 40.0)
+    assert np.allclose(confident.guarantee.values, orders / (2 * 150**2) + orders / 1600)
+    assert InteractiveGNMax(200, 150.0, 40.0, 0.9).guarantee == confident.guarantee
+    assert np.allclose(LNMax(0.05).guarantee.values, np.minimum(2 * 0.05**2 * orders, 0.1))
+    assert LNMax(0.05).charge().guarantee.epsilon == 0.1
+
+
+@pytest.mark.parametrize("make", [lambda: GNMax(3.0, "continuous"), lambda: LNMax(0.3, "continuous")])
+def test_continuous_noise_is_for_experiments_only(make: object) -> None:
+    with pytest.raises(ValueError, match="needs rng="):
+        make().release([[3, 1]])  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: GNMax(0.0), "sigma must be"),
+        (lambda: GNMax(3.0, "loud"), "noise must be one of"),
+        (lambda: LNMax(math.inf), "gamma must be"),
+        (lambda: ConfidentGNMax(math.nan, 1.0, 1.0), "threshold must be a finite number"),
+        (lambda: ConfidentGNMax(1, 0.0, 1.0), "sigma_threshold must be"),
+        (lambda: ConfidentGNMax(1, 1.0, -1.0), "sigma_answer must be"),
+        (lambda: InteractiveGNMax(1, 1.0, 1.0, 1.5), "confidence must be"),
+    ],
+)
+def test_bad_parameters(call: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ([[0.5, 0.4]], "the sum of the scores of row 0"),
+        ([[1.5, -0.5]], "scores must be in"),
+        ([[math.nan, 1.0]], "scores must be in"),
+        ([[1.0]], "the shape of the scores"),
+    ],
+)
+def test_bad_scores(scores: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        InteractiveGNMax(1, 1.0, 1.0, 0.5).release([[3, 1]], scores=scores)

@@ -1,0 +1,97 @@
+"""`python -m darrm.plan`: its report, its files, its refusals, and that the table it writes can be released from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from darrm.account.accountant import PrivacyAccountant
+from darrm.plan.__main__ import main
+from darrm.privacy import PrivacyParams
+from darrm.proof.table import GammaTable
+from darrm.release import DaRRM
+from darrm.release.__main__ import main as release
+from darrm.system.command_line import run
+
+SCHEMA = Path(__file__).parents[2] / "darrm/schemas/plan_report.json"
+PLAIN = ["--K", "21", "--voters", "plain", "--overlap", "1", "--queries", "40", "--total", "2,1e-5"]
+
+
+def test_the_written_table_releases_all_queries_within_the_budget(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, votes, ledger = tmp_path / "plan.json", tmp_path / "votes.npy", tmp_path / "ledger.sqlite"
+    assert run(lambda: main([*PLAIN, "--output", str(table)])) == 0
+    text = capsys.readouterr().out
+    assert "40 majority votes" in text
+    assert "21 plain voters, a person reaching at most 1" in text
+    assert f"--table {table} --ledger ledger.sqlite --create-budget 2,0.00001" in text
+    charge = DaRRM(GammaTable.load(table)).charge(40)
+    assert PrivacyAccountant(charges=[charge]).admits(PrivacyParams(2, "1e-5"))
+    np.save(votes, np.ones((40, 21), dtype=np.int8))
+    arguments = [str(votes), "--table", str(table), "--ledger", str(ledger), "--output", str(tmp_path / "l.npy")]
+    assert run(lambda: release([*arguments, "--create-budget", "2,1e-5"])) == 0
+    assert np.load(tmp_path / "l.npy").shape == (40,)
+
+
+def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema, path = json.loads(SCHEMA.read_text()), tmp_path / "plan.json"
+    for arguments in (PLAIN, ["--queries", "30", "--total", "3,1e-3", "--prior", "uniform"], ["--total", "0.3,1e-4"]):
+        assert run(lambda given=arguments: main([*given, "--format", "json", "--output", str(path)])) == 0
+        report = json.loads(capsys.readouterr().out)
+        jsonschema.validate(report, schema)
+        table = GammaTable.load(path)
+        best = report["candidates"][0]
+        assert best["truth"] == (0.5 * (1.0 + table.gamma.half)).tolist()
+        assert best["expected_error"] == min(found["expected_error"] for found in report["candidates"])
+        assert float(best["spent"]["epsilon"]) <= float(report["workload"]["total"]["epsilon"]) * (1 + 1e-12)
+        assert len(best["truth"]) == len(report["levels"])
+
+
+def test_the_picture(tmp_path: Path) -> None:
+    path = tmp_path / "plan.png"
+    assert run(lambda: main([*PLAIN, "--plot", str(path), "--quiet"])) == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_found_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: main(["--queries", "1000", "--total", "2,1e-5"])) == 0
+    text = capsys.readouterr().out
+    assert "do not compose within (2, 1e-05)" in text
+    assert "fresh randomness" in text
+    assert "Not saved" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "--total must be EPS,DELTA, like 2,1e-5"),
+        ("--total 1", "--total must be EPS,DELTA"),
+        ("--total 0,0.1", "total.epsilon must be in (0, 700]"),
+        ("--total 1e999,0.1", "total.epsilon must be in"),
+        ("--total nan,0.1", "epsilon must be a finite number"),
+        ("--total inf,0", "epsilon must be a finite number"),
+        ("--total 1,1", "delta must be in [0, 1)"),
+        ("--total 1,1e-5 --K 0", "K must be an integer of at least 1"),
+        ("--total 1,1e-5 --K two", "--K must be an integer"),
+        ("--total 1,1e-5 --queries 0", "queries must be an integer of at least 1"),
+        ("--total 1,1e-5 --overlap 12", "overlap must be at most K = 11"),
+        ("--total 1,1e-5 --voters plain --epsilon 1", "--epsilon is about private voters"),
+        ("--total 1,1e-5 --epsilon inf --each-delta 0", "--epsilon must be finite for private voters"),
+        ("--total 1,1e-5 --epsilon 0", "each.epsilon must be positive"),
+        ("--total 1,1e-5 --prior two-sided:0.7,1", "the prior must be one with a linear expected error"),
+        ("--total 1,0 --queries 100", "no release within this budget was found"),
+        ("--total 1,1e-5 --output /nowhere/plan.json", "/nowhere"),
+        ("--total 1,1e-5 --K 11 surplus", "unrecognized arguments"),
+    ],
+)
+def test_bad_input_is_one_clear_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: main(arguments.split())) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""

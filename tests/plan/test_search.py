@@ -1,0 +1,152 @@
+"""Plans stay within their budget, by every road to the total, and take the best candidate."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.ledger import PrivacyLedger
+from darrm.advise.noisy_counts import gaussian_lies
+from darrm.errors import BudgetExceededError, PlanError
+from darrm.gamma import priors
+from darrm.losses.gaussian import analytic_sigma, renyi_sigma
+from darrm.optimize.closed_form import best_for_plain_voters
+from darrm.optimize.closed_form_renyi import best_under_renyi
+from darrm.optimize.optimizer import optimize_gamma
+from darrm.plan import Workload, plan
+from darrm.plan.candidate import rounded_down, rounded_up
+from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.proof.definition import all_multisets
+from darrm.proof.table import GammaTable
+from darrm.release import DaRRM
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLAIN = PrivacyParams("inf")
+PRIVATE = PrivacyParams("0.1")
+WITH_DELTA = PrivacyParams("0.1", "1e-5")
+SETTINGS = [
+    (11, PLAIN, 1, 1, ("0.5", "1e-6")),
+    (20, PLAIN, 1, 7, ("1", "1e-5")),
+    (11, PLAIN, 3, 10, ("2", "1e-5")),
+    (11, PRIVATE, None, 50, ("3", "1e-4")),
+    (11, WITH_DELTA, 4, 30, ("2", "1e-2")),
+    (9, PRIVATE, 1, 10, ("2", "1e-5")),
+    (11, WITH_DELTA, None, 1000, ("2", "1e-5")),
+    (1, PRIVATE, None, 3, ("0.1", "1e-6")),
+    (3, PRIVATE, None, 2, ("5", "1e-5")),
+    (2, PLAIN, 2, 5, ("4", "1e-7")),
+]
+
+
+@pytest.mark.parametrize(("K", "each", "overlap", "queries", "total"), SETTINGS)
+def test_the_total_stays_within_the_budget(
+    tmp_path: Path, K: int, each: PrivacyParams, overlap: int | None, queries: int, total: tuple[str, str]
+) -> None:
+    budget = PrivacyParams(*total)
+    found = plan(K, each, overlap, queries, total=budget)
+    found.table.save(tmp_path / "t.json")
+    aggregator = DaRRM(GammaTable.load(tmp_path / "t.json"))
+    charge = aggregator.charge(queries)
+    account = PrivacyAccountant(charges=[charge])
+    assert account.admits(budget)
+    assert account.spent(budget.delta).epsilon == pytest.approx(found.spent().epsilon, rel=1e-9)
+    assert found.spent().epsilon <= budget.epsilon * (1 + 1e-12)
+    assert [c.expected_error for c in found.candidates] == sorted(c.expected_error for c in found.candidates)
+    ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", budget)
+    ledger.debit(aggregator.charge(queries))
+    with pytest.raises(BudgetExceededError):
+        ledger.debit(aggregator.charge(10_000 * queries))
+    assert aggregator.release(np.ones((2, K), dtype=int)).shape == (2,)
+
+
+def test_one_query_is_the_optimum_of_one_query() -> None:
+    target = PrivacyParams("0.3", "3e-5")
+    found = plan(11, WITH_DELTA, None, 1, total=target, prior=priors.Independent())
+    alone = optimize_gamma(MajorityProblem(11, WITH_DELTA, target))
+    assert found.table.gamma.half == pytest.approx(alone.gamma.half)
+    assert found.table.problem.target == target
+    plain = plan(11, PLAIN, 1, 1, total=target)
+    assert plain.table.gamma.half == pytest.approx(
+        best_for_plain_voters(MajorityProblem(11, PLAIN, target, 1)).half, abs=1e-12
+    )
+
+
+def test_many_queries_beat_the_gaussian_of_the_same_divergence_at_every_margin() -> None:
+    K, queries, total = 101, 100, PrivacyParams(3, "1e-5")
+    found = plan(K, PLAIN, 1, queries, total=total)
+    assert found.best.method == "Rényi"
+    sigma = analytic_sigma(total, sensitivity=math.sqrt(2.0 * queries))
+    truth = 0.5 * (1.0 + found.table.gamma.half)
+    assert np.all(truth >= 1.0 - gaussian_lies(K, sigma) - 1e-9)
+
+
+def test_the_operating_point_at_one_order_and_divergence() -> None:
+    """80, 70 and 60 of 101 votes at the σ of GNMax for 100 queries: the same order and divergence, another law."""
+    sigma = renyi_sigma(PrivacyParams(3, "1e-5"), 100).sigma
+    order = 9.25
+    truth = 0.5 * (1.0 + best_under_renyi(101, order, order / sigma**2).half)
+    places = [np.flatnonzero(np.arange(51, 102) == votes)[0] for votes in (80, 70, 60)]
+    assert sigma == pytest.approx(24.0, abs=0.05)
+    assert truth[places].round(3).tolist() == [0.996, 0.934, 0.759]
+    assert (1.0 - gaussian_lies(101, sigma))[places].round(3).tolist() == [0.959, 0.875, 0.712]
+
+
+def test_the_total_bounds_every_pair_of_neighbours_below_one_allowance() -> None:
+    """m < 1: composed exactly for each pair of laws, no pair costs more than the plan says."""
+    pytest.importorskip("dp_accounting")
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    queries, total = 1000, PrivacyParams(2, "1e-5")
+    found = plan(5, PrivacyParams("0.1"), None, queries, total=total)
+    h = 0.5 * (1.0 + found.table.gamma.signed)
+    p, p_prime = all_multisets(found.table.problem)
+    P, Q = poisson_binomial_pmf(p) @ h, poisson_binomial_pmf(p_prime) @ h
+    steep = np.argsort(-np.abs(P - Q))[:5]
+    for place in steep:
+        first = {0: 1.0 - float(P[place]), 1: float(P[place])}
+        second = {0: 1.0 - float(Q[place]), 1: float(Q[place])}
+        logs = {key: math.log(value) for key, value in first.items()}
+        others = {key: math.log(value) for key, value in second.items()}
+        one = pld.from_two_probability_mass_functions(logs, others, value_discretization_interval=1e-5, symmetric=False)
+        assert one.self_compose(queries).get_epsilon_for_delta(total.delta) <= found.spent().epsilon
+
+
+def test_private_voters_on_disjoint_shards_need_no_noise() -> None:
+    found = plan(9, PRIVATE, 1, 10, total=PrivacyParams(2, "1e-5"))
+    assert found.best.expected_error == 0.0
+    assert found.table.gamma.half.tolist() == [1.0] * 5
+
+
+def test_what_cannot_be_planned() -> None:
+    with pytest.raises(PlanError, match=r"m = 1\) do not compose .* a Rényi budget needs delta > 0"):
+        plan(11, PRIVATE, None, 100, total=PrivacyParams(4))
+    with pytest.raises(PlanError, match=r"1 queries with epsilon = 0\.1"):
+        plan(11, PRIVATE, None, 1, total=PrivacyParams("0.05"))
+    with pytest.raises(ValueError, match="linear expected error"):
+        plan(11, PRIVATE, None, 2, total=PrivacyParams(1, "1e-5"), prior=priors.TwoSided(0.7, 1.0))
+    with pytest.raises(ValueError, match="queries must be"):
+        plan(11, PRIVATE, None, 0, total=PrivacyParams(1, "1e-5"))
+    with pytest.raises(ValueError, match="overlap must be at most K = 11"):
+        Workload(11, PRIVATE, 12, 1, PrivacyParams(1))
+    with pytest.raises(ValueError, match=r"total\.epsilon must be in"):
+        Workload(11, PRIVATE, 1, 1, PrivacyParams(0, "1e-5"))
+
+
+def test_a_pure_budget_is_met_by_the_per_query_optimum() -> None:
+    found = plan(11, PLAIN, 1, 10, total=PrivacyParams(1))
+    assert found.best.method == "per query"
+    assert found.table.problem.target == PrivacyParams("0.1")
+    assert dict(found.refused) == {"Rényi": "a Rényi budget needs delta > 0"}
+
+
+@pytest.mark.parametrize("value", [0.1234567, 1e-9, 2.0 / 3.0, 123456.7])
+def test_rounded_numbers_lie_on_the_safe_side(value: float) -> None:
+    assert rounded_down(value) <= value <= rounded_up(value)
+    assert float(rounded_up(value) - rounded_down(value)) <= 1.1e-5 * value

@@ -1,0 +1,154 @@
+"""Certificates: what they accept, what they refuse, and that each planted bug in a prover is noticed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from flint import arb, fmpq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from darrm.errors import CertificationError
+from darrm.gamma import baselines
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.proof import balls, certify, corners
+from darrm.proof.certify import BALLS, FLOATS, bound_worst_cost, prove, scale_and_prove
+from darrm.proof.corners import constants_of
+from tests.oracle import exact_budget, exact_worst_cost
+from tests.strategies import gammas, problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from fractions import Fraction
+
+
+@pytest.fixture(params=[BALLS, FLOATS])
+def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run with each of the two provers."""
+    if request.param == FLOATS:
+        monkeypatch.setattr(certify, "MOST_BALL_STEPS", -1)
+    return str(request.param)
+
+
+@given(data=st.data(), problem=problems(most_voters=4))
+@settings(max_examples=60, deadline=None)
+def test_what_is_certified_is_private_in_exact_arithmetic(data: st.DataObject, problem: MajorityProblem) -> None:
+    gamma = data.draw(gammas(problem.K))
+    scaled, certificate = scale_and_prove(problem, gamma)
+    assert exact_worst_cost(problem, scaled.half) <= certificate.worst_cost
+    assert certificate.worst_cost <= certificate.budget < exact_budget(problem) * (1 + 1e-15)
+    assert certificate.budget <= exact_budget(problem)
+    # scaled as little as needed: a γ that was not private ends close to its budget
+    if certificate.scale < 1.0:
+        assert certificate.worst_cost >= certificate.budget * (1 - 1e-9)
+
+
+def test_a_gamma_that_breaks_its_budget_by_1e_12_is_refused(method: str) -> None:
+    problem = MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1", "1e-5"))
+    gamma, certificate = scale_and_prove(problem, NoiseFunction(5, [0.6, 0.9, 0.95]))
+    assert certificate.method == method
+    exact = exact_worst_cost(problem, gamma.half)
+    too_much = gamma.half * float((exact_budget(problem) + 10**-12 * exact_budget(problem) * 2) / exact)
+    worse = NoiseFunction(5, np.minimum(too_much, 1.0))
+    assert 1e-13 < float(exact_worst_cost(problem, worse.half) - exact_budget(problem)) < 1e-11
+    with pytest.raises(CertificationError) as caught:
+        prove(problem, worse)
+    assert caught.value.worst_cost > caught.value.budget
+
+
+def is_what_the_definition_says(problem: MajorityProblem, half: np.ndarray) -> bool:
+    """Whether bound and budget are those of exact arithmetic over every assignment."""
+    bound, _ = bound_worst_cost(problem, NoiseFunction(problem.K, half))
+    exact, budget = exact_worst_cost(problem, half), exact_budget(problem)
+    return bool(exact <= bound <= exact + 10**-9 and budget * (1 - 10**-15) < constants_of(problem).budget <= budget)
+
+
+BUGGY_PROBLEM = MajorityProblem.from_allowance(3, "2.5", PrivacyParams("1", "0.05"))
+BUGGY_HALF = np.array([1.0, 0.1])
+
+
+@pytest.fixture
+def fresh_constants() -> Iterator[None]:
+    corners.constants_of.cache_clear()
+    yield
+    corners.constants_of.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_constants")
+class TestPlantedBugs:
+    """Each test changes one thing in the prover and shows that comparison with the definition notices."""
+
+    def test_without_a_bug(self, method: str) -> None:
+        assert bound_worst_cost(BUGGY_PROBLEM, NoiseFunction(3, BUGGY_HALF))[1] == method
+        assert is_what_the_definition_says(BUGGY_PROBLEM, BUGGY_HALF)
+
+    def test_a_dropped_corner(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        half = np.array([1.0, 0.0])
+        assert is_what_the_definition_says(BUGGY_PROBLEM, half)
+        levels = balls._levels
+        monkeypatch.setattr(balls, "_levels", lambda start, hi, problem, **_: levels(start, hi, problem, monotone=True))
+        monkeypatch.setattr(balls, "_best_moves", lambda level, delta: level)  # noqa: ARG005
+        assert not is_what_the_definition_says(BUGGY_PROBLEM, half)
+
+    def test_delta_not_doubled(self, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        del method
+        original = corners.Constants.__init__
+
+        def buggy(self: corners.Constants, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
+            original(self, problem, cost_epsilon)
+            self.budget -= problem.target.delta
+
+        monkeypatch.setattr(corners.Constants, "__init__", buggy)
+        assert not is_what_the_definition_says(BUGGY_PROBLEM, BUGGY_HALF)
+
+    def test_epsilon_in_place_of_m_epsilon(self, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        del method
+        original = corners.Constants.__init__
+
+        def buggy(self: corners.Constants, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
+            original(self, problem, cost_epsilon)
+            epsilon = problem.each.exact_epsilon
+            self.ball_ratio = arb(fmpq(epsilon.numerator, epsilon.denominator)).exp()
+            self.ratio = float(self.ball_ratio.mid())
+
+        monkeypatch.setattr(corners.Constants, "__init__", buggy)
+        assert not is_what_the_definition_says(BUGGY_PROBLEM, BUGGY_HALF)
+
+    def test_an_asymmetric_gamma(self) -> None:
+        with pytest.raises(ValueError, match="must be symmetric"):
+            NoiseFunction.from_full([1.0, 0.5, 0.5, 1.0 - 1e-12])
+
+
+def test_a_gamma_found_without_one_corner_is_refused() -> None:
+    # the best γ of a program that forgot (lo, hi) and (0, Δ), (Δ, 0), … is not private
+    problem = MajorityProblem.from_allowance(7, 3, PrivacyParams("2", "0.01"))
+    with pytest.raises(CertificationError):
+        prove(problem, NoiseFunction(7, [1.0, 0.0, 0.0, 1.0]))
+
+
+@pytest.mark.parametrize("K", [5, 11, 12, 41])
+def test_no_noise_is_needed_from_half_the_voters_on(K: int) -> None:
+    m = (K + 2) // 2
+    problem = MajorityProblem.from_allowance(K, m, PrivacyParams("0.1"))
+    gamma, certificate = scale_and_prove(problem, NoiseFunction(K, np.ones(problem.half_size)))
+    assert certificate.scale >= 1.0 - 2.0**-48
+    assert np.all(gamma.half >= 1.0 - 2.0**-48)
+
+
+def test_the_wrong_number_of_voters() -> None:
+    problem = MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1"))
+    with pytest.raises(ValueError, match=r"gamma\.K must be K = 5"):
+        prove(problem, NoiseFunction(7, np.zeros(4)))
+
+
+@pytest.mark.parametrize("K", [10, 41, 250, 1001])
+@pytest.mark.parametrize("delta", ["0", "1e-5"])
+def test_baselines_of_many_sizes_are_certified(K: int, delta: str) -> None:
+    problem = MajorityProblem.from_allowance(K, 5, PrivacyParams("0.1", delta))
+    for propose in (baselines.subsampling, baselines.double_subsampling, baselines.randomized_response):
+        _, certificate = scale_and_prove(problem, propose(problem))
+        assert 0.3 < certificate.scale <= 1.0
+        assert certificate.worst_cost <= certificate.budget

@@ -1,0 +1,155 @@
+"""The stored tables: complete, proven, reproducible, and helpful when there is none."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from darrm import PrivacyParams, available_tables, load_table, optimize_gamma
+from darrm.errors import TableError
+from darrm.proof import library
+from darrm.proof.definition import all_coefficients
+from experiments import make_tables
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SETTINGS = available_tables()
+LARGEST_TOTAL = 6_000_000
+LARGEST_GAP = 2e-7
+
+
+def load(setting: library.Setting) -> None:
+    """Load one table and look at what `load_table` promises."""
+    table = load_table(setting.K, setting.m, setting.each, shape=setting.shape)
+    assert table.problem == setting.problem
+    assert table.certificate.worst_cost <= table.certificate.budget
+    assert table.optimality is not None
+    assert table.optimality.shape == setting.shape
+    # absolute, next to a fair coin's error of about 1/2: a few degenerate programs at K = 101 stall at 1e-7
+    assert table.optimality.gap <= max(1e-6 * table.optimality.value, LARGEST_GAP)
+    value = table.gamma.expected_error(make_tables.PRIOR)
+    assert value == pytest.approx(table.optimality.value, rel=1e-9, abs=1e-15)
+    if setting.shape == "monotone":
+        assert table.gamma.is_monotone
+
+
+def test_the_library_is_the_one_that_was_promised() -> None:
+    expected = [setting for K in make_tables.SIZES for setting in make_tables.settings_of(K)]
+    assert list(SETTINGS) == expected
+    assert sum(path.stat().st_size for path in make_tables.FOLDER.iterdir()) < LARGEST_TOTAL
+
+
+@pytest.mark.parametrize("index", range(0, len(SETTINGS), 97))
+def test_a_sample_verifies(index: int) -> None:
+    load(SETTINGS[index])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("K", make_tables.SIZES)
+def test_every_stored_table_verifies(K: int) -> None:
+    for setting in available_tables(K):
+        load(setting)
+
+
+@pytest.mark.parametrize("index", range(5, len(SETTINGS), 211))
+def test_a_sample_is_regenerated(index: int) -> None:
+    setting = SETTINGS[index]
+    stored = load_table(setting.K, setting.m, setting.each, shape=setting.shape)
+    fresh = optimize_gamma(setting.problem, prior=make_tables.PRIOR, shape=setting.shape)
+    assert stored.optimality is not None
+    assert fresh.optimality is not None
+    assert fresh.optimality.value == pytest.approx(stored.optimality.value, rel=1e-8, abs=LARGEST_GAP)
+    # each bound is below the other's value: both are the same optimum
+    assert fresh.optimality.bound <= stored.optimality.value + 1e-15
+    assert stored.optimality.bound <= fresh.optimality.value + 1e-15
+
+
+@pytest.mark.parametrize("shape", library.SHAPES)
+@pytest.mark.parametrize("each_delta", make_tables.DELTAS)
+def test_every_row_of_the_paper_holds(each_delta: str, shape: str) -> None:
+    for epsilon in make_tables.EPSILONS:
+        table = load_table(7, 2, PrivacyParams(epsilon, each_delta), shape=shape)
+        assert np.max(all_coefficients(table.problem) @ table.gamma.half) <= table.problem.budget
+
+
+def test_one_file_is_what_the_script_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert make_tables.main(["--K", "3", "--folder", str(tmp_path)]) == 0
+    assert "60 tables" in capsys.readouterr().out
+    fresh = json.loads(gzip.decompress((tmp_path / "K3.json.gz").read_bytes()))
+    stored = json.loads(gzip.decompress((make_tables.FOLDER / "K3.json.gz").read_bytes()))
+    for new, old in zip(fresh["tables"], stored["tables"], strict=True):
+        assert new["gamma"] == pytest.approx(old["gamma"], rel=1e-8, abs=1e-8)
+    assert make_tables.library_bytes(3, make_tables.settings_of(3)) == (tmp_path / "K3.json.gz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("K", "m", "each", "shape", "near"),
+    [
+        (11, 3, PrivacyParams("0.12"), "free", r"each = \(0.1, 0\)"),
+        (19, 3, PrivacyParams("0.1"), "free", r"K = 21, each = \(0.1, 0\)"),
+        (11, 9, PrivacyParams("0.1", "1e-5"), "monotone", r"m = 6, each = \(0.1, 1e-05\)"),
+        (11, 2.5, PrivacyParams("0.1"), "free", r"m = (2|3), each = \(0.1, 0\)"),
+        (1001, 60, PrivacyParams("0.1"), "free", r"K = 101, m = 51, each = \(0.1, 0\)"),
+        (1, 1, PrivacyParams("0.1"), "free", r"K = 3, each = \(0.1, 0\)"),
+    ],
+)
+def test_a_miss_names_near_settings(K: int, m: float, each: PrivacyParams, shape: str, near: str) -> None:
+    with pytest.raises(TableError, match=rf"near are {near}.*optimize_gamma computes") as caught:
+        load_table(K, m, each, shape=shape)
+    assert caught.value.field == "library"
+
+
+def test_a_float_and_its_decimal_find_the_same_table() -> None:
+    typed = load_table(11, 3, PrivacyParams(0.1, 1e-5))
+    assert typed.gamma.half.tolist() == load_table(11, 3.0, PrivacyParams("0.1", "0.00001")).gamma.half.tolist()
+
+
+def test_an_unknown_shape() -> None:
+    with pytest.raises(ValueError, match="shape must be one of"):
+        load_table(11, 3, PrivacyParams("0.1"), shape="round")
+
+
+def test_an_impossible_allowance() -> None:
+    with pytest.raises(ValueError, match="m must be in"):
+        load_table(11, 12, PrivacyParams("0.1"))
+
+
+class TestDamage:
+    setting = library.Setting(3, 1, PrivacyParams("0.1"), "free")
+
+    def content(self) -> dict[str, Any]:
+        return json.loads(gzip.decompress((make_tables.FOLDER / "K3.json.gz").read_bytes()))
+
+    def install(self, folder: Path, packed: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+        (folder / "tables").mkdir()
+        (folder / "tables" / "K3.json.gz").write_bytes(packed)
+        monkeypatch.setattr(library.resources, "files", lambda _: folder)
+
+    def test_a_cut_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.install(tmp_path, (make_tables.FOLDER / "K3.json.gz").read_bytes()[:-50], monkeypatch)
+        with pytest.raises(TableError, match=r"is damaged.*install it again"):
+            load_table(3, 1, self.setting.each)
+
+    def test_another_format(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.install(tmp_path, gzip.compress(b'{"format": "other"}'), monkeypatch)
+        with pytest.raises(TableError, match="unknown format"):
+            load_table(3, 1, self.setting.each)
+
+    @pytest.mark.parametrize("forge", [False, True])
+    def test_a_gamma_that_was_raised(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, forge: bool) -> None:
+        content = self.content()
+        for entry in content["tables"]:
+            entry["gamma"] = [1.0, 1.0]
+            if forge:
+                entry["checksum"] = None
+        if forge:  # a matching checksum does not help: the proof is made again
+            monkeypatch.setattr("darrm.proof.table._checksum", lambda _: None)
+        self.install(tmp_path, gzip.compress(json.dumps(content).encode()), monkeypatch)
+        expected = "above the budget" if forge else "changed after it was saved"
+        with pytest.raises(TableError, match=expected):
+            load_table(3, 1, self.setting.each)

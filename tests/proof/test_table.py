@@ -1,0 +1,179 @@
+"""Tables on disk: what is read back is what was proved; nothing else is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, certify, optimize_gamma
+from darrm.errors import TableError
+
+SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
+
+
+@pytest.fixture(scope="module")
+def table() -> GammaTable:
+    return optimize_gamma(MajorityProblem.from_allowance(11, 3, PrivacyParams("0.1", "1e-5")))
+
+
+def change(table: GammaTable, tmp_path: Path, **fields: object) -> Path:
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps({**table.to_json(), **fields}))
+    return path
+
+
+def test_what_is_loaded_is_what_was_saved(table: GammaTable, tmp_path: Path) -> None:
+    path = tmp_path / "table.json"
+    table.save(path)
+    again = GammaTable.load(path)
+    assert again.problem == table.problem
+    assert np.array_equal(again.gamma.half, table.gamma.half)
+    assert again.certificate == table.certificate
+    assert again.optimality == table.optimality
+    assert again.provenance == table.provenance
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_file_follows_its_schema(table: GammaTable) -> None:
+    schema = json.loads((SCHEMAS / "gamma_table.json").read_text())
+    jsonschema.validate(table.to_json(), schema)
+    jsonschema.validate(certify(table.problem, NoiseFunction(11, np.ones(6))).to_json(), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**table.to_json(), "version": 2}, schema)
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_one_value_raised_by_a_thousandth(table: GammaTable, tmp_path: Path, index: int) -> None:
+    values = table.to_json()["gamma"]
+    values[index] = min(1.0, values[index] + 1e-3) if values[index] < 1.0 else values[index] - 1e-3
+    with pytest.raises(TableError, match=r"^gamma: ") as caught:
+        GammaTable.load(change(table, tmp_path, gamma=values))
+    assert caught.value.field == "gamma"
+
+
+def test_a_forged_checksum_does_not_help(table: GammaTable, tmp_path: Path) -> None:
+    from darrm.proof import table as module
+
+    values = table.to_json()["gamma"]
+    values[1] += 1e-3
+    forged = module._checksum({"problem": table.to_json()["problem"], "gamma": values})
+    with pytest.raises(TableError, match="above the budget"):
+        GammaTable.load(change(table, tmp_path, gamma=values, checksum=forged))
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"version": 2}, "version"),
+        ({"version": None}, "version"),
+        ({"format": "something"}, "format"),
+        ({"gamma": [0.5] * 5}, "gamma"),
+        ({"gamma": "0.5"}, "gamma"),
+        ({"gamma": [0.5, 0.5, 0.5, 0.5, 0.5, 2.0]}, "gamma"),
+        (
+            {
+                "problem": {
+                    "K": 13,
+                    "each": {"epsilon": "0.1", "delta": "0"},
+                    "target": {"epsilon": "0.3", "delta": "0"},
+                }
+            },
+            "gamma",
+        ),
+        ({"problem": {"K": 11}}, "problem"),
+        (
+            {"problem": {"K": "x", "each": {"epsilon": "0.1", "delta": "0"}, "target": {"epsilon": "1", "delta": "0"}}},
+            "problem",
+        ),
+        ({"problem": 3}, "problem"),
+        ({"certificate": {}}, "gamma"),
+        ({"optimality": {"value": 1}}, "optimality"),
+    ],
+)
+def test_wrong_fields_are_named(table: GammaTable, tmp_path: Path, fields: dict[str, object], field: str) -> None:
+    with pytest.raises(TableError) as caught:
+        GammaTable.load(change(table, tmp_path, **fields))
+    assert caught.value.field == field
+    assert str(caught.value).startswith(field)
+
+
+def test_a_flattering_expected_error_is_refused(table: GammaTable, tmp_path: Path) -> None:
+    said = table.to_json()["optimality"]
+    for changed in ({"value": said["value"] - 1e-6, "bound": 0.0}, {"bound": said["value"] + 1e-6}, {"prior": "x"}):
+        with pytest.raises(TableError) as caught:
+            GammaTable.load(change(table, tmp_path, optimality={**said, **changed}))
+        assert caught.value.field == "optimality"
+
+
+def test_missing_fields_are_named(table: GammaTable) -> None:
+    for name in ("problem", "gamma", "checksum", "certificate"):
+        data = table.to_json()
+        del data[name]
+        with pytest.raises(TableError) as caught:
+            GammaTable.from_json(data)
+        assert caught.value.field == name
+
+
+def test_a_truncated_file(table: GammaTable, tmp_path: Path) -> None:
+    path = tmp_path / "table.json"
+    table.save(path)
+    text = path.read_text()
+    for length in (0, 1, len(text) // 2, len(text) - 2):
+        path.write_text(text[:length])
+        with pytest.raises(TableError) as caught:
+            GammaTable.load(path)
+        assert caught.value.field == "file"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(TableError):
+        GammaTable.load(path)
+    path.write_text("[1, 2]")
+    with pytest.raises(TableError, match="does not hold a JSON object"):
+        GammaTable.load(path)
+
+
+def test_a_failed_save_leaves_the_old_file(table: GammaTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "table.json"
+    table.save(path)
+    before = path.read_text()
+
+    def full_disk(self: Path, text: str, encoding: str) -> int:
+        with self.open("w", encoding=encoding) as file:
+            file.write(text[: len(text) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        certify(table.problem, NoiseFunction(11, np.zeros(6))).save(path)
+    monkeypatch.undo()
+    assert path.read_text() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nobody_else_makes_a_table(table: GammaTable) -> None:
+    with pytest.raises(TypeError, match="made by certify"):
+        GammaTable(table.problem, NoiseFunction(11, np.ones(6)), table.certificate, None, {})
+
+
+def test_the_overlap_survives(tmp_path: Path) -> None:
+    problem = MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1"), overlap=2)
+    table = certify(problem, NoiseFunction(5, np.ones(3)))
+    table.save(tmp_path / "t.json")
+    assert GammaTable.load(tmp_path / "t.json").problem == problem
+    data = table.to_json()
+    jsonschema.validate(data, json.loads((SCHEMAS / "gamma_table.json").read_text()))
+    del data["problem"]["overlap"]
+    with pytest.raises(TableError, match="checksum"):
+        GammaTable.from_json(data)
+    everyone = MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1"), overlap=5)
+    assert everyone == MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1"))
+
+
+def test_decimals_survive(tmp_path: Path) -> None:
+    problem = MajorityProblem.from_allowance(3, "4/3", PrivacyParams("1/3", "1e-30"))
+    table = certify(problem, NoiseFunction(3, [0.1, 0.2]))
+    table.save(tmp_path / "t.json")
+    assert GammaTable.load(tmp_path / "t.json").problem == problem

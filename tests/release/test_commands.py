@@ -1,0 +1,261 @@
+"""The command lines that release and account: what they print, what they refuse, what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from darrm.account import __main__ as account
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.ledger import PrivacyLedger
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.proof.table import GammaTable, certify
+from darrm.release import DaRRM
+from darrm.release import __main__ as release
+from darrm.system.command_line import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    problem = MajorityProblem.from_allowance(3, "1.5", PrivacyParams("0.2", "1e-5"))
+    certify(problem, NoiseFunction(3, [0.5, 1.0])).save(tmp_path / "table.json")
+    votes = np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
+    np.save(tmp_path / "votes.npy", votes)
+    np.savetxt(tmp_path / "votes.csv", votes, fmt="%d", delimiter=",")
+    return tmp_path
+
+
+def releasing(folder: Path, votes: str, *more: str, output: str = "labels.npy") -> int:
+    arguments = [str(folder / votes), "--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
+    return run(lambda: release.main([*arguments, "--output", str(folder / output), *more]))
+
+
+@pytest.mark.parametrize("suffix", ["npy", "csv"])
+def test_a_file_of_votes_becomes_a_file_of_labels(
+    suffix: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert releasing(folder, f"votes.{suffix}", "--create-budget", "2, 1e-3", output=f"labels.{suffix}") == 0
+    path = folder / f"labels.{suffix}"
+    labels = np.load(path) if suffix == "npy" else np.loadtxt(path, dtype=int)
+    assert labels.shape == (4,)
+    assert set(labels.tolist()) <= {0, 1}
+    out = capsys.readouterr().out
+    assert "4 labels written to" in out
+    assert "4 queries: (" in out
+    assert releasing(folder, "votes.npy", "--note", "again", "--quiet", output="more.csv") == 0
+    assert capsys.readouterr().out == ""
+    entries = PrivacyLedger(folder / "l.sqlite").entries()
+    assert [(entry.count, entry.note) for entry in entries] == [
+        (4, f"votes.{suffix} to labels.{suffix}"),
+        (4, "again"),
+    ]
+
+
+def test_the_labels_are_the_aggregators(folder: Path) -> None:
+    # unanimous votes under γ(3) = 1 after certification: compare with the certified law, not with luck
+    aggregator = DaRRM(GammaTable.load(folder / "table.json"))
+    votes = np.zeros((20_000, 3), dtype=np.uint8)
+    np.save(folder / "many.npy", votes)
+    PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(60, "0.5"))
+    assert releasing(folder, "many.npy", "--quiet") == 2  # 20,000 queries do not fit
+    (folder / "l.sqlite").unlink()
+    PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(6000, "0.5"))
+    assert releasing(folder, "many.npy", "--quiet") == 0
+    p = float(aggregator.probability_of_one(0))
+    # 12 standard deviations: a false alarm of 4e-33
+    assert abs(np.load(folder / "labels.npy").mean() - p) < 12 * np.sqrt(p * (1 - p) / 20_000) + 1e-12
+
+
+@pytest.mark.parametrize("dtype", ["words", "numbers"])
+def test_named_classes(dtype: str, folder: Path) -> None:
+    if dtype == "words":
+        (folder / "named.csv").write_text("no, yes,yes\nno,no,no\n", encoding="utf-8")
+        assert releasing(folder, "named.csv", "--create-budget", "2,1e-3", "--classes", "no,yes", output="l.csv") == 0
+        assert set((folder / "l.csv").read_text(encoding="utf-8").split()) <= {"no", "yes"}
+    else:
+        np.save(folder / "named.npy", np.array([[5, 8, 8], [5, 5, 5]]))
+        assert releasing(folder, "named.npy", "--create-budget", "2,1e-3", "--classes", "5,8", output="l.npy") == 0
+        assert set(np.load(folder / "l.npy").tolist()) <= {5, 8}
+
+
+BAD_VOTES = {
+    "nan": (np.array([[0.0, 1.0, np.nan]]), "got nan from voter 2 to query 0"),
+    "two": (np.array([[0, 1, 2]]), "got 2 from voter 2"),
+    "minus": (np.array([[0, 1, 1], [0, -1, 1]]), "got -1 from voter 1 to query 1"),
+    "other K": (np.zeros((4, 5)), "the table is for K = 3 voters"),
+    "one row": (np.zeros(3), "reshape one query"),
+    "cube": (np.zeros((2, 3, 1)), "one row is one query"),
+    "empty": (np.zeros((0, 3)), "the file holds no votes"),
+    "words": (np.array([["a", "b", "c"]]), "votes must be 0 or 1"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_VOTES)
+@pytest.mark.parametrize("ledger", ["old", "new"])
+def test_bad_votes_debit_nothing(name: str, ledger: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    votes, word = BAD_VOTES[name]
+    np.save(folder / "bad.npy", votes)
+    if ledger == "old":
+        PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(2, "1e-3"))
+        assert releasing(folder, "bad.npy") == 2
+        assert PrivacyLedger(folder / "l.sqlite").entries() == ()
+    else:
+        assert releasing(folder, "bad.npy", "--create-budget", "2,1e-3") == 2
+        assert not (folder / "l.sqlite").exists()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert word in captured.err
+    assert not (folder / "labels.npy").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        ("0,1,1\n0,1\n", "columns"),
+        ("0,1,x\n", "could not convert"),
+        ("", "no votes"),
+        ("0,1,nan\n", "got nan"),
+        ("0;1;1\n", "could not convert"),
+        ("\udcff", "no table of votes"),
+    ],
+)
+def test_bad_csv(content: str, word: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "bad.csv").write_bytes(content.encode("utf-8", "surrogateescape"))
+    assert releasing(folder, "bad.csv", "--create-budget", "2,1e-3") == 2
+    error = capsys.readouterr().err
+    assert word in error
+    assert error.count("\n") == 1
+
+
+def test_a_late_bad_row_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    votes = np.zeros((release.ROWS_A_BLOCK + 10, 3), dtype=np.int8)
+    votes[release.ROWS_A_BLOCK + 4, 1] = 3
+    np.save(folder / "late.npy", votes)
+    assert releasing(folder, "late.npy", "--create-budget", "2,1e-3") == 2
+    assert f"query 4: every voter must answer every query (queries counted from row {release.ROWS_A_BLOCK})" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--create-budget", "3"], "EPS,DELTA"),
+        (["--create-budget", "3,2"], "delta"),
+        (["--create-budget", "x,0"], "epsilon"),
+        (["--create-budget", "2,1e-3", "--classes", "a,b"], "two numbers"),
+        (["--create-budget", "2,1e-3", "--classes", "a"], "two different labels"),
+        (["--create-budget", "0.01,0"], "does not admit 4 queries of DaRRM over 3 voters: 0 still fit"),
+        ([], "no such file"),
+        (["--frobnicate"], "unrecognized arguments"),
+    ],
+)
+def test_bad_options(arguments: list[str], word: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert releasing(folder, "votes.npy", *arguments) == 2
+    error = capsys.readouterr().err
+    assert word in error
+    assert error.count("\n") == 1
+    assert not (folder / "labels.npy").exists()
+
+
+def test_labels_are_never_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert releasing(folder, "votes.npy", "--create-budget", "2,1e-3") == 0
+    before = (folder / "labels.npy").read_bytes()
+    assert releasing(folder, "votes.npy") == 2
+    assert "exists already" in capsys.readouterr().err
+    assert (folder / "labels.npy").read_bytes() == before
+    assert len(PrivacyLedger(folder / "l.sqlite").entries()) == 1
+    assert releasing(folder, "votes.npy", "--create-budget", "2,1e-3", output="other.npy") == 2
+    assert "a new budget would forget" in capsys.readouterr().err
+    assert releasing(folder, "votes.npy", output="labels.txt") == 2
+    assert releasing(folder, "votes.npy", output="no/labels.npy") == 2
+    assert len(PrivacyLedger(folder / "l.sqlite").entries()) == 1
+
+
+def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert releasing(folder, "votes.npy", "--create-budget", "2,1e-3", "--quiet", "--note", "first") == 0
+    assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite")])) == 0
+    out = capsys.readouterr().out
+    ledger = PrivacyLedger(folder / "l.sqlite")
+    spent = ledger.spent()
+    assert out.startswith("budget: (2, 0.001)\n")
+    assert f"4 queries: ({spent.epsilon:.4f}, 0.001) by {spent.bound}" in out
+    charge = DaRRM(GammaTable.load(folder / "table.json")).charge()
+    assert f"left:   {ledger.queries_that_fit(charge)} more queries of DaRRM over 3 voters" in out
+    assert out.splitlines()[-1].endswith("DaRRM over 3 voters  first")
+    assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--format", "json"])) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["spent"]["epsilon"] == spent.epsilon
+    assert document["entries"][0]["count"] == 4
+
+
+def test_account_of_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = ["--table", str(folder / "table.json"), "--queries", "50,20", "--delta", "1e-3"]
+    assert run(lambda: account.main(base)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split() == ["queries", "simple", "general", "optimal", "profile", "pld"]
+    aggregator = DaRRM(GammaTable.load(folder / "table.json"))
+    for line, count in zip(lines[3:5], (20, 50), strict=True):
+        spent = PrivacyAccountant(charges=[aggregator.charge(count)]).spent(1e-3)
+        found = {bound.name: bound.epsilon for bound in spent.bounds}
+        cells = line.split()
+        assert cells[0] == str(count)
+        printed = [float(cell.rstrip("*")) for cell in cells[1:]]
+        assert printed == pytest.approx([found[name] for name in lines[2].split()[1:]], abs=1e-4)
+        assert line.count("*") == 1
+    assert run(lambda: account.main([*base, "--private-models", "--format", "json"])) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["queries"]["20"]["bounds"]["private models"] > 0
+    assert run(lambda: account.main([*base, "--private-models", "--disjoint"])) == 0
+    assert "post-processing of models that are already private" in capsys.readouterr().out
+
+
+def test_account_draws(folder: Path) -> None:
+    picture = folder / "loss.png"
+    base = ["--table", str(folder / "table.json"), "--queries", "10", "--delta", "1e-3"]
+    assert run(lambda: account.main([*base, "--plot", str(picture)])) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ([], "either --ledger"),
+        (["--table", "TABLE"], "--table needs --queries and --delta"),
+        (["--table", "TABLE", "--queries", "0", "--delta", "0.1"], "at least 1"),
+        (["--table", "TABLE", "--queries", "1.5", "--delta", "0.1"], "whole numbers"),
+        (["--table", "TABLE", "--queries", "5", "--delta", "1"], "--delta must be in"),
+        (["--table", "TABLE", "--queries", "5", "--delta", "nan"], "--delta must be a finite number"),
+        (["--table", "TABLE", "--queries", "5", "--delta", "0.1", "--disjoint"], "--private-models too"),
+        (["--ledger", "LEDGER"], "no such file"),
+        (["--ledger", "LEDGER", "--delta", "0.1"], "--ledger goes with --format only"),
+        (["--table", "LEDGER", "--queries", "5", "--delta", "0.1"], "No such file"),
+    ],
+)
+def test_account_refuses(arguments: list[str], word: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = {"TABLE": str(folder / "table.json"), "LEDGER": str(folder / "none.sqlite")}
+    assert run(lambda: account.main([places.get(argument, argument) for argument in arguments])) == 2
+    error = capsys.readouterr().err
+    assert word in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("module", ["darrm.release", "darrm.account"])
+def test_as_modules(module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "examples:" in done.stdout
+    done = subprocess.run([sys.executable, "-m", module, "--nonsense"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,315 @@
+"""The output law, as fractions: from the table that was loaded to the privacy claim over all corners."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import mpmath
+import numpy as np
+import pytest
+
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.ledger import PrivacyLedger
+from darrm.aggregator import Aggregator
+from darrm.errors import BudgetExceededError
+from darrm.gamma import baselines
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.optimize.optimizer import optimize_gamma
+from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.probability.exact_coins import ExactCoins
+from darrm.proof.table import GammaTable, certify
+from darrm.release import DaRRM, RandomizedResponseMajority, SubsamplingMajority, release_debited
+from darrm.release.majority import ones_in_sample, sample_majority
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def problem_of(K: int, m: str = "2", delta: str = "1e-3") -> MajorityProblem:
+    return MajorityProblem.from_allowance(K, m, PrivacyParams("0.3", delta))
+
+
+def patterns(K: int) -> np.ndarray:
+    return np.array(list(itertools.product((0, 1), repeat=K)))
+
+
+def law_by_listing(aggregator: DaRRM, K: int) -> list[Fraction]:
+    """Pr[output 1] of every vote pattern, from the released labels themselves.
+
+    With the coin's exact threshold t = p·2^(64·words) the label is a function of U < t only (proved by listing in the
+    tests of the coins); releasing at U = t − 1, t and the two ends finds where the label changes.
+    """
+    votes = patterns(K)
+    low = aggregator.release(votes, rng=Fed(0))
+    high = aggregator.release(votes, rng=Fed(2**64 - 1))
+    laws = []
+    for row, at_low, at_high in zip(votes, low, high, strict=True):
+        lie = aggregator._lies.probabilities[row.sum()]
+        majority = int(2 * row.sum() > K)
+        # U just below 1 never lies (p ≤ 1/2), U = 0 always does if p > 0
+        assert at_high == majority
+        assert at_low == (1 - majority if lie > 0 else majority)
+        laws.append(1 - lie if majority else lie)
+    return laws
+
+
+class Fed:
+    """Stands where a generator would: every word it gives is the same number."""
+
+    def __init__(self, word: int) -> None:
+        self.word = word
+
+    def bytes(self, size: int) -> bytes:
+        return self.word.to_bytes(8, "little") * (size // 8)
+
+
+def worst_divergence(problem: MajorityProblem, law_of_pattern: list[Fraction]) -> mpmath.mpf:
+    """Largest Pr_p[o] − e^{mε} Pr_{p'}[o] over both outputs, all corners for all voters, fifty digits."""
+    K = problem.K
+    by_count = {int(row.sum()): law for row, law in zip(patterns(K), law_of_pattern, strict=True)}
+    for row, law in zip(patterns(K), law_of_pattern, strict=True):
+        assert by_count[int(row.sum())] == law  # voters are exchangeable, so multisets of corners are enough
+    with mpmath.workdps(50):
+        each = problem.each
+        growth = mpmath.exp(mpmath.mpf(each.exact_epsilon.numerator) / each.exact_epsilon.denominator)
+        delta = mpmath.mpf(each.exact_delta.numerator) / each.exact_delta.denominator
+        target = problem.target.exact_epsilon
+        c = mpmath.exp(mpmath.mpf(target.numerator) / target.denominator)
+        hi = (growth + delta) / (growth + 1)
+        corners = [(0, 0), (1, 1), (hi, 1 - hi), (1 - hi, hi), (0, delta), (delta, 0), (1 - delta, 1), (1, 1 - delta)]
+        truth = [mpmath.mpf(by_count[ones].numerator) / by_count[ones].denominator for ones in range(K + 1)]
+
+        worst = mpmath.mpf(-1)
+        # depth-first over multisets, with the two count distributions carried along
+        stack = [(0, 0, [mpmath.mpf(1)], [mpmath.mpf(1)])]
+        while stack:
+            first, used, p, q = stack.pop()
+            if used == K:
+                one_p = mpmath.fdot(p, truth)
+                one_q = mpmath.fdot(q, truth)
+                worst = max(worst, one_p - c * one_q, (1 - one_p) - c * (1 - one_q))
+                continue
+            stack += [
+                (index, used + 1, add_voter(p, corners[index][0]), add_voter(q, corners[index][1]))
+                for index in range(first, len(corners))
+            ]
+        return worst
+
+
+def add_voter(counts: list[mpmath.mpf], p: mpmath.mpf) -> list[mpmath.mpf]:
+    zero = mpmath.mpf(0)
+    return [(1 - p) * stay + p * rise for stay, rise in zip([*counts, zero], [zero, *counts], strict=True)]
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 5, 6, 7])
+def test_the_loaded_table_is_private_over_all_corners(K: int, tmp_path: Path) -> None:
+    problem = problem_of(K, m="1" if K == 1 else "1.7")
+    optimize_gamma(problem).save(tmp_path / "table.json")
+    table = GammaTable.load(tmp_path / "table.json")
+    aggregator = DaRRM(table)
+    law = law_by_listing(aggregator, K)
+    with mpmath.workdps(50):
+        claimed = mpmath.mpf(problem.target.exact_delta.numerator) / problem.target.exact_delta.denominator
+        worst = worst_divergence(problem, law)
+        assert worst <= claimed
+        # and the table uses its budget, unless it needs no noise at all: a law that is too noisy passes the line above
+        assert table.gamma.half.min() == 1.0 or worst >= claimed * mpmath.mpf("0.999999")
+    assert [aggregator.probability_of_one(int(row.sum())) for row in patterns(K)] == law
+
+
+def test_the_law_is_the_tables_floats() -> None:
+    table = certify(problem := problem_of(5), NoiseFunction(5, [0.1, 0.3, 0.7]))
+    assert problem.K == 5
+    aggregator = DaRRM(table)
+    for ones in range(6):
+        g = Fraction(float(table.gamma.signed[ones]))
+        assert aggregator.probability_of_one(ones) == (1 + g) / 2
+    assert law_by_listing(aggregator, 5) == [aggregator.probability_of_one(int(row.sum())) for row in patterns(5)]
+
+
+@pytest.mark.parametrize(("K", "m"), [(1, "1"), (3, "1"), (3, "2"), (4, "2"), (4, "3"), (5, "2"), (5, "3")])
+def test_subsampling_by_listing_every_draw(K: int, m: str) -> None:
+    aggregator = SubsamplingMajority(problem_of(K, m))
+    draws = int(m)
+    ways = list(itertools.product(*(range(K - taken) for taken in range(draws))))
+    honesty = 1 - 2 * aggregator._coins.probabilities[0]
+    assert 1 - Fraction(1, 10**9) < honesty <= 1
+    for row in patterns(K):
+        ones = np.repeat(row[None, :] == 1, len(ways), axis=0)
+        counts = ones_in_sample(ones, [np.array([way[step] for way in ways]) for step in range(draws)])
+        sign = Fraction(int(np.sum(np.sign(2 * counts - draws))), len(ways))
+        assert sign == sample_majority(K, int(row.sum()), draws)
+        assert aggregator.probability_of_one(int(row.sum())) == (1 + honesty * sign) / 2
+    # and the law is the one of the baseline
+    for ones in range(K // 2 + 1, K + 1):
+        gamma = float(baselines.subsampling(problem_of(K, m)).full[ones])
+        assert float(sample_majority(K, ones, draws)) == pytest.approx(gamma, abs=1e-15)
+
+
+@pytest.mark.parametrize(("K", "m"), [(3, "2"), (5, "2"), (5, "3"), (4, "2")])
+def test_subsampling_is_private_over_all_corners(K: int, m: str) -> None:
+    problem = problem_of(K, m)
+    aggregator = SubsamplingMajority(problem)
+    law = [aggregator.probability_of_one(int(row.sum())) for row in patterns(K)]
+    with mpmath.workdps(50):
+        claimed = mpmath.mpf(problem.target.exact_delta.numerator) / problem.target.exact_delta.denominator
+        assert worst_divergence(problem, law) <= claimed
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("make", ["darrm", "subsampling", "randomised"])
+def test_released_frequencies(make: str) -> None:
+    problem = problem_of(5, "2")
+    aggregator = {
+        "darrm": lambda: DaRRM(certify(problem, NoiseFunction(5, [0.2, 0.5, 0.9]))),
+        "subsampling": lambda: SubsamplingMajority(problem),
+        "randomised": lambda: RandomizedResponseMajority(problem),
+    }[make]()
+    n = 40_000
+    for ones in range(6):
+        votes = np.tile(np.arange(5) < ones, (n, 1))
+        p = float(aggregator.probability_of_one(ones))
+        # seeded: 6 standard deviations are a false alarm of 2e-9 each
+        frequency = aggregator.release(votes, rng=np.random.default_rng(ones)).mean()
+        assert abs(frequency - p) <= 6.0 * math.sqrt(p * (1.0 - p) / n) + 1e-12, ones
+        # the operating system's bytes: 12 standard deviations, 4e-33
+        frequency = aggregator.release(votes).mean()
+        assert abs(frequency - p) <= 12.0 * math.sqrt(p * (1.0 - p) / n) + 1e-12, ones
+
+
+def aggregators() -> list[DaRRM]:
+    problem = problem_of(5, "2")
+    table = certify(problem, baselines.double_subsampling(problem))
+    return [DaRRM(table), SubsamplingMajority(problem), RandomizedResponseMajority(problem)]
+
+
+@pytest.mark.parametrize("aggregator", aggregators(), ids=lambda aggregator: aggregator.name)
+def test_the_contract_of_an_aggregator(aggregator: DaRRM) -> None:
+    assert isinstance(aggregator, Aggregator)
+    assert aggregator.guarantee == problem_of(5, "2").target
+    assert aggregator.charge(7) == aggregator.charge().repeated(7)
+    assert aggregator.charge(7).guarantee == aggregator.guarantee
+    with pytest.raises(ValueError, match="count"):
+        aggregator.charge(0)
+    votes = np.array([[1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 1, 0, 1]])
+    labels = aggregator.release(votes)
+    assert labels.shape == (3,)
+    assert labels.dtype == np.int64
+    assert set(labels.tolist()) <= {0, 1}
+    for dtype in (bool, np.uint8, np.float64):
+        assert aggregator.release(votes.astype(dtype)).shape == (3,)
+    assert aggregator.release(np.zeros((0, 5))).shape == (0,)
+    assert aggregator.release(votes[:1]).shape == (1,)
+    named = aggregator.release(np.where(votes == 1, "cat", "dog"), classes=("dog", "cat"))
+    assert set(named.tolist()) <= {"cat", "dog"}
+    assert aggregator.release(votes + 4, classes=(4, 5)).min() >= 4
+    assert (
+        aggregator.release(votes, rng=np.random.default_rng(3)).tolist()
+        == aggregator.release(votes, rng=np.random.default_rng(3)).tolist()
+    )
+    assert votes.tolist() == [[1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 1, 0, 1]]
+
+
+@pytest.mark.parametrize("aggregator", aggregators(), ids=lambda aggregator: aggregator.name)
+@pytest.mark.parametrize(
+    ("votes", "word"),
+    [
+        (np.zeros(5), r"reshape one query to \(1, 5\)"),
+        (np.zeros((2, 4)), "the table is for K = 5 voters"),
+        (np.zeros((2, 5, 1)), "one row is one query"),
+        (np.full((2, 5), 2), "got 2 from voter 0 to query 0"),
+        (np.full((2, 5), np.nan), "got nan from voter 0 to query 0"),
+        (np.full((2, 5), np.inf), "got inf"),
+        (np.array([[0, 1, 0, 1, 1], [0, 1, 0, -1, 1]]), "got -1 from voter 3 to query 1"),
+        (np.full((2, 5), 0.5), "got 0.5"),
+        (np.full((2, 5), "1"), "got '1'|compared"),
+        (np.full((2, 5), None), "got None"),
+        ([[0, 1, 1, 0, 1], [0, 1]], "rectangular"),
+        (5, "shape"),
+    ],
+)
+def test_what_is_no_vote(aggregator: DaRRM, votes: object, word: str) -> None:
+    ledger = PrivacyLedger.create(":memory:", PrivacyParams(10, "0.1"))
+    with pytest.raises(ValueError, match=word):
+        release_debited(aggregator, votes, ledger=ledger)
+    assert ledger.entries() == ()
+
+
+def test_other_bad_arguments() -> None:
+    with pytest.raises(ValueError, match="table must be a GammaTable"):
+        DaRRM(NoiseFunction(3, [0.1, 0.2]))
+    with pytest.raises(ValueError, match="classes must be two different labels"):
+        aggregators()[0].release(np.zeros((1, 5)), classes=(1, 1))
+    with pytest.raises(ValueError, match="m must be an integer"):
+        SubsamplingMajority(problem_of(5, "1.5"))
+    for ones in (-1, 6):
+        for aggregator in aggregators():
+            with pytest.raises(ValueError, match="ones"):
+                aggregator.probability_of_one(ones)
+
+
+def test_a_release_is_debited_before_labels_leave() -> None:
+    aggregator = aggregators()[0]
+    ledger = PrivacyLedger.create(":memory:", PrivacyParams(aggregator.guarantee.exact_epsilon * 3, "0.02"))
+    fit = ledger.queries_that_fit(aggregator.charge())
+    assert fit >= 3
+    votes = np.ones((fit, 5), dtype=int)
+    assert release_debited(aggregator, votes[:2], ledger=ledger, note="a").shape == (2,)
+    assert release_debited(aggregator, votes[:0], ledger=ledger).shape == (0,)
+    with pytest.raises(BudgetExceededError) as caught:
+        release_debited(aggregator, votes, ledger=ledger)
+    assert caught.value.queries_that_fit == fit - 2
+    assert [(entry.count, entry.note) for entry in ledger.entries()] == [(2, "a")]
+    named = release_debited(aggregator, np.full((1, 5), "b"), ledger=ledger, classes=("a", "b"))
+    assert named.shape == (1,)
+
+
+def test_no_label_without_a_debit(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger.create(":memory:", PrivacyParams(10, "0.1"))
+
+    def failing(*_: object, **__: object) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(PrivacyLedger, "debit", failing)
+    with pytest.raises(OSError, match="the disk is gone"):
+        release_debited(aggregators()[0], np.ones((1, 5)), ledger=ledger)
+
+
+def test_the_exact_profile_tightens_the_account() -> None:
+    problem = MajorityProblem.from_allowance(11, 3, PrivacyParams("0.1", "1e-5"))
+    aggregator = DaRRM(optimize_gamma(problem))
+    plain = PrivacyAccountant(charges=[aggregator.charge(100, exact_profile=False)]).spent(0.01)
+    exact = PrivacyAccountant(charges=[aggregator.charge(100, exact_profile=True)]).spent(0.01)
+    assert exact.epsilon < 0.8 * plain.epsilon
+    assert aggregator.charge(100).profile is not None
+    one = PrivacyAccountant(charges=[aggregator.charge(exact_profile=True)])
+    for epsilon in (0.1, 0.2):
+        delta = aggregator.profile.delta_at(epsilon)
+        assert one.spent(delta).epsilon == pytest.approx(epsilon, abs=0.02)
+    # at the target's ε the profile is at most the certified δ
+    assert aggregator.profile.delta_at(problem.target.epsilon) <= problem.target.delta + 2e-12
+
+
+@pytest.mark.parametrize("word", [0, 1, 2**63, 2**64 - 1])
+def test_coins_are_compared_as_unsigned_words(word: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a signed comparison would turn the upper half of all words into lies
+    calls: list[Callable[[int], bytes]] = []
+    monkeypatch.setattr(ExactCoins, "flip", record(ExactCoins.flip, calls))
+    table = certify(problem := problem_of(3), NoiseFunction(3, [0.5, 0.5]))
+    assert problem.K == 3
+    label = DaRRM(table).release([[1, 1, 0]], rng=Fed(word))[0]
+    lie = (1 - Fraction(float(table.gamma.half[0]))) / 2
+    assert label == (0 if Fraction(word, 2**64) < lie else 1)
+    assert len(calls) == 1
+
+
+def record(function: Callable[..., object], calls: list[Callable[[int], bytes]]) -> Callable[..., object]:
+    def recorded(*arguments: object, source: Callable[[int], bytes]) -> object:
+        calls.append(source)
+        return function(*arguments, source=source)
+
+    return recorded
