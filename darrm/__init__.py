@@ -12,7 +12,8 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.gamma.noise_function import NoiseFunction
     from darrm.losses.charges import Charge
     from darrm.optimize.optimizer import optimize_gamma
-    from darrm.privacy import MajorityProblem, PrivacyParams
+    from darrm.privacy import PrivacyParams
+    from darrm.problem import MajorityProblem
     from darrm.proof.library import Setting, available_tables, load_table
     from darrm.proof.table import GammaTable, certify
     from darrm.release.debited import release_debited
@@ -30,6 +31,8 @@ __all__ = [
     "PrivacyParams",
     "Setting",
     "SolveOptions",
+    "Voters",
+    "Workload",
     "available_tables",
     "certify",
     "load_table",
@@ -43,7 +46,8 @@ _HOMES = {
     "darrm.gamma.noise_function": ("NoiseFunction",),
     "darrm.losses.charges": ("Charge",),
     "darrm.optimize.optimizer": ("optimize_gamma",),
-    "darrm.privacy": ("MajorityProblem", "PrivacyParams"),
+    "darrm.privacy": ("PrivacyParams",),
+    "darrm.problem": ("MajorityProblem", "Voters", "Workload"),
     "darrm.proof.library": ("Setting", "available_tables", "load_table"),
     "darrm.proof.table": ("GammaTable", "certify"),
     "darrm.release.debited": ("release_debited",),

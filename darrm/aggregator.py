@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-    from darrm.losses.charges import Charge
-    from darrm.losses.renyi import RenyiCurve
-    from darrm.privacy import PrivacyParams
+from darrm.losses.charges import Charge
+from darrm.losses.renyi import RenyiCurve
+from darrm.privacy import PrivacyParams
 
 ABSTAIN = -1  # the label of a query that is not answered (⊥ in [P])
 

@@ -12,11 +12,9 @@ ValueError: epsilon must be a positive finite number, got -1.0
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+from typing import NoReturn
 
 
 def fail(name: str, value: object, allowed: str, advice: str = "") -> NoReturn:

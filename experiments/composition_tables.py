@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from darrm.account.accountant import Charge, PrivacyAccountant, Voters
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.bounds import models_bound
+from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_general
 from darrm.optimize.optimizer import optimize_gamma
-from darrm.privacy import MajorityProblem, PrivacyParams
-from darrm.release import DaRRM
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.charge import charge_of
 from darrm.system.command_line import CommandLine, run
 from darrm.system.files import write_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 VOTERS = 11
 QUERIES = (20, 50, 100)
@@ -55,14 +55,14 @@ def rows() -> Iterator[Row]:
     for m, table in TABLE_OF_ALLOWANCE.items():
         for data_set, each in EACH.items():
             query = PrivacyParams(m * each.exact_epsilon, m * each.exact_delta)
-            problem = MajorityProblem.from_allowance(VOTERS, m, each)
-            aggregator = DaRRM(optimize_gamma(problem))
-            voters = Voters(VOTERS, each, private_models=True, disjoint=True)
+            problem = MajorityProblem.from_allowance(Voters(VOTERS, each), m)
+            table_of_m = optimize_gamma(problem)
+            voters = Voters(VOTERS, each, overlap=1, models=True)
             for count in QUERIES:
                 general = compose_general(query, count, DELTA_PRIME)
                 plain = bounds_of(Charge("query", guarantee=query, count=count), general.delta)
-                exact = bounds_of(aggregator.charge(count, exact_profile=True), general.delta)
-                cap = voters.cap(general.delta)
+                exact = bounds_of(charge_of(table_of_m, count, exact=True), general.delta)
+                cap = models_bound(voters, general.delta)
                 yield Row(
                     table=table,
                     data_set=data_set,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.system.extras import require
 from experiments.download import RemoteFile, obtain
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 CLASSES = (5, 8)  # the paper's two "randomly chosen" classes
 UNSIGNED_BYTE = 8  # the IDX format's code for its type of number

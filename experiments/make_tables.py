@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from darrm import checks
 from darrm.gamma.priors import Independent
@@ -23,9 +23,6 @@ from darrm.privacy import PrivacyParams
 from darrm.proof.library import SHAPES, Setting, compress
 from darrm.system.command_line import CommandLine, run
 from darrm.system.files import replacing
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SIZES = (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101)
 EPSILONS = ("0.05", "0.1", "0.25", "0.5", "1")

@@ -14,15 +14,11 @@ draw the same three to six rounds suffice, because hardly any draw turns near th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
+from lp_models.gamma_lp import Shape
 from lp_models.row_generation import Oracle, Separation
-
-if TYPE_CHECKING:
-    from lp_models.gamma_lp import Shape
 
 Array = NDArray[np.float64]
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lp_models.program import Solution, Status, lagrangian_bound
-
-if TYPE_CHECKING:
-    from lp_models.program import LinearProgram
+from lp_models.program import LinearProgram, Solution, Status, lagrangian_bound
 
 
 def solve_with_cvxpy(program: LinearProgram) -> Solution:

@@ -12,8 +12,9 @@ stabilisation here; the diversity is the oracle's duty.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,6 @@ from numpy.typing import NDArray
 from lp_models.highs import Master
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import LinearProgram, Status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Array = NDArray[np.float64]
 

@@ -6,16 +6,13 @@ problems that differ from the real one by less than that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import mpmath
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from darrm.privacy import MajorityProblem
+from darrm.problem import MajorityProblem
 
 
 def exponential(x: Fraction) -> Fraction:
@@ -26,9 +23,9 @@ def exponential(x: Fraction) -> Fraction:
 
 def corner_list(problem: MajorityProblem) -> list[tuple[Fraction, Fraction]]:
     zero, one = Fraction(0), Fraction(1)
-    if not problem.each.is_private:
+    if not problem.voters.each.is_private:
         return [(zero, zero), (one, one), (one, zero), (zero, one)]
-    growth, delta = exponential(problem.each.exact_epsilon), problem.each.exact_delta
+    growth, delta = exponential(problem.voters.each.exact_epsilon), problem.voters.each.exact_delta
     hi, lo = (growth + delta) / (growth + 1), (1 - delta) / (growth + 1)
     pairs = [(zero, zero), (one, one), (hi, lo), (lo, hi)]
     if delta:
@@ -53,7 +50,7 @@ def exact_worst_cost(problem: MajorityProblem, half: Sequence[float]) -> Fractio
     """
     pairs = corner_list(problem)
     ratio = exponential(problem.target.exact_epsilon)
-    g = signed_values(problem.K, half)
+    g = signed_values(problem.voters.K, half)
 
     def descend(voters: int, touchable: int, first: list[Fraction], second: list[Fraction]) -> Fraction:
         # first[s] = E[g(s + ones among the voters placed so far)], likewise second for p'
@@ -65,7 +62,7 @@ def exact_worst_cost(problem: MajorityProblem, half: Sequence[float]) -> Fractio
             if touchable or p == p_prime
         )
 
-    return descend(problem.K, problem.reached, g, g)
+    return descend(problem.voters.K, problem.voters.reached, g, g)
 
 
 def average(values: list[Fraction], p: Fraction) -> list[Fraction]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from darrm.gamma.noise_function import NoiseFunction
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
 
 EPSILONS = ("0.001", "0.02", "0.1", "0.5", "2", "5")
 DELTAS = ("0", "1e-9", "1e-5", "0.001", "0.01", "0.1", "0.3")
@@ -16,12 +17,12 @@ def problems(draw: st.DrawFn, most_voters: int = 7) -> MajorityProblem:
     K = draw(st.integers(1, most_voters))
     if draw(st.integers(0, 5)) == 0:
         target = PrivacyParams(draw(st.sampled_from(EPSILONS)), draw(st.sampled_from(DELTAS)))
-        return MajorityProblem(K, PrivacyParams("inf"), target, draw(st.integers(1, K)))
+        return MajorityProblem(Voters(K, PrivacyParams("inf"), overlap=draw(st.integers(1, K))), target)
     each = PrivacyParams(draw(st.sampled_from(EPSILONS)), draw(st.sampled_from(DELTAS)))
     m = draw(st.integers(100, 100 * K))
     delta = draw(st.sampled_from([None, "0.4", "0.9"]))
     overlap = draw(st.one_of(st.none(), st.integers(1, K)))
-    return MajorityProblem.from_allowance(K, f"{m / 100:.2f}", each, delta, overlap)
+    return MajorityProblem.from_allowance(Voters(K, each, overlap=overlap), f"{m / 100:.2f}", delta=delta)
 
 
 @st.composite

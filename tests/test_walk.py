@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import mpmath
 import pytest
 
 from darrm import MajorityProblem, PrivacyParams
 from darrm.optimize.__main__ import main
+from darrm.problem import Voters
 from darrm.system.command_line import run
 from tests.oracle import exact_budget, exact_worst_cost
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
@@ -30,7 +28,7 @@ def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
     each, target = (
         PrivacyParams(data["problem"][name]["epsilon"], data["problem"][name]["delta"]) for name in ("each", "target")
     )
-    problem = MajorityProblem(data["problem"]["K"], each, target)
+    problem = MajorityProblem(Voters(data["problem"]["K"], each), target)
     worst = exact_worst_cost(problem, data["gamma"])
     assert worst <= data["certificate"]["worst_cost"] <= data["certificate"]["budget"] <= exact_budget(problem)
     # and it is no gift: the optimum uses its budget up
@@ -41,7 +39,7 @@ def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("m", ["1", "2", "7", "1.5", "6.333"])
 def test_the_default_delta_is_rounded_down(m: str, delta: str) -> None:
     each = PrivacyParams("0.1", delta)
-    target = MajorityProblem.from_allowance(11, m, each).target.exact_delta
+    target = MajorityProblem.from_allowance(Voters(11, each), m).target.exact_delta
     with mpmath.workdps(150):
         true = 1 - (1 - mpmath.mpf(delta)) ** mpmath.mpf(m)
         stated = mpmath.mpf(target.numerator) / target.denominator

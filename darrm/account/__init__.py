@@ -1,6 +1,6 @@
 """Accounting: what queries cost together, by every bound that applies, and a ledger that survives a crash."""
 
-from darrm.account.accountant import PrivacyAccountant, Spent, Voters
+from darrm.account.accountant import PrivacyAccountant, Spent
 from darrm.account.ledger import PrivacyLedger
 
-__all__ = ["PrivacyAccountant", "PrivacyLedger", "Spent", "Voters"]
+__all__ = ["PrivacyAccountant", "PrivacyLedger", "Spent"]

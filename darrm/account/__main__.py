@@ -6,29 +6,28 @@ python -m darrm.account --table table.json --queries 20,50,100 --delta 1e-2
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from darrm import checks
-from darrm.account.accountant import PrivacyAccountant, Voters
+from darrm.account.accountant import PrivacyAccountant, Spent
 from darrm.account.ledger import PrivacyLedger
-from darrm.exact_decimals import exact_number
+from darrm.privacy import exact_number
+from darrm.problem import Voters
+from darrm.proof.charge import charge_of
 from darrm.proof.table import GammaTable
-from darrm.release.majority import DaRRM
 from darrm.system.command_line import CommandLine, run
 from darrm.system.figures import saved_figure
 from darrm.system.files import check_parent
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from darrm.account.accountant import Spent
+from darrm.system.flags import integer
 
 DESCRIPTION = """\
 Say what a ledger has spent; or put every bound on the total privacy loss of queries with a table side by side."""
@@ -45,7 +44,7 @@ bounds:
   profile         optimal composition of the best point of the table's exact privacy profile
   renyi           Rényi curve of a table that is monotone in the votes
   pld             privacy loss distribution of that profile (needs dp-accounting)
-  private models  only with --private-models: answers are post-processing of K models that are already private"""
+  private models  only with --models: answers are post-processing of K models that are already private"""
 
 BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", "private models")
 LAST_ENTRIES = 10
@@ -59,8 +58,12 @@ def build_parser() -> CommandLine:
     parser.add_argument("--table", type=Path, metavar="T.json", help="bound the cost of queries with this table")
     parser.add_argument("--queries", metavar="Q,Q,…", help="how many queries, like 20,50,100")
     parser.add_argument("--delta", metavar="REAL", help="total δ of the queries")
-    parser.add_argument("--private-models", action="store_true", help="the voters are private models, trained once")
-    parser.add_argument("--disjoint", action="store_true", help="one person's data reach at most one voter")
+    parser.add_argument(
+        "--models", action="store_true", help="the voters are models, trained once, that answer all queries"
+    )
+    parser.add_argument(
+        "--overlap", metavar="INT", help="how many models one person's data reach (default: the table's)"
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw ε over queries (needs matplotlib)")
     parser.add_argument("--format", default="text", choices=("text", "json"), help="of the report (default text)")
     return parser
@@ -72,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (options.ledger is None) == (options.table is None):
         raise ValueError("give either --ledger, to see what was spent, or --table with --queries and --delta")
     if options.ledger is not None:
-        given = [options.queries, options.delta, options.plot, options.private_models or None, options.disjoint or None]
+        given = [options.queries, options.delta, options.plot, options.models or None, options.overlap]
         if any(value is not None for value in given):
             raise ValueError("--ledger goes with --format only: its budget says the rest")
         return report_ledger(options)
@@ -122,33 +125,32 @@ def report_table(options: argparse.Namespace) -> int:
         checks.fail("--delta", options.delta, "in (0, 1)")
     if options.plot is not None:
         check_parent(options.plot)
-    aggregator = DaRRM(GammaTable.load(options.table))
-    problem = aggregator.table.problem
-    if options.disjoint and not options.private_models:
-        raise ValueError("--disjoint says something about models: give --private-models too, if they are private")
-    voters = Voters(problem.K, problem.each, private_models=options.private_models, disjoint=options.disjoint)
-    results = {count: spent_by(aggregator, count, delta, voters) for count in counts}
+    table = GammaTable.load(options.table)
+    voters = replace(table.problem.voters, models=options.models)
+    if options.overlap is not None:
+        voters = replace(voters, overlap=integer("--overlap", options.overlap, 1))
+    results = {count: spent_by(table, count, delta, voters) for count in counts}
     if options.plot is not None:
-        plot_bounds(options.plot, aggregator, max(counts), delta, voters)
+        plot_bounds(options.plot, table, max(counts), delta, voters)
     if options.format == "json":
         document: dict[str, Any] = {str(count): spent_json(spent) for count, spent in results.items()}
         sys.stdout.write(json.dumps({"delta": delta, "queries": document}, indent=1, ensure_ascii=False) + "\n")
         return 0
-    sys.stdout.write(text_table(aggregator, results, delta))
+    sys.stdout.write(text_table(table, results, delta))
     return 0
 
 
-def spent_by(aggregator: DaRRM, count: int, delta: float, voters: Voters) -> Spent:
+def spent_by(table: GammaTable, count: int, delta: float, voters: Voters) -> Spent:
     """Evaluate every bound for ``count`` queries."""
-    return PrivacyAccountant(voters, [aggregator.charge(count)]).spent(delta)
+    return PrivacyAccountant(voters, [charge_of(table, count)]).spent(delta)
 
 
-def text_table(aggregator: DaRRM, results: dict[int, Spent], delta: float) -> str:
+def text_table(table: GammaTable, results: dict[int, Spent], delta: float) -> str:
     """Write the bounds as a table, one row for each number of queries; ``*`` marks the smallest."""
     found = {count: {bound.name: bound.epsilon for bound in spent.bounds} for count, spent in results.items()}
     columns = [name for name in BOUNDS if any(name in row for row in found.values())]
     lines = [
-        f"each query: {aggregator.guarantee} by {aggregator.name} over {aggregator.table.problem.K} voters",
+        f"each query: {table.problem.target} by DaRRM over {table.problem.voters.K} voters",
         f"total epsilon at delta = {delta:g}:",
         "queries" + "".join(name.rjust(16) for name in columns),
     ]
@@ -161,10 +163,10 @@ def text_table(aggregator: DaRRM, results: dict[int, Spent], delta: float) -> st
     return "\n".join(lines) + "\n"
 
 
-def plot_bounds(path: Path, aggregator: DaRRM, most: int, delta: float, voters: Voters) -> None:
+def plot_bounds(path: Path, table: GammaTable, most: int, delta: float, voters: Voters) -> None:
     """Draw ε over queries, one line a bound."""
     counts = np.unique(np.round(np.linspace(1, most, min(most, PLOT_POINTS))).astype(int)).tolist()
-    rows = [{b.name: b.epsilon for b in spent_by(aggregator, count, delta, voters).bounds} for count in counts]
+    rows = [{b.name: b.epsilon for b in spent_by(table, count, delta, voters).bounds} for count in counts]
     with saved_figure(path) as figure:
         axes = figure.add_subplot()
         for name, style in zip(BOUNDS, ("--", "-.", "-", ":", "--", "-", "-"), strict=True):
@@ -173,7 +175,7 @@ def plot_bounds(path: Path, aggregator: DaRRM, most: int, delta: float, voters: 
                 axes.plot(counts, values, style, label=name, marker="o", markersize=3)
         axes.set_xlabel("queries")
         axes.set_ylabel(f"total ε at δ = {delta:g}")
-        axes.set_title(f"{aggregator.name} over {aggregator.table.problem.K} voters, {aggregator.guarantee} a query")
+        axes.set_title(f"DaRRM over {table.problem.voters.K} voters, {table.problem.target} a query")
         axes.set_ylim(bottom=0.0)
         axes.grid(visible=True, alpha=0.3)
         axes.legend()

@@ -2,90 +2,26 @@
 
 A `PrivacyAccountant` keeps charges; `PrivacyAccountant.spent` evaluates every bound that applies and returns the
 smallest with its name. The cap for private voters (the answers are post-processing of K private models) is one of these
-bounds only where `Voters` declares it.
+bounds only where `darrm.problem.Voters` says that they are models.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from darrm import checks
-from darrm.account.bounds import CLOSED_FORMS, Bound, exact_sum, filter_bound, profile_bound
+from darrm.account.bounds import CLOSED_FORMS, Bound, exact_sum, filter_bound, models_bound, profile_bound
 from darrm.account.pld import discretised_bound
 from darrm.errors import PrivateFigureError
 from darrm.losses.charges import Charge
-from darrm.losses.composition import optimal_epsilon, round_up
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from darrm.privacy import PrivacyParams
-
-__all__ = ["PRIVATE_TOTAL", "Bound", "Charge", "PrivacyAccountant", "Spent", "Voters"]
+__all__ = ["PRIVATE_TOTAL", "Bound", "Charge", "PrivacyAccountant", "Spent"]
 
 PRIVATE_TOTAL = "the total stays private"
-
-
-@dataclass(frozen=True)
-class Voters:
-    """What is known about the voters besides their answers.
-
-    Parameters
-    ----------
-    K
-        Number of voters.
-    each
-        What every voter satisfies.
-    private_models
-        True declares that every voter is a model that was trained once with ``each`` privacy and answers all queries:
-        any number of answers is then post-processing of K private models. False (fresh randomness on the data at each
-        query) is assumed unless declared, because nothing in the votes shows it. For models the cap is the proved
-        bound: their votes on different queries share the randomness of training, which composition theorems exclude.
-    disjoint
-        True declares that one person's data reach at most one voter.
-
-    Raises
-    ------
-    ValueError
-        If K is no positive integer.
-
-    Examples
-    --------
-    >>> from darrm.privacy import PrivacyParams
-    >>> voters = Voters(K=11, each=PrivacyParams(0.0892, 1e-4), private_models=True, disjoint=True)
-    >>> voters.cap(1e-4).epsilon
-    0.0892
-    """
-
-    K: int
-    each: PrivacyParams
-    private_models: bool = False
-    disjoint: bool = False
-
-    def __post_init__(self) -> None:
-        checks.integer_at_least(1, K=self.K)
-        if self.private_models and not self.each.is_private:
-            checks.fail("private_models", self.private_models, "False for voters that are not private")
-
-    def cap(self, delta: float) -> Bound | None:
-        """Bound the loss of any number of answers by that of the models; None unless private models are declared."""
-        if not self.private_models:
-            return None
-        reached = 1 if self.disjoint else int(self.K)
-        epsilon = optimal_epsilon([(self.each, reached)], delta)
-        if reached == 1 and self.each.delta <= delta:
-            epsilon = min(epsilon, round_up(self.each.exact_epsilon))
-        if math.isinf(epsilon):
-            return None
-        models = "the one model that a person's data reach" if self.disjoint else f"all {self.K} models together"
-        return Bound(
-            "private models",
-            epsilon,
-            f"answers are post-processing of models that are already private: any number of them costs no more than "
-            f"{models}, so the aggregator's noise buys nothing beyond this",
-        )
 
 
 @dataclass(frozen=True)
@@ -127,7 +63,7 @@ class PrivacyAccountant:
     Parameters
     ----------
     voters
-        Declares what else is known about the voters; None declares nothing.
+        Who votes; None says nothing about them.
     charges
         Charges to start with.
 
@@ -194,7 +130,7 @@ class PrivacyAccountant:
             return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
         account = self.charges
         found = [bound(account, delta) for bound in (*CLOSED_FORMS, profile_bound, discretised_bound)]
-        found.append(None if self._voters is None else self._voters.cap(delta))
+        found.append(None if self._voters is None else models_bound(self._voters, delta))
         bounds = tuple(sorted((bound for bound in found if bound is not None), key=lambda bound: bound.epsilon))
         if not bounds:
             return Spent(math.inf, delta, "none", "the queries fail with more than this delta", (), self.queries)
@@ -254,7 +190,7 @@ class PrivacyAccountant:
     def _deciding_bounds(self, delta: float) -> Iterator[Bound]:
         """Evaluate one bound after another, the cheap ones first, leaving out those that cannot be the smallest."""
         if self._voters is not None:
-            cap = self._voters.cap(delta)
+            cap = models_bound(self._voters, delta)
             if cap is not None:
                 yield cap
         account = self.charges

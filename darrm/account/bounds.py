@@ -7,11 +7,13 @@ numbers were fixed before the first answer, however the queries themselves depen
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
+from darrm.losses.charges import Charge
 from darrm.losses.composition import (
+    Group,
     filter_epsilon,
     general_epsilon,
     log_remaining_delta,
@@ -21,12 +23,7 @@ from darrm.losses.composition import (
 from darrm.losses.loss_distribution import TooManyKindsError
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from darrm.losses.charges import Charge
-    from darrm.losses.composition import Group
+from darrm.problem import Voters
 
 Account = tuple["Charge", ...]
 
@@ -155,6 +152,28 @@ def filter_bound(account: Account, delta: float) -> Bound | None:
         return simple_bound(account, delta)
     epsilon = min(round_up(total[0]), filter_epsilon(groups, delta / 2.0))
     return Bound("filter", epsilon, "holds even if the kinds of queries were chosen after earlier answers")
+
+
+def models_bound(voters: Voters, delta: float) -> Bound | None:
+    """Bound any number of answers by the models that a person reaches, whose post-processing they are.
+
+    None unless the voters are private models: nothing in the votes shows whether they draw fresh randomness.
+
+    >>> from darrm.problem import Voters
+    >>> models_bound(Voters(11, PrivacyParams(0.0892, 1e-4), overlap=1, models=True), 1e-4).epsilon
+    0.0892
+    """
+    if not voters.models or not voters.each.is_private:
+        return None
+    epsilon = optimal_epsilon([(voters.each, voters.reached)], delta)
+    if voters.reached == 1 and voters.each.delta <= delta:
+        epsilon = min(epsilon, round_up(voters.each.exact_epsilon))
+    reached = "the one model" if voters.reached == 1 else f"the {voters.reached} models"
+    explanation = (
+        f"answers are post-processing of models that are already private: any number of them costs no more than "
+        f"{reached} that a person's data reach, so the aggregator's noise buys nothing beyond this"
+    )
+    return _finite("private models", epsilon, explanation)
 
 
 def guarantees_of(account: Account) -> list[Group] | None:

@@ -19,23 +19,18 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from os import PathLike
 
 from darrm import checks
-from darrm.account.accountant import PrivacyAccountant
+from darrm.account.accountant import PrivacyAccountant, Spent
 from darrm.account.ledger_store import SCHEMA, LedgerStore, check_header
 from darrm.errors import BudgetExceededError, LedgerError
 from darrm.losses.charge_text import charge_from_text, charge_to_text
+from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-
-if TYPE_CHECKING:
-    import sqlite3
-    from os import PathLike
-
-    from darrm.account.accountant import Spent
-    from darrm.losses.charges import Charge
 
 KINDS = ("one", "planned", "adaptive")
 DEFAULT_TIMEOUT = 60.0

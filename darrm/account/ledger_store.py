@@ -12,15 +12,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from darrm.errors import LedgerError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MEMORY = ":memory:"
 APPLICATION_ID = 0x64617272  # "darr"

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.account.bounds import Account, Bound
+from darrm.losses.charges import Charge
 from darrm.losses.profile import PrivacyProfile
 from darrm.system.extras import require
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from darrm.losses.charges import Charge
 
 MOST_CELLS = 2**21  # cells of the composed distribution: about a second and 50 MB
 CELLS_A_STEP = 16  # with several kinds no common grid hits every loss, so the grid is this much finer than the steps

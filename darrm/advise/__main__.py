@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +16,9 @@ from darrm.advise.advice import NO_NOISE, OURS, Advice, advise
 from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.optimize.report import prior_in_words
+from darrm.plan.option import ReleaseOption
 from darrm.system.command_line import CommandLine, run
-from darrm.system.workload_flags import add_workload, flags_of, workload_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from darrm.plan.option import ReleaseOption
+from darrm.system.flags import add_workload, flags_of, workload_of
 
 REPORT_FORMAT = "darrm advice"
 REPORT_VERSION = 1
@@ -42,9 +39,6 @@ def build_parser() -> CommandLine:
     """Describe the command line."""
     parser = CommandLine(prog="python -m darrm.advise", description=DESCRIPTION, epilog=EPILOG)
     add_workload(parser)
-    parser.add_argument(
-        "--models", action="store_true", help="each voter is a model, trained once, that answers all queries"
-    )
     parser.add_argument("--format", default="text", choices=("text", "json"), help="of the report (default text)")
     return parser
 
@@ -52,7 +46,7 @@ def build_parser() -> CommandLine:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, calibrate, rank, print."""
     options = build_parser().parse_args(arguments)
-    found = advise(workload_of(options), models=options.models, prior=priors.parse(options.prior))
+    found = advise(workload_of(options), prior=priors.parse(options.prior))
     if options.format == "json":
         sys.stdout.write(json.dumps(json_report(found), indent=1, ensure_ascii=False) + "\n")
     else:
@@ -63,14 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def text_report(advice: Advice) -> str:
     """Write the advice for a reader."""
     work = advice.workload
-    voters = f"{work.each}-private" if work.each.is_private else "not private"
-    coin = np.zeros(work.K - work.K // 2)
+    coin = np.zeros(work.voters.K - work.voters.K // 2)
     lines = [
-        f"Which aggregator for {work.queries:,} majority votes of {work.K:,} voters?",
-        f"  each voter is {voters}; a person reaches {'all' if work.overlap is None else f'at most {work.overlap}'}",
+        f"Which aggregator for {work.queries:,} majority votes of {work.voters.K:,} voters?",
+        f"  {work.voters}",
         f"  the budget of all answers together is {work.total}",
         f"  accuracy under {prior_in_words(advice.prior.text)} (--prior {advice.prior.text})",
-        f"  a fair coin has {1.0 - NoiseFunction(work.K, coin).expected_error(advice.prior):.5f}",
+        f"  a fair coin has {1.0 - NoiseFunction(work.voters.K, coin).expected_error(advice.prior):.5f}",
         "",
         f"  {'accuracy':>8}  {'total ε':>9}   mechanism",
     ]

@@ -11,20 +11,16 @@ are about a vote of which a person moves at most t.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from darrm.account.accountant import Voters
+from darrm.account.bounds import models_bound
 from darrm.advise.rivals import rivals
 from darrm.errors import PlanError
-from darrm.gamma.priors import CommonP
+from darrm.gamma.priors import CommonP, Prior
 from darrm.plan.option import ReleaseOption
 from darrm.plan.search import plan
-
-if TYPE_CHECKING:
-    from darrm.gamma.priors import Prior
-    from darrm.workload import Workload
+from darrm.problem import Workload
 
 NO_NOISE = "no noise: private models"
 OURS = "ours"
@@ -58,15 +54,13 @@ class Advice:
     prior: Prior
 
 
-def advise(workload: Workload, *, models: bool = False, prior: Prior | None = None) -> Advice:
+def advise(workload: Workload, *, prior: Prior | None = None) -> Advice:
     """Calibrate everything that applies, and rank it.
 
     Parameters
     ----------
     workload
-        What is to be released.
-    models
-        True if every voter is a model that was trained once and answers all queries.
+        The voters, how many votes are released, and the budget of all of them together.
     prior
         A public belief with linear expected error; `CommonP` by default.
 
@@ -77,27 +71,23 @@ def advise(workload: Workload, *, models: bool = False, prior: Prior | None = No
 
     Examples
     --------
-    >>> from darrm.workload import Workload
-    >>> from darrm.privacy import PrivacyParams
-    >>> each = PrivacyParams("0.0892", "1e-4")
-    >>> work = Workload(11, each, 1, 100, PrivacyParams(1, "1e-4"))
-    >>> advise(work, models=True).options[0].name
+    >>> from darrm import PrivacyParams, Voters, Workload
+    >>> voters = Voters(11, PrivacyParams("0.0892", "1e-4"), overlap=1, models=True)
+    >>> advise(Workload(voters, 100, PrivacyParams(1, "1e-4"))).options[0].name
     'no noise: private models'
     """
     belief = CommonP() if prior is None else prior
     options: list[ReleaseOption] = []
     absent: list[tuple[str, str]] = []
-    counted = workload
-    if models and workload.each.is_private:
+    counted = workload.counted()
+    if workload.voters.models and workload.voters.each.is_private:
         cap = _private_models(workload)
         if isinstance(cap, ReleaseOption):
             options.append(cap)
         else:
             absent.append((NO_NOISE, cap))
-        if workload.queries > 1:
-            counted = workload.votes_alone()
     try:
-        found = plan(counted.K, counted.each, counted.overlap, counted.queries, total=counted.total, prior=belief)
+        found = plan(counted, prior=belief)
         options.append(found.option)
     except PlanError as error:
         absent.append((OURS, str(error)))
@@ -113,14 +103,14 @@ def advise(workload: Workload, *, models: bool = False, prior: Prior | None = No
 
 def _private_models(workload: Workload) -> ReleaseOption | str:
     """Answer without noise if the models that a person reaches stay within the budget; else say what they cost."""
-    reached = Voters(workload.reached, workload.each, private_models=True, disjoint=workload.reached == 1)
-    cap = reached.cap(workload.total.delta)
+    cap = models_bound(workload.voters, workload.total.delta)
+    reached = workload.voters.reached
     if cap is None:
-        return f"the {workload.reached} models a person reaches fail with more than delta = {workload.total.delta:g}"
+        return f"the {reached} models a person reaches fail with more than delta = {workload.total.delta:g}"
     if cap.epsilon > workload.total.epsilon:
-        return f"the {workload.reached} models a person reaches cost epsilon = {cap.epsilon:.6g} together"
-    truth = np.ones(workload.K - workload.K // 2)
-    return ReleaseOption(NO_NOISE, workload.K, truth, cap.epsilon, cap.name)
+        return f"the {reached} models a person reaches cost epsilon = {cap.epsilon:.6g} together"
+    truth = np.ones(workload.voters.K - workload.voters.K // 2)
+    return ReleaseOption(NO_NOISE, workload.voters.K, truth, cap.epsilon, cap.name)
 
 
 def _remarks(workload: Workload, counted: Workload, options: list[ReleaseOption]) -> list[str]:
@@ -130,15 +120,17 @@ def _remarks(workload: Workload, counted: Workload, options: list[ReleaseOption]
         found.append("No noise is needed: any number of answers is post-processing of models that are private already.")
     elif bool(np.all(best.truth == 1.0)):
         parallel = "a person reaches one voter, so an answer costs what one voter costs (parallel composition)"
-        found.append(f"No noise is needed: {parallel if workload.reached == 1 else 'the voters are private enough'}.")
+        found.append(
+            f"No noise is needed: {parallel if workload.voters.reached == 1 else 'the voters are private enough'}."
+        )
     if counted != workload:
         found.append(
             "Models that answer many queries share their training's randomness, and adding up per-query guarantees is "
             "not proved for them: their votes are counted as those of voters that are not private."
         )
-    elif workload.each.is_private and workload.queries > 1:
+    elif workload.voters.each.is_private and workload.queries > 1:
         found.append("Counted a query at a time: voters draw fresh randomness for each. Trained models: say --models.")
-    if not counted.each.is_private and counted.reached == counted.K:
+    if not counted.voters.each.is_private and counted.voters.reached == counted.voters.K:
         found.append(
             "One person may move every vote, so nothing beats randomised response. If a person's data reach fewer "
             "voters (disjoint shards: one), say so with --overlap."

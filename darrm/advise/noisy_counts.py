@@ -17,13 +17,13 @@ from all pairs of neighbours, in log space: the accountant knows as much about t
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from darrm.account.accountant import PrivacyAccountant
+from darrm.account.accountant import PrivacyAccountant, Spent
 from darrm.losses.charges import Charge
 from darrm.losses.gaussian import SENSITIVITY, analytic_sigma, renyi_sigma
 from darrm.losses.profile import PrivacyProfile
@@ -31,12 +31,7 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.pate.noise_tails import laplace_log_tails
 from darrm.plan.option import ReleaseOption
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from darrm.account.accountant import Spent
-    from darrm.workload import Workload
+from darrm.problem import Workload
 
 Array = NDArray[np.float64]
 
@@ -50,13 +45,13 @@ PROFILE_POINTS = 129  # of a comparison's profile
 def gnmax_of_the_paper(workload: Workload) -> ReleaseOption:
     """GNMax with the σ of [D, Section D.2.1], for all queries together: discrete noise, as it is released."""
     found = renyi_sigma(workload.total, workload.queries)
-    sigma = found.sigma * workload.reached
-    curve = RenyiCurve.of(lambda orders: orders * (workload.reached / sigma) ** 2)
+    sigma = found.sigma * workload.voters.reached
+    curve = RenyiCurve.of(lambda orders: orders * (workload.voters.reached / sigma) ** 2)
     spent = _spent(Charge(f"GNMax(sigma={sigma:g})", renyi=curve), workload)
     return ReleaseOption(
         "GNMax, paper's σ",
-        workload.K,
-        1.0 - gaussian_lies(workload.K, sigma),
+        workload.voters.K,
+        1.0 - gaussian_lies(workload.voters.K, sigma),
         spent.epsilon,
         spent.bound,
         {"sigma": sigma},
@@ -68,28 +63,28 @@ def gnmax_tight(workload: Workload) -> ReleaseOption:
 
     All Q answers together are one Gaussian mechanism of sensitivity √(2Q)·t, whose (ε, δ) is known exactly.
     """
-    sensitivity = SENSITIVITY * math.sqrt(workload.queries) * workload.reached
+    sensitivity = SENSITIVITY * math.sqrt(workload.queries) * workload.voters.reached
     sigma = analytic_sigma(workload.total, sensitivity=sensitivity)
-    lead = 2 * _levels(workload.K) - workload.K
+    lead = 2 * _levels(workload.voters.K) - workload.voters.K
     truth = np.asarray(ndtr(lead / (sigma * math.sqrt(2.0))), dtype=np.float64)
     name, bound = "GNMax, tight σ", "analytic Gaussian, continuous noise"
-    return ReleaseOption(name, workload.K, truth, workload.total.epsilon, bound, {"sigma": sigma})
+    return ReleaseOption(name, workload.voters.K, truth, workload.total.epsilon, bound, {"sigma": sigma})
 
 
 def lnmax(workload: Workload) -> ReleaseOption:
     """LNMax with the least discrete Laplace noise that the accountant admits."""
 
     def charge(gamma: float) -> Charge:
-        rate = gamma * workload.reached
+        rate = gamma * workload.voters.reached
         curve = RenyiCurve.of(lambda orders: np.minimum(2.0 * rate**2 * orders, 2.0 * rate))
         return Charge(f"LNMax(gamma={gamma:g})", guarantee=PrivacyParams(2.0 * rate), renyi=curve)
 
     gamma = largest_within(workload, charge)
-    tails = np.exp(laplace_log_tails(workload.K + 1, gamma, "discrete"))
-    lead = 2 * _levels(workload.K) - workload.K
+    tails = np.exp(laplace_log_tails(workload.voters.K + 1, gamma, "discrete"))
+    lead = 2 * _levels(workload.voters.K) - workload.voters.K
     truth = 1.0 - 0.5 * (tails[lead] + tails[lead + 1])
     spent = _spent(charge(gamma), workload)
-    return ReleaseOption("LNMax", workload.K, truth, spent.epsilon, spent.bound, {"gamma": gamma})
+    return ReleaseOption("LNMax", workload.voters.K, truth, spent.epsilon, spent.bound, {"gamma": gamma})
 
 
 def exponential_mechanism(workload: Workload) -> ReleaseOption:
@@ -103,21 +98,21 @@ def permute_and_flip(workload: Workload) -> ReleaseOption:
 
 
 def _selection(workload: Workload, name: str, log_lie: Callable[[Array], Array]) -> ReleaseOption:
-    lead = np.asarray(2 * _levels(workload.K) - workload.K, dtype=np.float64)
+    lead = np.asarray(2 * _levels(workload.voters.K) - workload.voters.K, dtype=np.float64)
 
     def log_lies(epsilon: float) -> Array:
-        return log_lie(epsilon * lead / (2.0 * workload.reached))
+        return log_lie(epsilon * lead / (2.0 * workload.voters.reached))
 
     def charge(epsilon: float) -> Charge:
         lies = log_lies(epsilon)
-        curve = curve_of_votes(lies, workload.K, workload.reached)
-        profile = profile_of_votes(lies, workload.K, workload.reached)
+        curve = curve_of_votes(lies, workload.voters.K, workload.voters.reached)
+        profile = profile_of_votes(lies, workload.voters.K, workload.voters.reached)
         return Charge(name, guarantee=PrivacyParams(epsilon), renyi=curve, profile=profile)
 
     epsilon = largest_within(workload, charge)
     spent = _spent(charge(epsilon), workload)
     truth = -np.expm1(log_lies(epsilon))
-    return ReleaseOption(name, workload.K, truth, spent.epsilon, spent.bound, {"epsilon": epsilon})
+    return ReleaseOption(name, workload.voters.K, truth, spent.epsilon, spent.bound, {"epsilon": epsilon})
 
 
 def curve_of_votes(log_lies: Array, K: int, moved: int) -> RenyiCurve:

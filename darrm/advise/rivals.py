@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from darrm.advise.noisy_counts import (
     exponential_mechanism,
@@ -13,12 +12,9 @@ from darrm.advise.noisy_counts import (
     permute_and_flip,
 )
 from darrm.advise.tables import rivals_of_tables
-from darrm.gamma.priors import CommonP
-
-if TYPE_CHECKING:
-    from darrm.gamma.priors import Prior
-    from darrm.plan.option import ReleaseOption
-    from darrm.workload import Workload
+from darrm.gamma.priors import CommonP, Prior
+from darrm.plan.option import ReleaseOption
+from darrm.problem import Workload
 
 GAUSSIAN = {"GNMax, paper's σ": gnmax_of_the_paper, "GNMax, tight σ": gnmax_tight}
 PURE = (lnmax, exponential_mechanism, permute_and_flip)
@@ -44,9 +40,9 @@ def rivals(workload: Workload, prior: Prior | None = None) -> Rivals:
 
     Examples
     --------
-    >>> from darrm.workload import Workload
+    >>> from darrm.problem import Voters, Workload
     >>> from darrm.privacy import PrivacyParams
-    >>> found = rivals(Workload(11, PrivacyParams("inf"), 1, 1, PrivacyParams("0.2676", "0.0003")))
+    >>> found = rivals(Workload(Voters(11, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.2676", "0.0003")))
     >>> {option.name: round(float(option.truth[-1]), 3) for option in found.options}  # for 11 of 11 votes
     {"GNMax, paper's σ": 0.641, 'GNMax, tight σ': 0.727, 'LNMax': 0.801, 'exponential mechanism': 0.855, \
 'permute-and-flip': 0.886, 'randomised response': 0.567}

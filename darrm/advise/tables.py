@@ -5,26 +5,21 @@ Each is certified for the largest target of one query whose Q charges the accoun
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from darrm.errors import PlanError
 from darrm.gamma import baselines
 from darrm.gamma.noise_function import NoiseFunction
+from darrm.gamma.priors import Prior
 from darrm.plan.candidate import Candidate, rounded_down
+from darrm.plan.option import ReleaseOption
 from darrm.plan.per_query import best_per_query
-from darrm.privacy import MajorityProblem
+from darrm.problem import MajorityProblem, Workload
 from darrm.proof.table import certify
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from darrm.gamma.priors import Prior
-    from darrm.plan.option import ReleaseOption
-    from darrm.workload import Workload
 
 BISECTIONS = 24
 
@@ -40,7 +35,7 @@ def subsampled(
         If not even m = 1 does.
     """
     low, found = 0, None
-    high = workload.K + 1
+    high = workload.voters.K + 1
     while high - low > 1:
         middle = (low + high) // 2
         trial = _subsampled_at(workload, prior, name, proposal, middle)
@@ -56,7 +51,7 @@ def subsampled(
 def _subsampled_at(
     workload: Workload, prior: Prior, name: str, proposal: Callable[[MajorityProblem], NoiseFunction], m: int
 ) -> Candidate | None:
-    problem = MajorityProblem.from_allowance(workload.K, m, workload.each, overlap=workload.overlap)
+    problem = MajorityProblem.from_allowance(workload.voters, m)
     if problem.target.exact_epsilon > workload.total.exact_epsilon * workload.queries:
         return None
     return Candidate(name, workload, certify(problem, proposal(problem)), prior, {"m": float(m)})
@@ -70,15 +65,15 @@ def randomized_response(workload: Workload, prior: Prior) -> ReleaseOption:
     PlanError
         If none was found.
     """
-    each, total = workload.each, workload.total
+    each, total = workload.voters.each, workload.total
     if workload.queries == 1 and each.is_private and total.exact_epsilon < each.exact_epsilon:
         raise PlanError("the budget is smaller than one voter's own")
-    if each.is_private and (workload.queries > 1 or total.exact_epsilon > each.exact_epsilon * workload.K):
+    if each.is_private and (workload.queries > 1 or total.exact_epsilon > each.exact_epsilon * workload.voters.K):
         # any target that admits γ = 1 will do: the accountant looks at the constant itself
-        problem = MajorityProblem.from_allowance(workload.K, workload.K, each, overlap=workload.overlap)
+        problem = MajorityProblem.from_allowance(workload.voters, workload.voters.K)
     else:
         problem = workload.problem(total)
-    largest = certify(problem, NoiseFunction(workload.K, np.ones(problem.half_size)))
+    largest = certify(problem, NoiseFunction(workload.voters.K, np.ones(problem.voters.half_size)))
     low, high = Fraction(0), Fraction(float(largest.gamma.half[0]))
     best = _constant(workload, prior, problem, float(high))
     if best.is_within_budget:
@@ -97,14 +92,17 @@ def randomized_response(workload: Workload, prior: Prior) -> ReleaseOption:
 
 
 def _constant(workload: Workload, prior: Prior, problem: MajorityProblem, truth: float) -> Candidate:
-    gamma = NoiseFunction(workload.K, np.full(problem.half_size, truth))
+    gamma = NoiseFunction(workload.voters.K, np.full(problem.voters.half_size, truth))
     return Candidate("constant", workload, certify(problem, gamma), prior, {"gamma": truth})
 
 
 def darrm_of_the_paper(workload: Workload, prior: Prior) -> ReleaseOption:
     """DaRRM as [D] has it: one person may reach all K voters, and queries compose by their (ε, δ)."""
     return replace(
-        best_per_query(replace(workload, overlap=None), prior, lambda _: None).option(), name="DaRRM of the paper"
+        best_per_query(
+            replace(workload, voters=replace(workload.voters, overlap=None)), prior, lambda _: None
+        ).option(),
+        name="DaRRM of the paper",
     )
 
 
@@ -118,7 +116,7 @@ def rivals_of_tables(workload: Workload, prior: Prior) -> tuple[list[ReleaseOpti
         "randomised response": lambda: randomized_response(workload, prior),
     }
     for name, way in ways.items():
-        if not workload.each.is_private and name != "randomised response":
+        if not workload.voters.each.is_private and name != "randomised response":
             absent.append((name, "it rests on the voters' own privacy, which is not counted here"))
             continue
         try:

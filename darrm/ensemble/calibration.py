@@ -9,14 +9,11 @@ discretised pessimistically: the ε reported is an upper bound, rounded up. Neig
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from darrm import checks
+from darrm.ensemble.recipes import PrivateSGD
 from darrm.privacy import PrivacyParams
 from darrm.system.extras import require
-
-if TYPE_CHECKING:
-    from darrm.ensemble.recipes import PrivateSGD
 
 DIGITS = 6  # ε is reported with so many decimal places, rounded up
 ROUNDING = 1e-9  # covers the floating-point error of the FFT and of this rounding

@@ -10,16 +10,14 @@ nothing, as if it were blank.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from darrm import checks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Parameters = dict[str, Any]  # name -> tensor (G, …)
 CLIP_MARGIN = 1e-4

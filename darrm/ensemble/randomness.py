@@ -14,14 +14,11 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm import checks
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 INITIAL, BATCH, NOISE = 0, 1, 2  # what a stream of words is for
 _BITS = 53

@@ -11,19 +11,15 @@ The student sees private labels and public inputs, nothing else: whatever it lea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from darrm import checks
-from darrm.ensemble.network import choose_device, convolutional_network, cpu_threads
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from darrm.ensemble.network import Build
+from darrm.ensemble.network import Build, choose_device, convolutional_network, cpu_threads
 
 XI = 1e-2  # length of the finite difference that finds the adversarial direction
 

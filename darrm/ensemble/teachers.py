@@ -15,27 +15,23 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.func import functional_call, vmap
 
 from darrm import checks
 from darrm.ensemble.network import Build, built, choose_device, convolutional_network, cpu_threads
+from darrm.ensemble.partition import Partition
 from darrm.ensemble.randomness import RandomSource
 from darrm.ensemble.recipes import PrivateSGD, Recipe, recipe_from
 from darrm.ensemble.storage import load_tensors, save_tensors
 from darrm.ensemble.training import Group, train_group
 from darrm.errors import TableError
 from darrm.system.extras import require
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from darrm.ensemble.partition import Partition
 
 CPU_STACK, GPU_STACK = 6, 64  # teachers a stack: beyond these, measured, nothing is gained but memory use
 

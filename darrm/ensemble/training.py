@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,9 +24,6 @@ from darrm.ensemble.recipes import PrivateSGD, Recipe
 from darrm.ensemble.storage import load_tensors, save_tensors
 from darrm.errors import TableError
 from darrm.system.extras import require
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Array = NDArray[Any]
 

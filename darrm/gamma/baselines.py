@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from darrm import checks
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.composition import compose_general, compose_simple
+from darrm.privacy import PrivacyParams
 from darrm.probability.binomial import hypergeometric_pmf
-
-if TYPE_CHECKING:
-    from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.problem import MajorityProblem
 
 # slacks δ′ that are tried for the general composition: every one gives a valid bound, the best is kept
 SLACKS = tuple(float(slack) for slack in np.geomspace(1e-12, 0.5, 200))
@@ -29,8 +27,8 @@ def subsampling(problem: MajorityProblem) -> NoiseFunction:
 
     Examples
     --------
-    >>> from darrm.privacy import MajorityProblem, PrivacyParams
-    >>> subsampling(MajorityProblem.from_allowance(5, 1, PrivacyParams(0.1))).half
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> subsampling(MajorityProblem.from_allowance(Voters(5, PrivacyParams(0.1)), 1)).half
     array([0.2, 0.6, 1. ])
     """
     return _majority_of_sample(problem, _integer_allowance(problem, "γ_Sub"))
@@ -49,19 +47,19 @@ def double_subsampling(problem: MajorityProblem) -> NoiseFunction:
 
     Examples
     --------
-    >>> from darrm.privacy import MajorityProblem, PrivacyParams
-    >>> double_subsampling(MajorityProblem.from_allowance(5, 3, PrivacyParams(0.1))).half
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> double_subsampling(MajorityProblem.from_allowance(Voters(5, PrivacyParams(0.1)), 3)).half
     array([1., 1., 1.])
     """
     m = _integer_allowance(problem, "γ_DSub")
-    if 2 * m >= problem.K + 1:
-        return NoiseFunction(problem.K, np.ones(problem.half_size))
+    if 2 * m >= problem.voters.K + 1:
+        return NoiseFunction(problem.voters.K, np.ones(problem.voters.half_size))
     return _majority_of_sample(problem, 2 * m - 1)
 
 
 def is_covered_by_theorem(problem: MajorityProblem) -> bool:
     """Tell whether [D, Theorem 4.1] speaks about this problem: δ = Δ = 0 and odd K."""
-    return problem.target.exact_delta == 0 and problem.each.exact_delta == 0 and problem.K % 2 == 1
+    return problem.target.exact_delta == 0 and problem.voters.each.exact_delta == 0 and problem.voters.K % 2 == 1
 
 
 def randomized_response(problem: MajorityProblem, composed: PrivacyParams | None = None) -> NoiseFunction:
@@ -76,17 +74,21 @@ def randomized_response(problem: MajorityProblem, composed: PrivacyParams | None
 
     Examples
     --------
-    >>> from darrm.privacy import MajorityProblem, PrivacyParams
-    >>> randomized_response(MajorityProblem.from_allowance(11, 3, PrivacyParams(0.1))).half.round(4)
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> randomized_response(MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1)), 3)).half.round(4)
     array([0.3809, 0.3809, 0.3809, 0.3809, 0.3809, 0.3809])
     """
-    if not problem.each.is_private and composed is None:
-        return NoiseFunction(problem.K, np.ones(problem.half_size))
-    totals = [compose_general(problem.each, problem.K, slack) for slack in SLACKS] if composed is None else [composed]
-    if composed is None and problem.K * problem.each.exact_delta < 1:
-        totals.append(compose_simple(problem.each, problem.K))
+    if not problem.voters.each.is_private and composed is None:
+        return NoiseFunction(problem.voters.K, np.ones(problem.voters.half_size))
+    totals = (
+        [compose_general(problem.voters.each, problem.voters.K, slack) for slack in SLACKS]
+        if composed is None
+        else [composed]
+    )
+    if composed is None and problem.voters.K * problem.voters.each.exact_delta < 1:
+        totals.append(compose_simple(problem.voters.each, problem.voters.K))
     p_const = max(_constant_for(problem, total) for total in totals)
-    return NoiseFunction(problem.K, np.full(problem.half_size, p_const))
+    return NoiseFunction(problem.voters.K, np.full(problem.voters.half_size, p_const))
 
 
 def _constant_for(problem: MajorityProblem, total: PrivacyParams) -> float:
@@ -111,5 +113,8 @@ def _integer_allowance(problem: MajorityProblem, name: str) -> int:
 def _majority_of_sample(problem: MajorityProblem, draws: int) -> NoiseFunction:
     """γ(l) = Pr[majority of the sample is 1] − Pr[it is 0], given l ones among K."""
     sides = np.sign(2 * np.arange(draws + 1) - draws)
-    half = [hypergeometric_pmf(problem.K, ones, draws) @ sides for ones in range(problem.first_majority, problem.K + 1)]
-    return NoiseFunction(problem.K, np.clip(half, 0.0, 1.0))
+    half = [
+        hypergeometric_pmf(problem.voters.K, ones, draws) @ sides
+        for ones in range(problem.voters.first_majority, problem.voters.K + 1)
+    ]
+    return NoiseFunction(problem.voters.K, np.clip(half, 0.0, 1.0))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
+from darrm.gamma.priors import Prior
 from darrm.gamma.sampled_error import Estimate, estimate_error
-
-if TYPE_CHECKING:
-    from darrm.gamma.priors import Prior
 
 Array = NDArray[np.float64]
 

@@ -7,16 +7,13 @@ For one draw p the error of γ is |½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
+from darrm.gamma.priors import Prior
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
-
-if TYPE_CHECKING:
-    from darrm.gamma.priors import Prior
 
 Array = NDArray[np.float64]
 

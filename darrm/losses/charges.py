@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from darrm import checks
-
-if TYPE_CHECKING:
-    from darrm.losses.profile import PrivacyProfile
-    from darrm.losses.renyi import RenyiCurve
-    from darrm.privacy import PrivacyParams
+from darrm.losses.profile import PrivacyProfile
+from darrm.losses.renyi import RenyiCurve
+from darrm.privacy import PrivacyParams
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,12 @@ compose_optimal    [KOV15, Theorem 3.3]        the smallest ε at a given δ tha
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from darrm import checks
 from darrm.losses.loss_distribution import LossDistribution
 from darrm.privacy import PrivacyParams
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # one group: a guarantee and how many queries have it
 Group = tuple[PrivacyParams, int]

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from darrm import checks
-
-if TYPE_CHECKING:
-    from darrm.privacy import PrivacyParams
+from darrm.privacy import PrivacyParams
 
 ORDERS_LESS_ONE = np.geomspace(1e-3, 1e9, 20_001)
 LOG_MARGIN = 1e-9  # far above the rounding errors of the formula, whose terms stay below 1e4 where they matter

@@ -8,18 +8,14 @@ down to the smallest float is meaningful, and every sum comes with a bound on it
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from darrm.probability.logspace import log1mexp, log_sum
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 UNIT = 2.0**-53
 MOST_ATOMS = 2**21  # 2 million atoms take 30 MB and about a second a bound

@@ -14,18 +14,14 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import ArrayLike, NDArray
 
 # dense where the optimum usually lies (δ between 1e-10 and 1e-2), then eight to a doubling: long accounts need orders
 # near 1, short ones large orders

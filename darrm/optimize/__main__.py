@@ -5,24 +5,20 @@ python -m darrm.optimize --K 11 --m 3
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from darrm.gamma import priors
 from darrm.optimize.comparison import compare
 from darrm.optimize.optimizer import OBJECTIVES, SHAPES, SOLVERS, optimize_gamma
 from darrm.optimize.report import json_report, plot_report, text_report
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
 from darrm.system.command_line import CommandLine, StatusLine, add_outputs, check_outputs, run
 from darrm.system.flags import integer, privacy_pair, real
-from lp_models.options import SolveOptions
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from lp_models.options import Progress
+from lp_models.options import Progress, SolveOptions
 
 DESCRIPTION = """\
 Find the noise function γ with which the majority of K private voters is released as truthfully as its privacy
@@ -129,11 +125,13 @@ def _problem(options: argparse.Namespace) -> MajorityProblem:
     voters = integer("--K", options.K, 1)
     overlap = None if options.overlap is None else integer("--overlap", options.overlap, 1)
     if options.voters == "plain":
-        return MajorityProblem(voters, PrivacyParams("inf"), _target(options), overlap)
+        return MajorityProblem(Voters(voters, PrivacyParams("inf"), overlap=overlap), _target(options))
     if options.target is not None:
         raise ValueError("--target is about --voters plain: for private voters the target is given by --m and --delta")
     each = PrivacyParams(_or(options.epsilon, "0.1"), _or(options.each_delta, "1e-5"))
-    return MajorityProblem.from_allowance(voters, _or(options.m, "3"), each, options.delta, overlap)
+    return MajorityProblem.from_allowance(
+        Voters(voters, each, overlap=overlap), _or(options.m, "3"), delta=options.delta
+    )
 
 
 def _or(typed: str | None, default: str) -> str:

@@ -27,20 +27,17 @@ program over all symmetric h, and tries every h on a grid in exact fractions.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from darrm import checks
 from darrm.gamma.noise_function import NoiseFunction
-
-if TYPE_CHECKING:
-    from darrm.privacy import MajorityProblem
+from darrm.problem import MajorityProblem, Voters
 
 
-def has_closed_form(problem: MajorityProblem) -> bool:
-    """Tell whether (3) speaks about this problem."""
-    return not problem.each.is_private and problem.reached == 1
+def has_closed_form(voters: Voters) -> bool:
+    """Tell whether (3) speaks about these voters."""
+    return not voters.each.is_private and voters.reached == 1
 
 
 def best_for_plain_voters(problem: MajorityProblem) -> NoiseFunction:
@@ -53,19 +50,19 @@ def best_for_plain_voters(problem: MajorityProblem) -> NoiseFunction:
 
     Examples
     --------
-    >>> from darrm.privacy import MajorityProblem, PrivacyParams
-    >>> problem = MajorityProblem(11, PrivacyParams("inf"), PrivacyParams("0.2676", "0.0003"), overlap=1)
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> problem = MajorityProblem(Voters(11, PrivacyParams("inf"), overlap=1), PrivacyParams("0.2676", "0.0003"))
     >>> ((1 + best_for_plain_voters(problem).half) / 2).round(3)
     array([0.567, 0.669, 0.747, 0.806, 0.852, 0.887])
     """
-    if not has_closed_form(problem):
-        checks.fail("problem", problem.explain(), "one of voters that are not private, with overlap 1")
-    K, delta = problem.K, problem.target.delta
+    if not has_closed_form(problem.voters):
+        checks.fail("problem", str(problem), "one of voters that are not private, with overlap 1")
+    K, delta = problem.voters.K, problem.target.delta
     shrink = math.exp(-problem.target.epsilon)
     growth = problem.cost_ratio
-    lies = np.empty(problem.half_size)  # h(K − l) = 1 − h(l) for l = floor(K/2) + 1 … K
+    lies = np.empty(problem.voters.half_size)  # h(K − l) = 1 − h(l) for l = floor(K/2) + 1 … K
     previous = 0.5
-    for index in range(problem.half_size):
+    for index in range(problem.voters.half_size):
         if index == 0 and K % 2 == 1:
             previous = (1.0 - delta) * shrink / (1.0 + shrink)
         else:

@@ -27,15 +27,12 @@ the count's Gaussian curve Φ(√(2ρ/α)·(s − K/2)) spends its budget on tel
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
 from darrm import checks
 from darrm.gamma.noise_function import NoiseFunction
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # η: lies are at least this probable, so that no divergence is infinite. γ is a float near 1 there, with steps of 2⁻⁵³.
 SMALLEST_LIE = 2.0**-36

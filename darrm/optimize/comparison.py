@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from darrm.gamma import baselines
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.gamma.priors import Prior
+from darrm.problem import MajorityProblem
 from darrm.proof.table import GammaTable, certify
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from darrm.gamma.noise_function import NoiseFunction
-    from darrm.gamma.priors import Prior
-    from darrm.privacy import MajorityProblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +41,8 @@ def compare(optimal: GammaTable, prior: Prior) -> tuple[Entry, ...]:
     --------
     >>> from darrm.optimize.optimizer import optimize_gamma
     >>> from darrm.gamma.priors import Independent
-    >>> from darrm.privacy import MajorityProblem, PrivacyParams
-    >>> problem = MajorityProblem.from_allowance(K=11, m=3, each=PrivacyParams(0.1, 1e-5))
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
     >>> entries = compare(optimize_gamma(problem), Independent())
     >>> [(entry.name, round(entry.expected_error, 4)) for entry in entries]
     [('γ_opt', 0.0413), ('γ_Sub', 0.1219), ('γ_DSub', 0.0692), ('γ_const', 0.2883)]

@@ -13,9 +13,9 @@ most under the prior, 0 beside it to pay for that. Where every l matters by itse
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import metadata
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,8 @@ from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import CommonP, Independent, Prior
 from darrm.gamma.sampled_error import default_draws, differences
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
-from darrm.proof.corners import constants_of
+from darrm.problem import MajorityProblem
+from darrm.proof.corners import CornerCounts, budget_below
 from darrm.proof.definition import all_coefficients
 from darrm.proof.dominating import deep_and_spread
 from darrm.proof.full_set import FullSet
@@ -38,12 +39,6 @@ from lp_models.options import Progress, SolveOptions
 from lp_models.program import LinearProgram, Status
 from lp_models.reference import solve_with_cvxpy
 from lp_models.row_generation import Oracle, Result, Separation, minimize_with_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from darrm.privacy import MajorityProblem
-    from darrm.proof.corners import CornerCounts
 
 Array = NDArray[np.float64]
 
@@ -116,8 +111,8 @@ def optimize_gamma(
     --------
     The optimum at m = 1, Δ = 0 is (2l − K)/K:
 
-    >>> from darrm.privacy import MajorityProblem, PrivacyParams
-    >>> problem = MajorityProblem.from_allowance(K=5, m=1, each=PrivacyParams(0.1))
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams(0.1)), 1)
     >>> optimize_gamma(problem, shape="monotone").gamma.half.round(9)
     array([0.2, 0.6, 1. ])
     """
@@ -128,14 +123,14 @@ def optimize_gamma(
     kind = Shape(shape)
     if objective == "expected-error" and not belief.has_closed_form:
         return _optimize_sampled(problem, belief, kind, solver, options or SolveOptions(), draws, rng, report)
-    weights = belief.weights(problem.K)
+    weights = belief.weights(problem.voters.K)
     if solver == "reference":
         gamma, bound, status, provenance = _solve_reference(problem, weights, kind)
     else:
         gamma, bound, status, provenance = _solve_production(
             problem, weights, expected_error_program(weights, kind), PrivacyOracle(problem, kind), kind, options, report
         )
-        if has_closed_form(problem):
+        if has_closed_form(problem.voters):
             # the largest private γ at every l, also where the prior is silent; the bound stays the solver's own
             gamma = best_for_plain_voters(problem)
     table = certify(problem, gamma)
@@ -150,8 +145,8 @@ class PrivacyOracle:
     def __init__(self, problem: MajorityProblem, shape: Shape) -> None:
         self.problem = problem
         self.shape = shape
-        self.full = FullSet(problem)
-        self.budget = constants_of(problem).budget
+        self.full = FullSet(problem.voters, problem.target.exact_epsilon)
+        self.budget = budget_below(problem.target)
 
     def separate(self, point: Array, *, thorough: bool) -> Separation:
         """Look for broken rows in the dominating family, or in the full set if ``thorough``."""
@@ -163,7 +158,7 @@ class PrivacyOracle:
             rows = _most_useful(found.broken, limit)
         else:
             family = self.full.family
-            level = family.maxima(gamma)
+            level = family.maxima(gamma, self.full.ratio)
             worst = level.worst
             rows = [family.row(level, j) for j in deep_and_spread(level.costs, limit)]
             if worst <= self.budget * NEARLY:
@@ -176,8 +171,8 @@ class PrivacyOracle:
 
     def _matrix(self, rows: list[CornerCounts]) -> Array:
         if not rows:
-            return np.empty((0, self.problem.half_size))
-        return self.shape.rows(np.array([row.coefficients(self.problem) for row in rows]))
+            return np.empty((0, self.problem.voters.half_size))
+        return self.shape.rows(np.array([row.coefficients(self.full.voters, self.full.ratio.value) for row in rows]))
 
 
 def _most_useful(broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
@@ -198,10 +193,10 @@ def _optimize_sampled(
     """Minimise the mean error over draws of the prior, and judge the result by as many other draws."""
     if solver == "reference":
         checks.fail("solver", solver, "'production' for a sampled expected error", "one row a draw is not written down")
-    count = default_draws(problem.K) if draws is None else draws
+    count = default_draws(problem.voters.K) if draws is None else draws
     checks.integer_at_least(2, draws=count)
     generator = np.random.default_rng(FIT_SEED) if rng is None else rng
-    sampled = SampledError(differences(prior.sample(problem.K, count, rng=generator)))
+    sampled = SampledError(differences(prior.sample(problem.voters.K, count, rng=generator)))
     gamma, bound, status, provenance = _solve_production(
         problem,
         sampled.mean_size,
@@ -227,7 +222,7 @@ def _solve_production(
     options: SolveOptions | None,
     report: Callable[[Progress], None] | None,
 ) -> tuple[NoiseFunction, float, Status, dict[str, str]]:
-    tie_break = _tie_break(weights, problem.K, shape)
+    tie_break = _tie_break(weights, problem.voters.K, shape)
     if tie_break is not None:
         tie_break = np.append(tie_break, np.zeros(program.cost.size - weights.size))
     result: Result = minimize_with_rows(program, oracle, options or SolveOptions(), tie_break=tie_break, report=report)
@@ -236,7 +231,7 @@ def _solve_production(
         "rounds": str(result.rounds),
         "rows generated": str(result.rows_generated),
     }
-    gamma = NoiseFunction(problem.K, shape.variables_to_gamma(result.point[: weights.size]))
+    gamma = NoiseFunction(problem.voters.K, shape.variables_to_gamma(result.point[: weights.size]))
     return gamma, result.bound, result.status, provenance
 
 
@@ -245,7 +240,7 @@ def _solve_reference(
 ) -> tuple[NoiseFunction, float, Status, dict[str, str]]:
     require("cvxpy")
     matrix = all_coefficients(problem)
-    program = expected_error_program(weights, shape, matrix, np.full(len(matrix), constants_of(problem).budget))
+    program = expected_error_program(weights, shape, matrix, np.full(len(matrix), budget_below(problem.target)))
     solution = solve_with_cvxpy(program)
     if solution.status is not Status.OPTIMAL:
         raise SolveError("the reference solver found no optimum: try --solver production", status=solution.status.value)
@@ -253,7 +248,7 @@ def _solve_reference(
         "made by": f"darrm {_version('darrm')}, cvxpy {_version('cvxpy')}, highspy {_version('highspy')}",
         "rows written": str(len(matrix)),
     }
-    gamma = NoiseFunction(problem.K, shape.variables_to_gamma(solution.point))
+    gamma = NoiseFunction(problem.voters.K, shape.variables_to_gamma(solution.point))
     return gamma, solution.bound, solution.status, provenance
 
 

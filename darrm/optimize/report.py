@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from darrm.proof.table import problem_to_json
+from darrm.optimize.comparison import Entry
+from darrm.problem import MajorityProblem
+from darrm.proof.table import GammaTable
 from darrm.system.figures import saved_figure
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from darrm.optimize.comparison import Entry
-    from darrm.privacy import MajorityProblem
-    from darrm.proof.table import GammaTable
 
 REPORT_FORMAT = "darrm optimize report"
 REPORT_VERSION = 1
@@ -42,7 +38,10 @@ def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None
     return {
         "format": REPORT_FORMAT,
         "version": REPORT_VERSION,
-        "problem": {**problem_to_json(table.problem), "m": table.problem.m if table.problem.each.is_private else None},
+        "problem": {
+            **table.problem.to_json(),
+            "m": table.problem.m if table.problem.voters.each.is_private else None,
+        },
         "levels": [int(level) for level in table.gamma.levels],
         "noise_functions": [
             {
@@ -63,8 +62,8 @@ def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None
 def plot_report(path: Path, table: GammaTable, entries: Sequence[Entry]) -> None:
     """Draw γ over the number of ones for every noise function that exists."""
     styles = {"γ_opt": ("o-", 2.4), "γ_Sub": ("s--", 1.4), "γ_DSub": ("^-.", 1.4), "γ_const": ("D:", 1.4)}
-    levels = np.arange(table.problem.K + 1)
-    markers = table.problem.K <= 61
+    levels = np.arange(table.problem.voters.K + 1)
+    markers = table.problem.voters.K <= 61
     with saved_figure(path) as figure:
         axes = figure.add_subplot()
         for entry in entries:
@@ -84,7 +83,7 @@ def plot_report(path: Path, table: GammaTable, entries: Sequence[Entry]) -> None
         axes.set_xlabel("l, number of ones among the votes")
         axes.set_ylabel("γ(l), probability of telling the true majority")
         axes.set_title(
-            f"K = {problem.K} voters, {_voters(problem)}\nrelease {problem.target}-private{_allowance(problem)}",
+            f"K = {problem.voters.K} voters, {_voters(problem)}\nrelease {problem.target}-private{_allowance(problem)}",
             fontsize=11,
         )
         axes.set_ylim(-0.03, 1.03)
@@ -106,16 +105,16 @@ def prior_in_words(text: str) -> str:
 
 def _heading(table: GammaTable) -> str:
     problem, optimality = table.problem, table.optimality
-    private = problem.each.is_private
+    private = problem.voters.each.is_private
     lines = [
-        f"Private majority of {problem.K} voters",
-        f"  each voter is   {f'(ε, Δ)  = {problem.each}-differentially' if private else 'not'} private",
+        f"Private majority of {problem.voters.K} voters",
+        f"  each voter is   {f'(ε, Δ)  = {problem.voters.each}-differentially' if private else 'not'} private",
         f"  the release is  {'(mε, δ)' if private else '(ε, δ) '} = {problem.target}-differentially private",
     ]
     lines[-1] += _allowance(problem)
-    if problem.overlap is not None:
-        lines.append(f"  one person's data reach at most {problem.overlap} of the voters")
-    if problem.K % 2 == 0:
+    if problem.voters.overlap is not None:
+        lines.append(f"  one person's data reach at most {problem.voters.overlap} of the voters")
+    if problem.voters.K % 2 == 0:
         lines.append("  K is even: a tie is answered by a fair coin")
     if optimality is not None:
         words = prior_in_words(optimality.prior)
@@ -126,11 +125,11 @@ def _heading(table: GammaTable) -> str:
 
 
 def _voters(problem: MajorityProblem) -> str:
-    return f"each {problem.each}-private" if problem.each.is_private else "each not private by itself"
+    return f"each {problem.voters.each}-private" if problem.voters.each.is_private else "each not private by itself"
 
 
 def _allowance(problem: MajorityProblem) -> str:
-    return f", m = {problem.m:g}" if problem.each.is_private else ""
+    return f", m = {problem.m:g}" if problem.voters.each.is_private else ""
 
 
 def _values(table: GammaTable, entries: Sequence[Entry]) -> str:
@@ -174,7 +173,7 @@ def _remarks(entries: Sequence[Entry]) -> str:
 
 def _proof(table: GammaTable) -> str:
     certificate, optimality = table.certificate, table.optimality
-    exponent = "(mε)" if table.problem.each.is_private else "ε"
+    exponent = "(mε)" if table.problem.voters.each.is_private else "ε"
     lines = [
         "Certificate of γ_opt",
         f"  rows covered   {certificate.rows:,} (every multiset of corners)",

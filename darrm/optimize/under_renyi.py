@@ -16,7 +16,6 @@ boundary point and a feasible γ.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,11 @@ from numpy.typing import NDArray
 from darrm import checks
 from darrm.errors import SolveError
 from darrm.gamma.noise_function import NoiseFunction
+from darrm.gamma.priors import Prior
 from darrm.optimize.closed_form import has_closed_form
 from darrm.optimize.closed_form_renyi import SMALLEST_LIE, best_under_renyi
+from darrm.problem import Voters
+from darrm.proof.corners import CornerCounts
 from darrm.proof.definition import all_expectations
 from darrm.proof.dominating import LevelMaxima, deep_and_spread
 from darrm.proof.renyi import RenyiRows, reflected
@@ -34,11 +36,6 @@ from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.options import SolveOptions
 from lp_models.renyi_conic import solve_renyi_with_cvxpy
 from lp_models.row_generation import Separation, minimize_with_rows
-
-if TYPE_CHECKING:
-    from darrm.gamma.priors import Prior
-    from darrm.privacy import MajorityProblem
-    from darrm.proof.corners import CornerCounts
 
 Array = NDArray[np.float64]
 
@@ -70,7 +67,7 @@ class RenyiOptimum:
 
 
 def optimize_under_renyi(
-    problem: MajorityProblem,
+    voters: Voters,
     prior: Prior,
     order: float,
     budget: float,
@@ -82,8 +79,8 @@ def optimize_under_renyi(
 
     Parameters
     ----------
-    problem
-        The voters; its target plays no part.
+    voters
+        Who votes.
     prior
         With linear expected error.
     order
@@ -106,8 +103,8 @@ def optimize_under_renyi(
     Examples
     --------
     >>> from darrm.gamma.priors import CommonP
-    >>> from darrm.privacy import MajorityProblem, PrivacyParams
-    >>> plain = MajorityProblem(5, PrivacyParams("inf"), PrivacyParams(1), overlap=1)
+    >>> from darrm import PrivacyParams, Voters
+    >>> plain = Voters(5, PrivacyParams("inf"), overlap=1)
     >>> optimize_under_renyi(plain, CommonP(), 4.0, 0.2).gamma.half.round(4)
     array([0.1733, 0.4645, 0.6872])
     >>> optimize_under_renyi(plain, CommonP(), 4.0, 0.2, solver="rows").gamma.half.round(4)
@@ -118,29 +115,29 @@ def optimize_under_renyi(
         checks.fail("order", order, "above 1")
     checks.one_of(SOLVERS, solver=solver)
     if solver == "reference":
-        return _with_conic_program(problem, prior, order, budget)
-    if solver == "production" and has_closed_form(problem):
-        gamma = best_under_renyi(problem.K, order, budget)
+        return _with_conic_program(voters, prior, order, budget)
+    if solver == "production" and has_closed_form(voters):
+        gamma = best_under_renyi(voters.K, order, budget)
         value = gamma.expected_error(prior)
         return RenyiOptimum(gamma, value, value)
-    program = expected_error_program(prior.weights(problem.K), Shape.MONOTONE)
+    program = expected_error_program(prior.weights(voters.K), Shape.MONOTONE)
     limits = program.limits.copy()
     limits[0] = 1.0 - 2.0 * SMALLEST_LIE  # the row Σ u ≤ 1 of the monotone shape
-    oracle = _RenyiOracle(problem, order, budget)
+    oracle = _RenyiOracle(voters, order, budget)
     result = minimize_with_rows(replace(program, limits=limits), oracle, options)
-    gamma = NoiseFunction(problem.K, Shape.MONOTONE.variables_to_gamma(result.point))
+    gamma = NoiseFunction(voters.K, Shape.MONOTONE.variables_to_gamma(result.point))
     return RenyiOptimum(gamma, gamma.expected_error(prior), result.bound)
 
 
-def _with_conic_program(problem: MajorityProblem, prior: Prior, order: float, budget: float) -> RenyiOptimum:
+def _with_conic_program(voters: Voters, prior: Prior, order: float, budget: float) -> RenyiOptimum:
     require("cvxpy")
-    first, second = all_expectations(problem)
+    first, second = all_expectations(voters)
     half = solve_renyi_with_cvxpy(
-        prior.weights(problem.K), first, second, order=order, budget=budget, smallest_lie=SMALLEST_LIE
+        prior.weights(voters.K), first, second, order=order, budget=budget, smallest_lie=SMALLEST_LIE
     )
     if half is None:
         raise SolveError("the reference solver found no optimum: use the production solver", status="failed")
-    gamma = NoiseFunction(problem.K, half)
+    gamma = NoiseFunction(voters.K, half)
     value = gamma.expected_error(prior)
     return RenyiOptimum(gamma, value, 0.0)
 
@@ -148,8 +145,8 @@ def _with_conic_program(problem: MajorityProblem, prior: Prior, order: float, bu
 class _RenyiOracle:
     """Knows the half-planes of one order and budget."""
 
-    def __init__(self, problem: MajorityProblem, order: float, budget: float) -> None:
-        self.rows = RenyiRows(problem)
+    def __init__(self, voters: Voters, order: float, budget: float) -> None:
+        self.rows = RenyiRows(voters)
         self.order = order
         self.limit = (order - 1.0) * budget
 
@@ -214,9 +211,9 @@ class _RenyiOracle:
     def _half_plane(self, found: LevelMaxima, level: int, half: Array) -> tuple[Array, float]:
         """Give the supporting half-plane where the line from the row's (P, Q) to (½, ½) meets the boundary."""
         row: CornerCounts = self.rows.family.row(found, level)
-        problem = self.rows.problem
-        first = row.coefficients(problem, 0.0)
-        second = row.coefficients(problem, 1.0) - first  # E_q[g] = −E_{p'}[g]
+        voters = self.rows.voters
+        first = row.coefficients(voters, 0.0)
+        second = row.coefficients(voters, 1.0) - first  # E_q[g] = −E_{p'}[g]
         P, Q = np.array([0.5 + 0.5 * float(first @ half)]), np.array([0.5 - 0.5 * float(second @ half)])
         factor = float(self._factors(P, Q)[0])
         p, q = 0.5 + factor * (float(P[0]) - 0.5), 0.5 + factor * (float(Q[0]) - 0.5)

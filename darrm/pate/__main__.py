@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.losses.renyi import CONVERSIONS
@@ -22,12 +25,6 @@ from darrm.pate.vote_counts import check_histograms, counts_from_labels
 from darrm.system.command_line import CommandLine, run
 from darrm.system.files import write_text
 from darrm.system.votes_file import load_votes
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 EPILOG = """\
 votes: a .npy or .csv matrix, one row a query: the labels of K teachers (Q, K), or the counts of C classes (Q, C)

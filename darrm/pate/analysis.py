@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.losses.charges import Charge
@@ -24,9 +25,6 @@ from darrm.pate.confident import ConfidentGNMax, NoisyCheck
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.vote_counts import check_histograms
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 PateAggregator = LNMax | GNMax | ConfidentGNMax | InteractiveGNMax
 CHECKS = ("data-dependent", "data-independent")

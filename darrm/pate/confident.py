@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
 from darrm import checks
@@ -28,9 +28,6 @@ from darrm.pate.noise_tails import check_noise, discrete_gaussian_log_survival
 from darrm.pate.noisy_max import GNMax, gaussian_draw
 from darrm.pate.renyi_bounds import gaussian_renyi
 from darrm.pate.vote_counts import check_histograms
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 # the logarithms of the check's probabilities err by less; a larger q only enlarges a bound
 CHECK_ROUNDING = 1e-9

@@ -26,18 +26,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
 from darrm import checks
 from darrm.errors import DarrmError
 from darrm.pate.noise_tails import check_noise, gaussian_log_tails, log_tail_factor
 from darrm.pate.renyi_bounds import LOG_HALF, gaussian_renyi
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 BISECTIONS = 80
 GRID = 4001

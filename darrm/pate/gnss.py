@@ -29,13 +29,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from darrm import checks
 from darrm.probability.exact_sampling import discrete_gaussian, seeded_uniform_below, system_uniform_below
-
-if TYPE_CHECKING:
-    import numpy as np
 
 # the float arithmetic behind SS and f errs by less than this, relative, per changed vote: β is charged larger by it
 SMOOTHNESS_ROUNDING = 1e-9

@@ -8,20 +8,16 @@ nothing, and the statistic still changes by at most 1 when one teacher changes i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.losses.charges import Charge
+from darrm.losses.renyi import RenyiCurve
 from darrm.pate.confident import ConfidentGNMax, NoisyCheck
+from darrm.pate.noisy_max import GNMax
 from darrm.pate.vote_counts import check_histograms
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from darrm.losses.renyi import RenyiCurve
-    from darrm.pate.noisy_max import GNMax
 
 ANSWERED, REINFORCED, DECLINED = "answered", "reinforced", "declined"
 SUM_TOLERANCE = 1e-6  # scores are float32 in most training code

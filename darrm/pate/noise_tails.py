@@ -28,16 +28,13 @@ above ½ there, and no cost is ever drawn from a q above ½.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from darrm import checks
 from darrm.probability.logspace import log_sum
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 NOISES = ("continuous", "discrete")
 SMALLEST_DISCRETE_SIGMA = 0.5

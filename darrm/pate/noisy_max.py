@@ -17,30 +17,25 @@ go to the lowest class number, which is post-processing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-from darrm.exact_decimals import exact_number
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate import renyi_bounds
 from darrm.pate.noise_tails import NOISES, check_noise
 from darrm.pate.vote_counts import check_histograms
-from darrm.privacy import PrivacyParams
+from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.exact_sampling import (
     discrete_gaussian,
     discrete_laplace,
     seeded_uniform_below,
     system_uniform_below,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import ArrayLike, NDArray
 
 DRAWS_AT_ONCE = 1 << 18  # bounds the memory of a release
 

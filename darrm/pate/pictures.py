@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.losses.renyi import CONVERSIONS
 from darrm.pate.analysis import Analysis, has_check
 from darrm.system.figures import saved_figure
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 BINS = 25
 POINTS = 200

@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from darrm.losses.charges import Charge
+from darrm.pate.analysis import Analysis
 from darrm.pate.gnss import GnssParameters, noisy_value
 from darrm.pate.smooth_cost import converted, public_costs, smooth_cost
 from darrm.privacy import PrivacyParams
-
-if TYPE_CHECKING:
-    from darrm.pate.analysis import Analysis
 
 
 @dataclass(frozen=True)

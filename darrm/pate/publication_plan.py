@@ -7,21 +7,16 @@ something of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.losses.renyi import CONVERSIONS
+from darrm.pate.analysis import Analysis
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness
-from darrm.pate.smooth_cost import ROUNDING, converted, public_costs, smooth_cost
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from darrm.pate.analysis import Analysis
-    from darrm.pate.smooth_cost import SmoothCost
+from darrm.pate.smooth_cost import ROUNDING, SmoothCost, converted, public_costs, smooth_cost
 
 ORDERS_TRIED = 3
 # of the largest possible β; smaller ones need far distances, and noise that is hardly smaller

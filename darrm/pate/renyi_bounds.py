@@ -24,9 +24,9 @@ wherever it is smaller. Every result is rounded up by more than the arithmetic c
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.pate.noise_tails import (
@@ -37,9 +37,6 @@ from darrm.pate.noise_tails import (
     winner_gaps,
 )
 from darrm.pate.vote_counts import check_histograms
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 # the kernel errs by less than 1e-13 relative against fifty digits; ten times that is added
 ROUNDING = 1e-12

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from numpy.typing import NDArray
 
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiGridWarning
 from darrm.pate.analysis import WARNING, Analysis, PateAggregator, PrivateFigureWarning, analyze
@@ -12,9 +14,6 @@ from darrm.pate.gnss import GnssParameters, printed_cost
 from darrm.pate.noisy_max import LNMax
 from darrm.pate.publication_plan import expected_publication, search_parameters
 from darrm.pate.smooth_cost import converted
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 EXPECTED = "expectation over the noise of the check; pass the released answers to account for a run"
 

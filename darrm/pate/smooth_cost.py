@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.losses.renyi import CONVERSIONS
-from darrm.pate.analysis import has_check
+from darrm.pate.analysis import Analysis, has_check
 from darrm.pate.cost_shape import CostShape
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.smooth_sensitivity import answer_profile, check_profile, reach_of, smooth_sensitivity
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from darrm.pate.analysis import Analysis
 
 # the computed f may differ from the true one by 1e-12 of the largest possible f; these shares are added to its
 # sensitivity, which stays smooth: a factor, and a constant

@@ -15,19 +15,15 @@ From a public distance D on, every term counts as the largest possible one: stil
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
+from darrm.pate.confident import NoisyCheck
+from darrm.pate.cost_shape import CostShape
 from darrm.pate.noise_tails import gaussian_log_tails, sum_of_tails, winner_gaps
 from darrm.pate.vote_counts import check_histograms
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from darrm.pate.confident import NoisyCheck
-    from darrm.pate.cost_shape import CostShape
 
 # e^{−βd} < 5e-5 from this many smoothing lengths on
 SMOOTHING_LENGTHS = 10.0

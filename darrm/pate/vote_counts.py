@@ -6,14 +6,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 LARGEST_ELECTORATE = 2**31 - 1
 

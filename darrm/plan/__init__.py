@@ -2,6 +2,6 @@
 
 from darrm.plan.option import ReleaseOption
 from darrm.plan.search import Plan, plan
-from darrm.workload import Workload
+from darrm.problem import Workload
 
 __all__ = ["Plan", "ReleaseOption", "Workload", "plan"]

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from darrm.gamma import priors
 from darrm.plan.report import json_report, plot_report, text_report
 from darrm.plan.search import plan
 from darrm.system.command_line import CommandLine, StatusLine, add_outputs, check_outputs, run
-from darrm.system.workload_flags import add_workload, workload_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from darrm.system.flags import add_workload, workload_of
 
 DESCRIPTION = """\
 Find the release of many majority votes that stays within one total budget and tells the truth most often, prove it,
@@ -42,9 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, plan, print or save."""
     options = build_parser().parse_args(arguments)
     check_outputs(options)
-    work, prior = workload_of(options), priors.parse(options.prior)
+    prior = priors.parse(options.prior)
     line = StatusLine(enabled=not options.quiet and sys.stderr.isatty())
-    found = plan(work.K, work.each, work.overlap, work.queries, total=work.total, prior=prior, report=line.show)
+    found = plan(workload_of(options), prior=prior, report=line.show)
     line.close()
     if options.output is not None:
         found.table.save(options.output)

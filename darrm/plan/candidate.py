@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from darrm.account.accountant import PrivacyAccountant
+from darrm.account.accountant import PrivacyAccountant, Spent
+from darrm.gamma.priors import Prior
+from darrm.losses.charges import Charge
 from darrm.plan.option import ReleaseOption
+from darrm.problem import Workload
+from darrm.proof.table import GammaTable
 from darrm.release.majority import DaRRM
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from darrm.account.accountant import Spent
-    from darrm.gamma.priors import Prior
-    from darrm.losses.charges import Charge
-    from darrm.proof.table import GammaTable
-    from darrm.workload import Workload
 
 DIGITS = 6  # of the ε and δ of one query that a search finds
 
@@ -79,7 +74,7 @@ class Candidate:
         """Give it as one option among others."""
         truth = 0.5 * (1.0 + self.table.gamma.half)
         spent = self.spent
-        return ReleaseOption("ours", self.workload.K, truth, spent.epsilon, spent.bound, self.settings)
+        return ReleaseOption("ours", self.workload.voters.K, truth, spent.epsilon, spent.bound, self.settings)
 
 
 def rounded_down(value: Fraction | float) -> Fraction:

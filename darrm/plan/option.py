@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.gamma.noise_function import NoiseFunction
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from darrm.gamma.priors import Prior
+from darrm.gamma.priors import Prior
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from darrm.errors import PlanError
+from darrm.gamma.priors import Prior
 from darrm.losses.composition import optimal_epsilon
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.optimize.under_renyi import FINELY, ROUGHLY
 from darrm.plan.candidate import Candidate, rounded_down
 from darrm.privacy import PrivacyParams
+from darrm.problem import Workload
 from darrm.proof.table import certify
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from darrm.gamma.priors import Prior
-    from darrm.workload import Workload
 
 # how much of δ goes to the queries' own failures; the rest is left for composition
 SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(1))
@@ -45,11 +41,11 @@ def best_per_query(workload: Workload, prior: Prior, report: Callable[[str], Non
     if workload.queries > 1:
         candidates.sort(key=lambda candidate: candidate.expected_error)
         candidates += [
-            _refined(candidate, report) for candidate in candidates[: REFINED if workload.K <= MOST_QUICK else 1]
+            _refined(candidate, report) for candidate in candidates[: REFINED if workload.voters.K <= MOST_QUICK else 1]
         ]
     within = [candidate for candidate in candidates if candidate.is_within_budget]
     if not within:
-        each = workload.each
+        each = workload.voters.each
         least = f"epsilon = {each.epsilon:g}, the voters' own (m = 1)" if each.is_private else "any epsilon"
         raise PlanError(f"{workload.queries} queries with {least} do not compose within {workload.total}")
     return min(within, key=lambda candidate: candidate.expected_error)
@@ -57,7 +53,7 @@ def best_per_query(workload: Workload, prior: Prior, report: Callable[[str], Non
 
 def _deltas(workload: Workload) -> list[Fraction]:
     """List what δ one query may have, smallest first."""
-    total, least = workload.total.exact_delta, workload.each.exact_delta
+    total, least = workload.total.exact_delta, workload.voters.each.exact_delta
     if workload.queries == 1:
         return [total] if total >= least else []
     shares = {max(least, rounded_down(share * total / workload.queries)) for share in SHARES}
@@ -67,10 +63,10 @@ def _deltas(workload: Workload) -> list[Fraction]:
 def _composed_optimally(workload: Workload, prior: Prior, delta: Fraction) -> list[Candidate]:
     """Take the largest ε that the optimal bound admits; at least the voters' own, which the profile may admit yet."""
     if workload.queries == 1:
-        total, each = workload.total.exact_epsilon, workload.each
+        total, each = workload.total.exact_epsilon, workload.voters.each
         if each.is_private and total < each.exact_epsilon:
             return []
-        epsilon = min(total, each.exact_epsilon * workload.K) if each.is_private else total
+        epsilon = min(total, each.exact_epsilon * workload.voters.K) if each.is_private else total
         return [_candidate(workload, prior, epsilon, delta, "free")]
     low, high = 0.0, _largest_epsilon(workload)
     if _composes(workload, high, delta):
@@ -80,17 +76,19 @@ def _composed_optimally(workload: Workload, prior: Prior, delta: Fraction) -> li
         low, high = (middle, high) if _composes(workload, middle, delta) else (low, middle)
     # a Q-th of the total always composes, and exactly; its δ is a Q-th at most
     epsilon = max(rounded_down(low), workload.total.exact_epsilon / workload.queries)
-    if workload.each.is_private:
-        epsilon = min(max(workload.each.exact_epsilon, epsilon), workload.each.exact_epsilon * workload.K)
+    if workload.voters.each.is_private:
+        epsilon = min(
+            max(workload.voters.each.exact_epsilon, epsilon), workload.voters.each.exact_epsilon * workload.voters.K
+        )
     # a free γ errs less at the same (ε, δ), a monotone one has a Rényi curve besides
-    free = workload.each.is_private and workload.K <= MOST_QUICK
+    free = workload.voters.each.is_private and workload.voters.K <= MOST_QUICK
     shapes = ("monotone", "free") if free else ("monotone",)
     return [_candidate(workload, prior, epsilon, delta, shape) for shape in shapes]
 
 
 def _largest_epsilon(workload: Workload) -> float:
     total = workload.total.epsilon
-    return min(total, workload.K * workload.each.epsilon) if workload.each.is_private else total
+    return min(total, workload.voters.K * workload.voters.each.epsilon) if workload.voters.each.is_private else total
 
 
 def _composes(workload: Workload, epsilon: float, delta: Fraction) -> bool:
@@ -100,11 +98,11 @@ def _composes(workload: Workload, epsilon: float, delta: Fraction) -> bool:
 
 def _candidate(workload: Workload, prior: Prior, epsilon: Fraction, delta: Fraction, shape: str) -> Candidate:
     problem = workload.problem(PrivacyParams(epsilon, delta))
-    if has_closed_form(problem):
+    if has_closed_form(problem.voters):
         table = certify(problem, best_for_plain_voters(problem))
     else:
         # one query is solved to the end; of many queries, the search's own steps are coarser than these gaps
-        options = None if workload.queries == 1 else FINELY if workload.K <= MOST_QUICK else ROUGHLY
+        options = None if workload.queries == 1 else FINELY if workload.voters.K <= MOST_QUICK else ROUGHLY
         table = optimize_gamma(problem, prior=prior, shape=shape, options=options)
     return Candidate("per query", workload, table, prior, {"epsilon": float(epsilon), "delta": float(delta)})
 

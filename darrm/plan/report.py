@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from darrm.optimize.report import prior_in_words
-from darrm.proof.table import problem_to_json
+from darrm.plan.candidate import Candidate
+from darrm.plan.search import Plan
+from darrm.problem import Workload
 from darrm.system.figures import saved_figure
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from darrm.plan.candidate import Candidate
-    from darrm.plan.search import Plan
-    from darrm.workload import Workload
 
 REPORT_FORMAT = "darrm plan report"
 REPORT_VERSION = 1
@@ -36,7 +32,7 @@ def json_report(plan: Plan, output: Path | None) -> dict[str, Any]:
         "format": REPORT_FORMAT,
         "version": REPORT_VERSION,
         "workload": {
-            **{key: value for key, value in problem_to_json(plan.table.problem).items() if key != "target"},
+            **{key: value for key, value in plan.table.problem.to_json().items() if key != "target"},
             "queries": work.queries,
             "total": {"epsilon": work.total.epsilon_text, "delta": work.total.delta_text},
         },
@@ -71,15 +67,19 @@ def _candidate_json(candidate: Candidate) -> dict[str, Any]:
         "method": candidate.method,
         "expected_error": candidate.expected_error,
         "settings": dict(candidate.settings),
-        "query": problem_to_json(candidate.table.problem)["target"],
+        "query": candidate.table.problem.to_json()["target"],
         "spent": {"epsilon": spent.epsilon, "delta": spent.delta, "bound": spent.bound},
         "truth": (0.5 * (1.0 + candidate.table.gamma.half)).tolist(),
     }
 
 
 def _voters(work: Workload) -> str:
-    voters = f"{work.K:,} voters, each {work.each}-private" if work.each.is_private else f"{work.K:,} plain voters"
-    return f"{voters}, a person reaching {'all' if work.overlap is None else f'at most {work.overlap}'}"
+    voters = (
+        f"{work.voters.K:,} voters, each {work.voters.each}-private"
+        if work.voters.each.is_private
+        else f"{work.voters.K:,} plain voters"
+    )
+    return f"{voters}, a person reaching {'all' if work.voters.overlap is None else f'at most {work.voters.overlap}'}"
 
 
 def _heading(plan: Plan) -> str:
@@ -90,7 +90,7 @@ def _heading(plan: Plan) -> str:
         f"  all answers together are to be {work.total}-differentially private",
         f"  decided by the expected error under {prior_in_words(plan.prior.text)} (--prior {plan.prior.text})",
     ]
-    if work.each.is_private and work.queries > 1:
+    if work.voters.each.is_private and work.queries > 1:
         lines.append("  counted a query at a time: voters draw fresh randomness for each (docs/sharp-edges.md)")
     return "\n".join(lines)
 
@@ -129,7 +129,7 @@ def _closing(plan: Plan, output: Path | None) -> str:
     lines = [
         f"One query is proved {plan.table.problem.target}-private: {certificate.rows:,} rows, {certificate.method}.",
     ]
-    if plan.spent().bound == "pld":
+    if plan.spent.bound == "pld":
         lines.append("The total needs the privacy loss distribution: install dp-accounting where it is released.")
     if output is None:
         lines.append("Not saved: --output FILE.json keeps the winner's table with its proof.")

@@ -19,25 +19,20 @@ that exceeds the budget, γ is scaled down until it does not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from darrm import checks
+from darrm.account.accountant import Spent
 from darrm.errors import PlanError
-from darrm.gamma.priors import CommonP
+from darrm.gamma.priors import CommonP, Prior
+from darrm.plan.candidate import Candidate
+from darrm.plan.option import ReleaseOption
 from darrm.plan.per_query import best_per_query
 from darrm.plan.under_renyi import best_under_renyi_budget
-from darrm.workload import Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from darrm.account.accountant import Spent
-    from darrm.gamma.priors import Prior
-    from darrm.plan.candidate import Candidate
-    from darrm.plan.option import ReleaseOption
-    from darrm.privacy import PrivacyParams
-    from darrm.proof.table import GammaTable
-    from darrm.release.majority import DaRRM
+from darrm.problem import Workload
+from darrm.proof.table import GammaTable
+from darrm.release.majority import DaRRM
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,27 +78,19 @@ class Plan:
         """The plan as one option among others."""
         return self.best.option()
 
+    @property
     def spent(self) -> Spent:
-        """Give what the accountant reports for all queries."""
+        """What the accountant reports for all queries."""
         return self.best.spent
 
 
-def plan(
-    K: int,
-    each: PrivacyParams,
-    overlap: int | None,
-    queries: int,
-    *,
-    total: PrivacyParams,
-    prior: Prior | None = None,
-    report: Callable[[str], None] | None = None,
-) -> Plan:
-    """Find the release of ``queries`` majority votes that stays within ``total`` and tells the truth most often.
+def plan(workload: Workload, *, prior: Prior | None = None, report: Callable[[str], None] | None = None) -> Plan:
+    """Find the release of a workload that stays within its total budget and tells the truth most often.
 
     Parameters
     ----------
-    K, each, overlap, queries, total
-        See `Workload`.
+    workload
+        The voters, how many votes are released, and the budget of all of them together.
     prior
         A public belief with linear expected error; by default `CommonP`, under which every margin counts.
     report
@@ -112,7 +99,7 @@ def plan(
     Returns
     -------
     Plan
-        Its table is certified, and the accountant's total for all queries is at most ``total``.
+        Its table is certified, and the accountant's total for all queries is at most ``workload.total``.
 
     Raises
     ------
@@ -123,14 +110,16 @@ def plan(
 
     Examples
     --------
-    >>> from darrm.privacy import PrivacyParams
-    >>> found = plan(101, PrivacyParams("inf"), 1, 100, total=PrivacyParams(3, 1e-5))
-    >>> found.best.method, found.spent().epsilon <= 3
+    >>> from darrm import PrivacyParams, Voters
+    >>> found = plan(Workload(Voters(101, PrivacyParams("inf"), overlap=1), 100, PrivacyParams(3, 1e-5)))
+    >>> found.best.method, found.spent.epsilon <= 3
     ('Rényi', True)
     """
-    workload = Workload(K, each, overlap, queries, total)
+    if not isinstance(workload, Workload):
+        checks.fail("workload", workload, "a Workload(voters, queries, total)")
+    workload = workload.counted()
     belief = CommonP() if prior is None else prior
-    belief.weights(K)  # a prior without linear expected error says so before the search
+    belief.weights(workload.voters.K)  # a prior without linear expected error says so before the search
     found: list[Candidate] = []
     refused = []
     for method, search in (("per query", best_per_query), ("Rényi", best_under_renyi_budget)):

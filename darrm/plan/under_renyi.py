@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from darrm.errors import PlanError
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.gamma.priors import Prior
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.optimize.under_renyi import FINELY, ROUGHLY, optimize_under_renyi
 from darrm.plan.candidate import Candidate, rounded_down, rounded_up
 from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Workload
 from darrm.proof.profile import divergence
 from darrm.proof.table import certify
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from darrm.gamma.noise_function import NoiseFunction
-    from darrm.gamma.priors import Prior
-    from darrm.privacy import MajorityProblem
-    from darrm.workload import Workload
 
 FIRST_LOOK = 9  # so many orders, evenly over the grid, before the search closes in
 JUST_BELOW = 1.0 - 1e-9  # of the budget, for the rounding of bounds
@@ -66,8 +61,7 @@ class _Search:
     def __init__(
         self, workload: Workload, prior: Prior, budgets: dict[float, float], report: Callable[[str], None]
     ) -> None:
-        # the Rényi rows know no target: any one that makes a problem will do
-        self.problem = workload.problem(workload.each if workload.each.is_private else PrivacyParams(1))
+        self.voters = workload.voters
         self.prior = prior
         self.budgets = budgets
         self.report = report
@@ -76,7 +70,7 @@ class _Search:
     def solve(self, order: float, *, finely: bool) -> NoiseFunction:
         self.report(f"Rényi: order {order:.6g}")
         options = FINELY if finely else ROUGHLY
-        return optimize_under_renyi(self.problem, self.prior, order, self.budgets[order], options=options).gamma
+        return optimize_under_renyi(self.voters, self.prior, order, self.budgets[order], options=options).gamma
 
     def best_order(self) -> float:
         orders = list(self.budgets)
@@ -99,22 +93,21 @@ def _certifiable(workload: Workload, gamma: NoiseFunction) -> MajorityProblem:
 
     δ is half of a query's share of the total where that is allowed, ε the smallest that goes with it.
     """
-    each = workload.each
+    each = workload.voters.each
     least = each.exact_epsilon if each.is_private else Fraction(1, 10**6)
-    most = each.exact_epsilon * workload.reached if each.is_private else LARGEST_TARGET
+    most = each.exact_epsilon * workload.voters.reached if each.is_private else LARGEST_TARGET
     most = max(least, min(most, LARGEST_TARGET))
-    problem = workload.problem(each if each.is_private else PrivacyParams(1))
     delta = max(each.exact_delta, rounded_down(workload.total.exact_delta / (2 * workload.queries)))
-    if divergence(problem, gamma, most) > delta:
-        delta = max(delta, rounded_up(divergence(problem, gamma, most)))
+    if divergence(workload.voters, gamma, most) > delta:
+        delta = max(delta, rounded_up(divergence(workload.voters, gamma, most)))
     low, high = least, most
-    if divergence(problem, gamma, least) <= delta:
+    if divergence(workload.voters, gamma, least) <= delta:
         high = least
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         if high - low <= high / 10**6:
             break
-        low, high = (low, middle) if divergence(problem, gamma, middle) <= delta else (middle, high)
+        low, high = (low, middle) if divergence(workload.voters, gamma, middle) <= delta else (middle, high)
     epsilon = min(most, rounded_up(high)) if high > least else least
     return workload.problem(PrivacyParams(epsilon, delta))
 

@@ -8,17 +8,13 @@ is rounded, so Pr[heads] = p for every p with finitely many binary digits, which
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm import checks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
 
 BLOCK = 2**18  # coins decided at a time: 2 MB of random bytes
 WORD_TYPES = {8: "u1", 64: "<u8"}

@@ -13,17 +13,14 @@ from __future__ import annotations
 import math
 import os
 import secrets
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm import checks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 # numerators and denominators up to here may be multiplied by the trial number (below 2^8) and stay in 64 bits
 LARGEST_INT64 = 2**54

@@ -7,12 +7,8 @@ True
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
 def log_add(first: ArrayLike, second: ArrayLike) -> NDArray[np.float64]:

@@ -7,34 +7,29 @@ opinion on the float code in the tests.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import reduce
 from itertools import pairwise
 from math import comb
-from typing import TYPE_CHECKING
 
 from flint import arb, ctx
 
-from darrm.gamma.noise_function import signed_function
-from darrm.proof.corners import PRECISION_BITS, constants_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from darrm.gamma.noise_function import NoiseFunction
-    from darrm.privacy import MajorityProblem
+from darrm.gamma.noise_function import NoiseFunction, signed_function
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.corners import PRECISION_BITS, corners_of, ratio_of
 
 Level = list[arb]
 
 
-def averaging_steps(problem: MajorityProblem, gamma: NoiseFunction) -> int:
+def averaging_steps(voters: Voters, gamma: NoiseFunction) -> int:
     """Estimate the work: how many averages `worst_cost_ball` will take."""
     # an overlap below K leaves fewer voters to move but more windows to move them in
-    windows = problem.K - problem.reached + 1
-    if problem.each.exact_delta == 0:
-        return comb(problem.K + 2, 2) if gamma.is_monotone else comb(problem.K + 3, 3)
+    windows = voters.K - voters.reached + 1
+    if voters.each.exact_delta == 0:
+        return comb(voters.K + 2, 2) if gamma.is_monotone else comb(voters.K + 3, 3)
     if gamma.is_monotone:
-        return windows * comb(problem.reached + 3, 3)
-    return windows * comb(problem.reached + 5, 5)
+        return windows * comb(voters.reached + 3, 3)
+    return windows * comb(voters.reached + 5, 5)
 
 
 def worst_cost_ball(problem: MajorityProblem, gamma: NoiseFunction) -> arb:
@@ -45,19 +40,19 @@ def worst_cost_ball(problem: MajorityProblem, gamma: NoiseFunction) -> arb:
     arb
         Its upper end is above every cost.
     """
-    constants = constants_of(problem)
+    corners, ratio = corners_of(problem.voters.each), ratio_of(problem.target.exact_epsilon).ball
     with ctx.workprec(PRECISION_BITS):
-        start = [arb(float(value)) for value in signed_function(gamma.half, problem.K)]
+        start = [arb(float(value)) for value in signed_function(gamma.half, problem.voters.K)]
         states = [
             pair
-            for level in _levels(start, constants.ball_hi, problem, monotone=gamma.is_monotone)
-            for pair in _windows(level, problem)
+            for level in _levels(start, corners.ball_hi, problem.voters, monotone=gamma.is_monotone)
+            for pair in _windows(level, problem.voters)
         ]
-        ratio, delta = constants.ball_ratio, constants.ball_delta
+        delta = corners.ball_delta
         # nobody near 0 and 1 moved: rows of the full set, and all of them for Δ = 0
         unmoved = [_largest_cost(own, mirrored, ratio) for own, mirrored in states]
         worst = reduce(arb.max, unmoved)
-        if problem.each.exact_delta == 0:
+        if problem.voters.each.exact_delta == 0:
             return worst
         move = _all_zeros_moved if gamma.is_monotone else _best_moves
         for (own, mirrored), cost in zip(states, unmoved, strict=True):
@@ -81,9 +76,9 @@ def _smooth(level: Level, p: arb) -> Level:
     return [rest * first + p * second for first, second in pairwise(level)]
 
 
-def _levels(start: Level, hi: arb, problem: MajorityProblem, *, monotone: bool) -> Iterator[Level]:
+def _levels(start: Level, hi: arb, voters: Voters, *, monotone: bool) -> Iterator[Level]:
     """Give T for every (n_h, n_l) with n_h + n_l ≤ t; for monotone γ only n_l = 0."""
-    fewest = problem.K - problem.reached
+    fewest = voters.K - voters.reached
     base = start
     while len(base) > fewest:
         level = base
@@ -93,12 +88,12 @@ def _levels(start: Level, hi: arb, problem: MajorityProblem, *, monotone: bool) 
         base = [] if monotone else _smooth(base, 1 - hi)
 
 
-def _windows(level: Level, problem: MajorityProblem) -> Iterator[tuple[Level, Level]]:
+def _windows(level: Level, voters: Voters) -> Iterator[tuple[Level, Level]]:
     """Give what the touched voters can reach for every number of voters frozen at 1, with the mirrored window."""
-    if problem.each.exact_delta == 0:
+    if voters.each.exact_delta == 0:
         yield level, level  # no moves: only the place matters, and every place is in some window
         return
-    frozen = problem.K - problem.reached
+    frozen = voters.K - voters.reached
     windows = [level[ones : len(level) - frozen + ones] for ones in range(frozen + 1)]
     yield from zip(windows, reversed(windows), strict=True)
 

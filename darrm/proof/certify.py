@@ -10,19 +10,16 @@ Repair by scaling: f(s·γ) = s·f(γ) and B > 0, so min(1, B/β)·γ is private
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from darrm import checks
 from darrm.errors import CertificationError
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.problem import MajorityProblem
 from darrm.proof.balls import averaging_steps, worst_cost_ball
-from darrm.proof.corners import PRECISION_BITS, constants_of, full_set_size, upper_float
+from darrm.proof.corners import PRECISION_BITS, budget_below, full_set_size, upper_float
 from darrm.proof.full_set import FullSet
-
-if TYPE_CHECKING:
-    from darrm.gamma.noise_function import NoiseFunction
-    from darrm.privacy import MajorityProblem
 
 # a few hundredths of a second of ball arithmetic
 MOST_BALL_STEPS = 20_000
@@ -65,11 +62,11 @@ def bound_worst_cost(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[fl
     ValueError
         If γ and the problem disagree about K.
     """
-    if gamma.K != problem.K:
-        checks.fail("gamma.K", gamma.K, f"K = {problem.K} of the problem")
-    if averaging_steps(problem, gamma) <= MOST_BALL_STEPS:
+    if gamma.K != problem.voters.K:
+        checks.fail("gamma.K", gamma.K, f"K = {problem.voters.K} of the problem")
+    if averaging_steps(problem.voters, gamma) <= MOST_BALL_STEPS:
         return upper_float(worst_cost_ball(problem, gamma)), BALLS
-    return FullSet(problem).maxima(gamma.half).worst, FLOATS
+    return FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half).worst, FLOATS
 
 
 def prove(problem: MajorityProblem, gamma: NoiseFunction, *, scale: float = 1.0) -> Certificate:
@@ -83,8 +80,8 @@ def prove(problem: MajorityProblem, gamma: NoiseFunction, *, scale: float = 1.0)
     Examples
     --------
     >>> from darrm.gamma.noise_function import NoiseFunction
-    >>> from darrm.privacy import MajorityProblem, PrivacyParams
-    >>> problem = MajorityProblem.from_allowance(3, 1, PrivacyParams(0.1))
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
     >>> prove(problem, NoiseFunction(3, [0.33, 0.99])).rows
     20
     >>> prove(problem, NoiseFunction(3, [1.0, 1.0]))
@@ -94,7 +91,7 @@ def prove(problem: MajorityProblem, gamma: NoiseFunction, *, scale: float = 1.0)
     0.667222 or let certify do it
     """
     worst_cost, method = bound_worst_cost(problem, gamma)
-    budget = constants_of(problem).budget
+    budget = budget_below(problem.target)
     if worst_cost > budget:
         raise CertificationError(
             f"the worst privacy cost is up to {worst_cost:.6g}, above the budget {budget:.6g}: "
@@ -102,7 +99,7 @@ def prove(problem: MajorityProblem, gamma: NoiseFunction, *, scale: float = 1.0)
             worst_cost=worst_cost,
             budget=budget,
         )
-    return Certificate(worst_cost, budget, full_set_size(problem), method, scale)
+    return Certificate(worst_cost, budget, full_set_size(problem.voters), method, scale)
 
 
 def scale_and_prove(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[NoiseFunction, Certificate]:

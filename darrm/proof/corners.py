@@ -22,20 +22,17 @@ touched voters together stay K, so nothing about γ changes: only rows leave.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from math import comb
-from typing import TYPE_CHECKING
 
 import numpy as np
 from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
+from darrm.privacy import PrivacyParams
 from darrm.probability.binomial import binomial_pmf
-
-if TYPE_CHECKING:
-    from fractions import Fraction
-
-    from darrm.privacy import MajorityProblem
+from darrm.problem import Voters
 
 Array = NDArray[np.float64]
 
@@ -67,10 +64,10 @@ class CornerCounts:
     moved_zeros_prime: int = 0
     moved_ones_prime: int = 0
 
-    def probabilities(self, problem: MajorityProblem) -> tuple[Array, Array]:
+    def probabilities(self, voters: Voters) -> tuple[Array, Array]:
         """Write the row out as (p, p'), two arrays of shape (K,)."""
-        constants = constants_of(problem)
-        hi, delta = constants.hi, constants.delta
+        corners = corners_of(voters.each)
+        hi, delta = corners.hi, corners.delta
 
         def vector(high: float, moved_zeros: int, moved_ones: int) -> Array:
             parts = [(high, self.high), (1.0 - high, self.low), (delta, moved_zeros), (0.0, self.zeros - moved_zeros)]
@@ -82,70 +79,83 @@ class CornerCounts:
             vector(1.0 - hi, self.moved_zeros_prime, self.moved_ones_prime),
         )
 
-    def coefficients(self, problem: MajorityProblem, ratio: float | None = None) -> Array:
-        """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − floor(K/2),); c is ``ratio``, by default e^{mε}.
+    def coefficients(self, voters: Voters, ratio: float) -> Array:
+        """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − floor(K/2),), for c = ``ratio``.
 
         With q = 1 − p' the cost is E_p[g] + c·E_q[g], because g is odd about K/2.
         """
-        constants = constants_of(problem)
-        common = np.convolve(binomial_pmf(self.high, constants.hi), binomial_pmf(self.low, 1.0 - constants.hi))
+        corners, K = corners_of(voters.each), voters.K
+        common = np.convolve(binomial_pmf(self.high, corners.hi), binomial_pmf(self.low, 1.0 - corners.hi))
         first = _shifted(
             common,
-            constants.delta,
+            corners.delta,
             moved_zeros=self.moved_zeros,
             moved_ones=self.moved_ones,
             ones=self.ones,
-            K=problem.K,
+            K=K,
         )
         second = _shifted(
             common,
-            constants.delta,
+            corners.delta,
             moved_zeros=self.moved_ones_prime,
             moved_ones=self.moved_zeros_prime,
             ones=self.zeros,
-            K=problem.K,
+            K=K,
         )
-        total = first + (constants.ratio if ratio is None else ratio) * second
-        return np.asarray((total - total[::-1])[problem.K // 2 + 1 :], dtype=np.float64)
+        total = first + ratio * second
+        return np.asarray((total - total[::-1])[K // 2 + 1 :], dtype=np.float64)
 
 
-class Constants:
-    """hi, c and B of a problem: as balls that contain the real numbers, and as floats with error bounds.
-
-    ``cost_epsilon`` asks for c = e^cost_epsilon instead of e^{mε}, where the divergence at another ε is wanted.
+class Corners:
+    """hi and Δ of voters, as balls that contain the real numbers and as the floats nearest to them.
 
     Attributes
     ----------
-    hi, delta, ratio
-        Floats nearest to hi, Δ and c = e^{mε}.
-    ratio_error
-        Upper bound on |ratio − c|.
-    budget
-        A float not above B = c − 1 + 2δ.
+    hi, delta
+        Floats.
+    ball_hi, ball_delta
+        Balls of `PRECISION_BITS` bits.
     """
 
-    def __init__(self, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
-        target_epsilon = problem.target.exact_epsilon if cost_epsilon is None else cost_epsilon
+    def __init__(self, each: PrivacyParams) -> None:
         with ctx.workprec(PRECISION_BITS):
-            self.ball_delta = _ball(problem.each.exact_delta)
-            if problem.each.is_private:
-                growth = _ball(problem.each.exact_epsilon).exp()
+            self.ball_delta = _ball(each.exact_delta)
+            if each.is_private:
+                growth = _ball(each.exact_epsilon).exp()
                 self.ball_hi = (growth + self.ball_delta) / (growth + 1)
             else:
                 self.ball_hi = arb(1)
-            self.ball_ratio = _ball(target_epsilon).exp()
-            self.ball_budget = self.ball_ratio - 1 + 2 * _ball(problem.target.exact_delta)
             self.hi = float(self.ball_hi.mid())
-            self.delta = problem.each.delta
-            self.ratio = float(self.ball_ratio.mid())
-            self.ratio_error = upper_float(abs(self.ball_ratio - arb(self.ratio)))
-            self.budget = -upper_float(-self.ball_budget)
+            self.delta = each.delta
+
+
+class CostRatio:
+    """The factor c = e^ε of the privacy cost, as a ball and as a float ``value`` that is off by at most ``error``."""
+
+    def __init__(self, epsilon: Fraction) -> None:
+        with ctx.workprec(PRECISION_BITS):
+            self.ball = _ball(epsilon).exp()
+            self.value = float(self.ball.mid())
+            self.error = upper_float(abs(self.ball - arb(self.value)))
 
 
 @lru_cache(maxsize=64)
-def constants_of(problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> Constants:
-    """Compute the constants of a problem once; problems are exact, so the cache key is too."""
-    return Constants(problem, cost_epsilon)
+def corners_of(each: PrivacyParams) -> Corners:
+    """Compute the corners of a voter once; ε and Δ are exact, so the cache key is too."""
+    return Corners(each)
+
+
+@lru_cache(maxsize=64)
+def ratio_of(epsilon: Fraction) -> CostRatio:
+    """Compute e^ε once."""
+    return CostRatio(epsilon)
+
+
+@lru_cache(maxsize=64)
+def budget_below(target: PrivacyParams) -> float:
+    """Compute a float that is not above B = c − 1 + 2δ, what the cost may be."""
+    with ctx.workprec(PRECISION_BITS):
+        return -upper_float(-(ratio_of(target.exact_epsilon).ball - 1 + 2 * _ball(target.exact_delta)))
 
 
 def upper_float(ball: arb) -> float:
@@ -153,39 +163,39 @@ def upper_float(ball: arb) -> float:
     return float(np.nextafter(float(ball.upper()), np.inf))
 
 
-def corner_pairs(problem: MajorityProblem) -> Array:
+def corner_pairs(voters: Voters) -> Array:
     """List the corners of the feasible region as (p, p'): shape (8, 2), or (4, 2) if Δ = 0.
 
     Examples
     --------
-    >>> from darrm.privacy import MajorityProblem, PrivacyParams
-    >>> corner_pairs(MajorityProblem.from_allowance(3, 1, PrivacyParams(0.1))).round(4)
+    >>> from darrm import PrivacyParams, Voters
+    >>> corner_pairs(Voters(3, PrivacyParams(0.1))).round(4)
     array([[0.   , 0.   ],
            [1.   , 1.   ],
            [0.525, 0.475],
            [0.475, 0.525]])
     """
-    constants = constants_of(problem)
-    hi, delta = constants.hi, constants.delta
+    corners = corners_of(voters.each)
+    hi, delta = corners.hi, corners.delta
     pairs = [(0.0, 0.0), (1.0, 1.0), (hi, 1.0 - hi), (1.0 - hi, hi)]
     if delta > 0.0:
         pairs += [(0.0, delta), (delta, 0.0), (1.0 - delta, 1.0), (1.0, 1.0 - delta)]
     return np.array(pairs)
 
 
-def full_set_size(problem: MajorityProblem) -> int:
+def full_set_size(voters: Voters) -> int:
     """Count the multisets of Lemma 5.1: C(K+7, 7), or C(K+3, 3) if Δ = 0; fewer if one person cannot touch all.
 
     With overlap t, j ≤ t voters are not at (0,0) or (1,1): Σ_j C(j+k−1, k−1)·(K−j+1) with k = 6 or 2 other corners.
 
     Examples
     --------
-    >>> from darrm.privacy import MajorityProblem, PrivacyParams
-    >>> full_set_size(MajorityProblem.from_allowance(41, 5, PrivacyParams(0.1, 1e-5)))
+    >>> from darrm import PrivacyParams, Voters
+    >>> full_set_size(Voters(41, PrivacyParams(0.1, 1e-5)))
     73629072
     """
-    kinds = 6 if problem.each.exact_delta > 0 else 2
-    return sum(comb(j + kinds - 1, kinds - 1) * (problem.K - j + 1) for j in range(problem.reached + 1))
+    kinds = 6 if voters.each.exact_delta > 0 else 2
+    return sum(comb(j + kinds - 1, kinds - 1) * (voters.K - j + 1) for j in range(voters.reached + 1))
 
 
 def _ball(value: Fraction) -> arb:

@@ -8,17 +8,14 @@ with PB the Poisson binomial distribution and g the signed noise function.
 from __future__ import annotations
 
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm.gamma.noise_function import NoiseFunction
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof.corners import corner_pairs, full_set_size
-
-if TYPE_CHECKING:
-    from darrm.gamma.noise_function import NoiseFunction
-    from darrm.privacy import MajorityProblem
 
 Array = NDArray[np.float64]
 
@@ -42,8 +39,8 @@ def privacy_cost(problem: MajorityProblem, gamma: NoiseFunction, p: Array, p_pri
     Examples
     --------
     >>> from darrm.gamma.noise_function import NoiseFunction
-    >>> from darrm.privacy import MajorityProblem, PrivacyParams
-    >>> problem = MajorityProblem.from_allowance(3, 1, PrivacyParams(0.1))
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
     >>> cost = privacy_cost(problem, NoiseFunction(3, [1.0, 1.0]), np.zeros(3), np.zeros(3))
     >>> round(float(cost / problem.budget), 12)
     1.0
@@ -53,7 +50,7 @@ def privacy_cost(problem: MajorityProblem, gamma: NoiseFunction, p: Array, p_pri
     return np.asarray(first - problem.cost_ratio * second, dtype=np.float64)
 
 
-def all_multisets(problem: MajorityProblem) -> tuple[Array, Array]:
+def all_multisets(voters: Voters) -> tuple[Array, Array]:
     """Write down every multiset of corners of Lemma 5.1 as (p, p'), two arrays of shape (rows, K).
 
     Raises
@@ -61,32 +58,32 @@ def all_multisets(problem: MajorityProblem) -> tuple[Array, Array]:
     ValueError
         If there are more than two million of them.
     """
-    rows = full_set_size(problem)
+    rows = full_set_size(voters)
     if rows > MOST_ROWS:
         raise ValueError(
-            f"the full set of K = {problem.K} has {rows:,} rows, too many to write down (at most {MOST_ROWS:,}): "
+            f"the full set of K = {voters.K} has {rows:,} rows, too many to write down (at most {MOST_ROWS:,}): "
             "use the production solver, which separates over it without enumerating it"
         )
-    pairs = corner_pairs(problem)
+    pairs = corner_pairs(voters)
     indices = np.fromiter(
-        (index for row in combinations_with_replacement(range(len(pairs)), problem.K) for index in row),
+        (index for row in combinations_with_replacement(range(len(pairs)), voters.K) for index in row),
         dtype=np.int8,
-    ).reshape(-1, problem.K)
+    ).reshape(-1, voters.K)
     touched = np.sum((pairs[indices, 0] != pairs[indices, 1]), axis=1)
-    indices = indices[touched <= problem.reached]
+    indices = indices[touched <= voters.reached]
     return pairs[indices, 0], pairs[indices, 1]
 
 
-def all_expectations(problem: MajorityProblem) -> tuple[Array, Array]:
+def all_expectations(voters: Voters) -> tuple[Array, Array]:
     """Compute the coefficients of γ in E_p[g] and E_{p'}[g] in every row of Lemma 5.1, shapes (rows, half size)."""
-    first, second = (poisson_binomial_pmf(probabilities) for probabilities in all_multisets(problem))
-    half = problem.K // 2 + 1
+    first, second = (poisson_binomial_pmf(probabilities) for probabilities in all_multisets(voters))
+    half = voters.K // 2 + 1
     return (first - first[:, ::-1])[:, half:], (second - second[:, ::-1])[:, half:]
 
 
 def all_coefficients(problem: MajorityProblem) -> Array:
     """Compute the coefficients of γ in the cost of every row of Lemma 5.1, shape (rows, K − floor(K/2))."""
-    first, second = all_expectations(problem)
+    first, second = all_expectations(problem.voters)
     return first - problem.cost_ratio * second
 
 

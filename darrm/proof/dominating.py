@@ -11,7 +11,7 @@ With q = 1 − p' the cost is f = E_p[g] + c·E_q[g], and reflecting a row of th
 the cost of the row is U_j(b) + c·U_j(K−j−b). The part Bin(j, hi) comes from the triangle of
 `darrm.probability.poisson_binomial.smooth`; Bin(n, Δ) is a short sum of J + 1 terms with a bounded tail.
 
-If one person touches at most t voters (`MajorityProblem.overlap`), j stops at t, and of the K − j voters near 0 and 1
+If one person touches at most t voters (`Voters.overlap`), j stops at t, and of the K − j voters near 0 and 1
 only t − j may move. With s of the K − t frozen ones at 1 this is the same row over the window T(s) … T(s + t − j), its
 mirror image over the window of K − t − s: (K − t + 1)·C(t + 2, 2) rows.
 """
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -29,12 +28,8 @@ from numpy.typing import NDArray
 from darrm.gamma.noise_function import signed_function
 from darrm.probability.binomial import tail_bound
 from darrm.probability.poisson_binomial import STEP_ERROR, smooth
-from darrm.proof.corners import CornerCounts, constants_of
-
-if TYPE_CHECKING:
-    from fractions import Fraction
-
-    from darrm.privacy import MajorityProblem
+from darrm.problem import Voters
+from darrm.proof.corners import CornerCounts, CostRatio, corners_of
 
 Array = NDArray[np.float64]
 
@@ -68,43 +63,41 @@ class LevelMaxima:
 
 
 class DominatingFamily:
-    """Separation over the dominating family of one problem."""
+    """Separation over the dominating family of given voters."""
 
-    def __init__(self, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
-        self.problem = problem
-        self.constants = constants_of(problem, cost_epsilon)
+    def __init__(self, voters: Voters) -> None:
+        self.voters = voters
+        self.corners = corners_of(voters.each)
 
     @cached_property
     def terms(self) -> int:
         """J: the binomial parts Bin(n, Δ) keep the terms 0 … J."""
         J = 0
-        while tail_bound(self.problem.K, self.constants.delta, J) > TAIL:
+        while tail_bound(self.voters.K, self.corners.delta, J) > TAIL:
             J += 1
         return J
 
     @cached_property
     def delta_weights(self) -> Array:
         """Pr[Bin(n, Δ) = i] for i = 0 … J (rows) and n = 0 … K (columns): shape (J + 1, K + 1)."""
-        delta, J = self.constants.delta, self.terms
-        weights = np.zeros((J + 1, self.problem.K + 1))
+        delta, J = self.corners.delta, self.terms
+        weights = np.zeros((J + 1, self.voters.K + 1))
         column = np.zeros(J + 1)
         column[0] = 1.0
         weights[:, 0] = column
-        for n in range(1, self.problem.K + 1):
+        for n in range(1, self.voters.K + 1):
             column = (1.0 - delta) * column + delta * np.concatenate([[0.0], column[:-1]])
             weights[:, n] = column
         return weights
 
-    @cached_property
-    def rounding(self) -> float:
+    def rounding(self, ratio: CostRatio) -> float:
         """Bound the distance between a computed cost and the real one, for |g| ≤ 1.
 
         A value of U takes at most t averaging steps for the touched voters at hi and Δ together, t = K by default, and
         J + 1 products and sums for the short binomial; f adds U and c·U with two more roundings and the error of c.
         """
-        one_term = STEP_ERROR * (self.problem.reached + 2 * self.terms + 8) + 2.0 * TAIL
-        ratio = self.constants.ratio
-        return (1.0 + ratio) * (one_term + STEP_ERROR) + self.constants.ratio_error
+        one_term = STEP_ERROR * (self.voters.reached + 2 * self.terms + 8) + 2.0 * TAIL
+        return (1.0 + ratio.value) * (one_term + STEP_ERROR) + ratio.error
 
     def with_moved_zeros(self, level: Array) -> Array:
         """Average T(b) over Bin(n_0, Δ) more ones, n_0 = N − b: shape (…, N + 1) → (…, N + 1)."""
@@ -116,21 +109,21 @@ class DominatingFamily:
             result[..., : N + 1 - i] += self.delta_weights[i, N : i - 1 : -1] * level[..., i:]
         return result
 
-    def maxima(self, half: Array) -> LevelMaxima:
+    def maxima(self, half: Array, ratio: CostRatio) -> LevelMaxima:
         """Look at every row; ``half`` is γ at l = floor(K/2)+1 … K, shape (K − floor(K/2),)."""
-        K, hi, ratio = self.problem.K, self.constants.hi, self.constants.ratio
-        levels = self.problem.reached + 1
+        K, hi = self.voters.K, self.corners.hi
+        levels = self.voters.reached + 1
         costs = np.empty(levels)
         ones = np.empty(levels, dtype=np.int64)
         frozen = np.empty(levels, dtype=np.int64)
         level = signed_function(half, K)
         for j in range(levels):
             expectation = self.with_moved_zeros(self.windows(level))
-            row_costs = expectation + ratio * expectation[::-1, ::-1]
+            row_costs = expectation + ratio.value * expectation[::-1, ::-1]
             frozen[j], ones[j] = divmod(int(row_costs.argmax()), row_costs.shape[1])
             costs[j] = row_costs[frozen[j], ones[j]]
             level = smooth(level, hi)
-        return LevelMaxima(costs, ones, frozen, self.rounding)
+        return LevelMaxima(costs, ones, frozen, self.rounding(ratio))
 
     def windows(self, level: Array) -> Array:
         """Cut T into what the touched voters can reach, one row for each number of voters frozen at 1.
@@ -141,8 +134,8 @@ class DominatingFamily:
         -------
         array of shape (K − t + 1, t − j + 1) for a level of shape (K − j + 1,), or (1, K − j + 1)
         """
-        held = self.problem.K - self.problem.reached
-        if held == 0 or self.constants.delta == 0.0:
+        held = self.voters.K - self.voters.reached
+        if held == 0 or self.corners.delta == 0.0:
             return level[None, :]
         return sliding_window_view(level, level.size - held)
 
@@ -150,10 +143,10 @@ class DominatingFamily:
         """Name the row that attains the largest cost with ``high`` voters at (hi, lo)."""
         touched_ones, frozen_ones = int(found.ones[high]), int(found.frozen[high])
         ones = touched_ones + frozen_ones
-        zeros = self.problem.K - high - ones
-        if self.constants.delta == 0.0:
+        zeros = self.voters.K - high - ones
+        if self.corners.delta == 0.0:
             return CornerCounts(high, 0, zeros, ones)
-        touched_zeros = self.problem.reached - high - touched_ones
+        touched_zeros = self.voters.reached - high - touched_ones
         return CornerCounts(high, 0, zeros, ones, moved_zeros=touched_zeros, moved_ones_prime=touched_ones)
 
 

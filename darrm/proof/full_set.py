@@ -27,24 +27,21 @@ unless more than `MOST_DOUBTS` entries of one block are in doubt, and then `slac
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm.gamma.noise_function import signed_function
 from darrm.probability.poisson_binomial import STEP_ERROR, smooth
-from darrm.proof.corners import CornerCounts, constants_of
+from darrm.problem import Voters
+from darrm.proof.corners import CornerCounts, corners_of, ratio_of
 from darrm.proof.dominating import DominatingFamily
 from darrm.proof.near_shifts import NearShifts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from fractions import Fraction
-
-    from darrm.privacy import MajorityProblem
 
 Array = NDArray[np.float64]
 Answer = TypeVar("Answer")
@@ -116,12 +113,13 @@ class _Window:
 
 
 class FullSet:
-    """Separation over all corners of one problem."""
+    """Separation over all corners of given voters, for the cost with c = e^epsilon."""
 
-    def __init__(self, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
-        self.problem = problem
-        self.constants = constants_of(problem, cost_epsilon)
-        self.family = DominatingFamily(problem, cost_epsilon)
+    def __init__(self, voters: Voters, epsilon: Fraction) -> None:
+        self.voters = voters
+        self.corners = corners_of(voters.each)
+        self.ratio = ratio_of(epsilon)
+        self.family = DominatingFamily(voters)
 
     @cached_property
     def shifts(self) -> NearShifts:
@@ -138,7 +136,7 @@ class FullSet:
         limit
             Rows above it are named.
         """
-        found = self.family.maxima(half)
+        found = self.family.maxima(half, self.ratio)
         best = float(np.max(found.costs))
         bound = best
         broken: list[tuple[float, CornerCounts]] = []
@@ -155,7 +153,7 @@ class FullSet:
                     broken.extend(block_maxima.broken)
                     best = max(best, block_maxima.cost)
                     bound = max(bound, block_maxima.bound)
-        worst = float(np.nextafter(max(best, bound) + self.family.rounding + moves, np.inf))
+        worst = float(np.nextafter(max(best, bound) + self.family.rounding(self.ratio) + moves, np.inf))
         return FullMaxima(worst, tuple(broken), levels, worst - best)
 
     def border(self, half: Array, limit: float) -> tuple[float, tuple[tuple[float, CornerCounts], ...]]:
@@ -165,33 +163,33 @@ class FullSet:
         -------
         (largest computed cost, rows above ``limit`` with their costs)
         """
-        level = signed_function(half, self.problem.K)[None, :]
+        level = signed_function(half, self.voters.K)[None, :]
         worst = -np.inf
         broken: list[tuple[float, CornerCounts]] = []
-        for j in range(self.problem.reached + 1):
+        for j in range(self.voters.reached + 1):
             if np.all(np.diff(level) >= 0.0):
                 break
-            for found in self._examine_windows(j, level, j, max(worst, self.constants.budget), limit):
+            for found in self._examine_windows(j, level, j, max(worst, limit), limit):
                 worst = max(worst, found.cost)
                 broken.extend(found.broken)
-            level = smooth(level, 1.0 - self.constants.hi)
+            level = smooth(level, 1.0 - self.corners.hi)
         return worst, tuple(broken)
 
     def _cost_of_moves(self, fall: float) -> float:
         """Bound what K moves to the dominating family can lose where D ≥ −fall."""
         if fall == 0.0:
             return 0.0
-        hi = self.constants.hi
-        widest = max(2.0 * hi - 1.0, self.constants.delta)
-        return float(1.0001 * self.problem.K * (1.0 + self.constants.ratio) * widest * fall)
+        hi = self.corners.hi
+        widest = max(2.0 * hi - 1.0, self.corners.delta)
+        return float(1.0001 * self.voters.K * (1.0 + self.ratio.value) * widest * fall)
 
     def _levels(self, half: Array) -> Iterator[list[tuple[int, Array]]]:
         """Give, for j = 0 … t, the T of all (n_h, n_l) with sum j: blocks of rows n_l = first, first + 1 and so on."""
-        hi = self.constants.hi
-        rows_a_block = max(1, BLOCK_NUMBERS // (self.problem.K + 1))
-        level = signed_function(half, self.problem.K)[None, :]
+        hi = self.corners.hi
+        rows_a_block = max(1, BLOCK_NUMBERS // (self.voters.K + 1))
+        level = signed_function(half, self.voters.K)[None, :]
         blocks = [(0, level)]
-        for _ in range(self.problem.reached):
+        for _ in range(self.voters.reached):
             yield blocks
             newest = smooth(blocks[-1][1][-1:], 1.0 - hi)
             blocks = [(first, smooth(block, hi)) for first, block in blocks]
@@ -206,8 +204,8 @@ class FullSet:
         self, first_low: int, block: Array, j: int, best: float, limit: float
     ) -> Iterator[_BlockMaxima]:
         """Examine a block once for every number of voters that may be frozen at 1, see `DominatingFamily.windows`."""
-        held = self.problem.K - self.problem.reached
-        if held == 0 or self.constants.delta == 0.0:
+        held = self.voters.K - self.voters.reached
+        if held == 0 or self.corners.delta == 0.0:
             yield self._examine(_Window(block, block, j, first_low, 0), best, limit)
             return
         width = block.shape[1] - held
@@ -220,10 +218,10 @@ class FullSet:
 
     def _examine(self, window: _Window, best: float, limit: float) -> _BlockMaxima:
         """Find the largest cost among the states of a block, and its broken rows."""
-        ratio = self.constants.ratio
+        ratio = self.ratio.value
         costs = window.own + ratio * window.mirrored[:, ::-1]
         largest = float(np.max(costs))
-        if self.constants.delta == 0.0:
+        if self.corners.delta == 0.0:
             named = [
                 (float(costs[state, ones]), self._row(window, state, ones)) for state, ones in _deepest(costs, limit)
             ]
@@ -264,7 +262,7 @@ class FullSet:
         """Name a row of a window: ``ones`` touched voters near 1, and the frozen ones with them."""
         low = window.first_low + state
         all_ones = ones + window.frozen
-        zeros = self.problem.K - window.j - all_ones
+        zeros = self.voters.K - window.j - all_ones
         made = Moves() if moves is None else moves
         return CornerCounts(
             window.j - low,
@@ -283,7 +281,7 @@ class FullSet:
         first, moved_zeros, moved_ones = self.shifts.best_of_all(window.own[state], ones)
         second, moved_ones_prime, moved_zeros_prime = self.shifts.best_of_all(window.mirrored[state], zeros)
         moves = Moves(moved_zeros, moved_ones, moved_zeros_prime, moved_ones_prime)
-        return first + self.constants.ratio * second, self._row(window, state, ones, moves)
+        return first + self.ratio.value * second, self._row(window, state, ones, moves)
 
 
 def _deepest(costs: Array, limit: float) -> list[tuple[int, int]]:

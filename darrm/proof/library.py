@@ -10,17 +10,16 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from darrm import checks
 from darrm.errors import TableError
-from darrm.privacy import MajorityProblem, PrivacyParams
-from darrm.proof.table import FORMAT, VERSION, GammaTable, problem_to_json
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.table import FORMAT, VERSION, GammaTable
 
 LIBRARY_FORMAT = "darrm table library"
 LIBRARY_VERSION = 1
@@ -54,7 +53,7 @@ class Setting:
     @property
     def problem(self) -> MajorityProblem:
         """The problem, with the default δ = 1 − (1 − Δ)^m."""
-        return MajorityProblem.from_allowance(self.K, self.m, self.each)
+        return MajorityProblem.from_allowance(Voters(self.K, self.each), self.m)
 
     def __str__(self) -> str:
         return f"K = {self.K}, m = {self.m}, each = {self.each}, shape = {self.shape!r}"
@@ -90,47 +89,50 @@ def available_tables(K: int | None = None) -> tuple[Setting, ...]:
     return tuple(_setting_of(size, entry) for size in chosen for entry in _read(size)["tables"])
 
 
-def load_table(K: int, m: float, each: PrivacyParams, *, shape: str = "free") -> GammaTable:
-    """Load a stored table for independent p_i ~ U[0.5, 1] and δ = 1 − (1 − Δ)^m, and prove it again.
+def load_table(problem: MajorityProblem, *, shape: str = "free") -> GammaTable:
+    """Load a stored table and prove it again; the prior of the stored ones is independent p_i ~ U[0.5, 1].
 
     Parameters
     ----------
-    K
-        Number of voters.
-    m
-        Privacy allowance.
-    each
-        What every voter satisfies.
+    problem
+        With δ = 1 − (1 − Δ)^m, the default of `MajorityProblem.from_allowance`, and any person reaching all voters.
     shape
         ``"free"`` or ``"monotone"``.
 
     Raises
     ------
     ValueError
-        If the shape is unknown or the problem cannot be stated.
+        If the shape is unknown.
     TableError
         If there is no such table (``field`` is ``"library"`` and the message names near settings), or the stored one
         does not hold.
 
     Examples
     --------
-    >>> load_table(11, 1, PrivacyParams(0.1)).gamma.half.round(3)
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> load_table(MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1)), 1)).gamma.half.round(3)
     array([0.091, 0.273, 0.455, 0.636, 0.818, 1.   ])
-    >>> load_table(11, 3, PrivacyParams(0.2))
+    >>> load_table(MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.2)), 3))
     Traceback (most recent call last):
     ...
     darrm.errors.TableError: library: there is no stored table for K = 11, m = 3, each = (0.2, 0), shape = 'free'; near
     are each = (0.25, 0); each = (0.1, 0); each = (0.5, 0); optimize_gamma computes any other
     """
     checks.one_of(SHAPES, shape=shape)
-    problem = MajorityProblem.from_allowance(K, m, each)
-    if K in available_sizes():
-        data = _read(K)
-        key = (problem.exact_m, each.epsilon_text, each.delta_text, shape)
+    if not isinstance(problem, MajorityProblem):
+        checks.fail("problem", problem, "a MajorityProblem")
+    voters = problem.voters
+    if not voters.each.is_private or voters.overlap is not None:
+        raise TableError("library", "the stored tables are for private voters that one person may reach all of")
+    if problem != MajorityProblem.from_allowance(voters, problem.exact_m):
+        raise TableError("library", "the stored tables have the default delta, 1 - (1 - Δ)^m")
+    if voters.K in available_sizes():
+        data = _read(voters.K)
+        key = (problem.exact_m, voters.each.epsilon_text, voters.each.delta_text, shape)
         for entry in data["tables"]:
             if (entry["m"], entry["epsilon"], entry["delta"], entry["shape"]) == key:
                 return GammaTable.from_json(_table_json(problem, entry, data))
-    raise TableError("library", _miss(K, float(problem.exact_m), each, shape))
+    raise TableError("library", _miss(voters.K, float(problem.exact_m), voters.each, shape))
 
 
 def compress(K: int, prior: str, provenance: dict[str, str], tables: Sequence[tuple[Setting, GammaTable]]) -> bytes:
@@ -170,7 +172,7 @@ def _table_json(problem: MajorityProblem, entry: dict[str, Any], library: dict[s
     return {
         "format": FORMAT,
         "version": VERSION,
-        "problem": problem_to_json(problem),
+        "problem": problem.to_json(),
         "gamma": entry["gamma"],
         "checksum": entry["checksum"],
         "certificate": {"scale": entry["scale"]},

@@ -11,16 +11,13 @@ four vertices a ∈ {0, n_0}, a_1 ∈ {0, n_1} with a curvature bound, and all p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from darrm.probability.binomial import tail_bound
-
-if TYPE_CHECKING:
-    from darrm.proof.dominating import DominatingFamily
+from darrm.proof.dominating import DominatingFamily
 
 Array = NDArray[np.float64]
 
@@ -51,7 +48,7 @@ class NearShifts:
 
     def __init__(self, family: DominatingFamily) -> None:
         self.family = family
-        self.delta = family.constants.delta
+        self.delta = family.corners.delta
         self._band: tuple[int, Array] = (-1, np.empty((0, 0)))
 
     def most_gained(self, block: Array) -> Array:

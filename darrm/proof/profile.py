@@ -11,18 +11,15 @@ corners is the separation of `darrm.proof.full_set` with another c.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from darrm import checks
+from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.profile import PrivacyProfile
 from darrm.privacy import LARGEST_EXPONENT
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof.full_set import FullSet
-
-if TYPE_CHECKING:
-    from darrm.gamma.noise_function import NoiseFunction
-    from darrm.privacy import MajorityProblem
 
 UNIT = 2.0**-53
 DEFAULT_POINTS = 65
@@ -30,7 +27,7 @@ QUANTUM = 10**12  # bounds are rounded up to a multiple of 1e-12, so that machin
 REACH = 2  # the grid ends at twice the target's ε: beyond it almost nothing is left
 
 
-def divergence(problem: MajorityProblem, gamma: NoiseFunction, epsilon: Fraction) -> float:
+def divergence(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> float:
     """Bound the worst hockey-stick divergence between neighbours at one ε, rounded up.
 
     Examples
@@ -38,13 +35,12 @@ def divergence(problem: MajorityProblem, gamma: NoiseFunction, epsilon: Fraction
     One voter that always tells the truth is as private as the voter itself:
 
     >>> from darrm.gamma.noise_function import NoiseFunction
-    >>> from darrm.privacy import MajorityProblem, PrivacyParams
-    >>> problem = MajorityProblem.from_allowance(1, 1, PrivacyParams("0.1", "1e-5"))
-    >>> round(divergence(problem, NoiseFunction(1, [1.0]), Fraction(1, 10)), 12)
+    >>> from darrm import PrivacyParams, Voters
+    >>> round(divergence(Voters(1, PrivacyParams("0.1", "1e-5")), NoiseFunction(1, [1.0]), Fraction(1, 10)), 12)
     1e-05
     """
-    separation = FullSet(problem, epsilon)
-    ratio = separation.constants.ratio
+    separation = FullSet(voters, epsilon)
+    ratio = separation.ratio.value
     worst = separation.maxima(gamma.half).worst
     # three rounded operations on numbers of at most 2·ratio + 1
     bound = 0.5 * (1.0 - ratio + worst) + 8.0 * UNIT * (1.0 + ratio)
@@ -69,8 +65,8 @@ def privacy_profile(problem: MajorityProblem, gamma: NoiseFunction, *, points: i
     Examples
     --------
     >>> from darrm.gamma.noise_function import NoiseFunction
-    >>> from darrm.privacy import MajorityProblem, PrivacyParams
-    >>> problem = MajorityProblem.from_allowance(3, 3, PrivacyParams(0.1))
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> profile = privacy_profile(problem, NoiseFunction(3, [1.0, 1.0]), points=5)
     >>> [round(delta, 5) for delta in profile.deltas]
     [0.07488, 0.01344, 0.0, 0.0, 0.0]
@@ -78,11 +74,11 @@ def privacy_profile(problem: MajorityProblem, gamma: NoiseFunction, *, points: i
     checks.integer_at_least(3, points=points)
     if points % 2 == 0:
         checks.fail("points", points, "odd", "one point is the target's epsilon")
-    if gamma.K != problem.K:
-        checks.fail("gamma.K", gamma.K, f"the problem's K = {problem.K}")
+    if gamma.K != problem.voters.K:
+        checks.fail("gamma.K", gamma.K, f"the problem's K = {problem.voters.K}")
     top = min(REACH * problem.target.exact_epsilon, Fraction(LARGEST_EXPONENT))
     grid = [top * Fraction(index, points - 1) for index in range(points)]
-    bounds = np.array([divergence(problem, gamma, epsilon) for epsilon in grid])
+    bounds = np.array([divergence(problem.voters, gamma, epsilon) for epsilon in grid])
     # the true profile never rises; rounding may
     falling = np.minimum(1.0, np.ceil(np.maximum.accumulate(bounds[::-1])[::-1] * QUANTUM) / QUANTUM)
     # a float above the exact ε keeps its bound

@@ -27,24 +27,19 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
+from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
 from darrm.probability.poisson_binomial import smooth
+from darrm.problem import Voters
 from darrm.proof.dominating import TAIL, DominatingFamily
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import ArrayLike
-
-    from darrm.gamma.noise_function import NoiseFunction
-    from darrm.privacy import MajorityProblem
 
 Array = NDArray[np.float64]
 Number = TypeVar("Number", np.float64, np.bool_)
@@ -75,11 +70,11 @@ class Level:
 
 
 class RenyiRows:
-    """The rows of the dominating family as probabilities of the two answers; the problem's target plays no part."""
+    """The rows of the dominating family as probabilities of the two answers."""
 
-    def __init__(self, problem: MajorityProblem) -> None:
-        self.problem = problem
-        self.family = DominatingFamily(problem)
+    def __init__(self, voters: Voters) -> None:
+        self.voters = voters
+        self.family = DominatingFamily(voters)
 
     def levels(self, half: Array) -> Iterator[Level]:
         """Give the rows for j = 0 … t voters at (hi, lo).
@@ -89,36 +84,36 @@ class RenyiRows:
         half
             A monotone γ at l = floor(K/2)+1 … K, shape (K − floor(K/2),).
         """
-        K = self.problem.K
+        K = self.voters.K
         lies = 0.5 * (1.0 - half)
         zeros = np.full(K + 1, 0.5)
         zeros[K // 2 + 1 :] = lies
         zeros[: half.size] = 1.0 - lies[::-1]
         ones = zeros[::-1]
         least, most = zeros > 0.0, ones > 0.0
-        for j in range(self.problem.reached + 1):
+        for j in range(self.voters.reached + 1):
             P, not_P = (self.family.with_moved_zeros(self.family.windows(level)) for level in (ones, zeros))
             low, high = self._places(P.shape, j)
             yield Level(P, not_P, most[high], least[low])
-            ones, zeros = (smooth(level, self.family.constants.hi) for level in (ones, zeros))
+            ones, zeros = (smooth(level, self.family.corners.hi) for level in (ones, zeros))
 
     def _places(self, shape: tuple[int, ...], j: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Give the smallest and the largest number of ones that every row can have under p."""
         frozen, place = np.indices(shape)
         certain = frozen + place
-        if not self.problem.each.is_private:
+        if not self.voters.each.is_private:
             return certain + j, certain + j
-        return certain, frozen + self.problem.reached if self.family.terms else certain + j
+        return certain, frozen + self.voters.reached if self.family.terms else certain + j
 
     def relative_error(self) -> float:
         """Bound the relative error of every number of `levels`, short tails apart."""
-        if not self.problem.each.is_private:
+        if not self.voters.each.is_private:
             return 4.0 * UNIT  # hi = 1: nothing is averaged
-        lo = 1.0 - self.family.constants.hi
+        lo = 1.0 - self.family.corners.hi
         if lo < UNIT / LARGEST_ERROR:
             return np.inf
         step = UNIT * (3.0 + 2.0 / lo)
-        steps = self.problem.reached * step + (4.0 * self.problem.K + 4.0 * self.family.terms + 8.0) * UNIT
+        steps = self.voters.reached * step + (4.0 * self.voters.K + 4.0 * self.family.terms + 8.0) * UNIT
         return 1.01 * steps if steps < LARGEST_ERROR else np.inf
 
 
@@ -127,13 +122,13 @@ def reflected(level: NDArray[Number]) -> NDArray[Number]:
     return level[::-1, ::-1]
 
 
-def renyi_divergences(problem: MajorityProblem, gamma: NoiseFunction, orders: ArrayLike) -> Array:
+def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -> Array:
     """Bound the worst Rényi divergence between neighbours from above, for each order.
 
     Parameters
     ----------
-    problem
-        The voters; its target plays no part.
+    voters
+        Who votes.
     gamma
         A monotone noise function for the same K.
     orders
@@ -153,19 +148,18 @@ def renyi_divergences(problem: MajorityProblem, gamma: NoiseFunction, orders: Ar
     One voter that always tells the truth costs as much as the voter, here randomised response:
 
     >>> from darrm.gamma.noise_function import NoiseFunction
-    >>> from darrm.privacy import MajorityProblem, PrivacyParams
-    >>> problem = MajorityProblem.from_allowance(1, 1, PrivacyParams(1))
-    >>> renyi_divergences(problem, NoiseFunction(1, [1.0]), [2.0]).round(6)
+    >>> from darrm import PrivacyParams, Voters
+    >>> renyi_divergences(Voters(1, PrivacyParams(1)), NoiseFunction(1, [1.0]), [2.0]).round(6)
     array([0.735326])
     """
-    if gamma.K != problem.K:
-        checks.fail("gamma.K", gamma.K, f"the problem's K = {problem.K}")
+    if gamma.K != voters.K:
+        checks.fail("gamma.K", gamma.K, f"the voters' K = {voters.K}")
     if not gamma.is_monotone:
         raise ValueError("only a monotone γ has its worst Rényi divergence in the dominating family")
     grid = np.atleast_1d(np.asarray(orders, dtype=np.float64))
     if not np.all((grid > 1.0) & np.isfinite(grid)):
         checks.fail("orders", grid.tolist(), "finite and above 1")
-    rows = RenyiRows(problem)
+    rows = RenyiRows(voters)
     error = rows.relative_error()
     if not np.isfinite(error):
         return np.full(grid.shape, np.inf)
@@ -193,13 +187,13 @@ def renyi_divergences(problem: MajorityProblem, gamma: NoiseFunction, orders: Ar
     return np.nextafter(worst * (1.0 + 4.0 * UNIT), np.inf)
 
 
-def renyi_curve(problem: MajorityProblem, gamma: NoiseFunction, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
+def renyi_curve(voters: Voters, gamma: NoiseFunction, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
     """Tabulate `renyi_divergences` as a curve that the accountant adds up, rounded up to ten significant digits.
 
     The rounding makes machines whose logarithms differ in the last digit agree on the curve, so that a ledger
     recognises the same charge wherever it is made.
     """
-    return RenyiCurve.of(lambda grid: _significant(renyi_divergences(problem, gamma, grid)), orders)
+    return RenyiCurve.of(lambda grid: _significant(renyi_divergences(voters, gamma, grid)), orders)
 
 
 def _significant(values: Array) -> Array:

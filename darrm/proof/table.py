@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import InitVar, asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from darrm.errors import CertificationError, TableError
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import parse
 from darrm.gamma.sampled_error import Estimate
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.losses.profile import PrivacyProfile
+from darrm.losses.renyi import RenyiCurve
+from darrm.problem import MajorityProblem
 from darrm.proof.certify import Certificate, prove, scale_and_prove
+from darrm.proof.profile import privacy_profile
+from darrm.proof.renyi import renyi_curve
 from darrm.system.files import write_text
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping
 
 FORMAT = "darrm gamma table"
 VERSION = 1
@@ -94,13 +97,23 @@ class GammaTable:
         if proof is not _PROVED:
             raise TypeError("a GammaTable is made by certify, optimize_gamma or GammaTable.load, which prove it")
 
+    @cached_property
+    def profile(self) -> PrivacyProfile:
+        """The exact privacy profile of one query: the worst divergence over the corners for each ε."""
+        return privacy_profile(self.problem, self.gamma)
+
+    @cached_property
+    def renyi(self) -> RenyiCurve | None:
+        """The Rényi curve of one query, for γ that do not fall away from the tie; None for others."""
+        return renyi_curve(self.problem.voters, self.gamma) if self.gamma.is_monotone else None
+
     def with_optimality(self, optimality: Optimality, provenance: Mapping[str, str]) -> GammaTable:
         """Add what is known about how good the proven γ is and where it comes from."""
         return GammaTable(self.problem, self.gamma, self.certificate, optimality, dict(provenance), _PROVED)
 
     def to_json(self) -> dict[str, Any]:
         """Write the table as plain data; floats keep their exact value, ε and δ their decimals."""
-        content = {"problem": problem_to_json(self.problem), "gamma": [float(value) for value in self.gamma.half]}
+        content = {"problem": self.problem.to_json(), "gamma": [float(value) for value in self.gamma.half]}
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -126,16 +139,19 @@ class GammaTable:
             raise TableError("format", f"expected {FORMAT!r}, got {data.get('format')!r}")
         if data.get("version") != VERSION:
             raise TableError("version", f"this release reads version {VERSION}, got {data.get('version')!r}")
-        problem = problem_from_json(_field(data, "problem"))
+        try:
+            problem = MajorityProblem.from_json(_field(data, "problem"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise TableError("problem", f"it is malformed ({error})") from error
         values = _field(data, "gamma")
-        if not isinstance(values, list) or len(values) != problem.half_size:
+        if not isinstance(values, list) or len(values) != problem.voters.half_size:
             length = len(values) if isinstance(values, list) else "no list"
-            raise TableError("gamma", f"K = {problem.K} needs {problem.half_size} values, got {length}")
+            raise TableError("gamma", f"K = {problem.voters.K} needs {problem.voters.half_size} values, got {length}")
         if _field(data, "checksum") != _checksum({"problem": data["problem"], "gamma": values}):
             raise TableError("gamma", "it was changed after it was saved: its checksum does not match")
         stored = _field(data, "certificate")
         try:
-            gamma = NoiseFunction(problem.K, values)
+            gamma = NoiseFunction(problem.voters.K, values)
             certificate = prove(problem, gamma, scale=float(stored["scale"]))
         except (ValueError, TypeError, KeyError, CertificationError) as error:
             raise TableError("gamma", str(error)) from error
@@ -175,43 +191,14 @@ def certify(problem: MajorityProblem, gamma: NoiseFunction) -> GammaTable:
 
     Examples
     --------
-    >>> problem = MajorityProblem.from_allowance(3, 1, PrivacyParams(0.1))
+    >>> from darrm import PrivacyParams, Voters
+    >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
     >>> table = certify(problem, NoiseFunction(3, [1.0, 1.0]))
     >>> round(table.certificate.scale, 6), table.certificate.worst_cost <= table.certificate.budget
     (0.667222, True)
     """
     scaled, certificate = scale_and_prove(problem, gamma)
     return GammaTable(problem, scaled, certificate, None, {}, _PROVED)
-
-
-def problem_to_json(problem: MajorityProblem) -> dict[str, Any]:
-    """Write a problem with the decimals that the user typed."""
-    overlap = {} if problem.overlap is None else {"overlap": problem.overlap}
-    return {
-        "K": problem.K,
-        "each": _params_to_json(problem.each),
-        "target": _params_to_json(problem.target),
-        **overlap,
-    }
-
-
-def problem_from_json(data: Any) -> MajorityProblem:  # noqa: ANN401 (whatever a JSON file holds)
-    """Read what `problem_to_json` wrote.
-
-    Raises
-    ------
-    TableError
-        If it is malformed.
-    """
-    try:
-        each, target = (PrivacyParams(data[name]["epsilon"], data[name]["delta"]) for name in ("each", "target"))
-        return MajorityProblem(data["K"], each, target, data.get("overlap"))
-    except (KeyError, TypeError, ValueError) as error:
-        raise TableError("problem", f"it is malformed ({error})") from error
-
-
-def _params_to_json(params: PrivacyParams) -> dict[str, str]:
-    return {"epsilon": params.epsilon_text, "delta": params.delta_text}
 
 
 def _optimality_from_json(data: Any, gamma: NoiseFunction) -> Optimality | None:  # noqa: ANN401 (any JSON)

@@ -20,14 +20,11 @@ reproduces polynomials of degree at most 1 in each coordinate; a smooth f is app
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 LARGEST_LATTICE = 10**6
 

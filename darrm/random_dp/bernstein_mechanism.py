@@ -8,22 +8,19 @@ polynomial through it is post-processing. So the sup norm over the lattice is en
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
+from darrm.privacy import PrivacyParams
 from darrm.random_dp.bernstein import BernsteinFunction, lattice
 from darrm.random_dp.lattice_noise import describe
 from darrm.random_dp.mechanisms import Laplace, check_pure, check_release
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
-    from darrm.privacy import PrivacyParams
-    from darrm.random_dp.norms import Norm
+from darrm.random_dp.norms import Norm
 
 
 @dataclass(frozen=True)

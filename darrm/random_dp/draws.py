@@ -6,25 +6,20 @@ processes and every size of batch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.random_dp.norms import norm_of
-from darrm.random_dp.records import count, neighbours
+from darrm.random_dp.norms import Norm, norm_of
+from darrm.random_dp.records import Records, count, neighbours
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Function = Callable[[Any], Any]
+RecordSampler = Callable[[np.random.Generator, int], Any]
 
-    from numpy.typing import NDArray
-
-    from darrm.random_dp.norms import Norm
-    from darrm.random_dp.records import Records
-
-    Function = Callable[[Any], Any]
-    RecordSampler = Callable[[np.random.Generator, int], Any]
 
 POSITIONS = ("last", "random")
 

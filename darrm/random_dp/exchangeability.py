@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 
 from darrm import checks
-from darrm.exact_decimals import Number, exact_number
+from darrm.privacy import Number, exact_number
 from darrm.random_dp.sample_size import SampleSize
 
 

@@ -12,17 +12,14 @@ promised about data that P does not describe. So `RandomDP` is no `PrivacyParams
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_UP, Context, Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from darrm import checks
-from darrm.exact_decimals import Number, decimal_text, exact_number
-from darrm.privacy import PrivacyParams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from darrm.privacy import Number, PrivacyParams, decimal_text, exact_number
 
 FIFTEEN_DIGITS_UP = Context(prec=15, rounding=ROUND_UP)
 NAMES_OF_PLAIN_PRIVACY = ("epsilon", "delta", "exact_epsilon", "exact_delta", "is_private")

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.probability.exact_sampling import (
     UniformBelow,
@@ -25,9 +25,6 @@ from darrm.probability.exact_sampling import (
     seeded_uniform_below,
     system_uniform_below,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 ROUNDING_SHARE = Fraction(1, 2**10)  # how much the rounding may add to the sensitivity
 SMALLEST_STEP_EXPONENT = -1000  # multiples of 2^-1000 are floats; a smaller sensitivity is treated as a larger one

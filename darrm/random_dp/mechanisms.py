@@ -17,24 +17,20 @@ SAMPLED Δ̂ = 0: the pairs on which the function does differ, a share γ of the
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.losses.gaussian_calibration import concentration_for
+from darrm.privacy import PrivacyParams
 from darrm.probability.exact_sampling import bernoulli_exp
 from darrm.random_dp.lattice_noise import describe, gaussian_release, laplace_release, source, step_for, to_lattice
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from darrm.privacy import PrivacyParams
-    from darrm.random_dp.norms import Norm
+from darrm.random_dp.norms import Norm
 
 ATTEMPTS = 64  # proposals tried at a time by the exponential mechanism
 

@@ -7,18 +7,15 @@ A difference of two floats is rounded once and a sum of d terms at most d times 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm import checks
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Norm = str | Callable[[NDArray[np.float64]], float]
 
-    from numpy.typing import NDArray
-
-    Norm = str | Callable[[NDArray[np.float64]], float]
 
 NAMED = ("l1", "l2", "sup")
 

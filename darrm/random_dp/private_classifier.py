@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.random_dp.draws import value_of
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from darrm.random_dp.guarantee import RandomDP
-    from darrm.random_dp.mechanisms import Mechanism
-    from darrm.random_dp.sampled_sensitivity import SampledSensitivity
+from darrm.random_dp.guarantee import RandomDP
+from darrm.random_dp.mechanisms import Mechanism
+from darrm.random_dp.sampled_sensitivity import SampledSensitivity
 
 LINEAR = ("coef_", "intercept_")
 

@@ -6,14 +6,12 @@ first n, and D′ is D with one record replaced by the last draw [S, Algorithm 1
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from darrm import checks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # a list of anything, an array (n, …), or a tuple of such columns, as in (features, labels)
 Records = Any

@@ -23,16 +23,14 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_UP, Context, Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import lambertw
 
 from darrm import checks
-from darrm.exact_decimals import Number, exact_number
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+from darrm.privacy import Number, exact_number
 
 DIGITS = 60
 WORK = Context(prec=DIGITS)

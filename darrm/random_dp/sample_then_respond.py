@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
+
+import numpy as np
 
 from darrm import checks
+from darrm.privacy import Number
 from darrm.random_dp.draws import value_of
-from darrm.random_dp.records import count
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from darrm.exact_decimals import Number
-    from darrm.random_dp.guarantee import RandomDP
-    from darrm.random_dp.mechanisms import Mechanism
-    from darrm.random_dp.records import Records
-    from darrm.random_dp.sampled_sensitivity import SampledSensitivity
-    from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler
+from darrm.random_dp.guarantee import RandomDP
+from darrm.random_dp.mechanisms import Mechanism
+from darrm.random_dp.records import Records, count
+from darrm.random_dp.sampled_sensitivity import SampledSensitivity
+from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler
 
 Released = TypeVar("Released")
 

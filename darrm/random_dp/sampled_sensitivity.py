@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from darrm.privacy import PrivacyParams
 from darrm.random_dp.guarantee import RandomDP
-
-if TYPE_CHECKING:
-    from darrm.privacy import PrivacyParams
-    from darrm.random_dp.norms import Norm
-    from darrm.random_dp.sample_size import SampleSize
+from darrm.random_dp.norms import Norm
+from darrm.random_dp.sample_size import SampleSize
 
 
 @dataclass(frozen=True)

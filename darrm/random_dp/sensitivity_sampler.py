@@ -11,31 +11,23 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.errors import SamplingError
-from darrm.random_dp.draws import POSITIONS, Draws, measure_batch
+from darrm.privacy import Number
+from darrm.random_dp.draws import POSITIONS, Batch, Draws, Function, RecordSampler, measure_batch
 from darrm.random_dp.exchangeability import exchangeable_sample_size
-from darrm.random_dp.norms import check_norm
-from darrm.random_dp.sample_size import sample_size
+from darrm.random_dp.norms import Norm, check_norm
+from darrm.random_dp.records import Records
+from darrm.random_dp.sample_size import SampleSize, sample_size
 from darrm.random_dp.sampled_sensitivity import EarlyReport, SampledSensitivity
 from darrm.system.extras import require
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from darrm.exact_decimals import Number
-    from darrm.random_dp.draws import Batch, Function, RecordSampler
-    from darrm.random_dp.norms import Norm
-    from darrm.random_dp.records import Records
-    from darrm.random_dp.sample_size import SampleSize
 
 RULES = {"theorem 15": sample_size, "exchangeability": exchangeable_sample_size}
 BATCHES_A_WORKER = 4  # handed out at a time: enough to keep a worker busy, few enough for prompt reports

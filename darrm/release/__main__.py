@@ -6,10 +6,12 @@ python -m darrm.release votes.npy --table table.json --ledger ledger.sqlite --ou
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.account.ledger import PrivacyLedger
@@ -19,11 +21,6 @@ from darrm.release.votes import ones_matrix
 from darrm.system.command_line import CommandLine, run
 from darrm.system.flags import privacy_pair
 from darrm.system.votes_file import check_new, load_votes, parse_classes, save_labels
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
 
 DESCRIPTION = """\
 Release one private label for each row of a file of votes. The ledger is debited for all rows, durably, before the
@@ -81,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def check_votes(votes: NDArray[Any], aggregator: DaRRM, classes: tuple[Any, Any], *, quiet: bool) -> None:
     """Raise `ValueError` unless every row can be released."""
-    K = aggregator.table.problem.K
+    K = aggregator.table.problem.voters.K
     if votes.size == 0:
         checks.fail("votes", votes.shape, f"of shape (Q, {K}) with at least one query", "the file holds no votes")
     if votes.ndim != 2 or votes.shape[1] != K:

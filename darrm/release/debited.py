@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-    from darrm.account.ledger import PrivacyLedger
-    from darrm.aggregator import Aggregator
+from darrm.account.ledger import PrivacyLedger
+from darrm.aggregator import Aggregator
 
 
 def release_debited(
@@ -54,11 +53,11 @@ def release_debited(
 
     Examples
     --------
-    >>> from darrm import MajorityProblem, PrivacyParams, certify
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters, certify
     >>> from darrm.account.ledger import PrivacyLedger
     >>> from darrm.release.majority import DaRRM
     >>> from darrm.gamma import baselines
-    >>> problem = MajorityProblem.from_allowance(3, 3, PrivacyParams(0.1))
+    >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> aggregator = DaRRM(certify(problem, baselines.double_subsampling(problem)))
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(1))
     >>> release_debited(aggregator, [[1, 1, 0], [0, 0, 1]], ledger=ledger, note="two questions")

@@ -8,38 +8,27 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.gamma import baselines
 from darrm.losses.charges import Charge
+from darrm.privacy import PrivacyParams
 from darrm.probability.exact_coins import ExactCoins
 from darrm.probability.exact_integers import uniform_integers
-from darrm.proof.corners import constants_of
-from darrm.proof.profile import privacy_profile
-from darrm.proof.renyi import renyi_curve
+from darrm.problem import MajorityProblem
+from darrm.proof.charge import charge_of
+from darrm.proof.corners import ratio_of
 from darrm.proof.table import GammaTable, certify
 from darrm.release.votes import labelled, ones_matrix
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from darrm.losses.profile import PrivacyProfile
-    from darrm.losses.renyi import RenyiCurve
-    from darrm.privacy import MajorityProblem, PrivacyParams
-
 BINARY = (0, 1)
-# exact descriptions of a table are computed for every charge up to so many voters, or so many rows of neighbours: those
-# of 301 voters, and those of 1,001 where γ is monotone and has no other rows
-PROFILE_UP_TO = 301
-ROWS_UP_TO = math.comb(PROFILE_UP_TO + 2, 2)
-MONOTONE_ROWS_UP_TO = math.comb(1001 + 2, 2)
 
 
 class DaRRM:
@@ -57,8 +46,8 @@ class DaRRM:
 
     Examples
     --------
-    >>> from darrm import MajorityProblem, PrivacyParams
-    >>> problem = MajorityProblem.from_allowance(3, 3, PrivacyParams(0.1))
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> aggregator = DaRRM(certify(problem, baselines.double_subsampling(problem)))
     >>> aggregator.guarantee
     PrivacyParams(epsilon=0.3, delta=0)
@@ -87,45 +76,13 @@ class DaRRM:
         """(mε, δ): what one query satisfies, whatever the data."""
         return self._table.problem.target
 
-    @cached_property
-    def profile(self) -> PrivacyProfile:
-        """The exact privacy profile of one query: the worst divergence over the corners for each ε."""
-        return privacy_profile(self._table.problem, self._table.gamma)
-
-    @cached_property
-    def renyi(self) -> RenyiCurve | None:
-        """The Rényi curve of one query, for γ that do not fall away from the tie; None for others."""
-        gamma = self._table.gamma
-        return renyi_curve(self._table.problem, gamma) if gamma.is_monotone else None
-
-    def charge(self, queries: int = 1, *, exact_profile: bool | None = None) -> Charge:
-        """Describe what ``queries`` queries cost, whatever the data.
-
-        Parameters
-        ----------
-        queries
-            How many, at least 1.
-        exact_profile
-            Add the exact privacy profile of the table, and its Rényi curve: the accountant's bounds on many queries
-            shrink by a third or so. None does so up to K = 301, and for more voters where γ is monotone or a person
-            reaches few of them; beyond, it takes longer to compute than most releases.
-        """
-        problem = self._table.problem
-        wanted = self._is_cheap_to_describe() if exact_profile is None else exact_profile
-        profile, renyi = (self.profile, self.renyi) if wanted else (None, None)
-        reach = "" if problem.overlap is None else f", a person reaching at most {problem.overlap}"
-        what = f"{self.name} over {problem.K} voters{reach}"
-        return Charge(what, guarantee=self.guarantee, renyi=renyi, profile=profile, count=queries)
-
-    def _is_cheap_to_describe(self) -> bool:
-        problem = self._table.problem
-        rows = (problem.K - problem.reached + 1) * math.comb(problem.reached + 2, 2)
-        limit = MONOTONE_ROWS_UP_TO if self._table.gamma.is_monotone else ROWS_UP_TO
-        return problem.K <= PROFILE_UP_TO or rows <= limit
+    def charge(self, queries: int = 1) -> Charge:
+        """Describe what ``queries`` queries cost, whatever the data; see `darrm.proof.charge.charge_of`."""
+        return charge_of(self._table, queries)
 
     def probability_of_one(self, ones: int) -> Fraction:
         """Compute Pr[output 1 | so many votes for 1] exactly, (1 + g(l))/2."""
-        K = self._table.problem.K
+        K = self._table.problem.voters.K
         checks.integer_at_least(0, ones=ones)
         if ones > K:
             checks.fail("ones", ones, f"at most K = {K}")
@@ -157,13 +114,13 @@ class DaRRM:
         ValueError
             If some vote is no vote; nothing is released then.
         """
-        ones = ones_matrix(votes, self._table.problem.K, classes)
+        ones = ones_matrix(votes, self._table.problem.voters.K, classes)
         source = os.urandom if rng is None else rng.bytes
         return labelled(self._answers(ones, source), classes)
 
     def _answers(self, ones: NDArray[np.bool_], source: Callable[[int], bytes]) -> NDArray[np.bool_]:
         counts = np.asarray(ones.sum(axis=1, dtype=np.int64))
-        majority = 2 * counts > self._table.problem.K
+        majority = 2 * counts > self._table.problem.voters.K
         return np.asarray(majority ^ self._lies.flip(counts, source=source), dtype=np.bool_)
 
 
@@ -172,8 +129,8 @@ class RandomizedResponseMajority(DaRRM):
 
     Examples
     --------
-    >>> from darrm import MajorityProblem, PrivacyParams
-    >>> aggregator = RandomizedResponseMajority(MajorityProblem.from_allowance(11, 3, PrivacyParams(0.1)))
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> aggregator = RandomizedResponseMajority(MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1)), 3))
     >>> round(float(aggregator.probability_of_one(11)), 4)
     0.6904
     """
@@ -211,12 +168,13 @@ class SubsamplingMajority(DaRRM):
     def probability_of_one(self, ones: int) -> Fraction:
         """Compute Pr[output 1 | so many votes for 1] exactly from the hypergeometric law of the sample."""
         honesty = 1 - 2 * self._coins.probabilities[0]
-        return (1 + honesty * sample_majority(self._table.problem.K, ones, self._draws)) / 2
+        return (1 + honesty * sample_majority(self._table.problem.voters.K, ones, self._draws)) / 2
 
-    @property
-    def renyi(self) -> None:
-        """None: the law of the sample is γ_Sub itself, which its table's floats only approach."""
-        return
+    def charge(self, queries: int = 1) -> Charge:
+        """Describe what ``queries`` queries cost: by (ε, δ) alone, for the law is γ_Sub and not its table's floats."""
+        return replace(
+            charge_of(self._table, queries, exact=False), what=f"{self.name} over {self._table.problem.voters.K} voters"
+        )
 
     def _honesty(self) -> Fraction:
         """Give s ≤ 1, a float, for which s·γ_Sub is private in real arithmetic.
@@ -226,16 +184,18 @@ class SubsamplingMajority(DaRRM):
         """
         problem, certificate = self._table.problem, self._table.certificate
         scale = Fraction(certificate.scale)
-        values = zip(range(problem.first_majority, problem.K + 1), self._table.gamma.half, strict=True)
-        off = max(abs(Fraction(float(t)) - scale * sample_majority(problem.K, ones, self._draws)) for ones, t in values)
-        constants = constants_of(problem)
-        ratio = Fraction(constants.ratio) + Fraction(constants.ratio_error)
+        values = zip(range(problem.voters.first_majority, problem.voters.K + 1), self._table.gamma.half, strict=True)
+        off = max(
+            abs(Fraction(float(t)) - scale * sample_majority(problem.voters.K, ones, self._draws)) for ones, t in values
+        )
+        cost = ratio_of(problem.target.exact_epsilon)
+        ratio = Fraction(cost.value) + Fraction(cost.error)
         worst = Fraction(certificate.worst_cost) + (1 + ratio) * off
         allowed = min(Fraction(1), scale * Fraction(certificate.budget) / worst)
         return Fraction(int(allowed * 2**60), 2**60)  # rounded down to 60 binary digits
 
     def _answers(self, ones: NDArray[np.bool_], source: Callable[[int], bytes]) -> NDArray[np.bool_]:
-        K, queries = self._table.problem.K, ones.shape[0]
+        K, queries = self._table.problem.voters.K, ones.shape[0]
         draws = [uniform_integers(K - taken, queries, source=source) for taken in range(self._draws)]
         counts = ones_in_sample(ones, draws)
         majority = 2 * counts > self._draws

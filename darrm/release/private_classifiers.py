@@ -24,22 +24,17 @@ This module lives with the aggregators because it is one: it needs `DaRRM` from 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.privacy import PrivacyParams
+from darrm.proof.table import GammaTable
 from darrm.random_dp.guarantee import RandomDP, compose
+from darrm.random_dp.private_classifier import PrivateClassifier
 from darrm.release.majority import DaRRM
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from darrm.proof.table import GammaTable
-    from darrm.random_dp.private_classifier import PrivateClassifier
 
 DATA = ("same", "disjoint")
 
@@ -52,7 +47,7 @@ class PrivateClassifierMajority:
     voters
         K fitted classifiers that name the same two classes.
     table
-        A proven noise function for K voters, each at least as private as ``table.problem.each``.
+        A proven noise function for K voters, each at least as private as ``table.problem.voters.each``.
     data
         "same": every voter was fitted on the same records. "disjoint": no record was given to two voters, and which
         voter got it does not depend on the data.
@@ -67,7 +62,7 @@ class PrivateClassifierMajority:
     --------
     Three copies of a threshold classifier with fresh noise, on the same 40 records:
 
-    >>> from darrm import MajorityProblem
+    >>> from darrm import MajorityProblem, Voters
     >>> from darrm.gamma import baselines
     >>> from darrm.proof.table import certify
     >>> from darrm.random_dp import Laplace, ParametersOf, PrivateClassifier, SensitivitySampler
@@ -84,7 +79,7 @@ class PrivateClassifierMajority:
     >>> data = records(np.random.default_rng(2), 40)
     >>> def voter():
     ...     return PrivateClassifier(Threshold(), Laplace(each), found, attributes=("middle_",)).fit(*data)
-    >>> problem = MajorityProblem.from_allowance(K=3, m=2, each=each)
+    >>> problem = MajorityProblem.from_allowance(Voters(3, each), 2)
     >>> table = certify(problem, baselines.double_subsampling(problem))
     >>> majority = PrivateClassifierMajority([voter(), voter(), voter()], table)
     >>> print(majority.guarantee)
@@ -99,12 +94,15 @@ class PrivateClassifierMajority:
         self._voters = tuple(voters)
         self._disjoint = data == "disjoint"
         problem = table.problem
-        if len(self._voters) != problem.K:
-            checks.fail("voters", len(self._voters), f"as many as the table's K = {problem.K}")
+        if len(self._voters) != problem.voters.K:
+            checks.fail("voters", len(self._voters), f"as many as the table's K = {problem.voters.K}")
         for index, voter in enumerate(self._voters):
             given = voter.guarantee.on_covered_pairs
-            if given.exact_epsilon > problem.each.exact_epsilon or given.exact_delta > problem.each.exact_delta:
-                allowed = f"at least as private as the table's voters, {problem.each}"
+            if (
+                given.exact_epsilon > problem.voters.each.exact_epsilon
+                or given.exact_delta > problem.voters.each.exact_delta
+            ):
+                allowed = f"at least as private as the table's voters, {problem.voters.each}"
                 checks.fail(f"voter {index}", str(given), allowed, "optimise a table for these voters")
             if voter.classes != self._voters[0].classes:
                 checks.fail(f"the classes of voter {index}", voter.classes, f"{self._voters[0].classes}, as of voter 0")

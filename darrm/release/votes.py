@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 
 def ones_matrix(votes: ArrayLike, K: int, classes: tuple[Any, Any] = (0, 1)) -> NDArray[np.bool_]:

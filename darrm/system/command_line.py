@@ -11,16 +11,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from importlib.metadata import version as distribution_version
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from darrm.errors import DarrmError
 from darrm.system.extras import require
 from darrm.system.files import check_parent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 USAGE_STATUS = 2
 INTERRUPTED_STATUS = 130

@@ -5,11 +5,13 @@ Writes OUTPUT/aggregators/{plain,private}.json and .png, votes.json, and the pag
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from darrm.problem import Workload
 from darrm.system.command_line import CommandLine, run
 from darrm.system.files import write_text
 from experiments.aggregators.comparison import Comparison, as_json, compare, decide
@@ -17,11 +19,6 @@ from experiments.aggregators.page import page
 from experiments.aggregators.pictures import save_margins
 from experiments.aggregators.settings import plain_workloads, private_workloads, vote_workloads
 from experiments.aggregators.votes import available
-
-if TYPE_CHECKING:
-    import argparse
-
-    from darrm.workload import Workload
 
 FOLDER = "aggregators"
 PICTURE_TOTAL = 1.0  # the budget of the panels drawn; the tables and the JSON have all

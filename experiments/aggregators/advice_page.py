@@ -11,36 +11,32 @@ from pathlib import Path
 from darrm.advise.__main__ import text_report
 from darrm.advise.advice import advise
 from darrm.privacy import PrivacyParams
+from darrm.problem import Voters, Workload
 from darrm.system.command_line import CommandLine, run
 from darrm.system.files import write_text
-from darrm.system.workload_flags import flags_of
-from darrm.workload import Workload
+from darrm.system.flags import flags_of
 
 PLAIN = PrivacyParams("inf")
 EXAMPLES = (
     (
         "PATE: teachers that are not private, on disjoint parts of the data",
         "Each person's data reach one teacher, and the labels train a student.",
-        Workload(250, PLAIN, 1, 1000, PrivacyParams("2", "1e-5")),
-        False,
+        Workload(Voters(250, PLAIN, overlap=1), 1000, PrivacyParams("2", "1e-5")),
     ),
     (
         "One vote of hospitals that are not private",
         "Each person was treated by at most one of them.",
-        Workload(11, PLAIN, 1, 1, PrivacyParams("0.5", "1e-6")),
-        False,
+        Workload(Voters(11, PLAIN, overlap=1), 1, PrivacyParams("0.5", "1e-6")),
     ),
     (
         "Models trained with DP-SGD on disjoint parts",
         "They answer any number of questions.",
-        Workload(11, PrivacyParams("0.0892", "1e-4"), 1, 100, PrivacyParams("1", "1e-4")),
-        True,
+        Workload(Voters(11, PrivacyParams("0.0892", "1e-4"), overlap=1, models=True), 100, PrivacyParams("1", "1e-4")),
     ),
     (
         "Private voters that look at the data again at each question",
         "One person's data may reach all of them: the setting of DaRRM.",
-        Workload(11, PrivacyParams("0.1", "1e-5"), None, 20, PrivacyParams("2", "1e-3")),
-        False,
+        Workload(Voters(11, PrivacyParams("0.1", "1e-5")), 20, PrivacyParams("2", "1e-3")),
     ),
 )
 HEAD = """# Which aggregator should I use?
@@ -91,9 +87,9 @@ def main(arguments: list[str] | None = None) -> int:
 def page() -> str:
     """Write the page."""
     parts = [HEAD]
-    for title, sentence, work, models in EXAMPLES:
-        command = f"python -m darrm.advise {flags_of(work)}{' --models' if models else ''}"
-        report = text_report(advise(work, models=models))
+    for title, sentence, work in EXAMPLES:
+        command = f"python -m darrm.advise {flags_of(work)}"
+        report = text_report(advise(work))
         parts += [f"## {title}\n", f"{sentence}\n", f"```sh\n{command}\n```\n", f"```text\n{report}```\n"]
     return "\n".join(parts)
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from darrm.advise.rivals import rivals
 from darrm.gamma.priors import CommonP
 from darrm.plan import plan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from darrm.plan.option import ReleaseOption
-    from darrm.workload import Workload
+from darrm.plan.option import ReleaseOption
+from darrm.problem import Voters, Workload
 
 OURS = "ours"
 MOST_LEVELS = 32  # kept of a long curve in the JSON
@@ -66,12 +63,15 @@ def compare(work: Workload) -> tuple[Comparison, list[ReleaseOption]]:
     """Run every aggregator; also give the options themselves, ours first."""
     prior = CommonP()
     started = time.perf_counter()
-    ours = plan(work.K, work.each, work.overlap, work.queries, total=work.total, prior=prior).option
+    ours = plan(
+        Workload(Voters(work.voters.K, work.voters.each, overlap=work.voters.overlap), work.queries, work.total),
+        prior=prior,
+    ).option
     seconds = time.perf_counter() - started
     others = rivals(work, prior)
     size = ours.truth.size
     kept = sorted({round(place) for place in np.linspace(0, size - 1, min(size, MOST_LEVELS))})
-    first = work.K // 2 + 1
+    first = work.voters.K // 2 + 1
     options = []
     for option in (ours, *others.options):
         difference = ours.truth - option.truth
@@ -85,12 +85,12 @@ def compare(work: Workload) -> tuple[Comparison, list[ReleaseOption]]:
             "truth": option.truth[kept].round(6).tolist(),
         }
         if option is not ours:
-            entry |= {"worst_margin": 2 * (first + worst) - work.K, "worst_difference": float(difference[worst])}
+            entry |= {"worst_margin": 2 * (first + worst) - work.voters.K, "worst_difference": float(difference[worst])}
         options.append(entry)
     described = {
-        "K": work.K,
-        "voters": str(work.each) if work.each.is_private else "plain",
-        "overlap": work.overlap,
+        "K": work.voters.K,
+        "voters": str(work.voters.each) if work.voters.each.is_private else "plain",
+        "overlap": work.voters.overlap,
         "queries": work.queries,
         "epsilon": work.total.epsilon,
         "delta": work.total.delta,

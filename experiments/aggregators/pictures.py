@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from darrm.system.figures import saved_figure
-from experiments.aggregators.comparison import OURS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from experiments.aggregators.comparison import Comparison
+from experiments.aggregators.comparison import OURS, Comparison
 
 COLOURS = {
     OURS: "black",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from darrm.privacy import PrivacyParams
-from darrm.workload import Workload
+from darrm.problem import Voters, Workload
 
 PLAIN = PrivacyParams("inf")
 TOTALS = (("0.5", "1e-6"), ("1", "1e-5"), ("2", "1e-5"), ("8", "1e-5"))
@@ -26,16 +26,23 @@ def plain_workloads(*, quick: bool) -> list[Workload]:
     """Voters that are not private, each person reaching one: K × Q × budget."""
     voters, queries = ((11, 101), (1, 100)) if quick else ((11, 101, 251, 1001), (1, 100, 1000))
     totals = TOTALS[1:2] if quick else TOTALS
-    return [Workload(K, PLAIN, 1, Q, PrivacyParams(*total)) for K in voters for Q in queries for total in totals]
+    return [
+        Workload(Voters(K, PLAIN, overlap=1), Q, PrivacyParams(*total))
+        for K in voters
+        for Q in queries
+        for total in totals
+    ]
 
 
 def private_workloads(*, quick: bool) -> list[Workload]:
     """Voters that are private themselves."""
     settings = PRIVATE_SETTINGS[:2] if quick else PRIVATE_SETTINGS
-    return [Workload(K, PRIVATE, overlap, Q, PrivacyParams(*total)) for K, overlap, Q, total in settings]
+    return [
+        Workload(Voters(K, PRIVATE, overlap=overlap), Q, PrivacyParams(*total)) for K, overlap, Q, total in settings
+    ]
 
 
 def vote_workloads(K: int, *, quick: bool) -> list[Workload]:
     """List what recorded votes of K disjoint, non-private voters are released under."""
     queries, totals = (VOTE_QUERIES[:2], VOTE_TOTALS[:1]) if quick else (VOTE_QUERIES, VOTE_TOTALS)
-    return [Workload(K, PLAIN, 1, Q, PrivacyParams(*total)) for Q in queries for total in totals]
+    return [Workload(Voters(K, PLAIN, overlap=1), Q, PrivacyParams(*total)) for Q in queries for total in totals]

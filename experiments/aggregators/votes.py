@@ -6,16 +6,14 @@ import os
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.system.extras import require
 from experiments.datasets import load
 from experiments.download import DATA_VARIABLE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SEED = 20_261_121
 DIGITS_VOTERS = (11, 101)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.ensemble.voting import majority
 from darrm.gamma import baselines, priors
@@ -14,21 +16,15 @@ from darrm.losses.gaussian import analytic_sigma, renyi_sigma
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.pate.noisy_max import GNMax
 from darrm.pate.vote_counts import counts_from_labels
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import certify
 from darrm.release.majority import DaRRM
 from experiments.knowledge_transfer import settings
-from experiments.knowledge_transfer.settings import K
+from experiments.knowledge_transfer.settings import K, Setup
+from experiments.knowledge_transfer.teachers import Votes
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from experiments.knowledge_transfer.settings import Setup
-    from experiments.knowledge_transfer.teachers import Votes
-
-    Labels = NDArray[np.int64]
+Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ def per_query(each: PrivacyParams, m: int) -> PrivacyParams:
 def ways(each: PrivacyParams, m: int) -> list[Way]:
     """Make the paper's three aggregators, all (mε, mΔ)-private a query, and the columns that the paper lacks."""
     target = per_query(each, m)
-    problem = MajorityProblem(K=K, each=each, target=target)
+    problem = MajorityProblem(Voters(K, each), target)
     subsampling = DaRRM(certify(problem, baselines.subsampling(problem)))
     optimal = DaRRM(optimize_gamma(problem, prior=priors.Independent(*settings.PRIOR)))
     papers = renyi_sigma(target)

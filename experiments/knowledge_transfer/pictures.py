@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from darrm.system.figures import saved_figure
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.report import NAMES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STYLES = {
     settings.GNMAX: ("tab:red", "o"),

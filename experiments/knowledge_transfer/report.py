@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from darrm.system import files
 from experiments.knowledge_transfer import settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Result = dict[str, Any]
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "digits (scikit-learn)"}

@@ -12,16 +12,18 @@ from __future__ import annotations
 import functools
 import itertools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.ensemble.network import convolutional_network
 from darrm.ensemble.partition import Partition
-from darrm.ensemble.recipes import PlainSGD, PrivateSGD
+from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe
 from darrm.ensemble.student import train_student
 from darrm.ensemble.teachers import train_teachers
 from darrm.ensemble.voting import majority
+from experiments.datasets import TwoClasses
 from experiments.knowledge_transfer.settings import (
     PARTITION_SEED,
     PLAIN_BATCHES,
@@ -34,12 +36,6 @@ from experiments.knowledge_transfer.settings import (
     Setup,
 )
 from experiments.knowledge_transfer.teachers import Machine, private_recipe
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from darrm.ensemble.recipes import Recipe
-    from experiments.datasets import TwoClasses
 
 SPLIT_SEED, HELD_OUT = 5, 0.2
 SEEDS = (101, 102)  # no training of the experiment itself uses them

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.ensemble.network import convolutional_network
 from darrm.ensemble.student import StudentRecipe, train_student
 from darrm.system.extras import require
+from experiments.datasets import TwoClasses
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import ways
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from experiments.datasets import TwoClasses
-    from experiments.knowledge_transfer.settings import Setup
-    from experiments.knowledge_transfer.teachers import Machine, Votes
+from experiments.knowledge_transfer.settings import Setup
+from experiments.knowledge_transfer.teachers import Machine, Votes
 
 TRUE_LABELS, SUPERVISED = "non-private student", "fully supervised"
 SHARED = (settings.PRIVATE_MAJORITY, settings.PLAIN_MAJORITY)  # the same for every m

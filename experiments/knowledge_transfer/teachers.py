@@ -6,24 +6,20 @@ import functools
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from darrm.ensemble.calibration import calibrate_sampling
 from darrm.ensemble.network import convolutional_network
 from darrm.ensemble.partition import Partition
-from darrm.ensemble.recipes import PrivateSGD
+from darrm.ensemble.recipes import PrivateSGD, Recipe
 from darrm.ensemble.teachers import train_teachers
 from darrm.ensemble.voting import load_votes, majority, save_votes
+from experiments.datasets import TwoClasses
 from experiments.knowledge_transfer.settings import CLIP, PARTITION_SEED, K, Setup
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from darrm.ensemble.recipes import Recipe
-    from experiments.datasets import TwoClasses
 
 
 @dataclass(frozen=True, eq=False)

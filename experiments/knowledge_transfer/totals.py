@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from darrm.account.accountant import PrivacyAccountant, Voters
+from darrm.account.accountant import PrivacyAccountant
 from darrm.losses.composition import compose_general
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import Way, per_query, ways
-
-if TYPE_CHECKING:
-    from darrm.privacy import PrivacyParams
-    from experiments.knowledge_transfer.settings import Setup
+from experiments.knowledge_transfer.settings import Setup
 
 
 def total_rows(data: str, setup: Setup, allowances: tuple[int, ...]) -> list[dict[str, Any]]:
@@ -50,7 +49,7 @@ def best_bound(way: Way, each: PrivacyParams, queries: int, delta: float) -> dic
     alone = PrivacyAccountant(charges=[charge]).spent(delta)
     result = {"epsilon": alone.epsilon, "delta": delta, "bound": alone.bound}
     if way.private_teachers:
-        voters = Voters(K=settings.K, each=each, private_models=True, disjoint=True)
+        voters = Voters(settings.K, each, overlap=1, models=True)
         capped = PrivacyAccountant(voters, charges=[charge]).spent(delta)
         result["with_private_models"] = {"epsilon": capped.epsilon, "bound": capped.bound}
     return result

@@ -12,19 +12,15 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.pate.renyi_bounds import gaussian_renyi, log_q
 from darrm.system.files import write_text
 from experiments.pate.settings import GLYPH_SIZE, pate_like_votes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 ORDERS = np.geomspace(1.5, 500.0, 200)
 SIGMA = 100.0

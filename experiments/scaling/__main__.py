@@ -16,24 +16,22 @@ import multiprocessing
 import resource
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from darrm import checks
 from darrm.gamma.priors import CommonP
 from darrm.optimize.optimizer import optimize_gamma
-from darrm.privacy import MajorityProblem, PrivacyParams
-from darrm.proof.corners import full_set_size
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.corners import full_set_size, ratio_of
 from darrm.proof.dominating import DominatingFamily
 from darrm.system.command_line import CommandLine, run
 from darrm.system.files import write_text
 from experiments.scaling.page import EPSILON, HEADER, REFERENCE_SIZES, Measurement, line, page, plot, summary
 from lp_models.options import SolveOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 DELTAS = ("0", "1e-5")
 SHAPES = ("free", "monotone")
@@ -60,17 +58,19 @@ class Case:
 
 def measure(case: Case) -> Measurement:
     """Solve one case in this process and say what it took."""
-    problem = MajorityProblem.from_allowance(case.K, case.m, PrivacyParams(EPSILON, case.each_delta))
+    problem = MajorityProblem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
     options = SolveOptions(gap=LONG_GAP if case.K == LONG_SIZE else GAP, time_limit=case.time_limit)
-    warm_up = MajorityProblem.from_allowance(3, 2, problem.each)  # imports and first calls are not what is measured
+    # imports and first calls are not what is measured
+    warm_up = MajorityProblem.from_allowance(Voters(3, problem.voters.each), 2)
     optimize_gamma(warm_up, prior=CommonP(), shape=case.shape, solver=case.solver)
     started = time.perf_counter()
     table = optimize_gamma(problem, prior=CommonP(), shape=case.shape, solver=case.solver, options=options)
     seconds = time.perf_counter() - started
-    family = DominatingFamily(problem)
-    family.maxima(table.gamma.half)  # fills the caches
+    family = DominatingFamily(problem.voters)
+    ratio = ratio_of(problem.target.exact_epsilon)
+    family.maxima(table.gamma.half, ratio)  # fills the caches
     started = time.perf_counter()
-    family.maxima(table.gamma.half)
+    family.maxima(table.gamma.half, ratio)
     separation = time.perf_counter() - started
     optimality = table.optimality
     if optimality is None:
@@ -84,7 +84,7 @@ def measure(case: Case) -> Measurement:
         solver=case.solver,
         seconds=seconds,
         separation_seconds=separation,
-        rows_full_set=full_set_size(problem),
+        rows_full_set=full_set_size(problem.voters),
         rows_used=int(provenance.get("rows generated", provenance.get("rows written", "0"))),
         rounds=int(provenance.get("rounds", "1")),
         expected_error=optimality.value,

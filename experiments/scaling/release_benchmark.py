@@ -9,18 +9,16 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from darrm.optimize.optimizer import optimize_gamma
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
 from darrm.release import DaRRM, SubsamplingMajority
 from darrm.system.command_line import CommandLine, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 QUERIES = 1_000_000
 ROUNDS = 5
@@ -43,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    problem = MajorityProblem.from_allowance(options.K, 3, PrivacyParams("0.1", "1e-5"))
+    problem = MajorityProblem.from_allowance(Voters(options.K, PrivacyParams("0.1", "1e-5")), 3)
     aggregator, subsampling = DaRRM(optimize_gamma(problem)), SubsamplingMajority(problem)
     votes = np.random.default_rng(0).random((QUERIES, options.K)) < 0.75
     truth = np.array([float(aggregator.probability_of_one(ones)) for ones in range(options.K + 1)])

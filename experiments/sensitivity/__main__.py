@@ -5,10 +5,10 @@ Writes OUTPUT/sensitivity/figureN.json and .png, and OUTPUT/sensitivity.md from 
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from darrm import checks
 from darrm.system.command_line import CommandLine, run
@@ -18,9 +18,6 @@ from experiments.sensitivity.mean import figure4
 from experiments.sensitivity.page import FigureData, read_json, write_json, write_page
 from experiments.sensitivity.pictures import save_picture
 from experiments.sensitivity.svm import figure5, figure6
-
-if TYPE_CHECKING:
-    import argparse
 
 FIGURES = (2, 3, 4, 5, 6, 7)
 FOLDER = "sensitivity"

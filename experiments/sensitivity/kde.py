@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.privacy import PrivacyParams
 from darrm.random_dp.bernstein import BernsteinFunction
@@ -13,9 +13,6 @@ from darrm.random_dp.bernstein_mechanism import Bernstein
 from darrm.random_dp.sample_size import sample_size
 from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
 from experiments.sensitivity.page import Claim, FigureData
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 RECORDS = 5_000
 LATTICE = 10

@@ -6,16 +6,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.random_dp.sample_size import sample_size, smallest_gamma
 from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
 from experiments.sensitivity.page import Claim, FigureData
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 RECORDS = 100  # the paper does not say
 REPEATS = 50

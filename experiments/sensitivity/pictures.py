@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from darrm.system.figures import saved_figure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from experiments.sensitivity.page import FigureData
+from experiments.sensitivity.page import FigureData
 
 
 def save_picture(path: Path, data: FigureData) -> None:

@@ -7,9 +7,9 @@ Laplace mechanism. Proposition 19 bounds its L1 sensitivity by 2 + 2C√d + 4Cd/
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.privacy import PrivacyParams
 from darrm.random_dp.mechanisms import Laplace
@@ -18,10 +18,8 @@ from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, o
 from darrm.system.extras import require
 from experiments.sensitivity.page import Claim, FigureData
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Labelled = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-    Labelled = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 RECORDS = 1_000
 C = 3.0

@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from darrm.system.command_line import CommandLine, run
 from darrm.system.extras import require
@@ -25,9 +26,6 @@ from experiments.simulations.curves import figure_data, table_3
 from experiments.simulations.page import write_page
 from experiments.simulations.pictures import draw
 from experiments.simulations.settings import PANELS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TABLE = "table3"
 FOLDER = "simulations"

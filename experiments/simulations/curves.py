@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +13,10 @@ from darrm.gamma import baselines
 from darrm.gamma.sampled_error import differences, errors_of, summarise
 from darrm.losses.composition import compose_general
 from darrm.optimize.optimizer import optimize_gamma
-from darrm.privacy import MajorityProblem
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import GammaTable, certify
 from experiments.simulations import settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from experiments.simulations.settings import Panel
+from experiments.simulations.settings import Panel
 
 Array = NDArray[np.float64]
 
@@ -96,7 +93,7 @@ def table_3() -> list[dict[str, Any]]:
         problem = panel.problem
         values = (
             problem.m,
-            everyone.epsilon / problem.each.epsilon,
+            everyone.epsilon / problem.voters.each.epsilon,
             everyone.delta,
             problem.target.epsilon,
             problem.target.delta,
@@ -116,7 +113,7 @@ def table_3() -> list[dict[str, Any]]:
 def _panel_data(figure: str, panel: Panel) -> dict[str, Any]:
     problem = panel.problem
     tables = dict(_tables(figure, panel))
-    drawn = _draws(figure, problem.K)
+    drawn = _draws(figure, problem.voters.K)
     first = next(iter(tables.values())).gamma.half
     curves = []
     for name, table in tables.items():
@@ -146,10 +143,10 @@ def _panel_data(figure: str, panel: Panel) -> dict[str, Any]:
         )
     return {
         "title": panel.title,
-        "K": problem.K,
+        "K": problem.voters.K,
         "m": problem.m,
-        "epsilon": problem.each.epsilon,
-        "each_delta": problem.each.delta,
+        "epsilon": problem.voters.each.epsilon,
+        "each_delta": problem.voters.each.delta,
         "delta": problem.target.delta,
         "curves": [asdict(curve) for curve in curves],
     }
@@ -169,7 +166,7 @@ def _tables(figure: str, panel: Panel) -> Iterator[tuple[str, GammaTable]]:
     else:
         yield OPTIMAL, optimize_gamma(problem, prior=settings.SURROGATE)
     # the majority of M voters, whatever the target is called
-    drawn = MajorityProblem.from_allowance(problem.K, panel.sampled, problem.each)
+    drawn = MajorityProblem.from_allowance(Voters(problem.voters.K, problem.voters.each), panel.sampled)
     yield SUB, certify(problem, baselines.subsampling(drawn))
     if figure in settings.WITH_DOUBLE_SUBSAMPLING:
         yield DOUBLE_SUB, certify(problem, baselines.double_subsampling(problem))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from darrm.system.files import write_text
 from experiments.simulations import curves
 from experiments.simulations.claims import curve_of, decide
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 INTRODUCTION = """\
 # The paper's simulations

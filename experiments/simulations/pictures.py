@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from darrm.system.figures import saved_figure
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COLUMN_WIDTH, ROW_HEIGHT = 3.1, 2.9
 SUFFIXES = (".png", ".pdf")

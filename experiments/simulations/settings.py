@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from darrm.gamma.priors import Independent, Prior, TwoSided
 from darrm.losses.composition import compose_general, compose_simple
-from darrm.privacy import MajorityProblem, PrivacyParams
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    from numpy.typing import NDArray
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
 
 PURE = PrivacyParams("0.1")
 APPROXIMATE = PrivacyParams("0.1", "1e-5")
@@ -79,7 +77,9 @@ class Actual:
 def allowances(K: int, values: tuple[int, ...], each: PrivacyParams) -> tuple[Panel, ...]:
     """Make one panel for every m, with δ = 1 − (1 − Δ)^m and γ_const by simple composition."""
     everyone = compose_simple(each, K)
-    return tuple(Panel(MajorityProblem.from_allowance(K, m, each), f"K = {K}, m = {m}", m, everyone) for m in values)
+    return tuple(
+        Panel(MajorityProblem.from_allowance(Voters(K, each), m), f"K = {K}, m = {m}", m, everyone) for m in values
+    )
 
 
 def composed_panels() -> tuple[Panel, ...]:
@@ -87,7 +87,9 @@ def composed_panels() -> tuple[Panel, ...]:
     everyone = compose_general(APPROXIMATE, COMPOSED_VOTERS, DELTA_PRIME)
     panels = []
     for draws in COMPOSED_DRAWS:
-        problem = MajorityProblem(COMPOSED_VOTERS, APPROXIMATE, compose_general(APPROXIMATE, draws, DELTA_PRIME))
+        problem = MajorityProblem(
+            Voters(COMPOSED_VOTERS, APPROXIMATE), compose_general(APPROXIMATE, draws, DELTA_PRIME)
+        )
         panels.append(Panel(problem, f"K = {COMPOSED_VOTERS}, M = {draws}, m = {problem.m:.4f}", draws, everyone))
     return tuple(panels)
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from darrm.account.accountant import Charge, PrivacyAccountant, Voters
+from darrm.account.accountant import Charge, PrivacyAccountant
+from darrm.account.bounds import models_bound
 from darrm.account.pld import dominating_atoms, on_grid, profile_of
 from darrm.losses.composition import compose_general, compose_optimal
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from darrm.problem import Voters
 
 QUERY = PrivacyParams(0.2676, 0.0003)
 
@@ -180,29 +179,29 @@ def test_nothing_and_too_little() -> None:
     assert not PrivacyAccountant(charges=[Charge("a", guarantee=QUERY)]).admits(PrivacyParams(10, 1e-5))
 
 
-@pytest.mark.parametrize(("disjoint", "models"), [(True, 1), (False, 11)])
-def test_the_cap_of_private_models(disjoint: bool, models: int) -> None:
+@pytest.mark.parametrize("reached", [1, 2, 11])
+def test_the_cap_of_private_models(reached: int) -> None:
     each = PrivacyParams(0.0892, 1e-4)
-    voters = Voters(K=11, each=each, private_models=True, disjoint=disjoint)
+    voters = Voters(11, each, overlap=reached, models=True)
     spent = PrivacyAccountant(voters, [Charge("a", guarantee=QUERY, count=10_000)]).spent(0.01)
     assert spent.bound == "private models"
-    assert spent.epsilon == pytest.approx(compose_optimal(each, models, 0.01).epsilon)
+    assert spent.epsilon == pytest.approx(compose_optimal(each, reached, 0.01).epsilon)
     assert "post-processing of models that are already private" in spent.explanation
-    assert ("one model" in spent.explanation) == disjoint
+    assert ("one model" in spent.explanation) == (reached == 1)
 
 
 def test_the_cap_is_never_applied_unasked() -> None:
     each = PrivacyParams(0.0892, 1e-4)
-    for voters in (None, Voters(11, each), Voters(11, each, disjoint=True)):
+    for voters in (None, Voters(11, each), Voters(11, each, overlap=1)):
         spent = PrivacyAccountant(voters, [Charge("a", guarantee=QUERY, count=100)]).spent(0.05)
         assert "private models" not in {bound.name for bound in spent.bounds}
 
 
 def test_the_cap_does_not_hide_a_smaller_bound() -> None:
-    voters = Voters(11, PrivacyParams(5.0, 1e-4), private_models=True)
+    voters = Voters(11, PrivacyParams(5.0, 1e-4), models=True)
     spent = PrivacyAccountant(voters, [Charge("a", guarantee=QUERY)]).spent(0.01)
     assert spent.bound == "optimal"
-    assert voters.cap(1e-5) is None
+    assert models_bound(voters, 1e-5) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -22,9 +22,6 @@ from darrm.losses.composition import compose_optimal
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 QUERY = Charge("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"))
 OTHER = Charge("majority of 5", guarantee=PrivacyParams("0.2", "1e-6"))

@@ -6,7 +6,7 @@ import itertools
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from darrm.account.accountant import Charge
 from darrm.account.ledger import PrivacyLedger
 from darrm.losses.composition import compose_optimal
 from darrm.privacy import PrivacyParams
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PARAMS = PrivacyParams("0.05", "1e-8")
 DELTA = 1e-3
@@ -26,7 +23,6 @@ WORKER = """
     from darrm.account.accountant import Charge
     from darrm.account.ledger import PrivacyLedger
     from darrm.errors import BudgetExceededError
-    from darrm.privacy import PrivacyParams
     query = Charge("q", guarantee=PrivacyParams("0.05", "1e-8"))
     ledger = PrivacyLedger(sys.argv[1])
     done = 0
@@ -42,11 +38,10 @@ WORKER = """
 # one process forks 50 children one after another; each releases labels two at a time and is killed at a random moment
 KILLER = """
     import os, random, signal, sys, time
-    from darrm import MajorityProblem, NoiseFunction, certify
+    from darrm import MajorityProblem, NoiseFunction, PrivacyParams, Voters, certify
     from darrm.account import PrivacyLedger
     from darrm.release import DaRRM, release_debited
-    from darrm.privacy import PrivacyParams
-    problem = MajorityProblem.from_allowance(3, 1, PrivacyParams("0.05", "1e-8"))
+    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.05", "1e-8")), 1)
     aggregator = DaRRM(certify(problem, NoiseFunction(3, [0.3, 1.0])))
     aggregator.charge()  # compute the profile once, not in every child
     ledger = PrivacyLedger(sys.argv[1])

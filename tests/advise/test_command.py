@@ -12,7 +12,7 @@ import pytest
 from darrm.advise.__main__ import build_parser, main
 from darrm.plan.__main__ import main as plan_main
 from darrm.system.command_line import run
-from darrm.system.workload_flags import flags_of, workload_of
+from darrm.system.flags import flags_of, workload_of
 
 SCHEMA = Path(__file__).parents[2] / "darrm/schemas/advice.json"
 PLAIN = ["--K", "21", "--voters", "plain", "--overlap", "1", "--queries", "40", "--total", "2,1e-5"]

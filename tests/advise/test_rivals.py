@@ -26,11 +26,12 @@ from darrm.losses.charges import Charge
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.pate import GNMax, LNMax
 from darrm.plan import Workload, plan
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof.renyi import renyi_divergences
 
 PLAIN = PrivacyParams("inf")
-ONE = Workload(11, PLAIN, 1, 1, PrivacyParams("0.2676", "0.0003"))
+ONE = Workload(Voters(11, PLAIN, overlap=1), 1, PrivacyParams("0.2676", "0.0003"))
 DRAWS = 4_000
 
 
@@ -56,7 +57,7 @@ def hockey_stick(h: np.ndarray, epsilon: float, moved: int) -> float:
     "rival", [gnmax_of_the_paper, gnmax_tight, lnmax, exponential_mechanism, permute_and_flip], ids=lambda f: f.__name__
 )
 def test_one_query_is_private_by_the_definition(rival: object, overlap: int) -> None:
-    work = Workload(11, PLAIN, overlap, 1, PrivacyParams("0.2676", "0.0003"))
+    work = Workload(Voters(11, PLAIN, overlap=overlap), 1, PrivacyParams("0.2676", "0.0003"))
     option = rival(work)  # type: ignore[operator]
     assert hockey_stick(law(option.truth, 11), work.total.epsilon, overlap) <= work.total.delta * (1 + 1e-9)
     assert option.epsilon <= work.total.epsilon * (1 + 1e-12)
@@ -104,8 +105,8 @@ def test_selection_mechanisms_by_their_definition() -> None:
 def test_the_curve_of_votes_is_that_of_the_noise_function(K: int, moved: int) -> None:
     lies = np.exp(-0.3 * (2 * np.arange(K // 2 + 1, K + 1) - K)) / 2.0
     curve = curve_of_votes(np.log(lies), K, moved)
-    problem = MajorityProblem(K, PLAIN, PrivacyParams(1), moved)
-    found = renyi_divergences(problem, NoiseFunction(K, 1.0 - 2.0 * lies), DEFAULT_ORDERS[::20])
+    problem = MajorityProblem(Voters(K, PLAIN, overlap=moved), PrivacyParams(1))
+    found = renyi_divergences(problem.voters, NoiseFunction(K, 1.0 - 2.0 * lies), DEFAULT_ORDERS[::20])
     assert curve.values[::20] == pytest.approx(found, rel=1e-9)
 
 
@@ -130,7 +131,7 @@ def test_a_loss_beyond_every_profile_has_none() -> None:
 @pytest.mark.parametrize("rival", [exponential_mechanism, permute_and_flip], ids=lambda f: f.__name__)
 def test_many_selections_are_counted_by_their_profile_and_stay_within_the_budget(rival: object) -> None:
     pytest.importorskip("dp_accounting")
-    work = Workload(11, PLAIN, 1, 100, PrivacyParams("0.5", "1e-6"))
+    work = Workload(Voters(11, PLAIN, overlap=1), 100, PrivacyParams("0.5", "1e-6"))
     option = rival(work)  # type: ignore[operator]
     assert option.bound == "pld"  # without the profile: renyi or optimal, with more noise
     assert repeated_divergence(law(option.truth, 11), work.total.epsilon, work.queries) <= work.total.delta
@@ -150,7 +151,7 @@ def repeated_divergence(h: np.ndarray, epsilon: float, queries: int) -> float:
 
 
 def test_a_little_less_noise_would_break_the_budget() -> None:
-    work = Workload(101, PLAIN, 1, 100, PrivacyParams(3, "1e-5"))
+    work = Workload(Voters(101, PLAIN, overlap=1), 100, PrivacyParams(3, "1e-5"))
     option = lnmax(work)
     for factor, admitted in ((1.0, True), (1.001, False)):
         charge = LNMax(option.settings["gamma"] * factor).charge(100)
@@ -171,12 +172,12 @@ def test_which_rivals_apply() -> None:
         "randomised response",
     }
     assert {name for name, _ in plain.absent} == {"subsampling", "double subsampling", "DaRRM of the paper"}
-    private = rivals(Workload(11, PrivacyParams("0.1"), None, 1, PrivacyParams("0.3", "1e-4")))
+    private = rivals(Workload(Voters(11, PrivacyParams("0.1")), 1, PrivacyParams("0.3", "1e-4")))
     assert {option.name for option in private.options} >= {"subsampling", "double subsampling", "DaRRM of the paper"}
     assert dict(private.options[5].settings) == {"m": 3.0}
-    pure = rivals(Workload(11, PLAIN, 1, 5, PrivacyParams(1)))
+    pure = rivals(Workload(Voters(11, PLAIN, overlap=1), 5, PrivacyParams(1)))
     assert {name for name, _ in pure.absent} >= {"GNMax, paper's σ", "GNMax, tight σ"}
-    small = rivals(Workload(11, PrivacyParams("0.1"), None, 1, PrivacyParams("0.05", "1e-5")))
+    small = rivals(Workload(Voters(11, PrivacyParams("0.1")), 1, PrivacyParams("0.05", "1e-5")))
     assert {name for name, _ in small.absent} >= {"subsampling", "DaRRM of the paper", "randomised response"}
 
 
@@ -184,22 +185,24 @@ def test_which_rivals_apply() -> None:
     "work",
     [
         ONE,
-        Workload(21, PLAIN, 1, 30, PrivacyParams(2, "1e-5")),
-        pytest.param(Workload(11, PrivacyParams("0.1"), None, 20, PrivacyParams(2, "1e-4")), marks=pytest.mark.slow),
-        Workload(5, PrivacyParams("0.2", "1e-5"), 2, 10, PrivacyParams(2, "1e-3")),
+        Workload(Voters(21, PLAIN, overlap=1), 30, PrivacyParams(2, "1e-5")),
+        pytest.param(Workload(Voters(11, PrivacyParams("0.1")), 20, PrivacyParams(2, "1e-4")), marks=pytest.mark.slow),
+        Workload(Voters(5, PrivacyParams("0.2", "1e-5"), overlap=2), 10, PrivacyParams(2, "1e-3")),
     ],
     ids=str,
 )
 def test_ours_is_at_least_as_accurate(work: Workload) -> None:
     prior = priors.CommonP()
-    ours = plan(work.K, work.each, work.overlap, work.queries, total=work.total).option.accuracy(prior)
+    ours = plan(
+        Workload(Voters(work.voters.K, work.voters.each, overlap=work.voters.overlap), work.queries, work.total)
+    ).option.accuracy(prior)
     for option in rivals(work).options:
         assert option.epsilon <= work.total.epsilon * (1 + 1e-9), option.name
         assert ours >= option.accuracy(prior) - 1e-9, option.name
 
 
 def test_one_query_beats_every_rival_at_every_margin() -> None:
-    ours = plan(11, PLAIN, 1, 1, total=ONE.total).option.truth
+    ours = plan(Workload(Voters(11, PLAIN, overlap=1), 1, ONE.total)).option.truth
     for option in rivals(ONE).options:
         assert np.all(ours >= option.truth - 1e-12), option.name
 
@@ -213,7 +216,7 @@ def test_randomised_response_alone_knows_no_margin() -> None:
 
 
 def test_a_charge_of_the_curve_alone_is_what_the_accountant_converts() -> None:
-    option = exponential_mechanism(Workload(11, PLAIN, 1, 50, PrivacyParams(2, "1e-5")))
+    option = exponential_mechanism(Workload(Voters(11, PLAIN, overlap=1), 50, PrivacyParams(2, "1e-5")))
     log_lies = np.log1p(-option.truth)
     charge = Charge("e", renyi=curve_of_votes(log_lies, 11, 1), count=50)
     assert PrivacyAccountant(charges=[charge]).spent(1e-5).epsilon == pytest.approx(option.epsilon, rel=1e-6)

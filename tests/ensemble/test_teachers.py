@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import joblib
 import numpy as np
@@ -16,9 +17,6 @@ from darrm.ensemble.storage import save_tensors  # noqa: E402 (as above)
 from darrm.ensemble.teachers import TeacherEnsemble, train_teachers  # noqa: E402 (as above)
 from darrm.ensemble.voting import load_votes, majority, save_votes  # noqa: E402 (as above)
 from darrm.errors import TableError  # noqa: E402 (as above)
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BUILD = functools.partial(convolutional_network, side=8)
 

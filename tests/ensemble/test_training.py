@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ from darrm.ensemble.randomness import INITIAL, NOISE, RandomSource, gaussians  #
 from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe  # noqa: E402 (as above)
 from darrm.ensemble.training import Group, train_group  # noqa: E402 (as above)
 from darrm.errors import TableError  # noqa: E402 (as above)
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BUILD = functools.partial(convolutional_network, side=8)
 PRIVATE = PrivateSGD(learning_rate=0.5, steps=10, sampling_rate=0.15, noise=0.5, clip=0.3)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from darrm.optimize.closed_form import best_for_plain_voters
-from darrm.privacy import MajorityProblem, PrivacyParams
-from darrm.workload import Workload
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters, Workload
 from experiments.aggregators import __main__ as aggregators
 from experiments.aggregators import advice_page
 from experiments.aggregators.comparison import Comparison, compare, decide
@@ -19,7 +19,7 @@ from experiments.aggregators.settings import plain_workloads, private_workloads
 from experiments.aggregators.votes import RecordedVotes, available, digits
 
 DOCS = Path(__file__).parents[2] / "docs"
-WORK = Workload(11, PrivacyParams("inf"), 1, 1, PrivacyParams("0.2676", "0.0003"))
+WORK = Workload(Voters(11, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.2676", "0.0003"))
 
 
 def comparison(ours: list[float], theirs: list[float], *, queries: int = 1) -> Comparison:
@@ -54,7 +54,7 @@ def test_claims_can_fail() -> None:
 
 def test_one_workload() -> None:
     found, options = compare(WORK)
-    best = best_for_plain_voters(MajorityProblem(11, WORK.each, WORK.total, 1))
+    best = best_for_plain_voters(MajorityProblem(Voters(11, WORK.voters.each, overlap=1), WORK.total))
     assert found.options[0]["truth"] == pytest.approx((0.5 + 0.5 * best.half).tolist(), abs=1e-6)
     assert found.options[0]["name"] == options[0].name == "ours"
     assert found.levels == [6, 7, 8, 9, 10, 11]

@@ -4,7 +4,8 @@ import gzip
 import hashlib
 import http.server
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +13,6 @@ import pytest
 from experiments import download
 from experiments.datasets import load, read_idx
 from experiments.download import RemoteFile, obtain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CONTENT = bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9])
 GOOD = gzip.compress(CONTENT)

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip("torch")
+
+from pathlib import Path
 
 from darrm.ensemble.voting import majority
 from darrm.system.command_line import run
@@ -19,9 +21,6 @@ from experiments.knowledge_transfer.labels import accuracies, per_query, summary
 from experiments.knowledge_transfer.selection import _what_counts
 from experiments.knowledge_transfer.teachers import Votes
 from experiments.knowledge_transfer.totals import total_rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,17 +11,15 @@ import pytest
 from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, SolveOptions, optimize_gamma
 from darrm.gamma import baselines, priors
 from darrm.gamma.sampled_error import default_draws, differences, errors_of, estimate_error, summarise
+from darrm.problem import Voters
 from darrm.proof.definition import all_coefficients
 from lp_models.epigraph import SampledError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UNIFORM = priors.Independent(0.0, 1.0)
 
 
 def problem_of(K: int, m: str, each_delta: str = "1e-5") -> MajorityProblem:
-    return MajorityProblem.from_allowance(K, m, PrivacyParams("0.1", each_delta))
+    return MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", each_delta)), m)
 
 
 def error_by_enumeration(gamma: NoiseFunction, p: np.ndarray) -> float:
@@ -130,7 +128,7 @@ def test_bad_probabilities(values: np.ndarray, expected: str) -> None:
 def optimum_with_one_row_a_draw(problem: MajorityProblem, drawn: np.ndarray, *, monotone: bool) -> float:
     """Eq. 2 over the draws as cvxpy states it, every privacy row of Lemma 5.1 written down."""
     cp = pytest.importorskip("cvxpy")
-    gamma = cp.Variable(problem.half_size)
+    gamma = cp.Variable(problem.voters.half_size)
     constraints = [gamma >= 0, gamma <= 1, all_coefficients(problem) @ gamma <= problem.budget]
     if monotone:
         constraints.append(cp.diff(gamma) >= 0)

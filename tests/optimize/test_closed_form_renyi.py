@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from darrm.optimize.closed_form_renyi import SMALLEST_LIE, bernoulli_divergence, best_under_renyi
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof.renyi import renyi_divergences
 
 
 def plain(K: int) -> MajorityProblem:
-    return MajorityProblem(K, PrivacyParams("inf"), PrivacyParams(1), 1)
+    return MajorityProblem(Voters(K, PrivacyParams("inf"), overlap=1), PrivacyParams(1))
 
 
 def law(K: int, upper: tuple[float, ...]) -> list[float]:
@@ -72,7 +73,7 @@ def test_within_the_budget_monotone_and_tight(K: int, order: float, budget: floa
     gamma = best_under_renyi(K, order, budget)
     assert gamma.is_monotone
     assert np.min(0.5 * (1.0 - gamma.half)) >= SMALLEST_LIE
-    spent = renyi_divergences(plain(K), gamma, [order])[0]
+    spent = renyi_divergences(plain(K).voters, gamma, [order])[0]
     assert spent <= budget * (1 + 1e-5) + 1e-12
     if gamma.half[-1] < 1.0 - 1e-6:
         assert spent >= budget * (1 - 1e-6)

@@ -175,7 +175,7 @@ def test_an_existing_file_survives_bad_input(tmp_path: Path) -> None:
     assert run(lambda: main(["--m", "99", "--output", str(path), "--quiet"])) == 2
     assert path.read_text() == "precious"
     assert run(lambda: main(["--output", str(path), "--quiet"])) == 0
-    assert GammaTable.load(path).problem.K == 11
+    assert GammaTable.load(path).problem.voters.K == 11
 
 
 def python(code: str) -> str:

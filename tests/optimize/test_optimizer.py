@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 from darrm import GammaTable, MajorityProblem, PrivacyParams, SolveOptions, optimize_gamma
 from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
-from darrm.proof.corners import constants_of
+from darrm.problem import Voters
+from darrm.proof.corners import budget_below
 from darrm.proof.definition import all_coefficients, privacy_cost
-
-if TYPE_CHECKING:
-    from lp_models.options import Progress
+from lp_models.options import Progress
 
 PRIORS = (priors.Independent(), priors.Independent(0.7, 1.0), priors.CommonP(), priors.Point(0.8))
 
@@ -26,7 +23,7 @@ def random_setting(seed: int) -> tuple[MajorityProblem, priors.Prior, str]:
     K = int(rng.integers(1, 8 if delta != "0" and seed % 4 else 10))
     m = f"{rng.uniform(1, K):.3f}" if seed % 3 else str(int(rng.integers(1, K + 1)))
     each = PrivacyParams(f"{np.exp(rng.uniform(np.log(0.02), np.log(2))):.4f}", str(delta))
-    problem = MajorityProblem.from_allowance(K, m, each, None if seed % 2 else "0.07")
+    problem = MajorityProblem.from_allowance(Voters(K, each), m, delta=None if seed % 2 else "0.07")
     return problem, PRIORS[seed % len(PRIORS)], ("free", "monotone")[(seed // 4) % 2]
 
 
@@ -48,7 +45,7 @@ def test_production_agrees_with_every_row_written_down(seed: int) -> None:
 
 @pytest.mark.parametrize(("delta", "uniform", "common"), [("1e-5", 0.0413, 0.0256), ("0", 0.0413, 0.0256)])
 def test_known_values_at_eleven_voters(delta: str, uniform: float, common: float) -> None:
-    problem = MajorityProblem.from_allowance(11, 3, PrivacyParams("0.1", delta))
+    problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", delta)), 3)
     assert optimize_gamma(problem).optimality.value == pytest.approx(uniform, abs=5e-5)
     assert optimize_gamma(problem, prior=priors.CommonP()).optimality.value == pytest.approx(common, abs=5e-5)
 
@@ -57,7 +54,7 @@ def test_known_values_at_eleven_voters(delta: str, uniform: float, common: float
 @pytest.mark.parametrize("prior", [priors.Independent(), priors.CommonP()])
 @pytest.mark.parametrize("K", [3, 11, 101])
 def test_without_allowance_the_optimum_is_the_mean_vote(K: int, prior: priors.Prior, shape: str) -> None:
-    problem = MajorityProblem.from_allowance(K, 1, PrivacyParams("0.1"))
+    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1")), 1)
     mean_vote = NoiseFunction(K, np.abs(2 * np.arange(K // 2 + 1, K + 1) - K) / K)
     table = optimize_gamma(problem, prior=prior, shape=shape)
     assert table.optimality.value == pytest.approx(mean_vote.expected_error(prior), abs=1e-9)
@@ -65,7 +62,7 @@ def test_without_allowance_the_optimum_is_the_mean_vote(K: int, prior: priors.Pr
 
 @pytest.mark.parametrize("K", [2, 10, 250])
 def test_even_numbers_of_voters(K: int) -> None:
-    problem = MajorityProblem.from_allowance(K, "1.5", PrivacyParams("0.1", "1e-5"))
+    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", "1e-5")), "1.5")
     table = optimize_gamma(problem, prior=priors.CommonP())
     optimality = table.optimality
     assert optimality.gap <= 1e-8 * max(optimality.value, 1e-3)
@@ -80,7 +77,7 @@ def test_even_numbers_of_voters(K: int) -> None:
 def test_the_error_falls_as_one_person_reaches_fewer_voters() -> None:
     errors = []
     for overlap in range(1, 12):
-        problem = MajorityProblem.from_allowance(11, 3, PrivacyParams("0.1", "1e-5"), overlap=overlap)
+        problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5"), overlap=overlap), 3)
         table = optimize_gamma(problem, prior=priors.CommonP(), shape="monotone")
         errors.append(round(table.optimality.value, 4))
         assert table.optimality.gap <= 1e-8
@@ -88,14 +85,14 @@ def test_the_error_falls_as_one_person_reaches_fewer_voters() -> None:
 
 
 def test_disjoint_private_voters_need_no_noise() -> None:
-    problem = MajorityProblem.from_allowance(41, 1, PrivacyParams("0.1", "1e-5"), overlap=1)
+    problem = MajorityProblem.from_allowance(Voters(41, PrivacyParams("0.1", "1e-5"), overlap=1), 1)
     assert np.all(optimize_gamma(problem).gamma.half >= 1.0 - 2.0**-40)
 
 
 @pytest.mark.parametrize("shape", ["free", "monotone"])
 @pytest.mark.parametrize(("K", "overlap", "delta"), [(7, 1, "0.01"), (7, 3, "0"), (8, 5, "0.01"), (6, 6, "0.001")])
 def test_overlap_agrees_with_every_row_written_down(K: int, overlap: int, delta: str, shape: str) -> None:
-    problem = MajorityProblem.from_allowance(K, "1.7", PrivacyParams("0.8", delta), overlap=overlap)
+    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.8", delta), overlap=overlap), "1.7")
     fast = optimize_gamma(problem, prior=priors.CommonP(), shape=shape)
     slow = optimize_gamma(problem, prior=priors.CommonP(), shape=shape, solver="reference")
     assert fast.optimality.value == pytest.approx(slow.optimality.value, abs=1e-8)
@@ -103,7 +100,7 @@ def test_overlap_agrees_with_every_row_written_down(K: int, overlap: int, delta:
 
 
 def test_monotone_is_monotone_and_not_better() -> None:
-    problem = MajorityProblem.from_allowance(21, 4, PrivacyParams("0.1", "1e-5"))
+    problem = MajorityProblem.from_allowance(Voters(21, PrivacyParams("0.1", "1e-5")), 4)
     free = optimize_gamma(problem)
     monotone = optimize_gamma(problem, shape="monotone")
     assert monotone.gamma.is_monotone
@@ -116,7 +113,7 @@ def test_more_allowance_never_hurts_and_the_optimum_beats_the_baselines() -> Non
 
     errors = []
     for m in (1, 2, 3, 4, 5):
-        problem = MajorityProblem.from_allowance(11, m, PrivacyParams("0.1", "1e-5"))
+        problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m)
         table = optimize_gamma(problem)
         entries = compare(table, priors.Independent())
         errors.append(entries[0].expected_error)
@@ -125,7 +122,7 @@ def test_more_allowance_never_hurts_and_the_optimum_beats_the_baselines() -> Non
 
 
 class TestAnytime:
-    problem = MajorityProblem.from_allowance(151, 10, PrivacyParams("0.1", "1e-5"))
+    problem = MajorityProblem.from_allowance(Voters(151, PrivacyParams("0.1", "1e-5")), 10)
 
     def check(self, table: GammaTable, status: str) -> None:
         assert table.optimality.status == status
@@ -163,7 +160,7 @@ class TestAnytime:
 
 
 def hard_problem(K: int, m: str, epsilon: str, each_delta: str, delta: str | None = None) -> MajorityProblem:
-    return MajorityProblem.from_allowance(K, m, PrivacyParams(epsilon, each_delta), delta)
+    return MajorityProblem.from_allowance(Voters(K, PrivacyParams(epsilon, each_delta)), m, delta=delta)
 
 
 @pytest.mark.parametrize(
@@ -183,16 +180,16 @@ def hard_problem(K: int, m: str, epsilon: str, each_delta: str, delta: str | Non
 )
 @pytest.mark.parametrize("shape", ["free", "monotone"])
 def test_numerically_hard_settings(problem: MajorityProblem, prior: str, shape: str) -> None:
-    K = problem.K
+    K = problem.voters.K
     belief = priors.parse(prior)
     table = optimize_gamma(problem, prior=belief, shape=shape)
     optimality = table.optimality
-    assert table.certificate.worst_cost <= table.certificate.budget == constants_of(problem).budget
+    assert table.certificate.worst_cost <= table.certificate.budget == budget_below(problem.target)
     coin = 0.5 * float(np.sum(belief.weights(K)))
     assert 0.0 <= optimality.value <= coin
     assert optimality.gap <= max(1e-7 * optimality.value, 1e-11 * coin)
     rng = np.random.default_rng(K)
-    e, each = np.exp(problem.each.epsilon), problem.each.delta
+    e, each = np.exp(problem.voters.each.epsilon), problem.voters.each.delta
     p = rng.beta(0.2, 0.2, size=(500, K))
     low = np.maximum.reduce([np.zeros_like(p), (p - each) / e, 1 - e * (1 - p) - each])
     assert np.max(privacy_cost(problem, table.gamma, p, low)) <= problem.budget
@@ -200,14 +197,14 @@ def test_numerically_hard_settings(problem: MajorityProblem, prior: str, shape: 
 
 def test_where_the_prior_is_silent_gamma_is_still_sensible() -> None:
     # U[0.5, 1] at K = 501 gives the levels near the tie weights below 1e-30; they must not be left at 0
-    problem = MajorityProblem.from_allowance(501, 10, PrivacyParams("0.1", "1e-5"))
+    problem = MajorityProblem.from_allowance(Voters(501, PrivacyParams("0.1", "1e-5")), 10)
     monotone = optimize_gamma(problem, shape="monotone")
     assert monotone.gamma.half[0] > 0.3
 
 
 @pytest.mark.parametrize("arguments", [{"shape": "round"}, {"objective": "cubic"}, {"solver": "abacus"}])
 def test_unknown_options(arguments: dict[str, str]) -> None:
-    problem = MajorityProblem.from_allowance(3, 1, PrivacyParams("0.1"))
+    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.1")), 1)
     with pytest.raises(ValueError, match="must be one of"):
         optimize_gamma(problem, **arguments)
 

@@ -7,7 +7,8 @@ import pytest
 
 from darrm.gamma import priors
 from darrm.optimize.under_renyi import optimize_under_renyi
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof.renyi import renyi_divergences
 
 PROBLEMS = [
@@ -25,7 +26,7 @@ PROBLEMS = [
 
 def problem_of(K: int, epsilon: str, delta: str | None, overlap: int | None) -> MajorityProblem:
     each = PrivacyParams(epsilon, delta or 0)
-    return MajorityProblem(K, each, each if each.is_private else PrivacyParams(1), overlap)
+    return MajorityProblem(Voters(K, each, overlap=overlap), each if each.is_private else PrivacyParams(1))
 
 
 @pytest.mark.parametrize(("K", "epsilon", "delta", "overlap", "order", "budget"), PROBLEMS)
@@ -34,20 +35,20 @@ def test_rows_and_cones_agree(
 ) -> None:
     pytest.importorskip("cvxpy")
     problem, prior = problem_of(K, epsilon, delta, overlap), priors.CommonP()
-    rows = optimize_under_renyi(problem, prior, order, budget, solver="rows")
-    cones = optimize_under_renyi(problem, prior, order, budget, solver="reference")
+    rows = optimize_under_renyi(problem.voters, prior, order, budget, solver="rows")
+    cones = optimize_under_renyi(problem.voters, prior, order, budget, solver="reference")
     assert rows.value == pytest.approx(cones.value, abs=2e-6)
     assert rows.bound <= rows.value + 1e-12
     assert rows.value - rows.bound <= 1e-6 * rows.value + 1e-9
     assert rows.gamma.is_monotone
-    assert renyi_divergences(problem, rows.gamma, [order])[0] <= budget * (1 + 1e-7)
+    assert renyi_divergences(problem.voters, rows.gamma, [order])[0] <= budget * (1 + 1e-7)
 
 
 @pytest.mark.parametrize(("K", "order", "budget"), [(11, 9.0, 0.02), (30, 4.0, 0.01), (301, 5.0, 0.002)])
 def test_rows_find_the_closed_form(K: int, order: float, budget: float) -> None:
     problem, prior = problem_of(K, "inf", None, 1), priors.CommonP()
-    rows = optimize_under_renyi(problem, prior, order, budget, solver="rows")
-    closed = optimize_under_renyi(problem, prior, order, budget)
+    rows = optimize_under_renyi(problem.voters, prior, order, budget, solver="rows")
+    closed = optimize_under_renyi(problem.voters, prior, order, budget)
     assert closed.value <= rows.value + 1e-12
     assert rows.value - closed.value <= 1e-4 * closed.value
     # the relaxation's bound knows nothing of the closed form: their order is a proof of its optimality
@@ -56,11 +57,13 @@ def test_rows_find_the_closed_form(K: int, order: float, budget: float) -> None:
 
 def test_a_larger_budget_or_a_smaller_overlap_never_hurts() -> None:
     values = [
-        optimize_under_renyi(problem_of(9, "0.5", "0.001", 9), priors.CommonP(), 4.0, b).value for b in (0.01, 0.1)
+        optimize_under_renyi(problem_of(9, "0.5", "0.001", 9).voters, priors.CommonP(), 4.0, b).value
+        for b in (0.01, 0.1)
     ]
     assert values[1] < values[0]
     by_overlap = [
-        optimize_under_renyi(problem_of(9, "0.5", "0.001", t), priors.CommonP(), 4.0, 0.05).value for t in (2, 5, 9)
+        optimize_under_renyi(problem_of(9, "0.5", "0.001", t).voters, priors.CommonP(), 4.0, 0.05).value
+        for t in (2, 5, 9)
     ]
     assert by_overlap == sorted(by_overlap)
     assert np.ptp(by_overlap) > 0.01
@@ -74,6 +77,6 @@ def test_what_is_refused() -> None:
         (2.0, 0.1, "newton", "solver must be"),
     ):
         with pytest.raises(ValueError, match=message):
-            optimize_under_renyi(problem, priors.CommonP(), order, budget, solver=solver)
+            optimize_under_renyi(problem.voters, priors.CommonP(), order, budget, solver=solver)
     with pytest.raises(ValueError, match="linear expected error"):
-        optimize_under_renyi(problem, priors.TwoSided(0.7, 1.0), 2.0, 0.1)
+        optimize_under_renyi(problem.voters, priors.TwoSided(0.7, 1.0), 2.0, 0.1)

@@ -3,16 +3,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from darrm.pate.__main__ import main
 from darrm.system.command_line import run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RNG = np.random.default_rng(9)
 SHARES = RNG.beta(6.0, 1.2, size=60)

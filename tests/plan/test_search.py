@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,14 +19,12 @@ from darrm.optimize.closed_form_renyi import best_under_renyi
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.plan import Workload, plan
 from darrm.plan.candidate import rounded_down, rounded_up
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof.definition import all_multisets
 from darrm.proof.table import GammaTable
 from darrm.release import DaRRM
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLAIN = PrivacyParams("inf")
 PRIVATE = PrivacyParams("0.1")
@@ -50,14 +48,14 @@ def test_the_total_stays_within_the_budget(
     tmp_path: Path, K: int, each: PrivacyParams, overlap: int | None, queries: int, total: tuple[str, str]
 ) -> None:
     budget = PrivacyParams(*total)
-    found = plan(K, each, overlap, queries, total=budget)
+    found = plan(Workload(Voters(K, each, overlap=overlap), queries, budget))
     found.table.save(tmp_path / "t.json")
     aggregator = DaRRM(GammaTable.load(tmp_path / "t.json"))
     charge = aggregator.charge(queries)
     account = PrivacyAccountant(charges=[charge])
     assert account.admits(budget)
-    assert account.spent(budget.delta).epsilon == pytest.approx(found.spent().epsilon, rel=1e-9)
-    assert found.spent().epsilon <= budget.epsilon * (1 + 1e-12)
+    assert account.spent(budget.delta).epsilon == pytest.approx(found.spent.epsilon, rel=1e-9)
+    assert found.spent.epsilon <= budget.epsilon * (1 + 1e-12)
     assert [c.expected_error for c in found.candidates] == sorted(c.expected_error for c in found.candidates)
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", budget)
     ledger.debit(aggregator.charge(queries))
@@ -68,19 +66,19 @@ def test_the_total_stays_within_the_budget(
 
 def test_one_query_is_the_optimum_of_one_query() -> None:
     target = PrivacyParams("0.3", "3e-5")
-    found = plan(11, WITH_DELTA, None, 1, total=target, prior=priors.Independent())
-    alone = optimize_gamma(MajorityProblem(11, WITH_DELTA, target))
+    found = plan(Workload(Voters(11, WITH_DELTA), 1, target), prior=priors.Independent())
+    alone = optimize_gamma(MajorityProblem(Voters(11, WITH_DELTA), target))
     assert found.table.gamma.half == pytest.approx(alone.gamma.half)
     assert found.table.problem.target == target
-    plain = plan(11, PLAIN, 1, 1, total=target)
+    plain = plan(Workload(Voters(11, PLAIN, overlap=1), 1, target))
     assert plain.table.gamma.half == pytest.approx(
-        best_for_plain_voters(MajorityProblem(11, PLAIN, target, 1)).half, abs=1e-12
+        best_for_plain_voters(MajorityProblem(Voters(11, PLAIN, overlap=1), target)).half, abs=1e-12
     )
 
 
 def test_many_queries_beat_the_gaussian_of_the_same_divergence_at_every_margin() -> None:
     K, queries, total = 101, 100, PrivacyParams(3, "1e-5")
-    found = plan(K, PLAIN, 1, queries, total=total)
+    found = plan(Workload(Voters(K, PLAIN, overlap=1), queries, total))
     assert found.best.method == "Rényi"
     sigma = analytic_sigma(total, sensitivity=math.sqrt(2.0 * queries))
     truth = 0.5 * (1.0 + found.table.gamma.half)
@@ -104,9 +102,9 @@ def test_the_total_bounds_every_pair_of_neighbours_below_one_allowance() -> None
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     queries, total = 1000, PrivacyParams(2, "1e-5")
-    found = plan(5, PrivacyParams("0.1"), None, queries, total=total)
+    found = plan(Workload(Voters(5, PrivacyParams("0.1")), queries, total))
     h = 0.5 * (1.0 + found.table.gamma.signed)
-    p, p_prime = all_multisets(found.table.problem)
+    p, p_prime = all_multisets(found.table.problem.voters)
     P, Q = poisson_binomial_pmf(p) @ h, poisson_binomial_pmf(p_prime) @ h
     steep = np.argsort(-np.abs(P - Q))[:5]
     for place in steep:
@@ -115,32 +113,32 @@ def test_the_total_bounds_every_pair_of_neighbours_below_one_allowance() -> None
         logs = {key: math.log(value) for key, value in first.items()}
         others = {key: math.log(value) for key, value in second.items()}
         one = pld.from_two_probability_mass_functions(logs, others, value_discretization_interval=1e-5, symmetric=False)
-        assert one.self_compose(queries).get_epsilon_for_delta(total.delta) <= found.spent().epsilon
+        assert one.self_compose(queries).get_epsilon_for_delta(total.delta) <= found.spent.epsilon
 
 
 def test_private_voters_on_disjoint_shards_need_no_noise() -> None:
-    found = plan(9, PRIVATE, 1, 10, total=PrivacyParams(2, "1e-5"))
+    found = plan(Workload(Voters(9, PRIVATE, overlap=1), 10, PrivacyParams(2, "1e-5")))
     assert found.best.expected_error == 0.0
     assert found.table.gamma.half.tolist() == [1.0] * 5
 
 
 def test_what_cannot_be_planned() -> None:
     with pytest.raises(PlanError, match=r"m = 1\) do not compose .* a Rényi budget needs delta > 0"):
-        plan(11, PRIVATE, None, 100, total=PrivacyParams(4))
+        plan(Workload(Voters(11, PRIVATE), 100, PrivacyParams(4)))
     with pytest.raises(PlanError, match=r"1 queries with epsilon = 0\.1"):
-        plan(11, PRIVATE, None, 1, total=PrivacyParams("0.05"))
+        plan(Workload(Voters(11, PRIVATE), 1, PrivacyParams("0.05")))
     with pytest.raises(ValueError, match="linear expected error"):
-        plan(11, PRIVATE, None, 2, total=PrivacyParams(1, "1e-5"), prior=priors.TwoSided(0.7, 1.0))
+        plan(Workload(Voters(11, PRIVATE), 2, PrivacyParams(1, "1e-5")), prior=priors.TwoSided(0.7, 1.0))
     with pytest.raises(ValueError, match="queries must be"):
-        plan(11, PRIVATE, None, 0, total=PrivacyParams(1, "1e-5"))
+        plan(Workload(Voters(11, PRIVATE), 0, PrivacyParams(1, "1e-5")))
     with pytest.raises(ValueError, match="overlap must be at most K = 11"):
-        Workload(11, PRIVATE, 12, 1, PrivacyParams(1))
+        Workload(Voters(11, PRIVATE, overlap=12), 1, PrivacyParams(1))
     with pytest.raises(ValueError, match=r"total\.epsilon must be in"):
-        Workload(11, PRIVATE, 1, 1, PrivacyParams(0, "1e-5"))
+        Workload(Voters(11, PRIVATE, overlap=1), 1, PrivacyParams(0, "1e-5"))
 
 
 def test_a_pure_budget_is_met_by_the_per_query_optimum() -> None:
-    found = plan(11, PLAIN, 1, 10, total=PrivacyParams(1))
+    found = plan(Workload(Voters(11, PLAIN, overlap=1), 10, PrivacyParams(1)))
     assert found.best.method == "per query"
     assert found.table.problem.target == PrivacyParams("0.1")
     assert dict(found.refused) == {"Rényi": "a Rényi budget needs delta > 0"}

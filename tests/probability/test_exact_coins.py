@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from darrm.probability.exact_coins import BLOCK, ExactCoins
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def feeding(*chunks: bytes) -> Callable[[int], bytes]:

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,9 +15,6 @@ from darrm.probability.exact_sampling import (
     seeded_uniform_below,
     system_uniform_below,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Ask(Exception):  # noqa: N818 (control flow of the enumeration)

@@ -7,6 +7,7 @@ import pytest
 
 from darrm import GammaTable, MajorityProblem, PrivacyParams, SolveOptions, optimize_gamma
 from darrm.gamma.priors import CommonP
+from darrm.problem import Voters
 from darrm.proof.certify import FLOATS
 from darrm.proof.corners import corner_pairs
 from darrm.proof.definition import privacy_cost
@@ -19,13 +20,13 @@ def check(table: GammaTable, relative_gap: float) -> None:
     # a γ at its optimum uses its budget up; one scaled too far would not
     assert table.certificate.worst_cost >= table.certificate.budget * (1 - 1e-4)
     rng = np.random.default_rng(5)
-    e, delta = np.exp(problem.each.epsilon), problem.each.delta
-    p = rng.beta(0.2, 0.2, size=(100, problem.K))
+    e, delta = np.exp(problem.voters.each.epsilon), problem.voters.each.delta
+    p = rng.beta(0.2, 0.2, size=(100, problem.voters.K))
     low = np.maximum.reduce([np.zeros_like(p), (p - delta) / e, 1 - e * (1 - p) - delta])
     assert np.max(privacy_cost(problem, table.gamma, p, low)) <= problem.budget
-    pairs = corner_pairs(problem)
+    pairs = corner_pairs(problem.voters)
     shares = rng.dirichlet(np.full(len(pairs), 0.2), size=100)
-    rows = np.array([rng.choice(len(pairs), size=problem.K, p=share) for share in shares])
+    rows = np.array([rng.choice(len(pairs), size=problem.voters.K, p=share) for share in shares])
     assert np.max(privacy_cost(problem, table.gamma, pairs[rows, 0], pairs[rows, 1])) <= problem.budget
 
 
@@ -33,14 +34,14 @@ def check(table: GammaTable, relative_gap: float) -> None:
 @pytest.mark.parametrize("delta", ["0", "1e-5"])
 @pytest.mark.parametrize("K", [101, 301])
 def test_hundreds_of_voters(K: int, delta: str, shape: str) -> None:
-    problem = MajorityProblem.from_allowance(K, 10, PrivacyParams("0.1", delta))
+    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", delta)), 10)
     check(optimize_gamma(problem, prior=CommonP(), shape=shape), 1e-8)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("delta", "shape"), [("0", "free"), ("1e-5", "free"), ("0", "monotone"), ("1e-5", "monotone")])
 def test_a_thousand_voters(delta: str, shape: str) -> None:
-    problem = MajorityProblem.from_allowance(1001, 10, PrivacyParams("0.1", delta))
+    problem = MajorityProblem.from_allowance(Voters(1001, PrivacyParams("0.1", delta)), 10)
     table = optimize_gamma(problem, prior=CommonP(), shape=shape, options=SolveOptions(gap=1e-10))
     assert table.certificate.method == FLOATS
     check(table, 1e-8)
@@ -48,5 +49,5 @@ def test_a_thousand_voters(delta: str, shape: str) -> None:
 
 @pytest.mark.slow
 def test_five_thousand_voters_monotone() -> None:
-    problem = MajorityProblem.from_allowance(5001, 10, PrivacyParams("0.1", "1e-5"))
+    problem = MajorityProblem.from_allowance(Voters(5001, PrivacyParams("0.1", "1e-5")), 10)
     check(optimize_gamma(problem, prior=CommonP(), shape="monotone"), 1e-8)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from flint import arb, fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from darrm.errors import CertificationError
 from darrm.gamma import baselines
 from darrm.gamma.noise_function import NoiseFunction
-from darrm.privacy import MajorityProblem, PrivacyParams
-from darrm.proof import balls, certify, corners
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof import balls, certify, corners, full_set
 from darrm.proof.certify import BALLS, FLOATS, bound_worst_cost, prove, scale_and_prove
-from darrm.proof.corners import constants_of
 from tests.oracle import exact_budget, exact_worst_cost
 from tests.strategies import gammas, problems
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from fractions import Fraction
 
 
 @pytest.fixture(params=[BALLS, FLOATS])
@@ -36,7 +31,7 @@ def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 @given(data=st.data(), problem=problems(most_voters=4))
 @settings(max_examples=60, deadline=None)
 def test_what_is_certified_is_private_in_exact_arithmetic(data: st.DataObject, problem: MajorityProblem) -> None:
-    gamma = data.draw(gammas(problem.K))
+    gamma = data.draw(gammas(problem.voters.K))
     scaled, certificate = scale_and_prove(problem, gamma)
     assert exact_worst_cost(problem, scaled.half) <= certificate.worst_cost
     assert certificate.worst_cost <= certificate.budget < exact_budget(problem) * (1 + 1e-15)
@@ -47,7 +42,7 @@ def test_what_is_certified_is_private_in_exact_arithmetic(data: st.DataObject, p
 
 
 def test_a_gamma_that_breaks_its_budget_by_1e_12_is_refused(method: str) -> None:
-    problem = MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1", "1e-5"))
+    problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1", "1e-5")), 2)
     gamma, certificate = scale_and_prove(problem, NoiseFunction(5, [0.6, 0.9, 0.95]))
     assert certificate.method == method
     exact = exact_worst_cost(problem, gamma.half)
@@ -61,20 +56,25 @@ def test_a_gamma_that_breaks_its_budget_by_1e_12_is_refused(method: str) -> None
 
 def is_what_the_definition_says(problem: MajorityProblem, half: np.ndarray) -> bool:
     """Whether bound and budget are those of exact arithmetic over every assignment."""
-    bound, _ = bound_worst_cost(problem, NoiseFunction(problem.K, half))
+    bound, _ = bound_worst_cost(problem, NoiseFunction(problem.voters.K, half))
     exact, budget = exact_worst_cost(problem, half), exact_budget(problem)
-    return bool(exact <= bound <= exact + 10**-9 and budget * (1 - 10**-15) < constants_of(problem).budget <= budget)
+    return bool(
+        exact <= bound <= exact + 10**-9 and budget * (1 - 10**-15) < certify.budget_below(problem.target) <= budget
+    )
 
 
-BUGGY_PROBLEM = MajorityProblem.from_allowance(3, "2.5", PrivacyParams("1", "0.05"))
+BUGGY_PROBLEM = MajorityProblem.from_allowance(Voters(3, PrivacyParams("1", "0.05")), "2.5")
 BUGGY_HALF = np.array([1.0, 0.1])
 
 
 @pytest.fixture
 def fresh_constants() -> Iterator[None]:
-    corners.constants_of.cache_clear()
+    cached = (corners.corners_of, corners.ratio_of, corners.budget_below)
+    for function in cached:
+        function.cache_clear()
     yield
-    corners.constants_of.cache_clear()
+    for function in cached:
+        function.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh_constants")
@@ -89,32 +89,21 @@ class TestPlantedBugs:
         half = np.array([1.0, 0.0])
         assert is_what_the_definition_says(BUGGY_PROBLEM, half)
         levels = balls._levels
-        monkeypatch.setattr(balls, "_levels", lambda start, hi, problem, **_: levels(start, hi, problem, monotone=True))
+        monkeypatch.setattr(balls, "_levels", lambda start, hi, voters, **_: levels(start, hi, voters, monotone=True))
         monkeypatch.setattr(balls, "_best_moves", lambda level, delta: level)  # noqa: ARG005
         assert not is_what_the_definition_says(BUGGY_PROBLEM, half)
 
     def test_delta_not_doubled(self, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
         del method
-        original = corners.Constants.__init__
-
-        def buggy(self: corners.Constants, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
-            original(self, problem, cost_epsilon)
-            self.budget -= problem.target.delta
-
-        monkeypatch.setattr(corners.Constants, "__init__", buggy)
+        budget = corners.budget_below(BUGGY_PROBLEM.target)
+        monkeypatch.setattr(certify, "budget_below", lambda target: budget - target.delta)
         assert not is_what_the_definition_says(BUGGY_PROBLEM, BUGGY_HALF)
 
     def test_epsilon_in_place_of_m_epsilon(self, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
         del method
-        original = corners.Constants.__init__
-
-        def buggy(self: corners.Constants, problem: MajorityProblem, cost_epsilon: Fraction | None = None) -> None:
-            original(self, problem, cost_epsilon)
-            epsilon = problem.each.exact_epsilon
-            self.ball_ratio = arb(fmpq(epsilon.numerator, epsilon.denominator)).exp()
-            self.ratio = float(self.ball_ratio.mid())
-
-        monkeypatch.setattr(corners.Constants, "__init__", buggy)
+        wrong = corners.ratio_of(BUGGY_PROBLEM.voters.each.exact_epsilon)
+        monkeypatch.setattr(balls, "ratio_of", lambda _: wrong)
+        monkeypatch.setattr(full_set, "ratio_of", lambda _: wrong)
         assert not is_what_the_definition_says(BUGGY_PROBLEM, BUGGY_HALF)
 
     def test_an_asymmetric_gamma(self) -> None:
@@ -124,7 +113,7 @@ class TestPlantedBugs:
 
 def test_a_gamma_found_without_one_corner_is_refused() -> None:
     # the best γ of a program that forgot (lo, hi) and (0, Δ), (Δ, 0), … is not private
-    problem = MajorityProblem.from_allowance(7, 3, PrivacyParams("2", "0.01"))
+    problem = MajorityProblem.from_allowance(Voters(7, PrivacyParams("2", "0.01")), 3)
     with pytest.raises(CertificationError):
         prove(problem, NoiseFunction(7, [1.0, 0.0, 0.0, 1.0]))
 
@@ -132,14 +121,14 @@ def test_a_gamma_found_without_one_corner_is_refused() -> None:
 @pytest.mark.parametrize("K", [5, 11, 12, 41])
 def test_no_noise_is_needed_from_half_the_voters_on(K: int) -> None:
     m = (K + 2) // 2
-    problem = MajorityProblem.from_allowance(K, m, PrivacyParams("0.1"))
-    gamma, certificate = scale_and_prove(problem, NoiseFunction(K, np.ones(problem.half_size)))
+    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1")), m)
+    gamma, certificate = scale_and_prove(problem, NoiseFunction(K, np.ones(problem.voters.half_size)))
     assert certificate.scale >= 1.0 - 2.0**-48
     assert np.all(gamma.half >= 1.0 - 2.0**-48)
 
 
 def test_the_wrong_number_of_voters() -> None:
-    problem = MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1"))
+    problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
     with pytest.raises(ValueError, match=r"gamma\.K must be K = 5"):
         prove(problem, NoiseFunction(7, np.zeros(4)))
 
@@ -147,7 +136,7 @@ def test_the_wrong_number_of_voters() -> None:
 @pytest.mark.parametrize("K", [10, 41, 250, 1001])
 @pytest.mark.parametrize("delta", ["0", "1e-5"])
 def test_baselines_of_many_sizes_are_certified(K: int, delta: str) -> None:
-    problem = MajorityProblem.from_allowance(K, 5, PrivacyParams("0.1", delta))
+    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", delta)), 5)
     for propose in (baselines.subsampling, baselines.double_subsampling, baselines.randomized_response):
         _, certificate = scale_and_prove(problem, propose(problem))
         assert 0.3 < certificate.scale <= 1.0

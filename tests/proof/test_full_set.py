@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from darrm.gamma.noise_function import NoiseFunction
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof.balls import worst_cost_ball
-from darrm.proof.corners import constants_of, corner_pairs, full_set_size
+from darrm.proof.corners import budget_below, corner_pairs, full_set_size, ratio_of
 from darrm.proof.definition import all_coefficients, privacy_cost, worst_cost
 from darrm.proof.dominating import DominatingFamily
 from darrm.proof.full_set import FullSet
@@ -22,9 +23,9 @@ from tests.strategies import gammas, problems
 @given(data=st.data(), problem=problems(most_voters=6))
 @settings(max_examples=120, deadline=None)
 def test_all_ways_to_the_worst_cost_agree(data: st.DataObject, problem: MajorityProblem) -> None:
-    gamma = data.draw(gammas(problem.K))
+    gamma = data.draw(gammas(problem.voters.K))
     slow = worst_cost(problem, gamma)
-    fast = FullSet(problem).maxima(gamma.half)
+    fast = FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half)
     ball = worst_cost_ball(problem, gamma)
     unit = 1.0 + problem.cost_ratio
     assert fast.worst >= slow - 1e-14 * unit
@@ -37,38 +38,46 @@ def test_all_ways_to_the_worst_cost_agree(data: st.DataObject, problem: Majority
 @given(data=st.data(), problem=problems(most_voters=6))
 @settings(max_examples=60, deadline=None)
 def test_named_rows_cost_what_was_said(data: st.DataObject, problem: MajorityProblem) -> None:
-    gamma = data.draw(gammas(problem.K))
-    found = FullSet(problem).maxima(gamma.half, limit=-np.inf)
-    family = DominatingFamily(problem)
-    level = family.maxima(gamma.half)
+    gamma = data.draw(gammas(problem.voters.K))
+    found = FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half, limit=-np.inf)
+    family = DominatingFamily(problem.voters)
+    level = family.maxima(gamma.half, ratio_of(problem.target.exact_epsilon))
     rows = [*found.broken, *((cost, family.row(level, j)) for j, cost in enumerate(level.costs))]
     for cost, row in rows:
-        p, p_prime = row.probabilities(problem)
-        assert p.shape == p_prime.shape == (problem.K,)
+        p, p_prime = row.probabilities(problem.voters)
+        assert p.shape == p_prime.shape == (problem.voters.K,)
         assert privacy_cost(problem, gamma, p, p_prime) == pytest.approx(cost, abs=1e-12 * (1 + problem.cost_ratio))
-        assert row.coefficients(problem) @ gamma.half == pytest.approx(cost, abs=1e-12 * (1 + problem.cost_ratio))
+        assert row.coefficients(problem.voters, problem.cost_ratio) @ gamma.half == pytest.approx(
+            cost, abs=1e-12 * (1 + problem.cost_ratio)
+        )
 
 
 @given(data=st.data(), problem=problems(most_voters=7))
 @settings(max_examples=60, deadline=None)
 def test_the_dominating_family_is_enough_for_monotone_gamma(data: st.DataObject, problem: MajorityProblem) -> None:
-    gamma = data.draw(gammas(problem.K))
-    monotone = NoiseFunction(problem.K, np.sort(gamma.half))
-    assert DominatingFamily(problem).maxima(monotone.half).worst >= worst_cost(problem, monotone) - 1e-14
-    assert FullSet(problem).maxima(monotone.half).levels == 0
+    gamma = data.draw(gammas(problem.voters.K))
+    monotone = NoiseFunction(problem.voters.K, np.sort(gamma.half))
+    assert (
+        DominatingFamily(problem.voters).maxima(monotone.half, ratio_of(problem.target.exact_epsilon)).worst
+        >= worst_cost(problem, monotone) - 1e-14
+    )
+    assert FullSet(problem.voters, problem.target.exact_epsilon).maxima(monotone.half).levels == 0
 
 
 def test_the_dominating_family_is_not_enough_for_every_gamma() -> None:
-    problem = MajorityProblem.from_allowance(7, 3, PrivacyParams("2", "0.01"))
+    problem = MajorityProblem.from_allowance(Voters(7, PrivacyParams("2", "0.01")), 3)
     gamma = NoiseFunction(7, [1.0, 0.0, 0.0, 1.0])
-    assert FullSet(problem).maxima(gamma.half).worst > DominatingFamily(problem).maxima(gamma.half).worst + 1e-3
+    assert (
+        FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half).worst
+        > DominatingFamily(problem.voters).maxima(gamma.half, ratio_of(problem.target.exact_epsilon)).worst + 1e-3
+    )
 
 
 @pytest.mark.parametrize("delta", ["0", "0.01"])
 @pytest.mark.parametrize("K", [1, 2, 3, 4, 5])
 def test_exact_fractions_over_every_assignment(K: int, delta: str) -> None:
-    problem = MajorityProblem.from_allowance(K, "1.5" if K > 1 else 1, PrivacyParams("0.5", delta))
-    half = np.random.default_rng(K).random(problem.half_size)
+    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.5", delta)), "1.5" if K > 1 else 1)
+    half = np.random.default_rng(K).random(problem.voters.half_size)
     check_exactly(problem, half)
 
 
@@ -79,59 +88,63 @@ def test_exact_fractions_for_every_overlap(K: int, delta: str) -> None:
     worst = []
     half = rng.random(K - K // 2)
     for overlap in range(1, K + 1):
-        problem = MajorityProblem.from_allowance(K, "1.5", PrivacyParams("0.5", delta), overlap=overlap)
+        problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.5", delta), overlap=overlap), "1.5")
         check_exactly(problem, half)
         check_exactly(problem, np.sort(half))
-        worst.append(FullSet(problem).maxima(half).worst)
+        worst.append(FullSet(problem.voters, problem.target.exact_epsilon).maxima(half).worst)
     assert worst == sorted(worst)
 
 
 def check_exactly(problem: MajorityProblem, half: np.ndarray) -> None:
-    K = problem.K
+    K = problem.voters.K
     exact = exact_worst_cost(problem, half)
     ball = worst_cost_ball(problem, NoiseFunction(K, half))
     assert abs(float(ball.mid()) - float(exact)) <= 1e-15 * (1 + problem.cost_ratio)
-    assert FullSet(problem).maxima(half).worst >= exact
-    assert constants_of(problem).budget <= exact_budget(problem)
-    assert constants_of(problem).budget >= float(exact_budget(problem)) * (1 - 1e-15)
+    assert FullSet(problem.voters, problem.target.exact_epsilon).maxima(half).worst >= exact
+    assert budget_below(problem.target) <= exact_budget(problem)
+    assert budget_below(problem.target) >= float(exact_budget(problem)) * (1 - 1e-15)
 
 
 @pytest.mark.parametrize(("K", "delta"), [(10, "1e-5"), (10, "0"), (9, "0.1")])
 def test_one_larger_brute_force(K: int, delta: str) -> None:
-    problem = MajorityProblem.from_allowance(K, 3, PrivacyParams("0.1", delta))
+    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", delta)), 3)
     coefficients = all_coefficients(problem)
-    assert len(coefficients) == full_set_size(problem)
+    assert len(coefficients) == full_set_size(problem.voters)
     rng = np.random.default_rng(1)
-    for half in (rng.random(problem.half_size), np.round(rng.random(problem.half_size)), np.eye(problem.half_size)[0]):
+    for half in (
+        rng.random(problem.voters.half_size),
+        np.round(rng.random(problem.voters.half_size)),
+        np.eye(problem.voters.half_size)[0],
+    ):
         slow = float(np.max(coefficients @ half))
-        fast = FullSet(problem).maxima(half)
+        fast = FullSet(problem.voters, problem.target.exact_epsilon).maxima(half)
         assert slow - 1e-13 <= fast.worst <= slow + 1e-11
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-5", "0.01"])
 def test_no_random_multiset_of_250_voters_costs_more(delta: str) -> None:
-    problem = MajorityProblem.from_allowance(250, 10, PrivacyParams("0.1", delta))
+    problem = MajorityProblem.from_allowance(Voters(250, PrivacyParams("0.1", delta)), 10)
     rng = np.random.default_rng(2)
-    pairs = corner_pairs(problem)
-    levels = np.arange(problem.half_size) / problem.half_size
-    for half in (np.sort(rng.random(problem.half_size)), (np.sin(40 * levels) > 0).astype(float)):
+    pairs = corner_pairs(problem.voters)
+    levels = np.arange(problem.voters.half_size) / problem.voters.half_size
+    for half in (np.sort(rng.random(problem.voters.half_size)), (np.sin(40 * levels) > 0).astype(float)):
         gamma = NoiseFunction(250, half)
-        found = FullSet(problem).maxima(half)
+        found = FullSet(problem.voters, problem.target.exact_epsilon).maxima(half)
         # the worst row that was named, and random ones near it and everywhere
         shares = rng.dirichlet(np.full(len(pairs), 0.3), size=300)
         rows = np.array([rng.choice(len(pairs), size=250, p=share) for share in shares])
         costs = privacy_cost(problem, gamma, pairs[rows, 0], pairs[rows, 1])
         assert np.max(costs) <= found.worst
-        family = DominatingFamily(problem)
-        level = family.maxima(half)
+        family = DominatingFamily(problem.voters)
+        level = family.maxima(half, ratio_of(problem.target.exact_epsilon))
         j = int(np.argmax(level.costs))
-        p, p_prime = family.row(level, j).probabilities(problem)
+        p, p_prime = family.row(level, j).probabilities(problem.voters)
         assert float(privacy_cost(problem, gamma, p, p_prime)) == pytest.approx(level.costs[j], abs=1e-11)
 
 
 def test_the_corners_are_the_corners_of_the_region() -> None:
-    problem = MajorityProblem.from_allowance(3, 1, PrivacyParams("0.7", "0.05"))
-    e, delta = exponential(problem.each.exact_epsilon), problem.each.exact_delta
+    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.7", "0.05")), 1)
+    e, delta = exponential(problem.voters.each.exact_epsilon), problem.voters.each.exact_delta
     tight = []
     for p, p_prime in corner_list(problem):
         slacks = [
@@ -147,13 +160,13 @@ def test_the_corners_are_the_corners_of_the_region() -> None:
         assert min(slacks) >= 0
         tight.append(sum(slack == 0 for slack in slacks))
     assert min(tight) == 2
-    floats = corner_pairs(problem)
+    floats = corner_pairs(problem.voters)
     assert np.allclose(floats, np.array(corner_list(problem), dtype=float), atol=1e-16)
 
 
 @pytest.mark.parametrize("K", [3, 6])
 def test_random_points_of_the_region_never_cost_more_than_the_worst_corner(K: int) -> None:
-    problem = MajorityProblem.from_allowance(K, 2, PrivacyParams("0.5", "0.01"))
+    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.5", "0.01")), 2)
     rng = np.random.default_rng(K)
     e, delta = np.exp(0.5), 0.01
     p = rng.beta(0.3, 0.3, size=(10_000, K))
@@ -161,15 +174,15 @@ def test_random_points_of_the_region_never_cost_more_than_the_worst_corner(K: in
     high = np.minimum.reduce([np.ones_like(p), e * p + delta, 1 - (1 - p - delta) / e])
     side = rng.beta(0.3, 0.3, size=p.shape)
     p_prime = low + side * (high - low)
-    for half in rng.random((5, problem.half_size)):
+    for half in rng.random((5, problem.voters.half_size)):
         costs = privacy_cost(problem, NoiseFunction(K, half), p, p_prime)
-        assert np.max(costs) <= FullSet(problem).maxima(half).worst
+        assert np.max(costs) <= FullSet(problem.voters, problem.target.exact_epsilon).maxima(half).worst
 
 
 def test_moves_to_the_family_are_paid_for() -> None:
     # a γ whose fall is too small to see: level 0 passes only with a positive price
-    problem = MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1"))
-    full = FullSet(problem)
+    problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
+    full = FullSet(problem.voters, problem.target.exact_epsilon)
     assert full._cost_of_moves(0.0) == 0.0
     assert full._cost_of_moves(1e-9) >= 5 * (1 + problem.cost_ratio) * np.tanh(0.05) * 1e-9
 
@@ -177,19 +190,19 @@ def test_moves_to_the_family_are_paid_for() -> None:
 @given(data=st.data(), problem=problems(most_voters=6))
 @settings(max_examples=40, deadline=None)
 def test_the_border_is_part_of_the_full_set(data: st.DataObject, problem: MajorityProblem) -> None:
-    gamma = data.draw(gammas(problem.K))
-    worst, broken = FullSet(problem).border(gamma.half, problem.budget)
-    assert worst <= FullSet(problem).maxima(gamma.half).worst
+    gamma = data.draw(gammas(problem.voters.K))
+    worst, broken = FullSet(problem.voters, problem.target.exact_epsilon).border(gamma.half, problem.budget)
+    assert worst <= FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half).worst
     for cost, row in broken:
-        p, p_prime = row.probabilities(problem)
+        p, p_prime = row.probabilities(problem.voters)
         assert privacy_cost(problem, gamma, p, p_prime) == pytest.approx(cost, abs=1e-12 * (1 + problem.cost_ratio))
         assert cost > problem.budget
 
 
 def test_the_border_finds_what_the_dominating_family_misses() -> None:
-    problem = MajorityProblem.from_allowance(7, 3, PrivacyParams("2", "0.01"))
+    problem = MajorityProblem.from_allowance(Voters(7, PrivacyParams("2", "0.01")), 3)
     gamma = NoiseFunction(7, [1.0, 0.0, 0.0, 1.0])
-    worst, broken = FullSet(problem).border(gamma.half, problem.budget)
+    worst, broken = FullSet(problem.voters, problem.target.exact_epsilon).border(gamma.half, problem.budget)
     assert worst > problem.budget
     assert broken
 
@@ -199,22 +212,29 @@ NEEDS_LOW = [0, 0, 1, 0, 0, 1, 0, 0, 1, 1, 0, 1, 1, 1, 0, 0]
 
 
 def test_the_corner_lo_hi_matters_and_every_way_sees_it() -> None:
-    problem = MajorityProblem.from_allowance(31, 1, PrivacyParams("0.5"))
+    problem = MajorityProblem.from_allowance(Voters(31, PrivacyParams("0.5")), 1)
     gamma = NoiseFunction(31, NEEDS_LOW)
     slow = worst_cost(problem, gamma)
-    assert DominatingFamily(problem).maxima(gamma.half).worst < 0.9 * slow
-    assert FullSet(problem).maxima(gamma.half).worst == pytest.approx(slow, rel=1e-11)
+    assert (
+        DominatingFamily(problem.voters).maxima(gamma.half, ratio_of(problem.target.exact_epsilon)).worst < 0.9 * slow
+    )
+    assert FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half).worst == pytest.approx(
+        slow, rel=1e-11
+    )
     assert float(worst_cost_ball(problem, gamma).mid()) == pytest.approx(slow, rel=1e-13)
-    worst, broken = FullSet(problem).border(gamma.half, problem.budget)
-    assert worst > 1.001 * DominatingFamily(problem).maxima(gamma.half).worst
+    worst, broken = FullSet(problem.voters, problem.target.exact_epsilon).border(gamma.half, problem.budget)
+    assert (
+        worst
+        > 1.001 * DominatingFamily(problem.voters).maxima(gamma.half, ratio_of(problem.target.exact_epsilon)).worst
+    )
     assert any(row.low for _, row in broken)
 
 
 @pytest.mark.parametrize("delta", ["0.3", "0.05", "1e-5"])
 @pytest.mark.parametrize("N", [2, 5, 9])
 def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> None:
-    problem = MajorityProblem.from_allowance(N, 1, PrivacyParams("0.5", delta))
-    shifts = FullSet(problem).shifts
+    problem = MajorityProblem.from_allowance(Voters(N, PrivacyParams("0.5", delta)), 1)
+    shifts = FullSet(problem.voters, problem.target.exact_epsilon).shifts
     rng = np.random.default_rng(N)
     block = np.round(rng.uniform(-1.0, 1.0, size=(40, N + 1)))
     vertices, screened = shifts.vertices(block), shifts.screen(block)
@@ -243,7 +263,9 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
 
 def test_an_interior_number_of_moves_can_be_the_worst() -> None:
     # found by a random search: looking at the vertices alone would miss this by 0.15
-    problem = MajorityProblem.from_allowance(9, "2.5", PrivacyParams("1", "0.5"))
+    problem = MajorityProblem.from_allowance(Voters(9, PrivacyParams("1", "0.5")), "2.5")
     gamma = NoiseFunction(9, [1, 1, 0, 0, 1])
-    assert FullSet(problem).maxima(gamma.half).worst == pytest.approx(worst_cost(problem, gamma), rel=1e-11)
+    assert FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half).worst == pytest.approx(
+        worst_cost(problem, gamma), rel=1e-11
+    )
     assert float(worst_cost_ball(problem, gamma).mid()) == pytest.approx(worst_cost(problem, gamma), rel=1e-13)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from darrm import PrivacyParams, available_tables, load_table, optimize_gamma
 from darrm.errors import TableError
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof import library
 from darrm.proof.definition import all_coefficients
 from experiments import make_tables
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SETTINGS = available_tables()
 LARGEST_TOTAL = 6_000_000
@@ -25,7 +24,7 @@ LARGEST_GAP = 2e-7
 
 def load(setting: library.Setting) -> None:
     """Load one table and look at what `load_table` promises."""
-    table = load_table(setting.K, setting.m, setting.each, shape=setting.shape)
+    table = load_table(MajorityProblem.from_allowance(Voters(setting.K, setting.each), setting.m), shape=setting.shape)
     assert table.problem == setting.problem
     assert table.certificate.worst_cost <= table.certificate.budget
     assert table.optimality is not None
@@ -59,7 +58,7 @@ def test_every_stored_table_verifies(K: int) -> None:
 @pytest.mark.parametrize("index", range(5, len(SETTINGS), 211))
 def test_a_sample_is_regenerated(index: int) -> None:
     setting = SETTINGS[index]
-    stored = load_table(setting.K, setting.m, setting.each, shape=setting.shape)
+    stored = load_table(MajorityProblem.from_allowance(Voters(setting.K, setting.each), setting.m), shape=setting.shape)
     fresh = optimize_gamma(setting.problem, prior=make_tables.PRIOR, shape=setting.shape)
     assert stored.optimality is not None
     assert fresh.optimality is not None
@@ -73,7 +72,9 @@ def test_a_sample_is_regenerated(index: int) -> None:
 @pytest.mark.parametrize("each_delta", make_tables.DELTAS)
 def test_every_row_of_the_paper_holds(each_delta: str, shape: str) -> None:
     for epsilon in make_tables.EPSILONS:
-        table = load_table(7, 2, PrivacyParams(epsilon, each_delta), shape=shape)
+        table = load_table(
+            MajorityProblem.from_allowance(Voters(7, PrivacyParams(epsilon, each_delta)), 2), shape=shape
+        )
         assert np.max(all_coefficients(table.problem) @ table.gamma.half) <= table.problem.budget
 
 
@@ -100,23 +101,28 @@ def test_one_file_is_what_the_script_writes(tmp_path: Path, capsys: pytest.Captu
 )
 def test_a_miss_names_near_settings(K: int, m: float, each: PrivacyParams, shape: str, near: str) -> None:
     with pytest.raises(TableError, match=rf"near are {near}.*optimize_gamma computes") as caught:
-        load_table(K, m, each, shape=shape)
+        load_table(MajorityProblem.from_allowance(Voters(K, each), m), shape=shape)
     assert caught.value.field == "library"
 
 
 def test_a_float_and_its_decimal_find_the_same_table() -> None:
-    typed = load_table(11, 3, PrivacyParams(0.1, 1e-5))
-    assert typed.gamma.half.tolist() == load_table(11, 3.0, PrivacyParams("0.1", "0.00001")).gamma.half.tolist()
+    typed = load_table(MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3))
+    assert (
+        typed.gamma.half.tolist()
+        == load_table(
+            MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "0.00001")), 3.0)
+        ).gamma.half.tolist()
+    )
 
 
 def test_an_unknown_shape() -> None:
     with pytest.raises(ValueError, match="shape must be one of"):
-        load_table(11, 3, PrivacyParams("0.1"), shape="round")
+        load_table(MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1")), 3), shape="round")
 
 
 def test_an_impossible_allowance() -> None:
     with pytest.raises(ValueError, match="m must be in"):
-        load_table(11, 12, PrivacyParams("0.1"))
+        load_table(MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1")), 12))
 
 
 class TestDamage:
@@ -133,12 +139,12 @@ class TestDamage:
     def test_a_cut_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.install(tmp_path, (make_tables.FOLDER / "K3.json.gz").read_bytes()[:-50], monkeypatch)
         with pytest.raises(TableError, match=r"is damaged.*install it again"):
-            load_table(3, 1, self.setting.each)
+            load_table(MajorityProblem.from_allowance(Voters(3, self.setting.each), 1))
 
     def test_another_format(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.install(tmp_path, gzip.compress(b'{"format": "other"}'), monkeypatch)
         with pytest.raises(TableError, match="unknown format"):
-            load_table(3, 1, self.setting.each)
+            load_table(MajorityProblem.from_allowance(Voters(3, self.setting.each), 1))
 
     @pytest.mark.parametrize("forge", [False, True])
     def test_a_gamma_that_was_raised(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, forge: bool) -> None:
@@ -152,4 +158,4 @@ class TestDamage:
         self.install(tmp_path, gzip.compress(json.dumps(content).encode()), monkeypatch)
         expected = "above the budget" if forge else "changed after it was saved"
         with pytest.raises(TableError, match=expected):
-            load_table(3, 1, self.setting.each)
+            load_table(MajorityProblem.from_allowance(Voters(3, self.setting.each), 1))

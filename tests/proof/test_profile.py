@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from darrm.gamma.noise_function import NoiseFunction
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof.definition import all_multisets
 from darrm.proof.profile import divergence, privacy_profile
 
 
 def brute_force(problem: MajorityProblem, gamma: NoiseFunction, epsilon: float) -> float:
     """Largest Pr_p[o] − e^ε Pr_{p'}[o] over all corners and both outputs o."""
-    p, p_prime = all_multisets(problem)
+    p, p_prime = all_multisets(problem.voters)
     truth = (1.0 + gamma.signed) / 2.0
     first, second = poisson_binomial_pmf(p) @ truth, poisson_binomial_pmf(p_prime) @ truth
     ones = first - math.exp(epsilon) * second
@@ -28,20 +29,20 @@ def brute_force(problem: MajorityProblem, gamma: NoiseFunction, epsilon: float) 
 @pytest.mark.parametrize("K", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("delta", ["0", "1e-3", "0.05"])
 def test_profile_is_the_worst_divergence(K: int, delta: str) -> None:
-    problem = MajorityProblem.from_allowance(K, "1", PrivacyParams("0.4", delta))
+    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.4", delta)), "1")
     generator = np.random.default_rng(K)
     size = K - K // 2
     for half in (np.ones(size), np.linspace(0.2, 0.9, size), generator.uniform(size=size)):
         gamma = NoiseFunction(K, half)
         for epsilon in ("0", "0.05", "0.3", "0.4", "0.9", "3"):
             exact = brute_force(problem, gamma, float(epsilon))
-            bound = divergence(problem, gamma, Fraction(epsilon))
+            bound = divergence(problem.voters, gamma, Fraction(epsilon))
             assert bound >= exact * (1.0 - 1e-12) - 1e-15
             assert bound == pytest.approx(exact, abs=1e-12)
 
 
 def test_profile_of_the_problem() -> None:
-    problem = MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1", "1e-3"))
+    problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1", "1e-3")), 2)
     gamma = NoiseFunction(5, [0.6, 0.9, 1.0])
     profile = privacy_profile(problem, gamma, points=9)
     assert profile.epsilons == pytest.approx(np.linspace(0.0, 0.4, 9))
@@ -52,7 +53,7 @@ def test_profile_of_the_problem() -> None:
 
 
 def test_bad_arguments() -> None:
-    problem = MajorityProblem.from_allowance(3, 1, PrivacyParams("0.1"))
+    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.1")), 1)
     gamma = NoiseFunction(3, [0.1, 0.2])
     with pytest.raises(ValueError, match="points must be odd"):
         privacy_profile(problem, gamma, points=8)

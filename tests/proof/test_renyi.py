@@ -15,8 +15,9 @@ from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.renyi import RenyiCurve
 from darrm.optimize.optimizer import optimize_gamma
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof.definition import all_multisets
 from darrm.proof.renyi import RenyiRows, reflected, renyi_curve, renyi_divergences
 
@@ -25,7 +26,7 @@ ORDERS = (1.01, 1.5, 2.0, 8.0, 40.0)
 
 
 def problem_of(K: int, each: PrivacyParams, overlap: int | None) -> MajorityProblem:
-    return MajorityProblem(K, each, each if each.is_private else PrivacyParams(1), overlap)
+    return MajorityProblem(Voters(K, each, overlap=overlap), each if each.is_private else PrivacyParams(1))
 
 
 def monotone(K: int, rng: np.random.Generator, *, top: float = 1.0) -> NoiseFunction:
@@ -62,8 +63,8 @@ def test_every_multiset_of_every_corner_for_every_overlap(K: int, each: PrivacyP
     for overlap in range(1, K + 1):
         problem = problem_of(K, each, overlap)
         gamma = monotone(K, rng, top=0.999)
-        pairs = laws(gamma, *all_multisets(problem))
-        found = renyi_divergences(problem, gamma, ORDERS)
+        pairs = laws(gamma, *all_multisets(problem.voters))
+        found = renyi_divergences(problem.voters, gamma, ORDERS)
         for order, bound in zip(ORDERS, found, strict=True):
             truth = worst_of(pairs, order)
             assert truth * (1 - 1e-9) <= bound <= truth * (1 + 1e-9) + 1e-11
@@ -76,7 +77,7 @@ def test_no_point_between_the_corners_is_worse(K: int, overlap: int, each: Priva
     problem = problem_of(K, each, overlap)
     gamma = monotone(K, rng)
     ratio, delta = math.exp(each.epsilon), each.delta
-    bounds = renyi_divergences(problem, gamma, ORDERS)
+    bounds = renyi_divergences(problem.voters, gamma, ORDERS)
     count = 3_000
     p = rng.choice([0.0, 1.0, rng.random(), 0.5], (count, K)) * rng.random((count, K)).round(1)
     low = np.maximum.reduce([np.zeros_like(p), (p - delta) / ratio, 1.0 - delta - ratio * (1.0 - p)])
@@ -98,8 +99,8 @@ def test_certain_answers(each: PrivacyParams, half: list[float]) -> None:
     for overlap in (1, 2, 5):
         problem = problem_of(5, each, overlap)
         gamma = NoiseFunction(5, half)
-        pairs = laws(gamma, *all_multisets(problem))
-        for order, bound in zip((1.5, 3.0), renyi_divergences(problem, gamma, (1.5, 3.0)), strict=True):
+        pairs = laws(gamma, *all_multisets(problem.voters))
+        for order, bound in zip((1.5, 3.0), renyi_divergences(problem.voters, gamma, (1.5, 3.0)), strict=True):
             truth = worst_of(pairs, order)
             assert bound == truth if math.isinf(truth) else truth - 1e-12 <= bound <= truth * (1 + 1e-9) + 1e-11
 
@@ -109,19 +110,19 @@ def test_the_rounding_is_covered_for_many_voters(K: int, each: PrivacyParams, ov
     problem = problem_of(K, each, overlap)
     levels = np.arange(K // 2 + 1, K + 1)
     gamma = NoiseFunction(K, np.minimum((2 * levels - K) / 60.0, 1.0 - 2.0**-36))
-    rows = RenyiRows(problem)
+    rows = RenyiRows(problem.voters)
     order = 12.0
-    bound = renyi_divergences(problem, gamma, [order])[0]
-    constants = rows.family.constants
+    bound = renyi_divergences(problem.voters, gamma, [order])[0]
+    corners = rows.family.corners
     h = 0.5 * (1.0 + gamma.signed)
     for j, level in enumerate(rows.levels(gamma.half)):
-        if j not in (1, 3, problem.reached):
+        if j not in (1, 3, problem.voters.reached):
             continue
         exponent = order * np.log(level.ones) - (order - 1) * np.log(reflected(level.zeros))
         frozen, place = np.unravel_index(int(np.argmax(exponent)), exponent.shape)
-        moved = problem.reached - j - place if each.delta else 0
+        moved = problem.voters.reached - j - place if each.delta else 0
         with mpmath.workdps(60):
-            hi, delta = mpmath.mpf(constants.ball_hi.mid().str(40, radius=False)), mpmath.mpf(str(each.delta))
+            hi, delta = mpmath.mpf(corners.ball_hi.mid().str(40, radius=False)), mpmath.mpf(str(each.delta))
             weights = mpmath.matrix(1, K + 1)
             certain = int(frozen + place)
             up = [mpmath.binomial(j, i) * hi**i * (1 - hi) ** (j - i) for i in range(j + 1)]
@@ -150,16 +151,17 @@ def test_convex_and_repaired_by_scaling(K: int, each: PrivacyParams, data: st.Da
     between = NoiseFunction(K, share * first.half + (1.0 - share) * second.half)
     for order in (1.5, 4.0, 30.0):
         size = [
-            math.exp((order - 1) * renyi_divergences(problem, gamma, [order])[0]) for gamma in (first, second, between)
+            math.exp((order - 1) * renyi_divergences(problem.voters, gamma, [order])[0])
+            for gamma in (first, second, between)
         ]
         assert size[2] <= (share * size[0] + (1 - share) * size[1]) * (1 + 1e-9)
-        scaled = math.exp((order - 1) * renyi_divergences(problem, first.scaled(share), [order])[0])
+        scaled = math.exp((order - 1) * renyi_divergences(problem.voters, first.scaled(share), [order])[0])
         assert scaled <= (1 - share + share * size[0]) * (1 + 1e-9)
 
 
 def test_the_curve_is_what_the_accountant_adds_up() -> None:
     problem = problem_of(3, PrivacyParams("0.5"), None)
-    curve = renyi_curve(problem, NoiseFunction(3, [1.0, 1.0]))
+    curve = renyi_curve(problem.voters, NoiseFunction(3, [1.0, 1.0]))
     assert isinstance(curve, RenyiCurve)
     assert np.all(np.diff(curve.values) >= -1e-12)
     # three voters that agree move the majority by less than three times their own cost
@@ -174,7 +176,7 @@ def test_the_curve_hides_the_last_digits_and_never_falls_below(scale: float, K: 
     problem = problem_of(K, PrivacyParams("inf"), 1)
     gamma = NoiseFunction(K, np.minimum(np.arange(1, K - K // 2 + 1) * scale / 100.0, 0.99))
     orders = np.array([1.5, 2.0, 30.0])
-    exact, curve = renyi_divergences(problem, gamma, orders), renyi_curve(problem, gamma, orders).values
+    exact, curve = renyi_divergences(problem.voters, gamma, orders), renyi_curve(problem.voters, gamma, orders).values
     assert np.all(exact <= curve)
     assert np.all(curve <= exact * (1 + 1.1e-9))
     assert [float(f"{value:.10g}") for value in curve] == pytest.approx(curve.tolist(), rel=1e-14)
@@ -183,35 +185,35 @@ def test_the_curve_hides_the_last_digits_and_never_falls_below(scale: float, K: 
 def test_what_is_refused() -> None:
     problem = problem_of(3, PrivacyParams("0.5"), None)
     with pytest.raises(ValueError, match="only a monotone γ"):
-        renyi_divergences(problem, NoiseFunction(3, [1.0, 0.5]), [2.0])
-    with pytest.raises(ValueError, match=r"gamma\.K must be the problem's K = 3"):
-        renyi_divergences(problem, NoiseFunction(5, [0.1, 0.2, 0.3]), [2.0])
+        renyi_divergences(problem.voters, NoiseFunction(3, [1.0, 0.5]), [2.0])
+    with pytest.raises(ValueError, match=r"gamma\.K must be the voters' K = 3"):
+        renyi_divergences(problem.voters, NoiseFunction(5, [0.1, 0.2, 0.3]), [2.0])
     with pytest.raises(ValueError, match="orders must be finite and above 1"):
-        renyi_divergences(problem, NoiseFunction(3, [0.5, 0.5]), [1.0])
+        renyi_divergences(problem.voters, NoiseFunction(3, [0.5, 0.5]), [1.0])
     with pytest.raises(ValueError, match="orders must be finite"):
-        renyi_divergences(problem, NoiseFunction(3, [0.5, 0.5]), [np.inf])
+        renyi_divergences(problem.voters, NoiseFunction(3, [0.5, 0.5]), [np.inf])
 
 
 def test_large_problems_say_infinity_rather_than_too_little() -> None:
     # 1 − hi is about 1e-16 at 36 and 0 at 40, and its rounding is no small part of it
     for epsilon in ("30", "36", "40", "600"):
-        problem = MajorityProblem.from_allowance(11, 1, PrivacyParams(epsilon))
-        assert np.isinf(renyi_divergences(problem, NoiseFunction(11, np.full(6, 0.5)), [2.0])[0])
-    problem = MajorityProblem.from_allowance(1, 1, PrivacyParams(1))
-    assert renyi_divergences(problem, NoiseFunction(1, [1.0]), [1e6])[0] == pytest.approx(1.0, abs=1e-5)
-    assert renyi_divergences(problem, NoiseFunction(1, [1.0]), [1.7e308])[0] >= 1.0
+        problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams(epsilon)), 1)
+        assert np.isinf(renyi_divergences(problem.voters, NoiseFunction(11, np.full(6, 0.5)), [2.0])[0])
+    problem = MajorityProblem.from_allowance(Voters(1, PrivacyParams(1)), 1)
+    assert renyi_divergences(problem.voters, NoiseFunction(1, [1.0]), [1e6])[0] == pytest.approx(1.0, abs=1e-5)
+    assert renyi_divergences(problem.voters, NoiseFunction(1, [1.0]), [1.7e308])[0] >= 1.0
     # probabilities below every float: γ = 1 for all but a tie-breaking few of a thousand voters
-    problem = MajorityProblem.from_allowance(1001, 1, PrivacyParams("3"))
+    problem = MajorityProblem.from_allowance(Voters(1001, PrivacyParams("3")), 1)
     half = np.ones(501)
     half[:3] = 0.5
-    bound = renyi_divergences(problem, NoiseFunction(1001, half), [2.0])[0]
-    assert bound >= renyi_divergences(problem, NoiseFunction(1001, half * (1 - 1e-9)), [2.0])[0]
+    bound = renyi_divergences(problem.voters, NoiseFunction(1001, half), [2.0])[0]
+    assert bound >= renyi_divergences(problem.voters, NoiseFunction(1001, half * (1 - 1e-9)), [2.0])[0]
 
 
 def test_a_certified_monotone_table_is_bounded_by_its_pure_epsilon() -> None:
     for K, m, overlap in product((3, 11), (1, 2), (1, 2, None)):
-        problem = MajorityProblem.from_allowance(K, m, PrivacyParams("0.2"), overlap=overlap)
+        problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.2"), overlap=overlap), m)
         table = optimize_gamma(problem, prior=priors.CommonP(), shape="monotone")
         orders = np.array([1.5, 4.0, 64.0])
         pure = RenyiCurve.of_pure(problem.target.epsilon, orders).values
-        assert np.all(renyi_divergences(problem, table.gamma, orders) <= pure * (1 + 1e-9) + 1e-12)
+        assert np.all(renyi_divergences(problem.voters, table.gamma, orders) <= pure * (1 + 1e-9) + 1e-12)

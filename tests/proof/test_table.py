@@ -11,13 +11,14 @@ import pytest
 
 from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, certify, optimize_gamma
 from darrm.errors import TableError
+from darrm.problem import Voters
 
 SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
 
 
 @pytest.fixture(scope="module")
 def table() -> GammaTable:
-    return optimize_gamma(MajorityProblem.from_allowance(11, 3, PrivacyParams("0.1", "1e-5")))
+    return optimize_gamma(MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3))
 
 
 def change(table: GammaTable, tmp_path: Path, **fields: object) -> Path:
@@ -159,7 +160,7 @@ def test_nobody_else_makes_a_table(table: GammaTable) -> None:
 
 
 def test_the_overlap_survives(tmp_path: Path) -> None:
-    problem = MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1"), overlap=2)
+    problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1"), overlap=2), 2)
     table = certify(problem, NoiseFunction(5, np.ones(3)))
     table.save(tmp_path / "t.json")
     assert GammaTable.load(tmp_path / "t.json").problem == problem
@@ -168,12 +169,12 @@ def test_the_overlap_survives(tmp_path: Path) -> None:
     del data["problem"]["overlap"]
     with pytest.raises(TableError, match="checksum"):
         GammaTable.from_json(data)
-    everyone = MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1"), overlap=5)
-    assert everyone == MajorityProblem.from_allowance(5, 2, PrivacyParams("0.1"))
+    everyone = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1"), overlap=5), 2)
+    assert everyone == MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
 
 
 def test_decimals_survive(tmp_path: Path) -> None:
-    problem = MajorityProblem.from_allowance(3, "4/3", PrivacyParams("1/3", "1e-30"))
+    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("1/3", "1e-30")), "4/3")
     table = certify(problem, NoiseFunction(3, [0.1, 0.2]))
     table.save(tmp_path / "t.json")
     assert GammaTable.load(tmp_path / "t.json").problem == problem

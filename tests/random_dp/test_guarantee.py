@@ -7,7 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
 from darrm.random_dp.guarantee import RandomDP, compose
 
 
@@ -27,7 +28,7 @@ def test_it_does_not_pass_for_plain_privacy(name: str) -> None:
 
 def test_a_majority_problem_refuses_it() -> None:
     with pytest.raises(AttributeError, match="no differential privacy"):
-        MajorityProblem(K=3, each=promise(), target=PrivacyParams(1))  # type: ignore[arg-type]
+        MajorityProblem(Voters(3, promise()), PrivacyParams(1))  # type: ignore[arg-type]
 
 
 def test_composition_adds_all_three_exactly() -> None:

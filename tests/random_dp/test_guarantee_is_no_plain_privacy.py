@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_general, compose_optimal, compose_simple
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
 from darrm.random_dp.guarantee import RandomDP
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PROMISE: Any = RandomDP(PrivacyParams(0.1, 1e-6), gamma=0.1, records=5, distribution="P")
 
@@ -30,9 +29,9 @@ def spend() -> None:
         lambda: compose_simple(PROMISE, 3),
         lambda: compose_general(PROMISE, 3, delta_prime=1e-3),
         lambda: compose_optimal(PROMISE, 3, delta=1e-3),
-        lambda: MajorityProblem(K=3, each=PROMISE, target=PrivacyParams(1)),
-        lambda: MajorityProblem(K=3, each=PrivacyParams(0.1), target=PROMISE),
-        lambda: MajorityProblem.from_allowance(3, 2, PROMISE),
+        lambda: MajorityProblem(Voters(3, PROMISE), PrivacyParams(1)),
+        lambda: MajorityProblem(Voters(3, PrivacyParams(0.1)), PROMISE),
+        lambda: MajorityProblem.from_allowance(Voters(3, PROMISE), 2),
         lambda: PrivacyParams(PROMISE),
         spend,
     ],

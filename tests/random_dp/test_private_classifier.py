@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -13,10 +11,8 @@ from sklearn.svm import LinearSVC
 from darrm.privacy import PrivacyParams
 from darrm.random_dp.mechanisms import Gaussian, Laplace
 from darrm.random_dp.private_classifier import ParametersOf, PrivateClassifier
+from darrm.random_dp.sampled_sensitivity import SampledSensitivity
 from darrm.random_dp.sensitivity_sampler import SensitivitySampler
-
-if TYPE_CHECKING:
-    from darrm.random_dp.sampled_sensitivity import SampledSensitivity
 
 RECORDS = 60
 PRIVACY = PrivacyParams(5)

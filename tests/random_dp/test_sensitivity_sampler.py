@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING
 
 import joblib
 import numpy as np
@@ -13,10 +12,8 @@ from joblib.parallel import ThreadingBackend, register_parallel_backend
 from scipy.special import bdtr
 
 from darrm.errors import SamplingError
+from darrm.random_dp.sampled_sensitivity import EarlyReport
 from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
-
-if TYPE_CHECKING:
-    from darrm.random_dp.sampled_sensitivity import EarlyReport
 
 FALSE_ALARM = 1e-6
 

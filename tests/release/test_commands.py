@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,19 +14,17 @@ from darrm.account import __main__ as account
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.ledger import PrivacyLedger
 from darrm.gamma.noise_function import NoiseFunction
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import GammaTable, certify
 from darrm.release import DaRRM
 from darrm.release import __main__ as release
 from darrm.system.command_line import run
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    problem = MajorityProblem.from_allowance(3, "1.5", PrivacyParams("0.2", "1e-5"))
+    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
     certify(problem, NoiseFunction(3, [0.5, 1.0])).save(tmp_path / "table.json")
     votes = np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
     np.save(tmp_path / "votes.npy", votes)
@@ -213,10 +211,10 @@ def test_account_of_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) ->
         printed = [float(cell.rstrip("*")) for cell in cells[1:]]
         assert printed == pytest.approx([found[name] for name in lines[2].split()[1:]], abs=1e-4)
         assert line.count("*") == 1
-    assert run(lambda: account.main([*base, "--private-models", "--format", "json"])) == 0
+    assert run(lambda: account.main([*base, "--models", "--format", "json"])) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["queries"]["20"]["bounds"]["private models"] > 0
-    assert run(lambda: account.main([*base, "--private-models", "--disjoint"])) == 0
+    assert run(lambda: account.main([*base, "--models", "--overlap", "1"])) == 0
     assert "post-processing of models that are already private" in capsys.readouterr().out
 
 
@@ -236,7 +234,6 @@ def test_account_draws(folder: Path) -> None:
         (["--table", "TABLE", "--queries", "1.5", "--delta", "0.1"], "whole numbers"),
         (["--table", "TABLE", "--queries", "5", "--delta", "1"], "--delta must be in"),
         (["--table", "TABLE", "--queries", "5", "--delta", "nan"], "--delta must be a finite number"),
-        (["--table", "TABLE", "--queries", "5", "--delta", "0.1", "--disjoint"], "--private-models too"),
         (["--ledger", "LEDGER"], "no such file"),
         (["--ledger", "LEDGER", "--delta", "0.1"], "--ledger goes with --format only"),
         (["--table", "LEDGER", "--queries", "5", "--delta", "0.1"], "No such file"),

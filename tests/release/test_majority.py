@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -18,19 +19,17 @@ from darrm.errors import BudgetExceededError
 from darrm.gamma import baselines
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.optimize.optimizer import optimize_gamma
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
 from darrm.probability.exact_coins import ExactCoins
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.charge import charge_of
 from darrm.proof.table import GammaTable, certify
 from darrm.release import DaRRM, RandomizedResponseMajority, SubsamplingMajority, release_debited
 from darrm.release.majority import ones_in_sample, sample_majority
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 def problem_of(K: int, m: str = "2", delta: str = "1e-3") -> MajorityProblem:
-    return MajorityProblem.from_allowance(K, m, PrivacyParams("0.3", delta))
+    return MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.3", delta)), m)
 
 
 def patterns(K: int) -> np.ndarray:
@@ -69,12 +68,12 @@ class Fed:
 
 def worst_divergence(problem: MajorityProblem, law_of_pattern: list[Fraction]) -> mpmath.mpf:
     """Largest Pr_p[o] − e^{mε} Pr_{p'}[o] over both outputs, all corners for all voters, fifty digits."""
-    K = problem.K
+    K = problem.voters.K
     by_count = {int(row.sum()): law for row, law in zip(patterns(K), law_of_pattern, strict=True)}
     for row, law in zip(patterns(K), law_of_pattern, strict=True):
         assert by_count[int(row.sum())] == law  # voters are exchangeable, so multisets of corners are enough
     with mpmath.workdps(50):
-        each = problem.each
+        each = problem.voters.each
         growth = mpmath.exp(mpmath.mpf(each.exact_epsilon.numerator) / each.exact_epsilon.denominator)
         delta = mpmath.mpf(each.exact_delta.numerator) / each.exact_delta.denominator
         target = problem.target.exact_epsilon
@@ -123,7 +122,7 @@ def test_the_loaded_table_is_private_over_all_corners(K: int, tmp_path: Path) ->
 
 def test_the_law_is_the_tables_floats() -> None:
     table = certify(problem := problem_of(5), NoiseFunction(5, [0.1, 0.3, 0.7]))
-    assert problem.K == 5
+    assert problem.voters.K == 5
     aggregator = DaRRM(table)
     for ones in range(6):
         g = Fraction(float(table.gamma.signed[ones]))
@@ -280,18 +279,18 @@ def test_no_label_without_a_debit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_exact_profile_tightens_the_account() -> None:
-    problem = MajorityProblem.from_allowance(11, 3, PrivacyParams("0.1", "1e-5"))
+    problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
     aggregator = DaRRM(optimize_gamma(problem))
-    plain = PrivacyAccountant(charges=[aggregator.charge(100, exact_profile=False)]).spent(0.01)
-    exact = PrivacyAccountant(charges=[aggregator.charge(100, exact_profile=True)]).spent(0.01)
+    plain = PrivacyAccountant(charges=[charge_of(aggregator.table, 100, exact=False)]).spent(0.01)
+    exact = PrivacyAccountant(charges=[charge_of(aggregator.table, 100, exact=True)]).spent(0.01)
     assert exact.epsilon < 0.8 * plain.epsilon
     assert aggregator.charge(100).profile is not None
-    one = PrivacyAccountant(charges=[aggregator.charge(exact_profile=True)])
+    one = PrivacyAccountant(charges=[charge_of(aggregator.table, exact=True)])
     for epsilon in (0.1, 0.2):
-        delta = aggregator.profile.delta_at(epsilon)
+        delta = aggregator.table.profile.delta_at(epsilon)
         assert one.spent(delta).epsilon == pytest.approx(epsilon, abs=0.02)
     # at the target's ε the profile is at most the certified δ
-    assert aggregator.profile.delta_at(problem.target.epsilon) <= problem.target.delta + 2e-12
+    assert aggregator.table.profile.delta_at(problem.target.epsilon) <= problem.target.delta + 2e-12
 
 
 @pytest.mark.parametrize("word", [0, 1, 2**63, 2**64 - 1])
@@ -300,7 +299,7 @@ def test_coins_are_compared_as_unsigned_words(word: int, monkeypatch: pytest.Mon
     calls: list[Callable[[int], bytes]] = []
     monkeypatch.setattr(ExactCoins, "flip", record(ExactCoins.flip, calls))
     table = certify(problem := problem_of(3), NoiseFunction(3, [0.5, 0.5]))
-    assert problem.K == 3
+    assert problem.voters.K == 3
     label = DaRRM(table).release([[1, 1, 0]], rng=Fed(word))[0]
     lie = (1 - Fraction(float(table.gamma.half[0]))) / 2
     assert label == (0 if Fraction(word, 2**64) < lie else 1)

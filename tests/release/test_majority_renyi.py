@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,15 +12,14 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.errors import BudgetExceededError
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.renyi import DEFAULT_ORDERS
-from darrm.privacy import MajorityProblem, PrivacyParams
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.charge import charge_of
 from darrm.proof.renyi import renyi_divergences
 from darrm.proof.table import certify
 from darrm.release import DaRRM, RandomizedResponseMajority, SubsamplingMajority
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-PROBLEM = MajorityProblem.from_allowance(5, 2, PrivacyParams("0.2", "1e-5"))
+PROBLEM = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.2", "1e-5")), 2)
 
 
 def aggregator(half: list[float]) -> DaRRM:
@@ -31,7 +30,7 @@ def test_a_monotone_table_is_charged_with_its_curve() -> None:
     made = aggregator([0.1, 0.3, 0.6])
     charge = made.charge(7)
     assert charge.renyi is not None
-    exact = renyi_divergences(PROBLEM, made.table.gamma, DEFAULT_ORDERS)
+    exact = renyi_divergences(PROBLEM.voters, made.table.gamma, DEFAULT_ORDERS)
     assert np.all(charge.renyi.values >= exact)
     assert charge.renyi.values == pytest.approx(exact, rel=2e-9)
     names = {bound.name for bound in PrivacyAccountant(charges=[charge]).spent(1e-3).bounds}
@@ -41,13 +40,13 @@ def test_a_monotone_table_is_charged_with_its_curve() -> None:
 def test_where_there_is_no_curve() -> None:
     assert aggregator([0.3, 0.1, 0.6]).charge().renyi is None
     assert SubsamplingMajority(PROBLEM).charge().renyi is None
-    assert aggregator([0.1, 0.3, 0.6]).charge(exact_profile=False).renyi is None
+    assert charge_of(aggregator([0.1, 0.3, 0.6]).table, exact=False).renyi is None
     constant = RandomizedResponseMajority(PROBLEM).charge().renyi
     assert constant is not None
 
 
 def test_many_voters_of_whom_few_are_reached_are_described_too() -> None:
-    plain = MajorityProblem(2001, PrivacyParams("inf"), PrivacyParams(1, "1e-6"), 1)
+    plain = MajorityProblem(Voters(2001, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "1e-6"))
     rising = np.minimum(np.arange(1, 1002) / 400.0, 0.999)
     charge = DaRRM(certify(plain, NoiseFunction(2001, rising))).charge()
     assert charge.renyi is not None

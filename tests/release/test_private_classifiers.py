@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from darrm.gamma import baselines
-from darrm.privacy import MajorityProblem, PrivacyParams
-from darrm.proof.table import certify
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.table import GammaTable, certify
 from darrm.random_dp.mechanisms import Gaussian, Laplace
 from darrm.random_dp.private_classifier import ParametersOf, PrivateClassifier
 from darrm.random_dp.sensitivity_sampler import SensitivitySampler
 from darrm.release.private_classifiers import PrivateClassifierMajority
-
-if TYPE_CHECKING:
-    from darrm.proof.table import GammaTable
 
 K = 3
 RECORDS = 40
@@ -73,7 +70,7 @@ def other_classes() -> PrivateClassifier:
 
 @pytest.fixture(scope="module")
 def table() -> GammaTable:
-    problem = MajorityProblem.from_allowance(K, 2, EACH)
+    problem = MajorityProblem.from_allowance(Voters(K, EACH), 2)
     return certify(problem, baselines.double_subsampling(problem))
 
 
@@ -97,7 +94,7 @@ def test_on_disjoint_shards_only_one_voter_can_change(table: GammaTable) -> None
 
 
 def test_the_answers_are_the_majoritys_through_the_table() -> None:
-    problem = MajorityProblem.from_allowance(K, 1, EACH)
+    problem = MajorityProblem.from_allowance(Voters(K, EACH), 1)
     table = certify(problem, baselines.subsampling(problem))
     assert table.gamma.full[1] < 0.5
     majority = PrivateClassifierMajority(make_voters(), table)
@@ -157,7 +154,7 @@ def test_voters_that_do_not_fit_the_table(table: GammaTable) -> None:
 
 def test_delta_counts_too() -> None:
     loose, strict = (
-        MajorityProblem.from_allowance(K, 2, PrivacyParams(2, delta), delta=1e-4) for delta in (1e-5, 1e-6)
+        MajorityProblem.from_allowance(Voters(K, PrivacyParams(2, delta)), 2, delta=1e-4) for delta in (1e-5, 1e-6)
     )
     sampler = SensitivitySampler(ParametersOf(ESTIMATOR), two_clouds, "l2", distribution="two clouds")
     found = sampler.estimate(RECORDS, gamma=0.1, rule="exchangeability", seed=0)

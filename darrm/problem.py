@@ -1,0 +1,312 @@
+"""Who votes and what is to be released: `Voters`, one release (`MajorityProblem`), many of them (`Workload`).
+
+Everything above this module takes one of these three, never a bare ε together with K, m or a δ.
+
+====================  =================  ==========================================================================
+here                  [D]                meaning
+====================  =================  ==========================================================================
+``voters.each``       (ε, Δ)             what every voter satisfies
+``target``            (mε, δ)            what the released majority must satisfy
+``m``                 m                  the privacy allowance, ``target.epsilon / each.epsilon``
+``budget``            e^{mε} − 1 + 2δ    the right-hand side of Lemma 3.4
+====================  =================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from decimal import ROUND_DOWN, Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+from darrm import checks
+from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyParams, exact_number
+
+
+@dataclass(frozen=True)
+class Voters:
+    """K voters: what each of them satisfies, and how many of them one person's data can reach.
+
+    Parameters
+    ----------
+    K
+        Number of voters, at least 1. For even K a tie is answered by a fair coin.
+    each
+        What every voter satisfies, ε > 0; ``PrivacyParams("inf")`` for voters about whom nothing is promised, such as
+        PATE's teachers.
+    overlap
+        How many voters one person's data can reach at most, 1 … K; K (the paper's analysis) if None.
+    models
+        True declares that every voter is a model, trained once, that answers all questions. Its answers share the
+        randomness of its training, so guarantees of single questions do not add up. False says that voters draw fresh
+        randomness for every question; nothing in the votes shows which is the case.
+
+    Raises
+    ------
+    ValueError
+        If a value lies outside its range.
+
+    Examples
+    --------
+    >>> teachers = Voters(250, PrivacyParams("inf"), overlap=1)
+    >>> teachers.reached, teachers.each.is_private, Voters(11, PrivacyParams(0.1)).reached
+    (1, False, 11)
+    """
+
+    K: int
+    each: PrivacyParams
+    overlap: int | None = None
+    models: bool = False
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, K=self.K, advice="K is the number of voters")
+        if not isinstance(self.each, PrivacyParams):
+            checks.fail("each", self.each, "PrivacyParams(epsilon, delta)", 'say PrivacyParams("inf") for plain voters')
+        if self.each.is_private and self.each.exact_epsilon <= 0:
+            checks.fail("each.epsilon", self.each.epsilon, "positive", "voters with epsilon = 0 carry no information")
+        if self.overlap is not None:
+            checks.integer_at_least(1, overlap=self.overlap, advice="how many voters one person's data can reach")
+            if self.overlap > self.K:
+                checks.fail("overlap", self.overlap, f"at most K = {self.K}", "nobody reaches more voters than exist")
+        object.__setattr__(self, "K", int(self.K))
+        # all K voters, the paper's analysis, is written one way only
+        object.__setattr__(self, "overlap", None if self.overlap in {None, self.K} else int(self.overlap))
+
+    @property
+    def reached(self) -> int:
+        """How many voters one person's data can reach at most: the overlap t of `darrm.proof.corners`."""
+        return self.K if self.overlap is None else self.overlap
+
+    @property
+    def first_majority(self) -> int:
+        """The smallest number of ones that is a strict majority, floor(K/2) + 1."""
+        return self.K // 2 + 1
+
+    @property
+    def half_size(self) -> int:
+        """Number of free values of γ: those at l = floor(K/2) + 1 … K."""
+        return self.K - self.K // 2
+
+    def votes_alone(self) -> Voters:
+        """Forget that the voters are private: what a mechanism must assume that knows the votes only."""
+        return replace(self, each=PrivacyParams("inf"))
+
+    def __str__(self) -> str:
+        each = f"each {self.each}-differentially private" if self.each.is_private else "not private themselves"
+        models = ", models trained once" if self.models else ""
+        reach = "all" if self.overlap is None else f"at most {self.overlap}"
+        return f"{self.K:,} voters, {each}{models}; one person's data reach {reach} of them"
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the voters as plain data, ε and Δ as the decimals that were typed; defaults are left out."""
+        overlap = {} if self.overlap is None else {"overlap": self.overlap}
+        return {"K": self.K, "each": self.each.to_json(), **overlap, **({"models": True} if self.models else {})}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Voters:
+        """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
+        each = PrivacyParams.from_json(data["each"])
+        return cls(data["K"], each, data.get("overlap"), models=data.get("models", False))
+
+
+@dataclass(frozen=True)
+class MajorityProblem:
+    """The majority of voters is to be released once, with a given privacy [D, Problem 1.1].
+
+    Parameters
+    ----------
+    voters
+        Who votes.
+    target
+        What the release must satisfy: m = target.epsilon / each.epsilon in [1, K] and target.delta ≥ each.delta; any
+        finite ε > 0 if the voters are not private.
+
+    Raises
+    ------
+    ValueError
+        If a value lies outside its range, or e^{mε} overflows.
+
+    Examples
+    --------
+    >>> problem = MajorityProblem(Voters(11, PrivacyParams(0.1, 1e-5)), PrivacyParams(0.3, 3e-5))
+    >>> problem.m, problem.voters.half_size
+    (3.0, 6)
+    >>> round(problem.budget, 6)
+    0.349919
+    """
+
+    voters: Voters
+    target: PrivacyParams
+
+    def __post_init__(self) -> None:
+        for name, kind in (("voters", Voters), ("target", PrivacyParams)):
+            if not isinstance(getattr(self, name), kind):
+                checks.fail(name, getattr(self, name), f"a {kind.__name__}")
+        each = self.voters.each
+        if self.target.exact_epsilon > LARGEST_EXPONENT:
+            checks.fail(
+                "target.epsilon (m * epsilon)",
+                self.target.epsilon,
+                f"at most {LARGEST_EXPONENT}",
+                "e^(m*epsilon) would overflow, and such a target protects nobody",
+            )
+        if not each.is_private and self.target.exact_epsilon == 0:
+            checks.fail("target.epsilon", 0, "positive")
+        if each.is_private and not 1 <= self.exact_m <= self.voters.K:
+            allowed = f"in [1, K] = [1, {self.voters.K}]"
+            checks.fail("m", float(self.exact_m), allowed, "m = target.epsilon / each.epsilon")
+        if self.target.exact_delta < each.exact_delta:
+            checks.fail(
+                "target.delta",
+                self.target.delta,
+                f"at least each.delta = {each.delta}",
+                "a majority cannot fail less often than one voter",
+            )
+
+    @classmethod
+    def from_allowance(cls, voters: Voters, m: Number, delta: Number | None = None) -> MajorityProblem:
+        """State the problem in the paper's way: the target is (m·ε, δ).
+
+        Parameters
+        ----------
+        voters
+            Who votes; they must be private.
+        m
+            The privacy allowance, a real number in [1, K].
+        delta
+            δ of the target; by default 1 − (1 − Δ)^m, rounded down to 15 significant digits.
+
+        Examples
+        --------
+        >>> MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), m=3).target
+        PrivacyParams(epsilon=0.3, delta=0.000029999700001)
+        """
+        allowance, each = exact_number("m", m), voters.each
+        if not 1 <= allowance <= voters.K:
+            checks.fail("m", m, f"in [1, K] = [1, {voters.K}]")
+        target_delta = _default_delta(allowance, each.exact_delta) if delta is None else exact_number("delta", delta)
+        return cls(voters, PrivacyParams(allowance * each.exact_epsilon, target_delta))
+
+    @property
+    def exact_m(self) -> Fraction:
+        """The privacy allowance m as a fraction; raises `ValueError` for voters that are not private."""
+        if not self.voters.each.is_private:
+            raise ValueError("voters that are not private have no allowance m: state the target itself")
+        return self.target.exact_epsilon / self.voters.each.exact_epsilon
+
+    @property
+    def m(self) -> float:
+        """The privacy allowance, target.epsilon / each.epsilon."""
+        return float(self.exact_m)
+
+    @property
+    def cost_ratio(self) -> float:
+        """The factor c = e^{mε} of the second term of the privacy cost."""
+        return math.exp(self.target.epsilon)
+
+    @property
+    def budget(self) -> float:
+        """B = e^{mε} − 1 + 2δ, what the privacy cost may be [D, Lemma 3.4]."""
+        return math.expm1(self.target.epsilon) + 2.0 * self.target.delta
+
+    def __str__(self) -> str:
+        allowance = f" (m = {self.m:.6g})" if self.voters.each.is_private else ""
+        tie = "" if self.voters.K % 2 else "; a tie is answered by a fair coin"
+        return f"{self.voters}. The released majority must be {self.target}-differentially private{allowance}{tie}."
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the problem as plain data; `darrm/schemas/gamma_table.json` describes it."""
+        return {**self.voters.to_json(), "target": self.target.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> MajorityProblem:
+        """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
+        return cls(Voters.from_json(data), PrivacyParams.from_json(data["target"]))
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Many votes of the same voters, released within one total budget.
+
+    Parameters
+    ----------
+    voters
+        Who votes.
+    queries
+        Q, how many votes are released, at least 1.
+    total
+        The budget of all Q answers together, ε > 0.
+    classes
+        How many answers a voter chooses from; two is what there is so far.
+
+    Raises
+    ------
+    ValueError
+        If a value lies outside its range.
+
+    Examples
+    --------
+    >>> work = Workload(Voters(250, PrivacyParams("inf"), overlap=1), 1000, PrivacyParams(2, 1e-5))
+    >>> work.voters.reached, work.queries
+    (1, 1000)
+    """
+
+    voters: Voters
+    queries: int
+    total: PrivacyParams
+    classes: int = 2
+
+    def __post_init__(self) -> None:
+        for name, kind in (("voters", Voters), ("total", PrivacyParams)):
+            if not isinstance(getattr(self, name), kind):
+                checks.fail(name, getattr(self, name), f"a {kind.__name__}")
+        checks.integer_at_least(1, queries=self.queries, advice="how many votes are to be released")
+        object.__setattr__(self, "queries", int(self.queries))
+        if not 0 < self.total.exact_epsilon <= LARGEST_EXPONENT:
+            checks.fail("total.epsilon", self.total.epsilon, f"in (0, {LARGEST_EXPONENT}]")
+        if self.classes != 2:
+            checks.fail("classes", self.classes, "2", "releases of more classes are not planned yet")
+
+    def counted(self) -> Workload:
+        """State what a sum over the queries may be taken of: private models count by their votes alone.
+
+        The answers of a trained model to several queries share the randomness of its training, which composition
+        theorems exclude. Given the models that a person does not reach, all queries are about votes of which the person
+        moves at most t: the voters count as voters that are not private.
+        """
+        private_models = self.voters.models and self.voters.each.is_private
+        return replace(self, voters=self.voters.votes_alone()) if private_models and self.queries > 1 else self
+
+    def problem(self, target: PrivacyParams) -> MajorityProblem:
+        """State the problem of one query that is to be ``target``-private; `ValueError` where there is none."""
+        return MajorityProblem(self.voters, target)
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the workload as plain data."""
+        return {**self.voters.to_json(), "queries": self.queries, "total": self.total.to_json()}
+
+
+def _default_delta(m: Fraction, each_delta: Fraction) -> Fraction:
+    """Compute the paper's δ = 1 − (1 − Δ)^m, rounded down to 15 significant digits but never below Δ.
+
+    Rounding down is the safe side: a release private with the smaller δ is private with the larger one.
+
+    >>> float(_default_delta(Fraction(2), Fraction(1, 10))), float(_default_delta(Fraction(5, 2), Fraction(0)))
+    (0.19, 0.0)
+    """
+    if each_delta == 0:
+        return Fraction(0)
+    magnitude = max(0, -math.floor(math.log10(each_delta)))
+    work = Context(prec=60 + magnitude)
+    if m.denominator == 1:
+        value = 1 - (1 - each_delta) ** m.numerator
+        quotient = Context(prec=15, rounding=ROUND_DOWN).divide(Decimal(value.numerator), Decimal(value.denominator))
+    else:
+        base = work.divide(Decimal((1 - each_delta).numerator), Decimal(each_delta.denominator))
+        exponent = work.divide(Decimal(m.numerator), Decimal(m.denominator))
+        power = work.power(base, exponent)
+        # at 60 digits the rounding errors so far are below 1e-50 relative; the margin covers them
+        below = work.multiply(work.subtract(Decimal(1), power), Decimal(1) - Decimal("1e-40"))
+        quotient = Context(prec=15, rounding=ROUND_DOWN).plus(below)
+    return max(each_delta, Fraction(quotient))

@@ -1,0 +1,130 @@
+"""The house keeps its shape: imports go down only, no circles, every library in its room."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# from the ground up; a module may import from lower floors and from its own room
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("darrm.errors", "darrm.checks", "darrm.papers", "lp_models"),
+    ("darrm.probability",),
+    ("darrm.privacy",),
+    ("darrm.problem",),
+    ("darrm.system",),
+    ("darrm.losses",),
+    ("darrm.votes",),
+    ("darrm.aggregator",),
+    ("darrm.gamma",),
+    ("darrm.proof",),
+    ("darrm.random_dp", "darrm.pate"),
+    ("darrm.optimize",),
+    ("darrm.account",),
+    ("darrm.release", "darrm.ensemble"),
+    ("darrm.plan",),
+    ("darrm.advise",),
+    ("darrm", "darrm.__main__"),
+    ("experiments",),
+)
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+AT_HOME = {  # which rooms may import a library
+    "torch": ("darrm.ensemble", "experiments"),
+    "highspy": ("lp_models",),
+    "cvxpy": ("lp_models",),
+    "sqlite3": ("darrm.account",),
+    "lp_models": ("lp_models", "darrm.optimize", "darrm", "darrm.plan", "experiments"),
+}
+
+
+def sources() -> dict[str, str]:
+    """Every module of the project by its name, with its text."""
+    found = {}
+    for package in ("darrm", "lp_models", "experiments"):
+        for path in (ROOT / package).rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text(encoding="utf-8")
+    return found
+
+
+def imported(text: str, modules: set[str]) -> set[str]:
+    """The modules of the project, and the roots of libraries, that a text imports anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            while name not in modules and "." in name:
+                name = name.rpartition(".")[0]  # noqa: PLW2901 (from the imported name to its module)
+            found.add(name)
+    return found
+
+
+def room_of(module: str) -> str:
+    """The longest listed name that a module starts with; the face of the whole package only for itself."""
+    name = module
+    while name and (name not in FLOOR or (name == "darrm" and module != "darrm")):
+        name = name.rpartition(".")[0]
+    return name
+
+
+def faults(texts: dict[str, str]) -> list[str]:
+    """Say which imports break the rules."""
+    modules, found, graph = set(texts), [], {}
+    for module, text in texts.items():
+        room = room_of(module)
+        if not room:
+            found.append(f"{module} stands on no floor")
+            continue
+        names = imported(text, modules)
+        graph[module] = (names & modules) - {module}
+        for name in sorted(names & modules):
+            target = room_of(name)
+            if target != room and FLOOR.get(target, -1) >= FLOOR[room]:
+                found.append(f"{module} imports {name}, which is not below it")
+        found += [
+            f"{module} imports {library}, which belongs to {', '.join(rooms)}"
+            for library, rooms in AT_HOME.items()
+            if room not in rooms and library in {name.partition(".")[0] for name in names}
+        ]
+    graph.pop("darrm", None)  # it names the others without importing them
+    try:
+        list(TopologicalSorter({module: needs - {"darrm"} for module, needs in graph.items()}).static_order())
+    except CycleError as error:
+        found.append(f"a circle: {' -> '.join(error.args[1])}")
+    return found
+
+
+def test_the_house_keeps_its_shape() -> None:
+    assert faults(sources()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "complaint"),
+    [
+        ("darrm.privacy", "from darrm.proof.table import GammaTable", "which is not below it"),
+        ("darrm.proof.corners", "from darrm.optimize.optimizer import optimize_gamma", "which is not below it"),
+        ("darrm.account.ledger", "import darrm.release.majority", "which is not below it"),
+        ("darrm.pate.noisy_max", "    from darrm.random_dp import draws", "which is not below it"),
+        ("darrm.proof.table", "from darrm import certify", "which is not below it"),
+        ("darrm.gamma.sampled_error", "from darrm.gamma.noise_function import NoiseFunction", "a circle"),
+        ("darrm.plan.search", "from darrm.plan import Plan", "a circle"),
+        ("darrm.release.majority", "import torch", "belongs to darrm.ensemble"),
+        ("lp_models.highs", "from darrm import checks", "which is not below it"),
+    ],
+)
+def test_a_planted_import_is_caught(module: str, line: str, complaint: str) -> None:
+    texts = sources()
+    texts[module] += "\n" + (f"def planted():\n{line}" if line.startswith(" ") else line) + "\n"
+    assert any(module in fault and complaint in fault for fault in faults(texts))
+
+
+def test_a_new_room_must_be_given_a_floor() -> None:
+    assert faults({**sources(), "darrm.attic.box": ""}) == ["darrm.attic.box stands on no floor"]
