@@ -5,7 +5,6 @@ python -m darrm.advise --K 250 --voters plain --overlap 1 --queries 1000 --total
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -17,8 +16,8 @@ from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.optimize.report import prior_in_words
 from darrm.plan.option import ReleaseOption
-from darrm.system.command_line import CommandLine, run
-from darrm.system.flags import add_workload, flags_of, workload_of
+from darrm.system.command_line import CommandLine, add_outputs, print_report, run
+from darrm.system.flags import add_prior, add_workload, flags_of, workload_of
 
 REPORT_FORMAT = "darrm advice"
 REPORT_VERSION = 1
@@ -39,7 +38,8 @@ def build_parser() -> CommandLine:
     """Describe the command line."""
     parser = CommandLine(prog="python -m darrm.advise", description=DESCRIPTION, epilog=EPILOG)
     add_workload(parser)
-    parser.add_argument("--format", default="text", choices=("text", "json"), help="of the report (default text)")
+    add_prior(parser)
+    add_outputs(parser)
     return parser
 
 
@@ -47,10 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, calibrate, rank, print."""
     options = build_parser().parse_args(arguments)
     found = advise(workload_of(options), prior=priors.parse(options.prior))
-    if options.format == "json":
-        sys.stdout.write(json.dumps(json_report(found), indent=1, ensure_ascii=False) + "\n")
-    else:
-        sys.stdout.write(text_report(found))
+    print_report(options, text=lambda: text_report(found), document=lambda: json_report(found))
     return 0
 
 

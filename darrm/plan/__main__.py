@@ -5,15 +5,15 @@ python -m darrm.plan --K 250 --voters plain --overlap 1 --queries 1000 --total 2
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 
 from darrm.gamma import priors
 from darrm.plan.report import json_report, plot_report, text_report
 from darrm.plan.search import plan
-from darrm.system.command_line import CommandLine, StatusLine, add_outputs, check_outputs, run
-from darrm.system.flags import add_workload, workload_of
+from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
+from darrm.system.flags import add_prior, add_workload, workload_of
+from darrm.system.progress import status_line
 
 DESCRIPTION = """\
 Find the release of many majority votes that stays within one total budget and tells the truth most often, prove it,
@@ -31,7 +31,8 @@ def build_parser() -> CommandLine:
     """Describe the command line."""
     parser = CommandLine(prog="python -m darrm.plan", description=DESCRIPTION, epilog=EPILOG)
     add_workload(parser)
-    add_outputs(parser, table="the winner's table", picture="the truth over l")
+    add_prior(parser)
+    add_outputs(parser, made="the winner's table, with its proof", picture="the truth over l")
     return parser
 
 
@@ -40,17 +41,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     check_outputs(options)
     prior = priors.parse(options.prior)
-    line = StatusLine(enabled=not options.quiet and sys.stderr.isatty())
-    found = plan(workload_of(options), prior=prior, report=line.show)
-    line.close()
+    with status_line(quiet=options.quiet) as line:
+        found = plan(workload_of(options), prior=prior, report=line.show)
     if options.output is not None:
         found.table.save(options.output)
     if options.plot is not None:
         plot_report(options.plot, found)
-    if options.format == "json":
-        sys.stdout.write(json.dumps(json_report(found, options.output), indent=1, ensure_ascii=False) + "\n")
-    elif not options.quiet:
-        sys.stdout.write(text_report(found, options.output))
+    print_report(
+        options,
+        text=lambda: text_report(found, options.output),
+        document=lambda: json_report(found, options.output),
+    )
     return 0
 
 

@@ -1,6 +1,6 @@
 """What every command line shares: one clear line on standard error and exit status 2 for bad input.
 
->>> parser = CommandLine(prog="example", description="An example.")
+>>> parser = CommandLine(prog="example", description="An example.", renamed={"--voters-count": "--K"})
 >>> _ = parser.add_argument("--K", type=int)
 >>> run(lambda: parser.parse_args(["--L", "3"]) and 0)
 2
@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version as distribution_version
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from darrm.errors import DarrmError
 from darrm.system.extras import require
@@ -25,9 +26,14 @@ INTERRUPTED_STATUS = 130
 
 
 class CommandLine(argparse.ArgumentParser):
-    """An argument parser whose errors are `ValueError` with one line, and which never abbreviates flags."""
+    """An argument parser whose errors are `ValueError` with one line, and which never abbreviates flags.
 
-    def __init__(self, *, prog: str, description: str, epilog: str | None = None) -> None:
+    ``renamed`` names what old flags are called now: using one says so.
+    """
+
+    def __init__(
+        self, *, prog: str, description: str, epilog: str | None = None, renamed: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(
             prog=prog,
             description=description,
@@ -35,53 +41,54 @@ class CommandLine(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        self.renamed = dict(renamed or {})
         self.add_argument("--version", action="version", version=f"darrm {distribution_version('darrm')}")
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Refuse the old names of flags before the new ones are read."""
+        for word in sys.argv[1:] if args is None else args:
+            flag = word.partition("=")[0]
+            if flag in self.renamed:
+                raise ValueError(f"{flag} is now {self.renamed[flag]}: see {self.prog} --help")
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage and leaving."""
         raise ValueError(f"{message}: see {self.prog} --help")
 
 
-def add_outputs(parser: CommandLine, *, table: str, picture: str) -> None:
-    """Add the flags of a command that makes a table: where it goes, a picture, and the report's format.
+def add_outputs(parser: argparse.ArgumentParser, *, made: str | None = None, picture: str | None = None) -> None:
+    """Add the flags of what comes out: the file that is made, a picture, and what is printed.
 
-    ``table`` and ``picture`` end the help lines.
+    ``made`` and ``picture`` end the help lines; None leaves the flag out.
     """
     group = parser.add_argument_group("the output")
-    group.add_argument("--output", type=Path, metavar="FILE.json", help=f"write {table}, with its proof")
-    group.add_argument("--plot", type=Path, metavar="FILE.png", help=f"draw {picture} (needs matplotlib)")
-    group.add_argument("--format", default="text", choices=("text", "json"), help="of the report (default text)")
+    if made is not None:
+        group.add_argument("--output", type=Path, metavar="FILE", help=f"write {made}")
+    if picture is not None:
+        group.add_argument("--plot", type=Path, metavar="FILE.png", help=f"draw {picture} (needs matplotlib)")
+    group.add_argument("--format", default="text", choices=("text", "json"), help="what is printed (default text)")
     group.add_argument("--quiet", action="store_true", help="no text report and no progress line")
 
 
 def check_outputs(options: argparse.Namespace) -> None:
     """Refuse before the work what could not be written after it."""
-    for path in (options.output, options.plot):
+    for name in ("output", "plot"):
+        path = getattr(options, name, None)
         if path is not None:
             check_parent(path)
-    if options.plot is not None:
+    if getattr(options, "plot", None) is not None:
         require("matplotlib")
 
 
-class StatusLine:
-    """One line on standard error, rewritten as work goes on, and wiped at the end."""
-
-    def __init__(self, *, enabled: bool) -> None:
-        self.enabled = enabled
-        self.width = 0
-
-    def show(self, text: str) -> None:
-        """Replace what the line says."""
-        if self.enabled:
-            self.width = max(self.width, len(text))
-            sys.stderr.write("\r" + text.ljust(self.width))
-            sys.stderr.flush()
-
-    def close(self) -> None:
-        """Wipe the line."""
-        if self.width:
-            sys.stderr.write("\r" + " " * self.width + "\r")
-            sys.stderr.flush()
+def print_report(options: argparse.Namespace, *, text: Callable[[], str], document: Callable[[], Any]) -> None:
+    """Print a report as ``--format`` and ``--quiet`` ask for: a person's text, or plain data as JSON."""
+    if options.format == "json":
+        sys.stdout.write(json.dumps(document(), indent=1, ensure_ascii=False) + "\n")
+    elif not options.quiet:
+        sys.stdout.write(text())
 
 
 def run(main: Callable[[], int]) -> int:

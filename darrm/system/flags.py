@@ -1,4 +1,7 @@
-"""The words that the command lines share: numbers, and who votes on what; refused in one line that names the flag."""
+"""The words that the command lines share: numbers, who votes, and how many votes within which budget.
+
+Every number is read by the functions here and refused in one line that names its flag.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import math
 from darrm import checks
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.system.command_line import CommandLine
 
 DEFAULT_EPSILON, DEFAULT_EACH_DELTA = "0.1", "1e-5"
 
@@ -16,8 +18,6 @@ DEFAULT_EPSILON, DEFAULT_EACH_DELTA = "0.1", "1e-5"
 def integer(flag: str, text: str, least: int) -> int:
     """Read an integer; its range is checked where it is used.
 
-    Examples
-    --------
     >>> integer("--K", "11", 1)
     11
     """
@@ -27,11 +27,21 @@ def integer(flag: str, text: str, least: int) -> int:
         return checks.fail(flag, text, f"an integer of at least {least}")
 
 
+def integers(flag: str, text: str) -> list[int]:
+    """Read whole numbers of at least 1, each once and in order.
+
+    >>> integers("--queries", "50,20,50")
+    [20, 50]
+    """
+    found = sorted({integer(flag, part, 1) for part in text.split(",")})
+    if found[0] < 1:
+        checks.fail(flag, text, "whole numbers of at least 1, like 20,50,100")
+    return found
+
+
 def real(flag: str, text: str) -> float:
     """Read a number of at least 0, infinity included.
 
-    Examples
-    --------
     >>> real("--gap", "1e-9"), real("--time-limit", "inf")
     (1e-09, inf)
     """
@@ -47,8 +57,6 @@ def real(flag: str, text: str) -> float:
 def privacy_pair(flag: str, text: str | None, example: str = "2,1e-5") -> PrivacyParams:
     """Read ``EPS,DELTA``, exactly as it is typed.
 
-    Examples
-    --------
     >>> privacy_pair("--total", "2, 1e-5")
     PrivacyParams(epsilon=2, delta=0.00001)
     """
@@ -58,9 +66,9 @@ def privacy_pair(flag: str, text: str | None, example: str = "2,1e-5") -> Privac
     return PrivacyParams(parts[0].strip(), parts[1].strip())
 
 
-def add_workload(parser: CommandLine) -> None:
-    """Add the flags, and that of the prior under which releases are judged."""
-    group = parser.add_argument_group("what is to be released")
+def add_voters(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say who votes."""
+    group = parser.add_argument_group("who votes")
     group.add_argument("--K", default="11", metavar="INT", help="number of voters (default 11)")
     group.add_argument(
         "--voters",
@@ -74,31 +82,21 @@ def add_workload(parser: CommandLine) -> None:
     group.add_argument(
         "--models", action="store_true", help="each voter is a model, trained once, that answers all queries"
     )
-    group.add_argument("--queries", default="1", metavar="INT", help="how many votes are released (default 1)")
-    group.add_argument("--total", metavar="EPS,DELTA", help="the budget of all answers together, like 2,1e-5")
-    parser.add_argument(
-        "--prior",
-        default="common",
-        metavar="PRIOR",
-        help="what is publicly believed about the voters: common (one p for all, the default), uniform, "
-        "uniform:LOW,HIGH or point:P",
-    )
 
 
-def workload_of(options: argparse.Namespace) -> Workload:
-    """Read the flags.
+def voters_of(options: argparse.Namespace) -> Voters:
+    """Read who votes.
 
     Raises
     ------
     ValueError
-        If a flag is missing, malformed or out of range, or contradicts ``--voters plain``.
+        If a flag is malformed, out of range, or contradicts ``--voters plain``.
     """
     if options.voters == "plain":
         for flag in ("epsilon", "each_delta"):
             if getattr(options, flag) is not None:
-                raise ValueError(
-                    f"--{flag.replace('_', '-')} is about private voters: leave it out with --voters plain"
-                )
+                name = f"--{flag.replace('_', '-')}"
+                raise ValueError(f"{name} is about private voters: leave it out with --voters plain")
         each = PrivacyParams("inf")
     else:
         epsilon = DEFAULT_EPSILON if options.epsilon is None else options.epsilon
@@ -106,23 +104,49 @@ def workload_of(options: argparse.Namespace) -> Workload:
         each = PrivacyParams(epsilon, each_delta)
         if not each.is_private:
             raise ValueError("--epsilon must be finite for private voters: say --voters plain")
-    voters = integer("--K", options.K, 1)
     overlap = None if options.overlap is None else integer("--overlap", options.overlap, 1)
-    queries = integer("--queries", options.queries, 1)
-    return Workload(Voters(voters, each, overlap, options.models), queries, privacy_pair("--total", options.total))
+    return Voters(integer("--K", options.K, 1), each, overlap, options.models)
+
+
+def flags_of_voters(voters: Voters) -> str:
+    """Write voters as the flags that ask for them."""
+    each = voters.each
+    kind = f"--epsilon {each.epsilon_text} --each-delta {each.delta_text}" if each.is_private else "--voters plain"
+    overlap = "" if voters.overlap is None else f" --overlap {voters.overlap}"
+    return f"--K {voters.K} {kind}{overlap}{' --models' if voters.models else ''}"
+
+
+def add_prior(parser: argparse.ArgumentParser, default: str | None = "common") -> None:
+    """Add the flag of what is publicly believed about the voters; `darrm.gamma.priors.parse` reads it."""
+    parser.add_argument(
+        "--prior",
+        default=default,
+        metavar="PRIOR",
+        help="what is publicly believed about the voters: common (one p for all), uniform (independent on [0.5, 1]), "
+        "uniform:LOW,HIGH, two-sided:LOW,HIGH (independent on [1-HIGH, 1-LOW] or [LOW, HIGH]) or point:P "
+        f"(default {default or 'depends on --objective'})",
+    )
+
+
+def add_workload(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of many votes within one budget."""
+    add_voters(parser)
+    group = parser.add_argument_group("what is released")
+    group.add_argument("--queries", default="1", metavar="INT", help="how many votes are released (default 1)")
+    group.add_argument("--total", metavar="EPS,DELTA", help="the budget of all answers together, like 2,1e-5")
+
+
+def workload_of(options: argparse.Namespace) -> Workload:
+    """Read the flags of `add_workload`; `ValueError` if one is missing, malformed or out of range."""
+    voters, queries = voters_of(options), integer("--queries", options.queries, 1)
+    return Workload(voters, queries, privacy_pair("--total", options.total))
 
 
 def flags_of(workload: Workload) -> str:
     """Write a workload as the flags that ask for it.
 
-    Examples
-    --------
     >>> flags_of(Workload(Voters(250, PrivacyParams("inf"), overlap=1), 1000, PrivacyParams("2", "1e-5")))
     '--K 250 --voters plain --overlap 1 --queries 1000 --total 2,0.00001'
     """
-    voters, each = workload.voters, workload.voters.each
-    kind = f"--epsilon {each.epsilon_text} --each-delta {each.delta_text}" if each.is_private else "--voters plain"
-    overlap = "" if voters.overlap is None else f" --overlap {voters.overlap}"
-    models = " --models" if voters.models else ""
     total = f"{workload.total.epsilon_text},{workload.total.delta_text}"
-    return f"--K {voters.K} {kind}{overlap}{models} --queries {workload.queries} --total {total}"
+    return f"{flags_of_voters(workload.voters)} --queries {workload.queries} --total {total}"

@@ -14,9 +14,8 @@ import jsonschema
 import pytest
 
 from darrm import GammaTable
-from darrm.optimize.__main__ import _ProgressLine, main
+from darrm.optimize.__main__ import main
 from darrm.system.command_line import run
-from lp_models.options import Progress
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = ("cvxpy", "dp_accounting", "torch", "matplotlib", "sklearn", "safetensors", "joblib", "tqdm")
@@ -118,15 +117,15 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--epsilon -0.1", "epsilon must be"),
         ("--epsilon nan", "epsilon must be a finite number"),
         ("--epsilon inf", "epsilon must be a finite number"),
-        ("--epsilon inf --each-delta 0", "epsilon must be a finite number"),
+        ("--epsilon inf --each-delta 0", "--epsilon must be finite for private voters"),
         ("--voters some", "invalid choice"),
-        ("--voters plain", "--target must be EPS,DELTA"),
+        ("--voters plain", "--voters plain needs --target EPS,DELTA"),
         ("--voters plain --target 1", "--target must be EPS,DELTA"),
         ("--voters plain --target inf,0", "epsilon must be a finite number"),
         ("--voters plain --target 0,0.1", "target.epsilon must be positive"),
-        ("--voters plain --target 1,1e-5 --m 3", "--m is about private voters"),
+        ("--voters plain --target 1,1e-5 --m 3", "--m and --target both say"),
         ("--voters plain --target 1,1e-5 --each-delta 0", "--each-delta is about private voters"),
-        ("--target 1,1e-5", "--target is about --voters plain"),
+        ("--target 2,1e-5", "m must be in [1, K]"),
         ("--epsilon 300", "would overflow"),
         ("--epsilon 1e999", "would overflow"),
         ("--epsilon 1e-400", "1e-323 or more if it is not 0"),
@@ -224,28 +223,6 @@ print("stats" if "scipy.stats" in sys.modules or "scipy.optimize" in sys.modules
     libraries, weight = out.splitlines()
     assert set(libraries.split()) <= {"numpy", "scipy", "highspy", "flint", "lp_models", "pyflint", "highspy_extras"}
     assert weight == "light"
-
-
-class TestProgressLine:
-    def progress(self, seconds: float) -> Progress:
-        return Progress(rounds=7, rows=120, value=0.25, bound=0.125, seconds=seconds)
-
-    def test_a_long_solve_on_a_terminal(self, capsys: pytest.CaptureFixture[str]) -> None:
-        line = _ProgressLine(enabled=True)
-        line(self.progress(0.5))
-        assert capsys.readouterr().err == ""
-        line(self.progress(2.0))
-        shown = capsys.readouterr().err
-        assert shown.startswith("\r")
-        assert "round 7: 120 rows, gap 1.25e-01, 2 s" in shown
-        line.close()
-        assert set(capsys.readouterr().err) == {"\r", " "}
-
-    def test_off(self, capsys: pytest.CaptureFixture[str]) -> None:
-        line = _ProgressLine(enabled=False)
-        line(self.progress(100.0))
-        line.close()
-        assert capsys.readouterr().err == ""
 
 
 @pytest.mark.slow
