@@ -3,17 +3,22 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PYTEST := $(BIN)/python -m pytest -n auto
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo test test-slow check lint format clean
 
 demo: $(VENV)/.core
 	$(BIN)/python -m darrm.optimize
 
 test: $(VENV)/.dev lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m slow
+
+# in between: lint, types, and the tests that say at once whether the house stands
+check: $(VENV)/.dev lint
+	$(PYTEST) -m "not slow" tests/contracts tests/test_layers.py tests/test_papers.py tests/test_walk.py tests/system lp_models darrm/losses darrm/proof
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from darrm import checks
 from darrm.account.bounds import CLOSED_FORMS, Bound, exact_sum, filter_bound, models_bound, profile_bound
@@ -55,6 +56,17 @@ class Spent:
         if math.isinf(self.epsilon):
             return f"{self.queries} queries: no finite epsilon at delta = {self.delta:g}; {self.explanation}"
         return f"{self.queries} queries: ({self.epsilon:.4f}, {self.delta:g}) by {self.bound}: {self.explanation}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Write what was spent as plain data; ε is null where no bound holds."""
+        return {
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "delta": self.delta,
+            "bound": self.bound,
+            "explanation": self.explanation,
+            "queries": self.queries,
+            "bounds": {bound.name: bound.epsilon for bound in self.bounds},
+        }
 
 
 class PrivacyAccountant:

@@ -23,6 +23,7 @@ WORKER = """
     from darrm.account.accountant import Charge
     from darrm.account.ledger import PrivacyLedger
     from darrm.errors import BudgetExceededError
+    from darrm.privacy import PrivacyParams
     query = Charge("q", guarantee=PrivacyParams("0.05", "1e-8"))
     ledger = PrivacyLedger(sys.argv[1])
     done = 0

@@ -231,11 +231,11 @@ def test_account_draws(folder: Path) -> None:
         ([], "either --ledger"),
         (["--table", "TABLE"], "--table needs --queries and --delta"),
         (["--table", "TABLE", "--queries", "0", "--delta", "0.1"], "at least 1"),
-        (["--table", "TABLE", "--queries", "1.5", "--delta", "0.1"], "whole numbers"),
+        (["--table", "TABLE", "--queries", "1.5", "--delta", "0.1"], "an integer of at least 1"),
         (["--table", "TABLE", "--queries", "5", "--delta", "1"], "--delta must be in"),
         (["--table", "TABLE", "--queries", "5", "--delta", "nan"], "--delta must be a finite number"),
         (["--ledger", "LEDGER"], "no such file"),
-        (["--ledger", "LEDGER", "--delta", "0.1"], "--ledger goes with --format only"),
+        (["--ledger", "LEDGER", "--delta", "0.1"], "--ledger goes with --format and --quiet only"),
         (["--table", "LEDGER", "--queries", "5", "--delta", "0.1"], "No such file"),
     ],
 )

@@ -1,0 +1,101 @@
+"""What `python -m darrm.account` prints and draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from darrm.account.accountant import PrivacyAccountant, Spent
+from darrm.account.ledger import PrivacyLedger
+from darrm.problem import Voters
+from darrm.proof.charge import charge_of
+from darrm.proof.table import GammaTable
+from darrm.system.figures import saved_figure
+
+BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", "private models")
+_STYLES = ("--", "-.", "-", ":", "--", "-", "-")
+_LAST_ENTRIES = 10  # of the log, in the text
+_PLOT_POINTS = 24
+_MOST_QUERIES_COUNTED = 1_000_000
+
+
+def ledger_text(ledger: PrivacyLedger) -> str:
+    """Write the budget, what was spent, how much is left, and the last lines of the log."""
+    entries = ledger.entries()
+    lines = [f"budget: {ledger.budget}", f"spent:  {ledger.spent()}"]
+    if entries:
+        charge = ledger.accountant().charges[-1].kind
+        fit = ledger.queries_that_fit(charge, most=_MOST_QUERIES_COUNTED)
+        least = "at least " if fit == _MOST_QUERIES_COUNTED else ""
+        lines.append(f"left:   {least}{fit} more queries of {charge.what}")
+    if len(entries) > _LAST_ENTRIES:
+        lines.append(f"the last {_LAST_ENTRIES} of {len(entries)} entries:")
+    lines += [
+        f"  {entry.time}  {entry.count:>8}  {entry.what}" + (f"  {entry.note}" if entry.note else "")
+        for entry in entries[-_LAST_ENTRIES:]
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def ledger_json(ledger: PrivacyLedger) -> dict[str, Any]:
+    """Write the budget, what was spent and the whole log as plain data."""
+    return {
+        "budget": {"epsilon": ledger.budget.epsilon, "delta": ledger.budget.delta},
+        "kinds": ledger.kinds,
+        "spent": ledger.spent().to_json(),
+        "entries": [vars(entry) for entry in ledger.entries()],
+    }
+
+
+def spent_by(table: GammaTable, queries: int, delta: float, voters: Voters) -> Spent:
+    """Evaluate every bound for so many queries with a table."""
+    return PrivacyAccountant(voters, [charge_of(table, queries)]).spent(delta)
+
+
+def table_text(table: GammaTable, results: Mapping[int, Spent], delta: float) -> str:
+    """Write the bounds as a table, one row for each number of queries; ``*`` marks the smallest."""
+    found = {queries: _by_name(spent) for queries, spent in results.items()}
+    columns = [name for name in BOUNDS if any(name in row for row in found.values())]
+    lines = [
+        f"each query: {table.problem.target} by DaRRM over {table.problem.voters.K} voters",
+        f"total epsilon at delta = {delta:g}:",
+        "queries" + "".join(name.rjust(16) for name in columns),
+    ]
+    for queries, row in found.items():
+        best = results[queries].bound
+        cells = [f"{row[name]:.4f}{'*' if name == best else ' '}" if name in row else "- " for name in columns]
+        lines.append(f"{queries:7d}" + "".join(cell.rjust(16) for cell in cells))
+    last = results[max(results)]
+    lines.append(f"* smallest; for {last.queries} queries by {last.bound}: {last.explanation}")
+    return "\n".join(lines) + "\n"
+
+
+def table_json(results: Mapping[int, Spent], delta: float) -> dict[str, Any]:
+    """Write the bounds for each number of queries as plain data."""
+    return {"delta": delta, "queries": {str(queries): spent.to_json() for queries, spent in results.items()}}
+
+
+def plot_bounds(path: Path, table: GammaTable, most: int, delta: float, voters: Voters) -> None:
+    """Draw ε over queries, one line a bound."""
+    counts = np.unique(np.round(np.linspace(1, most, min(most, _PLOT_POINTS))).astype(int)).tolist()
+    rows = [_by_name(spent_by(table, queries, delta, voters)) for queries in counts]
+    with saved_figure(path) as figure:
+        axes = figure.add_subplot()
+        for name, style in zip(BOUNDS, _STYLES, strict=True):
+            if any(name in row for row in rows):
+                values = [row.get(name, math.nan) for row in rows]
+                axes.plot(counts, values, style, label=name, marker="o", markersize=3)
+        axes.set_xlabel("queries")
+        axes.set_ylabel(f"total ε at δ = {delta:g}")
+        axes.set_title(f"DaRRM over {table.problem.voters.K} voters, {table.problem.target} a query")
+        axes.set_ylim(bottom=0.0)
+        axes.grid(visible=True, alpha=0.3)
+        axes.legend()
+
+
+def _by_name(spent: Spent) -> dict[str, float]:
+    return {bound.name: bound.epsilon for bound in spent.bounds}
