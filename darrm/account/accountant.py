@@ -20,8 +20,6 @@ from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 
-__all__ = ["PRIVATE_TOTAL", "Bound", "Charge", "PrivacyAccountant", "Spent"]
-
 PRIVATE_TOTAL = "the total stays private"
 
 
@@ -164,7 +162,7 @@ class PrivacyAccountant:
         return Spent(found.epsilon, delta, found.name, found.explanation, (found,), self.queries)
 
     def admits(self, budget: PrivacyParams, *, adaptive: bool = False) -> bool:
-        """Tell whether everything charged so far stays within ``budget``; stops at the first bound that shows it.
+        """Return whether everything charged so far stays within ``budget``; stops at the first bound that shows it.
 
         ``adaptive`` uses only the bound that holds where the kinds of queries were chosen after earlier answers.
         """
@@ -180,7 +178,7 @@ class PrivacyAccountant:
         return any(bound.epsilon <= budget.epsilon for bound in self._deciding_bounds(budget.delta))
 
     def smallest_epsilon(self, delta: float, *, adaptive: bool = False) -> float:
-        """Give the ε of `spent` without the bounds that cannot be the smallest: fast enough for every debit."""
+        """Return the ε of `spent` without the bounds that cannot be the smallest: fast enough for every debit."""
         if not self._counts:
             return 0.0
         if adaptive:

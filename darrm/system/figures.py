@@ -13,7 +13,7 @@ from darrm.system.files import check_parent, replacing
 
 @contextmanager
 def saved_figure(path: Path, *, width: float = 8.0, height: float = 5.0, dpi: int = 150) -> Iterator[Any]:
-    """Give a matplotlib figure of ``width`` × ``height`` inches and save it to ``path`` (its suffix is the format).
+    """Yield a matplotlib figure of ``width`` × ``height`` inches and save it to ``path`` (its suffix is the format).
 
     ``dpi`` is how many dots an inch a raster format gets.
     """

@@ -25,7 +25,7 @@ def check_parent(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside ``path``; on success it replaces ``path`` in one step, else it vanishes.
+    """Yield a temporary path beside ``path``; on success it replaces ``path`` in one step, else it vanishes.
 
     The temporary name keeps the suffix, so that libraries which look at it write the right format.
     """

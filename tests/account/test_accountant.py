@@ -9,9 +9,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from darrm.account.accountant import Charge, PrivacyAccountant
+from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
 from darrm.account.pld import dominating_atoms, on_grid, profile_of
+from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_general, compose_optimal
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve

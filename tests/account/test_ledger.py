@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import darrm.account.ledger as ledger_module
-from darrm.account.accountant import Charge
 from darrm.account.ledger import Entry, PrivacyLedger
 from darrm.errors import BudgetExceededError, LedgerError
 from darrm.losses.charge_text import charge_from_text, charge_to_text
+from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_optimal
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
@@ -295,7 +295,7 @@ def test_a_forked_child_shares_files_but_not_memory(path: Path) -> None:
     PrivacyLedger.create(path, BUDGET)
     script = """
         import os, sys
-        from darrm.account.accountant import Charge
+        from darrm.losses.charges import Charge
         from darrm.account.ledger import PrivacyLedger
         from darrm.errors import LedgerError
         from darrm.privacy import PrivacyParams
@@ -323,7 +323,7 @@ def test_a_full_disk_loses_nothing(path: Path) -> None:
     ledger.debit(QUERY.repeated(3))
     script = """
         import os, resource, sys
-        from darrm.account.accountant import Charge
+        from darrm.losses.charges import Charge
         from darrm.account.ledger import PrivacyLedger
         from darrm.errors import LedgerError
         from darrm.privacy import PrivacyParams
@@ -374,7 +374,7 @@ def test_a_read_only_file_is_reported(tmp_path: Path) -> None:
     path.chmod(0o444)
     script = """
         import os, sys
-        from darrm.account.accountant import Charge
+        from darrm.losses.charges import Charge
         from darrm.account.ledger import PrivacyLedger
         from darrm.errors import LedgerError
         from darrm.privacy import PrivacyParams

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from darrm.account.accountant import Charge
 from darrm.account.ledger import PrivacyLedger
+from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_optimal
 from darrm.privacy import PrivacyParams
 
@@ -20,7 +20,7 @@ DELTA = 1e-3
 
 WORKER = """
     import sys
-    from darrm.account.accountant import Charge
+    from darrm.losses.charges import Charge
     from darrm.account.ledger import PrivacyLedger
     from darrm.errors import BudgetExceededError
     from darrm.privacy import PrivacyParams
