@@ -3,7 +3,7 @@
 The names below are loaded when they are first used, so that ``import darrm`` costs next to nothing.
 """
 
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
@@ -33,6 +33,7 @@ __all__ = [
     "SolveOptions",
     "Voters",
     "Workload",
+    "__version__",
     "available_tables",
     "certify",
     "load_table",
@@ -57,6 +58,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the names above)
+    if name == "__version__":
+        return metadata.version("darrm")
     for module, names in _HOMES.items():
         if name in names:
             return getattr(import_module(module), name)

@@ -1,0 +1,49 @@
+"""The public names: all there, loaded when first used, and nothing loaded before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import darrm
+
+PUBLIC = {
+    "darrm.gamma": ("baselines", "priors"),
+    "darrm.losses": ("compose_simple", "compose_general", "compose_optimal", "RenyiCurve", "PrivacyProfile"),
+    "darrm.plan": ("plan", "Plan"),
+    "darrm.advise": ("advise", "Advice"),
+    "darrm.pate": (
+        "LNMax",
+        "GNMax",
+        "ConfidentGNMax",
+        "InteractiveGNMax",
+        "analyze",
+        "sanitize",
+        "renyi_bounds",
+    ),
+    "darrm.random_dp": ("sample_size", "SensitivitySampler"),
+}
+
+
+def test_every_name_of_the_face_is_found() -> None:
+    assert set(darrm.__all__) <= set(dir(darrm))
+    for name in darrm.__all__:
+        assert getattr(darrm, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        darrm.nonsense  # noqa: B018 (the access is the test)
+
+
+@pytest.mark.parametrize(("package", "names"), PUBLIC.items())
+def test_the_rooms_hand_their_names_out(package: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        exec(f"from {package} import {name}", {})  # noqa: S102 (a name may be a module that nobody imported yet)
+    assert import_module(package).__doc__
+
+
+def test_importing_the_face_loads_nothing_else() -> None:
+    script = "import sys, darrm; print({'numpy', 'scipy', 'flint', 'highspy', 'sqlite3'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
