@@ -18,6 +18,7 @@ from darrm.account.pld import discretised_bound
 from darrm.errors import PrivateFigureError
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
+from darrm.probability.bisection import last_allowed_integer
 from darrm.problem import Voters
 
 PRIVATE_TOTAL = "the total stays private"
@@ -188,14 +189,14 @@ class PrivacyAccountant:
     def queries_that_fit(self, charge: Charge, budget: PrivacyParams, *, most: int, adaptive: bool = False) -> int:
         """Count how many queries of the kind of ``charge``, up to ``most``, could still be added within ``budget``."""
         checks.integer_at_least(0, most=most)
-        low, high = 0, most
-        while low < high:
-            middle = (low + high + 1) // 2
+
+        def fits(queries: int) -> bool:
             trial = PrivacyAccountant(self._voters)
             trial._counts = dict(self._counts)
-            trial.add(charge.kind.repeated(middle))
-            low, high = (middle, high) if trial.admits(budget, adaptive=adaptive) else (low, middle - 1)
-        return low
+            trial.add(charge.kind.repeated(queries))
+            return trial.admits(budget, adaptive=adaptive)
+
+        return last_allowed_integer(fits, inside=0, outside=most + 1)
 
     def _deciding_bounds(self, delta: float) -> Iterator[Bound]:
         """Evaluate one bound after another, the cheap ones first, leaving out those that cannot be the smallest."""

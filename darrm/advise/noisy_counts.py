@@ -31,6 +31,7 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.pate.noise_tails import laplace_log_tails
 from darrm.plan.option import ReleaseOption
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
+from darrm.probability.bisection import last_allowed
 from darrm.problem import Workload
 
 Array = NDArray[np.float64]
@@ -201,12 +202,12 @@ def _neighbours(log_lies: Array, K: int, moved: int) -> list[tuple[tuple[Array, 
 
 def largest_within(workload: Workload, charge: Callable[[float], Charge]) -> float:
     """Bisect for the largest parameter whose Q charges the accountant admits; a larger one costs more."""
-    low, high = 0.0, WIDEST * workload.total.epsilon
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (low + high)
-        account = PrivacyAccountant(charges=[charge(middle).repeated(workload.queries)])
-        low, high = (middle, high) if account.admits(workload.total) else (low, middle)
-    return low
+
+    def admitted(parameter: float) -> bool:
+        account = PrivacyAccountant(charges=[charge(parameter).repeated(workload.queries)])
+        return account.admits(workload.total)
+
+    return last_allowed(admitted, 0.0, WIDEST * workload.total.epsilon, steps=BISECTIONS)
 
 
 def gaussian_lies(K: int, sigma: float) -> Array:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
+from functools import cache
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from darrm.gamma.priors import Prior
 from darrm.plan.candidate import Candidate, rounded_down
 from darrm.plan.option import ReleaseOption
 from darrm.plan.per_query import best_per_query
+from darrm.probability.bisection import last_allowed, last_allowed_integer
 from darrm.problem import MajorityProblem, Workload
 from darrm.proof.table import certify
 
@@ -34,15 +35,17 @@ def subsampled(
     PlanError
         If not even m = 1 does.
     """
-    low, found = 0, None
-    high = workload.voters.K + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        trial = _subsampled_at(workload, prior, name, proposal, middle)
-        if trial is not None and trial.is_within_budget:
-            low, found = middle, trial
-        else:
-            high = middle
+
+    @cache
+    def trial(m: int) -> Candidate | None:
+        return _subsampled_at(workload, prior, name, proposal, m)
+
+    def fits(m: int) -> bool:
+        candidate = trial(m)
+        return candidate is not None and candidate.is_within_budget
+
+    largest = last_allowed_integer(fits, inside=0, outside=workload.voters.K + 1)
+    found = trial(largest) if largest else None
     if found is None:
         raise PlanError(f"not even the majority of one voter (m = 1) composes within {workload.total}")
     return replace(found.option(), name=name)
@@ -74,21 +77,18 @@ def randomized_response(workload: Workload, prior: Prior) -> ReleaseOption:
     else:
         problem = workload.problem(total)
     largest = certify(problem, NoiseFunction(workload.voters.K, np.ones(problem.voters.half_size)))
-    low, high = Fraction(0), Fraction(float(largest.gamma.half[0]))
-    best = _constant(workload, prior, problem, float(high))
-    if best.is_within_budget:
-        return replace(best.option(), name="randomised response")
-    found = None
-    for _ in range(BISECTIONS):
-        middle = rounded_down((low + high) / 2)
-        trial = _constant(workload, prior, problem, float(middle))
-        if trial.is_within_budget:
-            low, found = middle, trial
-        else:
-            high = middle
-    if found is None:
-        raise PlanError("no constant probability of the truth composes within the budget")
-    return replace(found.option(), name="randomised response")
+    truth = float(largest.gamma.half[0])
+
+    def trial(truth: float) -> Candidate:
+        return _constant(workload, prior, problem, float(rounded_down(truth)))
+
+    best = _constant(workload, prior, problem, truth)
+    if not best.is_within_budget:
+        truth = last_allowed(lambda trial_truth: trial(trial_truth).is_within_budget, 0.0, truth, steps=BISECTIONS)
+        if truth == 0.0:
+            raise PlanError("no constant probability of the truth composes within the budget")
+        best = trial(truth)
+    return replace(best.option(), name="randomised response")
 
 
 def _constant(workload: Workload, prior: Prior, problem: MajorityProblem, truth: float) -> Candidate:

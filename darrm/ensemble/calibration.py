@@ -13,6 +13,7 @@ import math
 from darrm import checks
 from darrm.ensemble.recipes import PrivateSGD
 from darrm.privacy import PrivacyParams
+from darrm.probability.bisection import last_allowed, last_allowed_integer
 from darrm.system.extras import require
 
 DIGITS = 6  # ε is reported with so many decimal places, rounded up
@@ -101,11 +102,8 @@ def calibrate_sampling(target: PrivacyParams, *, noise: float, epochs: int) -> t
         high *= 2
         if high > STEPS_LIMIT:
             checks.fail("target", str(target), f"reachable with noise = {noise:g}", "use more noise or fewer epochs")
-    low = max(epochs, high // 2)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle + 1, high)
-    return epochs / high, high
+    steps = last_allowed_integer(fits, inside=high, outside=max(epochs, high // 2) - 1)
+    return epochs / steps, steps
 
 
 def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int, tolerance: float = 1e-3) -> float:
@@ -154,11 +152,7 @@ def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int, 
             checks.fail("target", str(target), f"reachable with noise of at most {NOISE_LIMIT:g}")
     while high > LEAST_NOISE and fits(high / 2.0):
         high /= 2.0
-    low = high / 2.0
-    while high - low > tolerance * high and high > LEAST_NOISE:
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
+    return high if high <= LEAST_NOISE else last_allowed(fits, inside=high, outside=high / 2.0, tolerance=tolerance)
 
 
 def _check_target(target: PrivacyParams) -> None:

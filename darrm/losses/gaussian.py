@@ -18,10 +18,10 @@ from scipy.special import log_ndtr, ndtr
 
 from darrm import checks
 from darrm.privacy import PrivacyParams
+from darrm.probability.bisection import last_allowed
 
 SENSITIVITY = math.sqrt(2.0)
 LARGEST_ORDER, ORDER_STEP = 500.0, 0.5  # the grid of [D, Section D.2.1]
-BISECTIONS = 200
 # ndtr errs by a few units in the last place; the search aims at a δ that much smaller
 ROUNDING = 1e-12
 
@@ -103,17 +103,16 @@ def analytic_sigma(target: PrivacyParams, *, sensitivity: float = SENSITIVITY) -
     checks.positive(sensitivity=sensitivity)
     epsilon, _ = _target(target)
     delta = target.delta * (1.0 - ROUNDING)
+
+    def private(sigma: float) -> bool:
+        return gaussian_delta(epsilon, sigma, sensitivity) <= delta
+
     low = high = sensitivity
-    while gaussian_delta(epsilon, high, sensitivity) > delta:
+    while not private(high):
         high *= 2.0
-    while gaussian_delta(epsilon, low, sensitivity) <= delta:
+    while private(low):
         low /= 2.0
-    for _ in range(BISECTIONS):
-        middle = math.sqrt(low * high)
-        if not low < middle < high:
-            break
-        low, high = (low, middle) if gaussian_delta(epsilon, middle, sensitivity) <= delta else (middle, high)
-    return high
+    return last_allowed(private, inside=high, outside=low, geometric=True)
 
 
 def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:

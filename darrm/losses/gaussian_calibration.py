@@ -17,6 +17,7 @@ import numpy as np
 
 from darrm import checks
 from darrm.privacy import PrivacyParams
+from darrm.probability.bisection import last_allowed
 
 ORDERS_LESS_ONE = np.geomspace(1e-3, 1e9, 20_001)
 LOG_MARGIN = 1e-9  # far above the rounding errors of the formula, whose terms stay below 1e4 where they matter
@@ -42,16 +43,11 @@ def concentration_for(privacy: PrivacyParams) -> Fraction:
     checks.positive(delta=privacy.delta, advice="the Gaussian mechanism needs delta > 0; Laplace does without")
     target = math.log(privacy.delta) - LOG_MARGIN
     epsilon = math.nextafter(privacy.epsilon, 0.0)
-    low, high = 0.0, epsilon  # ρ-concentrated DP with ρ ≥ ε does not give ε at any δ of use
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        if log_delta(middle, epsilon) <= target:
-            low = middle
-        else:
-            high = middle
-    if low == 0.0:
+    # ρ-concentrated DP with ρ ≥ ε does not give ε at any δ of use
+    rho = last_allowed(lambda trial: log_delta(trial, epsilon) <= target, 0.0, epsilon, steps=HALVINGS)
+    if rho == 0.0:
         checks.fail("delta", privacy.delta, "larger for this epsilon", "no Gaussian noise of practical size reaches it")
-    return Fraction(low)
+    return Fraction(rho)
 
 
 def log_delta(rho: float, epsilon: float) -> float:

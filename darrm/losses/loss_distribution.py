@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from darrm.probability.bisection import last_allowed
 from darrm.probability.logspace import log1mexp, log_sum
 
 UNIT = 2.0**-53
@@ -99,13 +100,9 @@ class LossDistribution:
             return 0.0
         heavy = replace(self, losses=self.losses[kept], log_weights=self.log_weights[kept])
         room = log_delta + math.log1p(-NEGLIGIBLE)
-        low, high = 0.0, max(0.0, float(self.losses[-1])) + self.loss_rounding
         if heavy.log_divergence(0.0) <= room:
             return 0.0
-        for _ in range(BISECTIONS):
-            middle = 0.5 * (low + high)
-            if heavy.log_divergence(middle) <= room:
-                high = middle
-            else:
-                low = middle
-        return high
+        largest = max(0.0, float(self.losses[-1])) + self.loss_rounding
+        return last_allowed(
+            lambda epsilon: heavy.log_divergence(epsilon) <= room, inside=largest, outside=0.0, steps=BISECTIONS
+        )

@@ -33,10 +33,10 @@ import numpy as np
 
 from darrm import checks
 from darrm.gamma.noise_function import NoiseFunction
+from darrm.probability.bisection import last_allowed
 
 # η: lies are at least this probable, so that no divergence is infinite. γ is a float near 1 there, with steps of 2⁻⁵³.
 SMALLEST_LIE = 2.0**-36
-BISECTIONS = 100
 
 
 def bernoulli_divergence(order: float, x: float, y: float) -> float:
@@ -83,7 +83,7 @@ def best_under_renyi(K: int, order: float, budget: float) -> NoiseFunction:
     lie = 0.5
     for index in range(K - K // 2):
         if index == 0 and K % 2 == 1:
-            lie = _smallest(lambda x: bernoulli_divergence(order, x, 1.0 - x) <= budget, 0.5)
+            lie = _smallest_lie(0.5, lambda x: bernoulli_divergence(order, x, 1.0 - x) <= budget)
         elif lie > SMALLEST_LIE:
             lie = _next_lie(lie, order, budget)
         lies.append(lie)
@@ -92,20 +92,15 @@ def best_under_renyi(K: int, order: float, budget: float) -> NoiseFunction:
 
 def _next_lie(above: float, order: float, budget: float) -> float:
     """Find the smallest x ≥ η with D_α(x ‖ above) and D_α(above ‖ x) within the budget."""
-    return _smallest(
-        lambda x: bernoulli_divergence(order, above, x) <= budget and bernoulli_divergence(order, x, above) <= budget,
-        above,
-    )
+
+    def allowed(x: float) -> bool:
+        return max(bernoulli_divergence(order, above, x), bernoulli_divergence(order, x, above)) <= budget
+
+    return _smallest_lie(above, allowed)
 
 
-def _smallest(allowed: Callable[[float], bool], top: float) -> float:
-    """Bisect for the smallest allowed number in [η, top], where ``top`` is allowed."""
-    low, high = SMALLEST_LIE, top
-    if allowed(low):
-        return low
-    for _ in range(BISECTIONS):
-        middle = math.sqrt(low * high) if high > 2.0 * low else 0.5 * (low + high)
-        if not low < middle < high:
-            break
-        low, high = (low, middle) if allowed(middle) else (middle, high)
-    return high
+def _smallest_lie(top: float, allowed: Callable[[float], bool]) -> float:
+    """Find the smallest allowed number in [η, top], where ``top`` is allowed."""
+    if allowed(SMALLEST_LIE):
+        return SMALLEST_LIE
+    return last_allowed(allowed, inside=top, outside=SMALLEST_LIE, geometric=True)

@@ -35,8 +35,8 @@ from darrm import checks
 from darrm.errors import DarrmError
 from darrm.pate.noise_tails import check_noise, gaussian_log_tails, log_tail_factor
 from darrm.pate.renyi_bounds import LOG_HALF, gaussian_renyi
+from darrm.probability.bisection import last_allowed
 
-BISECTIONS = 80
 GRID = 4001
 # β and its differences carry rounding of 1e-12 relative, which is not a violation
 TOLERANCE = 1e-10
@@ -110,15 +110,12 @@ class CostShape:
         def helps(log_q: float) -> bool:
             return bool(self.cost(np.array([log_q]))[0] < self.ceiling)
 
-        low, high = 2.0 * LOG_HALF, LOG_HALF
+        low = 2.0 * LOG_HALF
         while not helps(low):
             low *= 2.0
             if low < -1e9:
                 return -math.inf
-        for _ in range(BISECTIONS):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if helps(middle) else (low, middle)
-        return low
+        return last_allowed(helps, inside=low, outside=LOG_HALF)
 
     @cached_property
     def log_q1(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -14,6 +13,7 @@ from darrm.optimize.optimizer import optimize_gamma
 from darrm.optimize.under_renyi import FINELY, ROUGHLY
 from darrm.plan.candidate import Candidate, rounded_down
 from darrm.privacy import PrivacyParams
+from darrm.probability.bisection import last_allowed
 from darrm.problem import Workload
 from darrm.proof.table import certify
 
@@ -71,9 +71,7 @@ def _composed_optimally(workload: Workload, prior: Prior, delta: Fraction) -> li
     low, high = 0.0, _largest_epsilon(workload)
     if _composes(workload, high, delta):
         low = high
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if _composes(workload, middle, delta) else (low, middle)
+    low = last_allowed(lambda epsilon: _composes(workload, epsilon, delta), low, high, steps=BISECTIONS)
     # a Q-th of the total always composes, and exactly; its δ is a Q-th at most
     epsilon = max(rounded_down(low), workload.total.exact_epsilon / workload.queries)
     if workload.voters.each.is_private:
@@ -113,16 +111,17 @@ def _refined(start: Candidate, report: Callable[[str], None]) -> Candidate:
     shape = "monotone" if start.table.gamma.is_monotone else "free"
     best, low = start, target.epsilon
     high = min(low * WIDEST, _largest_epsilon(workload))
-    if not start.is_within_budget:
+    if not start.is_within_budget or not low < high:
         return start
-    for _ in range(REFINEMENTS):
-        if best.expected_error == 0.0 or not low < high:
-            break
-        middle = math.sqrt(low * high)
-        report(f"per query: epsilon {middle:.4g}, expected error {best.expected_error:.6g}")
-        trial = _candidate(workload, start.prior, rounded_down(middle), target.exact_delta, shape)
-        if trial.is_within_budget:
-            best, low = trial, middle
-        else:
-            high = middle
+
+    def admitted(epsilon: float) -> bool:
+        nonlocal best
+        if best.expected_error == 0.0:  # nothing is left to gain
+            return False
+        report(f"per query: epsilon {epsilon:.4g}, expected error {best.expected_error:.6g}")
+        trial = _candidate(workload, start.prior, rounded_down(epsilon), target.exact_delta, shape)
+        best = trial if trial.is_within_budget else best
+        return trial.is_within_budget
+
+    last_allowed(admitted, low, high, steps=REFINEMENTS, geometric=True)
     return best

@@ -15,6 +15,7 @@ from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.optimize.under_renyi import FINELY, ROUGHLY, optimize_under_renyi
 from darrm.plan.candidate import Candidate, rounded_down, rounded_up
 from darrm.privacy import PrivacyParams
+from darrm.probability.bisection import last_allowed
 from darrm.problem import MajorityProblem, Workload
 from darrm.proof.profile import divergence
 from darrm.proof.table import certify
@@ -100,15 +101,12 @@ def _certifiable(workload: Workload, gamma: NoiseFunction) -> MajorityProblem:
     delta = max(each.exact_delta, rounded_down(workload.total.exact_delta / (2 * workload.queries)))
     if divergence(workload.voters, gamma, most) > delta:
         delta = max(delta, rounded_up(divergence(workload.voters, gamma, most)))
-    low, high = least, most
-    if divergence(workload.voters, gamma, least) <= delta:
-        high = least
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        if high - low <= high / 10**6:
-            break
-        low, high = (low, middle) if divergence(workload.voters, gamma, middle) <= delta else (middle, high)
-    epsilon = min(most, rounded_up(high)) if high > least else least
+
+    def private(epsilon: Fraction) -> bool:
+        return divergence(workload.voters, gamma, epsilon) <= delta
+
+    smallest = least if private(least) else last_allowed(private, most, least, steps=BISECTIONS, tolerance=1e-6)
+    epsilon = min(most, rounded_up(smallest)) if smallest > least else least
     return workload.problem(PrivacyParams(epsilon, delta))
 
 

@@ -1,0 +1,80 @@
+"""The one bisection: the last number on the way from an allowed one to a forbidden one that is allowed too.
+
+Its direction of rounding is in its signature: what is returned is ``inside`` itself or was tried and seen to be
+allowed, never a number in between. So a bound that is searched for from its safe side stays a bound, whatever the
+number of steps, and even where ``allowed`` changes its mind more than once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TypeVar
+
+Number = TypeVar("Number", float, Fraction)
+
+_MOST_STEPS = 200
+
+
+def last_allowed(
+    allowed: Callable[[Number], bool],
+    inside: Number,
+    outside: Number,
+    *,
+    steps: int = _MOST_STEPS,
+    tolerance: float = 0.0,
+    geometric: bool = False,
+) -> Number:
+    """Bisect for the allowed number that is nearest to ``outside``, upwards or downwards.
+
+    It stops when no number lies between the two ends, after ``steps`` calls, or at the ``tolerance``.
+
+    Parameters
+    ----------
+    allowed
+        Whether a number will do.
+    inside
+        An end that will do; it is not tried.
+    outside
+        The other end, which is not tried either and never returned.
+    steps
+        The largest number of calls of ``allowed``.
+    tolerance
+        Stop when the ends are at most this share of the larger one apart.
+    geometric
+        Halve the ratio of the ends as long as it is above 2: for positive floats of which the order of magnitude is
+        unknown.
+
+    Examples
+    --------
+    >>> last_allowed(lambda x: x * x <= 2.0, 1.0, 2.0)
+    1.414213562373095
+    >>> last_allowed(lambda x: x * x >= 2.0, 2.0, 1.0)
+    1.4142135623730951
+    """
+    for _ in range(steps):
+        low, high = min(inside, outside), max(inside, outside)
+        if high - low <= tolerance * high:
+            break
+        middle = (low + high) / 2
+        if geometric and high > 2 * low:
+            middle = type(high)(math.sqrt(low) * math.sqrt(high))
+        if not low < middle < high:
+            break
+        inside, outside = (middle, outside) if allowed(middle) else (inside, middle)
+    return inside
+
+
+def last_allowed_integer(allowed: Callable[[int], bool], inside: int, outside: int) -> int:
+    """Bisect for the allowed integer that is nearest to ``outside``; neither end is tried.
+
+    Examples
+    --------
+    >>> last_allowed_integer(lambda n: n * n <= 2000, 0, 2000)
+    44
+    """
+    while abs(outside - inside) > 1:
+        middle = (inside + outside) // 2
+        inside, outside = (middle, outside) if allowed(middle) else (inside, middle)
+    return inside
