@@ -25,7 +25,7 @@ from scipy.special import ndtr
 
 from darrm.account.accountant import PrivacyAccountant, Spent
 from darrm.losses.charges import Charge
-from darrm.losses.gaussian import SENSITIVITY, analytic_sigma, renyi_sigma
+from darrm.losses.gaussian import SENSITIVITY, Calibration, analytic_sigma, renyi_sigma
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate.noise_tails import laplace_log_tails
@@ -46,7 +46,7 @@ PROFILE_POINTS = 129  # of a comparison's profile
 def gnmax_of_the_paper(workload: Workload) -> ReleaseOption:
     """GNMax with the σ of [D, Section D.2.1], for all queries together: discrete noise, as it is released."""
     found = renyi_sigma(workload.total, workload.queries)
-    sigma = found.sigma * workload.voters.reached
+    sigma = found.value * workload.voters.reached
     curve = RenyiCurve.of(lambda orders: orders * (workload.voters.reached / sigma) ** 2)
     spent = _spent(Charge(f"GNMax(sigma={sigma:g})", renyi=curve), workload)
     return ReleaseOption(
@@ -65,7 +65,7 @@ def gnmax_tight(workload: Workload) -> ReleaseOption:
     All Q answers together are one Gaussian mechanism of sensitivity √(2Q)·t, whose (ε, δ) is known exactly.
     """
     sensitivity = SENSITIVITY * math.sqrt(workload.queries) * workload.voters.reached
-    sigma = analytic_sigma(workload.total, sensitivity=sensitivity)
+    sigma = analytic_sigma(workload.total, sensitivity=sensitivity).value
     lead = 2 * _levels(workload.voters.K) - workload.voters.K
     truth = np.asarray(ndtr(lead / (sigma * math.sqrt(2.0))), dtype=np.float64)
     name, bound = "GNMax, tight σ", "analytic Gaussian, continuous noise"
@@ -80,7 +80,7 @@ def lnmax(workload: Workload) -> ReleaseOption:
         curve = RenyiCurve.of(lambda orders: np.minimum(2.0 * rate**2 * orders, 2.0 * rate))
         return Charge(f"LNMax(gamma={gamma:g})", guarantee=PrivacyParams(2.0 * rate), renyi=curve)
 
-    gamma = largest_within(workload, charge)
+    gamma = largest_within(workload, "gamma", charge).value
     tails = np.exp(laplace_log_tails(workload.voters.K + 1, gamma, "discrete"))
     lead = 2 * _levels(workload.voters.K) - workload.voters.K
     truth = 1.0 - 0.5 * (tails[lead] + tails[lead + 1])
@@ -110,7 +110,7 @@ def _selection(workload: Workload, name: str, log_lie: Callable[[Array], Array])
         profile = profile_of_votes(lies, workload.voters.K, workload.voters.reached)
         return Charge(name, guarantee=PrivacyParams(epsilon), renyi=curve, profile=profile)
 
-    epsilon = largest_within(workload, charge)
+    epsilon = largest_within(workload, "epsilon", charge).value
     spent = _spent(charge(epsilon), workload)
     truth = -np.expm1(log_lies(epsilon))
     return ReleaseOption(name, workload.voters.K, truth, spent.epsilon, spent.bound, {"epsilon": epsilon})
@@ -200,14 +200,15 @@ def _neighbours(log_lies: Array, K: int, moved: int) -> list[tuple[tuple[Array, 
     return found
 
 
-def largest_within(workload: Workload, charge: Callable[[float], Charge]) -> float:
+def largest_within(workload: Workload, name: str, charge: Callable[[float], Charge]) -> Calibration:
     """Bisect for the largest parameter whose Q charges the accountant admits; a larger one costs more."""
 
     def admitted(parameter: float) -> bool:
         account = PrivacyAccountant(charges=[charge(parameter).repeated(workload.queries)])
         return account.admits(workload.total)
 
-    return last_allowed(admitted, 0.0, WIDEST * workload.total.epsilon, steps=BISECTIONS)
+    found = last_allowed(admitted, 0.0, WIDEST * workload.total.epsilon, steps=BISECTIONS)
+    return Calibration(name, found, workload.total, "the accountant")
 
 
 def gaussian_lies(K: int, sigma: float) -> Array:

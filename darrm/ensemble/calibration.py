@@ -1,9 +1,12 @@
 """What a training costs in privacy, and which training fits a budget.
 
 The cost of T steps of the Poisson-subsampled Gaussian mechanism comes from dp-accounting's privacy loss distributions,
-discretised pessimistically: the ε reported is an upper bound, rounded up. Neighbours differ in one blanked record (see
+discretized pessimistically: the ε reported is an upper bound, rounded up. Neighbors differ in one blanked record (see
 `darrm.ensemble.partition`), the add-or-remove relation of the accounting. The noise multiplier of the accounting is
 σ exactly as in `PrivateSGD`.
+
+dp-accounting's own calibration is not used: it needs a bracket with a failure and a success in it, which a target that
+the first try meets does not have, and it compares ε on one grid, before our rounding up.
 """
 
 from __future__ import annotations
@@ -12,20 +15,18 @@ import math
 
 from darrm import checks
 from darrm.ensemble.recipes import PrivateSGD
+from darrm.losses.gaussian import Calibration
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed, last_allowed_integer
 from darrm.system.extras import require
 
-DIGITS = 6  # ε is reported with so many decimal places, rounded up
-ROUNDING = 1e-9  # covers the floating-point error of the FFT and of this rounding
-COARSEST, FINEST, RELATIVE_INTERVAL = (
-    1e-3,
-    1e-6,
-    1e-4,
-)  # of the discretisation: 0.1 s a call
-STEPS_LIMIT = 1_000_000
-NOISE_LIMIT = 1e6
-LEAST_NOISE = 0.2  # below, epsilon is in the hundreds and the discretised distributions grow without need
+_DIGITS = 6  # ε is reported with so many decimal places, rounded up
+_ROUNDING = 1e-9  # covers the floating-point error of the FFT and of this rounding
+_COARSEST, _FINEST, _RELATIVE_INTERVAL = 1e-3, 1e-6, 1e-4  # of the discretization: 0.1 s a call
+_MOST_STEPS = 1_000_000
+_MOST_NOISE = 1e6
+_LEAST_NOISE = 0.2  # below, epsilon is in the hundreds and the discretized distributions grow without need
+_BOUND = "the privacy loss distribution of DP-SGD"
 
 
 def privacy_of(recipe: PrivateSGD, delta: float) -> PrivacyParams:
@@ -61,7 +62,7 @@ def privacy_of(recipe: PrivateSGD, delta: float) -> PrivacyParams:
     return PrivacyParams(str(epsilon), str(delta))
 
 
-def calibrate_sampling(target: PrivacyParams, *, noise: float, epochs: int) -> tuple[float, int]:
+def calibrate_sampling(target: PrivacyParams, *, noise: float, epochs: int) -> Calibration:
     """Find the largest batches that fit a target when the noise is given.
 
     With T steps at q = epochs/T each record is used ``epochs`` times on average, and ε falls with T.
@@ -77,8 +78,8 @@ def calibrate_sampling(target: PrivacyParams, *, noise: float, epochs: int) -> t
 
     Returns
     -------
-    tuple
-        (q, T) with the smallest T that satisfies the target.
+    Calibration
+        q, with the smallest T that satisfies the target as ``settings["steps"]``.
 
     Raises
     ------
@@ -87,8 +88,8 @@ def calibrate_sampling(target: PrivacyParams, *, noise: float, epochs: int) -> t
 
     Examples
     --------
-    >>> calibrate_sampling(PrivacyParams(0.0892, 1e-4), noise=12.0, epochs=5)[1]
-    130
+    >>> print(calibrate_sampling(PrivacyParams(0.0892, 1e-4), noise=12.0, epochs=5))
+    sampling rate = 0.0384615 (steps 130) for (0.0892, 0.0001), by the privacy loss distribution of DP-SGD
     """
     _check_target(target)
     checks.positive(noise=noise)
@@ -100,13 +101,13 @@ def calibrate_sampling(target: PrivacyParams, *, noise: float, epochs: int) -> t
     high = epochs
     while not fits(high):
         high *= 2
-        if high > STEPS_LIMIT:
+        if high > _MOST_STEPS:
             checks.fail("target", str(target), f"reachable with noise = {noise:g}", "use more noise or fewer epochs")
     steps = last_allowed_integer(fits, inside=high, outside=max(epochs, high // 2) - 1)
-    return epochs / steps, steps
+    return Calibration("sampling rate", epochs / steps, target, _BOUND, {"steps": steps})
 
 
-def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int, tolerance: float = 1e-3) -> float:
+def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int, tolerance: float = 1e-3) -> Calibration:
     """Find the smallest noise that fits a target when batches and steps are given.
 
     Parameters
@@ -120,7 +121,7 @@ def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int, 
 
     Returns
     -------
-    float
+    Calibration
         σ, in units of the clipping threshold.
 
     Raises
@@ -131,8 +132,7 @@ def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int, 
     Examples
     --------
     >>> from darrm.ensemble.recipes import PrivateSGD
-    >>> noise = calibrate_noise(PrivacyParams(1, 1e-5), sampling_rate=0.01, steps=1000)
-    >>> from darrm.ensemble.recipes import PrivateSGD
+    >>> noise = calibrate_noise(PrivacyParams(1, 1e-5), sampling_rate=0.01, steps=1000).value
     >>> privacy_of(PrivateSGD(0.1, 1000, 0.01, noise), 1e-5).epsilon <= 1 < privacy_of(
     ...     PrivateSGD(0.1, 1000, 0.01, 0.99 * noise), 1e-5).epsilon
     True
@@ -148,11 +148,13 @@ def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int, 
     high = 1.0
     while not fits(high):
         high *= 2.0
-        if high > NOISE_LIMIT:
-            checks.fail("target", str(target), f"reachable with noise of at most {NOISE_LIMIT:g}")
-    while high > LEAST_NOISE and fits(high / 2.0):
+        if high > _MOST_NOISE:
+            checks.fail("target", str(target), f"reachable with noise of at most {_MOST_NOISE:g}")
+    while high > _LEAST_NOISE and fits(high / 2.0):
         high /= 2.0
-    return high if high <= LEAST_NOISE else last_allowed(fits, inside=high, outside=high / 2.0, tolerance=tolerance)
+    if high > _LEAST_NOISE:
+        high = last_allowed(fits, inside=high, outside=high / 2.0, tolerance=tolerance)
+    return Calibration("noise", high, target, _BOUND)
 
 
 def _check_target(target: PrivacyParams) -> None:
@@ -161,11 +163,12 @@ def _check_target(target: PrivacyParams) -> None:
 
 
 def _epsilon(noise: float, sampling_rate: float, steps: int, delta: float) -> float:
-    coarse = _epsilon_at(COARSEST, noise, sampling_rate, steps, delta)
-    interval = min(COARSEST, max(FINEST, coarse * RELATIVE_INTERVAL))
+    """Bound ε on a coarse grid and then on one as fine as ε asks for, and round up."""
+    coarse = _epsilon_at(_COARSEST, noise, sampling_rate, steps, delta)
+    interval = min(_COARSEST, max(_FINEST, coarse * _RELATIVE_INTERVAL))
     epsilon = min(coarse, _epsilon_at(interval, noise, sampling_rate, steps, delta))  # both are upper bounds
-    scale = 10.0**DIGITS
-    return math.ceil(epsilon * (1.0 + ROUNDING) * scale) / scale
+    scale = 10.0**_DIGITS
+    return math.ceil(epsilon * (1.0 + _ROUNDING) * scale) / scale
 
 
 def _epsilon_at(interval: float, noise: float, sampling_rate: float, steps: int, delta: float) -> float:

@@ -1,17 +1,28 @@
-"""How much noise GNMax needs for a target (ε, δ): the paper's way, and the least that suffices.
+"""How much noise a target (ε, δ) needs: three calibrations of Gaussian noise, and the result of every calibration.
 
-Two counts change by 1, so the noisy histogram is a Gaussian mechanism of sensitivity √2, and its argmax costs no more.
+====================  ==================  =============================================================================
+here                  source              noise
+====================  ==================  =============================================================================
+`renyi_sigma`         [D, Section D.2.1]  what the paper gives GNMax: the least over a grid of Rényi orders
+`analytic_sigma`      [BW18, Theorem 8]   the least that suffices for one answer, continuous noise
+`concentrated_sigma`  [CKS20]             the least by concentrated differential privacy, discrete noise included
+====================  ==================  =============================================================================
+
+Two counts change by 1, so GNMax's noisy histogram is a Gaussian mechanism of sensitivity √2, and its argmax costs no
+more.
 
 >>> target = PrivacyParams("0.2676", "0.0003")
->>> found = renyi_sigma(target)
->>> round(found.sigma, 2), round(found.order, 2), round(analytic_sigma(target), 2)
-(21.46, 62.31, 12.9)
+>>> print(renyi_sigma(target))
+sigma = 21.4606 (order 62.3129) for (0.2676, 0.0003), by the Rényi divergences of a grid
+>>> print(analytic_sigma(target))
+sigma = 12.9039 for (0.2676, 0.0003), by the exact divergence of a Gaussian mechanism
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
@@ -21,28 +32,42 @@ from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
 
 SENSITIVITY = math.sqrt(2.0)
-LARGEST_ORDER, ORDER_STEP = 500.0, 0.5  # the grid of [D, Section D.2.1]
+_LARGEST_ORDER, _ORDER_STEP = 500.0, 0.5  # the grid of [D, Section D.2.1]
 # ndtr errs by a few units in the last place; the search aims at a δ that much smaller
-ROUNDING = 1e-12
+_ROUNDING = 1e-12
+_ORDERS_LESS_ONE = np.geomspace(1e-3, 1e9, 20_001)
+_LOG_MARGIN = 1e-9  # far above the rounding errors of the formula, whose terms stay below 1e4 where they matter
 
 
 @dataclass(frozen=True)
-class RenyiSigma:
-    """The noise that the Rényi bound of GNMax asks for, and the order at which it does.
+class Calibration:
+    """The number with which a release meets a target, such as the standard deviation of its noise.
 
     Attributes
     ----------
-    sigma
-        σ, in votes.
-    order
-        λ.
+    parameter, value
+        Its name, such as ``"sigma"``, and what was found.
+    target
+        (ε, δ), which ``value`` satisfies.
+    bound
+        What shows that it does.
+    settings
+        What else the search settled on, by name.
     """
 
-    sigma: float
-    order: float
+    parameter: str
+    value: float
+    target: PrivacyParams
+    bound: str
+    settings: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+    def __str__(self) -> str:
+        settings = ", ".join(f"{name} {value:.6g}" for name, value in self.settings.items())
+        also = f" ({settings})" if settings else ""
+        return f"{self.parameter} = {self.value:.6g}{also} for {self.target}, by {self.bound}"
 
 
-def renyi_sigma(target: PrivacyParams, queries: int = 1) -> RenyiSigma:
+def renyi_sigma(target: PrivacyParams, queries: int = 1) -> Calibration:
     """Find σ for GNMax answers as [D, Section D.2.1] does: the least over a grid of orders.
 
     Qλ/σ² + log(1/δ)/(λ−1) = ε gives σ² = Qλ/(ε − log(1/δ)/(λ−1)), for λ from log(1/δ)/ε + 1 to 500 in steps of 0.5.
@@ -56,6 +81,11 @@ def renyi_sigma(target: PrivacyParams, queries: int = 1) -> RenyiSigma:
     queries
         Q, how many answers.
 
+    Returns
+    -------
+    Calibration
+        σ in votes, with the order λ among its settings.
+
     Raises
     ------
     ValueError
@@ -63,26 +93,27 @@ def renyi_sigma(target: PrivacyParams, queries: int = 1) -> RenyiSigma:
 
     Examples
     --------
-    >>> renyi_sigma(PrivacyParams("0.2556", "0.0003")).sigma.__round__(2)
+    >>> renyi_sigma(PrivacyParams("0.2556", "0.0003")).value.__round__(2)
     22.46
     """
     checks.integer_at_least(1, queries=queries)
-    epsilon, log_inverse_delta = _target(target)
+    epsilon, log_inverse_delta = _positive(target)
     smallest = log_inverse_delta / epsilon + 1.0
-    orders = np.arange(smallest + ORDER_STEP, LARGEST_ORDER + ORDER_STEP / 2.0, ORDER_STEP)
+    orders = np.arange(smallest + _ORDER_STEP, _LARGEST_ORDER + _ORDER_STEP / 2.0, _ORDER_STEP)
     if not orders.size:
         checks.fail(
             "target.epsilon",
             epsilon,
-            f"at least {log_inverse_delta / (LARGEST_ORDER - 1.0):.4g} for this delta",
-            f"the grid of orders ends at {LARGEST_ORDER:g}; use analytic_sigma",
+            f"at least {log_inverse_delta / (_LARGEST_ORDER - 1.0):.4g} for this delta",
+            f"the grid of orders ends at {_LARGEST_ORDER:g}; use analytic_sigma",
         )
     variances = queries * orders / (epsilon - log_inverse_delta / (orders - 1.0))
     best = int(np.argmin(variances))
-    return RenyiSigma(math.sqrt(float(variances[best])), float(orders[best]))
+    sigma, order = math.sqrt(float(variances[best])), float(orders[best])
+    return Calibration("sigma", sigma, target, "the Rényi divergences of a grid", {"order": order})
 
 
-def analytic_sigma(target: PrivacyParams, *, sensitivity: float = SENSITIVITY) -> float:
+def analytic_sigma(target: PrivacyParams, *, sensitivity: float = SENSITIVITY) -> Calibration:
     """Find the least σ for which a Gaussian mechanism is (ε, δ)-private: analytic calibration [BW18, Theorem 8].
 
     The condition, with a = s/(2σ) and b = εσ/s for sensitivity s: Φ(a − b) − e^ε·Φ(−a − b) ≤ δ. It is exact, so no
@@ -91,18 +122,23 @@ def analytic_sigma(target: PrivacyParams, *, sensitivity: float = SENSITIVITY) -
     Parameters
     ----------
     target
-        (ε, δ), δ > 0.
+        (ε, δ), both positive.
     sensitivity
         s > 0; √2 for GNMax, 1 for a noisy threshold check.
 
+    Raises
+    ------
+    ValueError
+        If ε or δ is 0, or s is not positive.
+
     Examples
     --------
-    >>> round(analytic_sigma(PrivacyParams(1, 1e-5), sensitivity=1.0), 4)
+    >>> round(analytic_sigma(PrivacyParams(1, 1e-5), sensitivity=1.0).value, 4)
     3.7306
     """
     checks.positive(sensitivity=sensitivity)
-    epsilon, _ = _target(target)
-    delta = target.delta * (1.0 - ROUNDING)
+    epsilon, _ = _positive(target)
+    delta = target.delta * (1.0 - _ROUNDING)
 
     def private(sigma: float) -> bool:
         return gaussian_delta(epsilon, sigma, sensitivity) <= delta
@@ -112,7 +148,8 @@ def analytic_sigma(target: PrivacyParams, *, sensitivity: float = SENSITIVITY) -
         high *= 2.0
     while private(low):
         low /= 2.0
-    return last_allowed(private, inside=high, outside=low, geometric=True)
+    sigma = last_allowed(private, inside=high, outside=low, geometric=True)
+    return Calibration("sigma", sigma, target, "the exact divergence of a Gaussian mechanism")
 
 
 def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
@@ -121,7 +158,59 @@ def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
     return float(ndtr(a - b) - math.exp(min(epsilon + float(log_ndtr(-a - b)), 0.0)))
 
 
-def _target(target: PrivacyParams) -> tuple[float, float]:
+def concentrated_sigma(target: PrivacyParams) -> Calibration:
+    """Find σ for sensitivity 1 through concentrated differential privacy: for every ε > 0, and for discrete noise too.
+
+    Corollary 12 of [S] takes σ² > 2 Δ² log(1.25/δ)/ε², whose proof needs ε ≤ 1; for larger ε it is wrong. Here
+    σ² = Δ²/(2ρ), and ρ-concentrated DP implies (ε, δ) for every order α > 1 with
+
+        δ = exp((α − 1)(α ρ − ε)) / (α − 1) · (1 − 1/α)^α                                  [CKS20]
+
+    so any α gives a valid bound, and the best of a fine grid is taken.
+
+    Parameters
+    ----------
+    target
+        (ε, δ), both positive.
+
+    Returns
+    -------
+    Calibration
+        σ, with the exact ρ (rounded down) among its settings: a release that draws exactly starts from ρ.
+
+    Raises
+    ------
+    ValueError
+        If ε or δ is 0, or δ is too small for this ε.
+
+    Examples
+    --------
+    >>> found = concentrated_sigma(PrivacyParams(1, 1e-5))
+    >>> round(found.value, 4), round(math.sqrt(2 * math.log(1.25e5)), 4)    # σ/Δ here and in Corollary 12
+    (4.0451, 4.8448)
+    """
+    checks.positive(epsilon=target.epsilon, advice="the Gaussian mechanism needs epsilon > 0")
+    checks.positive(delta=target.delta, advice="the Gaussian mechanism needs delta > 0; Laplace does without")
+    log_delta = math.log(target.delta) - _LOG_MARGIN
+    epsilon = math.nextafter(target.epsilon, 0.0)
+    # ρ-concentrated DP with ρ ≥ ε does not give ε at any δ of use
+    rho = last_allowed(lambda trial: _concentrated_log_delta(trial, epsilon) <= log_delta, 0.0, epsilon, steps=60)
+    if rho == 0.0:
+        checks.fail("delta", target.delta, "larger for this epsilon", "no Gaussian noise of practical size reaches it")
+    return Calibration("sigma", 1.0 / math.sqrt(2.0 * rho), target, "concentrated differential privacy", {"rho": rho})
+
+
+def _concentrated_log_delta(rho: float, epsilon: float) -> float:
+    """Bound log δ at ε for ρ-concentrated DP by the best order of a grid [CKS20]."""
+    less_one = _ORDERS_LESS_ONE
+    alpha = 1.0 + less_one
+    # log(1 − 1/α) = log(less_one/α)
+    bounds = less_one * (alpha * rho - epsilon) - np.log(less_one) + alpha * np.log(less_one / alpha)
+    return float(np.min(bounds))
+
+
+def _positive(target: PrivacyParams) -> tuple[float, float]:
+    """Check that ε and δ are positive; return ε and log(1/δ)."""
     if not isinstance(target, PrivacyParams):
         checks.fail("target", target, "PrivacyParams(epsilon, delta)")
     checks.positive(target_epsilon=target.epsilon)

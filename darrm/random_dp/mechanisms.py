@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-from darrm.losses.gaussian_calibration import concentration_for
+from darrm.losses.gaussian import concentrated_sigma
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_sampling import bernoulli_exp
 from darrm.random_dp.lattice_noise import describe, gaussian_release, laplace_release, source, step_for, to_lattice
@@ -112,7 +112,7 @@ class Gaussian:
     """The Gaussian mechanism on a lattice: (ε, δ)-private where ‖f(D) − f(D′)‖₂ ≤ Δ [S, Corollary 12].
 
     Departure: σ is not √(2 log(1.25/δ))·Δ/ε, which is proved for ε ≤ 1 only, but the (smaller) one of
-    `darrm.losses.gaussian_calibration`, valid for every ε and for discrete noise.
+    `darrm.losses.gaussian.concentrated_sigma`, valid for every ε and for discrete noise.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class Gaussian:
     privacy: PrivacyParams
 
     def __post_init__(self) -> None:
-        concentration_for(self.privacy)
+        concentrated_sigma(self.privacy)
 
     @property
     def norm(self) -> Norm:
@@ -144,7 +144,7 @@ class Gaussian:
     @property
     def noise_per_sensitivity(self) -> float:
         """The standard deviation of the noise for Δ = 1, before rounding: σ = 1/√(2ρ)."""
-        return 1.0 / math.sqrt(2.0 * concentration_for(self.privacy))
+        return concentrated_sigma(self.privacy).value
 
     def release(
         self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
@@ -153,7 +153,8 @@ class Gaussian:
         numbers = check_release(value, sensitivity)
         if sensitivity == 0 or numbers.size == 0:
             return numbers
-        return gaussian_release(numbers, float(sensitivity), concentration_for(self.privacy), rng)
+        rho = Fraction(concentrated_sigma(self.privacy).settings["rho"])
+        return gaussian_release(numbers, float(sensitivity), rho, rng)
 
     def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
         """Say how the noise is drawn."""

@@ -70,15 +70,15 @@ def ways(each: PrivacyParams, m: int) -> list[Way]:
     subsampling = DaRRM(certify(problem, baselines.subsampling(problem)))
     optimal = DaRRM(optimize_gamma(problem, prior=priors.Independent(*settings.PRIOR)))
     papers = renyi_sigma(target)
-    gnmax = GNMax(papers.sigma, noise="continuous")
-    tight = GNMax(analytic_sigma(target), noise="continuous")
+    gnmax = GNMax(papers.value, noise="continuous")
+    tight = GNMax(analytic_sigma(target).value, noise="continuous")
     return [
         Way(
             settings.GNMAX,
             private_teachers=False,
             label=partial(_noisy_majority, gnmax),
             aggregator=gnmax,
-            facts={"sigma": gnmax.sigma, "order": papers.order},
+            facts={"sigma": gnmax.sigma, "order": papers.settings["order"]},
         ),
         _darrm(settings.SUBSAMPLING, subsampling),
         _darrm(settings.OPTIMAL, optimal),

@@ -71,9 +71,13 @@ class Machine:
 
 def private_recipe(setup: Setup) -> PrivateSGD:
     """Fit the batches of DP-SGD to the budget of one teacher."""
-    sampling_rate, steps = calibrate_sampling(setup.each, noise=setup.noise, epochs=setup.epochs)
+    found = calibrate_sampling(setup.each, noise=setup.noise, epochs=setup.epochs)
     return PrivateSGD(
-        learning_rate=setup.private_rate, steps=steps, sampling_rate=sampling_rate, noise=setup.noise, clip=CLIP
+        learning_rate=setup.private_rate,
+        steps=int(found.settings["steps"]),
+        sampling_rate=found.value,
+        noise=setup.noise,
+        clip=CLIP,
     )
 
 

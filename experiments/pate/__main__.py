@@ -62,11 +62,11 @@ def table_4() -> list[dict[str, Any]]:
             {
                 "name": name,
                 "printed_sigma": printed_sigma,
-                "sigma": found.sigma,
+                "sigma": found.value,
                 "printed_order": printed_order,
-                "order": found.order,
+                "order": found.settings["order"],
                 "sigma_at_printed_order": float(np.sqrt(at_printed_order)),
-                "analytic_sigma": analytic_sigma(target),
+                "analytic_sigma": analytic_sigma(target).value,
             }
         )
     return rows

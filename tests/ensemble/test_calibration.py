@@ -72,7 +72,8 @@ def test_opacus_agrees(noise: float, rate: float, steps: int) -> None:
 @pytest.mark.parametrize("epsilon", ["0.0892", "0.0852", "1"])
 def test_sampling_is_the_largest_that_fits(epsilon: str) -> None:
     target = PrivacyParams(epsilon, "1e-4")
-    rate, steps = calibrate_sampling(target, noise=12.0, epochs=5)
+    found = calibrate_sampling(target, noise=12.0, epochs=5)
+    rate, steps = found.value, int(found.settings["steps"])
     assert rate * steps == pytest.approx(5.0)
     assert privacy_of(recipe(12.0, rate, steps), 1e-4).epsilon <= target.epsilon
     assert steps == 5 or privacy_of(recipe(12.0, 5 / (steps - 1), steps - 1), 1e-4).epsilon > target.epsilon
@@ -82,7 +83,7 @@ def test_sampling_is_the_largest_that_fits(epsilon: str) -> None:
     "epsilon", [0.05, pytest.param(1.0, marks=pytest.mark.slow), pytest.param(30.0, marks=pytest.mark.slow)]
 )
 def test_noise_is_the_smallest_that_fits(epsilon: float) -> None:
-    noise = calibrate_noise(PrivacyParams(epsilon, 1e-5), sampling_rate=0.02, steps=200)
+    noise = calibrate_noise(PrivacyParams(epsilon, 1e-5), sampling_rate=0.02, steps=200).value
     assert privacy_of(recipe(noise, 0.02, 200), 1e-5).epsilon <= epsilon
     assert privacy_of(recipe(noise * 0.998, 0.02, 200), 1e-5).epsilon > epsilon
 

@@ -80,14 +80,14 @@ def test_many_queries_beat_the_gaussian_of_the_same_divergence_at_every_margin()
     K, queries, total = 101, 100, PrivacyParams(3, "1e-5")
     found = plan(Workload(Voters(K, PLAIN, overlap=1), queries, total))
     assert found.best.method == "Rényi"
-    sigma = analytic_sigma(total, sensitivity=math.sqrt(2.0 * queries))
+    sigma = analytic_sigma(total, sensitivity=math.sqrt(2.0 * queries)).value
     truth = 0.5 * (1.0 + found.table.gamma.half)
     assert np.all(truth >= 1.0 - gaussian_lies(K, sigma) - 1e-9)
 
 
 def test_the_operating_point_at_one_order_and_divergence() -> None:
     """80, 70 and 60 of 101 votes at the σ of GNMax for 100 queries: the same order and divergence, another law."""
-    sigma = renyi_sigma(PrivacyParams(3, "1e-5"), 100).sigma
+    sigma = renyi_sigma(PrivacyParams(3, "1e-5"), 100).value
     order = 9.25
     truth = 0.5 * (1.0 + best_under_renyi(101, order, order / sigma**2).half)
     places = [np.flatnonzero(np.arange(51, 102) == votes)[0] for votes in (80, 70, 60)]

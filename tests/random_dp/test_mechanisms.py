@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from darrm.losses.gaussian_calibration import concentration_for, log_delta
+from darrm.losses.gaussian import _concentrated_log_delta, concentrated_sigma
 from darrm.privacy import PrivacyParams
 from darrm.random_dp import lattice_noise
 from darrm.random_dp.bernstein import lattice
@@ -153,7 +153,7 @@ def test_the_gaussian_calibration_is_private_by_summing_the_law(epsilon: float |
     # discrete Gaussian with a shift of Δ = 40 steps: Σ max(0, p(x) − e^ε p(x − Δ)) ≤ δ
     privacy = PrivacyParams(epsilon, delta)
     shift = 40
-    variance = math.ceil(shift**2 / (2 * concentration_for(privacy)))
+    variance = math.ceil(shift**2 / (2 * concentrated_sigma(privacy).settings["rho"]))
     reach = int(60 * math.sqrt(variance)) + shift
     x = np.arange(-reach, reach + 1)
     log_law = -(x.astype(float) ** 2) / (2 * variance)
@@ -189,7 +189,7 @@ def test_the_order_of_the_conversion_is_near_the_best() -> None:
     # ε = ρ + 2√(ρ log(1/δ)) is the classical, weaker conversion
     rho, delta = 0.02, 1e-5
     epsilon = rho + 2 * math.sqrt(rho * math.log(1 / delta))
-    assert log_delta(rho, epsilon) < math.log(delta)
+    assert _concentrated_log_delta(rho, epsilon) < math.log(delta)
 
 
 @pytest.mark.statistical
