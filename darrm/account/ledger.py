@@ -28,7 +28,6 @@ from darrm import checks
 from darrm.account.accountant import PrivacyAccountant, Spent
 from darrm.account.ledger_store import SCHEMA, LedgerStore, check_header
 from darrm.errors import BudgetExceededError, LedgerError
-from darrm.losses.charge_text import charge_from_text, charge_to_text
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 
@@ -213,7 +212,7 @@ class PrivacyLedger:
         )
 
     def _write(self, connection: sqlite3.Connection, charge: Charge, note: str) -> None:
-        cost = charge_to_text(charge)
+        cost = charge.to_text()
         connection.execute(
             "INSERT INTO kinds (cost, what, total, seal) VALUES (?, ?, 0, ?) ON CONFLICT (cost) DO NOTHING",
             (cost, charge.what, seal(cost, charge.what)),
@@ -231,7 +230,7 @@ class PrivacyLedger:
             if stored != seal(cost, what):
                 raise self._corrupted("the cost of a query was changed")
             try:
-                accountant.add(charge_from_text(cost, what=what).repeated(total))
+                accountant.add(Charge.from_text(cost, what=what).repeated(total))
             except ValueError as error:
                 raise self._corrupted(str(error)) from error
         return accountant

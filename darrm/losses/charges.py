@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 
 from darrm import checks
@@ -29,7 +30,7 @@ class Charge:
     count
         How many queries, at least 1.
     data_dependent
-        True where the cost was computed from the private data and not sanitised: it is then private data itself, and
+        True where the cost was computed from the private data and not sanitized: it is then private data itself, and
         `PrivacyAccountant.add` refuses it unless told in words that the total stays private.
 
     Raises
@@ -68,6 +69,44 @@ class Charge:
         """Charge ``times`` times as many queries."""
         checks.integer_at_least(1, times=times)
         return replace(self, count=self.count * int(times))
+
+    def to_text(self) -> str:
+        """Write the cost of one query, without its words and its count, as canonical JSON: equal costs, equal texts.
+
+        Examples
+        --------
+        >>> Charge("majority", guarantee=PrivacyParams(0.3, 3e-5), count=7).to_text()
+        '{"guarantee":["0.3","0.00003"],"profile":null,"renyi":null}'
+        """
+        params, curve, profile = self.guarantee, self.renyi, self.profile
+        document = {
+            "guarantee": None if params is None else [params.epsilon_text, params.delta_text],
+            # repr of a float reads back as the same float, and so does JSON's Infinity
+            "renyi": None if curve is None else [curve.orders.tolist(), curve.values.tolist()],
+            "profile": None if profile is None else [list(profile.epsilons), list(profile.deltas)],
+        }
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str, *, what: str) -> Charge:
+        """Read what `to_text` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the text is no charge.
+        """
+        document = json.loads(text)
+        try:
+            params, curve, profile = document["guarantee"], document["renyi"], document["profile"]
+            return cls(
+                what,
+                guarantee=None if params is None else PrivacyParams(*params),
+                renyi=None if curve is None else RenyiCurve(*curve),
+                profile=None if profile is None else PrivacyProfile(*map(tuple, profile)),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"this is no stored charge: {error}") from error
 
     def __repr__(self) -> str:
         known = [

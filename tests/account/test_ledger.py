@@ -16,7 +16,6 @@ import pytest
 import darrm.account.ledger as ledger_module
 from darrm.account.ledger import Entry, PrivacyLedger
 from darrm.errors import BudgetExceededError, LedgerError
-from darrm.losses.charge_text import charge_from_text, charge_to_text
 from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_optimal
 from darrm.losses.profile import PrivacyProfile
@@ -114,11 +113,11 @@ def test_adaptive_kinds_use_the_filter(path: Path) -> None:
     ],
 )
 def test_charges_survive_being_text(charge: Charge) -> None:
-    again = charge_from_text(charge_to_text(charge), what=charge.what)
+    again = Charge.from_text(charge.to_text(), what=charge.what)
     assert again == charge
     assert hash(again) == hash(charge)
     with pytest.raises(ValueError, match="no stored charge"):
-        charge_from_text("{}", what="x")
+        Charge.from_text("{}", what="x")
 
 
 def test_create_never_forgets(path: Path, tmp_path: Path) -> None:
