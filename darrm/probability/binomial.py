@@ -1,4 +1,4 @@
-"""Binomial and hypergeometric probabilities by ratios of neighbours, walking away from the mode.
+"""Binomial and hypergeometric probabilities by ratios of neighbors, walking away from the mode.
 
 Every value is a product of exact ratios relative to the largest one, so the relative error of a value d steps from the
 mode is about 4·d·2⁻⁵³, where differences of log-gamma functions would lose 1e-11 at n = 20,000.
@@ -15,16 +15,7 @@ Array = NDArray[np.float64]
 
 
 def binomial_pmf(n: int, p: float) -> Array:
-    """Compute Pr[Bin(n, p) = k] for k = 0 … n.
-
-    Returns
-    -------
-    array of shape (n + 1,)
-
-    Raises
-    ------
-    ValueError
-        If n is not an integer of at least 0 or p lies outside [0, 1].
+    """Compute Pr[Bin(n, p) = k] for k = 0 … n, shape (n + 1,).
 
     Examples
     --------
@@ -46,11 +37,7 @@ def binomial_pmf(n: int, p: float) -> Array:
 
 
 def hypergeometric_pmf(population: int, ones: int, draws: int) -> Array:
-    """Compute Pr[j ones among ``draws`` drawn without replacement] for j = 0 … draws.
-
-    Returns
-    -------
-    array of shape (draws + 1,)
+    """Compute Pr[j ones among ``draws`` drawn without replacement] for j = 0 … draws, shape (draws + 1,).
 
     Examples
     --------
@@ -94,7 +81,7 @@ def tail_bound(n: int, p: float, most: int) -> float:
 
 
 def _from_ratios(mode: int, upward: Array, downward: Array) -> Array:
-    """Normalise the weights whose neighbour ratios are given, starting from weight 1 at the mode."""
+    """Normalize the weights whose ratios of neighbors are given, starting from weight 1 at the mode."""
     weights = np.concatenate([np.cumprod(downward)[::-1], [1.0], np.cumprod(upward)])
     if weights.size != mode + 1 + upward.size:
         raise ValueError("the ratios do not fit the mode")

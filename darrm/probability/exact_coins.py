@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from darrm import checks
 
-BLOCK = 2**18  # coins decided at a time: 2 MB of random bytes
-WORD_TYPES = {8: "u1", 64: "<u8"}
+_BLOCK = 2**18  # coins decided at a time: 2 MB of random bytes
+_WORD_TYPES = {8: "u1", 64: "<u8"}
 
 
 class ExactCoins:
@@ -43,7 +43,7 @@ class ExactCoins:
     """
 
     def __init__(self, probabilities: Sequence[Fraction], *, word_bits: int = 64) -> None:
-        if word_bits not in WORD_TYPES:
+        if word_bits not in _WORD_TYPES:
             checks.fail("word_bits", word_bits, "8 or 64")
         if not probabilities:
             checks.fail("probabilities", probabilities, "at least one")
@@ -51,7 +51,7 @@ class ExactCoins:
             if not 0 <= p < 1 or p.denominator & (p.denominator - 1):
                 checks.fail("probability", p, "in [0, 1) with a power of two as denominator")
         self._probabilities = tuple(map(Fraction, probabilities))
-        self._dtype = np.dtype(WORD_TYPES[word_bits])
+        self._dtype = np.dtype(_WORD_TYPES[word_bits])
         longest = max(p.denominator.bit_length() - 1 for p in self._probabilities)
         levels = max(1, -(-longest // word_bits))
         scaled = [int(p * 2 ** (levels * word_bits)) for p in self._probabilities]
@@ -68,23 +68,10 @@ class ExactCoins:
         return self._probabilities
 
     def flip(self, which: NDArray[np.int64], *, source: Callable[[int], bytes] = os.urandom) -> NDArray[np.bool_]:
-        """Flip coin ``which[q]`` for every q, independently.
-
-        Parameters
-        ----------
-        which
-            Shape (Q,), indices of coins.
-        source
-            Gives that many uniform bytes; the operating system's generator unless told otherwise.
-
-        Returns
-        -------
-        heads
-            Shape (Q,).
-        """
+        """Flip coin ``which[q]`` for every q, independently; ``source`` gives that many uniform bytes."""
         heads = np.empty(which.size, dtype=np.bool_)
-        for start in range(0, which.size, BLOCK):
-            block = slice(start, start + BLOCK)
+        for start in range(0, which.size, _BLOCK):
+            block = slice(start, start + _BLOCK)
             heads[block] = self._flip_block(which[block], source)
         return heads
 

@@ -23,12 +23,10 @@ from numpy.typing import NDArray
 from darrm import checks
 
 # numerators and denominators up to here may be multiplied by the trial number (below 2^8) and stay in 64 bits
-LARGEST_INT64 = 2**54
-LARGEST_NUMERATOR = 2**62
-# draws beyond 64 scales go through unbounded whole numbers
-FAR = 64
-LARGEST_SCALE = 2**50
-WORD = 64
+_LARGEST_INT64 = 2**54
+_LARGEST_NUMERATOR = 2**62
+_REACH = 64  # scales; draws beyond them go through unbounded whole numbers
+_LARGEST_SCALE = 2**50
 
 
 class UniformBelow(Protocol):
@@ -39,18 +37,7 @@ class UniformBelow(Protocol):
 
 
 def system_uniform_below(limits: NDArray[Any]) -> NDArray[Any]:
-    """Draw a uniform whole number below each limit from the operating system, by rejection.
-
-    Parameters
-    ----------
-    limits
-        (N,) whole numbers of at least 1: int64, or Python's (dtype object) where they are larger.
-
-    Returns
-    -------
-    NDArray
-        (N,) of the same dtype.
-    """
+    """Draw a uniform whole number below each limit, int64 or Python's, from the operating system by rejection."""
     if limits.dtype == object:
         return np.array([secrets.randbelow(int(n)) for n in limits], dtype=object)
     return _uniform_below_64(limits, lambda size: np.frombuffer(os.urandom(8 * size), dtype=np.uint64))
@@ -62,9 +49,7 @@ def seeded_uniform_below(rng: np.random.Generator) -> UniformBelow:
     def below(limits: NDArray[Any]) -> NDArray[Any]:
         if limits.dtype == object:
             return np.array([_unbounded_below(int(n), rng) for n in limits], dtype=object)
-        return _uniform_below_64(
-            limits, lambda size: rng.integers(0, 2**WORD - 1, size, dtype=np.uint64, endpoint=True)
-        )
+        return _uniform_below_64(limits, lambda size: rng.integers(0, 2**64, size, dtype=np.uint64))
 
     return below
 
@@ -101,19 +86,7 @@ def bernoulli_exp(
 def discrete_laplace(scale: Fraction, size: int, below: UniformBelow = system_uniform_below) -> NDArray[np.int64]:
     """Draw integers with Pr[x] = (e^{1/s} − 1)/(e^{1/s} + 1) · e^{−|x|/s} exactly [CKS20, Algorithm 2].
 
-    Parameters
-    ----------
-    scale
-        s > 0 as an exact fraction t/u.
-    size
-        Number of draws.
-    below
-        The source of randomness; the operating system by default.
-
-    Raises
-    ------
-    ValueError
-        If ``scale`` is not positive.
+    ``scale`` is s > 0 as an exact fraction t/u.
     """
     checks.positive(scale=scale)
     _check_scale(math.floor(scale))
@@ -136,29 +109,16 @@ def discrete_laplace(scale: Fraction, size: int, below: UniformBelow = system_un
 def discrete_gaussian(variance: Fraction, size: int, below: UniformBelow = system_uniform_below) -> NDArray[np.int64]:
     """Draw integers with Pr[x] proportional to e^{−x²/(2σ²)} exactly [CKS20, Algorithm 3].
 
-    A discrete Laplace draw Y of scale t = floor(σ) + 1 is kept with probability exp(−(|Y| − σ²/t)²/(2σ²)).
-
-    Parameters
-    ----------
-    variance
-        σ² > 0 as an exact fraction (the law's variance is at most this).
-    size
-        Number of draws.
-    below
-        The source of randomness; the operating system by default.
-
-    Raises
-    ------
-    ValueError
-        If ``variance`` is not positive.
+    A discrete Laplace draw Y of scale t = floor(σ) + 1 is kept with probability exp(−(|Y| − σ²/t)²/(2σ²)). ``variance``
+    is σ² > 0; the law's variance is at most this.
     """
     checks.positive(variance=variance)
     _check_scale(math.isqrt(math.floor(variance)))
     top, bottom = variance.numerator, variance.denominator
     scale = math.isqrt(top // bottom) + 1
     denominator = 2 * top * bottom * scale**2
-    reach = FAR * scale
-    fits = denominator <= LARGEST_INT64 and (reach * scale * bottom + top) ** 2 < LARGEST_NUMERATOR
+    reach = _REACH * scale
+    fits = denominator <= _LARGEST_INT64 and (reach * scale * bottom + top) ** 2 < _LARGEST_NUMERATOR
 
     def attempt(count: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         value: NDArray[Any] = discrete_laplace(Fraction(scale), count, below)
@@ -234,9 +194,9 @@ def _unbounded_below(limit: int, rng: np.random.Generator) -> int:
 
 def _check_scale(scale: int) -> None:
     """Refuse scales whose draws might not fit into 64 bits (a draw beyond 2^12 scales has probability e^-4096)."""
-    if scale > LARGEST_SCALE:
-        checks.fail("scale", scale, f"at most {LARGEST_SCALE}", "noise of this size leaves nothing of the data")
+    if scale > _LARGEST_SCALE:
+        checks.fail("scale", scale, f"at most {_LARGEST_SCALE}", "noise of this size leaves nothing of the data")
 
 
 def _integer_type(largest: int) -> type:
-    return np.int64 if largest <= LARGEST_INT64 else object
+    return np.int64 if largest <= _LARGEST_INT64 else object

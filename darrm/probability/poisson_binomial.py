@@ -21,18 +21,7 @@ STEP_ERROR = 4.1 * 2.0**-53
 
 
 def smooth(values: Array, p: float) -> Array:
-    """Average neighbours along the last axis: (1 − p)·values[s] + p·values[s + 1].
-
-    Parameters
-    ----------
-    values
-        Shape (…, n) with n ≥ 1.
-    p
-        Probability in [0, 1].
-
-    Returns
-    -------
-    array of shape (…, n − 1)
+    """Average neighbors along the last axis, (1 − p)·values[s] + p·values[s + 1]: shape (…, n) → (…, n − 1).
 
     Examples
     --------
@@ -43,16 +32,7 @@ def smooth(values: Array, p: float) -> Array:
 
 
 def poisson_binomial_pmf(probabilities: Array) -> Array:
-    """Compute the distribution of the number of ones among independent Bernoulli variables.
-
-    Parameters
-    ----------
-    probabilities
-        Shape (…, K).
-
-    Returns
-    -------
-    array of shape (…, K + 1)
+    """Compute the distribution of the number of ones among independent variables: shape (…, K) → (…, K + 1).
 
     Examples
     --------

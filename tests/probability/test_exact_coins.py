@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from darrm.probability.exact_coins import BLOCK, ExactCoins
+from darrm.probability.exact_coins import _BLOCK, ExactCoins
 
 
 def feeding(*chunks: bytes) -> Callable[[int], bytes]:
@@ -84,8 +84,8 @@ def test_the_smallest_float_is_a_coin() -> None:
 
 def test_blocks_draw_fresh_bytes() -> None:
     coins = ExactCoins([Fraction(1, 2)])
-    heads = coins.flip(np.zeros(BLOCK + 3, dtype=np.int64), source=feeding(b"\xff" * 8 * BLOCK, bytes(24)))
-    assert heads.tolist() == [False] * BLOCK + [True] * 3
+    heads = coins.flip(np.zeros(_BLOCK + 3, dtype=np.int64), source=feeding(b"\xff" * 8 * _BLOCK, bytes(24)))
+    assert heads.tolist() == [False] * _BLOCK + [True] * 3
 
 
 @pytest.mark.statistical
