@@ -14,7 +14,7 @@ from typing import Any
 
 from darrm import checks
 from darrm.account.bounds import CLOSED_FORMS, Bound, exact_sum, filter_bound, models_bound, profile_bound
-from darrm.account.pld import discretised_bound
+from darrm.account.pld import discretized_bound
 from darrm.errors import PrivateFigureError
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
@@ -140,7 +140,7 @@ class PrivacyAccountant:
         if not self._counts:
             return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
         account = self.charges
-        found = [bound(account, delta) for bound in (*CLOSED_FORMS, profile_bound, discretised_bound)]
+        found = [bound(account, delta) for bound in (*CLOSED_FORMS, profile_bound, discretized_bound)]
         found.append(None if self._voters is None else models_bound(self._voters, delta))
         bounds = tuple(sorted((bound for bound in found if bound is not None), key=lambda bound: bound.epsilon))
         if not bounds:
@@ -213,6 +213,6 @@ class PrivacyAccountant:
                 yield found
         if has_profile:
             # a single point of the profile cannot beat all of it
-            found = discretised_bound(account, delta) or profile_bound(account, delta)
+            found = discretized_bound(account, delta) or profile_bound(account, delta)
             if found is not None:
                 yield found

@@ -1,7 +1,7 @@
-"""Composition of discretised privacy loss distributions by fast Fourier transform, through ``dp_accounting``.
+"""Composition of discretized privacy loss distributions by fast Fourier transform, through ``dp_accounting``.
 
 Queries with a privacy profile are represented by a pair of distributions that dominates them [ZDW22, Proposition 8];
-queries with an (ε, δ) pair by randomised response that confesses with probability δ, whose profile bends once. A
+queries with an (ε, δ) pair by randomized response that confesses with probability δ, whose profile bends once. A
 coarser grid reads the same profiles at fewer points, and the chords between these lie above them.
 """
 
@@ -18,13 +18,13 @@ from darrm.losses.charges import Charge
 from darrm.losses.profile import PrivacyProfile
 from darrm.system.extras import require
 
-MOST_CELLS = 2**21  # cells of the composed distribution: about a second and 50 MB
-CELLS_A_STEP = 16  # with several kinds no common grid hits every loss, so the grid is this much finer than the steps
+_MOST_CELLS = 2**21  # cells of the composed distribution: about a second and 50 MB
+_CELLS_A_STEP = 16  # with several kinds no common grid hits every loss, so the grid is this much finer than the steps
 # a transform of n cells is off by at most about log2(n) units in the last place of the largest value (1) in each cell
-ROUNDING_A_CELL = 64 * 2.0**-53
+_ROUNDING_A_CELL = 64 * 2.0**-53
 
 
-def discretised_bound(account: Account, delta: float) -> Bound | None:
+def discretized_bound(account: Account, delta: float) -> Bound | None:
     """Compose the loss distributions of all queries on a grid; None without ``dp_accounting`` or at a too small δ."""
     if importlib.util.find_spec("dp_accounting") is None:
         return None
@@ -35,9 +35,9 @@ def discretised_bound(account: Account, delta: float) -> Bound | None:
     if span == 0.0:
         return None
     smallest_step = min(float(np.min(np.diff(profile.epsilons), initial=np.inf)) for profile, _ in profiles)
-    fineness = 1.0 if len(profiles) == 1 else 1.0 / CELLS_A_STEP
-    step = max(smallest_step * fineness, 2.0 * span / MOST_CELLS)
-    rounding = ROUNDING_A_CELL * (2.0 * span / step + 1.0)
+    fineness = 1.0 if len(profiles) == 1 else 1.0 / _CELLS_A_STEP
+    step = max(smallest_step * fineness, 2.0 * span / _MOST_CELLS)
+    rounding = _ROUNDING_A_CELL * (2.0 * span / step + 1.0)
     if delta <= rounding:
         return None
     library = require("dp_accounting.pld.privacy_loss_distribution")
@@ -57,13 +57,7 @@ def discretised_bound(account: Account, delta: float) -> Bound | None:
 
 
 def profile_of(charge: Charge) -> PrivacyProfile:
-    """Give the profile of a charge, or that of the worst mechanism with its (ε, δ): one point where that bends.
-
-    Raises
-    ------
-    ValueError
-        If the charge has neither a profile nor a guarantee.
-    """
+    """Return the profile of a charge, or that of the worst mechanism with its (ε, δ): one point where that bends."""
     if charge.profile is not None:
         return charge.profile
     if charge.guarantee is None:
@@ -95,7 +89,7 @@ def on_grid(profile: PrivacyProfile, step: float) -> PrivacyProfile:
 def dominating_atoms(profile: PrivacyProfile) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Build the pair of distributions whose privacy profile is the convex hull of the given points.
 
-    With x = e^ε the profile H is convex and, as neighbours may be exchanged, H(x) = 1 − x + x·H(1/x) for x < 1. A kink
+    With x = e^ε the profile H is convex and, as neighbors may be exchanged, H(x) = 1 − x + x·H(1/x) for x < 1. A kink
     of the hull at x with slope change s is an outcome of probability x·s and s under the two data sets, so its loss
     is log x; the probability of an infinite loss is the last δ [ZDW22, Proposition 8].
     """
@@ -104,7 +98,7 @@ def dominating_atoms(profile: PrivacyProfile) -> tuple[NDArray[np.float64], NDAr
     ratios = np.exp(losses)
     below = 1.0 - 1.0 / np.exp(grid[:0:-1]) + bounds[:0:-1] / np.exp(grid[:0:-1])
     heights = np.concatenate([below, bounds])
-    kept = lower_hull(np.concatenate([[0.0], ratios]), np.concatenate([[1.0], heights]))
+    kept = _lower_hull(np.concatenate([[0.0], ratios]), np.concatenate([[1.0], heights]))
     x = np.concatenate([[0.0], ratios])[kept]
     y = np.concatenate([[1.0], heights])[kept]
     slopes = np.append(np.diff(y) / np.diff(x), 0.0)
@@ -118,8 +112,8 @@ def dominating_atoms(profile: PrivacyProfile) -> tuple[NDArray[np.float64], NDAr
     return losses[np.array(kept[1:]) - 1], masses, infinite + missing
 
 
-def lower_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[int]:
-    """Give the indices of the lower convex hull of points sorted by ``x``."""
+def _lower_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[int]:
+    """Return the indices of the lower convex hull of points sorted by ``x``."""
     hull: list[int] = []
     for index in range(x.size):
         while len(hull) >= 2:

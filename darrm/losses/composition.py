@@ -22,12 +22,12 @@ from darrm import checks
 from darrm.losses.loss_distribution import LossDistribution
 from darrm.privacy import PrivacyParams
 
-# one group: a guarantee and how many queries have it
+# a guarantee and how many queries have it
 Group = tuple[PrivacyParams, int]
 
 # relative room for the few rounded operations of a closed form: each is below 2^-52, and fewer than 100 of them follow
 # one another
-CLOSED_FORM_ROUNDING = 100 * 2.0**-52
+_ROUNDING = 100 * 2.0**-52
 
 
 def compose_simple(params: PrivacyParams, k: int) -> PrivacyParams:
@@ -82,7 +82,7 @@ def compose_general(params: PrivacyParams, k: int, delta_prime: float) -> Privac
     checks.open_probability(delta_prime=delta_prime)
     epsilon = general_epsilon([(params, int(k))], delta_prime)
     delta = -math.expm1(int(k) * math.log1p(-params.delta) + math.log1p(-delta_prime))
-    return PrivacyParams(epsilon, min(delta * (1.0 + CLOSED_FORM_ROUNDING), math.nextafter(1.0, 0.0)))
+    return PrivacyParams(epsilon, min(delta * (1.0 + _ROUNDING), math.nextafter(1.0, 0.0)))
 
 
 def compose_optimal(params: PrivacyParams, k: int, delta: float) -> PrivacyParams:
@@ -131,12 +131,11 @@ def general_epsilon(groups: Sequence[Group], delta_prime: float) -> float:
     With E = Σε_i, V = Σε_i² and A = Σε_i(e^{ε_i} − 1)/(e^{ε_i} + 1):
     min{E, A + √(2V log(e + √V/δ′)), A + √(2V log(1/δ′))}.
     """
-    total = sum(count * params.epsilon for params, count in groups)
-    squares = sum(count * params.epsilon**2 for params, count in groups)
+    total, squares = _sums(groups)
     drift = sum(count * params.epsilon * math.tanh(params.epsilon / 2.0) for params, count in groups)
     spread = min(math.log(math.e + math.sqrt(squares) / delta_prime), -math.log(delta_prime))
     epsilon = min(total, drift + math.sqrt(2.0 * squares * spread))
-    return epsilon * (1.0 + CLOSED_FORM_ROUNDING)
+    return epsilon * (1.0 + _ROUNDING)
 
 
 def filter_epsilon(groups: Sequence[Group], delta_prime: float) -> float:
@@ -145,16 +144,21 @@ def filter_epsilon(groups: Sequence[Group], delta_prime: float) -> float:
     min{Σε_i, ½Σε_i² + √(2 Σε_i² log(1/δ′))}, at a total δ of δ′ + Σδ_i; the stopping rule must be fixed beforehand
     [WRRW23, Theorem 1].
     """
-    total = sum(count * params.epsilon for params, count in groups)
-    squares = sum(count * params.epsilon**2 for params, count in groups)
+    total, squares = _sums(groups)
     epsilon = min(total, 0.5 * squares + math.sqrt(-2.0 * squares * math.log(delta_prime)))
-    return epsilon * (1.0 + CLOSED_FORM_ROUNDING)
+    return epsilon * (1.0 + _ROUNDING)
+
+
+def _sums(groups: Sequence[Group]) -> tuple[float, float]:
+    """Add up E = Σε_i and V = Σε_i²."""
+    total = sum(count * params.epsilon for params, count in groups)
+    return total, sum(count * params.epsilon**2 for params, count in groups)
 
 
 def optimal_epsilon(groups: Sequence[Group], delta: float) -> float:
     """Find the optimal ε for queries of several kinds, ∞ where none exists [MV16, Theorem 1.5], rounded up.
 
-    The mechanism that is hardest to compose is randomised response that confesses with probability δ_i, so the total
+    The mechanism that is hardest to compose is randomized response that confesses with probability δ_i, so the total
     privacy loss has at most Π(k_i + 1) values and the sum over them is exact.
     """
     simple = sum((count * params.exact_epsilon for params, count in groups), Fraction(0))
@@ -172,13 +176,13 @@ def log_remaining_delta(groups: Sequence[Group], delta: float) -> float:
     spent = sum(count * math.log1p(-params.delta) for params, count in groups)
     allowed = math.log1p(-delta)
     exponent = allowed - spent
-    exponent += CLOSED_FORM_ROUNDING * (abs(allowed) + abs(spent))
+    exponent += _ROUNDING * (abs(allowed) + abs(spent))
     if exponent >= 0.0:
         return -math.inf
-    return math.log(-math.expm1(exponent) * (1.0 - CLOSED_FORM_ROUNDING))
+    return math.log(-math.expm1(exponent) * (1.0 - _ROUNDING))
 
 
 def round_up(value: Fraction) -> float:
-    """Give a float that is at least ``value``."""
+    """Return the float nearest to ``value`` or the next one above it, which is at least ``value``."""
     nearest = float(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

@@ -1,4 +1,4 @@
-"""The privacy loss of many randomised responses: its distribution, and the divergence that follows from it.
+"""The privacy loss of many randomized responses: its distribution, and the divergence that follows from it.
 
 k queries with ε each: the loss is ε(2l − k) with l ~ Binomial(k, e^ε/(1 + e^ε)); several kinds add up independently.
 The hockey-stick divergence at ε is Σ weight · max(0, 1 − e^{ε − loss}). Everything is kept as logarithms, so that any δ
@@ -18,10 +18,10 @@ from scipy.special import gammaln
 from darrm.probability.bisection import last_allowed
 from darrm.probability.logspace import log1mexp, log_sum
 
-UNIT = 2.0**-53
-MOST_ATOMS = 2**21  # 2 million atoms take 30 MB and about a second a bound
-NEGLIGIBLE = 1e-12  # share of δ that may be set aside
-BISECTIONS = 60  # the interval shrinks below the last place of its upper end
+_UNIT = 2.0**-53  # relative error of one rounding
+_MOST_ATOMS = 2**21  # 2 million atoms take 30 MB and about a second a bound
+_NEGLIGIBLE = 1e-12  # share of δ that may be set aside
+_BISECTIONS = 60  # the interval shrinks below the last place of its upper end
 
 
 class TooManyKindsError(ValueError):
@@ -30,20 +30,10 @@ class TooManyKindsError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class LossDistribution:
-    """Atoms of the total privacy loss with their log weights.
+    """Atoms of the total privacy loss with their log weights, and bounds on the absolute error of both."""
 
-    Attributes
-    ----------
-    losses
-        Shape (n,), non-decreasing, in nats.
-    log_weights
-        Shape (n,), log of the probability of each loss under the first of the two data sets.
-    weight_rounding, loss_rounding
-        Bounds on the absolute error of every log weight and of every loss.
-    """
-
-    losses: NDArray[np.float64]
-    log_weights: NDArray[np.float64]
+    losses: NDArray[np.float64]  # shape (n,), non-decreasing, in nats
+    log_weights: NDArray[np.float64]  # shape (n,): log of the probability under the first of the two data sets
     weight_rounding: float
     loss_rounding: float
 
@@ -56,28 +46,28 @@ class LossDistribution:
         TooManyKindsError
             If Π(k + 1) exceeds two million.
         """
-        if math.prod(count + 1 for _, count in groups) > MOST_ATOMS:
+        if math.prod(count + 1 for _, count in groups) > _MOST_ATOMS:
             raise TooManyKindsError(f"the exact composition of {len(groups)} kinds of queries has too many terms")
         losses, log_weights = np.zeros(1), np.zeros(1)
         weight_rounding, largest_loss = 0.0, 0.0
         for epsilon, count in groups:
             ones = np.arange(count + 1, dtype=np.float64)
-            normaliser = np.logaddexp(0.0, epsilon)
+            log_normalizer = np.logaddexp(0.0, epsilon)
             log_choose = gammaln(count + 1.0) - gammaln(ones + 1.0) - gammaln(count - ones + 1.0)
-            group_weights = log_choose + ones * epsilon - count * normaliser
+            group_weights = log_choose + ones * epsilon - count * log_normalizer
             losses = np.add.outer(losses, epsilon * (2.0 * ones - count)).ravel()
             log_weights = np.add.outer(log_weights, group_weights).ravel()
             # four rounded terms a weight, each computed to a few units in the last place
-            weight_rounding += 16.0 * UNIT * (3.0 * abs(gammaln(count + 1.0)) + 2.0 * count * normaliser + 1.0)
+            weight_rounding += 16.0 * _UNIT * (3.0 * abs(gammaln(count + 1.0)) + 2.0 * count * log_normalizer + 1.0)
             largest_loss += epsilon * count
         order = np.argsort(losses, kind="stable")
-        loss_rounding = 4.0 * (len(groups) + 1) * UNIT * largest_loss
+        loss_rounding = 4.0 * (len(groups) + 1) * _UNIT * largest_loss
         return cls(losses[order], log_weights[order], weight_rounding, loss_rounding)
 
     def log_divergence(self, epsilon: float) -> float:
         """Bound log Σ weight · max(0, 1 − e^{ε − loss}) from above."""
         # an atom whose rounded loss is this much below ε may in truth lie above it
-        slack = self.loss_rounding + 4.0 * UNIT * epsilon
+        slack = self.loss_rounding + 4.0 * _UNIT * epsilon
         first = int(np.searchsorted(self.losses, epsilon - slack, side="left"))
         if first == self.losses.size:
             return -math.inf
@@ -86,7 +76,7 @@ class LossDistribution:
             terms = self.log_weights[first:] + log1mexp(-np.maximum(excess, 0.0))
         total = float(log_sum(terms))
         # logaddexp in sequence loses at most a few units in the last place per step, relative to the logarithm's size
-        summing = 4.0 * UNIT * terms.size * (1.0 + abs(total) if math.isfinite(total) else 1.0)
+        summing = 4.0 * _UNIT * terms.size * (1.0 + abs(total) if math.isfinite(total) else 1.0)
         return total + self.weight_rounding + summing
 
     def smallest_epsilon(self, log_delta: float) -> float:
@@ -95,14 +85,14 @@ class LossDistribution:
         Atoms so light that all of them together stay below 10⁻¹² of it are set aside: of a million only some thousands
         are left.
         """
-        kept = self.log_weights > log_delta + math.log(NEGLIGIBLE / self.losses.size) - self.weight_rounding
+        kept = self.log_weights > log_delta + math.log(_NEGLIGIBLE / self.losses.size) - self.weight_rounding
         if not kept.any():
             return 0.0
         heavy = replace(self, losses=self.losses[kept], log_weights=self.log_weights[kept])
-        room = log_delta + math.log1p(-NEGLIGIBLE)
+        room = log_delta + math.log1p(-_NEGLIGIBLE)
         if heavy.log_divergence(0.0) <= room:
             return 0.0
         largest = max(0.0, float(self.losses[-1])) + self.loss_rounding
         return last_allowed(
-            lambda epsilon: heavy.log_divergence(epsilon) <= room, inside=largest, outside=0.0, steps=BISECTIONS
+            lambda epsilon: heavy.log_divergence(epsilon) <= room, inside=largest, outside=0.0, steps=_BISECTIONS
         )

@@ -57,7 +57,7 @@ class PrivacyProfile:
             checks.fail("deltas", self.deltas, "non-increasing in [0, 1]", "a larger epsilon needs no larger delta")
 
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Give ε and δ as two float vectors."""
+        """Return ε and δ as two float vectors."""
         return np.array(self.epsilons), np.array(self.deltas)
 
     def delta_at(self, epsilon: float) -> float:

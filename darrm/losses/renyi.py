@@ -23,6 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 
+Array = NDArray[np.float64]
+
 # dense where the optimum usually lies (δ between 1e-10 and 1e-2), then eight to a doubling: long accounts need orders
 # near 1, short ones large orders
 DEFAULT_ORDERS = np.concatenate(
@@ -40,18 +42,18 @@ class RenyiGridWarning(UserWarning):
     """The best order is the first or the last of the grid: another grid may give a smaller ε."""
 
 
-def classic_conversion(orders: NDArray[np.float64], values: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
+def _classic(orders: Array, values: Array, delta: float) -> Array:
     """Compute ε = value + log(1/δ)/(order − 1) for every order [M17, Proposition 3], [P, Theorem 5]."""
     return values - math.log(delta) / (orders - 1.0)
 
 
-def tight_conversion(orders: NDArray[np.float64], values: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
+def _tight(orders: Array, values: Array, delta: float) -> Array:
     """Compute ε = value + log(1 − 1/order) − (log δ + log order)/(order − 1) [CKS20, Proposition 12]."""
     return values + np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1.0)
 
 
-CONVERSIONS: Mapping[str, Callable[[NDArray[np.float64], NDArray[np.float64], float], NDArray[np.float64]]] = (
-    MappingProxyType({"classic": classic_conversion, "tight": tight_conversion})
+CONVERSIONS: Mapping[str, Callable[[Array, Array, float], Array]] = MappingProxyType(
+    {"classic": _classic, "tight": _tight}
 )
 
 
@@ -104,8 +106,8 @@ class RenyiCurve:
     5.299
     """
 
-    orders: NDArray[np.float64]
-    values: NDArray[np.float64]
+    orders: Array
+    values: Array
 
     def __post_init__(self) -> None:
         orders = _vector("orders", self.orders)
@@ -120,14 +122,14 @@ class RenyiCurve:
         object.__setattr__(self, "values", values)
 
     @classmethod
-    def of(cls, value_at: Callable[[NDArray[np.float64]], ArrayLike], orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
+    def of(cls, value_at: Callable[[Array], ArrayLike], orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
         """Evaluate a vectorised function of the order on a grid of orders."""
         grid = _vector("orders", orders)
         return cls(grid, np.asarray(value_at(grid), dtype=np.float64))
 
     @classmethod
     def of_pure(cls, epsilon: float, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
-        """Bound every (ε, 0)-private mechanism: the curve of randomised response [M17, Proposition 6].
+        """Bound every (ε, 0)-private mechanism: the curve of randomized response [M17, Proposition 6].
 
         value(a) = log((e^{aε} + e^{(1−a)ε})/(1 + e^ε))/(a − 1), rounded up by a few units in the last place.
 
@@ -138,7 +140,7 @@ class RenyiCurve:
         """
         checks.non_negative(epsilon=epsilon)
 
-        def value_at(order: NDArray[np.float64]) -> NDArray[np.float64]:
+        def value_at(order: Array) -> Array:
             top = np.logaddexp(order * epsilon, (1.0 - order) * epsilon)
             bottom = np.logaddexp(0.0, epsilon)
             rounding = 4.0 * np.finfo(np.float64).eps * (top + bottom)
@@ -212,7 +214,7 @@ class RenyiCurve:
         return hash((self.orders.tobytes(), self.values.tobytes()))
 
 
-def _vector(name: str, numbers: ArrayLike) -> NDArray[np.float64]:
+def _vector(name: str, numbers: ArrayLike) -> Array:
     """Copy into a read-only float vector with at least one entry."""
     vector = np.array(numbers, dtype=np.float64)
     if vector.ndim != 1 or vector.size == 0:
