@@ -2,11 +2,10 @@
 
 from darrm.random_dp.bernstein import BernsteinFunction
 from darrm.random_dp.bernstein_mechanism import Bernstein
-from darrm.random_dp.exchangeability import exchangeable_sample_size
 from darrm.random_dp.guarantee import RandomDP, compose
 from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from darrm.random_dp.private_classifier import ParametersOf, PrivateClassifier
-from darrm.random_dp.sample_size import SampleSize, sample_size
+from darrm.random_dp.sample_size import SampleSize, exchangeable_sample_size, sample_size
 from darrm.random_dp.sample_then_respond import Release, respond, sample_then_respond
 from darrm.random_dp.sampled_sensitivity import EarlyReport, SampledSensitivity
 from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler

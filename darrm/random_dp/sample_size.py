@@ -16,6 +16,20 @@ Theorem 15 asks for
 
 with 0 < ρ < min(γ, 1/2). Any such ρ is valid, so a float from `scipy.special.lambertw` does no harm; what must not err
 is the rounding of m and k upwards, which is done on 60-digit decimals of the exact γ and ρ.
+
+A smaller sample keeps the same promise, by the rank of a fresh pair among the sampled ones. What Theorem 15 promises is
+a probability over the pair AND the sample: Pr(G ≤ Δ̂) ≥ 1 − γ, where G is the sensitivity on a fresh pair and Δ̂ = G_(k)
+the k-th smallest of m sampled ones. All m + 1 sensitivities are independent draws from one law, so each rank of G is
+equally likely (ties only help), and
+
+    Pr(G ≤ G_(k)) ≥ k / (m + 1).
+
+So k ≥ (1 − γ)(m + 1) is enough: at γ = 0.05, m = 19 pairs instead of the 1,305 of the Dvoretzky–Kiefer–Wolfowitz bound.
+This is the argument of conformal prediction; it is not in [S].
+
+What is given up: Theorem 15 says besides that all but a share ρ of the samples give a Δ̂ that covers 1 − γ + ρ of the
+pairs. Here a single small sample may be unlucky, and only the average over samples is promised. Whoever keeps one Δ̂ for
+years should prefer Theorem 15.
 """
 
 from __future__ import annotations
@@ -25,19 +39,15 @@ from decimal import ROUND_CEILING, ROUND_UP, Context, Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.special import lambertw
 
 from darrm import checks
 from darrm.privacy import Number, exact_number
 
-DIGITS = 60
-WORK = Context(prec=DIGITS)
-# sixty digits are wrong in the last two or three; a margin of 1e-50 covers them
-MARGIN = 1 + Decimal("1e-50")
-LARGEST_M = 10**15
-SMALLEST_GAMMA = 1e-7  # below it the sample would exceed LARGEST_M
+_WORK = Context(prec=60)
+_MARGIN = 1 + Decimal("1e-50")  # sixty digits are wrong in the last two or three
+_LARGEST_M = 10**15
+_SMALLEST_GAMMA = 1e-7  # below it the sample would exceed the largest m
 
 
 class SampleSize(NamedTuple):
@@ -53,7 +63,7 @@ def sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleS
     """Choose (m, k, ρ, γ) by one of the three operating points of [S, Table 1].
 
     =========  ==============  ================================================
-    given      optimised       ρ
+    given      optimized       ρ
     =========  ==============  ================================================
     γ          least m         exp(W₋₁(−γ/(2√e)) + 1/2)       (Corollary 20)
     m and γ    least k         exp(W₋₁(−1/(4m))/2)            (Corollary 21)
@@ -88,14 +98,14 @@ def sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleS
     if gamma is None and m is None:
         checks.fail("gamma, m", None, "given, at least one of them")
     if m is None:
-        exact = _exact_gamma(gamma)
+        exact = _exact_gamma(gamma, _SMALLEST_GAMMA)
         rho = rho_of_gamma(float(exact))
         effort = _smallest_m(exact, rho)
         return SampleSize(effort, order_statistic(exact, rho, effort), rho, float(exact))
     rho, smallest = smallest_gamma(m)
     if gamma is None:
         return SampleSize(int(m), int(m), rho, float(smallest))
-    exact = _exact_gamma(gamma)
+    exact = _exact_gamma(gamma, _SMALLEST_GAMMA)
     if exact < smallest:
         needed = sample_size(gamma=exact).m
         checks.fail(
@@ -127,84 +137,93 @@ def smallest_gamma(m: int) -> tuple[float, Fraction]:
     (0.017589, 0.159724174610471)
     """
     checks.integer_at_least(2, m=m, advice="with fewer pairs no gamma below 1 is reached")
-    if m > LARGEST_M:
-        checks.fail("m", m, f"at most {LARGEST_M}", "so many pairs cannot be sampled")
+    if m > _LARGEST_M:
+        checks.fail("m", m, f"at most {_LARGEST_M}", "so many pairs cannot be sampled")
     rho = rho_of_m(int(m))
-    bound = WORK.multiply(WORK.add(Decimal(rho), _deviation(rho, int(m))), MARGIN)
+    bound = _WORK.multiply(_WORK.add(Decimal(rho), _deviation(rho, int(m))), _MARGIN)
     return rho, Fraction(Context(prec=15, rounding=ROUND_UP).plus(bound))
 
 
 def order_statistic(gamma: Fraction, rho: float, m: int) -> int:
     """Compute the smallest k that inequality (2) of the module's page allows, never rounded down."""
-    share = WORK.add(WORK.add(_decimal(1 - gamma), Decimal(rho)), _deviation(rho, m))
+    share = _WORK.add(_WORK.add(_decimal(1 - gamma), Decimal(rho)), _deviation(rho, m))
     # at the smallest gamma for m the right-hand side is m itself; the margin must not lift it to m + 1
-    return min(m, _ceiling(WORK.multiply(Decimal(m), share)))
+    return min(m, _ceiling(_WORK.multiply(Decimal(m), share)))
 
 
-def effort_bounds(gamma: float) -> tuple[float, float]:
-    """Bound the least m for γ on both sides by the bounds of Chatzigeorgiou on W₋₁ [S, Corollary 16].
+def exchangeable_sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleSize:
+    """Choose the fewest pairs, or the smallest order statistic, by exchangeability: k = ⌈(1 − γ)(m + 1)⌉ ≤ m.
 
-    At the optimum γ = ρ(1 + 2L) with L = log(1/ρ), so that m = (1 + 2L)²/(8 L γ²), increasing in L ≥ 1/2, and
+    Parameters
+    ----------
+    gamma
+        γ in (0, 1), the share of pairs without a promise; if absent, the smallest that m reaches, 1/(m + 1).
+    m
+        Number of pairs to sample; if absent, the fewest that reach γ, ⌈1/γ⌉ − 1.
 
-        1/2 + √(2u) + 2u/3 < L < 1/2 + √(2u) + u,          u = log(2/γ) − 1/2.
+    Returns
+    -------
+    SampleSize
+        With ρ = 0: no part of γ is set aside for a misleading sample.
 
-    So m·γ²/log(1/γ) falls to 1/2: the rate is Θ(γ⁻² log(1/γ)), where the paper writes a small o.
+    Raises
+    ------
+    ValueError
+        If neither is given, one is out of range, or γ is below 1/(m + 1).
 
     Examples
     --------
-    >>> low, high = effort_bounds(0.05)
-    >>> low < sample_size(gamma=0.05).m < high
-    True
+    >>> exchangeable_sample_size(gamma=0.05)
+    SampleSize(m=19, k=19, rho=0.0, gamma=0.05)
+    >>> exchangeable_sample_size(gamma=0.05, m=1305).k
+    1241
     """
-    checks.open_probability(gamma=gamma)
-    u = math.log(2.0 / gamma) - 0.5
-    low, high = (0.5 + math.sqrt(2.0 * u) + part * u for part in (2.0 / 3.0, 1.0))
-    first, last = ((1.0 + 2.0 * exponent) ** 2 / (8.0 * exponent * gamma**2) for exponent in (low, high))
-    return first, last + 1.0
+    if m is not None:
+        checks.integer_at_least(1, m=m)
+    if gamma is None:
+        if m is None:
+            checks.fail("gamma, m", None, "given, at least one of them")
+        # a float a little above 1/(m + 1), so that its decimal writing is not below
+        return SampleSize(int(m), int(m), 0.0, math.nextafter(math.nextafter(1.0 / (m + 1), 1.0), 1.0))
+    exact = _exact_gamma(gamma)
+    pairs = max(1, math.ceil(1 / exact) - 1) if m is None else int(m)
+    if exact * (pairs + 1) < 1:
+        advice = f"sample more pairs (m = {math.ceil(1 / exact) - 1}), or accept a larger gamma"
+        checks.fail("gamma", float(exact), f"at least 1/(m + 1) = {1.0 / (pairs + 1):.6g} for m = {pairs}", advice)
+    return SampleSize(pairs, max(1, math.ceil((1 - exact) * (pairs + 1))), 0.0, float(exact))
 
 
-def effort_curve(gammas: ArrayLike) -> NDArray[np.int64]:
-    """Compute the least m for each γ [S, Figure 2]."""
-    return np.array([sample_size(gamma=float(gamma)).m for gamma in np.ravel(gammas)], dtype=np.int64)
-
-
-def index_curve(m: int, gammas: ArrayLike) -> NDArray[np.float64]:
-    """Compute k/m for each γ at m samples, NaN where m does not reach that γ [S, Figure 3]."""
-    _, smallest = smallest_gamma(m)
-    asked = [float(gamma) for gamma in np.ravel(gammas)]
-    return np.array(
-        [sample_size(gamma=g, m=m).k / m if exact_number("gamma", g) >= smallest else np.nan for g in asked]
-    )
-
-
-def _exact_gamma(gamma: Number | None) -> Fraction:
+def _exact_gamma(gamma: Number | None, smallest: float = 0.0) -> Fraction:
+    """Return γ as a fraction of (0, 1), and not so small that more pairs are needed than can be sampled."""
     exact = exact_number("gamma", gamma)  # type: ignore[arg-type]  # None is refused there
     if not 0 < exact < 1:
         checks.fail("gamma", gamma, "in (0, 1)")
-    if exact < Fraction(SMALLEST_GAMMA):
-        checks.fail("gamma", gamma, f"at least {SMALLEST_GAMMA}", "a smaller one needs more pairs than can be sampled")
+    if exact < Fraction(smallest):
+        checks.fail("gamma", gamma, f"at least {smallest}", "a smaller one needs more pairs than can be sampled")
     return exact
 
 
 def _smallest_m(gamma: Fraction, rho: float) -> int:
-    gap = WORK.subtract(_decimal(gamma), Decimal(rho))
-    return _ceiling(WORK.divide(_log_inverse(rho), WORK.multiply(Decimal(2), WORK.multiply(gap, gap))))
+    """Return the least m of inequality (1)."""
+    gap = _WORK.subtract(_decimal(gamma), Decimal(rho))
+    return _ceiling(_WORK.divide(_log_inverse(rho), _WORK.multiply(Decimal(2), _WORK.multiply(gap, gap))))
 
 
 def _deviation(rho: float, m: int) -> Decimal:
-    return WORK.sqrt(WORK.divide(_log_inverse(rho), Decimal(2 * m)))
+    """Return √(log(1/ρ)/(2m))."""
+    return _WORK.sqrt(_WORK.divide(_log_inverse(rho), Decimal(2 * m)))
 
 
 def _log_inverse(rho: float) -> Decimal:
-    return -WORK.ln(Decimal(rho))
+    return -_WORK.ln(Decimal(rho))
 
 
 def _decimal(value: Fraction) -> Decimal:
-    return WORK.divide(Decimal(value.numerator), Decimal(value.denominator))
+    return _WORK.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
 def _ceiling(value: Decimal) -> int:
-    return int(WORK.multiply(value, MARGIN).to_integral_value(rounding=ROUND_CEILING))
+    return int(_WORK.multiply(value, _MARGIN).to_integral_value(rounding=ROUND_CEILING))
 
 
 def _lambert(x: float) -> float:

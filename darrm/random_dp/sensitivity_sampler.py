@@ -22,10 +22,9 @@ from darrm import checks
 from darrm.errors import SamplingError
 from darrm.privacy import Number
 from darrm.random_dp.draws import POSITIONS, Batch, Draws, Function, RecordSampler, measure_batch
-from darrm.random_dp.exchangeability import exchangeable_sample_size
 from darrm.random_dp.norms import Norm, check_norm
 from darrm.random_dp.records import Records
-from darrm.random_dp.sample_size import SampleSize, sample_size
+from darrm.random_dp.sample_size import SampleSize, exchangeable_sample_size, sample_size
 from darrm.random_dp.sampled_sensitivity import EarlyReport, SampledSensitivity
 from darrm.system.extras import require
 
@@ -137,7 +136,7 @@ class SensitivitySampler:
         gamma, m
             Either or both; the rest follows from the rule.
         rule
-            "theorem 15" [S, Table 1] or "exchangeability" (fewer pairs; see `darrm.random_dp.exchangeability`).
+            "theorem 15" [S, Table 1] or "exchangeability" (fewer pairs; see `darrm.random_dp.sample_size`).
         seed
             An integer of at least 0; fresh from the operating system if absent.
         execution

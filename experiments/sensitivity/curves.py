@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from darrm.random_dp.exchangeability import exchangeable_sample_size
-from darrm.random_dp.sample_size import effort_bounds, effort_curve, index_curve
+from darrm import checks
+from darrm.privacy import exact_number
+from darrm.random_dp.sample_size import exchangeable_sample_size, sample_size, smallest_gamma
 from experiments.sensitivity.page import Claim, FigureData
 
 EFFORT_GAMMAS = np.geomspace(0.001, 0.5, 28)
@@ -18,14 +19,14 @@ SAMPLE_SIZES = (100, 1_000, 10_000)
 def figure2() -> FigureData:
     """Compute the least m for each γ [S, Figure 2], with the bounds of Corollary 16 and the exchangeable m."""
     gammas = [float(f"{gamma:.4g}") for gamma in EFFORT_GAMMAS]
-    efforts = effort_curve(gammas)
+    efforts = [sample_size(gamma=gamma).m for gamma in gammas]
     rows: list[list[float | None]] = [
-        [gamma, int(m), *effort_bounds(gamma), exchangeable_sample_size(gamma=gamma).m]
+        [gamma, m, *effort_bounds(gamma), exchangeable_sample_size(gamma=gamma).m]
         for gamma, m in zip(gammas, efforts, strict=True)
     ]
     ratios = [m * gamma**2 / math.log(1 / gamma) for gamma, m in zip(gammas, efforts, strict=True)]
     tiny = 1e-6
-    limit = int(effort_curve([tiny])[0]) * tiny**2 / math.log(1 / tiny)
+    limit = sample_size(gamma=tiny).m * tiny**2 / math.log(1 / tiny)
     within = all(row[2] <= row[1] <= row[3] for row in rows)  # type: ignore[operator]  # this table has no gaps
     claims = [
         Claim("m grows as γ falls", f"m from {efforts[-1]} to {efforts[0]}", bool(np.all(np.diff(efforts) < 0))),
@@ -49,12 +50,7 @@ def figure2() -> FigureData:
 def figure3() -> FigureData:
     """Compute k/m against γ for three sample sizes [S, Figure 3]."""
     gammas = [round(float(gamma), 4) for gamma in INDEX_GAMMAS]
-    rows: list[list[float | None]] = []
-    for m in SAMPLE_SIZES:
-        rows += [
-            [m, gamma, None if math.isnan(share) else float(share)]
-            for gamma, share in zip(gammas, index_curve(m, gammas), strict=True)
-        ]
+    rows: list[list[float | None]] = [[m, gamma, index_share(m, gamma)] for m in SAMPLE_SIZES for gamma in gammas]
     shares = {m: [row[2] for row in rows if row[0] == m] for m in SAMPLE_SIZES}
     falls = all(np.all(np.diff([share for share in shares[m] if share is not None]) < 0) for m in SAMPLE_SIZES)
     at = gammas.index(0.3)
@@ -69,3 +65,31 @@ def figure3() -> FigureData:
     ]
     settings = {"m": "100, 1000, 10000"}
     return FigureData(3, "order statistic k/m against γ", settings, ("m", "gamma", "k/m"), rows, claims, [])
+
+
+def effort_bounds(gamma: float) -> tuple[float, float]:
+    """Bound the least m for γ on both sides by the bounds of Chatzigeorgiou on W₋₁ [S, Corollary 16].
+
+    At the optimum γ = ρ(1 + 2L) with L = log(1/ρ), so that m = (1 + 2L)²/(8 L γ²), increasing in L ≥ 1/2, and
+
+        1/2 + √(2u) + 2u/3 < L < 1/2 + √(2u) + u,          u = log(2/γ) − 1/2.
+
+    So m·γ²/log(1/γ) falls to 1/2: the rate is Θ(γ⁻² log(1/γ)), where the paper writes a small o.
+
+    Examples
+    --------
+    >>> low, high = effort_bounds(0.05)
+    >>> low < sample_size(gamma=0.05).m < high
+    True
+    """
+    checks.open_probability(gamma=gamma)
+    u = math.log(2.0 / gamma) - 0.5
+    low, high = (0.5 + math.sqrt(2.0 * u) + part * u for part in (2.0 / 3.0, 1.0))
+    first, last = ((1.0 + 2.0 * exponent) ** 2 / (8.0 * exponent * gamma**2) for exponent in (low, high))
+    return first, last + 1.0
+
+
+def index_share(m: int, gamma: float) -> float | None:
+    """Compute k/m for γ at m samples, None where m does not reach that γ [S, Figure 3]."""
+    reached = exact_number("gamma", gamma) >= smallest_gamma(m)[1]
+    return sample_size(gamma=gamma, m=m).k / m if reached else None
