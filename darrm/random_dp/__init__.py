@@ -7,13 +7,11 @@ from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from darrm.random_dp.private_classifier import ParametersOf, PrivateClassifier
 from darrm.random_dp.sample_size import SampleSize, exchangeable_sample_size, sample_size
 from darrm.random_dp.sample_then_respond import Release, respond, sample_then_respond
-from darrm.random_dp.sampled_sensitivity import EarlyReport, SampledSensitivity
-from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler
+from darrm.random_dp.sensitivity_sampler import Execution, SampledSensitivity, SensitivitySampler
 
 __all__ = [
     "Bernstein",
     "BernsteinFunction",
-    "EarlyReport",
     "Execution",
     "Exponential",
     "Gaussian",

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from darrm import checks
 from darrm.privacy import PrivacyParams
 from darrm.random_dp.bernstein import BernsteinFunction, lattice
+from darrm.random_dp.draws import Norm
 from darrm.random_dp.lattice_noise import describe
 from darrm.random_dp.mechanisms import Laplace, check_pure, check_release
-from darrm.random_dp.norms import Norm
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,20 @@
-"""One draw of the sensitivity sampler, replayable from (seed, index), and batches of them for worker processes.
+"""One draw of the sensitivity sampler: two neighboring data sets and how far a function's values on them lie apart.
 
-A draw's generator depends on the seed and the draw's index only, so the result is the same for every number of
-processes and every size of batch.
+Data sets are a list, an array, or a tuple of arrays with one row a record, such as (features, labels). Neighbors D, D′
+of n records share n − 1 of them. They are cut out of n + 1 independent draws: D is the first n, and D′ is D with one
+record replaced by the last draw [S, Algorithm 1].
+
+A draw can be replayed from (seed, index): its generator depends on these two only, so the result is the same for every
+number of processes and every size of batch.
+
+Norms of the difference f(D) − f(D′) are rounded up, so that a sensitivity is never below the true one. A difference of
+two floats is rounded once and a sum of d terms at most d times more, each by a factor of at most 1 + 2⁻⁵²; so the
+factor 1 + (d + 4)·2⁻⁵¹ covers all of it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.random_dp.norms import Norm, norm_of
-from darrm.random_dp.records import Records, count, neighbours
 
+Records = Any  # a list of anything, an array (n, …), or a tuple of such columns
 Function = Callable[[Any], Any]
 RecordSampler = Callable[[np.random.Generator, int], Any]
+Norm = str | Callable[[NDArray[np.float64]], float]
 
-
+NORMS = ("l1", "l2", "sup")
 POSITIONS = ("last", "random")
 
 
@@ -36,22 +45,39 @@ class Draws:
     seed: int
 
     def pair(self, index: int) -> tuple[Records, Records]:
-        """Draw the neighbouring data sets of one index."""
+        """Draw the neighboring data sets of one index."""
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(index,)))
         draws = self.sampler(rng, self.records + 1)
         if count(draws) != self.records + 1:
             checks.fail("the sampler's answer", count(draws), f"{self.records + 1} records, as it was asked for")
         place = self.records - 1 if self.position == "last" else int(rng.integers(self.records))
-        return neighbours(draws, place)
+        return neighbors(draws, place)
 
     def measure(self, index: int) -> tuple[float, tuple[int, ...]]:
-        """Measure ‖f(D) − f(D′)‖ on one pair; also give the shape of f."""
+        """Measure ‖f(D) − f(D′)‖ on one pair; also return the shape of f."""
         first, second = (value_of(self.function, data) for data in self.pair(index))
         if first.shape != second.shape:
-            checks.fail("the function's shape", second.shape, f"{first.shape}, as on the neighbouring data set")
+            checks.fail("the function's shape", second.shape, f"{first.shape}, as on the neighboring data set")
         with np.errstate(over="ignore"):
             difference = first - second
         return norm_of(difference, self.norm), first.shape
+
+    def batch(self, start: int, stop: int) -> Batch:
+        """Measure the draws start … stop − 1; stop at the first failure and describe it instead of raising.
+
+        The black box may raise anything, and not every exception survives the way back from a worker process.
+        """
+        values = np.empty(stop - start)
+        shape: tuple[int, ...] | None = None
+        for index in range(start, stop):
+            try:
+                values[index - start], now = self.measure(index)
+            except Exception as error:  # noqa: BLE001 (a black box may raise anything; it is reported with its draw)
+                return Batch(values[: index - start], shape, index, f"{type(error).__name__}: {error}")
+            shape = now if shape is None else shape
+            if now != shape:
+                return Batch(values[: index - start], shape, index, another_shape(now, shape))
+        return Batch(values, shape)
 
 
 @dataclass(frozen=True)
@@ -64,14 +90,13 @@ class Batch:
     reason: str = ""
 
 
-def value_of(function: Function, data: Records) -> NDArray[np.float64]:
-    """Evaluate a black box on a data set, as an array of finite 64-bit floats.
+def another_shape(now: tuple[int, ...] | None, before: tuple[int, ...]) -> str:
+    """Return the reason why a draw is refused whose value has another shape than those before it."""
+    return f"the function's value has shape {now}, where an earlier draw had {before}"
 
-    Raises
-    ------
-    ValueError
-        If the value holds NaN or an infinity, or is no array of numbers.
-    """
+
+def value_of(function: Function, data: Records) -> NDArray[np.float64]:
+    """Evaluate a black box on a data set, as an array of finite 64-bit floats; anything else is a `ValueError`."""
     value = np.asarray(function(data))
     if value.dtype.kind not in "biuf":
         checks.fail("the function's value", str(value.dtype), "a number or an array of numbers")
@@ -82,20 +107,67 @@ def value_of(function: Function, data: Records) -> NDArray[np.float64]:
     return numbers
 
 
-def measure_batch(draws: Draws, start: int, stop: int, shape: tuple[int, ...] | None) -> Batch:
-    """Measure the draws start … stop − 1; stop at the first failure and describe it instead of raising.
+def count(records: Records) -> int:
+    """Count the records of a data set; `ValueError` if it has no length, or its columns have different ones.
 
-    The black box may raise anything, and not every exception survives the way back from a worker process.
+    >>> count([3, 1, 2]), count((np.zeros((4, 2)), np.zeros(4)))
+    (3, 4)
     """
-    values = np.empty(stop - start)
-    for index in range(start, stop):
-        try:
-            values[index - start], now = draws.measure(index)
-        except Exception as error:  # noqa: BLE001 (a black box may raise anything; it is reported with its draw)
-            return Batch(values[: index - start], shape, index, f"{type(error).__name__}: {error}")
-        if shape is None:
-            shape = now
-        elif now != shape:
-            reason = f"the function's value has shape {now}, where an earlier draw had {shape}"
-            return Batch(values[: index - start], shape, index, reason)
-    return Batch(values, shape)
+    columns = records if isinstance(records, tuple) else (records,)
+    try:
+        lengths = [len(column) for column in columns]
+    except TypeError:
+        found = ", ".join(type(column).__name__ for column in columns)
+        return checks.fail("records", found, "a list, an array, or a tuple of arrays")
+    if len(set(lengths)) != 1:
+        checks.fail("records", lengths, "columns of one length each", "a tuple holds columns; a list holds records")
+    return lengths[0]
+
+
+def neighbors(draws: Records, position: int) -> tuple[Records, Records]:
+    """Cut two neighboring data sets of n records out of n + 1 draws; they differ in the record at ``position``.
+
+    Both are copies, so that a function which changes its argument cannot change the other data set.
+
+    >>> neighbors([10, 20, 30, 40], position=2)
+    ([10, 20, 30], [10, 20, 40])
+    >>> neighbors(np.array([10, 20, 30]), position=0)
+    (array([10, 20]), array([30, 20]))
+    """
+    if isinstance(draws, tuple):
+        pairs = [neighbors(column, position) for column in draws]
+        return tuple(first for first, _ in pairs), tuple(second for _, second in pairs)
+    copy: Callable[[Records], Records] = np.array if isinstance(draws, np.ndarray) else list
+    first, second = copy(draws[:-1]), copy(draws[:-1])
+    second[position] = draws[-1]
+    return first, second
+
+
+def check_norm(norm: Norm) -> None:
+    """Raise `ValueError` unless ``norm`` is "l1", "l2", "sup" or a callable."""
+    if not callable(norm):
+        checks.one_of(NORMS, norm=norm, advice="or give a callable that takes the difference and returns its norm")
+
+
+def norm_of(difference: NDArray[np.float64], norm: Norm) -> float:
+    """Compute the norm of a difference of any shape, rounded up; a callable's value is taken as it is.
+
+    >>> difference = np.array([3.0, -4.0])
+    >>> [round(norm_of(difference, name), 12) for name in NORMS]
+    [7.0, 5.0, 4.0]
+    """
+    value = float(norm(difference)) if callable(norm) else _norm_rounded_up(np.abs(difference).ravel(), norm)
+    if not 0.0 <= value < math.inf:
+        checks.fail("the norm of f(D) - f(D')", value, "a finite number of at least 0")
+    return value
+
+
+def _norm_rounded_up(sizes: NDArray[np.float64], norm: str) -> float:
+    """Compute the norm of the absolute values, never below the exact one."""
+    largest = float(np.max(sizes, initial=0.0))
+    if largest in (0.0, math.inf):
+        return largest
+    # divided by the largest, squares neither overflow nor vanish
+    shares = sizes / largest
+    value = {"l1": float(np.sum(shares)), "l2": math.sqrt(float(np.sum(shares * shares))), "sup": 1.0}[norm] * largest
+    return math.nextafter(value * (1.0 + (sizes.size + 4) * 2.0**-51), math.inf)

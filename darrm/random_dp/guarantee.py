@@ -1,6 +1,6 @@
 """The guarantee of random differential privacy, a type of its own.
 
-A mechanism M is (ε, δ, γ)-random differentially private under a distribution P when, for neighbouring data sets D, D′
+A mechanism M is (ε, δ, γ)-random differentially private under a distribution P when, for neighboring data sets D, D′
 of n records drawn from P (n + 1 independent draws, the two share n − 1 of them),
 
     Pr[ for all R: Pr(M(D) ∈ R) ≤ e^ε · Pr(M(D′) ∈ R) + δ ] ≥ 1 − γ                       [S, Definition 4]
@@ -21,8 +21,8 @@ from typing import NoReturn
 from darrm import checks
 from darrm.privacy import Number, PrivacyParams, decimal_text, exact_number
 
-FIFTEEN_DIGITS_UP = Context(prec=15, rounding=ROUND_UP)
-NAMES_OF_PLAIN_PRIVACY = ("epsilon", "delta", "exact_epsilon", "exact_delta", "is_private")
+_FIFTEEN_DIGITS_UP = Context(prec=15, rounding=ROUND_UP)
+_NAMES_OF_PLAIN_PRIVACY = ("epsilon", "delta", "exact_epsilon", "exact_delta", "is_private")
 
 
 @dataclass(frozen=True, init=False)
@@ -32,7 +32,7 @@ class RandomDP:
     Parameters
     ----------
     on_covered_pairs
-        The (ε, δ) that holds on a share 1 − γ of the neighbouring pairs.
+        The (ε, δ) that holds on a share 1 − γ of the neighboring pairs.
     gamma
         γ in (0, 1), the share of pairs that may be left without any promise.
     records
@@ -51,7 +51,7 @@ class RandomDP:
     --------
     >>> promise = RandomDP(PrivacyParams(0.5), gamma=0.05, records=1000, distribution="Exp(1)")
     >>> print(promise)
-    (0.5, 0)-private on all but a share 0.05 of the neighbouring pairs of 1000 records from Exp(1)
+    (0.5, 0)-private on all but a share 0.05 of the neighboring pairs of 1000 records from Exp(1)
     >>> hasattr(promise, "epsilon")
     False
     """
@@ -115,11 +115,12 @@ class RandomDP:
         square = (self.records + 1) * exact_number("divergence", divergence) / 2
         work = Context(prec=60)
         root = work.sqrt(work.divide(Decimal(square.numerator), Decimal(square.denominator)))
-        return replace_gamma(self, self.exact_gamma + Fraction(FIFTEEN_DIGITS_UP.plus(root)), distribution)
+        gamma = self.exact_gamma + Fraction(_FIFTEEN_DIGITS_UP.plus(root))
+        return RandomDP(self.on_covered_pairs, gamma, self.records, distribution, self.noise)
 
     def __str__(self) -> str:
         return (
-            f"{self.on_covered_pairs}-private on all but a share {self.gamma:.6g} of the neighbouring pairs of "
+            f"{self.on_covered_pairs}-private on all but a share {self.gamma:.6g} of the neighboring pairs of "
             f"{self.records} records from {self.distribution}"
         )
 
@@ -130,18 +131,12 @@ class RandomDP:
         )
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name in NAMES_OF_PLAIN_PRIVACY:
+        if name in _NAMES_OF_PLAIN_PRIVACY:
             raise AttributeError(
                 f"a RandomDP guarantee has no {name}: it is no differential privacy and must not be composed as such; "
                 "on_covered_pairs holds the (epsilon, delta) that all but a share gamma of the pairs enjoy"
             )
         raise AttributeError(f"RandomDP has no attribute {name!r}")
-
-
-def replace_gamma(guarantee: RandomDP, gamma: Fraction, distribution: str | None = None) -> RandomDP:
-    """Copy a guarantee with another γ, and another distribution if one is named."""
-    name = guarantee.distribution if distribution is None else distribution
-    return RandomDP(guarantee.on_covered_pairs, gamma, guarantee.records, name, guarantee.noise)
 
 
 def compose(guarantees: Iterable[RandomDP]) -> RandomDP:
@@ -161,7 +156,7 @@ def compose(guarantees: Iterable[RandomDP]) -> RandomDP:
     --------
     >>> one = RandomDP(PrivacyParams(0.1, 1e-6), gamma=0.02, records=100, distribution="P")
     >>> print(compose([one, one, one]))
-    (0.3, 3e-06)-private on all but a share 0.06 of the neighbouring pairs of 100 records from P
+    (0.3, 3e-06)-private on all but a share 0.06 of the neighboring pairs of 100 records from P
     """
     parts = list(guarantees)
     if not parts:

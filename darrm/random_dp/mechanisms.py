@@ -29,8 +29,8 @@ from darrm import checks
 from darrm.losses.gaussian import concentrated_sigma
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_sampling import bernoulli_exp
+from darrm.random_dp.draws import Norm
 from darrm.random_dp.lattice_noise import describe, gaussian_release, laplace_release, source, step_for, to_lattice
-from darrm.random_dp.norms import Norm
 
 ATTEMPTS = 64  # proposals tried at a time by the exponential mechanism
 

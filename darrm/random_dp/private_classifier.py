@@ -18,7 +18,7 @@ from darrm import checks
 from darrm.random_dp.draws import value_of
 from darrm.random_dp.guarantee import RandomDP
 from darrm.random_dp.mechanisms import Mechanism
-from darrm.random_dp.sampled_sensitivity import SampledSensitivity
+from darrm.random_dp.sensitivity_sampler import SampledSensitivity
 
 LINEAR = ("coef_", "intercept_")
 

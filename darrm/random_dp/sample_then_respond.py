@@ -9,12 +9,10 @@ import numpy as np
 
 from darrm import checks
 from darrm.privacy import Number
-from darrm.random_dp.draws import value_of
+from darrm.random_dp.draws import Records, count, value_of
 from darrm.random_dp.guarantee import RandomDP
 from darrm.random_dp.mechanisms import Mechanism
-from darrm.random_dp.records import Records, count
-from darrm.random_dp.sampled_sensitivity import SampledSensitivity
-from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler
+from darrm.random_dp.sensitivity_sampler import Execution, SampledSensitivity, SensitivitySampler
 
 Released = TypeVar("Released")
 
@@ -82,7 +80,7 @@ def sample_then_respond(
     >>> sampler = SensitivitySampler(np.mean, lambda rng, count: rng.random(count), "l1", distribution="U[0, 1]")
     >>> answer = sample_then_respond(np.arange(50) / 50, Laplace(PrivacyParams(1)), sampler, gamma=0.1)
     >>> print(answer.guarantee)
-    (1, 0)-private on all but a share 0.1 of the neighbouring pairs of 50 records from U[0, 1]
+    (1, 0)-private on all but a share 0.1 of the neighboring pairs of 50 records from U[0, 1]
     """
     if mechanism.norm != sampler.norm:
         checks.fail("the sampler's norm", sampler.norm, f"{mechanism.norm!r}, as the mechanism needs")

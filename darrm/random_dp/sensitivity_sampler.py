@@ -1,4 +1,4 @@
-"""The sensitivity of a black box, estimated from random pairs of neighbouring data sets [S, Algorithm 1].
+"""The sensitivity of a black box, estimated from random pairs of neighboring data sets [S, Algorithm 1].
 
     G_i = ‖f(D_{1…n}) − f(D_{1…n−1,n+1})‖,  D ~ P^{n+1},  i = 1 … m;      Δ̂ = G_(k)
 
@@ -9,7 +9,6 @@ The sampled data are no secret, so the draws come from a seeded generator and ca
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,16 +19,72 @@ from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.errors import SamplingError
-from darrm.privacy import Number
-from darrm.random_dp.draws import POSITIONS, Batch, Draws, Function, RecordSampler, measure_batch
-from darrm.random_dp.norms import Norm, check_norm
-from darrm.random_dp.records import Records
+from darrm.privacy import Number, PrivacyParams
+from darrm.random_dp.draws import (
+    POSITIONS,
+    Batch,
+    Draws,
+    Function,
+    Norm,
+    Records,
+    RecordSampler,
+    another_shape,
+    check_norm,
+)
+from darrm.random_dp.guarantee import RandomDP
 from darrm.random_dp.sample_size import SampleSize, exchangeable_sample_size, sample_size
-from darrm.random_dp.sampled_sensitivity import EarlyReport, SampledSensitivity
 from darrm.system.extras import require
 
-RULES = {"theorem 15": sample_size, "exchangeability": exchangeable_sample_size}
-BATCHES_A_WORKER = 4  # handed out at a time: enough to keep a worker busy, few enough for prompt reports
+_RULES = {"theorem 15": sample_size, "exchangeability": exchangeable_sample_size}
+_BATCHES_A_WORKER = 4  # handed out at a time: enough to keep a worker busy, few enough for prompt reports
+
+
+@dataclass(frozen=True)
+class SampledSensitivity:
+    """A sensitivity Δ̂ that a fresh pair of neighboring data sets respects with probability at least 1 − γ.
+
+    Attributes
+    ----------
+    value
+        Δ̂, the k-th smallest of the m sampled ‖f(D) − f(D′)‖. It is 0 for a function that is constant on the sample.
+    size
+        (m, k, ρ, γ) of the run.
+    records
+        n, the number of records of each data set.
+    distribution
+        A name of the distribution of one record.
+    norm
+        The norm that was measured.
+    position
+        Which record the neighbors differ in: "last" or "random".
+    shape
+        Shape of the function's value.
+    seed
+        Seed of the run; with the index of a draw it replays that draw.
+    largest
+        The largest of the m sampled sensitivities.
+    """
+
+    value: float
+    size: SampleSize
+    records: int
+    distribution: str
+    norm: Norm
+    position: str
+    shape: tuple[int, ...]
+    seed: int
+    largest: float
+
+    def guarantee(self, privacy: PrivacyParams, noise: str) -> RandomDP:
+        """Return what a mechanism with this sensitivity keeps: (ε, δ) on all but a share γ of the pairs."""
+        return RandomDP(privacy, self.size.gamma, self.records, self.distribution, noise)
+
+    def __str__(self) -> str:
+        name = self.norm if isinstance(self.norm, str) else getattr(self.norm, "__name__", "callable")
+        return (
+            f"sensitivity {self.value:.6g} in the {name} norm, rank {self.size.k} of {self.size.m} sampled pairs of "
+            f"{self.records} records from {self.distribution} (gamma = {self.size.gamma:.6g})"
+        )
 
 
 @dataclass(frozen=True)
@@ -47,14 +102,15 @@ class Execution:
     progress
         Show a bar on standard error.
     report
-        Called with an `EarlyReport` after every round of batches.
+        Called after every batch with the sensitivities measured so far, in the order of the draws. What they say is no
+        guarantee: stopping because a number looks good would spoil γ.
     """
 
     jobs: int | None = 1
     backend: str | None = None
     batch_size: int = 32
     progress: bool = False
-    report: Callable[[EarlyReport], None] | None = None
+    report: Callable[[NDArray[np.float64]], None] | None = None
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, batch_size=self.batch_size)
@@ -68,7 +124,7 @@ class SensitivitySampler:
     Parameters
     ----------
     function
-        Takes a data set of n records (what ``sampler`` gives, less one) and returns a number or an array.
+        Takes a data set of n records (what ``sampler`` returns, less one) and returns a number or an array.
     sampler
         ``sampler(rng, count)`` returns ``count`` independent records: an array, a list, or a tuple of arrays with one
         row a record, such as (features, labels).
@@ -78,7 +134,7 @@ class SensitivitySampler:
         A name of the sampler's distribution, carried by every guarantee; guarantees compose only under one name. By
         default the sampler's qualified name; a lambda gets a name of its own.
     position
-        "last": the neighbours differ in the last record, as in [S]. "random": in one drawn uniformly. For a function
+        "last": the neighbors differ in the last record, as in [S]. "random": in one drawn uniformly. For a function
         that does not care about the order of its records the two are the same; for one that does, "random" is the
         honest one.
 
@@ -115,7 +171,7 @@ class SensitivitySampler:
         self.sampler = sampler
         self.norm: Norm = norm
         self.position = position
-        self.distribution = name_of(sampler) if distribution is None else distribution
+        self.distribution = _name_of(sampler) if distribution is None else distribution
 
     def estimate(
         self,
@@ -149,20 +205,19 @@ class SensitivitySampler:
         SamplingError
             If the function raises, returns NaN or an infinity, or changes the shape of its value; with the draw's seed.
         """
-        checks.one_of(RULES, rule=rule)
-        size = RULES[rule](gamma=gamma, m=m)
-        chosen = _seed(seed)
-        draws = self._draws(records, chosen)
-        values, shape = _run(draws, size, execution or Execution())
+        checks.one_of(_RULES, rule=rule)
+        size = _RULES[rule](gamma=gamma, m=m)
+        draws = self._draws(records, seed)
+        values, shape = _run(draws, size.m, execution or Execution())
         return SampledSensitivity(
             value=order_statistic_of(values, size.k),
             size=size,
-            records=int(records),
+            records=draws.records,
             distribution=self.distribution,
             norm=self.norm,
             position=self.position,
             shape=shape,
-            seed=chosen,
+            seed=draws.seed,
             largest=float(np.max(values)),
         )
 
@@ -171,31 +226,32 @@ class SensitivitySampler:
     ) -> NDArray[np.float64]:
         """Measure the sensitivity on m pairs and return all of them, in the order of the draws, shape (m,)."""
         checks.integer_at_least(1, m=m)
-        from_all = _run(self._draws(records, _seed(seed)), None, execution or Execution(), m=int(m))
-        return from_all[0]
+        values, _ = _run(self._draws(records, seed), int(m), execution or Execution())
+        return values
 
     def replay(self, records: int, seed: int, index: int) -> tuple[Records, Records]:
-        """Give the pair of data sets of one draw again, such as one that a `SamplingError` names."""
+        """Return the pair of data sets of one draw again, such as one that a `SamplingError` names."""
         checks.integer_at_least(0, index=index)
-        return self._draws(records, _seed(seed)).pair(int(index))
+        return self._draws(records, seed).pair(int(index))
 
-    def _draws(self, records: int, seed: int) -> Draws:
+    def _draws(self, records: int, seed: int | None) -> Draws:
+        """Return the draws of a run, with a fresh seed if none is given."""
         checks.integer_at_least(1, records=records)
-        return Draws(self.function, self.sampler, self.norm, self.position, int(records), seed)
+        seed = secrets.randbits(64) if seed is None else seed
+        checks.integer_at_least(0, seed=seed)
+        return Draws(self.function, self.sampler, self.norm, self.position, int(records), int(seed))
 
 
 def order_statistic_of(values: NDArray[np.float64], k: int) -> float:
     """Select the k-th smallest value (k from 1) in linear time.
 
-    Examples
-    --------
     >>> order_statistic_of(np.array([3.0, 1.0, 2.0]), 2)
     2.0
     """
     return float(np.partition(values, k - 1)[k - 1])
 
 
-def name_of(sampler: RecordSampler) -> str:
+def _name_of(sampler: RecordSampler) -> str:
     """Name a sampler by its place in its module; an anonymous one gets a name that no other sampler has."""
     name = getattr(sampler, "__qualname__", "")
     if not name or "<" in name:
@@ -203,28 +259,17 @@ def name_of(sampler: RecordSampler) -> str:
     return f"{sampler.__module__}.{name}"
 
 
-def _seed(seed: int | None) -> int:
-    if seed is None:
-        return secrets.randbits(64)
-    checks.integer_at_least(0, seed=seed)
-    return int(seed)
-
-
-def _run(
-    draws: Draws, size: SampleSize | None, execution: Execution, m: int = 0
-) -> tuple[NDArray[np.float64], tuple[int, ...]]:
-    total = m if size is None else size.m
-    share = 1.0 if size is None else size.k / size.m
-    values = np.empty(total)
+def _run(draws: Draws, m: int, execution: Execution) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+    """Measure m draws; return their sensitivities and the shape of the function's value."""
+    values = np.empty(m)
     done = 0
     shape: tuple[int, ...] | None = None
     with ExitStack() as stack:
-        bar = stack.enter_context(require("tqdm").tqdm(total=total, unit="pair")) if execution.progress else None
-        for batch in _batches(draws, total, execution, stack):
-            if batch.failed is None and shape is not None and batch.shape != shape:
+        bar = stack.enter_context(require("tqdm").tqdm(total=m, unit="pair")) if execution.progress else None
+        for batch in _batches(draws, m, execution, stack):
+            if shape is not None and batch.shape not in (None, shape):
                 # a worker does not know the shapes of the others
-                reason = f"the function's value has shape {batch.shape}, where an earlier draw had {shape}"
-                raise SamplingError(reason, seed=draws.seed, index=done)
+                raise SamplingError(another_shape(batch.shape, shape), seed=draws.seed, index=done)
             if batch.failed is not None:
                 raise SamplingError(batch.reason, seed=draws.seed, index=batch.failed)
             shape = batch.shape
@@ -233,22 +278,18 @@ def _run(
             if bar is not None:
                 bar.update(batch.values.size)
             if execution.report is not None:
-                seen = values[:done]
-                rank = max(1, math.ceil(share * done))
-                execution.report(EarlyReport(done, total, order_statistic_of(seen, rank), float(np.max(seen))))
+                execution.report(values[:done].copy())
     return values, shape or ()
 
 
-def _batches(draws: Draws, total: int, execution: Execution, stack: ExitStack) -> Iterator[Batch]:
-    starts = range(0, total, execution.batch_size)
-    spans = [(start, min(start + execution.batch_size, total)) for start in starts]
+def _batches(draws: Draws, m: int, execution: Execution, stack: ExitStack) -> Iterator[Batch]:
+    """Measure m draws batch by batch, here or in worker processes that end with the stack."""
+    spans = [(start, min(start + execution.batch_size, m)) for start in range(0, m, execution.batch_size)]
     if execution.jobs == 1 and execution.backend is None:
-        for start, stop in spans:
-            yield measure_batch(draws, start, stop, None)
+        yield from (draws.batch(*span) for span in spans)
         return
     joblib = require("joblib")
     pool = stack.enter_context(joblib.Parallel(n_jobs=execution.jobs, backend=execution.backend))
-    at_once = BATCHES_A_WORKER * joblib.effective_n_jobs(execution.jobs)
+    at_once = _BATCHES_A_WORKER * joblib.effective_n_jobs(execution.jobs)
     for first in range(0, len(spans), at_once):
-        round_of_spans = spans[first : first + at_once]
-        yield from pool(joblib.delayed(measure_batch)(draws, start, stop, None) for start, stop in round_of_spans)
+        yield from pool(joblib.delayed(draws.batch)(*span) for span in spans[first : first + at_once])

@@ -1,7 +1,7 @@
 """K private classifiers with sampled sensitivity as the voters of a DaRRM majority [S] [D].
 
 Why the guarantees combine as they do. Voter i releases its parameters once, (ε_i, Δ_i, γ_i)-random DP: there is an
-event C_i about the pair of neighbouring data sets D, D′, of probability at least 1 − γ_i, on which its release is
+event C_i about the pair of neighboring data sets D, D′, of probability at least 1 − γ_i, on which its release is
 (ε_i, Δ_i)-differentially private in the ordinary sense.
 
 *All voters on the same records.* By a union bound all of C_1 … C_K hold with probability at least 1 − Σγ_i. On such a
@@ -83,7 +83,7 @@ class PrivateClassifierMajority:
     >>> table = certify(problem, baselines.double_subsampling(problem))
     >>> majority = PrivateClassifierMajority([voter(), voter(), voter()], table)
     >>> print(majority.guarantee)
-    (2, 0)-private on all but a share 0.06 of the neighbouring pairs of 40 records from U[0, 1]
+    (2, 0)-private on all but a share 0.06 of the neighboring pairs of 40 records from U[0, 1]
     >>> majority.predict([[0.2], [0.9]]).shape
     (2,)
     """

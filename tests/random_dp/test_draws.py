@@ -1,4 +1,4 @@
-"""Neighbouring data sets, norms that never round down, and values of black boxes."""
+"""Neighboring data sets, norms that never round down, and values of black boxes."""
 
 from __future__ import annotations
 
@@ -11,27 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from darrm.random_dp.draws import value_of
-from darrm.random_dp.norms import NAMED, check_norm, norm_of
-from darrm.random_dp.records import count, neighbours
+from darrm.random_dp.draws import NORMS, check_norm, count, neighbors, norm_of, value_of
 
 NUMBERS = st.floats(-1e150, 1e150)
 
 
 @pytest.mark.parametrize("make", [list, np.array, lambda values: (np.array(values), np.array(values) * 2)])
-def test_neighbours_share_all_records_but_one(make: object) -> None:
+def test_neighbors_share_all_records_but_one(make: object) -> None:
     draws = make([1, 2, 3, 4])  # type: ignore[operator]
     for position in range(3):
-        first, second = neighbours(draws, position)
+        first, second = neighbors(draws, position)
         assert count(first) == count(second) == 3
         columns = zip(first, second, strict=True) if isinstance(draws, tuple) else [(first, second)]
         for one, two in columns:
             assert [index for index in range(3) if one[index] != two[index]] == [position]
 
 
-def test_neighbours_are_copies() -> None:
+def test_neighbors_are_copies() -> None:
     draws = np.arange(4.0)
-    first, second = neighbours(draws, 0)
+    first, second = neighbors(draws, 0)
     first[:] = -1
     assert second.tolist() == [3, 1, 2]
     assert draws.tolist() == [0, 1, 2, 3]
@@ -55,7 +53,7 @@ def test_norms_are_never_below_the_exact_ones(difference: np.ndarray) -> None:
 
 
 def test_norms_at_the_limits() -> None:
-    for name in NAMED:
+    for name in NORMS:
         assert norm_of(np.zeros(3), name) == 0.0
         assert norm_of(np.zeros(0), name) == 0.0
         assert norm_of(np.array([1e-200, 0.0]), name) >= 1e-200

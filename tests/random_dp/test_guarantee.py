@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
+from darrm.account.accountant import PrivacyAccountant
+from darrm.losses.charges import Charge
+from darrm.losses.composition import compose_general, compose_optimal, compose_simple
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.random_dp.guarantee import RandomDP, compose
 
 
-def promise(
-    epsilon: float = 0.5, delta: float = 0.0, gamma: float = 0.05, records: int = 100, name: str = "P"
-) -> RandomDP:
+def promise(epsilon: float = 0.5, delta: float = 0.0, gamma: float = 0.05, records: int = 100, name: str = "P") -> Any:
     return RandomDP(PrivacyParams(epsilon, delta), gamma, records, name)
 
 
@@ -26,9 +29,28 @@ def test_it_does_not_pass_for_plain_privacy(name: str) -> None:
         getattr(promise(), name)
 
 
-def test_a_majority_problem_refuses_it() -> None:
-    with pytest.raises(AttributeError, match="no differential privacy"):
-        MajorityProblem(Voters(3, promise()), PrivacyParams(1))  # type: ignore[arg-type]
+def account_for_it() -> None:
+    accountant = PrivacyAccountant()
+    accountant.add(Charge("a release", guarantee=promise()))
+    accountant.spent(1e-5)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: compose_simple(promise(), 3),
+        lambda: compose_general(promise(), 3, delta_prime=1e-3),
+        lambda: compose_optimal(promise(), 3, delta=1e-3),
+        lambda: MajorityProblem(Voters(3, promise()), PrivacyParams(1)),
+        lambda: MajorityProblem(Voters(3, PrivacyParams(0.1)), promise()),
+        lambda: MajorityProblem.from_allowance(Voters(3, promise()), 2),
+        lambda: PrivacyParams(promise()),
+        account_for_it,
+    ],
+)
+def test_nothing_that_adds_up_plain_privacy_accepts_it(use: Callable[[], object]) -> None:
+    with pytest.raises((AttributeError, ValueError), match=r"no differential privacy|must be|PrivacyParams"):
+        use()
 
 
 def test_composition_adds_all_three_exactly() -> None:

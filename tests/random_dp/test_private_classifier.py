@@ -11,8 +11,7 @@ from sklearn.svm import LinearSVC
 from darrm.privacy import PrivacyParams
 from darrm.random_dp.mechanisms import Gaussian, Laplace
 from darrm.random_dp.private_classifier import ParametersOf, PrivateClassifier
-from darrm.random_dp.sampled_sensitivity import SampledSensitivity
-from darrm.random_dp.sensitivity_sampler import SensitivitySampler
+from darrm.random_dp.sensitivity_sampler import SampledSensitivity, SensitivitySampler
 
 RECORDS = 60
 PRIVACY = PrivacyParams(5)

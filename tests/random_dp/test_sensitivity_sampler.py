@@ -12,7 +12,6 @@ from joblib.parallel import ThreadingBackend, register_parallel_backend
 from scipy.special import bdtr
 
 from darrm.errors import SamplingError
-from darrm.random_dp.sampled_sensitivity import EarlyReport
 from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
 
 FALSE_ALARM = 1e-6
@@ -91,15 +90,17 @@ def test_seeds() -> None:
     assert (sampler.measure(5, 9, seed=1) != sampler.measure(5, 9, seed=2)).all()
 
 
-def test_early_reports() -> None:
-    reports: list[EarlyReport] = []
-    found = mean_sampler().estimate(
-        5, gamma=0.3, m=100, seed=1, execution=Execution(batch_size=30, report=reports.append)
-    )
-    assert [(report.drawn, report.m) for report in reports] == [(30, 100), (60, 100), (90, 100), (100, 100)]
-    assert reports[-1].estimate == found.value
-    assert reports[-1].largest == found.largest
-    assert all(report.estimate <= report.largest for report in reports)
+def test_a_running_estimate_can_be_read_but_not_changed() -> None:
+    reports: list[np.ndarray] = []
+
+    def spoil(values: np.ndarray) -> None:
+        reports.append(values.copy())
+        values[:] = 0.0
+
+    found = mean_sampler().estimate(5, gamma=0.3, m=100, seed=1, execution=Execution(batch_size=30, report=spoil))
+    assert [report.size for report in reports] == [30, 60, 90, 100]
+    assert all((report == reports[-1][: report.size]).all() for report in reports)
+    assert (order_statistic_of(reports[-1], found.size.k), reports[-1].max()) == (found.value, found.largest)
 
 
 def test_a_progress_bar_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
