@@ -1,7 +1,6 @@
 """Random differential privacy with sampled sensitivity: any function, without a bound on its sensitivity [S]."""
 
-from darrm.random_dp.bernstein import BernsteinFunction
-from darrm.random_dp.bernstein_mechanism import Bernstein
+from darrm.random_dp.bernstein import Bernstein, BernsteinFunction
 from darrm.random_dp.guarantee import RandomDP, compose
 from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from darrm.random_dp.private_classifier import ParametersOf, PrivateClassifier

@@ -1,4 +1,8 @@
-"""Iterated Bernstein polynomials: a function on [0, 1]^ℓ from its values on a lattice.
+"""The Bernstein mechanism: release a whole function on [0, 1]^ℓ, to be evaluated anywhere [S, Corollary 14] [AR17].
+
+The function is evaluated on a lattice only. If it moves by at most Δ at each of the (k + 1)^ℓ points, the vector of its
+values moves by at most Δ·(k + 1)^ℓ in L1, and the Laplace mechanism releases that vector; the iterated Bernstein
+polynomial through it is post-processing. So the sup norm over the lattice is enough, and that is what is sampled.
 
 ====================  ===========  ===================================================================================
 here                  [S], [AR17]  meaning
@@ -19,35 +23,35 @@ reproduces polynomials of degree at most 1 in each coordinate; a smooth f is app
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
+from darrm.privacy import PrivacyParams
+from darrm.random_dp.draws import Norm
+from darrm.random_dp.lattice_noise import describe
+from darrm.random_dp.mechanisms import Laplace, check_pure, check_release
 
-LARGEST_LATTICE = 10**6
+_LARGEST_LATTICE = 10**6
 
 
 def lattice(size: int, dimension: int = 1) -> NDArray[np.float64]:
     """List the points of {0, 1/k, …, 1}^ℓ, shape ((k + 1)^ℓ, ℓ), the last coordinate running fastest.
 
-    Raises
-    ------
-    ValueError
-        If k or ℓ is below 1, or there are more than a million points.
-
-    Examples
-    --------
     >>> lattice(2).ravel()
     array([0. , 0.5, 1. ])
     >>> lattice(1, dimension=2)
     array([[0., 0.], [0., 1.], [1., 0.], [1., 1.]])
     """
     checks.integer_at_least(1, size=size, dimension=dimension)
-    if (size + 1) ** dimension > LARGEST_LATTICE:
+    if (size + 1) ** dimension > _LARGEST_LATTICE:
         checks.fail(
-            "(size + 1)^dimension", (size + 1) ** dimension, f"at most {LARGEST_LATTICE}", "take a coarser lattice"
+            "(size + 1)^dimension", (size + 1) ** dimension, f"at most {_LARGEST_LATTICE}", "take a coarser lattice"
         )
     axes = np.meshgrid(*[np.arange(size + 1) / size] * dimension, indexing="ij")
     return np.stack([axis.ravel() for axis in axes], axis=-1)
@@ -58,8 +62,6 @@ def bernstein_basis(size: int, points: ArrayLike) -> NDArray[np.float64]:
 
     Every step is a convex combination, so nothing overflows or cancels.
 
-    Examples
-    --------
     >>> bernstein_basis(2, 0.5)
     array([0.25, 0.5 , 0.25])
     """
@@ -106,7 +108,7 @@ class BernsteinFunction:
             checks.fail("values", values.shape, "an array of one length of at least 2 along every axis")
         if not np.all(np.isfinite(values)):
             checks.fail("values", "NaN or an infinity", "finite")
-        coefficients = iterated_coefficients(values, self.order)
+        coefficients = _iterated_coefficients(values, self.order)
         for array in (values, coefficients):
             array.setflags(write=False)
         object.__setattr__(self, "values", values)
@@ -131,7 +133,7 @@ class BernsteinFunction:
             If a point lies outside [0, 1]^ℓ or has another number of coordinates.
         """
         y = np.asarray(points, dtype=np.float64)
-        if self.dimension == 1 and (y.ndim == 0 or y.shape[-1] != 1 or y.ndim == 1):
+        if self.dimension == 1 and (y.ndim < 2 or y.shape[-1] != 1):
             y = y[..., np.newaxis]
         if y.shape[-1] != self.dimension:
             checks.fail("points", y.shape, f"of shape (..., {self.dimension})")
@@ -145,12 +147,88 @@ class BernsteinFunction:
         return np.asarray(result, dtype=np.float64)
 
 
-def iterated_coefficients(values: NDArray[np.float64], order: int) -> NDArray[np.float64]:
-    """Compute Σ_{i<h} (I − B)^i v on the lattice, one axis a coordinate.
+@dataclass(frozen=True)
+class Bernstein:
+    """The Bernstein mechanism: ε-private where sup |F(D, ·) − F(D′, ·)| ≤ Δ on the lattice [S, Corollary 14].
+
+    Parameters
+    ----------
+    privacy
+        (ε, 0) with ε > 0.
+    size
+        k: the lattice has k + 1 points a coordinate.
+    order
+        h, how often the Bernstein operator is iterated.
+    dimension
+        ℓ, the number of coordinates of the query space [0, 1]^ℓ.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
 
     Examples
     --------
-    >>> iterated_coefficients(np.array([0.0, 0.25, 1.0]), order=2)
+    >>> from darrm.privacy import PrivacyParams
+    >>> mechanism = Bernstein(PrivacyParams(1), size=4, order=3)
+    >>> released = mechanism.release(2 * lattice(4).ravel(), 0.0)     # no noise at sensitivity 0
+    >>> released([0.1, 0.9]).round(12)
+    array([0.2, 1.8])
+    """
+
+    privacy: PrivacyParams
+    size: int
+    order: int = 1
+    dimension: int = 1
+
+    def __post_init__(self) -> None:
+        check_pure(self.privacy, "Bernstein")
+        checks.integer_at_least(1, order=self.order)
+        lattice(self.size, self.dimension)
+
+    @property
+    def norm(self) -> Norm:
+        """The largest absolute difference on the lattice."""
+        return "sup"
+
+    @property
+    def points(self) -> NDArray[np.float64]:
+        """The lattice, shape ((k + 1)^ℓ, ℓ)."""
+        return lattice(self.size, self.dimension)
+
+    def restriction(self, function: Callable[[Any, NDArray[np.float64]], ArrayLike]) -> Callable[[Any], ArrayLike]:
+        """Turn F(data, points) into f(data) = F(data, lattice), whose sensitivity is to be sampled."""
+        points = self.points
+        return lambda data: function(data, points)
+
+    def release(
+        self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
+    ) -> BernsteinFunction:
+        """Release the function whose lattice values, ((k + 1)^ℓ,) in the order of `points`, are given.
+
+        Raises
+        ------
+        ValueError
+            If there is not one finite value a lattice point, or the sensitivity is negative or not finite.
+        """
+        numbers = check_release(value, sensitivity)
+        shape = (self.size + 1,) * self.dimension
+        if numbers.shape != (math.prod(shape),) and numbers.shape != shape:
+            checks.fail("value", numbers.shape, f"one value a lattice point, shape ({math.prod(shape)},)")
+        # the product is rounded up: one unit in the last place covers it
+        total = math.nextafter(float(sensitivity) * numbers.size, math.inf) if sensitivity > 0 else 0.0
+        noisy = Laplace(self.privacy).release(numbers.reshape(shape), total, rng=rng)
+        return BernsteinFunction(noisy, self.order)
+
+    def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
+        """Return how the noise is drawn, in words."""
+        return describe("discrete Laplace noise on the values at the lattice points", sensitivity, rng)
+
+
+def _iterated_coefficients(values: NDArray[np.float64], order: int) -> NDArray[np.float64]:
+    """Compute Σ_{i<h} (I − B)^i v on the lattice, one axis a coordinate.
+
+    >>> _iterated_coefficients(np.array([0.0, 0.25, 1.0]), order=2)
     array([0.   , 0.125, 1.   ])
     """
     matrix = bernstein_basis(values.shape[0] - 1, np.arange(values.shape[0]) / (values.shape[0] - 1))

@@ -26,17 +26,13 @@ from darrm.probability.exact_sampling import (
     system_uniform_below,
 )
 
-ROUNDING_SHARE = Fraction(1, 2**10)  # how much the rounding may add to the sensitivity
-SMALLEST_STEP_EXPONENT = -1000  # multiples of 2^-1000 are floats; a smaller sensitivity is treated as a larger one
-LARGEST_INT64_STEPS = 2.0**62
-
-OPERATING_SYSTEM = "drawn exactly from the operating system"
-PSEUDO_RANDOM = "drawn from a pseudo-random generator: for experiments only, nothing is guaranteed"
-NO_NOISE = "no noise: the sampled sensitivity is 0, so covered pairs give the same value"
+_ROUNDING_SHARE = Fraction(1, 2**10)  # how much the rounding may add to the sensitivity
+_SMALLEST_STEP_EXPONENT = -1000  # multiples of 2^-1000 are floats; a smaller sensitivity is treated as a larger one
+_LARGEST_INT64_STEPS = 2.0**62
 
 
 def source(rng: np.random.Generator | None) -> UniformBelow:
-    """Give the source of randomness: the operating system, or a seeded one for experiments."""
+    """Return the source of randomness: the operating system, or a seeded one for experiments."""
     if rng is None:
         return system_uniform_below
     small = seeded_uniform_below(rng)
@@ -52,55 +48,46 @@ def source(rng: np.random.Generator | None) -> UniformBelow:
 
 
 def describe(kind: str, sensitivity: float, rng: np.random.Generator | None) -> str:
-    """Say how the noise was drawn, for the guarantee.
+    """Return how the noise was drawn, in words for the guarantee.
 
-    Examples
-    --------
     >>> describe("discrete Laplace noise on a lattice", 0.5, None)
     'discrete Laplace noise on a lattice, drawn exactly from the operating system'
     """
     if sensitivity == 0.0:
-        return NO_NOISE
-    return f"{kind}, {OPERATING_SYSTEM if rng is None else PSEUDO_RANDOM}"
+        return "no noise: the sampled sensitivity is 0, so covered pairs give the same value"
+    if rng is None:
+        return f"{kind}, drawn exactly from the operating system"
+    return f"{kind}, drawn from a pseudo-random generator: for experiments only, nothing is guaranteed"
 
 
 def step_for(sensitivity: float, coordinates: int) -> Fraction:
     """Choose the lattice's step: the largest power of two of at most 2⁻¹⁰·Δ/d.
 
-    Examples
-    --------
     >>> step_for(1.0, 1), step_for(1.0, 3)
     (Fraction(1, 1024), Fraction(1, 4096))
     """
-    target = Fraction(sensitivity) * ROUNDING_SHARE / coordinates
-    exponent = (
-        target.numerator.bit_length() - target.denominator.bit_length() - 1
-    )  # 2^exponent <= target < 2^(exponent+2)
-    while Fraction(2) ** (exponent + 1) <= target:
-        exponent += 1
-    return Fraction(2) ** max(exponent, SMALLEST_STEP_EXPONENT)
+    target = Fraction(sensitivity) * _ROUNDING_SHARE / coordinates
+    exponent = target.numerator.bit_length() - target.denominator.bit_length()
+    exponent -= Fraction(2) ** exponent > target  # the lengths say 2^(exponent - 1) < target < 2^(exponent + 1)
+    return Fraction(2) ** max(exponent, _SMALLEST_STEP_EXPONENT)
 
 
 def to_lattice(value: NDArray[np.float64], step: Fraction) -> NDArray[np.generic]:
     """Round (N,) values to whole numbers of steps, half to even, exactly: int64 where they fit, else Python's.
 
-    Examples
-    --------
     >>> to_lattice(np.array([0.26, -1.0]), Fraction(1, 2)).tolist()
     [1, -2]
     """
     with np.errstate(over="ignore"):
         steps = value * float(1 / step) if step >= Fraction(1, 2**1000) else np.full(value.shape, np.inf)
-    if np.all(np.abs(steps) < LARGEST_INT64_STEPS):
+    if np.all(np.abs(steps) < _LARGEST_INT64_STEPS):
         return np.rint(steps).astype(np.int64)  # a product by a power of two is exact
     return np.array([round(Fraction(float(number)) / step) for number in value], dtype=object)
 
 
 def from_lattice(steps: list[int], step: Fraction) -> NDArray[np.float64]:
-    """Give whole numbers of steps back as the nearest floats (±∞ beyond them); this is post-processing.
+    """Return whole numbers of steps as the nearest floats (±∞ beyond them); this is post-processing.
 
-    Examples
-    --------
     >>> from_lattice([3, -2], Fraction(1, 2))
     array([ 1.5, -1. ])
     """
@@ -135,6 +122,7 @@ def gaussian_release(
 
 
 def _add(value: NDArray[np.float64], step: Fraction, noise: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return (round(value/step) + noise)·step."""
     rounded = to_lattice(value.ravel(), step)
     # Python's whole numbers: the sum may leave 64 bits
     sums = [int(steps) + int(extra) for steps, extra in zip(rounded, noise, strict=True)]
@@ -142,6 +130,7 @@ def _add(value: NDArray[np.float64], step: Fraction, noise: NDArray[np.int64]) -
 
 
 def _nearest_float(number: Fraction) -> float:
+    """Return the nearest float, ±∞ beyond the largest."""
     try:
         return float(number)
     except OverflowError:

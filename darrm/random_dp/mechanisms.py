@@ -32,7 +32,7 @@ from darrm.probability.exact_sampling import bernoulli_exp
 from darrm.random_dp.draws import Norm
 from darrm.random_dp.lattice_noise import describe, gaussian_release, laplace_release, source, step_for, to_lattice
 
-ATTEMPTS = 64  # proposals tried at a time by the exponential mechanism
+_ATTEMPTS = 64  # proposals tried at a time by the exponential mechanism
 
 Released_co = TypeVar("Released_co", covariant=True)
 Candidate = TypeVar("Candidate")
@@ -53,7 +53,7 @@ class Mechanism(Protocol[Released_co]):
         """Release a value privately; ``rng`` is for experiments only."""
 
     def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
-        """Say how the noise is drawn."""
+        """Return how the noise is drawn, in words."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Laplace:
         return laplace_release(numbers, float(sensitivity), self.privacy.exact_epsilon, rng)
 
     def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
-        """Say how the noise is drawn."""
+        """Return how the noise is drawn, in words."""
         return describe("discrete Laplace noise on a lattice", sensitivity, rng)
 
 
@@ -157,7 +157,7 @@ class Gaussian:
         return gaussian_release(numbers, float(sensitivity), rho, rng)
 
     def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
-        """Say how the noise is drawn."""
+        """Return how the noise is drawn, in words."""
         return describe("discrete Gaussian noise on a lattice", sensitivity, rng)
 
 
@@ -210,9 +210,8 @@ class Exponential(Generic[Candidate]):
             If the mechanism was made without a score.
         """
         if self.score is None:
-            checks.fail(
-                "score", None, "a callable score(data, candidate)", "give it to Exponential, or pass the scores"
-            )
+            advice = "give it to Exponential, or pass the scores"
+            checks.fail("score", None, "a callable score(data, candidate)", advice)
         return np.array([self.score(data, candidate) for candidate in self.candidates], dtype=np.float64)
 
     def release(self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None) -> Candidate:
@@ -236,15 +235,15 @@ class Exponential(Generic[Candidate]):
         gaps = np.max(steps) - steps
         if max(gaps) < 2**54 and scale < 2**54:
             gaps = gaps.astype(np.int64)
-        limits = np.full(ATTEMPTS, len(self.candidates))
+        limits = np.full(_ATTEMPTS, len(self.candidates))
         while True:
             proposed = below(limits)
-            kept = np.flatnonzero(bernoulli_exp(gaps[proposed], np.full(ATTEMPTS, scale, dtype=gaps.dtype), below))
+            kept = np.flatnonzero(bernoulli_exp(gaps[proposed], np.full(_ATTEMPTS, scale, dtype=gaps.dtype), below))
             if kept.size:
                 return self.candidates[int(proposed[kept[0]])]
 
     def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
-        """Say how the choice is drawn."""
+        """Return how the choice is drawn, in words."""
         return describe("a choice by rejection with lattice scores", sensitivity, rng)
 
 

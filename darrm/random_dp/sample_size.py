@@ -130,8 +130,6 @@ def rho_of_m(m: int) -> float:
 def smallest_gamma(m: int) -> tuple[float, Fraction]:
     """Compute ρ and the smallest γ that m samples reach, ρ + √(log(1/ρ)/(2m)), rounded up to 15 digits.
 
-    Examples
-    --------
     >>> rho, gamma = smallest_gamma(100)
     >>> round(rho, 6), float(gamma)
     (0.017589, 0.159724174610471)

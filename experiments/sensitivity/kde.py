@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.privacy import PrivacyParams
-from darrm.random_dp.bernstein import BernsteinFunction
-from darrm.random_dp.bernstein_mechanism import Bernstein
+from darrm.random_dp.bernstein import Bernstein, BernsteinFunction
 from darrm.random_dp.sample_size import sample_size
 from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
 from experiments.sensitivity.page import Claim, FigureData

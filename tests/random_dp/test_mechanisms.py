@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from darrm.losses.gaussian import _concentrated_log_delta, concentrated_sigma
 from darrm.privacy import PrivacyParams
 from darrm.random_dp import lattice_noise
-from darrm.random_dp.bernstein import lattice
-from darrm.random_dp.bernstein_mechanism import Bernstein
+from darrm.random_dp.bernstein import Bernstein, lattice
 from darrm.random_dp.lattice_noise import from_lattice, source, step_for, to_lattice
 from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace
 

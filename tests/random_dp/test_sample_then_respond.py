@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from darrm.privacy import PrivacyParams
-from darrm.random_dp.bernstein_mechanism import Bernstein
+from darrm.random_dp.bernstein import Bernstein
 from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace
 from darrm.random_dp.sample_then_respond import respond, sample_then_respond
 from darrm.random_dp.sensitivity_sampler import SensitivitySampler
