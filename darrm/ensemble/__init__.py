@@ -7,6 +7,7 @@ from darrm.ensemble.calibration import calibrate_noise, calibrate_sampling, priv
 from darrm.ensemble.network import convolutional_network
 from darrm.ensemble.partition import Partition
 from darrm.ensemble.recipes import PlainSGD, PrivateSGD
+from darrm.ensemble.student import StudentRecipe, train_student
 from darrm.ensemble.teachers import TeacherEnsemble, train_teachers
 from darrm.ensemble.voting import load_votes, majority, save_votes
 
@@ -14,6 +15,7 @@ __all__ = [
     "Partition",
     "PlainSGD",
     "PrivateSGD",
+    "StudentRecipe",
     "TeacherEnsemble",
     "calibrate_noise",
     "calibrate_sampling",
@@ -22,5 +24,6 @@ __all__ = [
     "majority",
     "privacy_of",
     "save_votes",
+    "train_student",
     "train_teachers",
 ]

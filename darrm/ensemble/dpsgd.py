@@ -11,22 +11,21 @@ nothing, as if it were blank.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from darrm import checks
+from darrm.ensemble.network import Module, Parameters, Tensor
 
-Parameters = dict[str, Any]  # name -> tensor (G, …)
-CLIP_MARGIN = 1e-4
+_CLIP_MARGIN = 1e-4
 
 
-def check_model(model: Any) -> None:  # noqa: ANN401 (a torch module; torch ships no types that mypy may follow)
+def check_model(model: Module) -> None:
     """Raise `ValueError` if per-example gradients make no sense for this module.
 
-    Batch normalisation mixes the examples of a batch, so one record would move the gradients of others; dropout draws
+    Batch normalization mixes the examples of a batch, so one record would move the gradients of others; dropout draws
     from torch's global generator, which a reproducible training must not.
     """
     if not isinstance(model, nn.Module):
@@ -35,38 +34,30 @@ def check_model(model: Any) -> None:  # noqa: ANN401 (a torch module; torch ship
         checks.fail("model", type(model).__name__, "a module with parameters to train")
     for name, part in model.named_modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 (the only common base class)
-            checks.fail("model", f"{name}: {type(part).__name__}", "free of batch normalisation", "use nn.GroupNorm")
+            checks.fail("model", f"{name}: {type(part).__name__}", "free of batch normalization", "use nn.GroupNorm")
         if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:  # noqa: SLF001 (as above)
             checks.fail("model", f"{name}: {type(part).__name__}", "free of dropout")
 
 
-def per_example_gradients(model: Any) -> Callable[..., Parameters]:  # noqa: ANN401 (a torch module)
+def per_example_gradients(model: Module) -> Callable[..., Parameters]:
     """Make the function (parameters, x, y) → gradients of the cross-entropy, one for each teacher and example.
 
-    Parameters
-    ----------
-    model
-        The architecture. Its own parameter values are not used.
-
-    Returns
-    -------
-    callable
-        Takes stacked parameters {name: (G, …)}, inputs (G, B, …) and classes (G, B); gives {name: (G, B, …)}.
+    It takes stacked parameters {name: (G, …)}, inputs (G, B, …) and classes (G, B), and returns {name: (G, B, …)}. Only
+    the model's architecture counts, not its own parameter values.
     """
 
-    def loss(parameters: Parameters, x: Any, y: Any) -> Any:  # noqa: ANN401 (tensors)
+    def loss(parameters: Parameters, x: Tensor, y: Tensor) -> Tensor:
         logits = functional_call(model, parameters, (x.unsqueeze(0),))
         return nn.functional.cross_entropy(logits, y.unsqueeze(0))
 
-    one_teacher = vmap(grad(loss), in_dims=(None, 0, 0))
-    many: Callable[..., Parameters] = vmap(one_teacher, in_dims=(0, 0, 0))
+    many: Callable[..., Parameters] = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, 0, 0))
     return many
 
 
-def mean_gradients(model: Any) -> Callable[..., Parameters]:  # noqa: ANN401 (a torch module)
+def mean_gradients(model: Module) -> Callable[..., Parameters]:
     """Make the function (parameters, x, y, mask) → the mean gradient of each teacher's batch, without privacy."""
 
-    def loss(parameters: Parameters, x: Any, y: Any, mask: Any) -> Any:  # noqa: ANN401 (tensors)
+    def loss(parameters: Parameters, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
         losses = nn.functional.cross_entropy(functional_call(model, parameters, (x,)), y, reduction="none")
         return (losses * mask).sum() / mask.sum()
 
@@ -74,26 +65,14 @@ def mean_gradients(model: Any) -> Callable[..., Parameters]:  # noqa: ANN401 (a 
     return many
 
 
-def clipped_sums(gradients: Parameters, mask: Any, clip: float) -> Parameters:  # noqa: ANN401 (a tensor)
-    """Clip each example's whole gradient to length C and add up each teacher's batch.
+def clipped_sums(gradients: Parameters, mask: Tensor, clip: float) -> Parameters:
+    """Clip each example's whole gradient to length C and add up each teacher's batch: Σ_i min(1, C/‖g_i‖)·g_i.
 
-    Parameters
-    ----------
-    gradients
-        {name: (G, B, …)}.
-    mask
-        (G, B) of 0 and 1; an example with 0 contributes nothing.
-    clip
-        C > 0.
-
-    Returns
-    -------
-    dict
-        {name: (G, …)}, the sums of min(1, C/‖g‖)·g.
+    Takes {name: (G, B, …)} and a mask (G, B) of 0 and 1, returns {name: (G, …)}; an example with 0 contributes nothing.
     """
     squares = sum(gradient.flatten(2).square().sum(dim=2) for gradient in gradients.values())
     norms = squares.sqrt()
-    scales = torch.where(norms.isfinite(), (clip * (1.0 - CLIP_MARGIN) / norms.clamp_min(1e-30)).clamp_max(1.0), 0.0)
+    scales = torch.where(norms.isfinite(), (clip * (1.0 - _CLIP_MARGIN) / norms.clamp_min(1e-30)).clamp_max(1.0), 0.0)
     scales = scales * mask
     bad = ~norms.isfinite()
     sums = {}
@@ -105,17 +84,10 @@ def clipped_sums(gradients: Parameters, mask: Any, clip: float) -> Parameters:  
     return sums
 
 
-def add_noise(sums: Parameters, noise: Any, scale: float) -> Parameters:  # noqa: ANN401 (a tensor)
-    """Add ``scale`` times standard Gaussians to the sums.
+def add_noise(sums: Parameters, noise: Tensor, scale: float) -> Parameters:
+    """Add ``scale`` = σC times ``noise`` to the sums, {name: (G, …)}.
 
-    Parameters
-    ----------
-    sums
-        {name: (G, …)}.
-    noise
-        (G, number of parameters of one teacher) standard Gaussians, used in the order of ``sums``.
-    scale
-        σ·C.
+    The noise is (G, number of parameters of one teacher) standard Gaussians, used in the order of the sums.
     """
     noisy, start = {}, 0
     for name, total in sums.items():

@@ -7,14 +7,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from darrm import checks
 
-Build = Callable[[], Any]  # makes a torch.nn.Module
+# torch ships no types that mypy may follow
+Tensor = Any
+Module = Any
+Device = Any
+Build = Callable[[], Module]
+Parameters = dict[str, Tensor]  # by name; of G teachers together, stacked: (G, …)
 
 
-def convolutional_network(channels: int = 1, side: int = 28, classes: int = 2) -> Any:  # noqa: ANN401 (a torch module)
+def convolutional_network(channels: int = 1, side: int = 28, classes: int = 2) -> Module:
     """Make the teachers' network: two 5×5 convolutions with pooling (16 and 32 channels) and a linear layer.
 
     The paper says "each teacher is a CNN model" and no more [D, Section 6.2]; this is the usual small one.
@@ -55,21 +61,11 @@ def convolutional_network(channels: int = 1, side: int = 28, classes: int = 2) -
     )
 
 
-def choose_device(device: str = "auto") -> Any:  # noqa: ANN401 (a torch device)
-    """Give the device to compute on: a GPU when there is one.
+def choose_device(device: str = "auto") -> Device:
+    """Return the device to compute on: ``"auto"`` (a GPU when there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
 
-    Parameters
-    ----------
-    device
-        ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+    Another word, or a GPU that is not there, is a `ValueError`.
 
-    Raises
-    ------
-    ValueError
-        If the word is another one, or the GPU that it names is not there.
-
-    Examples
-    --------
     >>> choose_device("cpu")
     device(type='cpu')
     """
@@ -85,34 +81,41 @@ def choose_device(device: str = "auto") -> Any:  # noqa: ANN401 (a torch device)
 
 
 @contextmanager
-def cpu_threads(count: int) -> Iterator[None]:
-    """Limit torch to ``count`` threads for a while; small batches are slower with more."""
+def threads_for(device: Device) -> Iterator[None]:
+    """Limit torch to one thread for a while on a CPU, where small batches are slower with more."""
     before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    torch.set_num_threads(1 if device.type == "cpu" else before)
     try:
         yield
     finally:
         torch.set_num_threads(before)
 
 
-def built(build: Build) -> Any:  # noqa: ANN401 (a torch module)
+def built(build: Build) -> Module:
     """Build a network for its architecture, leaving torch's global generator as it was."""
     with torch.random.fork_rng(devices=[]):
         return build()
 
 
-def initial_parameters(build: Build, seed: int) -> dict[str, Any]:
-    """Build a network with its own initialisation from ``seed``, leaving torch's global generator as it was."""
+def initial_parameters(build: Build, seed: int) -> Parameters:
+    """Build a network with its own initialization from ``seed``, leaving torch's global generator as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return {name: parameter.detach().clone() for name, parameter in build().named_parameters()}
 
 
-def stack(parameters: list[dict[str, Any]]) -> dict[str, Any]:
+def stack(parameters: list[Parameters]) -> Parameters:
     """Stack the parameters of G networks: {name: (G, …)}."""
     return {name: torch.stack([one[name] for one in parameters]) for name in parameters[0]}
 
 
-def concatenate(stacks: list[dict[str, Any]]) -> dict[str, Any]:
-    """Put stacks behind each other."""
-    return {name: torch.cat([one[name] for one in stacks]) for name in stacks[0]}
+def along_first(factors: Tensor, like: Tensor) -> Tensor:
+    """Reshape (G,) factors so that they multiply ``like``, (G, …), along its first axis."""
+    return factors.view([-1] + [1] * (like.ndim - 1))
+
+
+def best_classes(ask: Callable[[Tensor], Tensor], x: NDArray[Any], device: Device, batch: int) -> list[NDArray[Any]]:
+    """Return the class of the largest logit of ``ask``, (…, B, C) → (B, …), for every batch of inputs."""
+    with torch.no_grad(), threads_for(device):
+        parts = (x[start : start + batch] for start in range(0, len(x), batch))
+        return [ask(torch.tensor(part, device=device)).argmax(dim=-1).cpu().numpy().T for part in parts]

@@ -3,7 +3,7 @@
 The partition is stored as one teacher number per record, so that two teachers cannot share a record: there is no way to
 write an overlap down. It depends on the positions of the records and on the seed, never on their content.
 
-Neighbours. Two data sets are neighbours when one of them has the content of one record blanked out (the position
+Neighbors. Two data sets are neighbors when one of them has the content of one record blanked out (the position
 remains, a blank record never contributes a gradient). Blanking a record changes one shard and leaves the others as they
 were, so disjoint shards compose in parallel; and for a sum of clipped gradients blanking is the same as removing, which
 is the relation that DP-SGD's accounting assumes. Removing a position altogether would shift all later ones and touch

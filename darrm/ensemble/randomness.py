@@ -58,8 +58,6 @@ class RandomSource:
 def coins(words: NDArray[np.uint64], probability: float) -> NDArray[np.bool_]:
     """Turn words into coins that show 1 with probability floor(2⁵³·p)/2⁵³ ≤ p: never more often than accounted for.
 
-    Examples
-    --------
     >>> coins(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), 0.5).tolist()
     [True, False, False]
     """
@@ -71,8 +69,6 @@ def coins(words: NDArray[np.uint64], probability: float) -> NDArray[np.bool_]:
 def gaussians(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Turn 2n words into 2n independent standard Gaussians (Box and Muller's transformation).
 
-    Examples
-    --------
     >>> sample = gaussians(RandomSource(1).words(200_000, 0, NOISE, 0))
     >>> round(float(sample.mean()), 1) + 0.0, round(float(sample.std()), 2)
     (0.0, 1.0)

@@ -61,11 +61,11 @@ class PrivateSGD:
         checks.positive(sampling_rate=self.sampling_rate)
 
     def step_count(self, size: int) -> int:  # noqa: ARG002 (the shard's size decides for the other recipe)
-        """Give the number of steps."""
+        """Return the number of steps."""
         return self.steps
 
     def expected_batch(self, size: int) -> float:
-        """Give q·n, the public constant that a step divides by (never the batch's own, private size)."""
+        """Return q·n, the public constant that a step divides by (never the batch's own, private size)."""
         return self.sampling_rate * size
 
     def batch(self, source: RandomSource, teacher: int, step: int, size: int) -> NDArray[np.int64]:
@@ -110,7 +110,7 @@ class PlainSGD:
         checks.integer_at_least(1, epochs=self.epochs, batch_size=self.batch_size)
 
     def step_count(self, size: int) -> int:
-        """Give the number of steps for a shard of ``size`` records."""
+        """Return the number of steps for a shard of ``size`` records."""
         return self.epochs * math.ceil(size / self.batch_size)
 
     def batch(self, source: RandomSource, teacher: int, step: int, size: int) -> NDArray[np.int64]:
@@ -132,8 +132,6 @@ Recipe = PrivateSGD | PlainSGD
 def recipe_from(data: dict[str, Any]) -> Recipe:
     """Read a recipe that ``to_dict`` wrote.
 
-    Examples
-    --------
     >>> recipe_from(PlainSGD(0.1, 5, 32).to_dict())
     PlainSGD(learning_rate=0.1, epochs=5, batch_size=32)
     """

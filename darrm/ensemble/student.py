@@ -1,8 +1,8 @@
-"""The student: a model trained on a few private labels and many unlabelled inputs, by virtual adversarial training.
+"""The student: a model trained on a few private labels and many unlabeled inputs, by virtual adversarial training.
 
 The loss of a step is [MMKI17, Section 3], which the PATE papers use for their students [P, Section 5.1]:
 
-    cross-entropy on labelled inputs + weight · mean over all inputs of KL(p(·|x) ‖ p(·|x + r)),
+    cross-entropy on labeled inputs + weight · mean over all inputs of KL(p(·|x) ‖ p(·|x + r)),
     r = radius · g/‖g‖,   g = ∇_d KL(p(·|x) ‖ p(·|x + ξ·d)) at a random unit d: where the answer changes most.
 
 The student sees private labels and public inputs, nothing else: whatever it learns is post-processing of the labels.
@@ -19,9 +19,19 @@ from numpy.typing import NDArray
 from torch import nn
 
 from darrm import checks
-from darrm.ensemble.network import Build, choose_device, convolutional_network, cpu_threads
+from darrm.ensemble.network import (
+    Build,
+    Device,
+    Module,
+    Tensor,
+    along_first,
+    best_classes,
+    choose_device,
+    convolutional_network,
+    threads_for,
+)
 
-XI = 1e-2  # length of the finite difference that finds the adversarial direction
+_PROBE = 1e-2  # length of the finite difference that finds the adversarial direction
 
 
 @dataclass(frozen=True)
@@ -35,7 +45,7 @@ class StudentRecipe:
     learning_rate
         Adam's, > 0; it falls linearly to 0 over the second half.
     batch
-        Labelled and, again as many, unlabelled inputs a step.
+        Labelled and, again as many, unlabeled inputs a step.
     radius
         Length of the adversarial direction, in units of the input, > 0.
     weight
@@ -68,23 +78,19 @@ class StudentRecipe:
 class Student:
     """A trained student; `predict` answers, and answering costs no privacy."""
 
-    model: Any
-    device: Any
+    model: Module
+    device: Device
 
     def predict(self, x: NDArray[Any], *, batch: int = 512) -> NDArray[np.int64]:
-        """Give the class of each of (n, …) inputs."""
-        answers = [np.empty(0, dtype=np.int64)]
-        with torch.no_grad(), cpu_threads(1 if self.device.type == "cpu" else torch.get_num_threads()):
-            for start in range(0, len(x), batch):
-                inputs = torch.tensor(np.asarray(x[start : start + batch], dtype=np.float32), device=self.device)
-                answers.append(self.model(inputs).argmax(dim=1).cpu().numpy())
-        return np.concatenate(answers)
+        """Return the class of each of (n, …) inputs."""
+        answers = best_classes(self.model, np.asarray(x, dtype=np.float32), self.device, batch)
+        return np.concatenate([np.empty(0, dtype=np.int64), *answers])
 
 
 def train_student(
     x: NDArray[Any],
     labels: NDArray[np.int64],
-    unlabelled: NDArray[Any],
+    unlabeled: NDArray[Any],
     *,
     recipe: StudentRecipe | None = None,
     build: Build = convolutional_network,
@@ -97,15 +103,15 @@ def train_student(
     ----------
     x, labels
         (Q, …) public inputs and (Q,) the labels that an aggregator released for them. Inputs whose label is −1 (the
-        aggregator abstained) count as unlabelled.
-    unlabelled
+        aggregator abstained) count as unlabeled.
+    unlabeled
         (U, …) more public inputs, possibly none.
     recipe
         By default `StudentRecipe()`.
     build
         Makes the network.
     seed
-        Of the initialisation and of the batches; no privacy rests on it.
+        Of the initialization and of the batches; no privacy rests on it.
     device
         See `choose_device`.
 
@@ -116,7 +122,7 @@ def train_student(
     Raises
     ------
     ValueError
-        If shapes do not fit, or no input is labelled.
+        If shapes do not fit, or no input is labeled.
     """
     recipe = StudentRecipe() if recipe is None else recipe
     classes = np.asarray(labels)
@@ -127,12 +133,12 @@ def train_student(
         checks.fail("labels", "no label", "at least one label that is not an abstention")
     target = choose_device(device)
     inputs = np.asarray(x, dtype=np.float32)
-    everything = np.concatenate([inputs, np.asarray(unlabelled, dtype=np.float32).reshape(-1, *inputs.shape[1:])])
+    everything = np.concatenate([inputs, np.asarray(unlabeled, dtype=np.float32).reshape(-1, *inputs.shape[1:])])
     known_x = torch.tensor(inputs[answered], device=target)
     known_y = torch.tensor(classes[answered].astype(np.int64), device=target)
     all_x = torch.tensor(everything, device=target)
     generator = torch.Generator().manual_seed(seed)
-    with torch.random.fork_rng(devices=[]), cpu_threads(1 if target.type == "cpu" else torch.get_num_threads()):
+    with torch.random.fork_rng(devices=[]), threads_for(target):
         torch.manual_seed(seed)
         model = build().to(target).train()
         optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate)
@@ -151,37 +157,25 @@ def train_student(
     return Student(model.eval(), target)
 
 
-def virtual_adversarial_loss(model: Any, x: Any, direction: Any, radius: float) -> Any:  # noqa: ANN401 (tensors)
-    """Measure how much the answer can change within ``radius``, by one step of power iteration.
+def virtual_adversarial_loss(model: Module, x: Tensor, direction: Tensor, radius: float) -> Tensor:
+    """Measure how much the answer can change within ``radius`` (Euclidean), by one step of power iteration.
 
-    Parameters
-    ----------
-    model
-        Gives (B, C) logits.
-    x
-        (B, …) inputs.
-    direction
-        (B, …) random numbers to start from.
-    radius
-        Length of the change, in the Euclidean norm.
-
-    Returns
-    -------
-    tensor
-        The mean KL divergence, differentiable in the model's parameters.
+    The model returns (B, C) logits for (B, …) inputs; (B, …) random numbers in ``direction`` are where it starts. The
+    result is the mean KL divergence, differentiable in the model's parameters.
     """
     with torch.no_grad():
         before = nn.functional.log_softmax(model(x), dim=1)
-    probe = (XI * _unit(direction)).requires_grad_()
+    probe = (_PROBE * _unit(direction)).requires_grad_()
     (gradient,) = torch.autograd.grad(_divergence(before, model(x + probe)), probe)
     return _divergence(before, model(x + radius * _unit(gradient)))
 
 
-def _divergence(before: Any, logits: Any) -> Any:  # noqa: ANN401 (tensors)
+def _divergence(before: Tensor, logits: Tensor) -> Tensor:
+    """Return the mean KL divergence from log probabilities (B, C) to those of the logits."""
     after = nn.functional.log_softmax(logits, dim=1)
     return (before.exp() * (before - after)).sum(dim=1).mean()
 
 
-def _unit(direction: Any) -> Any:  # noqa: ANN401 (tensors)
-    norms = direction.flatten(1).norm(dim=1).clamp_min(1e-12)
-    return direction / norms.view([-1] + [1] * (direction.ndim - 1))
+def _unit(direction: Tensor) -> Tensor:
+    """Return (B, …) directions, each divided by its Euclidean norm."""
+    return direction / along_first(direction.flatten(1).norm(dim=1).clamp_min(1e-12), direction)

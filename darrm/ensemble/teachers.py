@@ -24,16 +24,15 @@ from numpy.typing import NDArray
 from torch.func import functional_call, vmap
 
 from darrm import checks
-from darrm.ensemble.network import Build, built, choose_device, convolutional_network, cpu_threads
+from darrm.ensemble.network import Build, best_classes, built, choose_device, convolutional_network
 from darrm.ensemble.partition import Partition
 from darrm.ensemble.randomness import RandomSource
 from darrm.ensemble.recipes import PrivateSGD, Recipe, recipe_from
-from darrm.ensemble.storage import load_tensors, save_tensors
-from darrm.ensemble.training import Group, train_group
+from darrm.ensemble.training import Group, load_tensors, save_tensors, train_group
 from darrm.errors import TableError
 from darrm.system.extras import require
 
-CPU_STACK, GPU_STACK = 6, 64  # teachers a stack: beyond these, measured, nothing is gained but memory use
+_CPU_STACK, _GPU_STACK = 6, 64  # teachers a stack: beyond these, measured, nothing is gained but memory use
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,14 +94,9 @@ class TeacherEnsemble:
         target = choose_device(device)
         model = built(self.build).to(target).eval()
         tensors = {name: torch.as_tensor(value, device=target) for name, value in self.parameters.items()}
-        ask = vmap(lambda parameters, inputs: functional_call(model, parameters, (inputs,)), in_dims=(0, None))
-        inputs = _inputs(x)
-        answers = [np.empty((0, self.K), dtype=np.int8)]
-        with torch.no_grad(), cpu_threads(1 if target.type == "cpu" else torch.get_num_threads()):
-            for start in range(0, len(inputs), batch):
-                logits = ask(tensors, torch.as_tensor(inputs[start : start + batch], device=target))
-                answers.append(logits.argmax(dim=2).T.cpu().numpy().astype(np.int8))
-        return np.concatenate(answers)
+        vote = vmap(lambda parameters, inputs: functional_call(model, parameters, (inputs,)), in_dims=(0, None))
+        answers = best_classes(lambda inputs: vote(tensors, inputs), _inputs(x), target, batch)
+        return np.concatenate([np.empty((0, self.K), dtype=np.int8), *answers]).astype(np.int8)
 
     def save(self, path: Path) -> None:
         """Write the ensemble to a safetensors file."""
@@ -156,7 +150,7 @@ def train_teachers(
     recipe
         `PrivateSGD` or `PlainSGD`.
     build
-        Makes the network, any module without batch normalisation and dropout.
+        Makes the network, any module without batch normalization and dropout.
     seed
         ``None`` draws from the operating system; an integer makes the training reproducible and, for whoever knows the
         integer, not private: for experiments only.
@@ -181,7 +175,7 @@ def train_teachers(
     if not len(inputs) == len(classes) == partition.n:
         checks.fail("y", f"{len(classes)} classes", f"one for each of {partition.n} records, as x ({len(inputs)})")
     if stack_size is None:
-        stack_size = CPU_STACK if choose_device(device).type == "cpu" else GPU_STACK
+        stack_size = _CPU_STACK if choose_device(device).type == "cpu" else _GPU_STACK
     checks.integer_at_least(1, stack_size=stack_size)
     if seed is None and not isinstance(recipe, PrivateSGD):
         if checkpoints is not None:
@@ -226,6 +220,7 @@ def _stacks(K: int, stack_size: int) -> list[tuple[int, ...]]:
 
 
 def _inputs(x: NDArray[Any]) -> NDArray[np.float32]:
+    """Return finite (n, …) floats."""
     array = np.asarray(x)
     if array.ndim < 2 or not np.issubdtype(array.dtype, np.floating):
         checks.fail("x", f"shape {array.shape}, dtype {array.dtype}", "floats, one row a record")
@@ -235,6 +230,7 @@ def _inputs(x: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _classes(y: NDArray[Any]) -> NDArray[np.int64]:
+    """Return (n,) integers of at least 0."""
     array = np.asarray(y)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) or (array.size and array.min() < 0):
         checks.fail("y", f"shape {array.shape}, dtype {array.dtype}", "classes 0, 1, …, one a record")

@@ -2,7 +2,8 @@
 
 A group's teachers are stacked (`darrm.ensemble.dpsgd`), so one call computes the gradients of all of them. The state of
 a training is its parameters and its step number: every draw is a function of (seed, teacher, step), so that nothing
-else needs to be stored, and a seeded training that resumes ends where it would have ended anyway.
+else needs to be stored, and a seeded training that resumes ends where it would have ended anyway. Tensors lie on disk
+as safetensors files with JSON facts beside them, never as pickle.
 """
 
 from __future__ import annotations
@@ -18,30 +19,35 @@ import torch
 from numpy.typing import NDArray
 
 from darrm.ensemble.dpsgd import add_noise, check_model, clipped_sums, mean_gradients, per_example_gradients
-from darrm.ensemble.network import Build, built, choose_device, cpu_threads, initial_parameters, stack
+from darrm.ensemble.network import (
+    Build,
+    Device,
+    Module,
+    Parameters,
+    Tensor,
+    along_first,
+    built,
+    choose_device,
+    initial_parameters,
+    stack,
+    threads_for,
+)
 from darrm.ensemble.randomness import INITIAL, NOISE, RandomSource, gaussians
 from darrm.ensemble.recipes import PrivateSGD, Recipe
-from darrm.ensemble.storage import load_tensors, save_tensors
 from darrm.errors import TableError
+from darrm.system import files
 from darrm.system.extras import require
 
 Array = NDArray[Any]
+_FACTS = "darrm"  # the one metadata key in use
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
     """What one process trains: some teachers, their own records and nobody else's, and how.
 
-    Parameters
-    ----------
-    x, y
-        For each teacher of the group, its inputs (n_k, …) and classes (n_k,).
-    teachers
-        The numbers of these teachers, which name their random streams.
-    build
-        Makes the network; every teacher starts from an initialisation of its own.
-    recipe, source
-        How to train and where random numbers come from.
+    ``x`` and ``y`` hold, for each teacher, its inputs (n_k, …) and classes (n_k,); ``teachers`` the numbers of these
+    teachers, which name their random streams. Every teacher starts from an initialization of its own.
     """
 
     x: tuple[Array, ...]
@@ -76,35 +82,15 @@ def train_group(
     progress: bool = True,
     position: int = 0,
 ) -> dict[str, Array]:
-    """Train the teachers of a group and give their parameters.
+    """Train the teachers of a group and return their parameters, {name: (G, …)}.
 
-    Parameters
-    ----------
-    group
-        What to train.
-    device
-        See `choose_device`.
-    checkpoint
-        Where the state is kept; a file that is there is continued, and it is deleted by nobody.
-    checkpoint_every
-        Steps between two checkpoints.
-    progress, position
-        Show a bar on standard error, on this line of it.
-
-    Returns
-    -------
-    dict
-        {name: (G, …)} as numpy arrays.
-
-    Raises
-    ------
-    TableError
-        If the checkpoint belongs to another training.
+    A checkpoint that is there is continued, and deleted by nobody; that of another training is a `TableError`.
+    ``position`` is the line of standard error on which the bar is shown.
     """
     target = choose_device(device)
     model = built(group.build)
     check_model(model)
-    with cpu_threads(1 if target.type == "cpu" else torch.get_num_threads()):
+    with threads_for(target):
         run = _Run(group, model.to(target).train(), target)
         if checkpoint is not None and checkpoint.exists():
             run.resume(checkpoint)
@@ -128,7 +114,7 @@ def train_group(
 class _Run:
     """The moving state of one group's training: its parameters and its step number."""
 
-    def __init__(self, group: Group, model: Any, device: Any) -> None:  # noqa: ANN401 (torch ships no types for mypy)
+    def __init__(self, group: Group, model: Module, device: Device) -> None:
         self.group = group
         self.device = device
         self.private = isinstance(group.recipe, PrivateSGD)
@@ -175,12 +161,13 @@ class _Run:
         else:
             active = torch.as_tensor([float(len(batch) > 0) for batch in batches], device=self.device)
             direction = self.gradients(self.parameters, x, y, mask + (1.0 - active)[:, None])
-            direction = {name: value * active.view([-1] + [1] * (value.ndim - 1)) for name, value in direction.items()}
+            direction = {name: value * along_first(active, value) for name, value in direction.items()}
         rate = recipe.learning_rate
         self.parameters = {name: value - rate * direction[name] for name, value in self.parameters.items()}
         self.step += 1
 
-    def _private_direction(self, recipe: PrivateSGD, x: Any, y: Any, mask: Any) -> dict[str, Any]:  # noqa: ANN401
+    def _private_direction(self, recipe: PrivateSGD, x: Tensor, y: Tensor, mask: Tensor) -> Parameters:
+        """Return (Σ clipped gradients + σC·noise)/(q·n) of each teacher."""
         if mask.shape[1]:
             sums = clipped_sums(self.gradients(self.parameters, x, y), mask, recipe.clip)
         else:  # every batch of the group is empty
@@ -190,9 +177,10 @@ class _Run:
         noise = np.stack([gaussians(one)[:size] for one in words]).astype(np.float32)
         noisy = add_noise(sums, torch.as_tensor(noise, device=self.device), recipe.noise * recipe.clip)
         batch = torch.as_tensor([recipe.expected_batch(size) for size in self.group.sizes], device=self.device)
-        return {name: value / batch.view([-1] + [1] * (value.ndim - 1)) for name, value in noisy.items()}
+        return {name: value / along_first(batch, value) for name, value in noisy.items()}
 
-    def _padded(self, batches: list[NDArray[np.int64]]) -> tuple[Any, Any, Any]:
+    def _padded(self, batches: list[NDArray[np.int64]]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the batches' inputs and classes as (G, B, …) and (G, B), and the mask (G, B) of what they hold."""
         width = max(len(batch) for batch in batches)
         places = np.zeros((len(batches), width), dtype=np.int64)
         mask = np.zeros((len(batches), width), dtype=np.float32)
@@ -201,3 +189,25 @@ class _Run:
             mask[row, : len(batch)] = 1.0
         rows = torch.as_tensor(places, device=self.device)
         return self.x[rows], self.y[rows], torch.as_tensor(mask, device=self.device)
+
+
+def save_tensors(path: Path, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+    """Write arrays and plain facts to one file, replacing it in one step."""
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    with files.replacing(path) as temporary:
+        require("safetensors.numpy").save_file(contiguous, temporary, metadata={_FACTS: json.dumps(facts)})
+
+
+def load_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Read what `save_tensors` wrote; a file that is damaged or comes from somewhere else is a `TableError`."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {str(path)!r}")
+    safetensors = require("safetensors")
+    try:
+        with safetensors.safe_open(path, framework="numpy") as stored:
+            facts = json.loads((stored.metadata() or {})[_FACTS])
+            names = list(stored.keys())
+            arrays = {name: np.array(stored.get_tensor(name)) for name in names}
+    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+        raise TableError("file", f"{str(path)!r} is no file of this library, or damaged: {error}") from error
+    return arrays, facts

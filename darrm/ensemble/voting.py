@@ -12,40 +12,18 @@ from darrm import checks
 from darrm.errors import TableError
 from darrm.system import files
 
-LARGEST_CLASS = 127
-
-
-def check_votes(votes: object, *, classes: int | None = None) -> NDArray[np.int8]:
-    """Give votes as a (Q, K) array of small integers.
-
-    Raises
-    ------
-    ValueError
-        If they are not (Q, K) integers in 0 … classes − 1.
-
-    Examples
-    --------
-    >>> check_votes([[0, 1, 1], [0, 0, 0]], classes=2).shape
-    (2, 3)
-    """
-    array = np.asarray(votes)
-    if array.ndim != 2 or array.shape[1] == 0 or not np.issubdtype(array.dtype, np.integer):
-        checks.fail("votes", f"shape {array.shape}, dtype {array.dtype}", "a (Q, K) array of integers")
-    most = LARGEST_CLASS if classes is None else classes - 1
-    if array.size and not (array.min() >= 0 and array.max() <= most):
-        checks.fail("votes", (int(array.min()), int(array.max())), f"in 0 … {most}")
-    return array.astype(np.int8)
+_LARGEST_CLASS = 127  # of an int8
 
 
 def majority(votes: object, classes: int = 2) -> NDArray[np.int64]:
-    """Give each query's most frequent class, the lowest one of a tie; without any privacy of its own.
+    """Return each query's most frequent class, the lowest one of a tie; without any privacy of its own.
 
     Examples
     --------
     >>> majority([[0, 1, 1], [0, 0, 1]]).tolist()
     [1, 0]
     """
-    array = check_votes(votes, classes=classes)
+    array = _check_votes(votes, classes=classes)
     histograms = (array[:, :, None] == np.arange(classes)).sum(axis=1)
     return np.asarray(histograms.argmax(axis=1), dtype=np.int64)
 
@@ -60,7 +38,7 @@ def save_votes(path: Path, votes: object) -> None:
     """
     if path.suffix != ".npy":
         checks.fail("path", str(path), "a name that ends in .npy")
-    array = check_votes(votes)
+    array = _check_votes(votes)
     with files.replacing(path) as temporary:
         np.save(temporary, array, allow_pickle=False)
 
@@ -77,6 +55,17 @@ def load_votes(path: Path) -> NDArray[np.int8]:
     """
     try:
         stored: Any = np.load(path, allow_pickle=False)
-        return check_votes(stored)
+        return _check_votes(stored)
     except (ValueError, EOFError) as error:
         raise TableError("votes", f"{str(path)!r} is no file of votes: {error}") from error
+
+
+def _check_votes(votes: object, *, classes: int | None = None) -> NDArray[np.int8]:
+    """Return votes as a (Q, K) array of small integers, each in 0 … classes − 1."""
+    array = np.asarray(votes)
+    if array.ndim != 2 or array.shape[1] == 0 or not np.issubdtype(array.dtype, np.integer):
+        checks.fail("votes", f"shape {array.shape}, dtype {array.dtype}", "a (Q, K) array of integers")
+    most = _LARGEST_CLASS if classes is None else classes - 1
+    if array.size and not (array.min() >= 0 and array.max() <= most):
+        checks.fail("votes", (int(array.min()), int(array.max())), f"in 0 … {most}")
+    return array.astype(np.int8)

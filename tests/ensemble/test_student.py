@@ -46,7 +46,7 @@ def two_arcs(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return (arc + 0.05 * rng.standard_normal((n, 2))).astype(np.float32), y
 
 
-def test_unlabelled_inputs_help() -> None:
+def test_unlabeled_inputs_help() -> None:
     x, y = two_arcs(400, seed=0)
     test_x, test_y = two_arcs(500, seed=1)
     known = np.concatenate([np.flatnonzero(y == 0)[:4], np.flatnonzero(y == 1)[:4]])
@@ -60,7 +60,7 @@ def test_unlabelled_inputs_help() -> None:
     assert scores[0] > scores[1] + 0.02
 
 
-def test_abstentions_count_as_unlabelled() -> None:
+def test_abstentions_count_as_unlabeled() -> None:
     x, y = two_arcs(40, seed=0)
     labels = np.where(np.arange(40) < 8, y, -1)
     student = train_student(x, labels, x[:0], recipe=StudentRecipe(steps=5), build=build)
