@@ -33,9 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.privacy import PrivacyParams
-from darrm.random_dp.draws import Norm
-from darrm.random_dp.lattice_noise import describe
-from darrm.random_dp.mechanisms import Laplace, check_pure, check_release
+from darrm.random_dp.mechanisms import Laplace, LatticeMechanism, check_pure, check_release
 
 _LARGEST_LATTICE = 10**6
 
@@ -148,7 +146,7 @@ class BernsteinFunction:
 
 
 @dataclass(frozen=True)
-class Bernstein:
+class Bernstein(LatticeMechanism):
     """The Bernstein mechanism: ε-private where sup |F(D, ·) − F(D′, ·)| ≤ Δ on the lattice [S, Corollary 14].
 
     Parameters
@@ -180,16 +178,13 @@ class Bernstein:
     size: int
     order: int = 1
     dimension: int = 1
+    norm = "sup"
+    noise = "discrete Laplace noise on the values at the lattice points"
 
     def __post_init__(self) -> None:
         check_pure(self.privacy, "Bernstein")
         checks.integer_at_least(1, order=self.order)
         lattice(self.size, self.dimension)
-
-    @property
-    def norm(self) -> Norm:
-        """The largest absolute difference on the lattice."""
-        return "sup"
 
     @property
     def points(self) -> NDArray[np.float64]:
@@ -219,10 +214,6 @@ class Bernstein:
         total = math.nextafter(float(sensitivity) * numbers.size, math.inf) if sensitivity > 0 else 0.0
         noisy = Laplace(self.privacy).release(numbers.reshape(shape), total, rng=rng)
         return BernsteinFunction(noisy, self.order)
-
-    def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
-        """Return how the noise is drawn, in words."""
-        return describe("discrete Laplace noise on the values at the lattice points", sensitivity, rng)
 
 
 def _iterated_coefficients(values: NDArray[np.float64], order: int) -> NDArray[np.float64]:

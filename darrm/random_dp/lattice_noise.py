@@ -47,19 +47,6 @@ def source(rng: np.random.Generator | None) -> UniformBelow:
     return below
 
 
-def describe(kind: str, sensitivity: float, rng: np.random.Generator | None) -> str:
-    """Return how the noise was drawn, in words for the guarantee.
-
-    >>> describe("discrete Laplace noise on a lattice", 0.5, None)
-    'discrete Laplace noise on a lattice, drawn exactly from the operating system'
-    """
-    if sensitivity == 0.0:
-        return "no noise: the sampled sensitivity is 0, so covered pairs give the same value"
-    if rng is None:
-        return f"{kind}, drawn exactly from the operating system"
-    return f"{kind}, drawn from a pseudo-random generator: for experiments only, nothing is guaranteed"
-
-
 def step_for(sensitivity: float, coordinates: int) -> Fraction:
     """Choose the lattice's step: the largest power of two of at most 2⁻¹⁰·Δ/d.
 

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,7 +30,7 @@ from darrm.losses.gaussian import concentrated_sigma
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_sampling import bernoulli_exp
 from darrm.random_dp.draws import Norm
-from darrm.random_dp.lattice_noise import describe, gaussian_release, laplace_release, source, step_for, to_lattice
+from darrm.random_dp.lattice_noise import gaussian_release, laplace_release, source, step_for, to_lattice
 
 _ATTEMPTS = 64  # proposals tried at a time by the exponential mechanism
 
@@ -56,8 +56,23 @@ class Mechanism(Protocol[Released_co]):
         """Return how the noise is drawn, in words."""
 
 
+class LatticeMechanism:
+    """What the mechanisms here share: a name of their noise, and how they say that it is drawn."""
+
+    norm: ClassVar[Norm]
+    noise: ClassVar[str]
+
+    def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
+        """Return how the noise is drawn, in words for the guarantee."""
+        if sensitivity == 0.0:
+            return "no noise: the sampled sensitivity is 0, so covered pairs give the same value"
+        if rng is None:
+            return f"{self.noise}, drawn exactly from the operating system"
+        return f"{self.noise}, drawn from a pseudo-random generator: for experiments only, nothing is guaranteed"
+
+
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(LatticeMechanism):
     """The Laplace mechanism on a lattice: ε-private where ‖f(D) − f(D′)‖₁ ≤ Δ [S, Corollary 10].
 
     Parameters
@@ -78,14 +93,11 @@ class Laplace:
     """
 
     privacy: PrivacyParams
+    norm = "l1"
+    noise = "discrete Laplace noise on a lattice"
 
     def __post_init__(self) -> None:
         check_pure(self.privacy, "Laplace")
-
-    @property
-    def norm(self) -> Norm:
-        """The sum of absolute values."""
-        return "l1"
 
     def release(
         self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
@@ -102,13 +114,9 @@ class Laplace:
             return numbers
         return laplace_release(numbers, float(sensitivity), self.privacy.exact_epsilon, rng)
 
-    def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
-        """Return how the noise is drawn, in words."""
-        return describe("discrete Laplace noise on a lattice", sensitivity, rng)
-
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(LatticeMechanism):
     """The Gaussian mechanism on a lattice: (ε, δ)-private where ‖f(D) − f(D′)‖₂ ≤ Δ [S, Corollary 12].
 
     Departure: σ is not √(2 log(1.25/δ))·Δ/ε, which is proved for ε ≤ 1 only, but the (smaller) one of
@@ -132,14 +140,11 @@ class Gaussian:
     """
 
     privacy: PrivacyParams
+    norm = "l2"
+    noise = "discrete Gaussian noise on a lattice"
 
     def __post_init__(self) -> None:
         concentrated_sigma(self.privacy)
-
-    @property
-    def norm(self) -> Norm:
-        """The Euclidean norm."""
-        return "l2"
 
     @property
     def noise_per_sensitivity(self) -> float:
@@ -156,13 +161,9 @@ class Gaussian:
         rho = Fraction(concentrated_sigma(self.privacy).settings["rho"])
         return gaussian_release(numbers, float(sensitivity), rho, rng)
 
-    def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
-        """Return how the noise is drawn, in words."""
-        return describe("discrete Gaussian noise on a lattice", sensitivity, rng)
-
 
 @dataclass(frozen=True)
-class Exponential(Generic[Candidate]):
+class Exponential(LatticeMechanism, Generic[Candidate]):
     """The exponential mechanism: choose r with probability ∝ exp(ε s(D, r)/(2Δ)) from a finite set [S, Corollary 13].
 
     Scores are rounded to a lattice like any other value, q = round(s/step), and the law is exactly
@@ -190,16 +191,13 @@ class Exponential(Generic[Candidate]):
     privacy: PrivacyParams
     candidates: Sequence[Candidate]
     score: Callable[[Any, Candidate], float] | None = None
+    norm = "sup"
+    noise = "a choice by rejection with lattice scores"
 
     def __post_init__(self) -> None:
         check_pure(self.privacy, "exponential")
         if len(self.candidates) == 0:
             checks.fail("candidates", self.candidates, "at least one candidate")
-
-    @property
-    def norm(self) -> Norm:
-        """The largest difference of a score."""
-        return "sup"
 
     def scores(self, data: object) -> NDArray[np.float64]:
         """Score every candidate on a data set: the function f(D) = s(D, ·) whose sensitivity is sampled.
@@ -241,10 +239,6 @@ class Exponential(Generic[Candidate]):
             kept = np.flatnonzero(bernoulli_exp(gaps[proposed], np.full(_ATTEMPTS, scale, dtype=gaps.dtype), below))
             if kept.size:
                 return self.candidates[int(proposed[kept[0]])]
-
-    def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
-        """Return how the choice is drawn, in words."""
-        return describe("a choice by rejection with lattice scores", sensitivity, rng)
 
 
 def check_pure(privacy: PrivacyParams, name: str) -> None:
