@@ -45,7 +45,7 @@ class StudentRecipe:
     learning_rate
         Adam's, > 0; it falls linearly to 0 over the second half.
     batch
-        Labelled and, again as many, unlabeled inputs a step.
+        Labeled and, again as many, unlabeled inputs a step.
     radius
         Length of the adversarial direction, in units of the input, > 0.
     weight

@@ -49,11 +49,11 @@ class ParametersOf:
     attributes: tuple[str, ...] = LINEAR
 
     def __call__(self, data: tuple[NDArray[np.float64], NDArray[Any]]) -> NDArray[np.float64]:
-        """Fit a copy of the estimator and give its parameters, shape (p,)."""
+        """Fit a copy of the estimator and return its parameters, shape (p,)."""
         return np.concatenate([np.ravel(part) for part in self.fitted(data).values()])
 
     def fitted(self, data: tuple[NDArray[np.float64], NDArray[Any]]) -> dict[str, NDArray[np.float64]]:
-        """Fit a copy of the estimator and give its parameters by name."""
+        """Fit a copy of the estimator and return its parameters by name."""
         machine = copy.deepcopy(self.estimator)
         machine.fit(*data)
         missing = [name for name in self.attributes if not hasattr(machine, name)]

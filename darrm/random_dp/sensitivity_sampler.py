@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,6 +118,7 @@ class Execution:
             checks.integer_at_least(1, jobs=self.jobs, advice="or -1 for all cores, or None for joblib's configuration")
 
 
+@dataclass(frozen=True, eq=False)
 class SensitivitySampler:
     """Estimates the sensitivity of any function on any distribution of records [S, Algorithm 1].
 
@@ -153,25 +154,20 @@ class SensitivitySampler:
     sensitivity 0.0709573 in the l1 norm, rank 285 of 285 sampled pairs of 100 records from Exp(1) (gamma = 0.1)
     """
 
-    def __init__(
-        self,
-        function: Function,
-        sampler: RecordSampler,
-        norm: Norm,
-        *,
-        distribution: str | None = None,
-        position: str = "last",
-    ) -> None:
-        for name, value in (("function", function), ("sampler", sampler)):
-            if not callable(value):
-                checks.fail(name, value, "callable")
-        check_norm(norm)
-        checks.one_of(POSITIONS, position=position)
-        self.function = function
-        self.sampler = sampler
-        self.norm: Norm = norm
-        self.position = position
-        self.distribution = _name_of(sampler) if distribution is None else distribution
+    function: Function
+    sampler: RecordSampler
+    norm: Norm
+    _: KW_ONLY
+    distribution: str = ""
+    position: str = "last"
+
+    def __post_init__(self) -> None:
+        for name in ("function", "sampler"):
+            if not callable(getattr(self, name)):
+                checks.fail(name, getattr(self, name), "callable")
+        check_norm(self.norm)
+        checks.one_of(POSITIONS, position=self.position)
+        object.__setattr__(self, "distribution", self.distribution or _name_of(self.sampler))
 
     def estimate(
         self,
