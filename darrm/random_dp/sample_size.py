@@ -3,7 +3,7 @@
 ====================  ===========  ================================================================================
 here                  [S]          meaning
 ====================  ===========  ================================================================================
-``m``                 m            sampled pairs of neighbouring data sets
+``m``                 m            sampled pairs of neighboring data sets
 ``k``                 k            the k-th smallest of the m sensitivities is taken
 ``rho``               ρ            the probability, part of γ, with which the sample may mislead
 ``gamma``             γ            the share of pairs that random differential privacy leaves without a promise
