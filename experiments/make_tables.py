@@ -3,7 +3,7 @@
     python -m experiments.make_tables                # all sizes: some minutes on one core
     python -m experiments.make_tables --K 11 21      # these sizes only
 
-For each K: every integer m up to (K + 1)/2, every ε of `EPSILONS`, every Δ of `DELTAS`, free and monotone, optimised
+For each K: every integer m up to (K + 1)/2, every ε of `EPSILONS`, every Δ of `DELTAS`, free and monotone, optimized
 for independent p_i ~ U[0.5, 1] with δ = 1 − (1 − Δ)^m. One compressed JSON file a K.
 """
 
@@ -43,10 +43,10 @@ def settings_of(K: int) -> list[Setting]:
 
 
 def library_bytes(K: int, settings: Sequence[Setting]) -> bytes:
-    """Optimise and certify every setting and pack the tables."""
+    """Optimize and certify every setting and pack the tables."""
     tables = [(setting, optimize_gamma(setting.problem, prior=PRIOR, shape=setting.shape)) for setting in settings]
     maker = dict(tables[0][1].provenance)
-    return compress(K, PRIOR.text, {"solver": maker["solver"], "made by": maker["made by"]}, tables)
+    return compress(K, PRIOR, {"solver": maker["solver"], "made by": maker["made by"]}, tables)
 
 
 def write_size(folder: Path, K: int) -> tuple[int, int, float]:

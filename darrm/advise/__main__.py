@@ -14,7 +14,6 @@ import numpy as np
 from darrm.advise.advice import NO_NOISE, OURS, Advice, advise
 from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
-from darrm.optimize.report import prior_in_words
 from darrm.plan.option import ReleaseOption
 from darrm.system.command_line import CommandLine, add_outputs, print_report, run
 from darrm.system.flags import add_prior, add_workload, flags_of, workload_of
@@ -59,7 +58,7 @@ def text_report(advice: Advice) -> str:
         f"Which aggregator for {work.queries:,} majority votes of {work.voters.K:,} voters?",
         f"  {work.voters}",
         f"  the budget of all answers together is {work.total}",
-        f"  accuracy under {prior_in_words(advice.prior.text)} (--prior {advice.prior.text})",
+        f"  accuracy under {priors.in_words(advice.prior)}",
         f"  a fair coin has {1.0 - NoiseFunction(work.voters.K, coin).expected_error(advice.prior):.5f}",
         "",
         f"  {'accuracy':>8}  {'total ε':>9}   mechanism",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-from darrm.gamma.priors import Prior
+from darrm.gamma.priors import Prior, weights_of
 from darrm.gamma.sampled_error import Estimate, estimate_error
 
 Array = NDArray[np.float64]
@@ -117,7 +117,7 @@ class NoiseFunction:
         """
         if not prior.has_closed_form:
             return self.estimate_error(prior).mean
-        return float(0.5 * np.sum(prior.weights(self.K) * (1.0 - self.half)))
+        return float(0.5 * np.sum(weights_of(prior, self.K) * (1.0 - self.half)))
 
     def estimate_error(
         self, prior: Prior, *, draws: int | None = None, rng: np.random.Generator | None = None

@@ -6,19 +6,44 @@ common p whose side of 1/2 decides the sign of every term, [D, Lemma B.11]), so 
 ½ Σ w_l (1 − γ(l)) with w_l = E|α_l − α_{K−l}|. No sampling is needed:
 
 * independent p_i with mean μ make the number of ones exactly Binomial(K, μ);
-* a common p ~ U[0, 1] integrates to the regularised incomplete beta function.
+* a common p ~ U[0, 1] integrates to the regularized incomplete beta function.
 
 Independent p_i on both sides of 1/2 have no such weights: the absolute value stays, and `Prior.sample` feeds
 `darrm.gamma.sampled_error` and the objective ``"expected-error"``.
 
 A prior must be public: it must never be fitted to private votes.
+
+**A prior of your own** is any object with the four members of `Prior`; ``tests/contracts/test_priors.py`` says what
+they must fulfill. Here p is 0.9 in easy questions and 0.6 in hard ones, the same for all voters:
+
+>>> class EasyAndHard:
+...     text = "easy and hard"
+...     has_closed_form = True
+...
+...     def weights(self, K):
+...         return 0.5 * (Point(0.9).weights(K) + Point(0.6).weights(K))
+...
+...     def sample(self, K, count, *, rng):
+...         return np.repeat(rng.choice([0.9, 0.6], (count, 1)), K, axis=1)
+>>> from darrm import MajorityProblem, PrivacyParams, Voters, optimize_gamma
+>>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 2)
+>>> table = optimize_gamma(problem, prior=EasyAndHard())
+>>> round(table.optimality.value, 6) == round(table.gamma.expected_error(EasyAndHard()), 6)
+True
+
+A table keeps the name of such a prior and a digest of its coefficients: enough to recognize it, and no table depends on
+more, because privacy has nothing to do with the prior.
+
+>>> to_json(EasyAndHard(), 3)["name"], to_json(Point(0.9), 3)
+('easy and hard', {'kind': 'point', 'p': '0.9'})
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +53,22 @@ from darrm import checks
 from darrm.probability.binomial import binomial_pmf
 
 Array = NDArray[np.float64]
+DIGEST_DRAWS = 100  # draws, from a fixed seed, that stand for a prior without coefficients in its digest
+OTHER = "other"  # the kind of a prior of which a file keeps name and digest
 
 
 class Prior(Protocol):
-    """A belief about the voters."""
+    """A belief about the voters; ``str(prior)`` says it in words."""
+
+    @property
+    def text(self) -> str:
+        """Its name; for the priors of this module what ``--prior`` reads: ``parse(prior.text) == prior``."""
+        ...
+
+    @property
+    def has_closed_form(self) -> bool:
+        """Whether the expected error is linear in γ, with `weights`."""
+        ...
 
     def weights(self, K: int) -> Array:
         """Compute w_l ≥ 0 for l = floor(K/2) + 1 … K, shape (K − floor(K/2),), or raise `ValueError`."""
@@ -41,19 +78,34 @@ class Prior(Protocol):
         """Draw the K voters' probabilities ``count`` times, shape (count, K)."""
         ...
 
-    @property
-    def has_closed_form(self) -> bool:
-        """Whether the expected error is linear in γ, with `weights`."""
-        ...
+
+@dataclass(frozen=True)
+class _Known:
+    """What the priors of this module share: a kind, and probabilities that text and JSON keep to the last digit."""
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for name in self.numbers():
+            checks.probability(**{name: getattr(self, name)})
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    def numbers(self) -> dict[str, str]:
+        """Return the fields as their shortest decimals that give the same floats back."""
+        return {field.name: repr(getattr(self, field.name)).removesuffix(".0") for field in fields(self)}
 
     @property
     def text(self) -> str:
-        """The prior as the command line writes it."""
-        ...
+        """The prior as ``--prior`` reads it."""
+        return ":".join([self.kind, *filter(None, [",".join(self.numbers().values())])])
+
+    def to_json(self) -> dict[str, str]:
+        """Write the prior as plain data, with exact decimals."""
+        return {"kind": self.kind, **self.numbers()}
 
 
 @dataclass(frozen=True)
-class Independent:
+class Independent(_Known):
     """Independent p_i ~ U[low, high]; with 1/2 ≤ low the paper's surrogate [D, Eq. 202] in closed form.
 
     The weight of γ(l) is then Bin(K, μ)(l) − Bin(K, μ)(K − l) with μ = (low + high)/2. The paper's T_U is (0, 1), which
@@ -63,24 +115,33 @@ class Independent:
     --------
     >>> Independent(0.5, 1.0).weights(3)
     array([0.28125, 0.40625])
+    >>> Independent(0.5, 1.0).sample(3, 2, rng=np.random.default_rng(0)).round(3)
+    array([[0.818, 0.635, 0.52 ],
+           [0.508, 0.907, 0.956]])
+    >>> print(Independent(2 / 3, 1))
+    independent p_i, uniform on [0.6666666666666666, 1]
     """
 
     low: float = 0.5
     high: float = 1.0
+    kind: ClassVar[str] = "uniform"
 
     def __post_init__(self) -> None:
-        checks.probability(low=self.low, high=self.high)
+        super().__post_init__()
         if self.low > self.high:
             checks.fail("low", self.low, f"at most high = {self.high}")
 
+    def __str__(self) -> str:
+        return f"independent p_i, uniform on [{', '.join(self.numbers().values())}]"
+
     @property
-    def text(self) -> str:
-        """The prior as the command line writes it."""
-        return f"uniform:{self.low:g},{self.high:g}"
+    def has_closed_form(self) -> bool:
+        """Whether no p_i can fall below 1/2."""
+        return self.low >= 0.5 and self.high > 0.5
 
     def weights(self, K: int) -> Array:
         """Compute Bin(K, μ)(l) − Bin(K, μ)(K − l) for l > K/2."""
-        if self.low < 0.5 or self.high == 0.5:
+        if not self.has_closed_form:
             checks.fail(
                 "the prior",
                 self.text,
@@ -90,26 +151,14 @@ class Independent:
             )
         return _binomial_weights(K, 0.5 * (self.low + self.high))
 
-    @property
-    def has_closed_form(self) -> bool:
-        """Whether no p_i can fall below 1/2."""
-        return self.low >= 0.5 and self.high > 0.5
-
     def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
-        """Draw count × K independent probabilities.
-
-        Examples
-        --------
-        >>> Independent(0.5, 1.0).sample(3, 2, rng=np.random.default_rng(0)).round(3)
-        array([[0.818, 0.635, 0.52 ],
-               [0.508, 0.907, 0.956]])
-        """
+        """Draw count × K independent probabilities."""
         _check_sample(K, count)
         return rng.uniform(self.low, self.high, (count, K))
 
 
 @dataclass(frozen=True)
-class TwoSided:
+class TwoSided(_Known):
     """Independent p_i ~ U([1 − high, 1 − low] ∪ [low, high]): every voter decided, but not which way [D, D.1.3].
 
     The paper's T_P is (0.7, 1.0). There are no weights: by symmetry every E[α_l − α_{K−l}] is 0.
@@ -122,28 +171,22 @@ class TwoSided:
 
     low: float
     high: float
+    kind: ClassVar[str] = "two-sided"
+    has_closed_form: ClassVar[bool] = False  # the majority may fall on either side
 
     def __post_init__(self) -> None:
-        checks.probability(low=self.low, high=self.high)
+        super().__post_init__()
         if not 0.5 <= self.low <= self.high:
             checks.fail("low", self.low, f"in [0.5, high] = [0.5, {self.high}]")
 
-    @property
-    def text(self) -> str:
-        """The prior as the command line writes it."""
-        return f"two-sided:{self.low:g},{self.high:g}"
-
-    @property
-    def has_closed_form(self) -> bool:
-        """Never: the majority may fall on either side."""
-        return False
+    def __str__(self) -> str:
+        return f"independent p_i, each 1 − q or q with q uniform on [{', '.join(self.numbers().values())}]"
 
     def weights(self, K: int) -> Array:
         """Refuse: the expected error is not linear in γ."""
-        _ = K
-        return checks.fail(
-            "the prior", self.text, "one with a linear expected error", "the objective expected-error takes this one"
-        )
+        checks.integer_at_least(1, K=K)
+        advice = "the objective expected-error takes this one"
+        return checks.fail("the prior", self.text, "one with a linear expected error", advice)
 
     def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
         """Draw count × K independent probabilities."""
@@ -153,7 +196,7 @@ class TwoSided:
 
 
 @dataclass(frozen=True)
-class CommonP:
+class CommonP(_Known):
     """One p ~ U[0, 1] shared by all voters; the expected error is then exactly linear.
 
     The weight of γ(l) is 2 ∫_{1/2}^{1} (α_l − α_{K−l}) dp = 2·(1 − 2·I_{1/2}(l+1, K−l+1)) / (K+1).
@@ -164,20 +207,16 @@ class CommonP:
     array([0.5])
     """
 
-    @property
-    def text(self) -> str:
-        """The prior as the command line writes it."""
-        return "common"
+    kind: ClassVar[str] = "common"
+    has_closed_form: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return "one p shared by all voters, uniform on [0, 1]"
 
     def weights(self, K: int) -> Array:
         """Compute 2·(1 − 2·I_{1/2}(l+1, K−l+1))/(K+1) for l > K/2."""
         levels = np.arange(K // 2 + 1, K + 1)
         return np.asarray(2.0 * (1.0 - 2.0 * betainc(levels + 1.0, K - levels + 1.0, 0.5)) / (K + 1), dtype=np.float64)
-
-    @property
-    def has_closed_form(self) -> bool:
-        """Always."""
-        return True
 
     def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
         """Draw count probabilities and repeat each K times."""
@@ -186,7 +225,7 @@ class CommonP:
 
 
 @dataclass(frozen=True)
-class Point:
+class Point(_Known):
     """All p_i equal to one known p ≠ 1/2.
 
     Examples
@@ -196,31 +235,71 @@ class Point:
     """
 
     p: float
+    kind: ClassVar[str] = "point"
+    has_closed_form: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checks.probability(p=self.p)
+        super().__post_init__()
         if self.p == 0.5:
             checks.fail("p", self.p, "different from 0.5", "with p = 1/2 every noise function has error 0")
 
-    @property
-    def text(self) -> str:
-        """The prior as the command line writes it."""
-        return f"point:{self.p!r}"
+    def __str__(self) -> str:
+        return f"every p_i = {self.numbers()['p']}"
 
     def weights(self, K: int) -> Array:
         """Compute |Bin(K, p)(l) − Bin(K, p)(K − l)| for l > K/2."""
         return _binomial_weights(K, max(self.p, 1.0 - self.p))
 
-    @property
-    def has_closed_form(self) -> bool:
-        """Always."""
-        return True
-
     def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
-        """Repeat p count × K times; nothing is drawn."""
-        _ = rng
+        """Repeat p count × K times: draws from an interval of length 0."""
         _check_sample(K, count)
-        return np.full((count, K), self.p)
+        return rng.uniform(self.p, self.p, (count, K))
+
+
+@dataclass(frozen=True)
+class StoredPrior:
+    """The name and the digest of a prior that a file could not keep: it can be recognized, not computed with.
+
+    Attributes
+    ----------
+    text
+        The name that the prior had.
+    digest
+        Its `digest_of`; empty in files that were written before there were digests.
+
+    Examples
+    --------
+    >>> StoredPrior("beta", "9f0a").weights(3)
+    Traceback (most recent call last):
+    ...
+    ValueError: the prior must be given itself, got 'beta': the table keeps its name and a digest only
+    """
+
+    text: str
+    digest: str
+    has_closed_form: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return f"the prior {self.text!r}"
+
+    def weights(self, K: int) -> Array:
+        """Refuse: nothing but the name and the digest is known."""
+        checks.integer_at_least(1, K=K)
+        return checks.fail("the prior", self.text, "given itself", "the table keeps its name and a digest only")
+
+    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:  # noqa: ARG002 (as the protocol has it)
+        """Refuse, as `weights` does."""
+        _check_sample(K, count)
+        return self.weights(K)
+
+    def to_json(self) -> dict[str, str]:
+        """Write name and digest as plain data."""
+        return {"kind": OTHER, "name": self.text, "sha256": self.digest}
+
+
+_KINDS: dict[str, type[Independent | TwoSided | CommonP | Point]] = {
+    prior.kind: prior for prior in (Independent, TwoSided, CommonP, Point)
+}
 
 
 def parse(text: str) -> Prior:
@@ -236,22 +315,66 @@ def parse(text: str) -> Prior:
     >>> parse("uniform:0.7,1"), parse("common"), parse("point:0.8")
     (Independent(low=0.7, high=1.0), CommonP(), Point(p=0.8))
     """
-    kind, _, arguments = text.partition(":")
+    kind, colon, arguments = text.partition(":")
     try:
-        numbers = [float(part) for part in arguments.split(",")] if arguments else []
+        numbers = [float(part) for part in arguments.split(",")] if colon else []
     except ValueError:
-        numbers = [math.nan]
-    if not any(math.isnan(number) for number in numbers):
-        if kind == "common" and text == "common":
-            return CommonP()
-        if kind == "uniform" and (text == "uniform" or len(numbers) == 2):
-            return Independent(*numbers)
-        if kind == "two-sided" and len(numbers) == 2:
-            return TwoSided(*numbers)
-        if kind == "point" and len(numbers) == 1:
-            return Point(numbers[0])
+        numbers = [math.nan] * 3  # as many as no prior has
+    if kind in _KINDS and (len(numbers) == len(fields(_KINDS[kind])) or text == Independent.kind):
+        return _KINDS[kind](*numbers)
     allowed = "uniform, uniform:LOW,HIGH, two-sided:LOW,HIGH, common or point:P"
     return checks.fail("the prior", text, allowed, "for example uniform:0.7,1")
+
+
+def to_json(prior: Prior, K: int) -> dict[str, str]:
+    """Write what a file about K voters keeps of a prior: all of one of this module, name and digest of any other."""
+    if isinstance(prior, _Known | StoredPrior):
+        return prior.to_json()
+    return StoredPrior(str(prior.text), digest_of(prior, K)).to_json()
+
+
+def from_json(data: Any) -> Prior:  # noqa: ANN401 (whatever a JSON file holds)
+    """Read what `to_json` wrote, or the text of older files; `KeyError`, `TypeError` or `ValueError` if malformed.
+
+    Examples
+    --------
+    >>> from_json({"kind": "uniform", "low": "0.6666667", "high": "1"}) == from_json("uniform:0.6666667,1")
+    True
+    """
+    if isinstance(data, str):
+        known = data.partition(":")[0] in _KINDS
+        return parse(data) if known else StoredPrior(data, "")
+    values = dict(data)
+    kind = values.pop("kind")
+    if kind == OTHER:
+        return StoredPrior(text=str(values["name"]), digest=str(values["sha256"]))
+    return _KINDS[kind](**{name: float(number) for name, number in values.items()})
+
+
+def digest_of(prior: Prior, K: int) -> str:
+    """Compute the SHA-256 of a prior's coefficients for K voters; of a few draws, if it has no coefficients."""
+    if prior.has_closed_form:
+        numbers = weights_of(prior, K)
+    else:
+        numbers = prior.sample(K, DIGEST_DRAWS, rng=np.random.default_rng(0))
+    return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<f8").tobytes()).hexdigest()
+
+
+def in_words(prior: Prior) -> str:
+    """Write a prior for a report: in words and, where there is one, with the flag that asks for the very same.
+
+    >>> in_words(Point(0.8))
+    'every p_i = 0.8 (--prior point:0.8)'
+    """
+    return f"{prior} (--prior {prior.text})" if isinstance(prior, _Known) else f"the prior {prior.text!r}"
+
+
+def weights_of(prior: Prior, K: int) -> Array:
+    """Compute ``prior.weights(K)``; `ValueError` if they are not K − floor(K/2) finite numbers of at least 0."""
+    weights = np.asarray(prior.weights(K), dtype=np.float64)
+    if weights.shape != (K - K // 2,) or not np.all((weights >= 0.0) & (weights < np.inf)):
+        checks.fail(f"the weights of the prior {prior.text!r}", weights, f"{K - K // 2} finite numbers of at least 0")
+    return weights
 
 
 def _check_sample(K: int, count: int) -> None:

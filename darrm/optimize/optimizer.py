@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from darrm import checks
 from darrm.errors import SolveError
 from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import CommonP, Independent, Prior
+from darrm.gamma.priors import CommonP, Independent, Prior, weights_of
 from darrm.gamma.sampled_error import default_draws, differences
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.problem import MajorityProblem
@@ -123,7 +123,7 @@ def optimize_gamma(
     kind = Shape(shape)
     if objective == "expected-error" and not belief.has_closed_form:
         return _optimize_sampled(problem, belief, kind, solver, options or SolveOptions(), draws, rng, report)
-    weights = belief.weights(problem.voters.K)
+    weights = weights_of(belief, problem.voters.K)
     if solver == "reference":
         gamma, bound, status, provenance = _solve_reference(problem, weights, kind)
     else:
@@ -135,7 +135,7 @@ def optimize_gamma(
             gamma = best_for_plain_voters(problem)
     table = certify(problem, gamma)
     value = table.gamma.expected_error(belief)
-    optimality = Optimality(belief.text, shape, objective, value, min(bound, value), status.value)
+    optimality = Optimality(belief, shape, objective, value, min(bound, value), status.value)
     return table.with_optimality(optimality, {"solver": solver, **provenance})
 
 
@@ -209,7 +209,7 @@ def _optimize_sampled(
     table = certify(problem, gamma)
     value = sampled.value(table.gamma.half)
     held_out = table.gamma.estimate_error(prior, draws=count, rng=generator)
-    optimality = Optimality(prior.text, shape.value, "expected-error", value, min(bound, value), status.value, held_out)
+    optimality = Optimality(prior, shape.value, "expected-error", value, min(bound, value), status.value, held_out)
     return table.with_optimality(optimality, {"solver": solver, **provenance, "draws fitted": str(count)})
 
 

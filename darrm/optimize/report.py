@@ -9,21 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from darrm.gamma.priors import in_words
 from darrm.optimize.comparison import Entry
 from darrm.problem import MajorityProblem
 from darrm.proof.table import GammaTable
 from darrm.system.figures import saved_figure
 
 REPORT_FORMAT = "darrm optimize report"
-REPORT_VERSION = 1
+REPORT_VERSION = 2
 MOST_LINES = 60
 COLUMN = 9
-PRIOR_WORDS = {
-    "uniform": "independent p_i, uniform on [{}]",
-    "two-sided": "independent p_i, each 1 − q or q with q uniform on [{}]",
-    "common": "one p shared by all voters, uniform on [0, 1]",
-    "point": "every p_i = {}",
-}
 
 
 def text_report(table: GammaTable, entries: Sequence[Entry], output: Path | None) -> str:
@@ -34,7 +29,7 @@ def text_report(table: GammaTable, entries: Sequence[Entry], output: Path | None
 
 def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None) -> dict[str, Any]:
     """Write the same as plain data; `darrm/schemas/optimize_report.json` describes it."""
-    optimality = table.optimality
+    optimality, K = table.optimality, table.problem.voters.K
     return {
         "format": REPORT_FORMAT,
         "version": REPORT_VERSION,
@@ -53,7 +48,7 @@ def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None
             }
             for entry in entries
         ],
-        "optimality": None if optimality is None else {**asdict(optimality), "gap": optimality.gap},
+        "optimality": None if optimality is None else {**optimality.to_json(K), "gap": optimality.gap},
         "provenance": dict(table.provenance),
         "output": None if output is None else str(output),
     }
@@ -91,18 +86,6 @@ def plot_report(path: Path, table: GammaTable, entries: Sequence[Entry]) -> None
         axes.legend(loc="best", framealpha=0.95)
 
 
-def prior_in_words(text: str) -> str:
-    """Say a prior in words.
-
-    Examples
-    --------
-    >>> prior_in_words("uniform:0.5,1")
-    'independent p_i, uniform on [0.5, 1]'
-    """
-    kind, _, arguments = text.partition(":")
-    return PRIOR_WORDS[kind].format(arguments.replace(",", ", "))
-
-
 def _heading(table: GammaTable) -> str:
     problem, optimality = table.problem, table.optimality
     private = problem.voters.each.is_private
@@ -117,8 +100,7 @@ def _heading(table: GammaTable) -> str:
     if problem.voters.K % 2 == 0:
         lines.append("  K is even: a tie is answered by a fair coin")
     if optimality is not None:
-        words = prior_in_words(optimality.prior)
-        lines.append(f"  optimised for   {words} (--prior {optimality.prior}), {optimality.shape} shape")
+        lines.append(f"  optimized for   {in_words(optimality.prior)}, {optimality.shape} shape")
         if optimality.objective != "linear":
             lines.append(f"  objective       {optimality.objective}: the absolute value of [D, Eq. 2] included")
     return "\n".join(lines)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from darrm import checks
 from darrm.errors import SolveError
 from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import Prior
+from darrm.gamma.priors import Prior, weights_of
 from darrm.optimize.closed_form import has_closed_form
 from darrm.optimize.closed_form_renyi import SMALLEST_LIE, best_under_renyi
 from darrm.problem import Voters
@@ -120,7 +120,7 @@ def optimize_under_renyi(
         gamma = best_under_renyi(voters.K, order, budget)
         value = gamma.expected_error(prior)
         return RenyiOptimum(gamma, value, value)
-    program = expected_error_program(prior.weights(voters.K), Shape.MONOTONE)
+    program = expected_error_program(weights_of(prior, voters.K), Shape.MONOTONE)
     limits = program.limits.copy()
     limits[0] = 1.0 - 2.0 * SMALLEST_LIE  # the row Σ u ≤ 1 of the monotone shape
     oracle = _RenyiOracle(voters, order, budget)
@@ -133,7 +133,7 @@ def _with_conic_program(voters: Voters, prior: Prior, order: float, budget: floa
     require("cvxpy")
     first, second = all_expectations(voters)
     half = solve_renyi_with_cvxpy(
-        prior.weights(voters.K), first, second, order=order, budget=budget, smallest_lie=SMALLEST_LIE
+        weights_of(prior, voters.K), first, second, order=order, budget=budget, smallest_lie=SMALLEST_LIE
     )
     if half is None:
         raise SolveError("the reference solver found no optimum: use the production solver", status="failed")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm.optimize.report import prior_in_words
+from darrm.gamma.priors import in_words
 from darrm.plan.candidate import Candidate
 from darrm.plan.search import Plan
 from darrm.problem import Workload
@@ -88,7 +88,7 @@ def _heading(plan: Plan) -> str:
         f"Plan for {work.queries:,} majority votes",
         f"  {_voters(work)}",
         f"  all answers together are to be {work.total}-differentially private",
-        f"  decided by the expected error under {prior_in_words(plan.prior.text)} (--prior {plan.prior.text})",
+        f"  decided by the expected error under {in_words(plan.prior)}",
     ]
     if work.voters.each.is_private and work.queries > 1:
         lines.append("  counted a query at a time: voters draw fresh randomness for each (docs/sharp-edges.md)")

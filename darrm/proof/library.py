@@ -17,12 +17,14 @@ from typing import Any
 
 from darrm import checks
 from darrm.errors import TableError
+from darrm.gamma.priors import Prior, to_json
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import FORMAT, VERSION, GammaTable
 
 LIBRARY_FORMAT = "darrm table library"
-LIBRARY_VERSION = 1
+LIBRARY_VERSION = 2
+READ_VERSIONS = (1, LIBRARY_VERSION)  # version 1 had the prior as text
 OBJECTIVE = "linear"
 SHAPES = ("free", "monotone")
 NEAR = 3  # how many settings a miss names
@@ -135,13 +137,13 @@ def load_table(problem: MajorityProblem, *, shape: str = "free") -> GammaTable:
     raise TableError("library", _miss(voters.K, float(problem.exact_m), voters.each, shape))
 
 
-def compress(K: int, prior: str, provenance: dict[str, str], tables: Sequence[tuple[Setting, GammaTable]]) -> bytes:
+def compress(K: int, prior: Prior, provenance: dict[str, str], tables: Sequence[tuple[Setting, GammaTable]]) -> bytes:
     """Write tables of one size as the bytes of a library file; equal tables give equal bytes."""
     content = {
         "format": LIBRARY_FORMAT,
         "version": LIBRARY_VERSION,
         "K": K,
-        "prior": prior,
+        "prior": to_json(prior, K),
         "provenance": provenance,
         "tables": [_entry(setting, table) for setting, table in tables],
     }
@@ -197,7 +199,7 @@ def _read(K: int) -> dict[str, Any]:
         raise TableError(
             "library", f"the file {name!r} of the package is damaged ({error}): install it again"
         ) from error
-    if data.get("format") != LIBRARY_FORMAT or data.get("version") != LIBRARY_VERSION:
+    if data.get("format") != LIBRARY_FORMAT or data.get("version") not in READ_VERSIONS:
         raise TableError("library", f"the file {name!r} of the package has an unknown format: install it again")
     return data
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from darrm.errors import CertificationError, TableError
+from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import parse
 from darrm.gamma.sampled_error import Estimate
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
@@ -29,7 +29,8 @@ from darrm.proof.renyi import renyi_curve
 from darrm.system.files import write_text
 
 FORMAT = "darrm gamma table"
-VERSION = 1
+VERSION = 2
+READ_VERSIONS = (1, VERSION)  # version 1 had the prior as text
 # expected errors are at most 1/2: this is the rounding of a few thousand additions
 VALUE_TOLERANCE = 1e-12
 _PROVED = object()  # handed to the constructor by the two functions that prove
@@ -41,8 +42,10 @@ class Optimality:
 
     Attributes
     ----------
-    prior, shape, objective
-        What was optimised, as the command line writes it.
+    prior
+        What γ was optimized for; after loading, `darrm.gamma.priors.StoredPrior` stands for one of a user's own.
+    shape, objective
+        What was optimized, as `darrm.optimize.optimize_gamma` was told.
     value
         Expected error of the certified γ.
     bound
@@ -54,7 +57,7 @@ class Optimality:
         expected error on draws that were not. Else None.
     """
 
-    prior: str
+    prior: priors.Prior
     shape: str
     objective: str
     value: float
@@ -66,6 +69,18 @@ class Optimality:
     def gap(self) -> float:
         """``value`` − ``bound``, at least 0."""
         return max(0.0, self.value - self.bound)
+
+    def to_json(self, K: int) -> dict[str, Any]:
+        """Write what is known about a γ for K voters as plain data."""
+        held_out = None if self.held_out is None else asdict(self.held_out)
+        return {**vars(self), "prior": priors.to_json(self.prior, K), "held_out": held_out}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Optimality:
+        """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
+        held_out = data.get("held_out")
+        estimate = None if held_out is None else Estimate(**held_out)
+        return cls(**{**data, "prior": priors.from_json(data["prior"]), "held_out": estimate})
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +135,7 @@ class GammaTable:
             **content,
             "checksum": _checksum(content),
             "certificate": asdict(self.certificate),
-            "optimality": None if self.optimality is None else asdict(self.optimality),
+            "optimality": None if self.optimality is None else self.optimality.to_json(self.problem.voters.K),
             "provenance": dict(self.provenance),
         }
 
@@ -137,8 +152,8 @@ class GammaTable:
             raise TableError("format", "the file does not hold a JSON object")
         if data.get("format") != FORMAT:
             raise TableError("format", f"expected {FORMAT!r}, got {data.get('format')!r}")
-        if data.get("version") != VERSION:
-            raise TableError("version", f"this release reads version {VERSION}, got {data.get('version')!r}")
+        if data.get("version") not in READ_VERSIONS:
+            raise TableError("version", f"this release reads versions up to {VERSION}, got {data.get('version')!r}")
         try:
             problem = MajorityProblem.from_json(_field(data, "problem"))
         except (KeyError, TypeError, ValueError) as error:
@@ -202,15 +217,15 @@ def certify(problem: MajorityProblem, gamma: NoiseFunction) -> GammaTable:
 
 
 def _optimality_from_json(data: Any, gamma: NoiseFunction) -> Optimality | None:  # noqa: ANN401 (any JSON)
-    """Read what is said about how good γ is; where the expected error has a closed form it is computed again."""
+    """Read what is said about how good γ is; the expected error is computed again where the file holds the prior."""
     if data is None:
         return None
     try:
-        held_out = data.get("held_out")
-        optimality = Optimality(**{**data, "held_out": None if held_out is None else Estimate(**held_out)})
-        value = gamma.expected_error(parse(optimality.prior)) if optimality.objective == "linear" else optimality.value
+        optimality = Optimality.from_json(data)
+        known = optimality.held_out is None and not isinstance(optimality.prior, priors.StoredPrior)
+        value = gamma.expected_error(optimality.prior) if known else optimality.value
         holds = abs(optimality.value - value) <= VALUE_TOLERANCE and optimality.bound <= optimality.value
-    except (TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise TableError("optimality", f"it is malformed ({error})") from error
     if not holds:
         raise TableError("optimality", f"it claims an expected error of {optimality.value!r}, but γ has {value!r}")

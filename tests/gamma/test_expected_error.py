@@ -50,15 +50,6 @@ def test_differences_do_not_depend_on_the_chunks() -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("prior", [priors.Independent(0.6, 0.9), priors.CommonP(), priors.Point(0.3)])
-def test_estimates_agree_with_closed_forms(prior: priors.Prior) -> None:
-    gamma = NoiseFunction(7, [0.2, 0.9, 0.1, 1.0])
-    estimate = gamma.estimate_error(prior, draws=50_000)
-    # five standard errors: a false alarm of 6e-7
-    assert abs(estimate.mean - gamma.expected_error(prior)) <= 5.0 * estimate.standard_error + 1e-12
-
-
-@pytest.mark.statistical
 def test_the_standard_error_is_that_of_the_mean() -> None:
     gamma = NoiseFunction(5, [0.1, 0.6, 1.0])
     rng = np.random.default_rng(7)
@@ -110,8 +101,7 @@ class TestSamples:
         with pytest.raises(ValueError, match="must be"):
             priors.parse(text)
 
-    def test_two_sided_is_read_back(self) -> None:
-        assert priors.parse("two-sided:0.7,1") == priors.TwoSided(0.7, 1.0)
+    def test_two_sided_has_no_weights(self) -> None:
         with pytest.raises(ValueError, match="expected-error takes this one"):
             priors.TwoSided(0.7, 1.0).weights(3)
 

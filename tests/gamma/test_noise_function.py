@@ -102,11 +102,6 @@ class TestPriors:
         ]
         np.testing.assert_allclose(weights, [float(a - b) for a, b in zip(exact, pairs, strict=True)], rtol=1e-11)
 
-    def test_weights_are_never_negative(self) -> None:
-        for prior in (priors.Independent(), priors.CommonP(), priors.Point(0.2), priors.Point(1.0)):
-            for K in (1, 2, 11, 250):
-                assert np.all(prior.weights(K) >= 0.0)
-
     @pytest.mark.parametrize(
         "text",
         [
@@ -115,6 +110,7 @@ class TestPriors:
             "uniform:0.5",
             "uniform:0.9,0.6",
             "uniform:0.6,nan",
+            "uniform:0.5,a,b",
             "point",
             "point:2",
             "common:1",
@@ -126,10 +122,6 @@ class TestPriors:
     def test_malformed_text(self, text: str) -> None:
         with pytest.raises(ValueError, match="must be"):
             priors.parse(text)
-
-    def test_text_is_read_back(self) -> None:
-        for prior in (priors.Independent(0.6, 0.9), priors.CommonP(), priors.Point(0.123456789)):
-            assert priors.parse(prior.text) == prior
 
     def test_below_one_half_the_error_is_not_linear(self) -> None:
         with pytest.raises(ValueError, match="not linear in γ"):

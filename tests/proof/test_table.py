@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -11,6 +12,7 @@ import pytest
 
 from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, certify, optimize_gamma
 from darrm.errors import TableError
+from darrm.gamma import priors
 from darrm.problem import Voters
 
 SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
@@ -44,7 +46,7 @@ def test_the_file_follows_its_schema(table: GammaTable) -> None:
     jsonschema.validate(table.to_json(), schema)
     jsonschema.validate(certify(table.problem, NoiseFunction(11, np.ones(6))).to_json(), schema)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**table.to_json(), "version": 2}, schema)
+        jsonschema.validate({**table.to_json(), "version": 1}, schema)
 
 
 @pytest.mark.parametrize("index", range(6))
@@ -69,7 +71,7 @@ def test_a_forged_checksum_does_not_help(table: GammaTable, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
-        ({"version": 2}, "version"),
+        ({"version": 3}, "version"),
         ({"version": None}, "version"),
         ({"format": "something"}, "format"),
         ({"gamma": [0.5] * 5}, "gamma"),
@@ -104,10 +106,28 @@ def test_wrong_fields_are_named(table: GammaTable, tmp_path: Path, fields: dict[
 
 def test_a_flattering_expected_error_is_refused(table: GammaTable, tmp_path: Path) -> None:
     said = table.to_json()["optimality"]
-    for changed in ({"value": said["value"] - 1e-6, "bound": 0.0}, {"bound": said["value"] + 1e-6}, {"prior": "x"}):
+    for changed in (
+        {"value": said["value"] - 1e-6, "bound": 0.0},
+        {"bound": said["value"] + 1e-6},
+        {"prior": {"kind": "uniform", "low": "0.7", "high": "1"}},
+        {"prior": {"kind": "unheard of"}},
+        {"prior": {"kind": "point"}},
+        {"prior": 3},
+    ):
         with pytest.raises(TableError) as caught:
             GammaTable.load(change(table, tmp_path, optimality={**said, **changed}))
         assert caught.value.field == "optimality"
+
+
+def test_version_1_is_read_whatever_its_prior_was_called(table: GammaTable, tmp_path: Path) -> None:
+    said = table.to_json()["optimality"]
+    for text, prior in (("uniform:0.5,1", priors.Independent(0.5, 1.0)), ("my own", priors.StoredPrior("my own", ""))):
+        path = change(table, tmp_path, version=1, optimality={**said, "prior": text})
+        again = GammaTable.load(path)
+        assert again.optimality == replace(table.optimality, prior=prior)
+        again.save(path)
+        assert GammaTable.load(path).optimality == again.optimality
+        jsonschema.validate(json.loads(path.read_text()), json.loads((SCHEMAS / "gamma_table.json").read_text()))
 
 
 def test_missing_fields_are_named(table: GammaTable) -> None:
@@ -159,8 +179,8 @@ def test_nobody_else_makes_a_table(table: GammaTable) -> None:
         GammaTable(table.problem, NoiseFunction(11, np.ones(6)), table.certificate, None, {})
 
 
-def test_the_overlap_survives(tmp_path: Path) -> None:
-    problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1"), overlap=2), 2)
+def test_overlap_and_models_survive(tmp_path: Path) -> None:
+    problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1"), overlap=2, models=True), 2)
     table = certify(problem, NoiseFunction(5, np.ones(3)))
     table.save(tmp_path / "t.json")
     assert GammaTable.load(tmp_path / "t.json").problem == problem

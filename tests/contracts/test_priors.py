@@ -1,0 +1,168 @@
+"""What every prior promises: a new one is tested by being named in `PRIORS`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, Voters, optimize_gamma
+from darrm.gamma import priors
+from darrm.optimize.__main__ import main as optimize
+from darrm.release import DaRRM
+from darrm.release.__main__ import main as release
+from darrm.system.command_line import run
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "darrm/schemas/gamma_table.json").read_text())
+PROBLEM = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1", "1e-5")), 2)
+
+
+class Beta:
+    """A user's own: one p ~ Beta(a, a) shared by all voters, with weights by Gauss-Legendre quadrature."""
+
+    text = "beta 3,3"
+    has_closed_form = True
+
+    def weights(self, K: int) -> np.ndarray:
+        nodes, shares = np.polynomial.legendre.leggauss(200)
+        p = 0.75 + 0.25 * nodes
+        density = 30.0 * (p * (1.0 - p)) ** 2
+        points = np.array([priors.Point(float(value)).weights(K) for value in p])
+        return np.asarray(2.0 * (0.25 * shares * density) @ points)
+
+    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> np.ndarray:
+        return np.repeat(rng.beta(3.0, 3.0, (count, 1)), K, axis=1)
+
+
+class Torn:
+    """A user's own without a closed form: voters who lean to either side."""
+
+    text = "torn"
+    has_closed_form = False
+
+    def weights(self, K: int) -> np.ndarray:
+        raise ValueError(f"no linear expected error, not for K = {K} either")
+
+    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> np.ndarray:
+        return rng.beta(0.5, 0.5, (count, K))
+
+
+BUILT_IN: tuple[priors.Prior, ...] = (
+    priors.Independent(),
+    priors.Independent(0.6666667, 1),
+    priors.Independent(1 / 3, 0.1 + 0.7),
+    priors.TwoSided(0.7, 0.9000000000000001),
+    priors.CommonP(),
+    priors.Point(0.123456789012345),
+    priors.Point(1e-5),
+    priors.Point(1.0),
+)
+PRIORS = (*BUILT_IN, Beta(), Torn())
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: prior.text)
+class TestEveryPrior:
+    @pytest.mark.parametrize("K", [1, 2, 11, 250])
+    def test_weights(self, prior: priors.Prior, K: int) -> None:
+        if not prior.has_closed_form:
+            with pytest.raises(ValueError, match="linear"):
+                prior.weights(K)
+            return
+        weights = priors.weights_of(prior, K)
+        assert weights.shape == (K - K // 2,)
+        assert np.all(weights >= 0.0)
+        assert 0.0 < np.sum(weights) <= 1.0 + 1e-12  # a difference of two probabilities is at most 1
+
+    def test_samples(self, prior: priors.Prior) -> None:
+        drawn = prior.sample(4, 300, rng=np.random.default_rng(0))
+        assert drawn.shape == (300, 4)
+        assert np.all((drawn >= 0.0) & (drawn <= 1.0))
+        assert np.array_equal(drawn, prior.sample(4, 300, rng=np.random.default_rng(0)))
+
+    @pytest.mark.statistical
+    def test_the_closed_form_is_the_mean_of_samples(self, prior: priors.Prior) -> None:
+        if not prior.has_closed_form:
+            return
+        gamma = NoiseFunction(7, [0.2, 0.9, 0.1, 1.0])
+        estimate = gamma.estimate_error(prior, draws=50_000)
+        # five standard errors: a false alarm of 6e-7
+        assert abs(estimate.mean - gamma.expected_error(prior)) <= 5.0 * estimate.standard_error + 1e-12
+
+    def test_json(self, prior: priors.Prior) -> None:
+        data = json.loads(json.dumps(priors.to_json(prior, 5)))
+        again = priors.from_json(data)
+        assert again == (prior if prior in BUILT_IN else priors.StoredPrior(prior.text, priors.digest_of(prior, 5)))
+        assert priors.to_json(again, 5) == data
+
+    def test_words(self, prior: priors.Prior) -> None:
+        words, _, flag = priors.in_words(prior).partition(" (--prior ")
+        assert words == (str(prior) if prior in BUILT_IN else f"the prior {prior.text!r}")
+        if prior in BUILT_IN:
+            assert flag == f"{prior.text})"
+            assert priors.parse(prior.text) == prior
+            assert all(number in words for number in priors.to_json(prior, 5).values() if number[0].isdigit())
+
+    def test_a_table_is_optimized_saved_loaded_and_released_from(self, prior: priors.Prior, tmp_path: Path) -> None:
+        objective = "linear" if prior.has_closed_form else "expected-error"
+        table = optimize_gamma(PROBLEM, prior=prior, objective=objective, draws=50)
+        assert table.optimality is not None
+        assert table.optimality.prior is prior
+        table.save(tmp_path / "table.json")
+        jsonschema.validate(json.loads((tmp_path / "table.json").read_text()), SCHEMA)
+        again = GammaTable.load(tmp_path / "table.json")
+        assert again.optimality is not None
+        assert again.optimality.prior == priors.from_json(priors.to_json(prior, 5))
+        assert (again.optimality.value, again.optimality.bound) == (table.optimality.value, table.optimality.bound)
+        assert again.to_json() == table.to_json()
+        assert DaRRM(again).release(np.ones((3, 5), dtype=int)).shape == (3,)
+
+    def test_the_command_lines_reproduce_it(self, prior: priors.Prior, tmp_path: Path) -> None:
+        if prior not in BUILT_IN:
+            with pytest.raises(ValueError, match="the prior must be"):
+                priors.parse(prior.text)
+            return
+        names = ("table.json", "votes.csv", "labels.csv", "ledger.sqlite")
+        table, votes, labels, ledger = (str(tmp_path / name) for name in names)
+        objective = ["linear"] if prior.has_closed_form else ["expected-error", "--draws", "50"]
+        arguments = ["--K", "5", "--m", "2", "--prior", prior.text, "--objective", *objective, "--output", table]
+        assert run(lambda: optimize([*arguments, "--quiet"])) == 0
+        assert GammaTable.load(table).optimality.prior == prior
+        Path(votes).write_text("1,1,0,0,1\n0,0,0,0,1\n")
+        arguments = [votes, "--table", table, "--ledger", ledger, "--create-budget", "8,1e-2", "--output", labels]
+        assert run(lambda: release([*arguments, "--quiet"])) == 0
+        assert len(Path(labels).read_text().split()) == 2
+
+
+@pytest.mark.parametrize("K", [4, 11])
+def test_digests_tell_priors_apart(K: int) -> None:
+    assert len({priors.digest_of(prior, K) for prior in PRIORS}) == len(PRIORS)
+    assert priors.digest_of(Beta(), K) == priors.digest_of(Beta(), K)
+
+
+@pytest.mark.parametrize("wrong", [[0.1], [0.1, 0.2, -1e-9], [0.1, 0.2, np.nan], [0.1, 0.2, np.inf]])
+def test_weights_that_are_none_are_refused(wrong: list[float]) -> None:
+    class Wrong(Beta):
+        def weights(self, K: int) -> np.ndarray:
+            return np.array(wrong[:K])
+
+    for use in (
+        lambda: optimize_gamma(PROBLEM, prior=Wrong()),
+        lambda: NoiseFunction(5, np.ones(3)).expected_error(Wrong()),
+    ):
+        with pytest.raises(ValueError, match="the weights of the prior 'beta 3,3' must be 3 finite numbers"):
+            use()
+
+
+def test_a_stored_prior_says_why_it_cannot_be_computed_with() -> None:
+    stored = priors.StoredPrior("mine", "")
+    for use in (
+        lambda: stored.weights(3),
+        lambda: stored.sample(3, 2, rng=np.random.default_rng(0)),
+        lambda: optimize_gamma(PROBLEM, prior=stored),
+        lambda: NoiseFunction(5, np.ones(3)).expected_error(stored),
+    ):
+        with pytest.raises(ValueError, match="'mine': the table keeps its name and a digest only"):
+            use()
