@@ -1,0 +1,156 @@
+"""The numbers that a reader of the report reads, against the table and against sums made here."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm import GammaTable, certify
+from darrm.gamma import baselines, priors
+from darrm.optimize.__main__ import main
+
+BASELINES = {
+    "γ_Sub": baselines.subsampling,
+    "γ_DSub": baselines.double_subsampling,
+    "γ_const": baselines.randomized_response,
+}
+# one stops early: with a gap of 2e-3 no number of the last line is lost in rounding
+SETTINGS = (
+    "--K 41 --m 5 --prior common --gap 0.05",
+    "--K 11 --m 3 --prior uniform:0.6666667,1",
+    "--K 10 --m 2 --each-delta 0 --prior point:0.7 --shape monotone --overlap 4",
+    "--K 12 --voters plain --target 0.5,1e-6 --overlap 3 --prior common",
+    "--K 7 --m 2.5 --epsilon 0.3 --prior common",
+)
+
+
+@dataclass
+class Report:
+    """One setting: what was printed in both formats, and the truth about it."""
+
+    arguments: str
+    text: str
+    data: dict[str, Any]
+    table: GammaTable
+
+    def numbers(self, pattern: str) -> list[float]:
+        """The numbers of the one place that a pattern, with # for a number, describes."""
+        form = re.escape(pattern).replace(r"\#", "([-+0-9.e]+)").replace(r"\ ", r"\s+")
+        found = re.findall(form, self.text.replace(",", ", "))
+        assert len(found) == 1, pattern
+        places = found[0] if isinstance(found[0], tuple) else (found[0],)
+        return [float(place.rstrip(".")) for place in places]
+
+    def tables(self) -> dict[str, GammaTable]:
+        """γ_opt and the baselines that exist."""
+        problem, known = self.table.problem, {"γ_opt": self.table}
+        drawn = problem.voters.each.is_private and problem.m.is_integer()
+        names = BASELINES if drawn else ("γ_const",)
+        return known | {name: certify(problem, BASELINES[name](problem)) for name in names}
+
+    def errors(self) -> list[float]:
+        """½ Σ w_l (1 − γ(l)) for each of the tables."""
+        weights = self.table.optimality.prior.weights(self.table.problem.voters.K)
+        return [float(0.5 * weights @ (1.0 - table.gamma.half)) for table in self.tables().values()]
+
+
+def printed(arguments: list[str]) -> str:
+    with redirect_stdout(StringIO()) as out:
+        assert main(arguments) == 0
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    path = tmp_path_factory.mktemp("report") / "table.json"
+    arguments = [*request.param.split(), "--output", str(path)]
+    data = json.loads(printed([*arguments, "--format", "json"]))
+    return Report(request.param, printed(arguments), data, GammaTable.load(path))
+
+
+def test_who_votes_and_what_is_released(report: Report) -> None:
+    problem, voters = report.table.problem, report.table.problem.voters
+    assert report.numbers("majority of # voters") == [voters.K]
+    if voters.each.is_private:
+        each = [voters.each.epsilon, voters.each.delta]
+        assert report.numbers("(ε, Δ) = (#, #)-diff") == pytest.approx(each, rel=1e-5)
+        target = [problem.target.epsilon, problem.target.delta, problem.m]
+        assert report.numbers("(mε, δ) = (#, #)-differentially private, m = #") == pytest.approx(target, rel=1e-5)
+    else:
+        target = [problem.target.epsilon, problem.target.delta]
+        assert report.numbers("(ε, δ) = (#, #)-diff") == pytest.approx(target, rel=1e-5)
+    if voters.overlap is not None:
+        assert report.numbers("reach at most # of the voters") == [voters.overlap]
+    prior = report.table.optimality.prior
+    assert f"{prior} (--prior {prior.text}), {report.table.optimality.shape} shape" in report.text
+    assert f"--prior {prior.text}" in report.arguments
+
+
+def test_every_gamma_and_every_expected_error(report: Report) -> None:
+    tables = report.tables()
+    lines = [line.partition("(")[0].split() for line in report.text.splitlines()]
+    rows = {line[0]: line[1:] for line in lines if line and (line[0].isdigit() or line[0] in {"l", "error"})}
+    assert [name.rstrip("*") for name in rows["l"]] == list(tables)
+    for index, level in enumerate(report.table.gamma.levels):
+        half = [table.gamma.half[index] for table in tables.values()]
+        assert [float(word) for word in rows[str(level)]] == pytest.approx(half, abs=5.001e-5)
+    assert [float(word) for word in rows["error"]] == pytest.approx(report.errors(), abs=5.001e-5)
+    for name, table in tables.items():
+        scale = re.search(rf"{name}\*.*as certify scaled it, by ([0-9.e-]+)", report.text)
+        assert (scale is not None) == (table.certificate.scale < 1.0 - 1e-9), name
+        if scale is not None:
+            assert float(scale.group(1)) == pytest.approx(table.certificate.scale, rel=1e-5)
+
+
+def test_the_certificate(report: Report) -> None:
+    problem, certificate = report.table.problem, report.table.certificate
+    assert f"{certificate.rows:,} (every multiset of corners)" in report.text
+    if problem.voters.overlap is None:
+        kinds = 8 if problem.voters.each.delta else 4
+        assert certificate.rows == comb(problem.voters.K + kinds - 1, kinds - 1)
+    assert report.numbers("worst cost #") == [certificate.worst_cost]
+    assert report.numbers("budget #") == [certificate.budget]
+    assert certificate.budget == pytest.approx(np.expm1(problem.target.epsilon) + 2.0 * problem.target.delta, rel=1e-12)
+
+
+def test_bound_gap_and_relative_gap_belong_together(report: Report) -> None:
+    error, bound = report.errors()[0], report.table.optimality.bound
+    # the gap is printed with two digits; 1e-15 is the rounding of the sum that is made here
+    said = report.numbers("expected error below #: gap # (relative #)")
+    assert said[0] == pytest.approx(bound, rel=1e-9)
+    assert said[1] == pytest.approx(error - bound, rel=0.051, abs=1e-15)
+    assert said[2] == pytest.approx((error - bound) / error, rel=0.051, abs=1e-14)
+    if "--gap" in report.arguments:
+        assert error - bound > 1e-5
+
+
+def test_the_same_as_plain_data(report: Report) -> None:
+    tables, optimality, said = report.tables(), report.table.optimality, report.data["optimality"]
+    found = [entry for entry in report.data["noise_functions"] if entry["gamma"] is not None]
+    assert [entry["name"] for entry in found] == list(tables)
+    assert [entry["gamma"] for entry in found] == [table.gamma.half.tolist() for table in tables.values()]
+    assert [entry["expected_error"] for entry in found] == pytest.approx(report.errors(), rel=1e-12)
+    assert (said["value"], said["bound"]) == (optimality.value, optimality.bound)
+    assert said["gap"] == max(0.0, said["value"] - said["bound"])
+    assert priors.from_json(said["prior"]) == optimality.prior
+
+
+def test_the_numbers_of_a_sampled_objective(tmp_path: Path) -> None:
+    path = tmp_path / "table.json"
+    arguments = ["--K", "7", "--m", "2", "--objective", "expected-error", "--draws", "300"]
+    text = printed([*arguments, "--output", str(path)])
+    table = GammaTable.load(path)
+    report, held_out = Report("", text, {}, table), table.optimality.held_out
+    mean, error, draws = report.numbers("held out expected error # ± # (# draws)")
+    assert (mean, draws) == (pytest.approx(held_out.mean, rel=1e-5), 300)
+    assert error == pytest.approx(held_out.standard_error, rel=0.051)
+    assert report.numbers("below # on the fitted draws") == pytest.approx([table.optimality.bound], rel=1e-9)
