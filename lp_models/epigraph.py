@@ -23,16 +23,11 @@ from lp_models.row_generation import Oracle, Separation
 Array = NDArray[np.float64]
 
 # a cut is added when it lifts the cost by more than this part of a fair coin's expected error
-LIFT = 1e-14
+_SMALLEST_LIFT = 1e-14
 
 
 class SampledError:
-    """F of the module, split into its linear part and the draws whose sign γ may turn.
-
-    Parameters
-    ----------
-    differences
-        d, shape (T, h).
+    """F of the module for the draws d of shape (T, h), split into its linear part and the draws that γ may turn.
 
     Examples
     --------
@@ -66,21 +61,11 @@ class SampledError:
 
 
 class EpigraphOracle:
-    """Knows the rows of another oracle and the cuts of F, over the variables (x, θ).
-
-    Parameters
-    ----------
-    rows
-        Knows the rows over the variables x of the shape; repairs a point by moving x.
-    sampled
-        The cost.
-    shape
-        How x describes γ.
-    """
+    """Knows the cuts of F and the rows of another oracle, which repairs a point by moving x, over (x, θ)."""
 
     def __init__(self, rows: Oracle, sampled: SampledError, shape: Shape) -> None:
         self.rows, self.sampled, self.shape = rows, sampled, shape
-        self.least_lift = LIFT * float(np.sum(sampled.mean_size))
+        self.least_lift = _SMALLEST_LIFT * float(np.sum(sampled.mean_size))
 
     def separate(self, point: Array, *, thorough: bool) -> Separation:
         """Look for broken rows and for a tangent above θ; a repaired point gets the epigraph of its own γ."""

@@ -1,4 +1,4 @@
-"""The γ-optimisation as linear programs.
+"""The γ-optimization as linear programs.
 
 Data: weights w_l ≥ 0 and rows (a_r, b_r) for the free half l = 1 … h of a noise function.
 
@@ -62,16 +62,7 @@ class Shape(Enum):
 def expected_error_program(
     weights: Array, shape: Shape, matrix: Array | None = None, limits: Array | None = None
 ) -> LinearProgram:
-    """State (1)–(3) or (4)–(6) with the rows given so far.
-
-    Parameters
-    ----------
-    weights
-        w, shape (h,).
-    shape
-        Free or monotone.
-    matrix, limits
-        Rows over γ, shapes (r, h) and (r,); none by default.
+    """State (1)–(3) or (4)–(6) for weights w, shape (h,), with the rows over γ so far, shapes (r, h) and (r,).
 
     Examples
     --------
@@ -94,16 +85,7 @@ def expected_error_program(
 
 
 def sampled_error_program(weights: Array, share: float, shape: Shape) -> LinearProgram:
-    """State (7) and (9) with the shape's own rows; the tangents (8) and the privacy rows are generated.
-
-    Parameters
-    ----------
-    weights
-        w, shape (h,).
-    share
-        s.
-    shape
-        Free or monotone.
+    """State (7) and (9) for w and s with the shape's own rows; the tangents (8) and the privacy rows are generated.
 
     Examples
     --------

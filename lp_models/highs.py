@@ -1,7 +1,7 @@
 """Linear programs solved by HiGHS: once, or again and again while rows come and go.
 
 HiGHS stops at an absolute feasibility tolerance, 1e-10 at its strictest. Rows and costs are therefore handed over
-multiplied by `SCALE`, with HiGHS's own scaling off, so that the tolerance in our units is 1e-14; without this the row
+multiplied by `_SCALE`, with HiGHS's own scaling off, so that the tolerance in our units is 1e-14; without this the row
 generation stalls at violations near 1e-9. Statuses are read only to decide whether to try again.
 """
 
@@ -17,27 +17,21 @@ from lp_models.program import LinearProgram, Solution, Status, lagrangian_bound
 
 Array = NDArray[np.float64]
 
-SCALE = 1e4
-TOLERANCE = 1e-10  # the strictest that HiGHS accepts
+_SCALE = 1e4  # the largest coefficient of every row and of the cost, as HiGHS gets them
+_TOLERANCE = 1e-10  # the strictest that HiGHS accepts
 # what is tried when degeneracy defeats the warm start: no change, presolve, HiGHS's own scaling, interior point
-RETRIES = (
+_RETRIES = (
     ("presolve", "off"),
     ("presolve", "on"),
     ("simplex_scale_strategy", 4),
     ("dual_feasibility_tolerance", 1e-8),
     ("solver", "ipm"),
 )
-LONGEST_RUN = 300.0  # seconds of one run of the simplex method; the largest programs here take a few
+_LONGEST_RUN = 300.0  # seconds of one run of the simplex method; the largest programs here take a few
 
 
 class Master:
-    """A linear program whose rows change between warm-started solves.
-
-    Parameters
-    ----------
-    program
-        The objective that values and bounds are about, and the rows to start with.
-    """
+    """A linear program whose rows change between warm-started solves; values and bounds are about its own cost."""
 
     def __init__(self, program: LinearProgram) -> None:
         cost = program.cost
@@ -49,7 +43,7 @@ class Master:
         self._indices = np.arange(cost.size, dtype=np.int32)
         self._highs = _new_solver()
         largest = np.max(np.abs(cost), initial=0.0)
-        self._cost_scale = SCALE / largest if largest > 0.0 else 1.0
+        self._cost_scale = _SCALE / largest if largest > 0.0 else 1.0
         n = cost.size
         empty = np.empty(0, dtype=np.int32)
         self._highs.addCols(n, cost * self._cost_scale, np.zeros(n), np.ones(n), 0, empty, empty, np.empty(0))
@@ -61,13 +55,13 @@ class Master:
         return float(self.cost @ point) + self.offset
 
     def add_cost(self, extra: Array) -> None:
-        """Add to the cost that the solver minimises, shape (n,); values and bounds stay about the program's own."""
+        """Add to the cost that the solver minimizes, shape (n,); values and bounds stay about the program's own."""
         self._highs.changeColsCost(self.cost.size, self._indices, (self.cost + extra) * self._cost_scale)
 
     def add_rows(self, matrix: Array, limits: Array) -> None:
         """Append the rows matrix x ≤ limits; shapes (r, n) and (r,)."""
         count, n = matrix.shape
-        scale = SCALE / np.maximum(np.max(np.abs(matrix), axis=1), np.finfo(np.float64).tiny)
+        scale = _SCALE / np.maximum(np.max(np.abs(matrix), axis=1), np.finfo(np.float64).tiny)
         starts = np.arange(count, dtype=np.int32) * n
         self._highs.addRows(
             count,
@@ -99,11 +93,11 @@ class Master:
     def solve(self, seconds: float = np.inf) -> Solution:
         """Solve from the last basis; if that fails, from nothing, with one changed setting after the other.
 
-        ``seconds`` limits all of it, and `LONGEST_RUN` each of these runs: the simplex method has been seen to cycle.
+        ``seconds`` limits all of it, and `_LONGEST_RUN` each of these runs: the simplex method has been seen to cycle.
         """
         deadline = time.perf_counter() + seconds
         optimal = self._run(seconds)
-        for option, value in RETRIES:
+        for option, value in _RETRIES:
             if optimal or time.perf_counter() >= deadline:
                 break
             kept = self._highs.getOptionValue(option)[1]
@@ -115,7 +109,7 @@ class Master:
         point = np.clip(np.array(raw.col_value, dtype=np.float64), 0.0, 1.0)
         largest = np.max(np.abs(self.matrix), axis=1, initial=np.finfo(np.float64).tiny)
         # HiGHS's duals of <= rows are non-positive; undo both scalings
-        duals = np.maximum(-np.array(raw.row_dual, dtype=np.float64), 0.0) * (SCALE / largest) / self._cost_scale
+        duals = np.maximum(-np.array(raw.row_dual, dtype=np.float64), 0.0) * (_SCALE / largest) / self._cost_scale
         if not (np.all(np.isfinite(point)) and np.all(np.isfinite(duals))):
             point, duals, optimal = np.zeros(self.cost.size), np.zeros(self.limits.size), False
         self.idle = np.where(duals > 0.0, 0, self.idle + 1)
@@ -126,7 +120,7 @@ class Master:
     def _run(self, seconds: float) -> bool:
         # HiGHS counts the seconds of all runs of one solver together
         spent = self._highs.getRunTime()
-        self._highs.setOptionValue("time_limit", spent + max(0.0, min(seconds, LONGEST_RUN)))
+        self._highs.setOptionValue("time_limit", spent + max(0.0, min(seconds, _LONGEST_RUN)))
         self._highs.run()
         return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
 
@@ -151,6 +145,6 @@ def _new_solver() -> highspy.Highs:
     highs.setOptionValue("solver", "simplex")
     highs.setOptionValue("presolve", "off")  # a warm start skips it anyway
     highs.setOptionValue("simplex_scale_strategy", 0)
-    highs.setOptionValue("primal_feasibility_tolerance", TOLERANCE)
-    highs.setOptionValue("dual_feasibility_tolerance", TOLERANCE)
+    highs.setOptionValue("primal_feasibility_tolerance", _TOLERANCE)
+    highs.setOptionValue("dual_feasibility_tolerance", _TOLERANCE)
     return highs

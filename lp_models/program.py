@@ -48,7 +48,7 @@ class LinearProgram:
 
     Examples
     --------
-    >>> LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.0])).size
+    >>> LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.0])).matrix.shape
     (1, 2)
     """
 
@@ -69,11 +69,6 @@ class LinearProgram:
                 f"a linear program needs cost (n,), matrix (r, n) and limits (r,), "
                 f"got {self.cost.shape}, {self.matrix.shape} and {self.limits.shape}"
             )
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Number of rows and of variables."""
-        return self.limits.size, self.cost.size
 
 
 @dataclass(frozen=True, eq=False)

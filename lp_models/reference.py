@@ -12,11 +12,6 @@ from lp_models.program import LinearProgram, Solution, Status, lagrangian_bound
 def solve_with_cvxpy(program: LinearProgram) -> Solution:
     """Solve a linear program through cvxpy's HiGHS interface, from nothing and with all its rows.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        If cvxpy is not installed.
-
     Examples
     --------
     >>> import numpy as np

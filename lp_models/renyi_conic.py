@@ -1,6 +1,6 @@
-"""The γ-optimisation under a Rényi budget as a conic program, written in cvxpy with every row: a second opinion.
+"""The γ-optimization under a Rényi budget as a conic program, written in cvxpy with every row: a second opinion.
 
-Data: weights w_l ≥ 0; for every row r of neighbours the coefficients a_r, b_r with E_p[g] = a_r·γ and E_{p'}[g] =
+Data: weights w_l ≥ 0; for every row r of neighbors the coefficients a_r, b_r with E_p[g] = a_r·γ and E_{p'}[g] =
 b_r·γ; an order α > 1, a budget ρ > 0 and a smallest lie η. Variables γ and, for every row, x_r and y_r:
 
     (1)  min   ½ Σ_l w_l (1 − γ(l))                               the expected error
@@ -26,25 +26,10 @@ Array = NDArray[np.float64]
 def solve_renyi_with_cvxpy(
     weights: Array, first: Array, second: Array, *, order: float, budget: float, smallest_lie: float
 ) -> Array | None:
-    """Solve (1)–(6) through Clarabel.
+    """Solve (1)–(6) through Clarabel: γ of shape (h,), or None if no optimum was found.
 
-    Parameters
-    ----------
-    weights
-        w, shape (h,).
-    first, second
-        a and b, shapes (r, h): both directions of every pair of neighbours.
-    order, budget, smallest_lie
-        α, ρ and η.
-
-    Returns
-    -------
-    array of shape (h,), or None if no optimum was found
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If cvxpy is not installed.
+    ``weights`` is w, shape (h,); ``first`` and ``second`` are a and b, shapes (r, h), with both directions of every
+    pair of neighbors; ``order``, ``budget`` and ``smallest_lie`` are α, ρ and η.
 
     Examples
     --------

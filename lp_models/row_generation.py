@@ -25,7 +25,7 @@ from lp_models.program import LinearProgram, Status
 
 Array = NDArray[np.float64]
 
-WIDE_GAP = 1e-6
+_WIDE_GAP = 1e-6  # a gap above this part of the value is no matter of the solver's precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +69,6 @@ class Result:
     status: Status
     rounds: int
     rows_generated: int
-    rows_held: int
-    seconds: float
-    seconds_in_solver: float
-
-    @property
-    def gap(self) -> float:
-        """Upper bound minus lower bound, at least 0."""
-        return max(0.0, self.value - self.bound)
 
 
 def minimize_with_rows(
@@ -87,25 +79,11 @@ def minimize_with_rows(
     tie_break: Array | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Minimise ``program`` subject to its own rows and all of the oracle's.
+    """Minimize ``program`` subject to its own rows and all of the oracle's.
 
-    Parameters
-    ----------
-    program
-        Cost and the rows to start with.
-    oracle
-        Knows the other rows.
-    options
-        When to stop.
-    tie_break
-        A small extra cost, shape (n,), that decides between points which the cost cannot tell apart.
-    report
-        Called once a round.
-
-    Returns
-    -------
-    Result
-        Also at a time limit, after Ctrl-C, and when the solver fails: the best point so far and the best bound.
+    ``tie_break`` is a small extra cost, shape (n,), that decides between points which the cost cannot tell apart;
+    ``report`` is called once a round. Also at a time limit, after Ctrl-C, and when the solver fails the result is the
+    best point so far and the best bound.
     """
     loop = _Loop(program, oracle, options, tie_break, report)
     try:
@@ -138,7 +116,6 @@ class _Loop:
         self.candidate_value = np.inf
         self.rounds = 0
         self.generated = 0
-        self.in_solver = 0.0
 
     def run(self) -> Status:
         """Repeat rounds until a reason to stop; then break ties, if asked to."""
@@ -181,9 +158,7 @@ class _Loop:
 
     def round(self) -> Status | None:
         """Solve the master, separate its point, add rows."""
-        before = time.perf_counter()
         solution = self.master.solve(self.options.time_limit - self.elapsed())
-        self.in_solver += time.perf_counter() - before
         self.rounds += 1
         self.bound = max(self.bound, solution.bound)
         if solution.status is Status.FAILED:
@@ -211,7 +186,7 @@ class _Loop:
 
     def patience(self) -> int:
         """How many rounds to wait: many while the gap is too wide to be a matter of precision."""
-        wide = self.candidate_value - self.bound > WIDE_GAP * abs(self.candidate_value)
+        wide = self.candidate_value - self.bound > _WIDE_GAP * abs(self.candidate_value)
         return self.options.patience * (10 if wide else 1)
 
     def has_moved(self) -> bool:
@@ -251,7 +226,4 @@ class _Loop:
             status=status,
             rounds=self.rounds,
             rows_generated=self.generated,
-            rows_held=int(self.master.limits.size),
-            seconds=self.elapsed(),
-            seconds_in_solver=self.in_solver,
         )

@@ -14,7 +14,7 @@ from darrm.probability.binomial import hypergeometric_pmf
 from darrm.problem import MajorityProblem
 
 # slacks δ′ that are tried for the general composition: every one gives a valid bound, the best is kept
-SLACKS = tuple(float(slack) for slack in np.geomspace(1e-12, 0.5, 200))
+_SLACKS = tuple(float(slack) for slack in np.geomspace(1e-12, 0.5, 200))
 
 
 def subsampling(problem: MajorityProblem) -> NoiseFunction:
@@ -81,7 +81,7 @@ def randomized_response(problem: MajorityProblem, composed: PrivacyParams | None
     if not problem.voters.each.is_private and composed is None:
         return NoiseFunction(problem.voters.K, np.ones(problem.voters.half_size))
     totals = (
-        [compose_general(problem.voters.each, problem.voters.K, slack) for slack in SLACKS]
+        [compose_general(problem.voters.each, problem.voters.K, slack) for slack in _SLACKS]
         if composed is None
         else [composed]
     )

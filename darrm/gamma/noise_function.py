@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.gamma.priors import Prior, weights_of
-from darrm.gamma.sampled_error import Estimate, estimate_error
+from darrm.gamma.sampled_error import ESTIMATE_SEED, Estimate, default_draws, differences, errors_of, summarize
 
 Array = NDArray[np.float64]
 
@@ -141,7 +141,10 @@ class NoiseFunction:
         >>> print(estimate, "exact", exact)
         0.153364 ± 0.00025 (20,000 draws) exact 0.153125
         """
-        return estimate_error(self.half, self.K, prior, draws=draws, rng=rng)
+        count = default_draws(self.K) if draws is None else draws
+        checks.integer_at_least(2, draws=count)
+        generator = np.random.default_rng(ESTIMATE_SEED) if rng is None else rng
+        return summarize(errors_of(self.half, differences(prior.sample(self.K, count, rng=generator))))
 
     def scaled(self, factor: float) -> NoiseFunction:
         """Multiply by a factor in [0, 1], rounding every value down."""

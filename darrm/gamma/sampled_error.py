@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.gamma.priors import Prior
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
 
 Array = NDArray[np.float64]
 
 # an estimate's draws come from this seed, a fit's from another: no optimum is judged by the draws it was fitted to
 ESTIMATE_SEED = 20_240_901
-MOST_DRAWS, LEAST_DRAWS = 20_000, 5_000
-DRAWN_NUMBERS = 400_000  # default draws: about so many numbers, within the two limits above
-CHUNK = 1_000  # draws whose distributions are computed at a time: they fit the processor's cache
+_MOST_DRAWS, _LEAST_DRAWS = 20_000, 5_000
+_DRAWN_NUMBERS = 400_000  # default draws: about so many numbers, within the two limits above
+_CHUNK = 1_000  # draws whose distributions are computed at a time: they fit the processor's cache
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def default_draws(K: int) -> int:
     >>> default_draws(11), default_draws(41), default_draws(101)
     (20000, 9756, 5000)
     """
-    return max(LEAST_DRAWS, min(MOST_DRAWS, DRAWN_NUMBERS // K))
+    return max(_LEAST_DRAWS, min(_MOST_DRAWS, _DRAWN_NUMBERS // K))
 
 
 def differences(probabilities: Array) -> Array:
@@ -78,9 +77,9 @@ def differences(probabilities: Array) -> Array:
         checks.fail("probabilities", "a value outside", "in [0, 1]")
     count, K = values.shape
     found = np.empty((count, K - K // 2))
-    for start in range(0, count, CHUNK):
-        pmf = poisson_binomial_pmf(values[start : start + CHUNK])
-        found[start : start + CHUNK] = pmf[:, K // 2 + 1 :] - pmf[:, : K - K // 2][:, ::-1]
+    for start in range(0, count, _CHUNK):
+        pmf = poisson_binomial_pmf(values[start : start + _CHUNK])
+        found[start : start + _CHUNK] = pmf[:, K // 2 + 1 :] - pmf[:, : K - K // 2][:, ::-1]
     return found
 
 
@@ -89,39 +88,13 @@ def errors_of(half: Array, drawn: Array) -> Array:
     return np.asarray(0.5 * np.abs(drawn @ (1.0 - half)), dtype=np.float64)
 
 
-def summarise(errors: Array) -> Estimate:
-    """Take the mean of at least two errors, with its standard error.
+def summarize(errors: Array) -> Estimate:
+    """Return the mean of at least two errors, with its standard error.
 
-    Examples
-    --------
-    >>> str(summarise(np.array([0.1, 0.2, 0.3])))
+    >>> str(summarize(np.array([0.1, 0.2, 0.3])))
     '0.2 ± 0.058 (3 draws)'
     """
     if errors.size < 2:
         checks.fail("draws", int(errors.size), "at least 2", "one draw has no standard error")
     spread = float(np.std(errors, ddof=1)) / float(np.sqrt(errors.size))
     return Estimate(int(errors.size), float(np.mean(errors)), spread)
-
-
-def estimate_error(
-    half: Array, K: int, prior: Prior, *, draws: int | None = None, rng: np.random.Generator | None = None
-) -> Estimate:
-    """Estimate the expected error of a noise function from draws of the prior.
-
-    Parameters
-    ----------
-    half
-        γ at l = floor(K/2) + 1 … K.
-    K
-        Number of voters.
-    prior
-        Whose `sample` is drawn.
-    draws
-        At least 2; `default_draws` by default.
-    rng
-        A fixed seed by default, so that noise functions are compared on the same draws.
-    """
-    count = default_draws(K) if draws is None else draws
-    checks.integer_at_least(2, draws=count)
-    generator = np.random.default_rng(ESTIMATE_SEED) if rng is None else rng
-    return summarise(errors_of(half, differences(prior.sample(K, count, rng=generator))))

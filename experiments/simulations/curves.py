@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.gamma import baselines
-from darrm.gamma.sampled_error import differences, errors_of, summarise
+from darrm.gamma.sampled_error import differences, errors_of, summarize
 from darrm.losses.composition import compose_general
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.problem import MajorityProblem, Voters
@@ -120,7 +120,7 @@ def _panel_data(figure: str, panel: Panel) -> dict[str, Any]:
         errors = []
         for actual, rows in drawn.items():
             own, reference = errors_of(table.gamma.half, rows), errors_of(first, rows)
-            estimate, excess = summarise(own), summarise(own - reference)
+            estimate, excess = summarize(own), summarize(own - reference)
             errors.append(
                 Error(
                     actual,

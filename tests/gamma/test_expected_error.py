@@ -10,7 +10,7 @@ import pytest
 
 from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, SolveOptions, optimize_gamma
 from darrm.gamma import baselines, priors
-from darrm.gamma.sampled_error import default_draws, differences, errors_of, estimate_error, summarise
+from darrm.gamma.sampled_error import default_draws, differences, errors_of, summarize
 from darrm.problem import Voters
 from darrm.proof.definition import all_coefficients
 from lp_models.epigraph import SampledError
@@ -60,7 +60,7 @@ def test_the_standard_error_is_that_of_the_mean() -> None:
 
 
 def test_an_estimate_is_the_sample_mean() -> None:
-    estimate = summarise(np.array([0.0, 1.0]))
+    estimate = summarize(np.array([0.0, 1.0]))
     assert (estimate.draws, estimate.mean, estimate.standard_error) == (2, 0.5, 0.5)
 
 
@@ -224,7 +224,7 @@ def test_too_few_draws(draws: int) -> None:
     with pytest.raises(ValueError, match="draws must be an integer of at least 2"):
         optimize_gamma(problem_of(3, "1"), objective="expected-error", draws=draws)
     with pytest.raises(ValueError, match="draws must be an integer of at least 2"):
-        estimate_error(np.ones(2), 3, UNIFORM, draws=draws)
+        NoiseFunction(3, np.ones(2)).estimate_error(UNIFORM, draws=draws)
 
 
 def test_the_reference_solver_does_not_sample() -> None:
