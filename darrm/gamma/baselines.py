@@ -58,7 +58,7 @@ def double_subsampling(problem: MajorityProblem) -> NoiseFunction:
 
 
 def is_covered_by_theorem(problem: MajorityProblem) -> bool:
-    """Tell whether [D, Theorem 4.1] speaks about this problem: δ = Δ = 0 and odd K."""
+    """Return whether [D, Theorem 4.1] speaks about this problem: δ = Δ = 0 and odd K."""
     return problem.target.exact_delta == 0 and problem.voters.each.exact_delta == 0 and problem.voters.K % 2 == 1
 
 

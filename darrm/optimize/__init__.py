@@ -1,4 +1,4 @@
-"""Which γ is best: the optimiser, closed forms, a Rényi budget instead of (ε, δ), and the comparison."""
+"""Which γ is best: the optimizer, closed forms, a Rényi budget instead of (ε, δ), and the comparison."""
 
 from darrm.optimize.optimizer import optimize_gamma
 

@@ -21,7 +21,7 @@ from lp_models.options import Progress, SolveOptions
 
 DESCRIPTION = """\
 Find the noise function γ with which the majority of K private voters is released as truthfully as its privacy
-target allows, prove that it is private, and compare it with subsampling and randomised response."""
+target allows, prove that it is private, and compare it with subsampling and randomized response."""
 
 EPILOG = """\
 examples:
@@ -73,7 +73,7 @@ def build_parser() -> CommandLine:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, optimise, print or save."""
+    """Parse, optimize, print or save."""
     options = build_parser().parse_args(arguments)
     check_outputs(options)
     problem = _problem(options)
@@ -118,7 +118,7 @@ def _problem(options: argparse.Namespace) -> MajorityProblem:
 
 
 def _where(progress: Progress) -> str:
-    """Say where a long solve stands."""
+    """Return where a long solve stands."""
     gap = progress.value - progress.bound
     return f"round {progress.rounds}: {progress.rows} rows, gap {gap:.2e}, {progress.seconds:.0f} s"
 

@@ -1,4 +1,6 @@
-"""The best release of all where voters are not private and one person reaches one of them: PATE with two classes.
+"""The best release of all for plain voters, one of whom a person reaches: PATE with two classes.
+
+Voters are called plain if they are not private themselves, ``PrivacyParams("inf")``: nothing but the votes is known.
 
 Let h(s) = Pr[output 1 | s ones] = (1 + g(s))/2 and c = e^ε. A person moves the number of ones by one, so
 (ε, δ)-privacy is, for s = 0 … K − 1 and both outputs, up and down,
@@ -20,7 +22,7 @@ s, and the exchanged inequalities hold. (1) and (2) below the middle are (3), th
 under s → K − 1 − s, and the one in the middle for odd K is the start. ∎ Symmetry costs nothing: h(s) and 1 − h(K−s) are
 private together, so is their mean, which is right as often as they are if both answers count alike.
 
-The test that would catch a failure, `tests/optimize/test_closed_form.py`, minimises every h(s) by itself with a linear
+The test that would catch a failure, `tests/optimize/test_closed_form.py`, minimizes every h(s) by itself with a linear
 program over all symmetric h, and tries every h on a grid in exact fractions.
 """
 
@@ -36,7 +38,7 @@ from darrm.problem import MajorityProblem, Voters
 
 
 def has_closed_form(voters: Voters) -> bool:
-    """Tell whether (3) speaks about these voters."""
+    """Return whether (3) speaks about these voters."""
     return not voters.each.is_private and voters.reached == 1
 
 

@@ -1,6 +1,6 @@
-"""The best release under a Rényi budget where voters are not private and one person reaches one of them.
+"""The best release under a Rényi budget for plain voters (not private themselves), one of whom a person reaches.
 
-The closed form of `darrm.optimize.closed_form` with another constraint on neighbours. With h(s) = Pr[output 1 | s ones]
+The closed form of `darrm.optimize.closed_form` with another constraint on neighbors. With h(s) = Pr[output 1 | s ones]
 let
 
     R = {(x, y) in [0, 1]² : D_α(x ‖ y) ≤ ρ and D_α(y ‖ x) ≤ ρ},
@@ -42,8 +42,6 @@ SMALLEST_LIE = 2.0**-36
 def bernoulli_divergence(order: float, x: float, y: float) -> float:
     """Compute D_α(Bern(x) ‖ Bern(y)) for α > 1 and x, y in (0, 1).
 
-    Examples
-    --------
     >>> round(bernoulli_divergence(2.0, 0.75, 0.25), 12) == round(math.log(0.75**2 / 0.25 + 0.25**2 / 0.75), 12)
     True
     """
@@ -63,7 +61,7 @@ def best_under_renyi(K: int, order: float, budget: float) -> NoiseFunction:
     order
         α > 1.
     budget
-        ρ > 0: the divergence of order α that neighbours may have.
+        ρ > 0: the divergence of order α that neighbors may have.
 
     Raises
     ------

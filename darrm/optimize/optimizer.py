@@ -14,7 +14,8 @@ most under the prior, 0 beside it to pay for that. Where every l matters by itse
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib import metadata
 
 import numpy as np
@@ -36,25 +37,26 @@ from darrm.system.extras import require
 from lp_models.epigraph import EpigraphOracle, SampledError
 from lp_models.gamma_lp import Shape, expected_error_program, sampled_error_program
 from lp_models.options import Progress, SolveOptions
-from lp_models.program import LinearProgram, Status
+from lp_models.program import Status
 from lp_models.reference import solve_with_cvxpy
-from lp_models.row_generation import Oracle, Result, Separation, minimize_with_rows
+from lp_models.row_generation import Oracle, Separation, minimize_with_rows
 
 Array = NDArray[np.float64]
 
 SHAPES = tuple(shape.value for shape in Shape)
 OBJECTIVES = ("linear", "expected-error")
 SOLVERS = ("production", "reference")
-# a thorough look costs as much as many solves: take more rows from it than from a cheap one
-THOROUGH_ROWS = 240
-# once the dominating family is broken by no more than this factor, the border of the full set is looked at as well
-NEARLY = 1.001
+# rows taken from a thorough look: it costs as much as many solves, so more than from a cheap one
+_THOROUGH_ROWS = 240
+# once no row of the dominating family exceeds the budget by more than this factor, the border of the full set is
+# looked at as well
+_BORDER_FACTOR = 1.001
 # weights below this part of the largest say nothing; there a tie-break of the next size decides
-SILENT = 1e-8
-TIE_BREAK = 1e-8
-FIT_SEED = 20_250_503  # of the draws that are fitted; estimates use another
-# a cost is called broken when it exceeds the budget by more than this part of it
-BROKEN = 1e-12
+_SMALLEST_WEIGHT = 1e-8
+_TIE_BREAK = 1e-8
+_FIT_SEED = 20_250_503  # of the draws that are fitted; estimates use another
+# a row is broken when its cost exceeds the budget by more than this part of it
+_BROKEN = 1e-12
 
 
 def optimize_gamma(
@@ -120,27 +122,35 @@ def optimize_gamma(
     checks.one_of(OBJECTIVES, objective=objective)
     checks.one_of(SOLVERS, solver=solver)
     belief = prior or Independent(0.5 if objective == "linear" else 0.0, 1.0)
-    kind = Shape(shape)
+    solve = partial(_solve_production, problem, Shape(shape), options or SolveOptions(), report)
+    held_out, fitted = None, dict[str, str]()
     if objective == "expected-error" and not belief.has_closed_form:
-        return _optimize_sampled(problem, belief, kind, solver, options or SolveOptions(), draws, rng, report)
-    weights = weights_of(belief, problem.voters.K)
-    if solver == "reference":
-        gamma, bound, status, provenance = _solve_reference(problem, weights, kind)
+        if solver == "reference":
+            advice = "one row a draw is not written down"
+            checks.fail("solver", solver, "'production' for a sampled expected error", advice)
+        count = default_draws(problem.voters.K) if draws is None else draws
+        checks.integer_at_least(2, draws=count)
+        generator = np.random.default_rng(_FIT_SEED) if rng is None else rng
+        sampled = SampledError(differences(belief.sample(problem.voters.K, count, rng=generator)))
+        found = solve(sampled.mean_size, sampled)
+        table = certify(problem, found.gamma)
+        value = sampled.value(table.gamma.half)
+        held_out = table.gamma.estimate_error(belief, draws=count, rng=generator)
+        fitted = {"draws fitted": str(count)}
     else:
-        gamma, bound, status, provenance = _solve_production(
-            problem, weights, expected_error_program(weights, kind), PrivacyOracle(problem, kind), kind, options, report
-        )
-        if has_closed_form(problem.voters):
-            # the largest private γ at every l, also where the prior is silent; the bound stays the solver's own
-            gamma = best_for_plain_voters(problem)
-    table = certify(problem, gamma)
-    value = table.gamma.expected_error(belief)
-    optimality = Optimality(belief, shape, objective, value, min(bound, value), status.value)
-    return table.with_optimality(optimality, {"solver": solver, **provenance})
+        weights = weights_of(belief, problem.voters.K)
+        found = _solve_reference(problem, weights, Shape(shape)) if solver == "reference" else solve(weights)
+        # the closed form is the largest private γ at every l, also where the prior is silent; the bound is the solver's
+        closed = solver == "production" and has_closed_form(problem.voters)
+        table = certify(problem, best_for_plain_voters(problem) if closed else found.gamma)
+        value = table.gamma.expected_error(belief)
+    bound = min(found.bound, value)
+    optimality = Optimality(belief, shape, objective, value, bound, found.status.value, held_out)
+    return table.with_optimality(optimality, {"solver": solver, **found.provenance, **fitted})
 
 
 class PrivacyOracle:
-    """Knows the privacy rows of a problem, over the variables of a shape."""
+    """The privacy rows of a problem, over the variables of a shape."""
 
     def __init__(self, problem: MajorityProblem, shape: Shape) -> None:
         self.problem = problem
@@ -151,7 +161,7 @@ class PrivacyOracle:
     def separate(self, point: Array, *, thorough: bool) -> Separation:
         """Look for broken rows in the dominating family, or in the full set if ``thorough``."""
         gamma = self.shape.variables_to_gamma(point)
-        limit = self.budget * (1.0 + BROKEN)
+        limit = self.budget * (1.0 + _BROKEN)
         if thorough:
             found = self.full.maxima(gamma, limit)
             worst = found.worst
@@ -161,7 +171,7 @@ class PrivacyOracle:
             level = family.maxima(gamma, self.full.ratio)
             worst = level.worst
             rows = [family.row(level, j) for j in deep_and_spread(level.costs, limit)]
-            if worst <= self.budget * NEARLY:
+            if worst <= self.budget * _BORDER_FACTOR:
                 border_worst, broken = self.full.border(gamma, limit)
                 worst = max(worst, border_worst)
                 rows += _most_useful(broken, limit)
@@ -177,79 +187,55 @@ class PrivacyOracle:
 
 def _most_useful(broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
     costs = np.array([cost for cost, _ in broken])
-    return [broken[index][1] for index in deep_and_spread(costs, limit, THOROUGH_ROWS)]
+    return [broken[index][1] for index in deep_and_spread(costs, limit, _THOROUGH_ROWS)]
 
 
-def _optimize_sampled(
-    problem: MajorityProblem,
-    prior: Prior,
-    shape: Shape,
-    solver: str,
-    options: SolveOptions,
-    draws: int | None,
-    rng: np.random.Generator | None,
-    report: Callable[[Progress], None] | None,
-) -> GammaTable:
-    """Minimise the mean error over draws of the prior, and judge the result by as many other draws."""
-    if solver == "reference":
-        checks.fail("solver", solver, "'production' for a sampled expected error", "one row a draw is not written down")
-    count = default_draws(problem.voters.K) if draws is None else draws
-    checks.integer_at_least(2, draws=count)
-    generator = np.random.default_rng(FIT_SEED) if rng is None else rng
-    sampled = SampledError(differences(prior.sample(problem.voters.K, count, rng=generator)))
-    gamma, bound, status, provenance = _solve_production(
-        problem,
-        sampled.mean_size,
-        sampled_error_program(sampled.linear, sampled.share, shape),
-        EpigraphOracle(PrivacyOracle(problem, shape), sampled, shape),
-        shape,
-        options,
-        report,
-    )
-    table = certify(problem, gamma)
-    value = sampled.value(table.gamma.half)
-    held_out = table.gamma.estimate_error(prior, draws=count, rng=generator)
-    optimality = Optimality(prior, shape.value, "expected-error", value, min(bound, value), status.value, held_out)
-    return table.with_optimality(optimality, {"solver": solver, **provenance, "draws fitted": str(count)})
+@dataclass(frozen=True)
+class _Found:
+    """What a solver proposes, and the bound recomputed from its duals."""
+
+    gamma: NoiseFunction
+    bound: float
+    status: Status
+    provenance: dict[str, str]
 
 
 def _solve_production(
     problem: MajorityProblem,
-    weights: Array,
-    program: LinearProgram,
-    oracle: Oracle,
     shape: Shape,
-    options: SolveOptions | None,
+    options: SolveOptions,
     report: Callable[[Progress], None] | None,
-) -> tuple[NoiseFunction, float, Status, dict[str, str]]:
+    weights: Array,
+    sampled: SampledError | None = None,
+) -> _Found:
+    """Generate rows for the linear objective, or for the sampled one, whose mean weights break its ties."""
+    oracle: Oracle = PrivacyOracle(problem, shape)
+    if sampled is None:
+        program = expected_error_program(weights, shape)
+    else:
+        program = sampled_error_program(sampled.linear, sampled.share, shape)
+        oracle = EpigraphOracle(oracle, sampled, shape)
     tie_break = _tie_break(weights, problem.voters.K, shape)
     if tie_break is not None:
         tie_break = np.append(tie_break, np.zeros(program.cost.size - weights.size))
-    result: Result = minimize_with_rows(program, oracle, options or SolveOptions(), tie_break=tie_break, report=report)
-    provenance = {
-        "made by": f"darrm {_version('darrm')}, highspy {_version('highspy')}",
-        "rounds": str(result.rounds),
-        "rows generated": str(result.rows_generated),
-    }
+    result = minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report)
     gamma = NoiseFunction(problem.voters.K, shape.variables_to_gamma(result.point[: weights.size]))
-    return gamma, result.bound, result.status, provenance
+    made_by = {"made by": f"darrm {_version('darrm')}, highspy {_version('highspy')}"}
+    counts = {"rounds": str(result.rounds), "rows generated": str(result.rows_generated)}
+    return _Found(gamma, result.bound, result.status, made_by | counts)
 
 
-def _solve_reference(
-    problem: MajorityProblem, weights: Array, shape: Shape
-) -> tuple[NoiseFunction, float, Status, dict[str, str]]:
+def _solve_reference(problem: MajorityProblem, weights: Array, shape: Shape) -> _Found:
+    """Write every row down and hand them to cvxpy."""
     require("cvxpy")
     matrix = all_coefficients(problem)
     program = expected_error_program(weights, shape, matrix, np.full(len(matrix), budget_below(problem.target)))
     solution = solve_with_cvxpy(program)
     if solution.status is not Status.OPTIMAL:
         raise SolveError("the reference solver found no optimum: try --solver production", status=solution.status.value)
-    provenance = {
-        "made by": f"darrm {_version('darrm')}, cvxpy {_version('cvxpy')}, highspy {_version('highspy')}",
-        "rows written": str(len(matrix)),
-    }
     gamma = NoiseFunction(problem.voters.K, shape.variables_to_gamma(solution.point))
-    return gamma, solution.bound, solution.status, provenance
+    made_by = f"darrm {_version('darrm')}, cvxpy {_version('cvxpy')}, highspy {_version('highspy')}"
+    return _Found(gamma, solution.bound, solution.status, {"made by": made_by, "rows written": str(len(matrix))})
 
 
 @cache
@@ -258,14 +244,14 @@ def _version(distribution: str) -> str:
 
 
 def _tie_break(weights: Array, K: int, shape: Shape) -> Array | None:
-    """Where the prior has next to no opinion, prefer what a common prior likes.
+    """Return a small cost that prefers what a common prior likes, where the prior has next to no opinion.
 
     U[0.5, 1] gives the numbers of ones near a tie weights down to 1e-60 at K = 501; without this the solver would leave
     γ there wherever it happens to be. The bound and the value are about the prior alone.
     """
     largest = float(np.max(weights))
-    silent = weights < SILENT * largest
+    silent = weights < _SMALLEST_WEIGHT * largest
     if not np.any(silent):
         return None
     common = np.where(silent, CommonP().weights(K), 0.0)
-    return shape.rows(-TIE_BREAK * largest / float(np.max(common)) * common)
+    return shape.rows(-_TIE_BREAK * largest / float(np.max(common)) * common)

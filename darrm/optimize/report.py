@@ -15,10 +15,10 @@ from darrm.problem import MajorityProblem
 from darrm.proof.table import GammaTable
 from darrm.system.figures import saved_figure
 
-REPORT_FORMAT = "darrm optimize report"
-REPORT_VERSION = 2
-MOST_LINES = 60
-COLUMN = 9
+_FORMAT = "darrm optimize report"
+_VERSION = 2
+_MOST_LINES = 60  # of the table of γ
+_COLUMN = 9  # characters
 
 
 def text_report(table: GammaTable, entries: Sequence[Entry], output: Path | None) -> str:
@@ -31,8 +31,8 @@ def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None
     """Write the same as plain data; `darrm/schemas/optimize_report.json` describes it."""
     optimality, K = table.optimality, table.problem.voters.K
     return {
-        "format": REPORT_FORMAT,
-        "version": REPORT_VERSION,
+        "format": _FORMAT,
+        "version": _VERSION,
         "problem": {
             **table.problem.to_json(),
             "m": table.problem.m if table.problem.voters.each.is_private else None,
@@ -118,19 +118,19 @@ def _values(table: GammaTable, entries: Sequence[Entry]) -> str:
     shown = [entry for entry in entries if entry.table is not None]
     levels = table.gamma.levels
     chosen = list(range(len(levels)))
-    if len(levels) > MOST_LINES:
-        chosen = sorted({round(i) for i in np.linspace(0, len(levels) - 1, MOST_LINES)})
-    header = "".join(f"{_marked(entry):>{COLUMN}}" for entry in shown)
+    if len(levels) > _MOST_LINES:
+        chosen = sorted({round(i) for i in np.linspace(0, len(levels) - 1, _MOST_LINES)})
+    header = "".join(f"{_marked(entry):>{_COLUMN}}" for entry in shown)
     lines = [
         "γ(l): the probability of telling the true majority of l ones, else a fair coin; γ(l) = γ(K − l)",
         f"{'l':>8}{header}",
     ]
     for i in chosen:
-        values = "".join(f"{entry.table.gamma.half[i]:>{COLUMN}.4f}" for entry in shown if entry.table is not None)
+        values = "".join(f"{entry.table.gamma.half[i]:>{_COLUMN}.4f}" for entry in shown if entry.table is not None)
         lines.append(f"{levels[i]:>8}{values}")
     if len(chosen) < len(levels):
         lines.append(f"  ({len(chosen)} of {len(levels)} lines shown; --output or --format json has all)")
-    errors = "".join(f"{_short(entry.expected_error):>{COLUMN}}" for entry in shown)
+    errors = "".join(f"{_short(entry.expected_error):>{_COLUMN}}" for entry in shown)
     lines.append(f"{'error':>8}{errors}   (expected, under the prior)")
     return "\n".join(lines)
 

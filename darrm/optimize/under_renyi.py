@@ -40,10 +40,10 @@ from lp_models.row_generation import Separation, minimize_with_rows
 Array = NDArray[np.float64]
 
 SOLVERS = ("production", "rows", "reference")
-BROKEN = 1e-9  # a divergence is called broken when it exceeds the budget by more than this part of it
-BISECTIONS = 60
-ROUGHLY = SolveOptions(gap=1e-4, time_limit=10.0)  # to compare orders
-FINELY = SolveOptions(gap=1e-7, time_limit=60.0)
+COARSE = SolveOptions(gap=1e-4, time_limit=10.0)  # enough to compare orders
+FINE = SolveOptions(gap=1e-7, time_limit=60.0)  # of what is handed out: beyond a reader's digits
+_BROKEN = 1e-9  # a row is broken when its divergence exceeds the budget by more than this part of it
+_BISECTIONS = 60  # of a factor in [0, 1]: to the last digit
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ def optimize_under_renyi(
     order: float,
     budget: float,
     *,
-    options: SolveOptions = FINELY,
+    options: SolveOptions = FINE,
     solver: str = "production",
 ) -> RenyiOptimum:
     """Find the monotone γ with the smallest expected error whose Rényi divergence of one order is at most a budget.
@@ -143,7 +143,7 @@ def _with_conic_program(voters: Voters, prior: Prior, order: float, budget: floa
 
 
 class _RenyiOracle:
-    """Knows the half-planes of one order and budget."""
+    """The half-planes of one order and budget."""
 
     def __init__(self, voters: Voters, order: float, budget: float) -> None:
         self.rows = RenyiRows(voters)
@@ -155,7 +155,7 @@ class _RenyiOracle:
         half = np.minimum(Shape.MONOTONE.variables_to_gamma(point), 1.0 - 2.0 * SMALLEST_LIE)
         found, factor = self._worst_rows(np.maximum.accumulate(half))
         matrix, limits = [], []
-        for level in deep_and_spread(found.costs, self.limit * (1.0 + BROKEN)):
+        for level in deep_and_spread(found.costs, self.limit * (1.0 + _BROKEN)):
             row, limit = self._half_plane(found, level, half)
             matrix.append(Shape.MONOTONE.rows(row))
             limits.append(limit)
@@ -201,7 +201,7 @@ class _RenyiOracle:
     def _factors(self, P: Array, Q: Array) -> Array:
         """Find for each row the largest factor on γ that keeps it within the budget."""
         low, high = np.zeros(P.shape), np.ones(P.shape)
-        for _ in range(BISECTIONS):
+        for _ in range(_BISECTIONS):
             middle = 0.5 * (low + high)
             p, q = 0.5 + middle * (P - 0.5), 0.5 + middle * (Q - 0.5)
             allowed = self._exponents(p, 1.0 - p, q, 1.0 - q) <= self.limit
@@ -209,7 +209,7 @@ class _RenyiOracle:
         return low
 
     def _half_plane(self, found: LevelMaxima, level: int, half: Array) -> tuple[Array, float]:
-        """Give the supporting half-plane where the line from the row's (P, Q) to (½, ½) meets the boundary."""
+        """Return the supporting half-plane where the line from the row's (P, Q) to (½, ½) meets the boundary."""
         row: CornerCounts = self.rows.family.row(found, level)
         voters = self.rows.voters
         first = row.coefficients(voters, 0.0)

@@ -10,7 +10,7 @@ from darrm.gamma.priors import Prior
 from darrm.losses.composition import optimal_epsilon
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.optimize.optimizer import optimize_gamma
-from darrm.optimize.under_renyi import FINELY, ROUGHLY
+from darrm.optimize.under_renyi import COARSE, FINE
 from darrm.plan.candidate import Candidate, rounded_down
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
@@ -100,7 +100,7 @@ def _candidate(workload: Workload, prior: Prior, epsilon: Fraction, delta: Fract
         table = certify(problem, best_for_plain_voters(problem))
     else:
         # one query is solved to the end; of many queries, the search's own steps are coarser than these gaps
-        options = None if workload.queries == 1 else FINELY if workload.voters.K <= MOST_QUICK else ROUGHLY
+        options = None if workload.queries == 1 else FINE if workload.voters.K <= MOST_QUICK else COARSE
         table = optimize_gamma(problem, prior=prior, shape=shape, options=options)
     return Candidate("per query", workload, table, prior, {"epsilon": float(epsilon), "delta": float(delta)})
 

@@ -12,7 +12,7 @@ from darrm.errors import PlanError
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior
 from darrm.losses.renyi import DEFAULT_ORDERS
-from darrm.optimize.under_renyi import FINELY, ROUGHLY, optimize_under_renyi
+from darrm.optimize.under_renyi import COARSE, FINE, optimize_under_renyi
 from darrm.plan.candidate import Candidate, rounded_down, rounded_up
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
@@ -70,7 +70,7 @@ class _Search:
 
     def solve(self, order: float, *, finely: bool) -> NoiseFunction:
         self.report(f"Rényi: order {order:.6g}")
-        options = FINELY if finely else ROUGHLY
+        options = FINE if finely else COARSE
         return optimize_under_renyi(self.voters, self.prior, order, self.budgets[order], options=options).gamma
 
     def best_order(self) -> float:

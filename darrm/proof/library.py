@@ -22,13 +22,12 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import FORMAT, VERSION, GammaTable
 
-LIBRARY_FORMAT = "darrm table library"
-LIBRARY_VERSION = 2
-READ_VERSIONS = (1, LIBRARY_VERSION)  # version 1 had the prior as text
-OBJECTIVE = "linear"
+_LIBRARY_FORMAT = "darrm table library"
+_LIBRARY_VERSION = 2
+_READ_VERSIONS = (1, _LIBRARY_VERSION)  # version 1 had the prior as text
 SHAPES = ("free", "monotone")
-NEAR = 3  # how many settings a miss names
-SMALLEST_DELTA = 1e-9  # stands for δ = 0 where settings are compared on a logarithmic scale
+_MOST_NEAR = 3  # how many settings a miss names
+_SMALLEST_DELTA = 1e-9  # stands for δ = 0 where settings are compared on a logarithmic scale
 
 
 @dataclass(frozen=True)
@@ -140,8 +139,8 @@ def load_table(problem: MajorityProblem, *, shape: str = "free") -> GammaTable:
 def compress(K: int, prior: Prior, provenance: dict[str, str], tables: Sequence[tuple[Setting, GammaTable]]) -> bytes:
     """Write tables of one size as the bytes of a library file; equal tables give equal bytes."""
     content = {
-        "format": LIBRARY_FORMAT,
-        "version": LIBRARY_VERSION,
+        "format": _LIBRARY_FORMAT,
+        "version": _LIBRARY_VERSION,
         "K": K,
         "prior": to_json(prior, K),
         "provenance": provenance,
@@ -181,7 +180,7 @@ def _table_json(problem: MajorityProblem, entry: dict[str, Any], library: dict[s
         "optimality": {
             "prior": library["prior"],
             "shape": entry["shape"],
-            "objective": OBJECTIVE,
+            "objective": "linear",
             "value": entry["value"],
             "bound": entry["bound"],
             "status": entry["status"],
@@ -199,7 +198,7 @@ def _read(K: int) -> dict[str, Any]:
         raise TableError(
             "library", f"the file {name!r} of the package is damaged ({error}): install it again"
         ) from error
-    if data.get("format") != LIBRARY_FORMAT or data.get("version") not in READ_VERSIONS:
+    if data.get("format") != _LIBRARY_FORMAT or data.get("version") not in _READ_VERSIONS:
         raise TableError("library", f"the file {name!r} of the package has an unknown format: install it again")
     return data
 
@@ -213,13 +212,13 @@ def _miss(K: int, m: float, each: PrivacyParams, shape: str) -> str:
     settings = [setting for setting in available_tables(size) if setting.shape == shape]
 
     def distance(setting: Setting) -> float:
-        deltas = math.log(max(setting.each.delta, SMALLEST_DELTA) / max(each.delta, SMALLEST_DELTA))
+        deltas = math.log(max(setting.each.delta, _SMALLEST_DELTA) / max(each.delta, _SMALLEST_DELTA))
         # a step of K or m would change the problem more than a step of ε or Δ: prefer equal m
         return (
             10.0 * abs(math.log(setting.m / m)) + abs(math.log(setting.each.epsilon / each.epsilon)) + 0.2 * abs(deltas)
         )
 
-    nearest = sorted(settings, key=distance)[:NEAR]
+    nearest = sorted(settings, key=distance)[:_MOST_NEAR]
     asked = f"K = {K}, m = {m:g}, each = {each}, shape = {shape!r}"
     return (
         f"there is no stored table for {asked}; near are "

@@ -30,9 +30,9 @@ from darrm.system.files import write_text
 
 FORMAT = "darrm gamma table"
 VERSION = 2
-READ_VERSIONS = (1, VERSION)  # version 1 had the prior as text
+_READ_VERSIONS = (1, VERSION)  # version 1 had the prior as text
 # expected errors are at most 1/2: this is the rounding of a few thousand additions
-VALUE_TOLERANCE = 1e-12
+_VALUE_TOLERANCE = 1e-12
 _PROVED = object()  # handed to the constructor by the two functions that prove
 
 
@@ -96,7 +96,7 @@ class GammaTable:
     certificate
         The proof's numbers.
     optimality
-        How good it is, or None for a γ that was not optimised.
+        How good it is, or None for a γ that was not optimized.
     provenance
         Where it comes from: name, version and settings of what made it.
     """
@@ -152,7 +152,7 @@ class GammaTable:
             raise TableError("format", "the file does not hold a JSON object")
         if data.get("format") != FORMAT:
             raise TableError("format", f"expected {FORMAT!r}, got {data.get('format')!r}")
-        if data.get("version") not in READ_VERSIONS:
+        if data.get("version") not in _READ_VERSIONS:
             raise TableError("version", f"this release reads versions up to {VERSION}, got {data.get('version')!r}")
         try:
             problem = MajorityProblem.from_json(_field(data, "problem"))
@@ -224,7 +224,7 @@ def _optimality_from_json(data: Any, gamma: NoiseFunction) -> Optimality | None:
         optimality = Optimality.from_json(data)
         known = optimality.held_out is None and not isinstance(optimality.prior, priors.StoredPrior)
         value = gamma.expected_error(optimality.prior) if known else optimality.value
-        holds = abs(optimality.value - value) <= VALUE_TOLERANCE and optimality.bound <= optimality.value
+        holds = abs(optimality.value - value) <= _VALUE_TOLERANCE and optimality.bound <= optimality.value
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise TableError("optimality", f"it is malformed ({error})") from error
     if not holds:

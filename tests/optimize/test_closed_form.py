@@ -1,4 +1,4 @@
-"""Voters that are not private: the closed form against linear programs, grids in exact fractions and the solver."""
+"""Plain voters: the closed form against linear programs, grids in exact fractions and the solver."""
 
 from __future__ import annotations
 
