@@ -37,22 +37,17 @@ from darrm import checks
 from darrm.probability.logspace import log_sum
 
 NOISES = ("continuous", "discrete")
-SMALLEST_DISCRETE_SIGMA = 0.5
+_SMALLEST_DISCRETE_SIGMA = 0.5
 # log_ndtr and the rounding of its argument err by less than 2^-48 of |log|; the tests compare with fifty digits
-RELATIVE_ROUNDING = 2.0**-46
+_RELATIVE_ROUNDING = 2.0**-46
 
 
 def check_noise(sigma: float, noise: str) -> None:
     """Raise `ValueError` unless the noise is known and its σ within the range that the bounds cover."""
     checks.positive(sigma=sigma)
     checks.one_of(NOISES, noise=noise)
-    if noise == "discrete" and sigma < SMALLEST_DISCRETE_SIGMA:
-        checks.fail("sigma", sigma, f"at least {SMALLEST_DISCRETE_SIGMA} for discrete noise", "add more noise")
-
-
-def gap_shift(noise: str) -> float:
-    """Votes by which the noise's lattice shortens every gap: 0 for continuous noise, ½ for discrete."""
-    return 0.5 if noise == "discrete" else 0.0
+    if noise == "discrete" and sigma < _SMALLEST_DISCRETE_SIGMA:
+        checks.fail("sigma", sigma, f"at least {_SMALLEST_DISCRETE_SIGMA} for discrete noise", "add more noise")
 
 
 def log_tail_factor(sigma: float, noise: str) -> float:
@@ -79,8 +74,9 @@ def gaussian_log_tails(largest_gap: int, sigma: float, noise: str = "continuous"
     """
     check_noise(sigma, noise)
     gaps = np.arange(largest_gap + 1, dtype=np.float64)
-    tails = log_ndtr(-(gaps - gap_shift(noise)) / (math.sqrt(2.0) * sigma)) + log_tail_factor(sigma, noise)
-    return _rounded_up(tails)
+    if noise == "discrete":
+        gaps -= 0.5  # the lattice shortens every gap by half a vote
+    return _rounded_up(log_ndtr(-gaps / (math.sqrt(2.0) * sigma)) + log_tail_factor(sigma, noise))
 
 
 def laplace_log_tails(largest_gap: int, gamma: float, noise: str = "continuous") -> NDArray[np.float64]:
@@ -106,7 +102,7 @@ def laplace_log_tails(largest_gap: int, gamma: float, noise: str = "continuous")
 
 
 def discrete_gaussian_log_survival(sigma: float, span: int) -> NDArray[np.float64]:
-    """Compute log Pr[X ≥ k] for k = −span … span, X with Pr[x] proportional to e^{−x²/(2σ²)}.
+    """Compute log Pr[X ≥ k] for k = −span … span, where Pr[X = x] is proportional to e^{−x²/(2σ²)}.
 
     Used for expectations (how many queries pass a check) and for q of a check; relative error below 1e-12.
     """
@@ -140,4 +136,5 @@ def winner_gaps(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _rounded_up(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.minimum(logs + RELATIVE_ROUNDING * (1.0 + np.abs(logs)), 0.0)
+    """Return min(0, log + rounding)."""
+    return np.minimum(logs + _RELATIVE_ROUNDING * (1.0 + np.abs(logs)), 0.0)

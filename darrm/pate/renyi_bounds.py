@@ -29,26 +29,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-from darrm.pate.noise_tails import (
-    check_noise,
-    gaussian_log_tails,
-    laplace_log_tails,
-    sum_of_tails,
-    winner_gaps,
-)
+from darrm.pate.noise_tails import check_noise, gaussian_log_tails, laplace_log_tails, sum_of_tails, winner_gaps
 from darrm.pate.vote_counts import check_histograms
 
-# the kernel errs by less than 1e-13 relative against fifty digits; ten times that is added
-ROUNDING = 1e-12
-# a condition that holds with equality is treated as failing
-CONDITION_MARGIN = 1e-9
-LARGEST_EXPONENT = 700.0
-DEEPEST = 1e12  # keeps log q = −∞ finite
-SMALLEST = float(np.finfo(np.float64).tiny)
-ALMOST_ONE = 1.0 - 2.0**-50
 LOG_HALF = -math.log(2.0)
-SMALLEST_SIGMA, LARGEST_SIGMA = 1e-6, 1e12
-BLOCK = 1 << 15  # numbers worked on at a time: they stay in the processor's cache
+_ROUNDING = 1e-12  # relative: the kernel errs by less than 1e-13 against fifty digits; ten times that is added
+_CONDITION_MARGIN = 1e-9  # relative: a condition that holds with equality is treated as failing
+_LARGEST_EXPONENT = 700.0  # nats: e^709 is the largest float
+_SMALLEST_LOG_Q = -1e12  # nats: stands for log q = −∞
+_SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
+_LARGEST_SHARE = 1.0 - 2.0**-50  # from here on 1 − share has no correct digit left
+_SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-6, 1e12  # votes: σ² and its inverse stay far from overflow
+_ENTRIES_AT_ONCE = 1 << 15  # (query, order) pairs worked on at a time: they stay in the processor's cache
 
 
 def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> NDArray[np.float64]:
@@ -130,16 +122,16 @@ def gaussian_renyi(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> NDArray
     """
     logs, grid = _check_arguments(log_q, orders)
     checks.positive(sigma=sigma)
-    if not SMALLEST_SIGMA <= sigma <= LARGEST_SIGMA:
-        checks.fail("sigma", sigma, f"in [{SMALLEST_SIGMA:g}, {LARGEST_SIGMA:g}] votes")
-    logs = np.maximum(logs, -DEEPEST)  # a larger q only enlarges the bound
+    if not _SMALLEST_SIGMA <= sigma <= _LARGEST_SIGMA:
+        checks.fail("sigma", sigma, f"in [{_SMALLEST_SIGMA:g}, {_LARGEST_SIGMA:g}] votes")
+    logs = np.maximum(logs, _SMALLEST_LOG_Q)  # a larger q only enlarges the bound
     root = np.sqrt(-logs)
     mu = sigma * root
     slope = 2.0 * root / sigma
     allowed = _theorem_6_applies(logs, mu, sigma)
     rise = _log_ratio(logs, np.where(allowed, slope - 1.0 / sigma**2, 0.0))
     jump = np.where(allowed, slope + 1.0 / sigma**2, 0.0)
-    largest_order = np.where(allowed, mu * (1.0 - CONDITION_MARGIN), 0.0)  # on λ − 1: λ ≤ μ₁ = μ₂ + 1
+    largest_order = np.where(allowed, mu * (1.0 - _CONDITION_MARGIN), 0.0)  # on λ − 1: λ ≤ μ₁ = μ₂ + 1
     return _smaller_bound(logs, rise, jump, grid, largest_order=largest_order, independent=grid / sigma**2)
 
 
@@ -171,13 +163,12 @@ def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> NDArray[
     logs, grid = _check_arguments(log_q, orders)
     checks.positive(gamma=gamma)
     epsilon = 2.0 * gamma
-    allowed = logs < -np.logaddexp(0.0, epsilon) - CONDITION_MARGIN
+    allowed = logs < -np.logaddexp(0.0, epsilon) - _CONDITION_MARGIN
     rise = _log_ratio(logs, np.where(allowed, epsilon, 0.0))
     jump = np.where(allowed, epsilon, 0.0)
     largest_order = np.where(allowed, np.inf, 0.0)
-    return _smaller_bound(
-        logs, rise, jump, grid, largest_order=largest_order, independent=laplace_independent(gamma, grid)
-    )
+    independent = laplace_independent(gamma, grid)
+    return _smaller_bound(logs, rise, jump, grid, largest_order=largest_order, independent=independent)
 
 
 def laplace_independent(gamma: float, orders: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -185,31 +176,8 @@ def laplace_independent(gamma: float, orders: NDArray[np.float64]) -> NDArray[np
     return np.minimum(2.0 * gamma**2 * orders, 2.0 * gamma)
 
 
-def least_over_classes(histogram: ArrayLike, sigma: float, order: float) -> float:
-    """Compute the data-dependent loss of one query as [D, Algorithm 6] means it, with its slips put right.
-
-    The loop runs over the C classes as likely outcome i* (not over the K voters), q_ub has ε₂ as a factor and not as an
-    exponent, A has q·e^{ε₂} under the power, and the bound is the *logarithm* of the bracket over λ − 1. The least
-    value is always that of the plurality class, so this agrees with `gaussian_renyi` at `log_q`.
-
-    Examples
-    --------
-    >>> least_over_classes([9, 2], sigma=21.46, order=34.31) == 34.31 / 21.46**2
-    True
-    """
-    counts = check_histograms(np.atleast_2d(np.asarray(histogram)))[0]
-    tails = gaussian_log_tails(int(counts.max()), sigma)
-    bounds = []
-    for outcome in range(counts.size):
-        gaps = counts[outcome] - counts
-        gaps[outcome] = -1
-        behind = np.any(np.delete(gaps, outcome) < 0)
-        logs = np.zeros(1) if behind else sum_of_tails(gaps[np.newaxis], tails)  # q above ½ bounds nothing
-        bounds.append(float(gaussian_renyi(logs, sigma, [order])[0, 0]))
-    return min(bounds)
-
-
 def _check_arguments(log_q: ArrayLike, orders: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return log q and the orders as checked vectors."""
     logs = np.atleast_1d(np.asarray(log_q, dtype=np.float64))
     grid = np.atleast_1d(np.asarray(orders, dtype=np.float64))
     if logs.ndim != 1 or np.any(np.isnan(logs)) or np.any(logs > 0.0):
@@ -224,19 +192,26 @@ def _theorem_6_applies(logs: NDArray[np.float64], mu: NDArray[np.float64], sigma
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         log_ratio = np.log1p(2.0 / (mu - 1.0))
         bound = (mu - 1.0) * mu / sigma**2 - mu * log_ratio
-        margin = CONDITION_MARGIN * (1.0 + np.abs(logs))
-        return (mu > 1.0 + CONDITION_MARGIN) & (logs <= bound - margin) & (logs <= LOG_HALF)
+        margin = _CONDITION_MARGIN * (1.0 + np.abs(logs))
+        return (mu > 1.0 + _CONDITION_MARGIN) & (logs <= bound - margin) & (logs <= LOG_HALF)
 
 
 def _log_ratio(logs: NDArray[np.float64], exponent: NDArray[np.float64]) -> NDArray[np.float64]:
     """Compute log((1 − q)/(1 − q e^s)) = −log1p(−q·expm1(s)/(1 − q)), at least the smallest normal number."""
     probability = np.exp(logs)
-    # q·expm1(s), which is below 1 − q where the bound applies (s = 0 elsewhere); q may underflow where s is large
-    small = probability * np.expm1(np.minimum(exponent, 1.0))
-    gained = np.where(exponent < 1.0, small, np.exp(logs + exponent) - probability)
-    share = np.where(exponent > 0.0, gained / np.maximum(1.0 - probability, SMALLEST), 0.0)
-    ratio = -np.log1p(-np.minimum(share, ALMOST_ONE))
-    return np.where(share < ALMOST_ONE, np.maximum(ratio, SMALLEST), np.inf)  # ∞: no bound from Theorem 6
+    # q·expm1(s) is below 1 − q where the bound applies; s = 0 elsewhere
+    gained = _times_expm1(logs, probability, exponent)
+    share = np.where(exponent > 0.0, gained / np.maximum(1.0 - probability, _SMALLEST_NORMAL), 0.0)
+    ratio = -np.log1p(-np.minimum(share, _LARGEST_SHARE))
+    return np.where(share < _LARGEST_SHARE, np.maximum(ratio, _SMALLEST_NORMAL), np.inf)  # ∞: no bound from Theorem 6
+
+
+def _times_expm1(
+    logs: NDArray[np.float64], probability: NDArray[np.float64], exponent: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Compute q·expm1(s), s ≥ 0, from log q and q: q may underflow where s is large."""
+    large = np.exp(np.minimum(logs + exponent, _LARGEST_EXPONENT)) - probability
+    return np.where(exponent < 1.0, probability * np.expm1(np.minimum(exponent, 1.0)), large)
 
 
 def _smaller_bound(
@@ -251,7 +226,7 @@ def _smaller_bound(
     """Evaluate log1p((1 − q)·expm1(k r) + q·expm1(k t))/k, k = λ − 1, where it applies; take the smaller bound."""
     power = orders - 1.0
     result = np.empty((logs.size, orders.size))
-    rows = max(1, BLOCK // orders.size)
+    rows = max(1, _ENTRIES_AT_ONCE // orders.size)
     for start in range(0, logs.size, rows):
         block = slice(start, start + rows)
         log_probability = logs[block, np.newaxis]
@@ -259,17 +234,12 @@ def _smaller_bound(
         up = rise[block, np.newaxis] * power
         over = jump[block, np.newaxis] * power
         with np.errstate(over="ignore", invalid="ignore"):
-            exponent = log_probability + over
-            second = np.where(
-                over < 1.0,
-                probability * np.expm1(np.minimum(over, 1.0)),
-                np.exp(np.minimum(exponent, LARGEST_EXPONENT)) - probability,
-            )
-            inside = (1.0 - probability) * np.expm1(np.minimum(up, LARGEST_EXPONENT)) + second
+            first = (1.0 - probability) * np.expm1(np.minimum(up, _LARGEST_EXPONENT))
+            inside = first + _times_expm1(log_probability, probability, over)
             # e^700 stands for anything larger; then log(1 + inside) is the exponent itself to the last digit
-            value = np.maximum(np.log1p(inside), exponent)
-            value = np.where(up > LARGEST_EXPONENT, np.maximum(value, up), value) / power
-        value = np.maximum(value * (1.0 + ROUNDING), SMALLEST)
+            value = np.maximum(np.log1p(inside), log_probability + over)
+            value = np.where(up > _LARGEST_EXPONENT, np.maximum(value, up), value) / power
+        value = np.maximum(value * (1.0 + _ROUNDING), _SMALLEST_NORMAL)
         np.minimum(value, independent, out=value)
         result[block] = np.where(power <= largest_order[block, np.newaxis], value, independent)
     return result
