@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,13 +25,14 @@ from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.vote_counts import check_histograms
 
-PateAggregator = LNMax | GNMax | ConfidentGNMax | InteractiveGNMax
+CheckedGNMax = ConfidentGNMax | InteractiveGNMax  # decides privately which queries to answer
+PateAggregator = LNMax | GNMax | CheckedGNMax
 CHECKS = ("data-dependent", "data-independent")
 WARNING = (
     "this epsilon depends on the votes and is itself private data: do not publish it, nor anything chosen by looking "
     "at it; publish what sanitize(...) gives, or the data-independent epsilon"
 )
-MEMORY = 1 << 21  # (query, order) pairs held at a time
+_PAIRS_AT_ONCE = 1 << 21  # (query, order) pairs held at a time: 16 MB
 
 
 class PrivateFigureWarning(UserWarning):
@@ -96,12 +96,17 @@ class Analysis:
     @property
     def renyi(self) -> float:
         """The data-dependent Rényi cost at the best order: private."""
-        return float(np.interp(self.order, self.curve.orders, self.curve.values))
+        return _at(self.curve, self.order)
 
     @property
     def queries(self) -> int:
         """Number of queries (public)."""
         return int(self.probabilities.size)
+
+    @property
+    def voters(self) -> int:
+        """Number of teachers (public)."""
+        return int(self.histograms[0].sum())
 
     @property
     def expected_answered(self) -> float:
@@ -112,7 +117,7 @@ class Analysis:
     def check_share(self) -> float:
         """Share of the threshold check in the Rényi cost at the best order, in [0, 1]."""
         total = self.renyi
-        return float(np.interp(self.order, self.check_curve.orders, self.check_curve.values)) / total if total else 0.0
+        return _at(self.check_curve, self.order) / total if total else 0.0
 
     @property
     def data_independent_epsilon(self) -> float:
@@ -126,8 +131,8 @@ class Analysis:
 
     def answer_costs(self, order: float | None = None) -> NDArray[np.float64]:
         """Bound the cost of answering each query at an order (default: the best): (Q,), private."""
-        chosen = [self.order if order is None else order]
-        return _answer(self.aggregator).answer_renyi(_answer(self.aggregator).log_q(self.histograms), chosen)[:, 0]
+        answer = answer_of(self.aggregator)
+        return answer.answer_renyi(answer.log_q(self.histograms), [self.order if order is None else order])[:, 0]
 
     def charge(self) -> Charge:
         """Describe the run by its data-dependent curve; an accountant refuses it unless told in words."""
@@ -201,18 +206,19 @@ def analyze(
     grid = RenyiCurve.of(np.zeros_like, orders).orders
     zero = np.zeros_like(grid)
     statistic, per_check, check_total, probabilities = None, zero, zero, np.ones(counts.shape[0])
-    if has_check(aggregator):
+    if scores is not None and not isinstance(aggregator, InteractiveGNMax):
+        raise ValueError("scores are for InteractiveGNMax only: leave them out")
+    if isinstance(aggregator, CheckedGNMax):
         statistic = _statistic(counts, aggregator, scores)
         per_check = aggregator.check.independent(grid)
         dependent = check == "data-dependent"
         check_total = _dependent_check(aggregator.check, statistic, grid) if dependent else statistic.size * per_check
         probabilities = np.exp(aggregator.check.log_probabilities(statistic)[0])
-    elif scores is not None:
-        raise ValueError("scores are for InteractiveGNMax only: leave them out")
     pattern = None if answered is None else _pattern(answered, counts.shape[0], needed=statistic is None)
     if pattern is not None:
         probabilities = pattern.astype(np.float64)
-    per_answer = _answer(aggregator).answer_independent(grid)
+    answer = answer_of(aggregator)
+    per_answer = answer.answer_independent(grid)
     found = Analysis(
         aggregator=aggregator,
         delta=delta,
@@ -222,7 +228,7 @@ def analyze(
         answered=np.ones(counts.shape[0], dtype=bool) if statistic is None else pattern,
         probabilities=probabilities,
         check=check,
-        curve=RenyiCurve(grid, check_total + _answer_total(aggregator, counts, probabilities, grid)),
+        curve=RenyiCurve(grid, check_total + answer_total(answer, counts, probabilities, grid)),
         check_curve=RenyiCurve(grid, check_total),
         independent_curve=RenyiCurve(grid, counts.shape[0] * per_check + probabilities.sum() * per_answer),
         worst_curve=RenyiCurve(grid, counts.shape[0] * (per_check + per_answer)),
@@ -232,28 +238,40 @@ def analyze(
     return found
 
 
-def has_check(aggregator: PateAggregator) -> TypeGuard[ConfidentGNMax | InteractiveGNMax]:
-    """Tell whether an aggregator decides privately which queries to answer."""
-    return isinstance(aggregator, ConfidentGNMax | InteractiveGNMax)
+def answer_of(aggregator: PateAggregator) -> LNMax | GNMax:
+    """Return what answers a query, once it is to be answered."""
+    return aggregator.answer if isinstance(aggregator, CheckedGNMax) else aggregator
 
 
-def _answer(aggregator: PateAggregator) -> LNMax | GNMax:
-    return aggregator.answer if has_check(aggregator) else aggregator  # type: ignore[return-value]  # narrowed by hand
+def answer_total(
+    answer: LNMax | GNMax, counts: NDArray[np.int64], weights: NDArray[np.float64], orders: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Compute Σ_i weight_i · cost_i at each order, a block of queries at a time: (L,)."""
+    log_q = answer.log_q(counts)
+    total = np.zeros_like(orders)
+    rows = max(1, _PAIRS_AT_ONCE // orders.size)
+    for start in range(0, log_q.size, rows):
+        block = slice(start, start + rows)
+        total += weights[block] @ answer.answer_renyi(log_q[block], orders)
+    return total
 
 
-def _statistic(
-    counts: NDArray[np.int64], aggregator: ConfidentGNMax | InteractiveGNMax, scores: ArrayLike | None
-) -> NDArray[np.int64]:
-    if isinstance(aggregator, InteractiveGNMax):
-        if scores is None:
-            raise ValueError("InteractiveGNMax needs scores=: the student's probabilities, one row for each query")
-        return aggregator.statistic(counts, scores)
-    if scores is not None:
-        raise ValueError("scores are for InteractiveGNMax only: leave them out")
-    return aggregator.statistic(counts)
+def _at(curve: RenyiCurve, order: float) -> float:
+    """Return a curve's value at an order."""
+    return float(np.interp(order, curve.orders, curve.values))
+
+
+def _statistic(counts: NDArray[np.int64], aggregator: CheckedGNMax, scores: ArrayLike | None) -> NDArray[np.int64]:
+    """Compute what the check compares with the threshold: (Q,)."""
+    if not isinstance(aggregator, InteractiveGNMax):
+        return aggregator.statistic(counts)
+    if scores is None:
+        raise ValueError("InteractiveGNMax needs scores=: the student's probabilities, one row for each query")
+    return aggregator.statistic(counts, scores)
 
 
 def _pattern(answered: ArrayLike, queries: int, *, needed: bool) -> NDArray[np.bool_]:
+    """Return the pattern of answers, checked; ``needed`` says that every query must be answered."""
     pattern = np.asarray(answered)
     if pattern.dtype != bool or pattern.shape != (queries,):
         found = f"{pattern.dtype} {pattern.shape}"
@@ -263,29 +281,7 @@ def _pattern(answered: ArrayLike, queries: int, *, needed: bool) -> NDArray[np.b
     return pattern
 
 
-def _answer_total(
-    aggregator: PateAggregator,
-    counts: NDArray[np.int64],
-    probabilities: NDArray[np.float64],
-    grid: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Sum probability · cost over the queries, a block at a time."""
-    answer = _answer(aggregator)
-    log_q = answer.log_q(counts)
-    return _sum_of_blocks(probabilities, log_q, grid, answer)
-
-
-def _sum_of_blocks(
-    weights: NDArray[np.float64], log_q: NDArray[np.float64], grid: NDArray[np.float64], answer: LNMax | GNMax
-) -> NDArray[np.float64]:
-    total = np.zeros_like(grid)
-    rows = max(1, MEMORY // grid.size)
-    for start in range(0, log_q.size, rows):
-        block = slice(start, start + rows)
-        total += weights[block] @ answer.answer_renyi(log_q[block], grid)
-    return total
-
-
 def _dependent_check(check: NoisyCheck, statistic: NDArray[np.int64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum the checks' data-dependent costs, each value of the statistic once: (L,)."""
     values, counts = np.unique(statistic, return_counts=True)
     return np.asarray(counts @ check.dependent(values, grid))

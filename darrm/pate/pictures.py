@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.losses.renyi import CONVERSIONS
-from darrm.pate.analysis import Analysis, has_check
+from darrm.pate.analysis import Analysis, CheckedGNMax, answer_of, answer_total
 from darrm.system.figures import saved_figure
 
 BINS = 25
@@ -41,23 +41,21 @@ def draw_figure_5(analysis: Analysis, folder: Path) -> tuple[Path, Path]:
 def draw_plurality_counts(figure: Any, analysis: Analysis) -> None:  # noqa: ANN401 (matplotlib is untyped)
     """Histogram of plurality counts, those answered, and the mean cost of answering one query of each bin."""
     plurality = analysis.histograms.max(axis=1)
-    voters = int(analysis.histograms[0].sum())
-    edges = np.linspace(0.0, voters, min(BINS, voters) + 1)
-    costs = analysis.answer_costs()
+    edges = np.linspace(0.0, analysis.voters, min(BINS, analysis.voters) + 1)
     total, _ = np.histogram(plurality, edges)
-    spent, _ = np.histogram(plurality, edges, weights=costs)
+    spent, _ = np.histogram(plurality, edges, weights=analysis.answer_costs())
     axes = figure.add_subplot()
     axes.hist(plurality, edges, color=ALL, label="all queries")
     axes.hist(plurality, edges, weights=analysis.probabilities, color=ANSWERED, alpha=0.85, label=_answered(analysis))
     axes.set_title(NOTE, loc="right", fontsize=8, color=COST)
-    axes.set(xlabel="votes for the plurality class", ylabel="queries", xlim=(0, voters))
+    axes.set(xlabel="votes for the plurality class", ylabel="queries", xlim=(0, analysis.voters))
     cost_axes = axes.twinx()
     filled = total > 0
-    centres = 0.5 * (edges[1:] + edges[:-1])
+    centers = 0.5 * (edges[1:] + edges[:-1])
     mean_cost = np.maximum(spent[filled] / total[filled], np.finfo(np.float64).tiny)
     bottom = max(float(mean_cost.min()) / 3.0, float(mean_cost.max()) * LEAST_COST)
     seen = mean_cost > bottom
-    cost_axes.semilogy(centres[filled][seen], mean_cost[seen], "o", color=COST, label="mean cost of an answer (right)")
+    cost_axes.semilogy(centers[filled][seen], mean_cost[seen], "o", color=COST, label="mean cost of an answer (right)")
     cost_axes.set_ylim(bottom, float(mean_cost.max()) * 3.0)
     cost_axes.set_ylabel(f"Rényi cost at order {analysis.order:g}, nats")
     handles = [*axes.get_legend_handles_labels()[0], *cost_axes.get_legend_handles_labels()[0]]
@@ -67,19 +65,18 @@ def draw_plurality_counts(figure: Any, analysis: Analysis) -> None:  # noqa: ANN
 def draw_total_cost(figure: Any, analysis: Analysis) -> None:  # noqa: ANN401 (matplotlib is untyped)
     """Total ε over the number of answered queries, the check's part apart, and the cost of answering everything."""
     seen = np.unique(np.linspace(1, analysis.queries, min(POINTS, analysis.queries)).astype(np.int64))
-    cumulative = _cumulative_costs(analysis, analysis.probabilities, seen)
     checks = np.outer(seen, analysis.check_curve.values / analysis.queries)
+    costs = _cumulative_costs(analysis, analysis.probabilities, seen) + checks
+    total, best = _epsilons(analysis, costs)
     answered = np.cumsum(analysis.probabilities)[seen - 1]
-    total = _epsilons(analysis, cumulative + checks)
     axes = figure.add_subplot()
-    if has_check(analysis.aggregator):
-        check_part = total * np.sum(checks * _at_best(analysis, cumulative + checks), axis=1)
-        check_part /= np.sum((cumulative + checks) * _at_best(analysis, cumulative + checks), axis=1)
-        axes.fill_between(
-            answered, check_part, color=CHECK, lw=0, label="selecting queries (its share of the Rényi cost)"
-        )
+    if isinstance(analysis.aggregator, CheckedGNMax):
+        points = np.arange(seen.size)
+        check_part = total * checks[points, best] / costs[points, best]
+        label = "selecting queries (its share of the Rényi cost)"
+        axes.fill_between(answered, check_part, color=CHECK, lw=0, label=label)
         axes.fill_between(answered, check_part, total, color=ANSWERED, alpha=0.55, lw=0, label="answering them")
-        everything = _epsilons(analysis, _cumulative_costs(analysis, np.ones(analysis.queries), seen))
+        everything, _ = _epsilons(analysis, _cumulative_costs(analysis, np.ones(analysis.queries), seen))
         axes.plot(seen, everything, color=COST, ls="--", label="answering every query, without a check")
         axes.set_xlim(0, float(answered[-1]))
         axes.set_ylim(0, 1.15 * float(max(total[-1], everything[np.searchsorted(seen, answered[-1]) - 1])))
@@ -92,28 +89,21 @@ def draw_total_cost(figure: Any, analysis: Analysis) -> None:  # noqa: ANN401 (m
 
 
 def _answered(analysis: Analysis) -> str:
+    """Return the words for the answered queries."""
     return "answered queries (expected)" if analysis.answered is None else "answered queries"
 
 
 def _cumulative_costs(analysis: Analysis, weights: NDArray[np.float64], seen: NDArray[np.int64]) -> NDArray[np.float64]:
     """Total answer cost of the first so many queries, at every order: (points, L)."""
-    answer = analysis.aggregator.answer if has_check(analysis.aggregator) else analysis.aggregator
-    log_q = answer.log_q(analysis.histograms)  # type: ignore[union-attr]  # narrowed above
-    starts = np.append(0, seen[:-1])
+    answer = answer_of(analysis.aggregator)
     blocks = [
-        weights[start:stop] @ answer.answer_renyi(log_q[start:stop], analysis.curve.orders)  # type: ignore[union-attr]
-        for start, stop in zip(starts, seen, strict=True)
+        answer_total(answer, analysis.histograms[start:stop], weights[start:stop], analysis.curve.orders)
+        for start, stop in zip(np.append(0, seen[:-1]), seen, strict=True)
     ]
     return np.asarray(np.cumsum(blocks, axis=0))
 
 
-def _epsilons(analysis: Analysis, costs: NDArray[np.float64]) -> NDArray[np.float64]:
-    orders = analysis.curve.orders
-    return np.asarray(CONVERSIONS[analysis.conversion](orders, costs, analysis.delta).min(axis=1))
-
-
-def _at_best(analysis: Analysis, costs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One-hot rows that mark the best order of each point."""
-    orders = analysis.curve.orders
-    best = CONVERSIONS[analysis.conversion](orders, costs, analysis.delta).argmin(axis=1)
-    return np.asarray(np.eye(orders.size)[best])
+def _epsilons(analysis: Analysis, costs: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Return the smallest ε of each row of Rényi costs, and the index of its order: (points,) each."""
+    epsilons = CONVERSIONS[analysis.conversion](analysis.curve.orders, costs, analysis.delta)
+    return epsilons.min(axis=1), epsilons.argmin(axis=1)

@@ -1,4 +1,4 @@
-"""Publishing a data-dependent ε: sanitise it by smooth sensitivity [P, Section B.6].
+"""Publishing a data-dependent ε: sanitize it by smooth sensitivity, or plan to [P, Section B.6].
 
 The published figure is
 
@@ -6,7 +6,8 @@ The published figure is
 
 where the first part is f + SS_β·N(0, σ_SS²) for the data-dependent Rényi cost f at the order λ (plus the checks' cost
 where that was accounted from the data), and the others do not depend on the votes. Order, β and σ_SS must be fixed
-without looking at the private votes: from `gnss.rules_of_thumb`, or on votes that are public or simulated.
+without looking at the private votes: from `gnss.rules_of_thumb`, or by `search_parameters` on votes that are public or
+simulated, since parameters that were chosen on private votes reveal something of them.
 """
 
 from __future__ import annotations
@@ -15,12 +16,21 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from darrm import checks
 from darrm.losses.charges import Charge
-from darrm.pate.analysis import Analysis
-from darrm.pate.gnss import GnssParameters, noisy_value
-from darrm.pate.smooth_cost import converted, public_costs, smooth_cost
+from darrm.losses.renyi import CONVERSIONS, RenyiCurve
+from darrm.pate.analysis import Analysis, CheckedGNMax, answer_of
+from darrm.pate.cost_shape import ConditionError
+from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness, noisy_value
+from darrm.pate.smooth_sensitivity import SmoothCost, smooth_cost
 from darrm.privacy import PrivacyParams
+
+ORDERS_TRIED = 3
+# of the largest possible β; smaller ones need far distances, and noise that is hardly smaller
+_SMOOTHNESS_RANGE = (0.3, 0.98)
+_SMALLEST_SENSITIVITY = 1e-6  # nats: keeps the best σ_SS finite where nothing can move
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,7 @@ class Sanitized:
     order, conversion
         λ and the name of the conversion.
     noisy_cost
-        The sanitised part of the Rényi cost at λ, clipped to what is possible whatever the votes.
+        The sanitized part of the Rényi cost at λ, clipped to what is possible whatever the votes.
     public_cost
         The parts of the Rényi cost that do not depend on the votes: checks and GNSS.
     understated_with
@@ -50,7 +60,7 @@ class Sanitized:
     understated_with: float
 
     def charge(self) -> Charge:
-        """Describe the whole run, its publication included, by the sanitised figure."""
+        """Describe the whole run, its publication included, by the sanitized figure."""
         return Charge("PATE run, sanitised cost", guarantee=PrivacyParams(self.epsilon, self.delta))
 
     def __str__(self) -> str:
@@ -61,7 +71,7 @@ class Sanitized:
 
 
 def sanitize(analysis: Analysis, parameters: GnssParameters, *, rng: np.random.Generator | None = None) -> Sanitized:
-    """Give the figure that may be published for a run that is over.
+    """Return the figure that may be published for a run that is over.
 
     Parameters
     ----------
@@ -77,7 +87,7 @@ def sanitize(analysis: Analysis, parameters: GnssParameters, *, rng: np.random.G
     ValueError
         If the analysis holds expectations instead of answers, or for `LNMax`.
     ConditionError
-        If a condition of [P, Section B.2] fails: then no sanitised figure exists at this order.
+        If a condition of [P, Section B.2] fails: then no sanitized figure exists at this order.
 
     Notes
     -----
@@ -90,9 +100,158 @@ def sanitize(analysis: Analysis, parameters: GnssParameters, *, rng: np.random.G
     weights = analysis.answered.astype(np.float64)
     sensitivity = smooth.sensitivity(weights, parameters.smoothness)
     noisy = noisy_value(smooth.value(weights), sensitivity, parameters, rng=rng)
-    checks_cost, ceiling = public_costs(analysis, order, float(weights.sum()))
-    noisy = min(max(noisy, 0.0), ceiling)
-    public = checks_cost + parameters.cost
-    epsilon = converted(order, noisy + public, analysis.delta, analysis.conversion)
+    noisy = min(max(noisy, 0.0), _largest_cost(analysis, order, float(weights.sum())))
+    public = _public_cost(analysis, order) + parameters.cost
+    epsilon = epsilon_at(analysis, order, noisy + public)
     understated = 0.5 * math.erfc(parameters.safety / math.sqrt(2.0))
     return Sanitized(epsilon, analysis.delta, order, analysis.conversion, noisy, public, understated)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What publishing with given parameters would lead to, on average over the check's outcomes: private.
+
+    Attributes
+    ----------
+    parameters
+        Order, β, σ_SS.
+    renyi
+        Expected Rényi cost at the order, without the publication's own.
+    epsilon
+        Expected sanitized ε.
+    deviation
+        Expected standard deviation of its noise, σ_SS·SS.
+    sensitivity
+        Expected smooth sensitivity SS_β.
+    """
+
+    parameters: GnssParameters
+    renyi: float
+    epsilon: float
+    deviation: float
+    sensitivity: float
+
+
+def expected_publication(
+    analysis: Analysis, parameters: GnssParameters, *, simulations: int = 20, seed: int = 0
+) -> Expected:
+    """Compute what `sanitize` would give on average, as [P, Table 2] reports it.
+
+    f is an exact expectation, SS_β an average over simulated outcomes of the check.
+
+    Parameters
+    ----------
+    analysis
+        With or without the pattern of answers.
+    parameters
+        Order, β, σ_SS, safety.
+    simulations, seed
+        How many outcomes of the check to average over where none is given, and their seed.
+    """
+    smooth = smooth_cost(analysis, parameters.order, parameters.smoothness)
+    sensitivity = _mean_sensitivity(smooth, _patterns(analysis, simulations, seed), parameters.smoothness)
+    return _expected(analysis, smooth, sensitivity, parameters)
+
+
+def search_parameters(
+    analysis: Analysis, order: float | None = None, *, simulations: int = 20, grid: int = 40, seed: int = 0
+) -> Expected:
+    """Search (λ, β, σ_SS) with the smallest expected ε plus two standard deviations of its noise [P, Section B.6].
+
+    Parameters
+    ----------
+    analysis
+        Of votes that are public or simulated: chosen on private votes, the parameters themselves reveal something.
+    order
+        λ; by default the best among the `ORDERS_TRIED` orders of the analysis's grid with the smallest ε for which the
+        conditions of [P, Section B.2] hold.
+    simulations, seed
+        As in `expected_publication`.
+    grid
+        How many values of β to try.
+
+    Raises
+    ------
+    ValueError
+        For `LNMax`.
+    ConditionError
+        If the conditions fail at the order, or at every order of the grid.
+    """
+    checks.integer_at_least(1, grid=grid)
+    patterns = _patterns(analysis, simulations, seed)
+    if order is not None:
+        return _search_at(analysis, patterns, order, grid)
+    curve = analysis.curve
+    epsilons = CONVERSIONS[analysis.conversion](curve.orders, curve.values, analysis.delta)
+    found: list[Expected] = []
+    refused: ConditionError | None = None
+    for candidate in curve.orders[np.argsort(epsilons)]:
+        try:
+            found.append(_search_at(analysis, patterns, float(candidate), grid))
+        except ConditionError as error:
+            refused = refused or error
+        if len(found) == ORDERS_TRIED:
+            break
+    if not found and refused is not None:
+        raise refused
+    return min(found, key=_with_two_deviations)
+
+
+def epsilon_at(analysis: Analysis, order: float, renyi: float) -> float:
+    """Convert a Rényi cost at one order to ε, at the δ and by the conversion of the analysis."""
+    curve = RenyiCurve(np.array([order]), np.array([renyi]))
+    return curve.best(analysis.delta, conversion=analysis.conversion).epsilon
+
+
+def _public_cost(analysis: Analysis, order: float) -> float:
+    """Return the Rényi cost of the checks that no vote enters: 0 where they are accounted from the data."""
+    if not isinstance(analysis.aggregator, CheckedGNMax) or analysis.check == "data-dependent":
+        return 0.0
+    return analysis.queries * float(analysis.aggregator.check.independent([order])[0])
+
+
+def _largest_cost(analysis: Analysis, order: float, answered: float) -> float:
+    """Return the most that the data-dependent part can be at an order, whatever the votes."""
+    answers = answered * float(answer_of(analysis.aggregator).answer_independent([order])[0])
+    if not isinstance(analysis.aggregator, CheckedGNMax) or analysis.check != "data-dependent":
+        return answers
+    return answers + analysis.queries * float(analysis.aggregator.check.independent([order])[0])
+
+
+def _search_at(analysis: Analysis, patterns: NDArray[np.float64], order: float, grid: int) -> Expected:
+    """Search β and σ_SS at one order."""
+    candidates = largest_smoothness(order) * np.linspace(*_SMOOTHNESS_RANGE, grid)
+    smooth = smooth_cost(analysis, order, float(candidates[0]))
+    found: list[Expected] = []
+    for smoothness in map(float, candidates):
+        sensitivity = _mean_sensitivity(smooth, patterns, smoothness)
+        scale = best_noise_scale(order, smoothness, max(sensitivity, _SMALLEST_SENSITIVITY))
+        found.append(_expected(analysis, smooth, sensitivity, GnssParameters(order, smoothness, scale)))
+    return min(found, key=_with_two_deviations)
+
+
+def _with_two_deviations(one: Expected) -> float:
+    """Return what the search makes small."""
+    return one.epsilon + 2.0 * one.deviation
+
+
+def _patterns(analysis: Analysis, simulations: int, seed: int) -> NDArray[np.float64]:
+    """Patterns of answered queries: the released one, or simulated ones: (simulations, Q) of 0 and 1."""
+    checks.integer_at_least(1, simulations=simulations)
+    if analysis.answered is not None:
+        return analysis.answered[np.newaxis].astype(np.float64)
+    draws = np.random.default_rng(seed).random((simulations, analysis.queries))
+    return (draws < analysis.probabilities).astype(np.float64)
+
+
+def _mean_sensitivity(smooth: SmoothCost, patterns: NDArray[np.float64], smoothness: float) -> float:
+    """Return the mean of SS_β over patterns of answered queries."""
+    return float(np.mean([smooth.sensitivity(pattern, smoothness) for pattern in patterns]))
+
+
+def _expected(analysis: Analysis, smooth: SmoothCost, sensitivity: float, parameters: GnssParameters) -> Expected:
+    """Return what publishing leads to, given the mean smooth sensitivity."""
+    renyi = smooth.value(analysis.probabilities) + _public_cost(analysis, parameters.order)
+    deviation = parameters.noise_scale * sensitivity
+    total = renyi + parameters.cost + parameters.safety * deviation
+    return Expected(parameters, renyi, epsilon_at(analysis, parameters.order, total), deviation, sensitivity)

@@ -12,8 +12,7 @@ from darrm.pate.analysis import WARNING, Analysis, PateAggregator, PrivateFigure
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, printed_cost
 from darrm.pate.noisy_max import LNMax
-from darrm.pate.publication_plan import expected_publication, search_parameters
-from darrm.pate.smooth_cost import converted
+from darrm.pate.publication import epsilon_at, expected_publication, search_parameters
 
 EXPECTED = "expectation over the noise of the check; pass the released answers to account for a run"
 
@@ -50,7 +49,7 @@ def table_1_row(analysis: Analysis) -> dict[str, Any]:
     return {
         "aggregator": repr(analysis.aggregator),
         "queries": analysis.queries,
-        "voters": int(analysis.histograms[0].sum()),
+        "voters": analysis.voters,
         "classes": int(analysis.histograms.shape[1]),
         "answered": analysis.expected_answered,
         "answered_is": EXPECTED if analysis.answered is None else "all queries are answered",
@@ -95,7 +94,7 @@ def table_2_row(analysis: Analysis, parameters: GnssParameters | None, *, simula
     used = choice.parameters
     product = used.order * used.smoothness
     return {
-        "epsilon": converted(used.order, choice.renyi, analysis.delta, analysis.conversion),
+        "epsilon": epsilon_at(analysis, used.order, choice.renyi),
         "delta": analysis.delta,
         "conversion": analysis.conversion,
         "order": used.order,

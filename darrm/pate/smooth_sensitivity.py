@@ -1,11 +1,11 @@
-"""Smooth sensitivity of a data-dependent cost: how far the total can move when teachers change their votes.
+"""Smooth sensitivity of a run's data-dependent cost: how far the total can move when teachers change their votes.
 
 [P, Definition 12]: SS_β(n) = max_d e^{−βd} · max_{dist(n, n') ≤ d} L̃S(n'); for a sum over queries [P, Theorem 24]
 SS_β = max_d e^{−βd} · Σ_i max_{dist ≤ d} L̃S_i. The inner maxima, for d = 0, 1, …, are the *profile* (D, Q) here:
 
 * GNMax answers [P, Algorithm 4]: L̃S rises with q up to q₁, is flat to q₀ and falls from there. Below q₁ the worst
   histogram at distance d moves d votes from the first to the second class; above q₀ it gives the first class d votes,
-  each taken from the class that is second at that moment. (The paper's line 19 sums to d where it must sum to m.)
+  each taken from the class that is second at that moment.
 * The threshold's cost, where it is accounted from the data: its statistic moves by at most d, so the largest local
   difference within d steps on the integers, computed exactly.
 
@@ -15,70 +15,118 @@ From a public distance D on, every term counts as the largest possible one: stil
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from darrm import checks
+from darrm.pate.analysis import Analysis, CheckedGNMax, answer_of
 from darrm.pate.confident import NoisyCheck
 from darrm.pate.cost_shape import CostShape
+from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noise_tails import gaussian_log_tails, sum_of_tails, winner_gaps
-from darrm.pate.vote_counts import check_histograms
+from darrm.pate.noisy_max import LNMax
 
-# e^{−βd} < 5e-5 from this many smoothing lengths on
-SMOOTHING_LENGTHS = 10.0
+# e^{−βd} < 5e-5 from this many smoothing lengths 1/β on
+_LARGEST_DISTANCE = 10.0
+# the computed f may differ from the true one by 1e-12 of the largest possible f; these shares are added to its
+# sensitivity, which stays smooth: a factor, and a constant
+_RELATIVE_ROUNDING = 1e-6
+_ABSOLUTE_ROUNDING = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothCost:
+    """The data-dependent part of a run's cost at one order and its sensitivity within 0, 1, … changed votes: private.
+
+    Attributes
+    ----------
+    answers
+        (Q,) cost of answering each query at the order.
+    answers_profile
+        (D, Q) how far it can move within each number of changed votes.
+    largest_answer
+        The most that one answer's cost can move, whatever the votes.
+    checks
+        Total data-dependent cost of the checks; 0 where they are accounted independently of the data.
+    checks_profile
+        (D,) how far that can move.
+    """
+
+    answers: NDArray[np.float64]
+    answers_profile: NDArray[np.float64]
+    largest_answer: float
+    checks: float
+    checks_profile: NDArray[np.float64]
+
+    def value(self, weights: NDArray[np.float64]) -> float:
+        """Compute f for the answered queries (weights 0 or 1)."""
+        return float(weights @ self.answers) + self.checks
+
+    def sensitivity(self, weights: NDArray[np.float64], smoothness: float) -> float:
+        """Compute SS_β of f for the answered queries [P, Theorem 24]."""
+        profile = self.answers_profile @ weights + self.checks_profile
+        largest = float(weights.sum()) * self.largest_answer + float(self.checks_profile[-1])
+        found = smooth_sensitivity(profile, largest, smoothness)
+        return found * (1.0 + _RELATIVE_ROUNDING) + _ABSOLUTE_ROUNDING * largest
+
+
+def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCost:
+    """Compute the data-dependent cost at ``order`` and its profile, as far as ``smoothness`` (or more) needs.
+
+    Raises
+    ------
+    ValueError
+        For `LNMax`, for which [P] gives no smooth sensitivity.
+    ConditionError
+        If a condition of [P, Section B.2] fails for this σ and order.
+    """
+    aggregator, counts, voters = analysis.aggregator, analysis.histograms, analysis.voters
+    answer = answer_of(aggregator)
+    if isinstance(answer, LNMax):
+        checks.fail("the aggregator", aggregator, "of the GNMax kind", "[P] has no smooth sensitivity for LNMax")
+    shape = CostShape(answer.sigma, order, counts.shape[1], answer.noise)
+    reach = reach_of(smoothness, voters)
+    checks_cost, checks_profile = 0.0, np.zeros(reach)
+    if isinstance(aggregator, CheckedGNMax) and analysis.statistic is not None and analysis.check == "data-dependent":
+        lowest = -voters if isinstance(aggregator, InteractiveGNMax) else 0
+        checks_cost = float(aggregator.check.dependent(analysis.statistic, [order])[:, 0].sum())
+        # beyond the reach every statistic may be the worst one: the last distance covers the whole range
+        profile = check_profile(
+            analysis.statistic, aggregator.check, order, lowest=lowest, highest=voters, reach=voters - lowest + 1
+        )
+        checks_profile = np.append(profile[: reach - 1].sum(axis=1), profile[-1].sum())
+    profile = answer_profile(counts, shape, reach)
+    largest = 0.0 if shape.never_helps(voters) else shape.plateau
+    return SmoothCost(analysis.answer_costs(order), profile, largest, checks_cost, checks_profile)
 
 
 def reach_of(smoothness: float, voters: int) -> int:
     """Choose the number D of distances that are looked at one by one: public, since β and K are."""
     checks.positive(smoothness=smoothness)
-    return min(voters, math.ceil(SMOOTHING_LENGTHS / smoothness)) + 1
+    return min(voters, math.ceil(_LARGEST_DISTANCE / smoothness)) + 1
 
 
-def answer_profile(histograms: ArrayLike, shape: CostShape, reach: int) -> NDArray[np.float64]:
-    """Bound the local sensitivity of each answer's cost within d changed votes [P, Algorithm 4].
-
-    Parameters
-    ----------
-    histograms
-        (Q, C) vote counts.
-    shape
-        The cost at one order; C must be that of the counts.
-    reach
-        Number D of distances.
-
-    Returns
-    -------
-    NDArray
-        (D, Q), each column non-decreasing; private data.
-
-    Raises
-    ------
-    ValueError
-        If the counts are malformed or C differs.
-    ConditionError
-        If a condition of [P, Section B.2] fails for the shape.
+def answer_profile(counts: NDArray[np.int64], shape: CostShape, reach: int) -> NDArray[np.float64]:
+    """Bound each answer's local sensitivity within d < reach changed votes [P, Algorithm 4]: (Q, C) → (D, Q), private.
 
     Examples
     --------
-    >>> from darrm.pate.cost_shape import CostShape
-    >>> profile = answer_profile([[200, 50], [130, 120]], CostShape(40.0, 14.0, 2), reach=3)
-    >>> bool(np.all(np.diff(profile, axis=0) >= 0.0)), profile.shape
-    (True, (3, 2))
+    >>> answer_profile(np.array([[200, 50], [130, 120]]), CostShape(40.0, 14.0, 2), reach=2).round(7).tolist()
+    [[0.0001464, 0.0], [0.0001574, 0.0]]
     """
-    counts = check_histograms(histograms)
     queries, classes = counts.shape
     if classes != shape.classes:
         checks.fail("the number of classes", classes, f"that of the cost, {shape.classes}")
     voters = int(counts[0].sum())
-    profile = np.zeros((reach, queries))
     if shape.never_helps(voters):
-        return profile  # the cost is the same for all votes
+        return np.zeros((reach, queries))  # the cost is the same for all votes
     shape.check_conditions(voters)
+    profile = np.full((reach, queries), shape.plateau)
     tails = gaussian_log_tails(voters, shape.sigma, shape.noise)
     log_q = sum_of_tails(winner_gaps(counts), tails)
     descending = -np.sort(-counts, axis=1)
-    profile[:] = shape.plateau
     _fill_below(profile, np.flatnonzero(log_q < shape.log_q1), descending, shape, tails)
     _fill_above(profile, np.flatnonzero(log_q > shape.log_q0), descending, shape, tails)
     return profile
@@ -87,23 +135,9 @@ def answer_profile(histograms: ArrayLike, shape: CostShape, reach: int) -> NDArr
 def check_profile(
     statistic: NDArray[np.int64], check: NoisyCheck, order: float, *, lowest: int, highest: int, reach: int
 ) -> NDArray[np.float64]:
-    """Bound the local sensitivity of each check's data-dependent cost within d changed votes.
+    """Bound each check's local sensitivity within d < reach changed votes: (Q,) in lowest … highest → (D, Q), private.
 
-    Parameters
-    ----------
-    statistic
-        (Q,) values that the check looked at, each in lowest … highest.
-    check, order
-        The check, and λ.
-    lowest, highest
-        The range of the statistic over all votes.
-    reach
-        Number D of distances.
-
-    Returns
-    -------
-    NDArray
-        (D, Q), each column non-decreasing; private data.
+    ``lowest`` and ``highest`` end the range of the statistic over all votes.
     """
     values = np.arange(lowest, highest + 1)
     steps = np.abs(np.diff(check.dependent(values, [order])[:, 0]))
@@ -117,16 +151,7 @@ def check_profile(
 
 
 def smooth_sensitivity(total_profile: NDArray[np.float64], largest: float, smoothness: float) -> float:
-    """Compute SS_β = max_d e^{−βd}·profile(d), counting distances beyond the profile as the largest possible sum.
-
-    Parameters
-    ----------
-    total_profile
-        (D,) sums over the queries of their profiles [P, Theorem 24].
-    largest
-        The largest value that the sum can take for any votes.
-    smoothness
-        β > 0.
+    """Compute SS_β = max_d e^{−βd}·profile(d); beyond the (D,) profile the sum counts as the largest possible.
 
     Examples
     --------

@@ -12,9 +12,8 @@ from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.noisy_max import GNMax, LNMax
-from darrm.pate.publication import sanitize
-from darrm.pate.publication_plan import expected_publication, search_parameters
-from darrm.pate.smooth_cost import converted, smooth_cost
+from darrm.pate.publication import expected_publication, sanitize, search_parameters
+from darrm.pate.smooth_sensitivity import smooth_cost
 
 RNG = np.random.default_rng(6)
 SHARES = RNG.beta(6.0, 1.2, size=200)
@@ -126,7 +125,8 @@ def test_expectations_are_averages_over_the_check() -> None:
     found = expected_publication(planned, PARAMETERS, simulations=10)
     answers = planned.probabilities @ planned.answer_costs(14.0)
     assert found.renyi == pytest.approx(answers + 200 * 14.0 / 45000)
-    assert found.epsilon == pytest.approx(converted(14.0, found.renyi + PARAMETERS.cost, 1e-5, "tight"))
+    tight = math.log1p(-1 / 14) - (math.log(1e-5) + math.log(14)) / 13
+    assert found.epsilon == pytest.approx(found.renyi + PARAMETERS.cost + tight)
     assert found.deviation == pytest.approx(7.0 * found.sensitivity)
 
 

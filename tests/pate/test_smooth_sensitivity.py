@@ -59,7 +59,7 @@ def test_against_all_histograms(voters: int, classes: int, sigma: float, order: 
 def test_the_profile_stops_at_the_plateau_only_where_it_must() -> None:
     # far from q1 the first steps are below the plateau: stopping at once would be safe but useless
     shape = CostShape(40.0, 14.0, 10)
-    profile = answer_profile([[240, 10, *[0] * 8]], shape, 120)[:, 0]
+    profile = answer_profile(np.array([[240, 10, *[0] * 8]]), shape, 120)[:, 0]
     assert profile[0] < shape.plateau / 10
     assert profile[-1] == shape.plateau
     assert np.all(np.diff(profile) >= 0.0)
@@ -96,7 +96,7 @@ def test_upper_and_lower_are_inverse_up_to_q0() -> None:
 def test_refuses_where_condition_6_fails() -> None:
     shape = CostShape(2.0, 4.0, 2)
     with pytest.raises(ConditionError, match="condition C6 fails") as caught:
-        answer_profile([[12, 0]], shape, 3)
+        answer_profile(np.array([[12, 0]]), shape, 3)
     assert caught.value.condition == "C6"
     grid = np.linspace(shape.smallest_log_q(12), shape.log_q1, 500)
     assert np.any(np.diff(shape.cost(shape.upper(grid)) - shape.cost(grid)) < 0.0)
@@ -139,7 +139,7 @@ def test_sums_and_the_tail_beyond_the_profile() -> None:
 
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="the number of classes must be that of the cost"):
-        answer_profile([[3, 1]], CostShape(2.0, 2.0, 3), 3)
+        answer_profile(np.array([[3, 1]]), CostShape(2.0, 2.0, 3), 3)
     with pytest.raises(ValueError, match="smoothness must be"):
         smooth_sensitivity(np.zeros(1), 0.0, 0.0)
     with pytest.raises(ValueError, match="order must be"):
