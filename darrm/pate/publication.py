@@ -61,11 +61,11 @@ class Sanitized:
 
     def charge(self) -> Charge:
         """Describe the whole run, its publication included, by the sanitized figure."""
-        return Charge("PATE run, sanitised cost", guarantee=PrivacyParams(self.epsilon, self.delta))
+        return Charge("PATE run, sanitized cost", guarantee=PrivacyParams(self.epsilon, self.delta))
 
     def __str__(self) -> str:
         return (
-            f"epsilon = {self.epsilon:.4f} at delta = {self.delta:g} (sanitised, may be published; order "
+            f"epsilon = {self.epsilon:.4f} at delta = {self.delta:g} (sanitized, may be published; order "
             f"{self.order:g}, {self.conversion} conversion; too small with probability {self.understated_with:.3g})"
         )
 

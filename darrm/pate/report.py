@@ -14,7 +14,7 @@ from darrm.pate.gnss import GnssParameters, printed_cost
 from darrm.pate.noisy_max import LNMax
 from darrm.pate.publication import epsilon_at, expected_publication, search_parameters
 
-EXPECTED = "expectation over the noise of the check; pass the released answers to account for a run"
+_EXPECTED = "expectation over the noise of the check; pass the released answers to account for a run"
 
 
 def quiet_analysis(
@@ -26,7 +26,7 @@ def quiet_analysis(
     check: str = "data-independent",
     scores: NDArray[Any] | None = None,
 ) -> Analysis:
-    """Analyse without Python warnings: the report carries both of them in words."""
+    """Analyze without Python warnings: the report carries both of them in words."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivateFigureWarning)
         warnings.simplefilter("ignore", RenyiGridWarning)
@@ -36,7 +36,7 @@ def quiet_analysis(
 
 
 def table_1_row(analysis: Analysis) -> dict[str, Any]:
-    """Give what Table 1 of [P] says about an aggregator, as far as votes determine it.
+    """Return what Table 1 of [P] says about an aggregator, as far as votes determine it.
 
     Returns
     -------
@@ -45,20 +45,23 @@ def table_1_row(analysis: Analysis) -> dict[str, Any]:
     """
     classic = analysis.curve.best(analysis.delta, conversion="classic")
     tight = analysis.curve.best(analysis.delta, conversion="tight")
-    chosen = analysis.best
+    if analysis.answered is None:
+        answered_is = _EXPECTED
+    else:
+        answered_is = "all queries are answered" if analysis.answered.all() else "as released"
     return {
         "aggregator": repr(analysis.aggregator),
         "queries": analysis.queries,
         "voters": analysis.voters,
         "classes": int(analysis.histograms.shape[1]),
         "answered": analysis.expected_answered,
-        "answered_is": EXPECTED if analysis.answered is None else "all queries are answered",
+        "answered_is": answered_is,
         "delta": analysis.delta,
         "epsilon_theorem_5": classic.epsilon,
         "order_theorem_5": classic.order,
         "epsilon_tight_conversion": tight.epsilon,
         "order_tight_conversion": tight.order,
-        "order_at_edge_of_grid": bool(chosen.at_edge),
+        "order_at_edge_of_grid": analysis.best.at_edge,
         "check_share": analysis.check_share,
         "data_independent_epsilon": analysis.data_independent_epsilon,
         "worst_case_epsilon": analysis.worst_case_epsilon,
@@ -68,7 +71,7 @@ def table_1_row(analysis: Analysis) -> dict[str, Any]:
 
 
 def table_2_row(analysis: Analysis, parameters: GnssParameters | None, *, simulations: int = 20) -> dict[str, Any]:
-    """Give what Table 2 of [P] says: how the cost would be published, at which price.
+    """Return what Table 2 of [P] says: how the cost would be published, at which price.
 
     Parameters
     ----------
@@ -135,6 +138,7 @@ def report_text(table_1: dict[str, Any], table_2: dict[str, Any] | None) -> str:
 
 
 def _table_2_lines(row: dict[str, Any]) -> list[str]:
+    """Write the Table 2 row, a figure a line."""
     if "refused" in row:
         return [f"  refused: {row['refused']}"]
     printed = row["gnss_cost_as_printed_in_theorem_23"]

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import warnings
 
 import mpmath
 import numpy as np
 from scipy.special import log_ndtr
 
-ORACLE_DIGITS = 950  # fifty digits of 1 + q survive for q down to e^-2000
+from darrm.pate.analysis import Analysis, analyze
 
 
+def digits(log_q: float) -> int:
+    """Decimal digits with which eighty digits of q survive in 1 + q."""
+    return 80 + math.ceil(-log_q / math.log(10.0))
+
+
+def quiet(*arguments: object, **named: object) -> Analysis:
+    """An analysis without its warning that the figure is private."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return analyze(*arguments, **named)  # type: ignore[arg-type]
+
+
+@functools.cache
 def theorem_6(log_q: float, sigma: float, order: float) -> mpmath.mpf:
     """[P, Theorem 6] letter by letter, with Propositions 8 and 10."""
-    with mpmath.workdps(ORACLE_DIGITS):
+    with mpmath.workdps(digits(log_q)):
         log_q, sigma, order = mpmath.mpf(log_q), mpmath.mpf(sigma), mpmath.mpf(order)
         independent = order / sigma**2
         q = mpmath.exp(log_q)
@@ -33,7 +48,7 @@ def theorem_6(log_q: float, sigma: float, order: float) -> mpmath.mpf:
 
 def lnmax_moments(log_q: float, gamma: float, order: float) -> mpmath.mpf:
     """[P17, Theorems 2 and 3] letter by letter, with moment l = order − 1 and the pure bound 2γ."""
-    with mpmath.workdps(ORACLE_DIGITS):
+    with mpmath.workdps(digits(log_q)):
         gamma, order = mpmath.mpf(gamma), mpmath.mpf(order)
         q, moment = mpmath.exp(mpmath.mpf(log_q)), order - 1
         best = min(2 * gamma**2 * moment * (moment + 1) / moment, 2 * gamma)

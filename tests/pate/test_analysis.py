@@ -9,23 +9,17 @@ import pytest
 from darrm.account.accountant import PRIVATE_TOTAL, PrivacyAccountant
 from darrm.errors import PrivateFigureError
 from darrm.losses.renyi import RenyiGridWarning
-from darrm.pate.analysis import Analysis, PrivateFigureWarning, analyze
+from darrm.pate.analysis import PrivateFigureWarning, analyze
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
-from tests.pate.pate_oracles import lnmax_moments, theorem_6
+from tests.pate.pate_oracles import lnmax_moments, quiet, theorem_6
 
 ORDERS = (1.5, 3.0, 8.0, 14.0, 20.0, 40.0, 90.0)
 VOTES = np.random.default_rng(2).multinomial(250, [0.8, 0.1, 0.05, 0.05], size=30)
 VOTES[:5] = [[126, 124, 0, 0], [250, 0, 0, 0], [125, 125, 0, 0], [63, 63, 62, 62], [200, 30, 20, 0]]
 SCORES = np.random.default_rng(3).dirichlet([1.0] * 4, size=30)
 CONFIDENT = ConfidentGNMax(200, 150.0, 40.0, noise="continuous")
-
-
-def quiet(*arguments: object, **named: object) -> Analysis:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return analyze(*arguments, **named)  # type: ignore[arg-type]
 
 
 def normal_tail(x: float) -> float:

@@ -1,96 +1,104 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.pate.analysis import Analysis, analyze
+from darrm.pate import publication
+from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.noisy_max import GNMax, LNMax
-from darrm.pate.publication import expected_publication, sanitize, search_parameters
-from darrm.pate.smooth_sensitivity import smooth_cost
+from darrm.pate.publication import Sanitized, expected_publication, sanitize, search_parameters
+from darrm.pate.smooth_sensitivity import SmoothCost, smooth_cost
+from tests.pate.pate_oracles import quiet
 
 RNG = np.random.default_rng(6)
 SHARES = RNG.beta(6.0, 1.2, size=200)
 VOTES = np.array([RNG.multinomial(250, [share, *[(1 - share) / 9] * 9]) for share in SHARES])
 ANSWERED = np.arange(200) % 2 == 0
+WEIGHTS = ANSWERED.astype(float)
 CONFIDENT = ConfidentGNMax(200, 150.0, 40.0)
 PARAMETERS = GnssParameters(14.0, 0.02, 7.0)
 
 
-def quiet(*arguments: object, **named: object) -> Analysis:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return analyze(*arguments, **named)  # type: ignore[arg-type]
+@pytest.fixture(scope="module")
+def released() -> Analysis:
+    return quiet(VOTES, CONFIDENT, 1e-5, answered=ANSWERED, conversion="classic")
 
 
-def test_the_published_figure_is_the_sum_of_its_parts() -> None:
-    analysis = quiet(VOTES, CONFIDENT, 1e-5, answered=ANSWERED, conversion="classic")
-    smooth = smooth_cost(analysis, 14.0, 0.02)
-    weights = ANSWERED.astype(float)
-    assert smooth.value(weights) == pytest.approx(analysis.answer_costs(14.0)[ANSWERED].sum())
-    draws = [sanitize(analysis, PARAMETERS, rng=np.random.default_rng(seed)) for seed in range(100)]
+@pytest.fixture
+def smooth(released: Analysis, monkeypatch: pytest.MonkeyPatch) -> SmoothCost:
+    """The smooth cost of the released run, which each of many draws would compute again."""
+    found = smooth_cost(released, 14.0, 0.02)
+    monkeypatch.setattr(publication, "smooth_cost", lambda *_: found)
+    return found
+
+
+def sanitized(analysis: Analysis, parameters: GnssParameters, count: int) -> list[Sanitized]:
+    return [sanitize(analysis, parameters, rng=np.random.default_rng(seed)) for seed in range(count)]
+
+
+def test_the_published_figure_is_the_sum_of_its_parts(released: Analysis, smooth: SmoothCost) -> None:
+    assert smooth.value(WEIGHTS) == pytest.approx(released.answer_costs(14.0)[ANSWERED].sum())
+    draws = sanitized(released, PARAMETERS, 100)
     check = 200 * 14.0 / (2 * 150**2)
     for one in draws[:20]:
         assert one.public_cost == pytest.approx(check + PARAMETERS.cost)
         assert one.epsilon == pytest.approx(one.noisy_cost + one.public_cost + math.log(1e5) / 13.0)
     noisy = np.array([one.noisy_cost for one in draws])
-    deviation = 7.0 * smooth.sensitivity(weights, 0.02)
-    assert abs(noisy.mean() - smooth.value(weights)) < 5.5 * deviation / math.sqrt(100)
+    deviation = 7.0 * smooth.sensitivity(WEIGHTS, 0.02)
+    assert abs(noisy.mean() - smooth.value(WEIGHTS)) < 5.5 * deviation / math.sqrt(100)
     assert noisy.std() == pytest.approx(deviation, rel=0.5)
 
 
-def test_safety_makes_the_figure_an_upper_bound_almost_always() -> None:
-    analysis = quiet(VOTES, CONFIDENT, 1e-5, answered=ANSWERED)
+def test_safety_makes_the_figure_an_upper_bound_almost_always(released: Analysis, smooth: SmoothCost) -> None:
     safe = GnssParameters(14.0, 0.02, 7.0, safety=4.0)
-    true = smooth_cost(analysis, 14.0, 0.02).value(ANSWERED.astype(float))
-    drawn = [sanitize(analysis, safe, rng=np.random.default_rng(seed)) for seed in range(50)]
-    assert all(one.noisy_cost >= true for one in drawn)
+    drawn = sanitized(released, safe, 50)
+    assert all(one.noisy_cost >= smooth.value(WEIGHTS) for one in drawn)
     assert drawn[0].understated_with == pytest.approx(3.17e-5, rel=1e-2)
     assert safe.cost > PARAMETERS.cost
-    assert sanitize(analysis, PARAMETERS).understated_with == 0.5
+    assert sanitize(released, PARAMETERS).understated_with == 0.5
 
 
-def test_the_sanitised_part_stays_possible() -> None:
-    analysis = quiet(VOTES, CONFIDENT, 1e-5, answered=ANSWERED)
-    wild = GnssParameters(14.0, 0.02, 1e4)
-    for seed in range(20):
-        assert (
-            0.0
-            <= sanitize(analysis, wild, rng=np.random.default_rng(seed)).noisy_cost
-            <= 100 * 14.0 / 1600 * (1 + 1e-12)
-        )
+@pytest.mark.usefixtures("smooth")
+def test_the_sanitized_part_stays_possible(released: Analysis) -> None:
+    drawn = [one.noisy_cost for one in sanitized(released, GnssParameters(14.0, 0.02, 1e4), 20)]
+    assert min(drawn) == 0.0
+    assert max(drawn) == pytest.approx(100 * 14.0 / 1600, rel=1e-12)
 
 
-def test_a_sanitised_run_may_enter_a_published_total() -> None:
-    run = sanitize(quiet(VOTES, CONFIDENT, 1e-5, answered=ANSWERED), PARAMETERS)
+def test_a_sanitized_run_may_enter_a_published_total(released: Analysis) -> None:
+    run = sanitize(released, PARAMETERS)
     accountant = PrivacyAccountant()
     accountant.add(run.charge())
     assert accountant.spent(1e-5).epsilon == pytest.approx(run.epsilon)
-    assert "may be published" in str(run)
+    assert str(run) == (
+        f"epsilon = {run.epsilon:.4f} at delta = 1e-05 (sanitized, may be published; order 14, classic conversion; "
+        "too small with probability 0.5)"
+    )
 
 
-def test_one_vote_changes_the_cost_by_no_more_than_its_sensitivity() -> None:
-    for check in ("data-independent", "data-dependent"):
+@pytest.mark.parametrize("check", ["data-independent", "data-dependent"])
+def test_one_vote_changes_the_cost_by_no_more_than_its_sensitivity(check: str) -> None:
+    def cost(votes: np.ndarray) -> SmoothCost:
         aggregator = ConfidentGNMax(150, 20.0, 40.0)
-        analysis = quiet(VOTES, aggregator, 1e-5, answered=ANSWERED, check=check)
-        weights = ANSWERED.astype(float)
-        here = smooth_cost(analysis, 14.0, 0.02)
-        for source, target in ((0, 1), (3, 0), (0, 9)):
-            moved = VOTES.copy()
-            able = moved[:, source] > 0
-            moved[able, source] -= 1
-            moved[able, target] += 1
-            there = smooth_cost(quiet(moved, aggregator, 1e-5, answered=ANSWERED, check=check), 14.0, 0.02)
-            step = abs(here.value(weights) - there.value(weights))
-            first, second = here.sensitivity(weights, 0.02), there.sensitivity(weights, 0.02)
-            assert 0.0 < step <= min(first, second)
-            assert abs(math.log(first / second)) <= 0.02 * (1 + 1e-9)
+        return smooth_cost(quiet(votes, aggregator, 1e-5, answered=ANSWERED, check=check), 14.0, 0.02)
+
+    here = cost(VOTES)
+    for source, target in ((0, 1), (3, 0), (0, 9)):
+        moved = VOTES.copy()
+        able = moved[:, source] > 0
+        moved[able, source] -= 1
+        moved[able, target] += 1
+        there = cost(moved)
+        step = abs(here.value(WEIGHTS) - there.value(WEIGHTS))
+        first, second = here.sensitivity(WEIGHTS, 0.02), there.sensitivity(WEIGHTS, 0.02)
+        assert 0.0 < step <= min(first, second)
+        assert abs(math.log(first / second)) <= 0.02 * (1 + 1e-9)
 
 
 def test_the_threshold_adds_its_sensitivity_only_where_its_cost_is_data_dependent() -> None:
@@ -104,9 +112,8 @@ def test_the_threshold_adds_its_sensitivity_only_where_its_cost_is_data_dependen
     assert np.all(np.diff(dependent.checks_profile) >= 0.0)
 
 
-def test_the_search_beats_its_neighbours_and_the_rules_of_thumb() -> None:
-    analysis = quiet(VOTES, CONFIDENT, 1e-5, answered=ANSWERED)
-    found = search_parameters(analysis, 14.0)
+def test_the_search_beats_its_neighbors_and_the_rules_of_thumb(released: Analysis) -> None:
+    found = search_parameters(released, 14.0)
     best = found.epsilon + 2.0 * found.deviation
     thumb = rules_of_thumb(2.0, 1e-5)
     others = [
@@ -116,7 +123,7 @@ def test_the_search_beats_its_neighbours_and_the_rules_of_thumb() -> None:
         GnssParameters(14.0, 1.3 * found.parameters.smoothness, found.parameters.noise_scale),
     ]
     for parameters in others:
-        other = expected_publication(analysis, parameters)
+        other = expected_publication(released, parameters)
         assert best <= other.epsilon + 2.0 * other.deviation
 
 

@@ -1,0 +1,214 @@
+"""Each figure that a reader of the PATE report sees, beside the analysis that it is a figure of."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm.losses.renyi import CONVERSIONS
+from darrm.pate.analysis import WARNING, Analysis
+from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.gnss import GnssParameters, exact_cost, printed_cost
+from darrm.pate.interactive import InteractiveGNMax
+from darrm.pate.noisy_max import GNMax, LNMax
+from darrm.pate.report import quiet_analysis, report_text, table_1_row, table_2_row
+from darrm.pate.smooth_sensitivity import smooth_cost
+from tests.pate.pate_oracles import quiet
+
+RNG = np.random.default_rng(9)
+COUNTS = np.array([RNG.multinomial(250, [s, *[(1 - s) / 3] * 3]) for s in RNG.beta(6.0, 1.2, size=60)])
+ANSWERED = np.arange(60) % 3 == 0
+CONFIDENT = ConfidentGNMax(200, 150.0, 40.0)
+ORDER, BETA, SIGMA_SS, SAFETY = 14.5, 0.03, 7.0, 1.0
+PARAMETERS = GnssParameters(ORDER, BETA, SIGMA_SS, SAFETY)
+DECIMALS = {"answered": 1, "share of the check": 1, "beta": 5, "smooth sensitivity": 5, "sigma_SS": 3}  # others 4
+
+ANALYSES = {
+    "expected": quiet(COUNTS, CONFIDENT, 1e-5),
+    "classic": quiet(COUNTS, CONFIDENT, 1e-5, conversion="classic", orders=np.arange(1.75, 64.0)),
+    "released": quiet(COUNTS, CONFIDENT, 1e-6, answered=ANSWERED),
+    "checked by the data": quiet(COUNTS, ConfidentGNMax(150, 20.0, 40.0), 1e-5, check="data-dependent"),
+    "without a check": quiet(COUNTS, GNMax(40.0), 1e-5, conversion="classic"),
+    "laplace": quiet(COUNTS[:40], LNMax(0.05), 1e-5),
+    "at the edge": quiet(COUNTS, CONFIDENT, 1e-5, orders=[2.0, 3.0]),
+}
+
+
+def smallest(analysis: Analysis, values: np.ndarray, conversion: str) -> tuple[float, int]:
+    """The smallest ε of a curve, and the index of its order."""
+    epsilons = CONVERSIONS[conversion](analysis.curve.orders, values, analysis.delta)
+    return float(epsilons.min()), int(epsilons.argmin())
+
+
+def table_1_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
+    """What each line of the Table 1 row must say, from the curves of the analysis."""
+    orders, values = analysis.curve.orders, analysis.curve.values
+    classic, at_classic = smallest(analysis, values, "classic")
+    tight, at_tight = smallest(analysis, values, "tight")
+    _, best = smallest(analysis, values, analysis.conversion)
+    words = "all queries are answered"
+    if analysis.answered is None:
+        words = "expectation over the noise of the check; pass the released answers to account for a run"
+    elif analysis.expected_answered < analysis.queries:
+        words = "as released"
+    return {
+        "answered": (float(analysis.probabilities.sum()), f"({words})"),
+        "epsilon, Theorem 5": (classic, f"at order {orders[at_classic]:g}"),
+        "epsilon, tight": (tight, f"at order {orders[at_tight]:g}"),
+        "share of the check": (100.0 * analysis.check_curve.values[best] / values[best], "%"),
+        "data-independent": (
+            smallest(analysis, analysis.independent_curve.values, analysis.conversion)[0],
+            f"for as many answers ({analysis.conversion})",
+        ),
+        "worst case": (
+            smallest(analysis, analysis.worst_curve.values, analysis.conversion)[0],
+            "if every query is answered; public",
+        ),
+    }
+
+
+def table_2_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
+    """What each line of the Table 2 row must say for the parameters, from the smooth cost and the formulas of [P]."""
+    smooth = smooth_cost(analysis, ORDER, BETA)
+    patterns = [analysis.probabilities > draw for draw in np.random.default_rng(0).random((20, analysis.queries))]
+    if analysis.answered is not None:
+        patterns = [analysis.answered]
+    sensitivity = float(np.mean([smooth.sensitivity(pattern.astype(float), BETA) for pattern in patterns]))
+    renyi = smooth.value(analysis.probabilities)
+    if isinstance(analysis.aggregator, ConfidentGNMax) and analysis.check == "data-independent":
+        renyi += analysis.queries * ORDER / (2.0 * analysis.aggregator.sigma_threshold**2)
+    converted = -math.log(analysis.delta) / (ORDER - 1.0)
+    if analysis.conversion == "tight":
+        converted += math.log1p(-1.0 / ORDER) - math.log(ORDER) / (ORDER - 1.0)
+    cost, deviation = exact_cost(ORDER, BETA, SIGMA_SS, SAFETY), SIGMA_SS * sensitivity
+    printed = f"{printed_cost(ORDER, BETA, SIGMA_SS):.4f}, too small where order * beta > 1/4"
+    return {
+        "epsilon": (renyi + converted, f"at order 14.5 ({analysis.conversion} conversion)"),
+        "beta": (BETA, ""),
+        "smooth sensitivity": (sensitivity, ""),
+        "sigma_SS": (SIGMA_SS, ""),
+        "cost of publishing": (cost, f"(Theorem 23 as printed: {printed})"),
+        "sanitised epsilon": (renyi + converted + cost + SAFETY * deviation, f"+- {deviation:.4f}"),
+        "parameters chosen": ("beforehand",),
+    }
+
+
+def printed_lines(block: str) -> dict[str, tuple[str, str]]:
+    """The lines of a row of the report by their label: the first word or number, and the rest."""
+    lines = [line for line in block.splitlines()[1:] if line.startswith("  ") and line[23:24] == " "]
+    return {line[:24].strip(): re.fullmatch(r"([0-9.]+|\w+)\s*(.*)", line[24:]).groups() for line in lines}  # type: ignore[union-attr,misc]
+
+
+def check_lines(found: dict[str, tuple[str, str]], expected: dict[str, tuple[object, ...]]) -> None:
+    assert list(found) == list(expected)
+    for label, (value, *rest) in expected.items():
+        figure = f"{value:.{DECIMALS.get(label, 4)}f}" if isinstance(value, float) else value
+        assert found[label] == (figure, "".join(map(str, rest))), label
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_each_printed_figure_is_that_of_the_analysis(name: str) -> None:
+    analysis = ANALYSES[name]
+    text = report_text(table_1_row(analysis), table_2_row(analysis, PARAMETERS))
+    head, first, second, warning = text.split("\n\n")
+    queries, voters = COUNTS[: analysis.queries].shape[0], int(COUNTS[0].sum())
+    assert head.splitlines() == [
+        repr(analysis.aggregator),
+        f"{queries} queries to {voters} voters, 4 classes, delta = {analysis.delta:g}",
+    ]
+    assert first.startswith("Table 1 row\n")
+    check_lines(printed_lines(first), table_1_figures(analysis))
+    assert ("at the edge of the grid" in first) == (name == "at the edge")
+    assert second.startswith("Table 2 row\n")
+    if name == "laplace":
+        refused = "LNMax has no smooth sensitivity: publish the data-independent epsilon"
+        assert second == f"Table 2 row\n  refused: {refused}"
+    else:
+        check_lines(printed_lines(second), table_2_figures(analysis))
+    assert warning == f"PRIVATE: {WARNING}."
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_the_rows_as_data_hold_the_same_figures(name: str) -> None:
+    analysis = ANALYSES[name]
+    row = table_1_row(analysis)
+    figures = table_1_figures(analysis)
+    orders = analysis.curve.orders[[smallest(analysis, analysis.curve.values, c)[1] for c in ("classic", "tight")]]
+    assert row == {
+        "aggregator": repr(analysis.aggregator),
+        "queries": analysis.queries,
+        "voters": 250,
+        "classes": 4,
+        "answered": figures["answered"][0],
+        "answered_is": str(figures["answered"][1])[1:-1],
+        "delta": analysis.delta,
+        "epsilon_theorem_5": figures["epsilon, Theorem 5"][0],
+        "order_theorem_5": orders[0],
+        "epsilon_tight_conversion": figures["epsilon, tight"][0],
+        "order_tight_conversion": orders[1],
+        "order_at_edge_of_grid": name == "at the edge",
+        "check_share": pytest.approx(figures["share of the check"][0] / 100.0),  # type: ignore[operator]
+        "data_independent_epsilon": figures["data-independent"][0],
+        "worst_case_epsilon": figures["worst case"][0],
+        "conversion": analysis.conversion,
+        "private": True,
+    }
+    if name == "laplace":
+        return
+    row, figures = table_2_row(analysis, PARAMETERS), table_2_figures(analysis)
+    assert row == {
+        "epsilon": pytest.approx(figures["epsilon"][0]),
+        "delta": analysis.delta,
+        "conversion": analysis.conversion,
+        "order": ORDER,
+        "beta": BETA,
+        "smooth_sensitivity": pytest.approx(figures["smooth sensitivity"][0]),
+        "sigma_ss": SIGMA_SS,
+        "gnss_cost": figures["cost of publishing"][0],
+        "gnss_cost_as_printed_in_theorem_23": printed_cost(ORDER, BETA, SIGMA_SS),
+        "sanitized_epsilon": pytest.approx(figures["sanitised epsilon"][0]),
+        "sanitized_deviation": pytest.approx(SIGMA_SS * figures["smooth sensitivity"][0]),  # type: ignore[operator]
+        "parameters_chosen": "beforehand",
+        "private": True,
+    }
+
+
+def test_parameters_chosen_on_the_votes_are_private_and_theorem_23_may_not_apply() -> None:
+    analysis = ANALYSES["expected"]
+    searched: dict[str, Any] = table_2_row(analysis, None, simulations=2)
+    assert searched["parameters_chosen"] == "on these votes: private"
+    again = table_2_row(
+        analysis, GnssParameters(searched["order"], searched["beta"], searched["sigma_ss"]), simulations=2
+    )
+    assert again == searched | {"parameters_chosen": "beforehand"}
+    outside = table_2_row(analysis, GnssParameters(14.0, 0.0365, 7.0))
+    assert outside["gnss_cost_as_printed_in_theorem_23"] is None
+    assert "(Theorem 23 as printed: outside its range)" in report_text(table_1_row(analysis), outside)
+    assert "condition C6 fails" in table_2_row(analysis, GnssParameters(45.0, 0.002, 7.0))["refused"]
+
+
+def test_the_analysis_of_the_report_passes_everything_on_and_warns_in_words_only() -> None:
+    scores = np.full((60, 4), 0.25)
+    interactive = InteractiveGNMax(100, 150.0, 40.0, 0.9)
+    found = quiet_analysis(COUNTS, interactive, 1e-5, conversion="classic", scores=scores)
+    assert found.curve == quiet(COUNTS, interactive, 1e-5, scores=scores).curve
+    found = quiet_analysis(COUNTS, ConfidentGNMax(150, 20.0, 40.0), 1e-5, conversion="tight", check="data-dependent")
+    assert found.curve == ANALYSES["checked by the data"].curve
+    assert (found.delta, found.conversion) == (1e-5, "tight")
+
+
+def test_an_analysis_prints_its_own_figures() -> None:
+    analysis = ANALYSES["released"]
+    epsilon, best = smallest(analysis, analysis.curve.values, "tight")
+    share = analysis.check_curve.values[best] / analysis.curve.values[best]
+    independent, _ = smallest(analysis, analysis.independent_curve.values, "tight")
+    assert str(analysis) == (
+        f"60 queries, 20.0 answers: epsilon = {epsilon:.4f} at delta = 1e-06 (tight conversion, order "
+        f"{analysis.curve.orders[best]:g}), {share:.0%} of it for the threshold check; data-independent: "
+        f"{independent:.4f}\nPRIVATE: {WARNING}"
+    )
+    assert f"{ANALYSES['expected'].probabilities.sum():.1f} expected answers" in str(ANALYSES["expected"])
