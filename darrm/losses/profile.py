@@ -33,7 +33,7 @@ class PrivacyProfile:
 
     Examples
     --------
-    Randomised response with ε = log 3 answers truly with probability 3/4; δ(0) is the total variation distance 1/2:
+    Randomized response with ε = log 3 answers truly with probability 3/4; δ(0) is the total variation distance 1/2:
 
     >>> profile = PrivacyProfile((0.0, math.log(3.0)), (0.5, 0.0))
     >>> round(profile.delta_at(math.log(2.0)), 12)
@@ -61,7 +61,7 @@ class PrivacyProfile:
         return np.array(self.epsilons), np.array(self.deltas)
 
     def delta_at(self, epsilon: float) -> float:
-        """Bound δ at ε ≥ 0 by the chord in e^ε between the neighbouring points."""
+        """Bound δ at ε ≥ 0 by the chord in e^ε between the neighboring points."""
         checks.non_negative(epsilon=epsilon)
         grid, bounds = self.arrays()
         if epsilon >= grid[-1]:

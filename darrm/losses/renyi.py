@@ -79,7 +79,7 @@ class RenyiConversion:
 
 @dataclass(frozen=True, eq=False)
 class RenyiCurve:
-    """Bounds on the Rényi divergence between the outputs on neighbouring data, one for each order.
+    """Bounds on the Rényi divergence between the outputs on neighboring data, one for each order.
 
     Parameters
     ----------

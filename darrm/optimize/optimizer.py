@@ -30,7 +30,7 @@ from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.problem import MajorityProblem
 from darrm.proof.corners import CornerCounts, budget_below
 from darrm.proof.definition import all_coefficients
-from darrm.proof.dominating import deep_and_spread
+from darrm.proof.dominating import choose_violated
 from darrm.proof.full_set import FullSet
 from darrm.proof.table import GammaTable, Optimality, certify
 from darrm.system.extras import require
@@ -170,7 +170,7 @@ class PrivacyOracle:
             family = self.full.family
             level = family.maxima(gamma, self.full.ratio)
             worst = level.worst
-            rows = [family.row(level, j) for j in deep_and_spread(level.costs, limit)]
+            rows = [family.row(level, j) for j in choose_violated(level.costs, limit)]
             if worst <= self.budget * _BORDER_FACTOR:
                 border_worst, broken = self.full.border(gamma, limit)
                 worst = max(worst, border_worst)
@@ -187,7 +187,7 @@ class PrivacyOracle:
 
 def _most_useful(broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
     costs = np.array([cost for cost, _ in broken])
-    return [broken[index][1] for index in deep_and_spread(costs, limit, _THOROUGH_ROWS)]
+    return [broken[index][1] for index in choose_violated(costs, limit, _THOROUGH_ROWS)]
 
 
 @dataclass(frozen=True)

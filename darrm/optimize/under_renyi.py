@@ -29,7 +29,7 @@ from darrm.optimize.closed_form_renyi import SMALLEST_LIE, best_under_renyi
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts
 from darrm.proof.definition import all_expectations
-from darrm.proof.dominating import LevelMaxima, deep_and_spread
+from darrm.proof.dominating import LevelMaxima, choose_violated
 from darrm.proof.renyi import RenyiRows, reflected
 from darrm.system.extras import require
 from lp_models.gamma_lp import Shape, expected_error_program
@@ -155,7 +155,7 @@ class _RenyiOracle:
         half = np.minimum(Shape.MONOTONE.variables_to_gamma(point), 1.0 - 2.0 * SMALLEST_LIE)
         found, factor = self._worst_rows(np.maximum.accumulate(half))
         matrix, limits = [], []
-        for level in deep_and_spread(found.costs, self.limit * (1.0 + _BROKEN)):
+        for level in choose_violated(found.costs, self.limit * (1.0 + _BROKEN)):
             row, limit = self._half_plane(found, level, half)
             matrix.append(Shape.MONOTONE.rows(row))
             limits.append(limit)

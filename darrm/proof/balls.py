@@ -18,7 +18,7 @@ from darrm.gamma.noise_function import NoiseFunction, signed_function
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.corners import PRECISION_BITS, corners_of, ratio_of
 
-Level = list[arb]
+_Level = list[arb]
 
 
 def averaging_steps(voters: Voters, gamma: NoiseFunction) -> int:
@@ -33,13 +33,7 @@ def averaging_steps(voters: Voters, gamma: NoiseFunction) -> int:
 
 
 def worst_cost_ball(problem: MajorityProblem, gamma: NoiseFunction) -> arb:
-    """Enclose the largest privacy cost over the full set.
-
-    Returns
-    -------
-    arb
-        Its upper end is above every cost.
-    """
+    """Enclose the largest privacy cost over the full set: the upper end is above every cost."""
     corners, ratio = corners_of(problem.voters.each), ratio_of(problem.target.exact_epsilon).ball
     with ctx.workprec(PRECISION_BITS):
         start = [arb(float(value)) for value in signed_function(gamma.half, problem.voters.K)]
@@ -63,21 +57,21 @@ def worst_cost_ball(problem: MajorityProblem, gamma: NoiseFunction) -> arb:
         return worst
 
 
-def _largest_cost(own: Level, mirrored: Level, ratio: arb) -> arb:
+def _largest_cost(own: _Level, mirrored: _Level, ratio: arb) -> arb:
     return reduce(arb.max, (first + ratio * second for first, second in zip(own, reversed(mirrored), strict=True)))
 
 
-def _steepest(level: Level) -> arb:
+def _steepest(level: _Level) -> arb:
     return reduce(arb.max, (abs(second - first) for first, second in pairwise(level)), arb(0))
 
 
-def _smooth(level: Level, p: arb) -> Level:
+def _smooth(level: _Level, p: arb) -> _Level:
     rest = 1 - p
     return [rest * first + p * second for first, second in pairwise(level)]
 
 
-def _levels(start: Level, hi: arb, voters: Voters, *, monotone: bool) -> Iterator[Level]:
-    """Give T for every (n_h, n_l) with n_h + n_l ≤ t; for monotone γ only n_l = 0."""
+def _levels(start: _Level, hi: arb, voters: Voters, *, monotone: bool) -> Iterator[_Level]:
+    """Yield T for every (n_h, n_l) with n_h + n_l ≤ t; for monotone γ only n_l = 0."""
     fewest = voters.K - voters.reached
     base = start
     while len(base) > fewest:
@@ -88,8 +82,8 @@ def _levels(start: Level, hi: arb, voters: Voters, *, monotone: bool) -> Iterato
         base = [] if monotone else _smooth(base, 1 - hi)
 
 
-def _windows(level: Level, voters: Voters) -> Iterator[tuple[Level, Level]]:
-    """Give what the touched voters can reach for every number of voters frozen at 1, with the mirrored window."""
+def _windows(level: _Level, voters: Voters) -> Iterator[tuple[_Level, _Level]]:
+    """Yield what the touched voters can reach for every number of voters frozen at 1, with the mirrored window."""
     if voters.each.exact_delta == 0:
         yield level, level  # no moves: only the place matters, and every place is in some window
         return
@@ -98,7 +92,7 @@ def _windows(level: Level, voters: Voters) -> Iterator[tuple[Level, Level]]:
     yield from zip(windows, reversed(windows), strict=True)
 
 
-def _all_zeros_moved(level: Level, delta: arb) -> Level:
+def _all_zeros_moved(level: _Level, delta: arb) -> _Level:
     """Compute E[T(n_1 + Bin(N − n_1, Δ))] for n_1 = 0 … N."""
     result = []
     while level:
@@ -107,7 +101,7 @@ def _all_zeros_moved(level: Level, delta: arb) -> Level:
     return result[::-1]
 
 
-def _best_moves(level: Level, delta: arb) -> Level:
+def _best_moves(level: _Level, delta: arb) -> _Level:
     """Compute V(n_1) = max over a, a_1 of E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] for n_1 = 0 … N."""
     best = list(level)
     moved_zeros = level

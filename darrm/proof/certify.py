@@ -21,12 +21,11 @@ from darrm.proof.balls import averaging_steps, worst_cost_ball
 from darrm.proof.corners import PRECISION_BITS, budget_below, full_set_size, upper_float
 from darrm.proof.full_set import FullSet
 
-# a few hundredths of a second of ball arithmetic
-MOST_BALL_STEPS = 20_000
+_MOST_BALL_STEPS = 20_000  # a few hundredths of a second of ball arithmetic
 BALLS = f"ball arithmetic, {PRECISION_BITS} bits"
 FLOATS = "floating point with an a-priori error bound"
-STRICT = 1.0 - 2.0**-50
-ATTEMPTS = 6
+_FIRST_SHRINK = 1.0 - 2.0**-50  # what rounding of the scaled γ may cost
+_MOST_ATTEMPTS = 6
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Certificate:
     Attributes
     ----------
     worst_cost
-        An upper bound on the privacy cost of every pair of neighbouring data sets; at most `budget`.
+        An upper bound on the privacy cost of every pair of neighboring data sets; at most `budget`.
     budget
         A lower bound on B = e^{mε} − 1 + 2δ.
     rows
@@ -55,16 +54,10 @@ class Certificate:
 
 
 def bound_worst_cost(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[float, str]:
-    """Bound the largest privacy cost from above; return the bound and the method.
-
-    Raises
-    ------
-    ValueError
-        If γ and the problem disagree about K.
-    """
+    """Bound the largest privacy cost from above; return the bound and the method."""
     if gamma.K != problem.voters.K:
         checks.fail("gamma.K", gamma.K, f"K = {problem.voters.K} of the problem")
-    if averaging_steps(problem.voters, gamma) <= MOST_BALL_STEPS:
+    if averaging_steps(problem.voters, gamma) <= _MOST_BALL_STEPS:
         return upper_float(worst_cost_ball(problem, gamma)), BALLS
     return FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half).worst, FLOATS
 
@@ -110,9 +103,9 @@ def scale_and_prove(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[Noi
     CertificationError
         If no proof was found; this has not been seen and would be a defect.
     """
-    factor, shrink = 1.0, STRICT
+    factor, shrink = 1.0, _FIRST_SHRINK
     scaled = gamma
-    for _ in range(ATTEMPTS):
+    for _ in range(_MOST_ATTEMPTS):
         try:
             return scaled, prove(problem, scaled, scale=factor)
         except CertificationError as error:

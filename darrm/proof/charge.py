@@ -7,7 +7,7 @@ import math
 from darrm.losses.charges import Charge
 from darrm.proof.table import GammaTable
 
-# exact descriptions of a table are computed for every charge up to so many voters, or so many rows of neighbours: those
+# exact descriptions of a table are computed for every charge up to so many voters, or so many rows of neighbors: those
 # of 301 voters, and those of 1,001 where γ is monotone and has no other rows
 _PROFILE_UP_TO = 301
 _ROWS_UP_TO = math.comb(_PROFILE_UP_TO + 2, 2)

@@ -41,27 +41,15 @@ PRECISION_BITS = 128
 
 @dataclass(frozen=True)
 class CornerCounts:
-    """How many voters sit where: one row of the linear program.
+    """How many voters sit where: one row of the linear program."""
 
-    Attributes
-    ----------
-    high, low
-        Voters at (p, p') = (hi, lo) and (lo, hi).
-    zeros, ones
-        Voters near 0 and near 1.
-    moved_zeros, moved_ones
-        Of those, how many have p = Δ (not 0) and p = 1 − Δ (not 1).
-    moved_zeros_prime, moved_ones_prime
-        The same for p'.
-    """
-
-    high: int
-    low: int
-    zeros: int
-    ones: int
-    moved_zeros: int = 0
-    moved_ones: int = 0
-    moved_zeros_prime: int = 0
+    high: int  # at (p, p') = (hi, lo)
+    low: int  # at (lo, hi)
+    zeros: int  # near 0
+    ones: int  # near 1
+    moved_zeros: int = 0  # of those near 0, how many have p = Δ
+    moved_ones: int = 0  # of those near 1, how many have p = 1 − Δ
+    moved_zeros_prime: int = 0  # the same for p'
     moved_ones_prime: int = 0
 
     def probabilities(self, voters: Voters) -> tuple[Array, Array]:
@@ -107,15 +95,7 @@ class CornerCounts:
 
 
 class Corners:
-    """hi and Δ of voters, as balls that contain the real numbers and as the floats nearest to them.
-
-    Attributes
-    ----------
-    hi, delta
-        Floats.
-    ball_hi, ball_delta
-        Balls of `PRECISION_BITS` bits.
-    """
+    """hi and Δ of voters, as balls that contain the real numbers and as the floats nearest to them."""
 
     def __init__(self, each: PrivacyParams) -> None:
         with ctx.workprec(PRECISION_BITS):

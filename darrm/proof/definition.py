@@ -19,22 +19,11 @@ from darrm.proof.corners import corner_pairs, full_set_size
 
 Array = NDArray[np.float64]
 
-MOST_ROWS = 2_000_000
+_MOST_ROWS = 2_000_000
 
 
 def privacy_cost(problem: MajorityProblem, gamma: NoiseFunction, p: Array, p_prime: Array) -> Array:
-    """Compute f(p, p'; γ).
-
-    Parameters
-    ----------
-    problem, gamma
-        For the same K.
-    p, p_prime
-        Probabilities on the two neighbouring data sets, shapes (…, K).
-
-    Returns
-    -------
-    array of shape (…)
+    """Compute f(p, p'; γ) for probabilities on two neighboring data sets: two arrays (…, K) → (…).
 
     Examples
     --------
@@ -51,17 +40,11 @@ def privacy_cost(problem: MajorityProblem, gamma: NoiseFunction, p: Array, p_pri
 
 
 def all_multisets(voters: Voters) -> tuple[Array, Array]:
-    """Write down every multiset of corners of Lemma 5.1 as (p, p'), two arrays of shape (rows, K).
-
-    Raises
-    ------
-    ValueError
-        If there are more than two million of them.
-    """
+    """Write down every multiset of corners of Lemma 5.1, at most two million, as (p, p'): two arrays (rows, K)."""
     rows = full_set_size(voters)
-    if rows > MOST_ROWS:
+    if rows > _MOST_ROWS:
         raise ValueError(
-            f"the full set of K = {voters.K} has {rows:,} rows, too many to write down (at most {MOST_ROWS:,}): "
+            f"the full set of K = {voters.K} has {rows:,} rows, too many to write down (at most {_MOST_ROWS:,}): "
             "use the production solver, which separates over it without enumerating it"
         )
     pairs = corner_pairs(voters)

@@ -34,27 +34,17 @@ from darrm.proof.corners import CornerCounts, CostRatio, corners_of
 Array = NDArray[np.float64]
 
 TAIL = 1e-18
-ROWS_A_ROUND = 40
+_ROWS_A_ROUND = 40
 
 
 @dataclass(frozen=True, eq=False)
 class LevelMaxima:
-    """The largest cost at each number j of voters at (hi, lo), and where.
+    """The largest cost at each number j = 0 … t of voters at (hi, lo), and where; all arrays have shape (t + 1,)."""
 
-    Attributes
-    ----------
-    costs
-        Shape (t + 1,): computed in floats; t = K unless one person reaches fewer voters.
-    ones, frozen
-        Shapes (t + 1,): the numbers of voters at (1, 1−Δ) and of voters frozen at 1 that attain it.
-    rounding
-        Upper bound on how far any of the costs is from its real value.
-    """
-
-    costs: Array
-    ones: NDArray[np.int64]
-    frozen: NDArray[np.int64]
-    rounding: float
+    costs: Array  # computed in floats
+    ones: NDArray[np.int64]  # the number of voters at (1, 1−Δ) that attains it
+    frozen: NDArray[np.int64]  # the number of voters frozen at 1 that attains it
+    rounding: float  # upper bound on how far any of the costs is from its real value
 
     @property
     def worst(self) -> float:
@@ -128,11 +118,8 @@ class DominatingFamily:
     def windows(self, level: Array) -> Array:
         """Cut T into what the touched voters can reach, one row for each number of voters frozen at 1.
 
-        For Δ = 0 touched voters at a corner (0,0) or (1,1) are as good as frozen, so one window holds every row.
-
-        Returns
-        -------
-        array of shape (K − t + 1, t − j + 1) for a level of shape (K − j + 1,), or (1, K − j + 1)
+        For Δ = 0 touched voters at a corner (0,0) or (1,1) are as good as frozen, so one window holds every row:
+        shape (K − j + 1,) → (1, K − j + 1), otherwise → (K − t + 1, t − j + 1).
         """
         held = self.voters.K - self.voters.reached
         if held == 0 or self.corners.delta == 0.0:
@@ -150,14 +137,14 @@ class DominatingFamily:
         return CornerCounts(high, 0, zeros, ones, moved_zeros=touched_zeros, moved_ones_prime=touched_ones)
 
 
-def deep_and_spread(costs: Array, limit: float, most: int = ROWS_A_ROUND) -> list[int]:
-    """Choose which of the levels with cost above ``limit`` to add: the local maxima, then a spread of the others.
+def choose_violated(costs: Array, limit: float, most: int = _ROWS_A_ROUND) -> list[int]:
+    """Choose which of the levels with cost above ``limit`` to add: the local maxima, then the others evenly spaced.
 
-    Neighbouring levels make nearly parallel rows; adding the deepest ones alone would add one row many times.
+    Neighboring levels make nearly parallel rows; adding the most violated ones alone would add one row many times.
 
     Examples
     --------
-    >>> deep_and_spread(np.array([0.0, 2.0, 1.5, 3.0, 0.0]), 1.0)
+    >>> choose_violated(np.array([0.0, 2.0, 1.5, 3.0, 0.0]), 1.0)
     [3, 1, 2]
     """
     padded = np.concatenate([[-np.inf], costs, [-np.inf]])

@@ -1,7 +1,7 @@
 """The full set of Lemma 5.1, looked at exactly without writing it down.
 
 State: n_h voters at (hi, lo), n_l at (lo, hi), N = K − n_h − n_l near 0 or 1. T(s) = E[g(s + Bin(n_h, hi) +
-Bin(n_l, lo))] for s = 0 … N comes from its neighbours by one averaging step: a triangle of triangles.
+Bin(n_l, lo))] for s = 0 … N comes from its neighbors by one averaging step: a triangle of triangles.
 
 **Where it may stop (theorem).** Call a level j = n_h + n_l monotone if every T of that level is non-decreasing. Then
 every row with more than j voters at (hi, lo) or (lo, hi) costs no more than some row of the dominating family.
@@ -21,8 +21,8 @@ most t ≤ K voters move, so the price of τ covers them.
 **Voters near 0 and 1 for Δ > 0.** By the decoupling of `darrm.proof.corners` a row costs V(n_1) + c·V(N − n_1) with
 V(n_1) = max over a ≤ n_0, a_1 ≤ n_1 of E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))]. In a (and in a_1) the second difference of
 this is Δ²·E[T'' (…)], so V is at most the best of the four choices a ∈ {0, n_0}, a_1 ∈ {0, n_1} plus
-Δ²(n_0² + n_1²)/8 · max |T''| nearby. Where that still leaves a doubt, all (a, a_1) are tried: the result is exact
-unless more than `MOST_DOUBTS` entries of one block are in doubt, and then `slack` says what the bound costs.
+Δ²(n_0² + n_1²)/8 · max |T''| nearby. Where that leaves an entry undecided, all (a, a_1) are tried: the result is
+exact unless more than `_MOST_UNDECIDED` entries of one block are, and then `slack` says what the bound costs.
 """
 
 from __future__ import annotations
@@ -46,31 +46,21 @@ from darrm.proof.near_shifts import NearShifts
 Array = NDArray[np.float64]
 Answer = TypeVar("Answer")
 
-MOST_DOUBTS = 256
-BLOCK_NUMBERS = 2**16
-STATES_A_BLOCK = 3
+Moves = tuple[int, int, int, int]  # voters near 0 and 1 with p moved by Δ, and those with p' moved
+
+_MOST_UNDECIDED = 256
+_BLOCK_NUMBERS = 2**16
+_STATES_A_BLOCK = 3
 
 
 @dataclass(frozen=True, eq=False)
 class FullMaxima:
-    """What was found in the full set.
+    """What was found in the full set."""
 
-    Attributes
-    ----------
-    worst
-        A rigorous upper bound on the cost of every row.
-    broken
-        Rows whose computed cost exceeds the limit, at most `STATES_A_BLOCK` of a block, with that cost.
-    levels
-        How many levels had to be looked at.
-    slack
-        The part of `worst` that is not a cost of a row: rounding, tails, moves and undecided curvature.
-    """
-
-    worst: float
-    broken: tuple[tuple[float, CornerCounts], ...]
-    levels: int
-    slack: float
+    worst: float  # a rigorous upper bound on the cost of every row
+    broken: tuple[tuple[float, CornerCounts], ...]  # at most `_STATES_A_BLOCK` of a block, with their computed costs
+    levels: int  # how many levels had to be looked at
+    slack: float  # the part of `worst` that is not a cost of a row: rounding, tails, moves and undecided curvature
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,16 +70,6 @@ class _BlockMaxima:
     cost: float
     bound: float
     broken: tuple[tuple[float, CornerCounts], ...] = ()
-
-
-@dataclass(frozen=True)
-class Moves:
-    """How many voters near 0 and near 1 have p, and p', moved by Δ."""
-
-    zeros: int = 0
-    ones: int = 0
-    zeros_prime: int = 0
-    ones_prime: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,15 +107,7 @@ class FullSet:
         return NearShifts(self.family)
 
     def maxima(self, half: Array, limit: float = np.inf) -> FullMaxima:
-        """Bound the cost of every row and collect rows that cost more than ``limit``.
-
-        Parameters
-        ----------
-        half
-            γ at l = floor(K/2)+1 … K, shape (K − floor(K/2),).
-        limit
-            Rows above it are named.
-        """
+        """Bound the cost of every row and name rows above ``limit``; ``half`` is γ at l = floor(K/2)+1 … K."""
         found = self.family.maxima(half, self.ratio)
         best = float(np.max(found.costs))
         bound = best
@@ -157,11 +129,9 @@ class FullSet:
         return FullMaxima(worst, tuple(broken), levels, worst - best)
 
     def border(self, half: Array, limit: float) -> tuple[float, tuple[tuple[float, CornerCounts], ...]]:
-        """Look at the states with n_h = 0 only: where rows outside the dominating family break first.
+        """Look at the states with n_h = 0 only, where rows outside the dominating family break first.
 
-        Returns
-        -------
-        (largest computed cost, rows above ``limit`` with their costs)
+        Returns the largest computed cost, and the rows above ``limit`` with their costs.
         """
         level = signed_function(half, self.voters.K)[None, :]
         worst = -np.inf
@@ -184,9 +154,9 @@ class FullSet:
         return float(1.0001 * self.voters.K * (1.0 + self.ratio.value) * widest * fall)
 
     def _levels(self, half: Array) -> Iterator[list[tuple[int, Array]]]:
-        """Give, for j = 0 … t, the T of all (n_h, n_l) with sum j: blocks of rows n_l = first, first + 1 and so on."""
+        """Yield, for j = 0 … t, the T of all (n_h, n_l) with sum j: blocks of rows n_l = first, first + 1 and so on."""
         hi = self.corners.hi
-        rows_a_block = max(1, BLOCK_NUMBERS // (self.voters.K + 1))
+        rows_a_block = max(1, _BLOCK_NUMBERS // (self.voters.K + 1))
         level = signed_function(half, self.voters.K)[None, :]
         blocks = [(0, level)]
         for _ in range(self.voters.reached):
@@ -222,72 +192,56 @@ class FullSet:
         costs = window.own + ratio * window.mirrored[:, ::-1]
         largest = float(np.max(costs))
         if self.corners.delta == 0.0:
-            named = [
-                (float(costs[state, ones]), self._row(window, state, ones)) for state, ones in _deepest(costs, limit)
-            ]
-            return _BlockMaxima(largest, largest, tuple(named))
+            places = _most_violated(costs, limit)
+            named = tuple((float(costs[place]), self._row(window, *place)) for place in places)
+            return _BlockMaxima(largest, largest, named)
         gained = np.maximum(self.shifts.most_gained(window.own), self.shifts.most_gained(window.mirrored))
-        hopeful = np.flatnonzero(np.max(costs, axis=1) + (1.0 + ratio) * gained > best)
-        if hopeful.size:
-            first, second = window.only(hopeful).each(self.shifts.screen)
-            hopeful = hopeful[np.max(first + ratio * second[:, ::-1], axis=1) > best]
-        if hopeful.size == 0:
+        active = np.flatnonzero(np.max(costs, axis=1) + (1.0 + ratio) * gained > best)  # states that may be worse
+        if active.size:
+            first, second = window.only(active).each(self.shifts.screen)
+            active = active[np.max(first + ratio * second[:, ::-1], axis=1) > best]
+        if active.size == 0:
             return _BlockMaxima(largest, largest)
-        own, mirrored = window.only(hopeful).each(self.shifts.vertices)
+        own, mirrored = window.only(active).each(self.shifts.vertices)
         costs = own.values + ratio * mirrored.values[:, ::-1]
         bounds = own.bounds + ratio * mirrored.bounds[:, ::-1]
         largest = float(np.max(costs))
-        doubtful = np.argwhere(bounds > max(best, largest))
+        undecided = np.argwhere(bounds > max(best, largest))
         broken = []
-        for state, ones in _deepest(costs, limit):
+        for state, ones in _most_violated(costs, limit):
             zeros = costs.shape[1] - 1 - ones
-            first_choice, second_choice = int(own.choice[state, ones]), int(mirrored.choice[state, zeros])
-            moves = Moves(
-                zeros=zeros * (first_choice & 1),
-                ones=ones * (first_choice >> 1),
-                ones_prime=ones * (second_choice & 1),
-                zeros_prime=zeros * (second_choice >> 1),
-            )
-            broken.append((float(costs[state, ones]), self._row(window, int(hopeful[state]), ones, moves)))
-        if doubtful.shape[0] > MOST_DOUBTS:
+            first_bits, second_bits = int(own.choice[state, ones]), int(mirrored.choice[state, zeros])
+            moves = zeros * (first_bits & 1), ones * (first_bits >> 1)
+            moves_prime = zeros * (second_bits >> 1), ones * (second_bits & 1)
+            broken.append((float(costs[state, ones]), self._row(window, int(active[state]), ones, moves + moves_prime)))
+        if undecided.shape[0] > _MOST_UNDECIDED:
             return _BlockMaxima(largest, float(np.max(bounds)), tuple(broken))
-        for state, ones in doubtful:
-            cost, row = self._try_all(window, int(hopeful[state]), int(ones))
+        for state, ones in undecided:
+            cost, row = self._try_all(window, int(active[state]), int(ones))
             largest = max(largest, cost)
             if cost > limit:
                 broken.append((cost, row))
         return _BlockMaxima(largest, largest, tuple(broken))
 
-    def _row(self, window: _Window, state: int, ones: int, moves: Moves | None = None) -> CornerCounts:
+    def _row(self, window: _Window, state: int, ones: int, moves: Moves = (0, 0, 0, 0)) -> CornerCounts:
         """Name a row of a window: ``ones`` touched voters near 1, and the frozen ones with them."""
         low = window.first_low + state
         all_ones = ones + window.frozen
-        zeros = self.voters.K - window.j - all_ones
-        made = Moves() if moves is None else moves
-        return CornerCounts(
-            window.j - low,
-            low,
-            zeros,
-            all_ones,
-            moved_zeros=made.zeros,
-            moved_ones=made.ones,
-            moved_zeros_prime=made.zeros_prime,
-            moved_ones_prime=made.ones_prime,
-        )
+        return CornerCounts(window.j - low, low, self.voters.K - window.j - all_ones, all_ones, *moves)
 
     def _try_all(self, window: _Window, state: int, ones: int) -> tuple[float, CornerCounts]:
         """Compute the cost of a state exactly, trying every (a, a_1) of both terms."""
         zeros = window.own.shape[1] - 1 - ones
         first, moved_zeros, moved_ones = self.shifts.best_of_all(window.own[state], ones)
         second, moved_ones_prime, moved_zeros_prime = self.shifts.best_of_all(window.mirrored[state], zeros)
-        moves = Moves(moved_zeros, moved_ones, moved_zeros_prime, moved_ones_prime)
+        moves = moved_zeros, moved_ones, moved_zeros_prime, moved_ones_prime
         return first + self.ratio.value * second, self._row(window, state, ones, moves)
 
 
-def _deepest(costs: Array, limit: float) -> list[tuple[int, int]]:
-    """Find the best entry of each of the `STATES_A_BLOCK` best rows of a matrix, where it exceeds ``limit``."""
+def _most_violated(costs: Array, limit: float) -> list[tuple[int, int]]:
+    """Find the best entry of each of the `_STATES_A_BLOCK` best rows of a matrix, where it exceeds ``limit``."""
     if limit == np.inf:
         return []
     best = np.max(costs, axis=1)
-    states = np.argsort(-best, kind="stable")[:STATES_A_BLOCK]
+    states = np.argsort(-best, kind="stable")[:_STATES_A_BLOCK]
     return [(int(state), int(np.argmax(costs[state]))) for state in states if best[state] > limit]

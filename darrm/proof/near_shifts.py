@@ -21,30 +21,20 @@ from darrm.proof.dominating import DominatingFamily
 
 Array = NDArray[np.float64]
 
-SCREENED_MOVES = 3
+_SCREENED_MOVES = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Vertices:
-    """The best vertex of every n_1: arrays of shape (states, N + 1).
+    """The best vertex of every n_1: arrays of shape (states, N + 1)."""
 
-    Attributes
-    ----------
-    values
-        The largest of the four.
-    bounds
-        An upper bound on V.
-    choice
-        Which vertex: bit 0 says that all zeros are moved to Δ, bit 1 that all ones are moved to 1 − Δ.
-    """
-
-    values: Array
-    bounds: Array
-    choice: NDArray[np.int64]
+    values: Array  # the largest of the four
+    bounds: Array  # an upper bound on V
+    choice: NDArray[np.int64]  # bit 0: all zeros are moved to Δ, bit 1: all ones are moved to 1 − Δ
 
 
 class NearShifts:
-    """The three answers for one problem with Δ > 0."""
+    """The four answers for one problem with Δ > 0."""
 
     def __init__(self, family: DominatingFamily) -> None:
         self.family = family
@@ -66,18 +56,18 @@ class NearShifts:
         """Bound V from above entry by entry: shape (states, N + 1) → the same.
 
         At most N voters move, each by one step. With R_k(s) = max of T within k steps of s, V(n_1) is at most
-        T(n_1) + Σ_k Pr[at least k moves]·(R_k − R_{k−1})(n_1), and beyond `SCREENED_MOVES` by at most 2.
+        T(n_1) + Σ_k Pr[at least k moves]·(R_k − R_{k−1})(n_1), and beyond `_SCREENED_MOVES` by at most 2.
         """
         N = block.shape[1] - 1
         bound = block.copy()
         reach = block
-        for k in range(1, SCREENED_MOVES + 1):
+        for k in range(1, _SCREENED_MOVES + 1):
             wider = reach.copy()
             np.maximum(wider[:, :-1], reach[:, 1:], out=wider[:, :-1])
             np.maximum(wider[:, 1:], reach[:, :-1], out=wider[:, 1:])
             bound += tail_bound(N, self.delta, k - 1) * (wider - reach)
             reach = wider
-        result: Array = bound + 2.0 * tail_bound(N, self.delta, SCREENED_MOVES)
+        result: Array = bound + 2.0 * tail_bound(N, self.delta, _SCREENED_MOVES)
         return result
 
     def vertices(self, block: Array) -> Vertices:

@@ -21,14 +21,14 @@ from darrm.privacy import LARGEST_EXPONENT
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.full_set import FullSet
 
-UNIT = 2.0**-53
-DEFAULT_POINTS = 65
-QUANTUM = 10**12  # bounds are rounded up to a multiple of 1e-12, so that machines agree on them
-REACH = 2  # the grid ends at twice the target's ε: beyond it almost nothing is left
+_UNIT = 2.0**-53  # relative error of one rounding
+_POINTS = 65
+_DECIMALS = 10**12  # bounds are rounded up to a multiple of 1e-12, so that machines agree on them
+_TARGETS = 2  # the grid ends at twice the target's ε: beyond it almost nothing is left
 
 
 def divergence(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> float:
-    """Bound the worst hockey-stick divergence between neighbours at one ε, rounded up.
+    """Bound the worst hockey-stick divergence between neighbors at one ε, rounded up.
 
     Examples
     --------
@@ -43,24 +43,14 @@ def divergence(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> float
     ratio = separation.ratio.value
     worst = separation.maxima(gamma.half).worst
     # three rounded operations on numbers of at most 2·ratio + 1
-    bound = 0.5 * (1.0 - ratio + worst) + 8.0 * UNIT * (1.0 + ratio)
+    bound = 0.5 * (1.0 - ratio + worst) + 8.0 * _UNIT * (1.0 + ratio)
     return min(1.0, max(0.0, bound))
 
 
-def privacy_profile(problem: MajorityProblem, gamma: NoiseFunction, *, points: int = DEFAULT_POINTS) -> PrivacyProfile:
+def privacy_profile(problem: MajorityProblem, gamma: NoiseFunction, *, points: int = _POINTS) -> PrivacyProfile:
     """Tabulate the exact privacy profile on an even grid from 0 to twice the target's ε, rounded up to 1e-12.
 
-    Parameters
-    ----------
-    problem, gamma
-        For the same K.
-    points
-        Number of points of the grid, an odd number of at least 3, so that the target's ε is one of them.
-
-    Raises
-    ------
-    ValueError
-        If the arguments do not fit together.
+    The number of points is odd and at least 3, so that the target's ε is one of them.
 
     Examples
     --------
@@ -76,10 +66,10 @@ def privacy_profile(problem: MajorityProblem, gamma: NoiseFunction, *, points: i
         checks.fail("points", points, "odd", "one point is the target's epsilon")
     if gamma.K != problem.voters.K:
         checks.fail("gamma.K", gamma.K, f"the problem's K = {problem.voters.K}")
-    top = min(REACH * problem.target.exact_epsilon, Fraction(LARGEST_EXPONENT))
+    top = min(_TARGETS * problem.target.exact_epsilon, Fraction(LARGEST_EXPONENT))
     grid = [top * Fraction(index, points - 1) for index in range(points)]
     bounds = np.array([divergence(problem.voters, gamma, epsilon) for epsilon in grid])
     # the true profile never rises; rounding may
-    falling = np.minimum(1.0, np.ceil(np.maximum.accumulate(bounds[::-1])[::-1] * QUANTUM) / QUANTUM)
+    falling = np.minimum(1.0, np.ceil(np.maximum.accumulate(bounds[::-1])[::-1] * _DECIMALS) / _DECIMALS)
     # a float above the exact ε keeps its bound
     return PrivacyProfile(tuple(np.nextafter(float(e), np.inf) if e else 0.0 for e in grid), tuple(falling.tolist()))

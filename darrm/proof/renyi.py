@@ -1,4 +1,4 @@
-"""The worst Rényi divergence of a noise function between neighbours, over the dominating family.
+"""The worst Rényi divergence of a noise function between neighbors, over the dominating family.
 
 Let P = Pr_p[output 1] and Q = Pr_{p'}[output 1]. Then D_α(Bern(P) ‖ Bern(Q)) = log E/(α − 1) with
 
@@ -6,10 +6,10 @@ Let P = Pr_p[output 1] and Q = Pr_{p'}[output 1]. Then D_α(Bern(P) ‖ Bern(Q))
 
 a sum of perspectives of x^α, hence jointly convex; for α > 1 it grows in P and falls in Q as long as P ≥ Q.
 
-**Theorem (row reduction).** For a γ that does not fall away from the tie, sup D_α over all neighbours, in both
+**Theorem (row reduction).** For a γ that does not fall away from the tie, sup D_α over all neighbors, in both
 directions, is the largest D_α over the rows of `darrm.proof.dominating`, frozen voters included. *Proof.* An untouched
 voter has p_i = p'_i = v, and P and Q are affine in v; the convex function E of v is largest at 0 or 1, so untouched
-voters may be frozen there. If now P < Q, exchange the answers: (p, p') → (1 − p, 1 − p') is a pair of neighbours as
+voters may be frozen there. If now P < Q, exchange the answers: (p, p') → (1 − p, 1 − p') is a pair of neighbors as
 well, keeps frozen voters frozen, maps P to 1 − P because g is odd about K/2, and leaves D_α as it is. So let P ≥ Q. For
 every touched voter's (p_i, p'_i) the chain (Δ, 0) – (hi, lo) – (1, 1 − Δ) has a point with no smaller p_i and no larger
 p'_i; γ being monotone, moving there raises P and lowers Q, which raises D_α. On each segment of the chain (P, Q) is
@@ -44,28 +44,23 @@ from darrm.proof.dominating import TAIL, DominatingFamily
 Array = NDArray[np.float64]
 Number = TypeVar("Number", np.float64, np.bool_)
 
-UNIT = 2.0**-53
-DIGITS = 10
-SMALLEST = 1e-290  # below it numbers lose digits
-PRUNING = 1e-6  # a margin for the rounding of what rules a row out
-LARGEST_ERROR = 1e-3  # a relative error beyond this says that nothing is known
+_UNIT = 2.0**-53  # relative error of one rounding
+_DIGITS = 10
+_SMALLEST = 1e-290  # below it numbers lose digits
+_PRUNING = 1e-6  # a margin for the rounding of what rules a row out
+_LARGEST_ERROR = 1e-3  # a relative error beyond this says that nothing is known
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
     """The rows with one number j of voters at (hi, lo), arrays of shape (windows, places).
 
-    Attributes
-    ----------
-    ones, zeros
-        P and 1 − P of every row under p. The row reflected through the centre has 1 − Q and Q there, see `reflected`.
-    can_be_one, can_be_zero
-        Whether P and 1 − P are positive in real arithmetic.
+    The row reflected through the center has 1 − Q where this one has P, and Q where it has 1 − P, see `reflected`.
     """
 
-    ones: Array
-    zeros: Array
-    can_be_one: NDArray[np.bool_]
+    ones: Array  # P under p
+    zeros: Array  # 1 − P
+    can_be_one: NDArray[np.bool_]  # whether P is positive in real arithmetic
     can_be_zero: NDArray[np.bool_]
 
 
@@ -77,13 +72,7 @@ class RenyiRows:
         self.family = DominatingFamily(voters)
 
     def levels(self, half: Array) -> Iterator[Level]:
-        """Give the rows for j = 0 … t voters at (hi, lo).
-
-        Parameters
-        ----------
-        half
-            A monotone γ at l = floor(K/2)+1 … K, shape (K − floor(K/2),).
-        """
+        """Yield the rows for j = 0 … t voters at (hi, lo); ``half`` is a monotone γ at l = floor(K/2)+1 … K."""
         K = self.voters.K
         lies = 0.5 * (1.0 - half)
         zeros = np.full(K + 1, 0.5)
@@ -98,7 +87,7 @@ class RenyiRows:
             ones, zeros = (smooth(level, self.family.corners.hi) for level in (ones, zeros))
 
     def _places(self, shape: tuple[int, ...], j: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Give the smallest and the largest number of ones that every row can have under p."""
+        """Return the smallest and the largest number of ones that every row can have under p."""
         frozen, place = np.indices(shape)
         certain = frozen + place
         if not self.voters.each.is_private:
@@ -108,13 +97,13 @@ class RenyiRows:
     def relative_error(self) -> float:
         """Bound the relative error of every number of `levels`, short tails apart."""
         if not self.voters.each.is_private:
-            return 4.0 * UNIT  # hi = 1: nothing is averaged
+            return 4.0 * _UNIT  # hi = 1: nothing is averaged
         lo = 1.0 - self.family.corners.hi
-        if lo < UNIT / LARGEST_ERROR:
+        if lo < _UNIT / _LARGEST_ERROR:
             return np.inf
-        step = UNIT * (3.0 + 2.0 / lo)
-        steps = self.voters.reached * step + (4.0 * self.voters.K + 4.0 * self.family.terms + 8.0) * UNIT
-        return 1.01 * steps if steps < LARGEST_ERROR else np.inf
+        step = _UNIT * (3.0 + 2.0 / lo)
+        steps = self.voters.reached * step + (4.0 * self.voters.K + 4.0 * self.family.terms + 8.0) * _UNIT
+        return 1.01 * steps if steps < _LARGEST_ERROR else np.inf
 
 
 def reflected(level: NDArray[Number]) -> NDArray[Number]:
@@ -123,7 +112,7 @@ def reflected(level: NDArray[Number]) -> NDArray[Number]:
 
 
 def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -> Array:
-    """Bound the worst Rényi divergence between neighbours from above, for each order.
+    """Bound the worst Rényi divergence between neighbors from above, for each order.
 
     Parameters
     ----------
@@ -145,7 +134,7 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
 
     Examples
     --------
-    One voter that always tells the truth costs as much as the voter, here randomised response:
+    One voter that always tells the truth costs as much as the voter, here randomized response:
 
     >>> from darrm.gamma.noise_function import NoiseFunction
     >>> from darrm import PrivacyParams, Voters
@@ -179,39 +168,39 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
         reach, logs, below = reach[falling], [part[falling] for part in logs], [part[falling] for part in below]
         for index, order in enumerate(grid):
             # a row whose logarithms of ratios are at most r has D_α ≤ min(r, αr²/2): most rows need no more than that
-            least = max(worst[index], np.sqrt(2.0 * worst[index] / order)) * (1.0 - PRUNING)
-            hopeful = int(np.searchsorted(-reach, -least, side="right"))
-            if hopeful:
-                first, second = ([part[:hopeful] for part in parts] for parts in (logs, below))
+            least = max(worst[index], np.sqrt(2.0 * worst[index] / order)) * (1.0 - _PRUNING)
+            active = int(np.searchsorted(-reach, -least, side="right"))
+            if active:
+                first, second = ([part[:active] for part in parts] for parts in (logs, below))
                 worst[index] = max(worst[index], _largest(order, first, second, error))
-    return np.nextafter(worst * (1.0 + 4.0 * UNIT), np.inf)
+    return np.nextafter(worst * (1.0 + 4.0 * _UNIT), np.inf)
 
 
 def renyi_curve(voters: Voters, gamma: NoiseFunction, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
     """Tabulate `renyi_divergences` as a curve that the accountant adds up, rounded up to ten significant digits.
 
     The rounding makes machines whose logarithms differ in the last digit agree on the curve, so that a ledger
-    recognises the same charge wherever it is made.
+    recognizes the same charge wherever it is made.
     """
     return RenyiCurve.of(lambda grid: _significant(renyi_divergences(voters, gamma, grid)), orders)
 
 
 def _significant(values: Array) -> Array:
-    """Round up to `DIGITS` significant digits."""
-    known = np.isfinite(values) & (values > SMALLEST)
-    unit = 10.0 ** (np.floor(np.log10(np.where(known, values, 1.0))) + 1.0 - DIGITS)
-    return np.where(known, np.ceil(values / unit) * unit * (1.0 + 4.0 * UNIT), values)
+    """Round up to `_DIGITS` significant digits."""
+    known = np.isfinite(values) & (values > _SMALLEST)
+    unit = 10.0 ** (np.floor(np.log10(np.where(known, values, 1.0))) + 1.0 - _DIGITS)
+    return np.where(known, np.ceil(values / unit) * unit * (1.0 + 4.0 * _UNIT), values)
 
 
 def _log_numerators(probabilities: Array, tail: float, possible: NDArray[np.bool_]) -> Array:
     """Take logarithms rounded up past the tail and past underflow; −∞ for what cannot happen."""
-    return np.where(possible, np.log(np.maximum(probabilities + tail, SMALLEST)), -np.inf).ravel()
+    return np.where(possible, np.log(np.maximum(probabilities + tail, _SMALLEST)), -np.inf).ravel()
 
 
 def _log_denominators(probabilities: Array, possible: NDArray[np.bool_]) -> Array:
     """Take logarithms; −∞ for what cannot happen or has lost its digits."""
-    known = possible & (probabilities >= SMALLEST)
-    return np.where(known, np.log(np.maximum(probabilities, SMALLEST)), -np.inf).ravel()
+    known = possible & (probabilities >= _SMALLEST)
+    return np.where(known, np.log(np.maximum(probabilities, _SMALLEST)), -np.inf).ravel()
 
 
 def _distance(above: Array, under: Array) -> Array:
@@ -228,7 +217,7 @@ def _largest(order: float, logs: list[Array], below: list[Array], error: float) 
             impossible = above == -np.inf
             first, second = np.where(impossible, 0.0, above), np.where(impossible, 0.0, under)
             size = order * np.abs(first) + (order - 1.0) * np.abs(second)
-            exponent = order * first - (order - 1.0) * second + 16.0 * UNIT * (size + 1.0)
+            exponent = order * first - (order - 1.0) * second + 16.0 * _UNIT * (size + 1.0)
             terms.append(np.where(impossible, -np.inf, exponent))
         total = np.logaddexp(*terms) + (2.0 * np.float64(order) - 1.0) * error
     largest = float(np.max(total))
