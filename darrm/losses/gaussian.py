@@ -41,25 +41,13 @@ _LOG_MARGIN = 1e-9  # far above the rounding errors of the formula, whose terms 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The number with which a release meets a target, such as the standard deviation of its noise.
+    """The number with which a release meets a target, such as the standard deviation of its noise."""
 
-    Attributes
-    ----------
-    parameter, value
-        Its name, such as ``"sigma"``, and what was found.
-    target
-        (ε, δ), which ``value`` satisfies.
-    bound
-        What shows that it does.
-    settings
-        What else the search settled on, by name.
-    """
-
-    parameter: str
+    parameter: str  # its name, such as "sigma"
     value: float
-    target: PrivacyParams
-    bound: str
-    settings: Mapping[str, float] = field(default_factory=dict, hash=False)
+    target: PrivacyParams  # which the value satisfies
+    bound: str  # what shows that it does
+    settings: Mapping[str, float] = field(default_factory=dict, hash=False)  # what else the search settled on, by name
 
     def __str__(self) -> str:
         settings = ", ".join(f"{name} {value:.6g}" for name, value in self.settings.items())
@@ -68,23 +56,13 @@ class Calibration:
 
 
 def renyi_sigma(target: PrivacyParams, queries: int = 1) -> Calibration:
-    """Find σ for GNMax answers as [D, Section D.2.1] does: the least over a grid of orders.
+    """Find σ in votes for Q GNMax answers as [D, Section D.2.1] does: the least over a grid of orders.
 
     Qλ/σ² + log(1/δ)/(λ−1) = ε gives σ² = Qλ/(ε − log(1/δ)/(λ−1)), for λ from log(1/δ)/ε + 1 to 500 in steps of 0.5.
     The σ of [D, Table 4], 21.46 and 22.46, come out; its λ (34.31 and 35.74) do not: in the same formula they give
     σ = 37.7 and 40.2, and the minimum lies at 62.31 and 64.74.
 
-    Parameters
-    ----------
-    target
-        (ε, δ) of all answers together, both positive.
-    queries
-        Q, how many answers.
-
-    Returns
-    -------
-    Calibration
-        σ in votes, with the order λ among its settings.
+    The target (ε, δ) is that of all answers together, both positive; λ is among the settings.
 
     Raises
     ------
@@ -119,17 +97,7 @@ def analytic_sigma(target: PrivacyParams, *, sensitivity: float = SENSITIVITY) -
     The condition, with a = s/(2σ) and b = εσ/s for sensitivity s: Φ(a − b) − e^ε·Φ(−a − b) ≤ δ. It is exact, so no
     smaller σ will do for the noisy histogram. It is one answer's guarantee; many compose better as Rényi curves.
 
-    Parameters
-    ----------
-    target
-        (ε, δ), both positive.
-    sensitivity
-        s > 0; √2 for GNMax, 1 for a noisy threshold check.
-
-    Raises
-    ------
-    ValueError
-        If ε or δ is 0, or s is not positive.
+    s is √2 for GNMax, 1 for a noisy threshold check; ε, δ and s are positive.
 
     Examples
     --------
@@ -166,17 +134,8 @@ def concentrated_sigma(target: PrivacyParams) -> Calibration:
 
         δ = exp((α − 1)(α ρ − ε)) / (α − 1) · (1 − 1/α)^α                                  [CKS20]
 
-    so any α gives a valid bound, and the best of a fine grid is taken.
-
-    Parameters
-    ----------
-    target
-        (ε, δ), both positive.
-
-    Returns
-    -------
-    Calibration
-        σ, with the exact ρ (rounded down) among its settings: a release that draws exactly starts from ρ.
+    so any α gives a valid bound, and the best of a fine grid is taken. ρ (rounded down) is among the settings: a
+    release that draws exactly starts from it.
 
     Raises
     ------

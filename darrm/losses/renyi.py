@@ -59,22 +59,12 @@ CONVERSIONS: Mapping[str, Callable[[Array, Array, float], Array]] = MappingProxy
 
 @dataclass(frozen=True)
 class RenyiConversion:
-    """An (ε, δ) statement read off a Rényi curve: at which order, and whether that order ends the grid.
+    """An (ε, δ) statement read off a Rényi curve: at which order, and whether that order ends the grid."""
 
-    Attributes
-    ----------
-    epsilon, delta
-        The statement; ``epsilon`` is ∞ where the curve bounds nothing.
-    order
-        The order with the smallest ε.
-    at_edge
-        True where that order is the first or the last of several.
-    """
-
-    epsilon: float
+    epsilon: float  # ∞ where the curve bounds nothing
     delta: float
-    order: float
-    at_edge: bool
+    order: float  # the one with the smallest ε
+    at_edge: bool  # True where that order is the first or the last of several
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,37 +14,21 @@ from typing import TypeVar
 
 Number = TypeVar("Number", float, Fraction)
 
-_MOST_STEPS = 200
-
 
 def last_allowed(
     allowed: Callable[[Number], bool],
     inside: Number,
     outside: Number,
     *,
-    steps: int = _MOST_STEPS,
+    steps: int = 200,
     tolerance: float = 0.0,
     geometric: bool = False,
 ) -> Number:
     """Bisect for the allowed number that is nearest to ``outside``, upwards or downwards.
 
-    It stops when no number lies between the two ends, after ``steps`` calls, or at the ``tolerance``.
-
-    Parameters
-    ----------
-    allowed
-        Whether a number will do.
-    inside
-        An end that will do; it is not tried.
-    outside
-        The other end, which is not tried either and never returned.
-    steps
-        The largest number of calls of ``allowed``.
-    tolerance
-        Stop when the ends are at most this share of the larger one apart.
-    geometric
-        Halve the ratio of the ends as long as it is above 2: for positive floats of which the order of magnitude is
-        unknown.
+    Neither end is tried: ``inside`` is known to be allowed, ``outside`` is never returned. It stops when no number lies
+    between the ends, after so many ``steps``, or when the ends are at most the share ``tolerance`` of the larger one
+    apart. ``geometric`` halves the ratio of positive ends as long as it is above 2, for unknown orders of magnitude.
 
     Examples
     --------

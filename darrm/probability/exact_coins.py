@@ -23,17 +23,8 @@ _WORD_TYPES = {8: "u1", 64: "<u8"}
 class ExactCoins:
     """A row of coins, each with its own exact probability of heads.
 
-    Parameters
-    ----------
-    probabilities
-        Shape (n,), each in [0, 1) with a power of two as denominator.
-    word_bits
-        64; or 8, which makes a proof by listing all random bytes short.
-
-    Raises
-    ------
-    ValueError
-        If a probability is out of range or has infinitely many binary digits.
+    The probabilities are in [0, 1) and have a power of two as denominator; words have 64 bits, or 8, which makes a
+    proof by listing all random bytes short.
 
     Examples
     --------
@@ -50,22 +41,17 @@ class ExactCoins:
         for p in probabilities:
             if not 0 <= p < 1 or p.denominator & (p.denominator - 1):
                 checks.fail("probability", p, "in [0, 1) with a power of two as denominator")
-        self._probabilities = tuple(map(Fraction, probabilities))
+        self.probabilities = tuple(map(Fraction, probabilities))
         self._dtype = np.dtype(_WORD_TYPES[word_bits])
-        longest = max(p.denominator.bit_length() - 1 for p in self._probabilities)
+        longest = max(p.denominator.bit_length() - 1 for p in self.probabilities)
         levels = max(1, -(-longest // word_bits))
-        scaled = [int(p * 2 ** (levels * word_bits)) for p in self._probabilities]
+        scaled = [int(p * 2 ** (levels * word_bits)) for p in self.probabilities]
         mask = 2**word_bits - 1
         # _words[j][i]: word j of the binary digits of probability i
         self._words = tuple(
             np.array([number >> (word_bits * (levels - 1 - level)) & mask for number in scaled], dtype=self._dtype)
             for level in range(levels)
         )
-
-    @property
-    def probabilities(self) -> tuple[Fraction, ...]:
-        """The probability of heads of every coin."""
-        return self._probabilities
 
     def flip(self, which: NDArray[np.int64], *, source: Callable[[int], bytes] = os.urandom) -> NDArray[np.bool_]:
         """Flip coin ``which[q]`` for every q, independently; ``source`` gives that many uniform bytes."""

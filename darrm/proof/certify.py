@@ -30,27 +30,13 @@ _MOST_ATTEMPTS = 6
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was proved about one noise function.
+    """What was proved about one noise function."""
 
-    Attributes
-    ----------
-    worst_cost
-        An upper bound on the privacy cost of every pair of neighboring data sets; at most `budget`.
-    budget
-        A lower bound on B = e^{mε} − 1 + 2δ.
-    rows
-        How many multisets of corners are covered.
-    method
-        `BALLS` or `FLOATS`.
-    scale
-        The factor that the proposal was multiplied with.
-    """
-
-    worst_cost: float
-    budget: float
-    rows: int
-    method: str
-    scale: float = 1.0
+    worst_cost: float  # an upper bound on the privacy cost of every pair of neighboring data sets; at most `budget`
+    budget: float  # a lower bound on B = e^{mε} − 1 + 2δ
+    rows: int  # how many multisets of corners are covered
+    method: str  # `BALLS` or `FLOATS`
+    scale: float = 1.0  # the factor that the proposal was multiplied with
 
 
 def bound_worst_cost(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[float, str]:

@@ -112,20 +112,7 @@ def reflected(level: NDArray[Number]) -> NDArray[Number]:
 
 
 def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -> Array:
-    """Bound the worst Rényi divergence between neighbors from above, for each order.
-
-    Parameters
-    ----------
-    voters
-        Who votes.
-    gamma
-        A monotone noise function for the same K.
-    orders
-        Orders α > 1, shape (n,).
-
-    Returns
-    -------
-    array of shape (n,), ∞ where nothing is known
+    """Bound the worst Rényi divergence between neighbors from above, for each order; ∞ where nothing is known.
 
     Raises
     ------
