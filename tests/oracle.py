@@ -6,7 +6,7 @@ problems that differ from the real one by less than that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from fractions import Fraction
 from itertools import pairwise
 
@@ -37,13 +37,13 @@ def exact_budget(problem: MajorityProblem) -> Fraction:
     return exponential(problem.target.exact_epsilon) - 1 + 2 * problem.target.exact_delta
 
 
-def signed_values(K: int, half: Sequence[float]) -> list[Fraction]:
+def signed_values(K: int, half: Iterable[float]) -> list[Fraction]:
     top = [Fraction(float(value)) for value in half]
     middle = [Fraction(0)] if K % 2 == 0 else []
     return [-value for value in reversed(top)] + middle + top
 
 
-def exact_worst_cost(problem: MajorityProblem, half: Sequence[float]) -> Fraction:
+def exact_worst_cost(problem: MajorityProblem, half: Iterable[float]) -> Fraction:
     """The largest f over all assignments with at most ``overlap`` touched voters, by walking the tree of voters.
 
     A voter whom the person does not reach has p = p', any value; f is linear in it, so 0 and 1 are enough.

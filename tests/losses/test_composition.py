@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import pytest
@@ -143,7 +144,7 @@ def test_no_finite_epsilon() -> None:
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, True, "3"])
-def test_k_is_checked(k: object) -> None:
+def test_k_is_checked(k: Any) -> None:
     for compose in (compose_simple, lambda p, n: compose_general(p, n, 1e-4), lambda p, n: compose_optimal(p, n, 0.1)):
         with pytest.raises(ValueError, match="k must be an integer"):
             compose(PrivacyParams(0.1, 1e-5), k)

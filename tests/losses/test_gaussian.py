@@ -63,7 +63,7 @@ def test_the_tight_sigma_is_smaller_than_the_papers() -> None:
         (lambda: renyi_sigma(PrivacyParams(1, 0)), "target_delta must be"),
         (lambda: renyi_sigma(PrivacyParams("0.001", "1e-5")), "target.epsilon must be at least"),
         (lambda: analytic_sigma(PrivacyParams(1, 0)), "target_delta must be"),
-        (lambda: analytic_sigma((1, 1e-5)), "target must be PrivacyParams"),
+        (lambda: analytic_sigma((1, 1e-5)), "target must be PrivacyParams"),  # type: ignore[arg-type]
         (lambda: analytic_sigma(PrivacyParams(1, 1e-5), sensitivity=0.0), "sensitivity must be"),
     ],
 )

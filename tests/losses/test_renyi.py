@@ -107,7 +107,7 @@ def test_the_callers_arrays_stay_writable() -> None:
 )
 def test_what_is_no_curve(orders: list[float], values: list[float], word: str) -> None:
     with pytest.raises(ValueError, match=word):
-        RenyiCurve(orders, values)
+        RenyiCurve(np.array(orders), np.array(values))
 
 
 def test_bad_arguments() -> None:
@@ -117,6 +117,6 @@ def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="conversion must be one of classic, tight"):
         curve.convert(0.1, conversion="best")
     with pytest.raises(ValueError, match="same grid"):
-        curve + RenyiCurve([2.0], [0.1])
+        curve + RenyiCurve(np.array([2.0]), np.array([0.1]))
     with pytest.raises(ValueError, match="count"):
         curve.repeated(-1)

@@ -16,6 +16,7 @@ from darrm.proof.definition import privacy_cost
 def check(table: GammaTable, relative_gap: float) -> None:
     problem, optimality = table.problem, table.optimality
     assert table.certificate.worst_cost <= table.certificate.budget
+    assert optimality is not None
     assert optimality.gap <= relative_gap * optimality.value
     # a γ at its optimum uses its budget up; one scaled too far would not
     assert table.certificate.worst_cost >= table.certificate.budget * (1 - 1e-4)

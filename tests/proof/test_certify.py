@@ -58,9 +58,8 @@ def is_what_the_definition_says(problem: MajorityProblem, half: np.ndarray) -> b
     """Whether bound and budget are those of exact arithmetic over every assignment."""
     bound, _ = bound_worst_cost(problem, NoiseFunction(problem.voters.K, half))
     exact, budget = exact_worst_cost(problem, half), exact_budget(problem)
-    return bool(
-        exact <= bound <= exact + 10**-9 and budget * (1 - 10**-15) < certify.budget_below(problem.target) <= budget
-    )
+    below = certify.budget_below(problem.target)  # type: ignore[attr-defined]  # there a planted bug replaces it
+    return bool(exact <= bound <= exact + 10**-9 and budget * (1 - 10**-15) < below <= budget)
 
 
 BUGGY_PROBLEM = MajorityProblem.from_allowance(Voters(3, PrivacyParams("1", "0.05")), "2.5")

@@ -14,10 +14,18 @@ from darrm.problem import MajorityProblem, Voters
 from darrm.proof.balls import worst_cost_ball
 from darrm.proof.corners import budget_below, corner_pairs, full_set_size, ratio_of
 from darrm.proof.definition import all_coefficients, privacy_cost, worst_cost
-from darrm.proof.dominating import DominatingFamily
+from darrm.proof.dominating import Array, DominatingFamily, LevelMaxima
 from darrm.proof.full_set import FullSet
 from tests.oracle import corner_list, exact_budget, exact_worst_cost, exponential
 from tests.strategies import gammas, problems
+
+
+def full_set(problem: MajorityProblem) -> FullSet:
+    return FullSet(problem.voters, problem.target.exact_epsilon)
+
+
+def family_maxima(problem: MajorityProblem, half: Array) -> LevelMaxima:
+    return DominatingFamily(problem.voters).maxima(half, ratio_of(problem.target.exact_epsilon))
 
 
 @given(data=st.data(), problem=problems(most_voters=6))
@@ -25,7 +33,7 @@ from tests.strategies import gammas, problems
 def test_all_ways_to_the_worst_cost_agree(data: st.DataObject, problem: MajorityProblem) -> None:
     gamma = data.draw(gammas(problem.voters.K))
     slow = worst_cost(problem, gamma)
-    fast = FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half)
+    fast = full_set(problem).maxima(gamma.half)
     ball = worst_cost_ball(problem, gamma)
     unit = 1.0 + problem.cost_ratio
     assert fast.worst >= slow - 1e-14 * unit
@@ -39,9 +47,9 @@ def test_all_ways_to_the_worst_cost_agree(data: st.DataObject, problem: Majority
 @settings(max_examples=60, deadline=None)
 def test_named_rows_cost_what_was_said(data: st.DataObject, problem: MajorityProblem) -> None:
     gamma = data.draw(gammas(problem.voters.K))
-    found = FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half, limit=-np.inf)
+    found = full_set(problem).maxima(gamma.half, limit=-np.inf)
     family = DominatingFamily(problem.voters)
-    level = family.maxima(gamma.half, ratio_of(problem.target.exact_epsilon))
+    level = family_maxima(problem, gamma.half)
     rows = [*found.broken, *((cost, family.row(level, j)) for j, cost in enumerate(level.costs))]
     for cost, row in rows:
         p, p_prime = row.probabilities(problem.voters)
@@ -57,20 +65,14 @@ def test_named_rows_cost_what_was_said(data: st.DataObject, problem: MajorityPro
 def test_the_dominating_family_is_enough_for_monotone_gamma(data: st.DataObject, problem: MajorityProblem) -> None:
     gamma = data.draw(gammas(problem.voters.K))
     monotone = NoiseFunction(problem.voters.K, np.sort(gamma.half))
-    assert (
-        DominatingFamily(problem.voters).maxima(monotone.half, ratio_of(problem.target.exact_epsilon)).worst
-        >= worst_cost(problem, monotone) - 1e-14
-    )
-    assert FullSet(problem.voters, problem.target.exact_epsilon).maxima(monotone.half).levels == 0
+    assert family_maxima(problem, monotone.half).worst >= worst_cost(problem, monotone) - 1e-14
+    assert full_set(problem).maxima(monotone.half).levels == 0
 
 
 def test_the_dominating_family_is_not_enough_for_every_gamma() -> None:
     problem = MajorityProblem.from_allowance(Voters(7, PrivacyParams("2", "0.01")), 3)
     gamma = NoiseFunction(7, [1.0, 0.0, 0.0, 1.0])
-    assert (
-        FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half).worst
-        > DominatingFamily(problem.voters).maxima(gamma.half, ratio_of(problem.target.exact_epsilon)).worst + 1e-3
-    )
+    assert full_set(problem).maxima(gamma.half).worst > family_maxima(problem, gamma.half).worst + 1e-3
 
 
 @pytest.mark.parametrize("delta", ["0", "0.01"])
@@ -91,7 +93,7 @@ def test_exact_fractions_for_every_overlap(K: int, delta: str) -> None:
         problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.5", delta), overlap=overlap), "1.5")
         check_exactly(problem, half)
         check_exactly(problem, np.sort(half))
-        worst.append(FullSet(problem.voters, problem.target.exact_epsilon).maxima(half).worst)
+        worst.append(full_set(problem).maxima(half).worst)
     assert worst == sorted(worst)
 
 
@@ -100,7 +102,7 @@ def check_exactly(problem: MajorityProblem, half: np.ndarray) -> None:
     exact = exact_worst_cost(problem, half)
     ball = worst_cost_ball(problem, NoiseFunction(K, half))
     assert abs(float(ball.mid()) - float(exact)) <= 1e-15 * (1 + problem.cost_ratio)
-    assert FullSet(problem.voters, problem.target.exact_epsilon).maxima(half).worst >= exact
+    assert full_set(problem).maxima(half).worst >= exact
     assert budget_below(problem.target) <= exact_budget(problem)
     assert budget_below(problem.target) >= float(exact_budget(problem)) * (1 - 1e-15)
 
@@ -117,7 +119,7 @@ def test_one_larger_brute_force(K: int, delta: str) -> None:
         np.eye(problem.voters.half_size)[0],
     ):
         slow = float(np.max(coefficients @ half))
-        fast = FullSet(problem.voters, problem.target.exact_epsilon).maxima(half)
+        fast = full_set(problem).maxima(half)
         assert slow - 1e-13 <= fast.worst <= slow + 1e-11
 
 
@@ -129,14 +131,14 @@ def test_no_random_multiset_of_250_voters_costs_more(delta: str) -> None:
     levels = np.arange(problem.voters.half_size) / problem.voters.half_size
     for half in (np.sort(rng.random(problem.voters.half_size)), (np.sin(40 * levels) > 0).astype(float)):
         gamma = NoiseFunction(250, half)
-        found = FullSet(problem.voters, problem.target.exact_epsilon).maxima(half)
+        found = full_set(problem).maxima(half)
         # the worst row that was named, and random ones near it and everywhere
         shares = rng.dirichlet(np.full(len(pairs), 0.3), size=300)
         rows = np.array([rng.choice(len(pairs), size=250, p=share) for share in shares])
         costs = privacy_cost(problem, gamma, pairs[rows, 0], pairs[rows, 1])
         assert np.max(costs) <= found.worst
         family = DominatingFamily(problem.voters)
-        level = family.maxima(half, ratio_of(problem.target.exact_epsilon))
+        level = family_maxima(problem, half)
         j = int(np.argmax(level.costs))
         p, p_prime = family.row(level, j).probabilities(problem.voters)
         assert float(privacy_cost(problem, gamma, p, p_prime)) == pytest.approx(level.costs[j], abs=1e-11)
@@ -176,13 +178,13 @@ def test_random_points_of_the_region_never_cost_more_than_the_worst_corner(K: in
     p_prime = low + side * (high - low)
     for half in rng.random((5, problem.voters.half_size)):
         costs = privacy_cost(problem, NoiseFunction(K, half), p, p_prime)
-        assert np.max(costs) <= FullSet(problem.voters, problem.target.exact_epsilon).maxima(half).worst
+        assert np.max(costs) <= full_set(problem).maxima(half).worst
 
 
 def test_moves_to_the_family_are_paid_for() -> None:
     # a γ whose fall is too small to see: level 0 passes only with a positive price
     problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
-    full = FullSet(problem.voters, problem.target.exact_epsilon)
+    full = full_set(problem)
     assert full._cost_of_moves(0.0) == 0.0
     assert full._cost_of_moves(1e-9) >= 5 * (1 + problem.cost_ratio) * np.tanh(0.05) * 1e-9
 
@@ -191,8 +193,8 @@ def test_moves_to_the_family_are_paid_for() -> None:
 @settings(max_examples=40, deadline=None)
 def test_the_border_is_part_of_the_full_set(data: st.DataObject, problem: MajorityProblem) -> None:
     gamma = data.draw(gammas(problem.voters.K))
-    worst, broken = FullSet(problem.voters, problem.target.exact_epsilon).border(gamma.half, problem.budget)
-    assert worst <= FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half).worst
+    worst, broken = full_set(problem).border(gamma.half, problem.budget)
+    assert worst <= full_set(problem).maxima(gamma.half).worst
     for cost, row in broken:
         p, p_prime = row.probabilities(problem.voters)
         assert privacy_cost(problem, gamma, p, p_prime) == pytest.approx(cost, abs=1e-12 * (1 + problem.cost_ratio))
@@ -202,7 +204,7 @@ def test_the_border_is_part_of_the_full_set(data: st.DataObject, problem: Majori
 def test_the_border_finds_what_the_dominating_family_misses() -> None:
     problem = MajorityProblem.from_allowance(Voters(7, PrivacyParams("2", "0.01")), 3)
     gamma = NoiseFunction(7, [1.0, 0.0, 0.0, 1.0])
-    worst, broken = FullSet(problem.voters, problem.target.exact_epsilon).border(gamma.half, problem.budget)
+    worst, broken = full_set(problem).border(gamma.half, problem.budget)
     assert worst > problem.budget
     assert broken
 
@@ -215,18 +217,11 @@ def test_the_corner_lo_hi_matters_and_every_way_sees_it() -> None:
     problem = MajorityProblem.from_allowance(Voters(31, PrivacyParams("0.5")), 1)
     gamma = NoiseFunction(31, NEEDS_LOW)
     slow = worst_cost(problem, gamma)
-    assert (
-        DominatingFamily(problem.voters).maxima(gamma.half, ratio_of(problem.target.exact_epsilon)).worst < 0.9 * slow
-    )
-    assert FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half).worst == pytest.approx(
-        slow, rel=1e-11
-    )
+    assert family_maxima(problem, gamma.half).worst < 0.9 * slow
+    assert full_set(problem).maxima(gamma.half).worst == pytest.approx(slow, rel=1e-11)
     assert float(worst_cost_ball(problem, gamma).mid()) == pytest.approx(slow, rel=1e-13)
-    worst, broken = FullSet(problem.voters, problem.target.exact_epsilon).border(gamma.half, problem.budget)
-    assert (
-        worst
-        > 1.001 * DominatingFamily(problem.voters).maxima(gamma.half, ratio_of(problem.target.exact_epsilon)).worst
-    )
+    worst, broken = full_set(problem).border(gamma.half, problem.budget)
+    assert worst > 1.001 * family_maxima(problem, gamma.half).worst
     assert any(row.low for _, row in broken)
 
 
@@ -234,7 +229,7 @@ def test_the_corner_lo_hi_matters_and_every_way_sees_it() -> None:
 @pytest.mark.parametrize("N", [2, 5, 9])
 def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> None:
     problem = MajorityProblem.from_allowance(Voters(N, PrivacyParams("0.5", delta)), 1)
-    shifts = FullSet(problem.voters, problem.target.exact_epsilon).shifts
+    shifts = full_set(problem).shifts
     rng = np.random.default_rng(N)
     block = np.round(rng.uniform(-1.0, 1.0, size=(40, N + 1)))
     vertices, screened = shifts.vertices(block), shifts.screen(block)
@@ -265,7 +260,5 @@ def test_an_interior_number_of_moves_can_be_the_worst() -> None:
     # found by a random search: looking at the vertices alone would miss this by 0.15
     problem = MajorityProblem.from_allowance(Voters(9, PrivacyParams("1", "0.5")), "2.5")
     gamma = NoiseFunction(9, [1, 1, 0, 0, 1])
-    assert FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half).worst == pytest.approx(
-        worst_cost(problem, gamma), rel=1e-11
-    )
+    assert full_set(problem).maxima(gamma.half).worst == pytest.approx(worst_cost(problem, gamma), rel=1e-11)
     assert float(worst_cost_ball(problem, gamma).mid()) == pytest.approx(worst_cost(problem, gamma), rel=1e-13)
