@@ -33,7 +33,7 @@ from fractions import Fraction
 import numpy as np
 
 from darrm import checks
-from darrm.probability.exact_sampling import discrete_gaussian, seeded_uniform_below, system_uniform_below
+from darrm.probability.exact_sampling import discrete_gaussian, uniform_below
 
 # the float arithmetic behind SS and f errs by less than this, relative, per changed vote: β is charged larger by it
 SMOOTHNESS_ROUNDING = 1e-9
@@ -180,8 +180,7 @@ def noisy_value(
     """
     checks.finite(value=value)
     checks.non_negative(sensitivity=sensitivity)
-    below = system_uniform_below if rng is None else seeded_uniform_below(rng)
-    draw = Fraction(int(discrete_gaussian(Fraction(UNIT) ** 2, 1, below)[0]), UNIT)
+    draw = Fraction(int(discrete_gaussian(Fraction(UNIT) ** 2, 1, uniform_below(rng))[0]), UNIT)
     deviation = Fraction(parameters.noise_scale) * Fraction(sensitivity)
     exact = Fraction(value) + deviation * (Fraction(parameters.safety) + draw)
     return float(round(exact, DECIMALS))

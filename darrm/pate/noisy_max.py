@@ -33,8 +33,7 @@ from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.exact_sampling import (
     discrete_gaussian,
     discrete_laplace,
-    seeded_uniform_below,
-    system_uniform_below,
+    uniform_below,
 )
 
 DRAWS_AT_ONCE = 1 << 18  # bounds the memory of a release
@@ -163,7 +162,7 @@ class LNMax:
             generator = experiments_only(rng)
             return noisy_argmax(counts, lambda size: generator.laplace(scale=1.0 / self.gamma, size=size))
         scale = 1 / exact_number("gamma", self.gamma)
-        below = system_uniform_below if rng is None else seeded_uniform_below(rng)
+        below = uniform_below(rng)
         return noisy_argmax(counts, lambda size: discrete_laplace(scale, size, below))
 
 
@@ -175,7 +174,7 @@ def gaussian_draw(
         generator = experiments_only(rng)
         return lambda size: generator.normal(scale=sigma, size=size)
     variance = exact_number("sigma", sigma) ** 2
-    below = system_uniform_below if rng is None else seeded_uniform_below(rng)
+    below = uniform_below(rng)
     return lambda size: discrete_gaussian(variance, size, below)
 
 

@@ -43,8 +43,10 @@ def system_uniform_below(limits: NDArray[Any]) -> NDArray[Any]:
     return _uniform_below_64(limits, lambda size: np.frombuffer(os.urandom(8 * size), dtype=np.uint64))
 
 
-def seeded_uniform_below(rng: np.random.Generator) -> UniformBelow:
-    """Make a reproducible source for tests and experiments; never for a release."""
+def uniform_below(rng: np.random.Generator | None) -> UniformBelow:
+    """Return the source of a release, the operating system, or a reproducible one for tests and experiments."""
+    if rng is None:
+        return system_uniform_below
 
     def below(limits: NDArray[Any]) -> NDArray[Any]:
         if limits.dtype == object:

@@ -19,32 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.probability.exact_sampling import (
-    UniformBelow,
     discrete_gaussian,
     discrete_laplace,
-    seeded_uniform_below,
-    system_uniform_below,
+    uniform_below,
 )
 
 _ROUNDING_SHARE = Fraction(1, 2**10)  # how much the rounding may add to the sensitivity
 _SMALLEST_STEP_EXPONENT = -1000  # multiples of 2^-1000 are floats; a smaller sensitivity is treated as a larger one
 _LARGEST_INT64_STEPS = 2.0**62
-
-
-def source(rng: np.random.Generator | None) -> UniformBelow:
-    """Return the source of randomness: the operating system, or a seeded one for experiments."""
-    if rng is None:
-        return system_uniform_below
-    small = seeded_uniform_below(rng)
-
-    def below(limits: NDArray[np.generic]) -> NDArray[np.generic]:
-        if limits.dtype != object:
-            return small(limits)
-        # 64 bits more than the limit has: a bias of 2^-64, which an experiment bears
-        values = [int.from_bytes(rng.bytes(int(n).bit_length() // 8 + 9), "big") % int(n) for n in limits]
-        return np.array(values, dtype=object)
-
-    return below
 
 
 def step_for(sensitivity: float, coordinates: int) -> Fraction:
@@ -90,7 +72,7 @@ def laplace_release(
     """
     step = step_for(sensitivity, value.size)
     scale = math.ceil((Fraction(sensitivity) / step + value.size) / epsilon)
-    noise = discrete_laplace(Fraction(scale), value.size, source(rng))
+    noise = discrete_laplace(Fraction(scale), value.size, uniform_below(rng))
     return _add(value, step, noise)
 
 
@@ -105,7 +87,7 @@ def gaussian_release(
     root = math.isqrt(value.size - 1) + 1  # an upper bound on √d
     steps = Fraction(sensitivity) / step + root
     variance = math.ceil(steps**2 / (2 * concentration))
-    return _add(value, step, discrete_gaussian(Fraction(variance), value.size, source(rng)))
+    return _add(value, step, discrete_gaussian(Fraction(variance), value.size, uniform_below(rng)))
 
 
 def _add(value: NDArray[np.float64], step: Fraction, noise: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -28,9 +28,9 @@ from numpy.typing import ArrayLike, NDArray
 from darrm import checks
 from darrm.losses.gaussian import concentrated_sigma
 from darrm.privacy import PrivacyParams
-from darrm.probability.exact_sampling import bernoulli_exp
+from darrm.probability.exact_sampling import bernoulli_exp, uniform_below
 from darrm.random_dp.draws import Norm
-from darrm.random_dp.lattice_noise import gaussian_release, laplace_release, source, step_for, to_lattice
+from darrm.random_dp.lattice_noise import gaussian_release, laplace_release, step_for, to_lattice
 
 _ATTEMPTS = 64  # proposals tried at a time by the exponential mechanism
 
@@ -223,7 +223,7 @@ class Exponential(LatticeMechanism, Generic[Candidate]):
         numbers = check_release(value, sensitivity)
         if numbers.shape != (len(self.candidates),):
             checks.fail("value", numbers.shape, f"one score a candidate, shape ({len(self.candidates)},)")
-        below = source(rng)
+        below = uniform_below(rng)
         if sensitivity == 0:
             best = np.flatnonzero(numbers == np.max(numbers))
             return self.candidates[int(best[int(below(np.array([best.size]))[0])])]

@@ -12,8 +12,8 @@ from darrm.probability.exact_sampling import (
     bernoulli_exp,
     discrete_gaussian,
     discrete_laplace,
-    seeded_uniform_below,
     system_uniform_below,
+    uniform_below,
 )
 
 
@@ -151,7 +151,7 @@ def chi_square(sample: np.ndarray, log_weights: np.ndarray, support: np.ndarray)
 def test_discrete_gaussian_fits_and_a_wrong_sigma_does_not(sigma: str) -> None:
     # false-alarm rate: the statistic passes 7 with probability below 1e-6; power: 3 % more noise is always seen
     rng = np.random.default_rng(20)
-    sample = discrete_gaussian(Fraction(sigma) ** 2, 200_000, seeded_uniform_below(rng))
+    sample = discrete_gaussian(Fraction(sigma) ** 2, 200_000, uniform_below(rng))
     support = np.arange(-400, 401)
     assert chi_square(sample, -(support**2) / (2 * float(sigma) ** 2), support) < 7
     assert chi_square(sample, -(support**2) / (2 * (1.03 * float(sigma)) ** 2), support) > 7
@@ -159,7 +159,7 @@ def test_discrete_gaussian_fits_and_a_wrong_sigma_does_not(sigma: str) -> None:
 
 @pytest.mark.statistical
 def test_discrete_laplace_fits_and_a_wrong_scale_does_not() -> None:
-    sample = discrete_laplace(Fraction(20), 200_000, seeded_uniform_below(np.random.default_rng(21)))
+    sample = discrete_laplace(Fraction(20), 200_000, uniform_below(np.random.default_rng(21)))
     support = np.arange(-600, 601)
     assert chi_square(sample, -np.abs(support) / 20.0, support) < 7
     assert chi_square(sample, -np.abs(support) / 21.0, support) > 7

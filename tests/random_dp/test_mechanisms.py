@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from darrm.losses.gaussian import _concentrated_log_delta, concentrated_sigma
 from darrm.privacy import PrivacyParams
+from darrm.probability.exact_sampling import uniform_below
 from darrm.random_dp import lattice_noise
 from darrm.random_dp.bernstein import Bernstein, lattice
-from darrm.random_dp.lattice_noise import from_lattice, source, step_for, to_lattice
+from darrm.random_dp.lattice_noise import from_lattice, step_for, to_lattice
 from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace
 
 ONE = PrivacyParams(1)
@@ -316,7 +317,7 @@ def test_bad_arguments(make: object, words: str) -> None:
 
 
 def test_the_seeded_source_handles_large_numbers() -> None:
-    below = source(np.random.default_rng(0))
+    below = uniform_below(np.random.default_rng(0))
     limits = np.array([2**100] * 200, dtype=object)
     draws = below(limits)
     assert all(0 <= draw < 2**100 for draw in draws)
