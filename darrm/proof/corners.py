@@ -74,23 +74,20 @@ class CornerCounts:
         """
         corners, K = corners_of(voters.each), voters.K
         common = np.convolve(binomial_pmf(self.high, corners.hi), binomial_pmf(self.low, 1.0 - corners.hi))
-        first = _shifted(
-            common,
-            corners.delta,
-            moved_zeros=self.moved_zeros,
-            moved_ones=self.moved_ones,
-            ones=self.ones,
-            K=K,
-        )
-        second = _shifted(
-            common,
-            corners.delta,
-            moved_zeros=self.moved_ones_prime,
-            moved_ones=self.moved_zeros_prime,
-            ones=self.zeros,
-            K=K,
-        )
-        total = first + ratio * second
+
+        def law(moved_zeros: int, moved_ones: int, ones: int) -> Array:
+            pmf = common
+            if moved_zeros:
+                pmf = np.convolve(pmf, binomial_pmf(moved_zeros, corners.delta))
+            if moved_ones:
+                pmf = np.convolve(pmf, binomial_pmf(moved_ones, 1.0 - corners.delta))
+            result = np.zeros(K + 1)
+            start = ones - moved_ones
+            result[start : start + pmf.size] = pmf
+            return result
+
+        second = law(self.moved_ones_prime, self.moved_zeros_prime, self.zeros)
+        total = law(self.moved_zeros, self.moved_ones, self.ones) + ratio * second
         return np.asarray((total - total[::-1])[K // 2 + 1 :], dtype=np.float64)
 
 
@@ -180,16 +177,3 @@ def full_set_size(voters: Voters) -> int:
 
 def _ball(value: Fraction) -> arb:
     return arb(fmpq(value.numerator, value.denominator))
-
-
-def _shifted(common: Array, delta: float, *, moved_zeros: int, moved_ones: int, ones: int, K: int) -> Array:
-    """Add the voters near 0 and 1 to the distribution of the others: shape (K + 1,)."""
-    pmf = common
-    if moved_zeros:
-        pmf = np.convolve(pmf, binomial_pmf(moved_zeros, delta))
-    if moved_ones:
-        pmf = np.convolve(pmf, binomial_pmf(moved_ones, 1.0 - delta))
-    result = np.zeros(K + 1)
-    start = ones - moved_ones
-    result[start : start + pmf.size] = pmf
-    return result
