@@ -11,7 +11,7 @@ private may have any p and p': a square, whose corners are the same four with hi
 **The two terms decouple.** Write f = E_p[g] − c·E_{p'}[g]. Among the voters near 0, a of them have p = Δ and b of them
 p' = Δ; the corners alone would demand a + b ≤ their number. But (Δ, Δ) satisfies the privacy inequalities too, and a
 point of the region never costs more than the best corner. So a and b may be chosen independently without changing the
-maximum, and likewise near 1: the two expectations are maximised apart. `CornerCounts` is one such choice.
+maximum, and likewise near 1: the two expectations are maximized apart. `CornerCounts` is one such choice.
 
 **What one person can touch.** If one person's data reach at most t voters, the other K − t have p_j = p'_j: they are
 frozen. f is linear in that common value, so frozen voters sit at 0 or 1, which are the corners (0,0) and (1,1). The

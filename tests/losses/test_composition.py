@@ -46,7 +46,7 @@ def test_general_reproduces_every_printed_digit(
 
 
 def brute_force_delta(groups: list[tuple[PrivacyParams, int]], epsilon: float) -> mpmath.mpf:
-    """The hockey-stick divergence of confessing randomised responses, over every tuple of outcomes."""
+    """The hockey-stick divergence of confessing randomized responses, over every tuple of outcomes."""
     pairs = []
     for params, count in groups:
         e, d = mpmath.mpf(params.epsilon), mpmath.mpf(params.delta)

@@ -16,7 +16,7 @@ MNIST, FASHION = PrivacyParams("0.2676", "0.0003"), PrivacyParams("0.2556", "0.0
 def test_table_4_of_the_paper() -> None:
     assert round(renyi_sigma(MNIST).value, 2) == 21.46
     assert round(renyi_sigma(FASHION).value, 2) == 22.46
-    # the λ printed there is not the minimiser: with it the same formula gives much more noise
+    # the λ printed there is not the minimizer: with it the same formula gives much more noise
     assert math.sqrt(34.31 / (0.2676 - math.log(1 / 0.0003) / 33.31)) > 37.0
 
 

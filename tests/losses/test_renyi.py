@@ -17,7 +17,7 @@ def gaussian(sigma: float) -> RenyiCurve:
 
 @pytest.mark.parametrize("order", [1.5, 2.0, 7.25, 200.0])
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 3.0, 50.0])
-def test_pure_curve_is_randomised_response(order: float, epsilon: float) -> None:
+def test_pure_curve_is_randomized_response(order: float, epsilon: float) -> None:
     with mpmath.workdps(60):
         e, a = mpmath.exp(mpmath.mpf(epsilon)), mpmath.mpf(order)
         p, q = e / (1 + e), 1 / (1 + e)
