@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm.ensemble import randomness
 from darrm.ensemble.randomness import BATCH, NOISE, RandomSource, coins, gaussians
 
 TOP = 2**64 - 1
@@ -56,7 +55,7 @@ def test_without_a_seed_the_operating_system_is_asked(monkeypatch: pytest.Monkey
         asked.append(count)
         return bytes(count)
 
-    monkeypatch.setattr(randomness.os, "urandom", urandom)
+    monkeypatch.setattr("os.urandom", urandom)
     assert RandomSource().words(3, 0, NOISE, 0).tolist() == [0, 0, 0]
     assert asked == [24]
 

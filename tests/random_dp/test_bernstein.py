@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.random_dp.bernstein import BernsteinFunction, bernstein_basis, lattice
+
+LINE = BernsteinFunction(np.array([0.0, 1.0]))
 
 
 def basis(k: int, j: int, y: float) -> float:
@@ -71,7 +74,7 @@ def test_the_error_falls_like_k_to_the_minus_h(order: int, gain: float) -> None:
 
 
 def test_shapes_of_points() -> None:
-    function = BernsteinFunction([0.0, 1.0])
+    function = LINE
     assert function(0.5).shape == ()
     assert function(np.zeros(3)).shape == (3,)
     assert function(np.zeros((3, 1))).shape == (3,)
@@ -94,17 +97,17 @@ def test_the_callers_array_stays_writable() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: BernsteinFunction([1.0]), "length of at least 2"),
+        (lambda: BernsteinFunction(np.array([1.0])), "length of at least 2"),
         (lambda: BernsteinFunction(np.zeros((2, 3))), "one length"),
-        (lambda: BernsteinFunction([0.0, math.nan]), "finite"),
-        (lambda: BernsteinFunction([0.0, 1.0], 0), "order must be"),
-        (lambda: BernsteinFunction([0.0, 1.0])([1.5]), "points must be in"),
-        (lambda: BernsteinFunction([0.0, 1.0])([math.nan]), "points must be in"),
+        (lambda: BernsteinFunction(np.array([0.0, math.nan])), "finite"),
+        (lambda: BernsteinFunction(np.array([0.0, 1.0]), 0), "order must be"),
+        (lambda: LINE([1.5]), "points must be in"),
+        (lambda: LINE([math.nan]), "points must be in"),
         (lambda: BernsteinFunction(np.zeros((2, 2)))([[0.1, 0.2, 0.3]]), "points must be of shape"),
         (lambda: lattice(0), "size must be"),
         (lambda: lattice(2, 0), "dimension must be"),
     ],
 )
-def test_bad_arguments(make: object, words: str) -> None:
+def test_bad_arguments(make: Callable[[], object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        make()  # type: ignore[operator]
+        make()

@@ -119,6 +119,6 @@ def test_bad_arguments(change: dict[str, object], words: str) -> None:
 
 def test_it_is_frozen_and_prints_itself() -> None:
     with pytest.raises(AttributeError):
-        promise().records = 3  # type: ignore[misc]
+        promise().records = 3
     assert eval(repr(promise()), {"RandomDP": RandomDP, "PrivacyParams": PrivacyParams}) == promise()  # noqa: S307
     assert "share 0.05" in str(promise())
