@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import mpmath
@@ -116,27 +117,6 @@ def test_a_gamma_out_of_reach_is_refused_with_the_smallest_and_the_needed_m() ->
     assert "\n" not in str(info.value)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({}, "at least one of them"),
-        ({"gamma": 0.0}, "in (0, 1)"),
-        ({"gamma": 1.0}, "in (0, 1)"),
-        ({"gamma": math.nan}, "gamma must be a finite number"),
-        ({"gamma": "x"}, "gamma must be a finite number"),
-        ({"gamma": 1e-12}, "at least 1e-07"),
-        ({"m": 1}, "m must be an integer of at least 2"),
-        ({"m": 10.0}, "m must be an integer"),
-        ({"m": True}, "m must be an integer"),
-        ({"m": 10**18}, "m must be at most"),
-    ],
-)
-def test_bad_arguments(arguments: dict[str, object], words: str) -> None:
-    with pytest.raises(ValueError, match="must be") as info:
-        sample_size(**arguments)  # type: ignore[arg-type]
-    assert words in str(info.value)
-
-
 def test_order_statistic_never_exceeds_m() -> None:
     rho, gamma = smallest_gamma(77)
     assert order_statistic(gamma, rho, 77) == 77
@@ -169,9 +149,25 @@ def test_exchangeable_gamma_is_not_below_one_over_m_plus_one(m: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"), [({}, "at least one"), ({"gamma": 0.01, "m": 50}, "m = 99"), ({"m": 0}, "m must")]
+    ("rule", "arguments", "words"),
+    [
+        (sample_size, {}, "at least one of them"),
+        (sample_size, {"gamma": 0.0}, "in (0, 1)"),
+        (sample_size, {"gamma": 1.0}, "in (0, 1)"),
+        (sample_size, {"gamma": math.nan}, "gamma must be a finite number"),
+        (sample_size, {"gamma": "x"}, "gamma must be a finite number"),
+        (sample_size, {"gamma": 1e-12}, "at least 1e-07"),
+        (sample_size, {"m": 1}, "m must be an integer of at least 2"),
+        (sample_size, {"m": 10.0}, "m must be an integer"),
+        (sample_size, {"m": True}, "m must be an integer"),
+        (sample_size, {"m": 10**18}, "m must be at most"),
+        (exchangeable_sample_size, {}, "at least one of them"),
+        (exchangeable_sample_size, {"gamma": 1.0}, "in (0, 1)"),
+        (exchangeable_sample_size, {"gamma": 0.01, "m": 50}, "m = 99"),
+        (exchangeable_sample_size, {"m": 0}, "m must"),
+    ],
 )
-def test_exchangeable_bad_arguments(arguments: dict[str, object], words: str) -> None:
+def test_bad_arguments(rule: Callable[..., object], arguments: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match="must be") as info:
-        exchangeable_sample_size(**arguments)  # type: ignore[arg-type]
+        rule(**arguments)
     assert words in str(info.value)
