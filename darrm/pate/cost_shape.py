@@ -6,7 +6,7 @@ here                    [P, Section B]  meaning
 ``cost(log_q)``         β(q)            the smaller of Theorem 6 and λ/σ² at the order λ
 ``ceiling``             β*              λ/σ², the cost wherever q > q₀
 ``log_q0``, ``log_q1``  log q₀, log q₁  q₀: where the data-dependent bound stops helping; q₁ = B_L(q₀)
-``upper``, ``lower``    B_U, B_L        bounds on a neighbour's q
+``upper``, ``lower``    B_U, B_L        bounds on a neighbor's q
 ``local``               L̃S(q)           bound on how much the cost changes when one teacher changes its vote
 ======================  ==============  ==========================================================================
 
@@ -15,10 +15,8 @@ B_U(q) = min(1, w·Φ(Φ⁻¹(q/w) + √2/σ)) and B_L(q) = w·Φ(Φ⁻¹(q/w) �
 u ↦ Φ(Φ⁻¹(u) ± a) is concave (+) or convex (−), so equal gaps are the extreme case (Jensen). A shift of all gaps, as
 discrete noise has, changes nothing in this argument.
 
-**A reading that differs from [P, Algorithm 3].** The paper evaluates the plateau as β(B_U(q₁)) − β(q₁) = β(q₀) − β(q₁).
-Its condition C5 allows β to jump from β(q₀) up to β* just above q₀, and then a q slightly above q₁ has a neighbour
-above q₀, whose cost is β*: the plateau must be β* − β(q₁). The two agree where β is continuous at q₀, as it is unless σ
-is below about ¼; at σ = 0.152, λ = 1.094 the printed plateau is 33 where one vote changes the cost by 44.
+β may jump from β(q₀) up to β* just above q₀ (C5 allows it), and then a q slightly above q₁ has a neighbor above q₀,
+whose cost is β*: so the plateau is β* − β(q₁), which is not how [P, Algorithm 3] prints it (see docs/pate.md).
 """
 
 from __future__ import annotations
@@ -37,18 +35,14 @@ from darrm.pate.noise_tails import check_noise, gaussian_log_tails, log_tail_fac
 from darrm.pate.renyi_bounds import LOG_HALF, gaussian_renyi
 from darrm.probability.bisection import last_allowed
 
-GRID = 4001
-# β and its differences carry rounding of 1e-12 relative, which is not a violation
-TOLERANCE = 1e-10
+_GRID_POINTS = 4001  # at which the conditions are checked
+_TOLERANCE = 1e-10  # relative: β and its differences carry rounding of 1e-12, which is not a violation
 
 
 class ConditionError(DarrmError):
     """A condition of [P, Section B.2] fails for this σ and order, so no smooth sensitivity is known.
 
-    Attributes
-    ----------
-    condition
-        The condition's name in [P], such as ``"C6"``.
+    ``condition`` is its name in [P], such as ``"C6"``.
     """
 
     def __init__(self, condition: str, message: str) -> None:
@@ -58,23 +52,7 @@ class ConditionError(DarrmError):
 
 @dataclass(frozen=True)
 class CostShape:
-    """The cost of a GNMax answer at one order, as a function of q.
-
-    Parameters
-    ----------
-    sigma
-        σ > 0 of the answer, in votes.
-    order
-        λ > 1.
-    classes
-        C ≥ 2.
-    noise
-        ``"continuous"`` or ``"discrete"``.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range.
+    """The cost of a GNMax answer of σ votes to C classes at the order λ > 1, as a function of q.
 
     Examples
     --------
@@ -132,12 +110,12 @@ class CostShape:
         return float(max(self.ceiling - here, here - below))
 
     def upper(self, log_q: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Compute log B_U(q), the largest log q of a neighbour."""
-        return np.minimum(self._moved(log_q, math.sqrt(2.0) / self.sigma), 0.0)
+        """Compute log B_U(q), the largest log q of a neighbor."""
+        return self._moved(log_q, math.sqrt(2.0) / self.sigma)
 
     def lower(self, log_q: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Compute log B_L(q), the smallest log q of a neighbour."""
-        return np.minimum(self._moved(log_q, -math.sqrt(2.0) / self.sigma), 0.0)
+        """Compute log B_L(q), the smallest log q of a neighbor."""
+        return self._moved(log_q, -math.sqrt(2.0) / self.sigma)
 
     def local(self, log_q: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bound the change of the cost by one vote, L̃S(q) [P, Algorithm 3], plateau as in the module's text."""
@@ -151,13 +129,7 @@ class CostShape:
         return min(tail + math.log(self.classes - 1), 0.0)
 
     def check_conditions(self, voters: int) -> None:
-        """Check C5, C6 and B_U(q₀) < 1 on a grid of gaps from q(all agree) to q₀.
-
-        Raises
-        ------
-        ConditionError
-            If one of them fails.
-        """
+        """Raise `ConditionError` unless C5, C6 and B_U(q₀) < 1 hold on a grid of gaps from q(all agree) to q₀."""
         if self.never_helps(voters):
             return
         if self.upper(np.array([self.log_q0]))[0] >= 0.0:
@@ -174,22 +146,23 @@ class CostShape:
 
     def _grid(self, voters: int, log_end: float) -> NDArray[np.float64]:
         """Grid from the smallest q to an end, even in Φ⁻¹, that is in votes."""
-        weight = self._log_weight
-        ends = ndtri_exp(np.array([self.smallest_log_q(voters), log_end]) - weight)
-        grid = log_ndtr(np.linspace(ends[0], ends[1], GRID)) + weight
+        start, stop = ndtri_exp(np.array([self.smallest_log_q(voters), log_end]) - self._log_weight)
+        grid = log_ndtr(np.linspace(start, stop, _GRID_POINTS)) + self._log_weight
         return np.asarray(np.minimum(grid, log_end))
 
     def _check_rising(self, condition: str, what: str, values: NDArray[np.float64]) -> None:
-        falls = np.flatnonzero(np.diff(values) < -TOLERANCE * values.max())
-        if falls.size:
-            raise ConditionError(
-                condition, f"{what} falls as q grows, at sigma = {self.sigma:g} and order = {self.order:g}"
-            )
+        """Raise `ConditionError` where values over rising q fall."""
+        if np.any(np.diff(values) < -_TOLERANCE * values.max()):
+            where = f"at sigma = {self.sigma:g} and order = {self.order:g}"
+            raise ConditionError(condition, f"{what} falls as q grows, {where}")
 
     @property
     def _log_weight(self) -> float:
+        """Log w, w = (C − 1)·c."""
         return math.log(self.classes - 1) + log_tail_factor(self.sigma, self.noise)
 
     def _moved(self, log_q: NDArray[np.float64], shift: float) -> NDArray[np.float64]:
+        """Compute the smaller of log(w·Φ(Φ⁻¹(q/w) + shift)) and 0."""
         weight = self._log_weight
-        return np.asarray(log_ndtr(ndtri_exp(np.minimum(log_q - weight, 0.0)) + shift) + weight)
+        moved = log_ndtr(ndtri_exp(np.minimum(log_q - weight, 0.0)) + shift) + weight
+        return np.asarray(np.minimum(moved, 0.0))

@@ -9,9 +9,8 @@ here                    [P]         meaning
 ``safety``                          standard deviations of the noise added on top, against understatement
 ======================  ==========  ==============================================================================
 
-**[P, Theorem 23] as printed is not used for releases: it is too small.** Its proof needs s² ≥ SS²/2 but has only
-s² ≥ SS²·(1 − 2λβ), so it covers λβ ≤ 1/4; the parameters of [P, Table 2] have λβ between 0.40 and 0.48. Two
-neighbouring outputs are N(f, (σ SS)²) and N(f', (σ SS')²) with |log(SS'/SS)| ≤ β and |f − f'| ≤ min(SS, SS'). With
+[P, Theorem 23] as printed is not used for releases: it is too small (see docs/pate.md). What is charged instead: two
+neighboring outputs are N(f, (σ SS)²) and N(f', (σ SS')²) with |log(SS'/SS)| ≤ β and |f − f'| ≤ min(SS, SS'). With
 u = (SS'/SS)² their divergence is
 
     D(u) = λ·Δ(u)²/(2σ²(1 − λ + λu)) + (λ·ln u − ln(1 − λ + λu))/(2(λ − 1)),      Δ(u) = |f − f'|/SS,
@@ -20,8 +19,6 @@ and both terms are largest at u = e^{−2β} (for Δ² = min(1, u): the first fa
 falls to 0 at u = 1 and rises more slowly after it). So the exact worst case, attained by two Gaussians, is
 
     ε = λ/(2σ²·(λ − (λ−1)e^{2β})) − β − ln(λ − (λ−1)e^{2β})/(2(λ−1)),      if λ > (λ−1)e^{2β}.
-
-For the first row of Table 2 it is 1.61 where the printed formula gives 0.52.
 """
 
 from __future__ import annotations
@@ -36,10 +33,9 @@ from darrm import checks
 from darrm.probability.exact_sampling import discrete_gaussian, uniform_below
 
 # the float arithmetic behind SS and f errs by less than this, relative, per changed vote: β is charged larger by it
-SMOOTHNESS_ROUNDING = 1e-9
-# unit of the discrete Gaussian that stands for a standard normal; see `noisy_value`
-UNIT = 2**48
-DECIMALS = 6
+_SMOOTHNESS_ROUNDING = 1e-9
+_STEPS = 2**48  # of the discrete Gaussian to one standard deviation of the normal that it stands for
+_DECIMALS = 6  # of a published figure
 
 
 @dataclass(frozen=True)
@@ -151,7 +147,7 @@ def rules_of_thumb(epsilon: float, delta: float, *, safety: float = 0.0) -> Gnss
 
 
 def best_noise_scale(order: float, smoothness: float, sensitivity: float, deviations: float = 2.0) -> float:
-    """Minimise cost + ``deviations``·σ·SS over σ: σ = (2a/(deviations·SS))^{1/3} where the cost is a/σ² + constant."""
+    """Minimize cost + ``deviations``·σ·SS over σ: σ = (2a/(deviations·SS))^{1/3} where the cost is a/σ² + constant."""
     checks.positive(sensitivity=sensitivity, deviations=deviations)
     a = order / (2.0 * _room(order, _charged(smoothness)))
     return float((2.0 * a / (deviations * sensitivity)) ** (1.0 / 3.0))
@@ -167,28 +163,21 @@ def noisy_value(
     post-processing of Definition 22) the law differs by less than 2⁻⁹⁰ in total variation: point by point, the weight
     of a unit cell is e^{−x²/(2s²)}·(1 + O(x²/s⁴)) with s = 2⁴⁸.
 
-    Parameters
-    ----------
-    value
-        f, the data-dependent number.
-    sensitivity
-        SS_β ≥ 0 of it.
-    parameters
-        β must be the one that ``sensitivity`` was computed with.
-    rng
-        None draws from the operating system. A generator is for experiments only.
+    ``sensitivity`` is the SS_β ≥ 0 of ``value`` for the β of ``parameters``; ``rng`` is for experiments only.
     """
     checks.finite(value=value)
     checks.non_negative(sensitivity=sensitivity)
-    draw = Fraction(int(discrete_gaussian(Fraction(UNIT) ** 2, 1, uniform_below(rng))[0]), UNIT)
+    draw = Fraction(int(discrete_gaussian(Fraction(_STEPS) ** 2, 1, uniform_below(rng))[0]), _STEPS)
     deviation = Fraction(parameters.noise_scale) * Fraction(sensitivity)
     exact = Fraction(value) + deviation * (Fraction(parameters.safety) + draw)
-    return float(round(exact, DECIMALS))
+    return float(round(exact, _DECIMALS))
 
 
 def _charged(smoothness: float) -> float:
-    return smoothness * (1.0 + SMOOTHNESS_ROUNDING) + SMOOTHNESS_ROUNDING
+    """Return β with its rounding, which is charged for."""
+    return smoothness * (1.0 + _SMOOTHNESS_ROUNDING) + _SMOOTHNESS_ROUNDING
 
 
 def _room(order: float, smoothness: float) -> float:
+    """Compute λ − (λ − 1)·e^{2β}: above 0 where the cost is finite."""
     return order - (order - 1.0) * math.exp(2.0 * smoothness)

@@ -56,16 +56,7 @@ def log_tail_factor(sigma: float, noise: str) -> float:
 
 
 def gaussian_log_tails(largest_gap: int, sigma: float, noise: str = "continuous") -> NDArray[np.float64]:
-    """Bound log Pr[D ≥ g] for g = 0 … largest_gap, rounded up.
-
-    Parameters
-    ----------
-    largest_gap
-        At least 0, in votes.
-    sigma
-        Standard deviation of the noise on each count, in votes.
-    noise
-        ``"continuous"`` or ``"discrete"``.
+    """Bound log Pr[D ≥ g] for Gaussian noise of σ votes on each count, g = 0 … largest_gap, rounded up.
 
     Examples
     --------

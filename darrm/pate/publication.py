@@ -109,27 +109,13 @@ def sanitize(analysis: Analysis, parameters: GnssParameters, *, rng: np.random.G
 
 @dataclass(frozen=True)
 class Expected:
-    """What publishing with given parameters would lead to, on average over the check's outcomes: private.
-
-    Attributes
-    ----------
-    parameters
-        Order, β, σ_SS.
-    renyi
-        Expected Rényi cost at the order, without the publication's own.
-    epsilon
-        Expected sanitized ε.
-    deviation
-        Expected standard deviation of its noise, σ_SS·SS.
-    sensitivity
-        Expected smooth sensitivity SS_β.
-    """
+    """What publishing with given parameters would lead to, on average over the check's outcomes: private."""
 
     parameters: GnssParameters
-    renyi: float
-    epsilon: float
-    deviation: float
-    sensitivity: float
+    renyi: float  # at the order, without the publication's own
+    epsilon: float  # sanitized
+    deviation: float  # standard deviation of its noise, σ_SS·SS
+    sensitivity: float  # SS_β
 
 
 def expected_publication(
@@ -137,16 +123,7 @@ def expected_publication(
 ) -> Expected:
     """Compute what `sanitize` would give on average, as [P, Table 2] reports it.
 
-    f is an exact expectation, SS_β an average over simulated outcomes of the check.
-
-    Parameters
-    ----------
-    analysis
-        With or without the pattern of answers.
-    parameters
-        Order, β, σ_SS, safety.
-    simulations, seed
-        How many outcomes of the check to average over where none is given, and their seed.
+    f is an exact expectation, SS_β an average over simulated outcomes of the check where no pattern is given.
     """
     smooth = smooth_cost(analysis, parameters.order, parameters.smoothness)
     sensitivity = _mean_sensitivity(smooth, _patterns(analysis, simulations, seed), parameters.smoothness)

@@ -36,13 +36,7 @@ def quiet_analysis(
 
 
 def table_1_row(analysis: Analysis) -> dict[str, Any]:
-    """Return what Table 1 of [P] says about an aggregator, as far as votes determine it.
-
-    Returns
-    -------
-    dict
-        ``epsilon`` by both conversions, the order, the share of the check, and the data-independent figures.
-    """
+    """Return what Table 1 of [P] says about an aggregator, as far as votes determine it."""
     classic = analysis.curve.best(analysis.delta, conversion="classic")
     tight = analysis.curve.best(analysis.delta, conversion="tight")
     if analysis.answered is None:
@@ -71,19 +65,9 @@ def table_1_row(analysis: Analysis) -> dict[str, Any]:
 
 
 def table_2_row(analysis: Analysis, parameters: GnssParameters | None, *, simulations: int = 20) -> dict[str, Any]:
-    """Return what Table 2 of [P] says: how the cost would be published, at which price.
+    """Return what Table 2 of [P] says: how the cost would be published, at which price, or why it is refused.
 
-    Parameters
-    ----------
-    analysis
-        Of a GNMax-type aggregator.
-    parameters
-        Order, β and σ_SS; None searches them on these votes, which makes them private.
-
-    Returns
-    -------
-    dict
-        ``refused`` with the reason where no smooth sensitivity is known.
+    Without ``parameters`` they are searched on these votes, which makes them private.
     """
     if isinstance(analysis.aggregator, LNMax):
         return {"refused": "LNMax has no smooth sensitivity: publish the data-independent epsilon"}
