@@ -100,8 +100,10 @@ def sanitize(analysis: Analysis, parameters: GnssParameters, *, rng: np.random.G
     weights = analysis.answered.astype(np.float64)
     sensitivity = smooth.sensitivity(weights, parameters.smoothness)
     noisy = noisy_value(smooth.value(weights), sensitivity, parameters, rng=rng)
-    noisy = min(max(noisy, 0.0), _largest_cost(analysis, order, float(weights.sum())))
-    public = _public_cost(analysis, order) + parameters.cost
+    public_checks, largest_checks = _checks_costs(analysis, order)
+    per_answer = float(answer_of(analysis.aggregator).answer_independent([order])[0])
+    noisy = min(max(noisy, 0.0), float(weights.sum()) * per_answer + largest_checks)
+    public = public_checks + parameters.cost
     epsilon = epsilon_at(analysis, order, noisy + public)
     understated = 0.5 * math.erfc(parameters.safety / math.sqrt(2.0))
     return Sanitized(epsilon, analysis.delta, order, analysis.conversion, noisy, public, understated)
@@ -135,17 +137,9 @@ def search_parameters(
 ) -> Expected:
     """Search (λ, β, σ_SS) with the smallest expected ε plus two standard deviations of its noise [P, Section B.6].
 
-    Parameters
-    ----------
-    analysis
-        Of votes that are public or simulated: chosen on private votes, the parameters themselves reveal something.
-    order
-        λ; by default the best among the `ORDERS_TRIED` orders of the analysis's grid with the smallest ε for which the
-        conditions of [P, Section B.2] hold.
-    simulations, seed
-        As in `expected_publication`.
-    grid
-        How many values of β to try.
+    For votes that are public or simulated: chosen on private votes, the parameters themselves reveal something. By
+    default λ is the best among the `ORDERS_TRIED` orders of the analysis's grid with the smallest ε for which the
+    conditions of [P, Section B.2] hold; ``grid`` values of β are tried.
 
     Raises
     ------
@@ -180,19 +174,12 @@ def epsilon_at(analysis: Analysis, order: float, renyi: float) -> float:
     return curve.best(analysis.delta, conversion=analysis.conversion).epsilon
 
 
-def _public_cost(analysis: Analysis, order: float) -> float:
-    """Return the Rényi cost of the checks that no vote enters: 0 where they are accounted from the data."""
-    if not isinstance(analysis.aggregator, CheckedGNMax) or analysis.check == "data-dependent":
-        return 0.0
-    return analysis.queries * float(analysis.aggregator.check.independent([order])[0])
-
-
-def _largest_cost(analysis: Analysis, order: float, answered: float) -> float:
-    """Return the most that the data-dependent part can be at an order, whatever the votes."""
-    answers = answered * float(answer_of(analysis.aggregator).answer_independent([order])[0])
-    if not isinstance(analysis.aggregator, CheckedGNMax) or analysis.check != "data-dependent":
-        return answers
-    return answers + analysis.queries * float(analysis.aggregator.check.independent([order])[0])
+def _checks_costs(analysis: Analysis, order: float) -> tuple[float, float]:
+    """Return what the checks cost whatever the votes: the public part, and the most that a data-dependent part can."""
+    if not isinstance(analysis.aggregator, CheckedGNMax):
+        return 0.0, 0.0
+    total = analysis.queries * float(analysis.aggregator.check.independent([order])[0])
+    return (0.0, total) if analysis.check == "data-dependent" else (total, 0.0)
 
 
 def _search_at(analysis: Analysis, patterns: NDArray[np.float64], order: float, grid: int) -> Expected:
@@ -228,7 +215,7 @@ def _mean_sensitivity(smooth: SmoothCost, patterns: NDArray[np.float64], smoothn
 
 def _expected(analysis: Analysis, smooth: SmoothCost, sensitivity: float, parameters: GnssParameters) -> Expected:
     """Return what publishing leads to, given the mean smooth sensitivity."""
-    renyi = smooth.value(analysis.probabilities) + _public_cost(analysis, parameters.order)
+    renyi = smooth.value(analysis.probabilities) + _checks_costs(analysis, parameters.order)[0]
     deviation = parameters.noise_scale * sensitivity
     total = renyi + parameters.cost + parameters.safety * deviation
     return Expected(parameters, renyi, epsilon_at(analysis, parameters.order, total), deviation, sensitivity)

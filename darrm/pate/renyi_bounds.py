@@ -143,17 +143,7 @@ def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> NDArray[
 
         log((1 − q)·((1 − q)/(1 − e^{2γ} q))^{λ−1} + q·e^{2γ(λ−1)}) / (λ−1).
 
-    Parameters
-    ----------
-    log_q, orders
-        As in `gaussian_renyi`, q for Laplace noise (continuous or discrete).
-    gamma
-        γ > 0, per vote: the inverse of the noise's scale.
-
-    Returns
-    -------
-    NDArray
-        (Q, L) divergences in nats; private data.
+    Arguments and result are those of `gaussian_renyi`, with q for Laplace noise (continuous or discrete).
 
     Examples
     --------

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from darrm.losses.renyi import DEFAULT_ORDERS, RenyiGridWarning
+from darrm.losses.renyi import RenyiGridWarning
 from darrm.pate.analysis import WARNING, Analysis, PateAggregator, PrivateFigureWarning, analyze
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, printed_cost
@@ -30,9 +30,7 @@ def quiet_analysis(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivateFigureWarning)
         warnings.simplefilter("ignore", RenyiGridWarning)
-        return analyze(
-            counts, aggregator, delta, scores=scores, orders=DEFAULT_ORDERS, conversion=conversion, check=check
-        )
+        return analyze(counts, aggregator, delta, scores=scores, conversion=conversion, check=check)
 
 
 def table_1_row(analysis: Analysis) -> dict[str, Any]:

@@ -38,27 +38,13 @@ _ABSOLUTE_ROUNDING = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class SmoothCost:
-    """The data-dependent part of a run's cost at one order and its sensitivity within 0, 1, … changed votes: private.
+    """The data-dependent part of a run's cost at one order and its sensitivity within d changed votes: private."""
 
-    Attributes
-    ----------
-    answers
-        (Q,) cost of answering each query at the order.
-    answers_profile
-        (D, Q) how far it can move within each number of changed votes.
-    largest_answer
-        The most that one answer's cost can move, whatever the votes.
-    checks
-        Total data-dependent cost of the checks; 0 where they are accounted independently of the data.
-    checks_profile
-        (D,) how far that can move.
-    """
-
-    answers: NDArray[np.float64]
-    answers_profile: NDArray[np.float64]
-    largest_answer: float
-    checks: float
-    checks_profile: NDArray[np.float64]
+    answers: NDArray[np.float64]  # (Q,) cost of answering each query
+    answers_profile: NDArray[np.float64]  # (D, Q) how far it can move within each number of changed votes
+    largest_answer: float  # the most that one answer's cost can move, whatever the votes
+    checks: float  # total data-dependent cost of the checks; 0 where they are accounted independently of the data
+    checks_profile: NDArray[np.float64]  # (D,) how far that can move
 
     def value(self, weights: NDArray[np.float64]) -> float:
         """Compute f for the answered queries (weights 0 or 1)."""
