@@ -46,6 +46,7 @@ def theorem_6(log_q: float, sigma: float, order: float) -> mpmath.mpf:
         return min(bound, independent)
 
 
+@functools.cache
 def lnmax_moments(log_q: float, gamma: float, order: float) -> mpmath.mpf:
     """[P17, Theorems 2 and 3] letter by letter, with moment l = order − 1 and the pure bound 2γ."""
     with mpmath.workdps(digits(log_q)):
