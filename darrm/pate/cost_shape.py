@@ -141,7 +141,7 @@ class CostShape:
             self._check_rising("C6", "the change of the cost", self.cost(self.upper(grid)) - self.cost(grid))
 
     def never_helps(self, voters: int) -> bool:
-        """Tell whether even full agreement costs λ/σ²: then the cost does not depend on the votes."""
+        """Return whether even full agreement costs λ/σ²: then the cost does not depend on the votes."""
         return self.smallest_log_q(voters) >= self.log_q0
 
     def _grid(self, voters: int, log_end: float) -> NDArray[np.float64]:

@@ -93,7 +93,7 @@ def largest_smoothness(order: float) -> float:
 
 
 def exact_cost(order: float, smoothness: float, noise_scale: float, safety: float = 0.0) -> float:
-    """Compute the worst divergence of two neighbouring GNSS outputs; the formula is in the module's text.
+    """Compute the worst divergence of two neighboring GNSS outputs; the formula is in the module's text.
 
     With ``safety`` z the mean moves by z·σ·|SS − SS'| more: Δ(u) = min(1, √u) + zσ·|1 − √u|. For u ≤ 1 the worst case
     stays at u = e^{−2β}; for u ≥ 1 the first term is bounded by its larger end and the second by its value at e^{2β}.

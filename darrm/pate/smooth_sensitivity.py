@@ -127,7 +127,7 @@ def check_profile(
     """
     values = np.arange(lowest, highest + 1)
     steps = np.abs(np.diff(check.dependent(values, [order])[:, 0]))
-    widest = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))  # the larger of the two neighbouring differences
+    widest = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))  # the larger of the two neighboring differences
     profile = np.empty((reach, statistic.size))
     for distance in range(reach):
         profile[distance] = widest[statistic - lowest]

@@ -51,7 +51,7 @@ def test_against_all_histograms(voters: int, classes: int, sigma: float, order: 
         assert np.allclose(profile[distance][low & reached], within(bounds, distance)[low & reached], rtol=1e-9)
     true = np.max([math.exp(-SMOOTHNESS * d) * within(local, d) for d in range(voters + 1)], axis=0)
     assert np.all(found >= true * (1 - 1e-12))
-    # smooth: neighbours differ by a factor of at most e^β
+    # smooth: neighbors differ by a factor of at most e^β
     ratio = np.where(apart == 1, found[:, np.newaxis] / found[np.newaxis], 0.0)
     assert ratio.max() <= math.exp(SMOOTHNESS) * (1 + 1e-9)
 
@@ -76,7 +76,7 @@ def test_a_jump_of_the_cost_at_q0_belongs_to_the_plateau() -> None:
     assert largest_step <= shape.plateau
 
 
-def test_bounds_on_neighbours_hold_for_all_histograms() -> None:
+def test_bounds_on_neighbors_hold_for_all_histograms() -> None:
     for noise in ("continuous", "discrete"):
         rows, shape = histograms(12, 3), CostShape(2.0, 2.0, 3, noise)
         logs = log_q(rows, 2.0, noise=noise)
