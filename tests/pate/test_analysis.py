@@ -131,22 +131,17 @@ def test_discrete_noise_costs_a_little_more_than_the_papers() -> None:
     assert continuous < discrete < 1.02 * continuous
 
 
-def test_it_says_that_the_figure_is_private() -> None:
-    with pytest.warns(PrivateFigureWarning, match="itself private data"):
-        found = analyze(VOTES, CONFIDENT, 1e-5)
-    assert "PRIVATE" in str(found)
-    assert "itself private data" in str(found)
-
-
-def test_a_best_order_at_the_edge_is_reported() -> None:
+def test_it_warns_that_the_figure_is_private_and_of_a_best_order_at_the_edge() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = analyze(VOTES, CONFIDENT, 1e-5, orders=[2.0, 3.0])
-    edge = [str(one.message) for one in caught if one.category is RenyiGridWarning]
-    assert len(edge) == 1
-    assert "edge of the grid [2, 3]" in edge[0]
+    assert [one.category for one in caught] == [PrivateFigureWarning, RenyiGridWarning]
+    assert "itself private data" in str(caught[0].message)
+    assert "edge of the grid [2, 3]" in str(caught[1].message)
     assert found.best.at_edge
     assert found.order == 3.0
+    with pytest.warns(PrivateFigureWarning):  # and of nothing else where the grid is wide enough
+        analyze(VOTES, CONFIDENT, 1e-5)
 
 
 def test_the_accountant_refuses_it_unless_told_in_words() -> None:

@@ -137,6 +137,10 @@ def test_expectations_are_averages_over_the_check() -> None:
     assert found.deviation == pytest.approx(7.0 * found.sensitivity)
 
 
+def test_gnmax_without_a_check_needs_no_pattern() -> None:
+    assert sanitize(quiet(VOTES, GNMax(40.0), 1e-5), PARAMETERS).public_cost == pytest.approx(PARAMETERS.cost)
+
+
 def test_it_refuses_what_cannot_be_published() -> None:
     with pytest.raises(ValueError, match="needs the answers that were given"):
         sanitize(quiet(VOTES, CONFIDENT, 1e-5), PARAMETERS)
@@ -144,8 +148,3 @@ def test_it_refuses_what_cannot_be_published() -> None:
         sanitize(quiet(VOTES, LNMax(0.05), 1e-5), PARAMETERS)
     with pytest.raises(ConditionError, match="C6"):
         sanitize(quiet([[12, 0]], GNMax(2.0), 1e-5), GnssParameters(4.0, 0.02, 7.0))
-
-
-def test_gnmax_without_a_check_needs_no_pattern() -> None:
-    run = sanitize(quiet(VOTES, GNMax(40.0), 1e-5), PARAMETERS)
-    assert run.public_cost == pytest.approx(PARAMETERS.cost)
