@@ -9,6 +9,7 @@ import pytest
 from darrm.account.accountant import PRIVATE_TOTAL, PrivacyAccountant
 from darrm.errors import PrivateFigureError
 from darrm.losses.renyi import RenyiGridWarning
+from darrm.pate import analysis, renyi_bounds
 from darrm.pate.analysis import PrivateFigureWarning, analyze
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.interactive import InteractiveGNMax
@@ -121,6 +122,13 @@ def test_order_of_queries_and_of_classes_does_not_matter() -> None:
     first = quiet(VOTES, ConfidentGNMax(200, 150.0, 40.0), 1e-5)
     shuffled = quiet(rng.permuted(VOTES[rng.permutation(30)], axis=1), ConfidentGNMax(200, 150.0, 40.0), 1e-5)
     assert shuffled.epsilon == pytest.approx(first.epsilon, rel=1e-12)
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = quiet(VOTES, CONFIDENT, 1e-5, orders=ORDERS).curve.values
+    monkeypatch.setattr(analysis, "_PAIRS_AT_ONCE", 11 * len(ORDERS))
+    monkeypatch.setattr(renyi_bounds, "_ENTRIES_AT_ONCE", 4 * len(ORDERS))
+    assert quiet(VOTES, CONFIDENT, 1e-5, orders=ORDERS).curve.values == pytest.approx(whole, rel=1e-13)
 
 
 def test_discrete_noise_costs_a_little_more_than_the_papers() -> None:
