@@ -121,7 +121,7 @@ def optimize_gamma(
     checks.one_of(SHAPES, shape=shape)
     checks.one_of(OBJECTIVES, objective=objective)
     checks.one_of(SOLVERS, solver=solver)
-    belief = prior or Independent(0.5 if objective == "linear" else 0.0, 1.0)
+    belief = Independent(0.5 if objective == "linear" else 0.0, 1.0) if prior is None else prior
     solve = partial(_solve_production, problem, Shape(shape), options or SolveOptions(), report)
     held_out, fitted = None, dict[str, str]()
     if objective == "expected-error" and not belief.has_closed_form:

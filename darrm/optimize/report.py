@@ -23,20 +23,19 @@ _COLUMN = 9  # characters
 
 def text_report(table: GammaTable, entries: Sequence[Entry], output: Path | None) -> str:
     """Write the report for a person."""
-    blocks = [_heading(table), _values(table, entries), _remarks(entries), _proof(table), _closing(output)]
+    unsaved = "Not saved: --output FILE.json keeps the table with its proof."
+    closing = unsaved if output is None else f"Table written to {output}"
+    blocks = [_heading(table), _values(table, entries), _remarks(entries), _proof(table), closing]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None) -> dict[str, Any]:
     """Write the same as plain data; `darrm/schemas/optimize_report.json` describes it."""
-    optimality, K = table.optimality, table.problem.voters.K
+    optimality, problem = table.optimality, table.problem
     return {
         "format": _FORMAT,
         "version": _VERSION,
-        "problem": {
-            **table.problem.to_json(),
-            "m": table.problem.m if table.problem.voters.each.is_private else None,
-        },
+        "problem": {**problem.to_json(), "m": problem.m if problem.voters.each.is_private else None},
         "levels": [int(level) for level in table.gamma.levels],
         "noise_functions": [
             {
@@ -48,7 +47,7 @@ def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None
             }
             for entry in entries
         ],
-        "optimality": None if optimality is None else {**optimality.to_json(K), "gap": optimality.gap},
+        "optimality": None if optimality is None else {**optimality.to_json(problem.voters.K), "gap": optimality.gap},
         "provenance": dict(table.provenance),
         "output": None if output is None else str(output),
     }
@@ -57,8 +56,9 @@ def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None
 def plot_report(path: Path, table: GammaTable, entries: Sequence[Entry]) -> None:
     """Draw γ over the number of ones for every noise function that exists."""
     styles = {"γ_opt": ("o-", 2.4), "γ_Sub": ("s--", 1.4), "γ_DSub": ("^-.", 1.4), "γ_const": ("D:", 1.4)}
-    levels = np.arange(table.problem.voters.K + 1)
-    markers = table.problem.voters.K <= 61
+    problem = table.problem
+    levels = np.arange(problem.voters.K + 1)
+    first = 0 if problem.voters.K <= 61 else 1  # beyond, the markers of a style would hide its line
     with saved_figure(path) as figure:
         axes = figure.add_subplot()
         for entry in entries:
@@ -66,21 +66,10 @@ def plot_report(path: Path, table: GammaTable, entries: Sequence[Entry]) -> None
                 continue
             style, width = styles[entry.name]
             label = f"{entry.name}   expected error {entry.expected_error:.4g}"
-            axes.plot(
-                levels,
-                entry.table.gamma.full,
-                style if markers else style[1:],
-                linewidth=width,
-                markersize=5,
-                label=label,
-            )
-        problem = table.problem
+            axes.plot(levels, entry.table.gamma.full, style[first:], linewidth=width, markersize=5, label=label)
         axes.set_xlabel("l, number of ones among the votes")
         axes.set_ylabel("γ(l), probability of telling the true majority")
-        axes.set_title(
-            f"K = {problem.voters.K} voters, {_voters(problem)}\nrelease {problem.target}-private{_allowance(problem)}",
-            fontsize=11,
-        )
+        axes.set_title(f"{problem.voters}\nreleased {problem.target}-private{_allowance(problem)}", fontsize=9)
         axes.set_ylim(-0.03, 1.03)
         axes.grid(alpha=0.3)
         axes.legend(loc="best", framealpha=0.95)
@@ -92,9 +81,9 @@ def _heading(table: GammaTable) -> str:
     lines = [
         f"Private majority of {problem.voters.K} voters",
         f"  each voter is   {f'(ε, Δ)  = {problem.voters.each}-differentially' if private else 'not'} private",
-        f"  the release is  {'(mε, δ)' if private else '(ε, δ) '} = {problem.target}-differentially private",
+        f"  the release is  {'(mε, δ)' if private else '(ε, δ) '} = {problem.target}-differentially private"
+        + _allowance(problem),
     ]
-    lines[-1] += _allowance(problem)
     if problem.voters.overlap is not None:
         lines.append(f"  one person's data reach at most {problem.voters.overlap} of the voters")
     if problem.voters.K % 2 == 0:
@@ -104,10 +93,6 @@ def _heading(table: GammaTable) -> str:
         if optimality.objective != "linear":
             lines.append(f"  objective       {optimality.objective}: the absolute value of [D, Eq. 2] included")
     return "\n".join(lines)
-
-
-def _voters(problem: MajorityProblem) -> str:
-    return f"each {problem.voters.each}-private" if problem.voters.each.is_private else "each not private by itself"
 
 
 def _allowance(problem: MajorityProblem) -> str:
@@ -120,7 +105,7 @@ def _values(table: GammaTable, entries: Sequence[Entry]) -> str:
     chosen = list(range(len(levels)))
     if len(levels) > _MOST_LINES:
         chosen = sorted({round(i) for i in np.linspace(0, len(levels) - 1, _MOST_LINES)})
-    header = "".join(f"{_marked(entry):>{_COLUMN}}" for entry in shown)
+    header = "".join(f"{entry.name + ('*' if entry.remark else ''):>{_COLUMN}}" for entry in shown)
     lines = [
         "γ(l): the probability of telling the true majority of l ones, else a fair coin; γ(l) = γ(K − l)",
         f"{'l':>8}{header}",
@@ -139,10 +124,6 @@ def _short(error: float | None) -> str:
     if error is None:
         return ""
     return f"{error:.4f}" if error >= 1e-3 or error == 0.0 else f"{error:.1e}"
-
-
-def _marked(entry: Entry) -> str:
-    return entry.name + ("*" if entry.remark else "")
 
 
 def _remarks(entries: Sequence[Entry]) -> str:
@@ -175,9 +156,3 @@ def _proof(table: GammaTable) -> str:
         if optimality.status != "optimal":
             lines.append(f"  the solver     {optimality.status}; the proof and the bound above hold all the same")
     return "\n".join(lines)
-
-
-def _closing(output: Path | None) -> str:
-    if output is None:
-        return "Not saved: --output FILE.json keeps the table with its proof."
-    return f"Table written to {output}"

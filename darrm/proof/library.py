@@ -11,7 +11,7 @@ import gzip
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -20,7 +20,7 @@ from darrm.errors import TableError
 from darrm.gamma.priors import Prior, to_json
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
-from darrm.proof.table import FORMAT, VERSION, GammaTable
+from darrm.proof.table import FORMAT, VERSION, GammaTable, certify
 
 _LIBRARY_FORMAT = "darrm table library"
 _LIBRARY_VERSION = 2
@@ -129,10 +129,15 @@ def load_table(problem: MajorityProblem, *, shape: str = "free") -> GammaTable:
         raise TableError("library", "the stored tables have the default delta, 1 - (1 - Δ)^m")
     if voters.K in available_sizes():
         data = _read(voters.K)
+        # a stored proof speaks of votes alone: it is the same for voters that are models
+        stored = replace(problem, voters=replace(voters, models=False))
         key = (problem.exact_m, voters.each.epsilon_text, voters.each.delta_text, shape)
         for entry in data["tables"]:
             if (entry["m"], entry["epsilon"], entry["delta"], entry["shape"]) == key:
-                return GammaTable.from_json(_table_json(problem, entry, data))
+                table = GammaTable.from_json(_table_json(stored, entry, data))
+                if stored == problem:
+                    return table
+                return certify(problem, table.gamma).with_optimality(table.optimality, table.provenance)
     raise TableError("library", _miss(voters.K, float(problem.exact_m), voters.each, shape))
 
 

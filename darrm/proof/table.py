@@ -122,7 +122,7 @@ class GammaTable:
         """The Rényi curve of one query, for γ that do not fall away from the tie; None for others."""
         return renyi_curve(self.problem.voters, self.gamma) if self.gamma.is_monotone else None
 
-    def with_optimality(self, optimality: Optimality, provenance: Mapping[str, str]) -> GammaTable:
+    def with_optimality(self, optimality: Optimality | None, provenance: Mapping[str, str]) -> GammaTable:
         """Add what is known about how good the proven γ is and where it comes from."""
         return GammaTable(self.problem, self.gamma, self.certificate, optimality, dict(provenance), _PROVED)
 

@@ -115,6 +115,15 @@ def test_a_float_and_its_decimal_find_the_same_table() -> None:
     )
 
 
+def test_models_are_found_as_well() -> None:
+    problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1"), models=True), 3)
+    found, same = load_table(problem), load_table(MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1")), 3))
+    assert found.problem == problem
+    assert found.gamma.half.tolist() == same.gamma.half.tolist()
+    assert found.optimality == same.optimality
+    assert found.certificate.worst_cost == same.certificate.worst_cost
+
+
 def test_an_unknown_shape() -> None:
     with pytest.raises(ValueError, match="shape must be one of"):
         load_table(MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1")), 3), shape="round")
