@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from darrm.problem import Voters
 from darrm.proof.corners import budget_below
 from darrm.proof.definition import all_coefficients, privacy_cost
 from lp_models.options import Progress
+from tests.optimality import optimality_of
 
 PRIORS = (priors.Independent(), priors.Independent(0.7, 1.0), priors.CommonP(), priors.Point(0.8))
 
@@ -32,13 +35,11 @@ def test_production_agrees_with_every_row_written_down(seed: int) -> None:
     problem, prior, shape = random_setting(seed)
     fast = optimize_gamma(problem, prior=prior, shape=shape)
     slow = optimize_gamma(problem, prior=prior, shape=shape, solver="reference")
-    assert fast.optimality is not None
-    assert slow.optimality is not None
-    assert fast.optimality.value == pytest.approx(slow.optimality.value, abs=1e-8)
+    assert optimality_of(fast).value == pytest.approx(optimality_of(slow).value, abs=1e-8)
     # each solver's bound is below the other's proven value
-    assert fast.optimality.bound <= slow.optimality.value + 1e-15
-    assert slow.optimality.bound <= fast.optimality.value + 1e-15
-    assert fast.optimality.gap <= 1e-8
+    assert optimality_of(fast).bound <= optimality_of(slow).value + 1e-15
+    assert optimality_of(slow).bound <= optimality_of(fast).value + 1e-15
+    assert optimality_of(fast).gap <= 1e-8
     # and every row of the paper's set holds for the γ that is handed out
     assert np.max(all_coefficients(problem) @ fast.gamma.half) <= problem.budget
 
@@ -46,8 +47,8 @@ def test_production_agrees_with_every_row_written_down(seed: int) -> None:
 @pytest.mark.parametrize(("delta", "uniform", "common"), [("1e-5", 0.0413, 0.0256), ("0", 0.0413, 0.0256)])
 def test_known_values_at_eleven_voters(delta: str, uniform: float, common: float) -> None:
     problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", delta)), 3)
-    assert optimize_gamma(problem).optimality.value == pytest.approx(uniform, abs=5e-5)
-    assert optimize_gamma(problem, prior=priors.CommonP()).optimality.value == pytest.approx(common, abs=5e-5)
+    assert optimality_of(optimize_gamma(problem)).value == pytest.approx(uniform, abs=5e-5)
+    assert optimality_of(optimize_gamma(problem, prior=priors.CommonP())).value == pytest.approx(common, abs=5e-5)
 
 
 @pytest.mark.parametrize("shape", ["free", "monotone"])
@@ -57,14 +58,14 @@ def test_without_allowance_the_optimum_is_the_mean_vote(K: int, prior: priors.Pr
     problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1")), 1)
     mean_vote = NoiseFunction(K, np.abs(2 * np.arange(K // 2 + 1, K + 1) - K) / K)
     table = optimize_gamma(problem, prior=prior, shape=shape)
-    assert table.optimality.value == pytest.approx(mean_vote.expected_error(prior), abs=1e-9)
+    assert optimality_of(table).value == pytest.approx(mean_vote.expected_error(prior), abs=1e-9)
 
 
 @pytest.mark.parametrize("K", [2, 10, 250])
 def test_even_numbers_of_voters(K: int) -> None:
     problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", "1e-5")), "1.5")
     table = optimize_gamma(problem, prior=priors.CommonP())
-    optimality = table.optimality
+    optimality = optimality_of(table)
     assert optimality.gap <= 1e-8 * max(optimality.value, 1e-3)
     rng = np.random.default_rng(K)
     e, delta = np.exp(0.1), 1e-5
@@ -79,8 +80,8 @@ def test_the_error_falls_as_one_person_reaches_fewer_voters() -> None:
     for overlap in range(1, 12):
         problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5"), overlap=overlap), 3)
         table = optimize_gamma(problem, prior=priors.CommonP(), shape="monotone")
-        errors.append(round(table.optimality.value, 4))
-        assert table.optimality.gap <= 1e-8
+        errors.append(round(optimality_of(table).value, 4))
+        assert optimality_of(table).gap <= 1e-8
     assert errors == [0.0, 0.0, 0.0, 0.0062, 0.0090, 0.0155, 0.0222, 0.0256, 0.0256, 0.0256, 0.0256]
 
 
@@ -95,8 +96,8 @@ def test_overlap_agrees_with_every_row_written_down(K: int, overlap: int, delta:
     problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.8", delta), overlap=overlap), "1.7")
     fast = optimize_gamma(problem, prior=priors.CommonP(), shape=shape)
     slow = optimize_gamma(problem, prior=priors.CommonP(), shape=shape, solver="reference")
-    assert fast.optimality.value == pytest.approx(slow.optimality.value, abs=1e-8)
-    assert fast.optimality.bound <= slow.optimality.value + 1e-15
+    assert optimality_of(fast).value == pytest.approx(optimality_of(slow).value, abs=1e-8)
+    assert optimality_of(fast).bound <= optimality_of(slow).value + 1e-15
 
 
 def test_monotone_is_monotone_and_not_better() -> None:
@@ -105,7 +106,7 @@ def test_monotone_is_monotone_and_not_better() -> None:
     monotone = optimize_gamma(problem, shape="monotone")
     assert monotone.gamma.is_monotone
     assert not free.gamma.is_monotone
-    assert free.optimality.value < monotone.optimality.value < 1.1 * free.optimality.value
+    assert optimality_of(free).value < optimality_of(monotone).value < 1.1 * optimality_of(free).value
 
 
 def test_more_allowance_never_hurts_and_the_optimum_beats_the_baselines() -> None:
@@ -115,9 +116,9 @@ def test_more_allowance_never_hurts_and_the_optimum_beats_the_baselines() -> Non
     for m in (1, 2, 3, 4, 5):
         problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m)
         table = optimize_gamma(problem)
-        entries = compare(table, priors.Independent())
-        errors.append(entries[0].expected_error)
-        assert all(entries[0].expected_error <= entry.expected_error + 1e-12 for entry in entries)
+        found = [entry.expected_error for entry in compare(table, priors.Independent()) if entry.expected_error]
+        errors.append(found[0])
+        assert min(found) >= found[0] - 1e-12
     assert errors == sorted(errors, reverse=True)
 
 
@@ -125,12 +126,12 @@ class TestAnytime:
     problem = MajorityProblem.from_allowance(Voters(151, PrivacyParams("0.1", "1e-5")), 10)
 
     def check(self, table: GammaTable, status: str) -> None:
-        assert table.optimality.status == status
+        assert optimality_of(table).status == status
         assert table.certificate.worst_cost <= table.certificate.budget
-        assert table.optimality.bound <= table.optimality.value <= 0.3
-        best = optimize_gamma(self.problem, prior=priors.CommonP()).optimality
-        assert table.optimality.bound <= best.value
-        assert table.optimality.value >= best.bound
+        assert optimality_of(table).bound <= optimality_of(table).value <= 0.3
+        best = optimality_of(optimize_gamma(self.problem, prior=priors.CommonP()))
+        assert optimality_of(table).bound <= best.value
+        assert optimality_of(table).value >= best.bound
 
     def test_time_limit(self) -> None:
         options = SolveOptions(time_limit=0.0)
@@ -140,7 +141,7 @@ class TestAnytime:
         options = SolveOptions(gap=0.5)
         table = optimize_gamma(self.problem, prior=priors.CommonP(), options=options)
         self.check(table, "optimal")
-        assert 0.0 < table.optimality.gap <= 0.5 * table.optimality.value
+        assert 0.0 < optimality_of(table).gap <= 0.5 * optimality_of(table).value
 
     @pytest.mark.parametrize("after", [1, 3])
     def test_interrupt(self, after: int) -> None:
@@ -183,7 +184,7 @@ def test_numerically_hard_settings(problem: MajorityProblem, prior: str, shape: 
     K = problem.voters.K
     belief = priors.parse(prior)
     table = optimize_gamma(problem, prior=belief, shape=shape)
-    optimality = table.optimality
+    optimality = optimality_of(table)
     assert table.certificate.worst_cost <= table.certificate.budget == budget_below(problem.target)
     coin = 0.5 * float(np.sum(belief.weights(K)))
     assert 0.0 <= optimality.value <= coin
@@ -203,7 +204,7 @@ def test_where_the_prior_is_silent_gamma_is_still_sensible() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"shape": "round"}, {"objective": "cubic"}, {"solver": "abacus"}])
-def test_unknown_options(arguments: dict[str, str]) -> None:
+def test_unknown_options(arguments: dict[str, Any]) -> None:
     problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.1")), 1)
     with pytest.raises(ValueError, match="must be one of"):
         optimize_gamma(problem, **arguments)

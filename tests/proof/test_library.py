@@ -16,6 +16,7 @@ from darrm.problem import MajorityProblem, Voters
 from darrm.proof import library
 from darrm.proof.definition import all_coefficients
 from experiments import make_tables
+from tests.optimality import optimality_of
 
 SETTINGS = available_tables()
 LARGEST_TOTAL = 6_000_000
@@ -27,12 +28,11 @@ def load(setting: library.Setting) -> None:
     table = load_table(MajorityProblem.from_allowance(Voters(setting.K, setting.each), setting.m), shape=setting.shape)
     assert table.problem == setting.problem
     assert table.certificate.worst_cost <= table.certificate.budget
-    assert table.optimality is not None
-    assert table.optimality.shape == setting.shape
+    assert optimality_of(table).shape == setting.shape
     # absolute, next to a fair coin's error of about 1/2: a few degenerate programs at K = 101 stall at 1e-7
-    assert table.optimality.gap <= max(1e-6 * table.optimality.value, LARGEST_GAP)
+    assert optimality_of(table).gap <= max(1e-6 * optimality_of(table).value, LARGEST_GAP)
     value = table.gamma.expected_error(make_tables.PRIOR)
-    assert value == pytest.approx(table.optimality.value, rel=1e-9, abs=1e-15)
+    assert value == pytest.approx(optimality_of(table).value, rel=1e-9, abs=1e-15)
     if setting.shape == "monotone":
         assert table.gamma.is_monotone
 
@@ -60,12 +60,10 @@ def test_a_sample_is_regenerated(index: int) -> None:
     setting = SETTINGS[index]
     stored = load_table(MajorityProblem.from_allowance(Voters(setting.K, setting.each), setting.m), shape=setting.shape)
     fresh = optimize_gamma(setting.problem, prior=make_tables.PRIOR, shape=setting.shape)
-    assert stored.optimality is not None
-    assert fresh.optimality is not None
-    assert fresh.optimality.value == pytest.approx(stored.optimality.value, rel=1e-8, abs=LARGEST_GAP)
+    assert optimality_of(fresh).value == pytest.approx(optimality_of(stored).value, rel=1e-8, abs=LARGEST_GAP)
     # each bound is below the other's value: both are the same optimum
-    assert fresh.optimality.bound <= stored.optimality.value + 1e-15
-    assert stored.optimality.bound <= fresh.optimality.value + 1e-15
+    assert optimality_of(fresh).bound <= optimality_of(stored).value + 1e-15
+    assert optimality_of(stored).bound <= optimality_of(fresh).value + 1e-15
 
 
 @pytest.mark.parametrize("shape", library.SHAPES)
@@ -120,7 +118,7 @@ def test_models_are_found_as_well() -> None:
     found, same = load_table(problem), load_table(MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1")), 3))
     assert found.problem == problem
     assert found.gamma.half.tolist() == same.gamma.half.tolist()
-    assert found.optimality == same.optimality
+    assert optimality_of(found) == optimality_of(same)
     assert found.certificate.worst_cost == same.certificate.worst_cost
 
 
@@ -138,12 +136,13 @@ class TestDamage:
     setting = library.Setting(3, 1, PrivacyParams("0.1"), "free")
 
     def content(self) -> dict[str, Any]:
-        return json.loads(gzip.decompress((make_tables.FOLDER / "K3.json.gz").read_bytes()))
+        content: dict[str, Any] = json.loads(gzip.decompress((make_tables.FOLDER / "K3.json.gz").read_bytes()))
+        return content
 
     def install(self, folder: Path, packed: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "tables").mkdir()
         (folder / "tables" / "K3.json.gz").write_bytes(packed)
-        monkeypatch.setattr(library.resources, "files", lambda _: folder)
+        monkeypatch.setattr("darrm.proof.library.resources.files", lambda _: folder)
 
     def test_a_cut_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.install(tmp_path, (make_tables.FOLDER / "K3.json.gz").read_bytes()[:-50], monkeypatch)

@@ -1,0 +1,18 @@
+"""What is known about how good an optimized table is: there, or the test fails."""
+
+from __future__ import annotations
+
+from darrm import GammaTable
+from darrm.gamma.sampled_error import Estimate
+from darrm.proof.table import Optimality
+
+
+def optimality_of(table: GammaTable) -> Optimality:
+    assert table.optimality is not None
+    return table.optimality
+
+
+def held_out_of(table: GammaTable) -> Estimate:
+    estimate = optimality_of(table).held_out
+    assert estimate is not None
+    return estimate
