@@ -1,4 +1,4 @@
-"""One value's way: ε from the command line's text to the file, and the file's promise recomputed by brute force."""
+"""One value's way: ε from the command line's text to file and charge, and their promises recomputed by brute force."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import mpmath
 import pytest
 
-from darrm import MajorityProblem, PrivacyParams
+from darrm import DaRRM, GammaTable, MajorityProblem, PrivacyParams
 from darrm.optimize.__main__ import main
 from darrm.problem import Voters
 from darrm.system.command_line import run
-from tests.oracle import exact_budget, exact_worst_cost
+from tests.oracle import exact_budget, exact_worst_cost, exponential
 
 
 def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
@@ -33,6 +33,13 @@ def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
     assert worst <= data["certificate"]["worst_cost"] <= data["certificate"]["budget"] <= exact_budget(problem)
     # and it is no gift: the optimum uses its budget up
     assert worst >= exact_budget(problem) * (1 - Fraction(1, 10**9))
+    # what a release with it is charged: no less than the divergence over every assignment of corners
+    charge = DaRRM(GammaTable.load(path)).charge()
+    assert charge.guarantee == target
+    assert charge.profile is not None
+    there = MajorityProblem(problem.voters, PrivacyParams("0.5", each.exact_delta))
+    exact = (1 - exponential(Fraction(1, 2)) + exact_worst_cost(there, data["gamma"])) / 2
+    assert exact <= charge.profile.delta_at(0.5) <= exact * Fraction(1001, 1000)  # a chord between two points
 
 
 @pytest.mark.parametrize("delta", ["1e-5", "0.01", "0.3", "1e-12"])
