@@ -28,23 +28,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, eq=False)
 class LinearProgram:
-    """The program (1)–(3).
-
-    Parameters
-    ----------
-    cost
-        Shape (n,).
-    matrix
-        Shape (r, n); r may be 0.
-    limits
-        Shape (r,).
-    offset
-        A constant that is part of the objective.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit, or a number is not finite.
+    """The program (1)–(3): cost (n,), matrix (r, n) and limits (r,), r ≥ 0; `ValueError` unless finite and of one size.
 
     Examples
     --------
@@ -73,26 +57,12 @@ class LinearProgram:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What a solver returned, with a bound that does not depend on its word.
+    """What a solver returned, with a bound that does not depend on its word."""
 
-    Attributes
-    ----------
-    point
-        Shape (n,), clipped to [0, 1]; it may break rows by the solver's tolerance.
-    duals
-        Shape (r,), non-negative multipliers of the rows.
-    value
-        cost · point + offset.
-    bound
-        A lower bound on the optimum, computed from the duals by `lagrangian_bound`.
-    status
-        The solver's own word.
-    """
-
-    point: NDArray[np.float64]
-    duals: NDArray[np.float64]
-    value: float
-    bound: float
+    point: NDArray[np.float64]  # (n,), clipped to [0, 1]; it may break rows by the solver's tolerance
+    duals: NDArray[np.float64]  # (r,), non-negative multipliers of the rows
+    value: float  # cost · point + offset
+    bound: float  # a lower bound on the optimum, computed from the duals by `lagrangian_bound`
     status: Status
 
 

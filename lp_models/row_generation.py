@@ -30,22 +30,12 @@ _WIDE_GAP = 1e-6  # a gap above this part of the value is no matter of the solve
 
 @dataclass(frozen=True, eq=False)
 class Separation:
-    """An oracle's answer about one point.
+    """An oracle's answer about one point."""
 
-    Attributes
-    ----------
-    matrix, limits
-        Rows that the point breaks, shapes (r, n) and (r,); r = 0 if it breaks none that were looked at.
-    feasible
-        Shape (n,): a point near the query that satisfies every row that was looked at.
-    thorough
-        Whether every row of the feasible set was looked at.
-    """
-
-    matrix: Array
-    limits: Array
-    feasible: Array
-    thorough: bool
+    matrix: Array  # the rows that the point breaks, (r, n); r = 0 if it breaks none that were looked at
+    limits: Array  # their limits, (r,)
+    feasible: Array  # a point near the query, (n,), that satisfies every row that was looked at
+    thorough: bool  # whether every row of the feasible set was looked at
 
 
 class Oracle(Protocol):

@@ -25,17 +25,7 @@ _CHUNK = 1_000  # draws whose distributions are computed at a time: they fit the
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over independent draws of the voters' probabilities.
-
-    Attributes
-    ----------
-    draws
-        Number of draws.
-    mean
-        The mean error.
-    standard_error
-        Sample standard deviation over √draws.
-    """
+    """A mean error over independent draws; ``standard_error`` is the sample standard deviation over √draws."""
 
     draws: int
     mean: float

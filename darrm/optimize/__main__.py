@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from darrm.gamma import priors
 from darrm.optimize.comparison import compare
-from darrm.optimize.optimizer import OBJECTIVES, SHAPES, SOLVERS, optimize_gamma
+from darrm.optimize.optimizer import OBJECTIVES, SHAPES, SOLVERS, default_prior, optimize_gamma
 from darrm.optimize.report import json_report, plot_report, text_report
 from darrm.problem import MajorityProblem
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
@@ -77,8 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     check_outputs(options)
     problem = _problem(options)
-    usual = "uniform" if options.objective == "linear" else "uniform:0,1"
-    prior = priors.parse(usual if options.prior is None else options.prior)
+    prior = default_prior(options.objective) if options.prior is None else priors.parse(options.prior)
     if options.draws is not None and options.objective == "linear":
         raise ValueError("--draws is about --objective expected-error: the linear objective needs none")
     with status_line(quiet=options.quiet) as line:

@@ -14,24 +14,12 @@ from darrm.proof.table import GammaTable, certify
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One noise function of the comparison.
+    """One noise function of the comparison; without table and error if it does not exist for this problem."""
 
-    Attributes
-    ----------
-    name
-        ``"γ_opt"``, ``"γ_Sub"``, ``"γ_DSub"`` or ``"γ_const"``.
-    table
-        The certified function, or None if it does not exist for this problem.
-    expected_error
-        Under the prior of the comparison, or None.
-    remark
-        Why it is absent, or what certification did to it; may be empty.
-    """
-
-    name: str
-    table: GammaTable | None
-    expected_error: float | None
-    remark: str
+    name: str  # "γ_opt", "γ_Sub", "γ_DSub" or "γ_const"
+    table: GammaTable | None  # certified
+    expected_error: float | None  # under the prior of the comparison
+    remark: str  # why it is absent, or what certification did to it; may be empty
 
 
 def compare(optimal: GammaTable, prior: Prior) -> tuple[Entry, ...]:

@@ -121,7 +121,7 @@ def optimize_gamma(
     checks.one_of(SHAPES, shape=shape)
     checks.one_of(OBJECTIVES, objective=objective)
     checks.one_of(SOLVERS, solver=solver)
-    belief = Independent(0.5 if objective == "linear" else 0.0, 1.0) if prior is None else prior
+    belief = default_prior(objective) if prior is None else prior
     solve = partial(_solve_production, problem, Shape(shape), options or SolveOptions(), report)
     held_out, fitted = None, dict[str, str]()
     if objective == "expected-error" and not belief.has_closed_form:
@@ -147,6 +147,11 @@ def optimize_gamma(
     bound = min(found.bound, value)
     optimality = Optimality(belief, shape, objective, value, bound, found.status.value, held_out)
     return table.with_optimality(optimality, {"solver": solver, **found.provenance, **fitted})
+
+
+def default_prior(objective: str) -> Prior:
+    """Return independent p_i ~ U[0.5, 1] for the linear objective, the paper's surrogate of U[0, 1]; else U[0, 1]."""
+    return Independent(0.5 if objective == "linear" else 0.0, 1.0)
 
 
 class PrivacyOracle:

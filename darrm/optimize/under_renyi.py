@@ -50,19 +50,12 @@ _BISECTIONS = 60  # of a factor in [0, 1]: to the last digit
 class RenyiOptimum:
     """The best γ found for one order and budget; a proposal, like every `NoiseFunction`.
 
-    Attributes
-    ----------
-    gamma
-        Monotone, with lies of at least `SMALLEST_LIE`.
-    value
-        Its expected error.
-    bound
-        No monotone γ with such lies and this divergence has a smaller expected error, up to the last digits of the
-        bisection where the closed form was used; 0 from the reference solver.
+    No monotone γ with lies of at least `SMALLEST_LIE` and this divergence has an expected error below ``bound``, up to
+    the last digits of the bisection where the closed form was used; the reference solver has no bound but 0.
     """
 
-    gamma: NoiseFunction
-    value: float
+    gamma: NoiseFunction  # monotone, with lies of at least `SMALLEST_LIE`
+    value: float  # its expected error
     bound: float
 
 

@@ -32,19 +32,7 @@ _SMALLEST_DELTA = 1e-9  # stands for δ = 0 where settings are compared on a log
 
 @dataclass(frozen=True)
 class Setting:
-    """What one stored table is for.
-
-    Attributes
-    ----------
-    K
-        Number of voters.
-    m
-        Privacy allowance.
-    each
-        What every voter satisfies.
-    shape
-        ``"free"`` or ``"monotone"``.
-    """
+    """What one stored table is for: K voters, allowance m, what each satisfies, ``"free"`` or ``"monotone"``."""
 
     K: int
     m: int

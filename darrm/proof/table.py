@@ -45,7 +45,7 @@ class Optimality:
     prior
         What γ was optimized for; after loading, `darrm.gamma.priors.StoredPrior` stands for one of a user's own.
     shape, objective
-        What was optimized, as `darrm.optimize.optimize_gamma` was told.
+        As `darrm.optimize.optimize_gamma` was told: a record for its readers.
     value
         Expected error of the certified γ.
     bound

@@ -44,7 +44,10 @@ def test_rows_and_cones_agree(
     assert renyi_divergences(problem.voters, rows.gamma, [order])[0] <= budget * (1 + 1e-7)
 
 
-@pytest.mark.parametrize(("K", "order", "budget"), [(11, 9.0, 0.02), (30, 4.0, 0.01), (301, 5.0, 0.002)])
+@pytest.mark.parametrize(
+    ("K", "order", "budget"),
+    [(11, 9.0, 0.02), (30, 4.0, 0.01), (81, 5.0, 0.005), pytest.param(301, 5.0, 0.002, marks=pytest.mark.slow)],
+)
 def test_rows_find_the_closed_form(K: int, order: float, budget: float) -> None:
     problem, prior = problem_of(K, "inf", None, 1), priors.CommonP()
     rows = optimize_under_renyi(problem.voters, prior, order, budget, solver="rows")
