@@ -53,8 +53,8 @@ from darrm import checks
 from darrm.probability.binomial import binomial_pmf
 
 Array = NDArray[np.float64]
-DIGEST_DRAWS = 100  # draws, from a fixed seed, that stand for a prior without coefficients in its digest
-OTHER = "other"  # the kind of a prior of which a file keeps name and digest
+_DIGEST_DRAWS = 100  # draws, from a fixed seed, that stand for a prior without coefficients in its digest
+_OTHER = "other"  # the kind of a prior of which a file keeps name and digest
 
 
 class Prior(Protocol):
@@ -86,22 +86,23 @@ class _Known:
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for name in self.numbers():
+        for name in self._decimals():
             checks.probability(**{name: getattr(self, name)})
             object.__setattr__(self, name, float(getattr(self, name)))
 
-    def numbers(self) -> dict[str, str]:
+    def _decimals(self) -> dict[str, str]:
         """Return the fields as their shortest decimals that give the same floats back."""
         return {field.name: repr(getattr(self, field.name)).removesuffix(".0") for field in fields(self)}
 
     @property
     def text(self) -> str:
         """The prior as ``--prior`` reads it."""
-        return ":".join([self.kind, *filter(None, [",".join(self.numbers().values())])])
+        numbers = ",".join(self._decimals().values())
+        return f"{self.kind}:{numbers}" if numbers else self.kind
 
     def to_json(self) -> dict[str, str]:
         """Write the prior as plain data, with exact decimals."""
-        return {"kind": self.kind, **self.numbers()}
+        return {"kind": self.kind, **self._decimals()}
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class Independent(_Known):
             checks.fail("low", self.low, f"at most high = {self.high}")
 
     def __str__(self) -> str:
-        return f"independent p_i, uniform on [{', '.join(self.numbers().values())}]"
+        return f"independent p_i, uniform on [{', '.join(self._decimals().values())}]"
 
     @property
     def has_closed_form(self) -> bool:
@@ -180,7 +181,7 @@ class TwoSided(_Known):
             checks.fail("low", self.low, f"in [0.5, high] = [0.5, {self.high}]")
 
     def __str__(self) -> str:
-        return f"independent p_i, each 1 − q or q with q uniform on [{', '.join(self.numbers().values())}]"
+        return f"independent p_i, each 1 − q or q with q uniform on [{', '.join(self._decimals().values())}]"
 
     def weights(self, K: int) -> Array:
         """Refuse: the expected error is not linear in γ."""
@@ -244,7 +245,7 @@ class Point(_Known):
             checks.fail("p", self.p, "different from 0.5", "with p = 1/2 every noise function has error 0")
 
     def __str__(self) -> str:
-        return f"every p_i = {self.numbers()['p']}"
+        return f"every p_i = {self._decimals()['p']}"
 
     def weights(self, K: int) -> Array:
         """Compute |Bin(K, p)(l) − Bin(K, p)(K − l)| for l > K/2."""
@@ -294,7 +295,7 @@ class StoredPrior:
 
     def to_json(self) -> dict[str, str]:
         """Write name and digest as plain data."""
-        return {"kind": OTHER, "name": self.text, "sha256": self.digest}
+        return {"kind": _OTHER, "name": self.text, "sha256": self.digest}
 
 
 _KINDS: dict[str, type[Independent | TwoSided | CommonP | Point]] = {
@@ -346,7 +347,7 @@ def from_json(data: Any) -> Prior:  # noqa: ANN401 (whatever a JSON file holds)
         return parse(data) if known else StoredPrior(data, "")
     values = dict(data)
     kind = values.pop("kind")
-    if kind == OTHER:
+    if kind == _OTHER:
         return StoredPrior(text=str(values["name"]), digest=str(values["sha256"]))
     return _KINDS[kind](**{name: float(number) for name, number in values.items()})
 
@@ -356,7 +357,7 @@ def digest_of(prior: Prior, K: int) -> str:
     if prior.has_closed_form:
         numbers = weights_of(prior, K)
     else:
-        numbers = prior.sample(K, DIGEST_DRAWS, rng=np.random.default_rng(0))
+        numbers = prior.sample(K, _DIGEST_DRAWS, rng=np.random.default_rng(0))
     return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<f8").tobytes()).hexdigest()
 
 
