@@ -195,10 +195,13 @@ def test_failures_name_the_draw_and_can_be_replayed(function: Function, words: s
     assert [value > LIMIT for value in largest] == [False] * error.index + [True]
 
 
-def test_a_shape_that_changes_between_draws() -> None:
+@pytest.mark.parametrize("batch_size", [1, 32])
+def test_a_shape_that_changes_between_draws(batch_size: int) -> None:
     sampler = SensitivitySampler(lambda data: np.zeros(1 + int(data[0] > 1)), exponential, "l1")
-    with pytest.raises(SamplingError, match="where an earlier draw had"):
-        sampler.measure(3, 200, seed=1, execution=Execution(batch_size=1))
+    with pytest.raises(SamplingError, match="where an earlier draw had") as info:
+        sampler.measure(3, 200, seed=1, execution=Execution(batch_size=batch_size))
+    large = [sampler.replay(3, 1, index)[0][0] > 1 for index in range(info.value.index + 1)]
+    assert set(large[:-1]) == {not large[-1]}
 
 
 def test_an_overflowing_difference_is_reported() -> None:
