@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.proof.table import GammaTable, certify
     from darrm.release.debited import release_debited
     from darrm.release.majority import DaRRM
+    from darrm.votes import Votes
     from lp_models.options import SolveOptions
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Setting",
     "SolveOptions",
     "Voters",
+    "Votes",
     "Workload",
     "__version__",
     "available_tables",
@@ -53,6 +55,7 @@ _HOMES = {
     "darrm.proof.table": ("GammaTable", "certify"),
     "darrm.release.debited": ("release_debited",),
     "darrm.release.majority": ("DaRRM",),
+    "darrm.votes": ("Votes",),
     "lp_models.options": ("SolveOptions",),
 }
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
-
-ABSTAIN = -1  # the label of a query that is not answered (⊥ in [P])
+from darrm.votes import Votes
 
 
 @runtime_checkable
 class Aggregator(Protocol):
-    """Turns the votes of one query into one private label.
+    """Turns the votes on one query into one private label; tests/contracts/test_aggregators.py says what each must do.
 
-    Two families exist. Majority aggregators take votes of shape (Q, K): row q holds the answers of K voters to query q.
-    Noisy-maximum aggregators [P] take histograms of shape (Q, C): row q counts the votes for each of C classes, and
-    answer `ABSTAIN` where they decline.
+    Majority aggregators answer with one of two classes. Noisy-maximum aggregators [P] take any number of classes, and
+    some answer `darrm.votes.ABSTAIN` where they decline.
     """
 
     @property
@@ -35,13 +33,13 @@ class Aggregator(Protocol):
         """
         ...
 
-    def release(self, votes: ArrayLike, *, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
-        """Release one label for each row of ``votes``.
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+        """Release one label for each query.
 
         Parameters
         ----------
         votes
-            Shape (Q, K) votes or (Q, C) histograms, see the class.
+            The votes on Q queries.
         rng
             None draws from the operating system. A generator is for experiments only: its draws are predictable and
             not exact, so no privacy is claimed for them.
@@ -49,6 +47,11 @@ class Aggregator(Protocol):
         Returns
         -------
         labels
-            Shape (Q,).
+            (Q,) names of classes: 0 … C − 1 unless the votes name them.
+
+        Raises
+        ------
+        ValueError
+            If these are no votes that the aggregator can answer; nothing is drawn then.
         """
         ...

@@ -6,7 +6,6 @@ from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.publication import sanitize
-from darrm.pate.vote_counts import counts_from_labels
 
 __all__ = [
     "Analysis",
@@ -16,7 +15,6 @@ __all__ = [
     "InteractiveGNMax",
     "LNMax",
     "analyze",
-    "counts_from_labels",
     "rules_of_thumb",
     "sanitize",
 ]

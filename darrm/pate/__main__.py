@@ -1,15 +1,15 @@
-"""Command line ``python -m darrm.pate``: what a PATE run costs, how to publish it, and the pictures of Figure 5."""
+"""Command line ``python -m darrm.pate``: what a PATE run costs, how to publish it, and the picture of Figure 5."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
@@ -20,11 +20,14 @@ from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noise_tails import NOISES
 from darrm.pate.noisy_max import GNMax, LNMax
+from darrm.pate.pictures import draw_figure_5
 from darrm.pate.report import quiet_analysis, report_text, table_1_row, table_2_row
-from darrm.pate.vote_counts import check_histograms, counts_from_labels
-from darrm.system.command_line import CommandLine, run
+from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.files import write_text
-from darrm.system.votes_file import load_votes
+from darrm.system.flags import integer, real
+from darrm.system.progress import status_line
+from darrm.system.votes_file import classes_of, load_matrix
+from darrm.votes import FORMATS, Votes
 
 EPILOG = """\
 votes: a .npy or .csv matrix, one row a query: the labels of K teachers (Q, K), or the counts of C classes (Q, C)
@@ -33,67 +36,70 @@ Interactive-GNMax; --gamma alone is LNMax
 
 example: python -m darrm.pate VOTES.npy --threshold 200 --sigma1 150 --sigma2 40 --queries 640 --delta 1e-5
 """
+REALS = ("delta", "threshold", "sigma1", "sigma2", "gamma", "confidence", "order", "beta", "sigma_ss", "expect_epsilon")
 
 
-def parser() -> CommandLine:
+def build_parser() -> CommandLine:
     """Describe the command line."""
-    line = CommandLine(
+    parser = CommandLine(
         prog="python -m darrm.pate",
         description="Privacy cost of a PATE run from its votes: the rows of Tables 1 and 2 of the paper.",
         epilog=EPILOG,
+        renamed={"--json": "--output FILE, or --format json", "--pictures": "--plot FILE.png"},
     )
-    line.add_argument("votes", type=Path, help="file of labels (Q, K) or counts (Q, C)")
-    line.add_argument("--format", choices=("auto", "labels", "counts"), default="auto", help="what the file holds")
-    line.add_argument("--classes", type=int, help="number of classes C, where the file holds labels")
-    line.add_argument("--queries", type=int, help="use the first so many rows (default: all)")
-    line.add_argument("--delta", type=float, required=True, help="delta of the (epsilon, delta) statement")
-    line.add_argument("--threshold", type=float, help="T of the noisy check, in votes")
-    line.add_argument("--sigma1", type=float, help="noise of the check, in votes")
-    line.add_argument("--sigma2", type=float, help="noise of the answer, in votes")
-    line.add_argument("--gamma", type=float, help="inverse scale of Laplace noise: LNMax")
-    line.add_argument("--scores", type=Path, help="file of the student's scores (Q, C): Interactive-GNMax")
-    line.add_argument("--confidence", type=float, help="score from which a student is reinforced")
-    line.add_argument("--noise", choices=NOISES, default="discrete", help="which noise is accounted for")
-    line.add_argument("--conversion", choices=sorted(CONVERSIONS), default="classic", help="classic is Theorem 5")
-    line.add_argument("--check", choices=CHECKS, default="data-independent", help="how the check is accounted for")
-    line.add_argument("--order", type=float, help="GNSS: order at which the cost is published")
-    line.add_argument("--beta", type=float, help="GNSS: smoothness")
-    line.add_argument("--sigma-ss", type=float, help="GNSS: noise, in units of the smooth sensitivity")
-    line.add_argument("--expect-epsilon", type=float, help="GNSS: choose all three by rules of thumb for this epsilon")
-    line.add_argument("--no-table-2", action="store_true", help="leave out the smooth sensitivity (it takes longest)")
-    line.add_argument("--json", type=Path, metavar="FILE", help="write the rows as JSON to FILE (- for the screen)")
-    line.add_argument(
-        "--pictures", type=Path, metavar="FOLDER", help="write figure_5_left.png, figure_5_right.png there"
-    )
-    return line
+    add = parser.add_argument
+    add("votes", type=Path, metavar="VOTES", help="file of labels (Q, K) or counts (Q, C)")
+    add("--votes-format", choices=FORMATS, default="auto", help="what the file holds (default auto)")
+    add("--classes", metavar="C", help="number of classes, or their names, where the file holds labels")
+    add("--queries", metavar="INT", help="use the first so many rows (default: all)")
+    add("--delta", metavar="REAL", required=True, help="delta of the (epsilon, delta) statement")
+    add("--threshold", metavar="REAL", help="T of the noisy check, in votes")
+    add("--sigma1", metavar="REAL", help="noise of the check, in votes")
+    add("--sigma2", metavar="REAL", help="noise of the answer, in votes")
+    add("--gamma", metavar="REAL", help="inverse scale of Laplace noise: LNMax")
+    add("--scores", type=Path, metavar="FILE", help="file of the student's scores (Q, C): Interactive-GNMax")
+    add("--confidence", metavar="REAL", help="score from which a student is reinforced")
+    add("--noise", choices=NOISES, default="discrete", help="which noise is accounted for")
+    add("--conversion", choices=sorted(CONVERSIONS), default="classic", help="classic is Theorem 5")
+    add("--check", choices=CHECKS, default="data-independent", help="how the check is accounted for")
+    add("--order", metavar="REAL", help="GNSS: order at which the cost is published")
+    add("--beta", metavar="REAL", help="GNSS: smoothness")
+    add("--sigma-ss", metavar="REAL", help="GNSS: noise, in units of the smooth sensitivity")
+    add("--expect-epsilon", metavar="REAL", help="GNSS: choose all three by rules of thumb for this epsilon")
+    add("--no-table-2", action="store_true", help="leave out the smooth sensitivity (it takes longest)")
+    add_outputs(parser, made="the rows as JSON (private data)", picture="both panels of Figure 5 (private data)")
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the votes, account for them, print or save."""
-    options = parser().parse_args(arguments)
-    aggregator = aggregator_of(options)
-    parameters = gnss_of(options)
-    counts = read_counts(options.votes, options.format, options.classes)
-    counts = first_rows(counts, options.queries)
-    scores = None if options.scores is None else first_rows(read_matrix(options.scores), counts.shape[0])
-    analysis = quiet_analysis(
-        counts, aggregator, options.delta, conversion=options.conversion, check=options.check, scores=scores
-    )
-    table_1 = table_1_row(analysis)
-    table_2 = None if options.no_table_2 else table_2_row(analysis, parameters)
-    if options.pictures is not None:
-        from darrm.pate.pictures import draw_figure_5  # noqa: PLC0415 (matplotlib is an extra)
-
-        for path in draw_figure_5(analysis, options.pictures):
-            sys.stderr.write(f"wrote {path}\n")
-    if options.json is None:
-        sys.stdout.write(report_text(table_1, table_2) + "\n")
-        return 0
-    text = json.dumps({"warning": WARNING, "table_1": table_1, "table_2": table_2}, indent=2) + "\n"
-    if str(options.json) == "-":
-        sys.stdout.write(text)
-    else:
-        write_text(options.json, text)
+    """Read the votes, account for them, print, write and draw."""
+    options = build_parser().parse_args(arguments)
+    check_outputs(options)
+    for name in REALS:
+        text = getattr(options, name)
+        flag = f"--{name.replace('_', '-')}"
+        least = -math.inf if name == "threshold" else 0.0
+        setattr(options, name, None if text is None else real(flag, text, least))
+    aggregator, parameters = aggregator_of(options), gnss_of(options)
+    with status_line(quiet=options.quiet) as line:
+        everything = Votes.read(
+            options.votes, classes=classes_of(options.classes), votes_format=options.votes_format, line=line
+        )
+        votes = everything[: rows_wanted(options.queries, everything.queries)]
+        scores = None if options.scores is None else read_scores(options.scores, votes.queries)
+        line.show("Table 1")
+        analysis = quiet_analysis(
+            votes, aggregator, options.delta, conversion=options.conversion, check=options.check, scores=scores
+        )
+        table_1 = table_1_row(analysis)
+        line.show("Table 2: smooth sensitivity")
+        table_2 = None if options.no_table_2 else table_2_row(analysis, parameters)
+        if options.plot is not None:
+            draw_figure_5(analysis, options.plot)
+    document = {"warning": WARNING, "table_1": table_1, "table_2": table_2}
+    if options.output is not None:
+        write_text(options.output, json.dumps(document, indent=1) + "\n")
+    print_report(options, text=lambda: report_text(table_1, table_2) + "\n", document=lambda: document)
     return 0
 
 
@@ -130,61 +136,20 @@ def gnss_of(options: Namespace) -> GnssParameters | None:
     return GnssParameters(*given)
 
 
-def read_counts(path: Path, kind: str, classes: int | None) -> NDArray[np.int64]:
-    """Read (Q, C) vote counts from a file of labels or counts; ``"auto"`` refuses what could be either."""
-    matrix = read_matrix(path)
-    if kind == "auto":
-        kind = guess_format(matrix)
-    if kind == "labels":
-        return counts_from_labels(matrix, classes)
-    counts = check_histograms(matrix)
-    if classes is not None and classes != counts.shape[1]:
-        checks.fail("--classes", classes, f"the number of columns of the counts, {counts.shape[1]}")
-    return counts
+def read_scores(path: Path, queries: int) -> NDArray[Any]:
+    """Read the student's scores for the first so many queries."""
+    scores = load_matrix(path)
+    if scores.dtype.kind not in "biuf":
+        checks.fail("--scores", str(path), "a file of numbers")
+    return scores[:queries]
 
 
-def read_matrix(path: Path) -> NDArray[Any]:
-    """Read a matrix of numbers with at least one entry."""
-    matrix = load_votes(path, named_classes=False)
-    if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "biuf":
-        found = f"shape {matrix.shape} of type {matrix.dtype}"
-        raise ValueError(f"{str(path)!r} must hold a matrix of numbers with at least one entry, got {found}")
-    return matrix
-
-
-def guess_format(matrix: NDArray[Any]) -> str:
-    """Tell counts (all rows have one sum) from labels (more columns than classes, different sums).
-
-    Examples
-    --------
-    >>> guess_format(np.array([[3, 0], [1, 2]])), guess_format(np.array([[0, 1, 1], [1, 1, 1]]))
-    ('counts', 'labels')
-    """
-    sums = matrix.sum(axis=1)
-    if np.any(np.isnan(sums)) or matrix.min() < 0:
-        return "counts"  # the check names what is wrong
-    same = bool(np.all(sums == sums[0]))
-    if same and matrix.shape[0] > 1 and sums[0] > 0:
-        return "counts"
-    if not same and matrix.max() < matrix.shape[1]:
-        return "labels"
-    if same:
-        raise ValueError("the votes could be labels or counts: say --format labels or --format counts")
-    row = int(np.argmax(sums != sums[0]))
-    raise ValueError(
-        f"the votes are no counts (row {row} sums to {sums[row]:g}, row 0 to {sums[0]:g}) and hardly labels (values "
-        f"up to {matrix.max():g} in {matrix.shape[1]} columns): repair them, or say --format labels"
-    )
-
-
-def first_rows(matrix: NDArray[Any], queries: int | None) -> NDArray[Any]:
-    """Take the first rows, or all."""
-    if queries is None:
-        return matrix
-    checks.integer_at_least(1, queries=queries)
-    if queries > matrix.shape[0]:
-        checks.fail("queries", queries, f"at most the number of rows, {matrix.shape[0]}")
-    return matrix[:queries]
+def rows_wanted(text: str | None, rows: int) -> int:
+    """Read ``--queries``: how many of the rows are used."""
+    wanted = rows if text is None else integer("--queries", text, 1)
+    if not 1 <= wanted <= rows:
+        checks.fail("--queries", wanted, f"from 1 to the number of rows, {rows}")
+    return wanted
 
 
 def _only(options: Namespace, chosen: str, others: tuple[str, ...]) -> None:

@@ -23,7 +23,7 @@ from darrm.losses.renyi import DEFAULT_ORDERS, RenyiConversion, RenyiCurve
 from darrm.pate.confident import ConfidentGNMax, NoisyCheck
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
-from darrm.pate.vote_counts import check_histograms
+from darrm.votes import Votes, counts_of
 
 CheckedGNMax = ConfidentGNMax | InteractiveGNMax  # decides privately which queries to answer
 PateAggregator = LNMax | GNMax | CheckedGNMax
@@ -148,7 +148,7 @@ class Analysis:
 
 
 def analyze(
-    histograms: ArrayLike,
+    votes: Votes | ArrayLike,
     aggregator: PateAggregator,
     delta: float,
     *,
@@ -162,8 +162,8 @@ def analyze(
 
     Parameters
     ----------
-    histograms
-        (Q, C) vote counts.
+    votes
+        The votes, or an array of their (Q, C) counts.
     aggregator
         `LNMax`, `GNMax`, `ConfidentGNMax` or `InteractiveGNMax`.
     delta
@@ -200,7 +200,7 @@ def analyze(
     >>> round(found.expected_answered, 2), found.epsilon < found.data_independent_epsilon < found.worst_case_epsilon
     (1.43, True)
     """
-    counts = check_histograms(histograms)
+    counts = counts_of(votes)
     checks.open_probability(delta=delta)
     checks.one_of(CHECKS, check=check)
     grid = RenyiCurve.of(np.zeros_like, orders).orders

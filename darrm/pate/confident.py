@@ -15,19 +15,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
 from darrm import checks
-from darrm.aggregator import ABSTAIN
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate.noise_tails import check_noise, discrete_gaussian_log_survival
-from darrm.pate.noisy_max import GNMax, gaussian_draw
+from darrm.pate.noisy_max import GNMax, gaussian_draw, noisy_argmax
 from darrm.pate.renyi_bounds import gaussian_renyi
-from darrm.pate.vote_counts import check_histograms
+from darrm.votes import ABSTAIN, Votes, counts_of, require_votes
 
 # the logarithms of the check's probabilities err by less; a larger q only enlarges a bound
 CHECK_ROUNDING = 1e-9
@@ -108,7 +108,7 @@ class ConfidentGNMax:
     Examples
     --------
     >>> aggregator = ConfidentGNMax(threshold=200, sigma_threshold=2.0, sigma_answer=2.0)
-    >>> aggregator.release([[250, 0], [130, 120]], rng=np.random.default_rng(0)).tolist()
+    >>> aggregator.release(Votes.of_counts([[250, 0], [130, 120]]), rng=np.random.default_rng(0)).tolist()
     [0, -1]
     """
 
@@ -120,7 +120,8 @@ class ConfidentGNMax:
     def __post_init__(self) -> None:
         checks.finite(threshold=self.threshold)
         checks.positive(sigma_threshold=self.sigma_threshold, sigma_answer=self.sigma_answer)
-        _ = self.check, self.answer
+        for sigma in (self.sigma_threshold, self.sigma_answer):
+            check_noise(sigma, self.noise)
 
     @property
     def check(self) -> NoisyCheck:
@@ -141,20 +142,27 @@ class ConfidentGNMax:
         """Describe what ``queries`` queries cost, whatever the votes and however many are answered."""
         return Charge(f"{self!r}", renyi=self.guarantee, count=queries)
 
-    def statistic(self, histograms: ArrayLike) -> NDArray[np.int64]:
-        """Find the plurality of each row, which the check looks at: (Q, C) → (Q,)."""
-        return np.asarray(check_histograms(histograms).max(axis=1))
+    def statistic(self, votes: Votes | ArrayLike) -> NDArray[np.int64]:
+        """Find the plurality of each query, which the check looks at: votes or (Q, C) counts → (Q,)."""
+        return np.asarray(counts_of(votes).max(axis=1))
 
-    def release(self, histograms: ArrayLike, *, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
-        """Release one class, or −1 for ⊥, for each row of counts; parameters as in `GNMax.release`."""
-        counts = check_histograms(histograms)
-        return self.answer_where(self.check.release(counts.max(axis=1), rng), counts, rng)
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+        """Release one class, or `ABSTAIN` for ⊥, for each query; parameters as in `GNMax.release`."""
+        given = may_decline(votes)
+        passed = self.check.release(given.counts.max(axis=1), rng)
+        return given.labeled(self.answer_where(passed, given.counts, rng))
 
     def answer_where(
         self, passed: NDArray[np.bool_], counts: NDArray[np.int64], rng: np.random.Generator | None
     ) -> NDArray[np.int64]:
-        """Answer the queries that passed their check, −1 for the others: (Q,) and (Q, C) → (Q,)."""
-        labels = np.full(counts.shape[0], ABSTAIN, dtype=np.int64)
-        if passed.any():
-            labels[passed] = self.answer.release(counts[passed], rng=rng)
-        return labels
+        """Answer the queries that passed their check, `ABSTAIN` for the others: (Q,) and (Q, C) → (Q,)."""
+        answers = np.full(len(counts), ABSTAIN, dtype=np.int64)
+        answers[passed] = noisy_argmax(counts[passed], gaussian_draw(self.sigma_answer, self.noise, rng))
+        return answers
+
+
+def may_decline(votes: Votes) -> Votes:
+    """Return votes of which no class is called what ⊥ is called; `ValueError` for others, and for no `Votes`."""
+    if str(ABSTAIN) in {str(name) for name in require_votes(votes).classes}:
+        checks.fail("classes", votes.classes, f"other than {ABSTAIN}", "so is a query called that is not answered")
+    return votes

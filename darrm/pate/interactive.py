@@ -8,6 +8,7 @@ nothing, and the statistic still changes by at most 1 when one teacher changes i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from darrm import checks
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
-from darrm.pate.confident import ConfidentGNMax, NoisyCheck
+from darrm.pate.confident import ConfidentGNMax, NoisyCheck, may_decline
 from darrm.pate.noisy_max import GNMax
-from darrm.pate.vote_counts import check_histograms
+from darrm.votes import Votes, counts_of
 
 ANSWERED, REINFORCED, DECLINED = "answered", "reinforced", "declined"
 SUM_TOLERANCE = 1e-6  # scores are float32 in most training code
@@ -30,12 +31,12 @@ class InteractiveRelease:
     Attributes
     ----------
     labels
-        (Q,) classes; −1 for ⊥.
+        (Q,) names of classes; `ABSTAIN` for ⊥.
     outcome
         (Q,) words: ``"answered"`` by the teachers, ``"reinforced"`` from the student, ``"declined"`` (⊥).
     """
 
-    labels: NDArray[np.int64]
+    labels: NDArray[Any]
     outcome: NDArray[np.str_]
 
     @property
@@ -62,11 +63,13 @@ class InteractiveGNMax:
     Examples
     --------
     >>> aggregator = InteractiveGNMax(100, sigma_threshold=2.0, sigma_answer=2.0, confidence=0.9)
-    >>> votes = [[250, 0], [250, 0], [130, 120]]
-    >>> scores = [[0.05, 0.95], [0.95, 0.05], [0.5, 0.5]]
-    >>> release = aggregator.release(votes, scores=scores, rng=np.random.default_rng(0))
-    >>> release.labels.tolist(), release.outcome.tolist()
+    >>> votes = Votes.of_counts([[250, 0], [250, 0], [130, 120]])
+    >>> scored = aggregator.with_scores([[0.05, 0.95], [0.95, 0.05], [0.5, 0.5]])
+    >>> found = scored.answer(votes, rng=np.random.default_rng(0))
+    >>> found.labels.tolist(), found.outcome.tolist()
     ([0, 0, -1], ['answered', 'reinforced', 'declined'])
+    >>> scored.release(votes, rng=np.random.default_rng(0)).tolist()
+    [0, 0, -1]
     """
 
     threshold: float
@@ -77,7 +80,7 @@ class InteractiveGNMax:
 
     def __post_init__(self) -> None:
         checks.probability(confidence=self.confidence)
-        _ = self.confident
+        ConfidentGNMax(self.threshold, self.sigma_threshold, self.sigma_answer, self.noise)
 
     @property
     def confident(self) -> ConfidentGNMax:
@@ -103,41 +106,78 @@ class InteractiveGNMax:
         """Describe what ``queries`` queries cost, whatever the votes and however many are answered."""
         return Charge(f"{self!r}", renyi=self.guarantee, count=queries)
 
-    def statistic(self, histograms: ArrayLike, scores: ArrayLike) -> NDArray[np.int64]:
-        """Compute max_j (n_j − round(M p_j)) for each row, which the check looks at: (Q, C), (Q, C) → (Q,)."""
-        counts = check_histograms(histograms)
-        expected = np.rint(counts[0].sum() * check_scores(scores, counts.shape)).astype(np.int64)
-        return np.asarray((counts - expected).max(axis=1))
+    def statistic(self, votes: Votes | ArrayLike, scores: ArrayLike) -> NDArray[np.int64]:
+        """Compute max_j (n_j − round(M p_j)) for each query, which the check looks at: (Q, C), (Q, C) → (Q,)."""
+        counts = counts_of(votes)
+        return _surplus(counts, int(counts[0].sum()), _check_scores(scores, counts.shape))
 
-    def release(
-        self, histograms: ArrayLike, *, scores: ArrayLike, rng: np.random.Generator | None = None
-    ) -> InteractiveRelease:
-        """Release a label for each row of counts, given the student's scores.
+    def with_scores(self, scores: ArrayLike) -> ScoredGNMax:
+        """Return the aggregator for queries whose (Q, C) scores by the student are known; they are public."""
+        return ScoredGNMax(self, np.array(scores, dtype=np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredGNMax:
+    """`InteractiveGNMax` for the queries that a student has scored: an aggregator like any other.
+
+    `InteractiveGNMax` alone is none, since it cannot answer without scores; they belong to the queries and not to the
+    mechanism, whose charge must be of one kind for every batch.
+
+    Attributes
+    ----------
+    mechanism
+        What answers.
+    scores
+        (Q, C) probabilities that the student gives to the classes, one row for each query of the votes.
+    """
+
+    mechanism: InteractiveGNMax
+    scores: NDArray[np.float64]
+
+    @property
+    def guarantee(self) -> RenyiCurve:
+        """What one query satisfies, see `InteractiveGNMax.guarantee`."""
+        return self.mechanism.guarantee
+
+    def charge(self, queries: int = 1) -> Charge:
+        """Describe what ``queries`` queries cost, see `InteractiveGNMax.charge`."""
+        return self.mechanism.charge(queries)
+
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+        """Release one class, or `ABSTAIN` for ⊥, for each query; parameters as in `answer`."""
+        return self.answer(votes, rng=rng).labels
+
+    def answer(self, votes: Votes, *, rng: np.random.Generator | None = None) -> InteractiveRelease:
+        """Release a label for each query, and where it came from.
 
         Parameters
         ----------
-        histograms
-            (Q, C) vote counts.
-        scores
-            (Q, C) probabilities that the student gives to the classes; public.
+        votes
+            The teachers' votes on the queries of ``scores``.
         rng
             None draws from the operating system. A generator is for experiments only: no privacy is claimed.
 
         Raises
         ------
         ValueError
-            If counts or scores are malformed.
+            If these are no `Votes`, or scores are malformed or of other queries.
         """
-        counts = check_histograms(histograms)
-        student = check_scores(scores, counts.shape)
-        passed = self.check.release(self.statistic(counts, student), rng)
-        sure = ~passed & (student.max(axis=1) > self.confidence)
-        labels = self.confident.answer_where(passed, counts, rng)
-        labels[sure] = student[sure].argmax(axis=1)
-        return InteractiveRelease(labels, np.where(passed, ANSWERED, np.where(sure, REINFORCED, DECLINED)))
+        given, mechanism = may_decline(votes), self.mechanism
+        scores = _check_scores(self.scores, given.counts.shape)
+        passed = mechanism.check.release(_surplus(given.counts, given.voters, scores), rng)
+        sure = ~passed & (scores.max(axis=1) > mechanism.confidence)
+        answers = mechanism.confident.answer_where(passed, given.counts, rng)
+        answers[sure] = scores[sure].argmax(axis=1)
+        outcome = np.where(passed, ANSWERED, np.where(sure, REINFORCED, DECLINED))
+        return InteractiveRelease(given.labeled(answers), outcome)
 
 
-def check_scores(scores: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _surplus(counts: NDArray[np.int64], voters: int, scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Compute max_j (n_j − round(M p_j)) of each row."""
+    return np.asarray((counts - np.rint(voters * scores).astype(np.int64)).max(axis=1))
+
+
+def _check_scores(scores: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Read the student's scores: (Q, C) probabilities whose rows sum to 1."""
     student = np.asarray(scores, dtype=np.float64)
     if student.shape != shape:

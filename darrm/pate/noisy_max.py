@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,15 +29,16 @@ from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate import renyi_bounds
 from darrm.pate.noise_tails import NOISES, check_noise
-from darrm.pate.vote_counts import check_histograms
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.exact_sampling import (
     discrete_gaussian,
     discrete_laplace,
     uniform_below,
 )
+from darrm.votes import Votes, require_votes
 
 DRAWS_AT_ONCE = 1 << 18  # bounds the memory of a release
+Draw = Callable[[int], NDArray[np.int64] | NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class GNMax:
     >>> aggregator = GNMax(sigma=40.0)
     >>> round(aggregator.guarantee.convert(1e-5).epsilon, 4)
     0.122
-    >>> aggregator.release([[250, 0, 0], [0, 240, 10]], rng=np.random.default_rng(1)).tolist()
+    >>> votes = Votes.of_counts([[250, 0, 0], [0, 240, 10]])
+    >>> aggregator.release(votes, rng=np.random.default_rng(1)).tolist()
     [0, 1]
     """
 
@@ -79,9 +82,9 @@ class GNMax:
         """Describe what ``queries`` answers cost, whatever the votes."""
         return Charge(f"GNMax(sigma={self.sigma:g})", renyi=self.guarantee, count=queries)
 
-    def log_q(self, histograms: ArrayLike) -> NDArray[np.float64]:
+    def log_q(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Bound log Pr[answer ≠ plurality] for each query: (Q, C) counts → (Q,)."""
-        return renyi_bounds.log_q(histograms, self.sigma, noise=self.noise)
+        return renyi_bounds.log_q(counts, self.sigma, noise=self.noise)
 
     def answer_renyi(self, log_q: ArrayLike, orders: ArrayLike) -> NDArray[np.float64]:
         """Bound what each answer costs, from its q: (Q,) and (L,) → (Q, L); private data."""
@@ -91,22 +94,28 @@ class GNMax:
         """Compute what one answer costs at most, whatever the votes: (L,) → (L,)."""
         return np.asarray(orders, dtype=np.float64) / self.sigma**2
 
-    def release(self, histograms: ArrayLike, *, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
-        """Release one class for each row of counts.
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+        """Release one class for each query.
 
         Parameters
         ----------
-        histograms
-            (Q, C) vote counts.
+        votes
+            Of any number of classes. Arrays are refused: labels taken for counts would void the guarantee.
         rng
             None draws from the operating system. A generator is for experiments only: no privacy is claimed.
 
         Returns
         -------
         NDArray
-            (Q,) classes 0 … C − 1.
+            (Q,) names of classes: 0 … C − 1 unless the votes name them.
+
+        Raises
+        ------
+        ValueError
+            If these are no `Votes`.
         """
-        return noisy_argmax(check_histograms(histograms), gaussian_draw(self.sigma, self.noise, rng))
+        given = require_votes(votes)
+        return given.labeled(noisy_argmax(given.counts, gaussian_draw(self.sigma, self.noise, rng)))
 
 
 @dataclass(frozen=True)
@@ -143,9 +152,9 @@ class LNMax:
         each = PrivacyParams(2 * exact_number("gamma", self.gamma), 0)
         return Charge(f"LNMax(gamma={self.gamma:g})", guarantee=each, renyi=self.guarantee, count=queries)
 
-    def log_q(self, histograms: ArrayLike) -> NDArray[np.float64]:
+    def log_q(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Bound log Pr[answer ≠ plurality] for each query: (Q, C) counts → (Q,)."""
-        return renyi_bounds.laplace_log_q(histograms, self.gamma, noise=self.noise)
+        return renyi_bounds.laplace_log_q(counts, self.gamma, noise=self.noise)
 
     def answer_renyi(self, log_q: ArrayLike, orders: ArrayLike) -> NDArray[np.float64]:
         """Bound what each answer costs, from its q: (Q,) and (L,) → (Q, L); private data."""
@@ -155,32 +164,33 @@ class LNMax:
         """Compute what one answer costs at most, whatever the votes: (L,) → (L,)."""
         return renyi_bounds.laplace_independent(self.gamma, np.asarray(orders, dtype=np.float64))
 
-    def release(self, histograms: ArrayLike, *, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
-        """Release one class for each row of counts; parameters as in `GNMax.release`."""
-        counts = check_histograms(histograms)
-        if self.noise == "continuous":
-            generator = experiments_only(rng)
-            return noisy_argmax(counts, lambda size: generator.laplace(scale=1.0 / self.gamma, size=size))
-        scale = 1 / exact_number("gamma", self.gamma)
-        below = uniform_below(rng)
-        return noisy_argmax(counts, lambda size: discrete_laplace(scale, size, below))
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+        """Release one class for each query; parameters as in `GNMax.release`."""
+        given = require_votes(votes)
+        return given.labeled(noisy_argmax(given.counts, _laplace_draw(self.gamma, self.noise, rng)))
 
 
-def gaussian_draw(
-    sigma: float, noise: str, rng: np.random.Generator | None
-) -> Callable[[int], NDArray[np.int64] | NDArray[np.float64]]:
+def gaussian_draw(sigma: float, noise: str, rng: np.random.Generator | None) -> Draw:
     """Make the function that draws so many Gaussian noises, exact or for experiments."""
     if noise == "continuous":
-        generator = experiments_only(rng)
+        generator = _experiments_only(rng)
         return lambda size: generator.normal(scale=sigma, size=size)
     variance = exact_number("sigma", sigma) ** 2
     below = uniform_below(rng)
     return lambda size: discrete_gaussian(variance, size, below)
 
 
-def noisy_argmax(
-    counts: NDArray[np.int64], draw: Callable[[int], NDArray[np.int64] | NDArray[np.float64]]
-) -> NDArray[np.int64]:
+def _laplace_draw(gamma: float, noise: str, rng: np.random.Generator | None) -> Draw:
+    """Make the function that draws so many Laplace noises of scale 1/γ, exact or for experiments."""
+    if noise == "continuous":
+        generator = _experiments_only(rng)
+        return lambda size: generator.laplace(scale=1.0 / gamma, size=size)
+    scale = 1 / exact_number("gamma", gamma)
+    below = uniform_below(rng)
+    return lambda size: discrete_laplace(scale, size, below)
+
+
+def noisy_argmax(counts: NDArray[np.int64], draw: Draw) -> NDArray[np.int64]:
     """Add a noise to every count and find the largest of each row, a block of rows at a time."""
     queries, classes = counts.shape
     rows = max(1, DRAWS_AT_ONCE // classes)
@@ -191,8 +201,8 @@ def noisy_argmax(
     return labels
 
 
-def experiments_only(rng: np.random.Generator | None) -> np.random.Generator:
-    """Give the generator, or say that continuous noise is never released."""
+def _experiments_only(rng: np.random.Generator | None) -> np.random.Generator:
+    """Return the generator, or say that continuous noise is never released."""
     if rng is None:
         raise ValueError(
             "continuous noise needs rng=: floating-point noise is not exact, so it is for experiments only; "

@@ -1,4 +1,4 @@
-"""The pictures of Figure 5 of [P] for given votes: which queries are answered, what each costs, and the total."""
+"""The picture of Figure 5 of [P] for given votes: which queries are answered, what each costs, and the total."""
 
 from __future__ import annotations
 
@@ -16,26 +16,21 @@ BINS = 25
 POINTS = 200
 LEAST_COST = 1e-14  # of the largest: below, nothing matters, and nothing is drawn
 NOTE = "private data: computed from the votes"
-LEFT, RIGHT = "figure_5_left.png", "figure_5_right.png"
 ALL, ANSWERED, COST, CHECK = "#c7cdd6", "#2b6cb0", "#1a1a1a", "#12355b"
 
 
-def draw_figure_5(analysis: Analysis, folder: Path) -> tuple[Path, Path]:
-    """Draw both panels into an existing folder and return their paths; the pictures are private data.
+def draw_figure_5(analysis: Analysis, path: Path) -> None:
+    """Draw both panels side by side and save them to ``path``; the picture is private data.
 
     Raises
     ------
     ValueError
         If the folder does not exist or matplotlib is not installed.
     """
-    if not folder.is_dir():
-        raise ValueError(f"the folder {str(folder)!r} does not exist: create it first")
-    left, right = folder / LEFT, folder / RIGHT
-    with saved_figure(left, width=8.0, height=5.0) as figure:
-        draw_plurality_counts(figure, analysis)
-    with saved_figure(right, width=8.0, height=5.0) as figure:
-        draw_total_cost(figure, analysis)
-    return left, right
+    with saved_figure(path, width=16.0, height=5.0) as figure:
+        left, right = figure.subfigures(1, 2)
+        draw_plurality_counts(left, analysis)
+        draw_total_cost(right, analysis)
 
 
 def draw_plurality_counts(figure: Any, analysis: Analysis) -> None:  # noqa: ANN401 (matplotlib is untyped)

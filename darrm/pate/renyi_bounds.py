@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.pate.noise_tails import check_noise, gaussian_log_tails, laplace_log_tails, sum_of_tails, winner_gaps
-from darrm.pate.vote_counts import check_histograms
+from darrm.votes import counts_of
 
 LOG_HALF = -math.log(2.0)
 _ROUNDING = 1e-12  # relative: the kernel errs by less than 1e-13 against fifty digits; ten times that is added
@@ -73,7 +73,7 @@ def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> 
     >>> log_q([[250, 0], [130, 120]], sigma=40.0).round(4).tolist()
     [-12.2165, -0.8443]
     """
-    counts = check_histograms(histograms)
+    counts = counts_of(histograms)
     check_noise(sigma, noise)
     return sum_of_tails(winner_gaps(counts), gaussian_log_tails(int(counts.max()), sigma, noise))
 
@@ -86,7 +86,7 @@ def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuo
     >>> laplace_log_q([[250, 0]], gamma=0.05).round(4).tolist()
     [-11.2121]
     """
-    counts = check_histograms(histograms)
+    counts = counts_of(histograms)
     return sum_of_tails(winner_gaps(counts), laplace_log_tails(int(counts.max()), gamma, noise))
 
 

@@ -13,12 +13,13 @@ from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, printed_cost
 from darrm.pate.noisy_max import LNMax
 from darrm.pate.publication import epsilon_at, expected_publication, search_parameters
+from darrm.votes import Votes
 
 _EXPECTED = "expectation over the noise of the check; pass the released answers to account for a run"
 
 
 def quiet_analysis(
-    counts: NDArray[Any],
+    votes: Votes | NDArray[Any],
     aggregator: PateAggregator,
     delta: float,
     *,
@@ -30,7 +31,7 @@ def quiet_analysis(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivateFigureWarning)
         warnings.simplefilter("ignore", RenyiGridWarning)
-        return analyze(counts, aggregator, delta, scores=scores, conversion=conversion, check=check)
+        return analyze(votes, aggregator, delta, scores=scores, conversion=conversion, check=check)
 
 
 def table_1_row(analysis: Analysis) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""From votes to private labels that are paid for: DaRRM, subsampling, and the majority of private classifiers."""
+"""From votes to private labels that are paid for: DaRRM, and the majority of private classifiers."""
 
 from darrm.release.debited import release_debited
-from darrm.release.majority import DaRRM, RandomizedResponseMajority, SubsamplingMajority
+from darrm.release.majority import DaRRM
 
-__all__ = ["DaRRM", "RandomizedResponseMajority", "SubsamplingMajority", "release_debited"]
+__all__ = ["DaRRM", "release_debited"]

@@ -4,43 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
+from darrm.votes import Votes
 
 
 def release_debited(
     aggregator: Aggregator,
-    votes: ArrayLike,
+    votes: Votes | ArrayLike,
     *,
     ledger: PrivacyLedger,
     note: str = "",
-    **options: Any,  # noqa: ANN401 (whatever the aggregator takes)
-) -> NDArray[np.int64]:
-    """Release one label for each row of ``votes`` and debit the ledger for all rows at once.
+) -> NDArray[Any]:
+    """Check, draw, hold back, debit, hand over: one label for each query, and the ledger debited for all at once.
 
     The labels are drawn first and held back: bad votes raise before anything is debited, and whatever happens later, a
-    label that left was paid for. A crash between the debit and the return loses labels, never budget.
+    label that left was paid for. A crash between the debit and the return loses labels, never budget. Nothing is paid
+    for predictable draws, so there is no ``rng``.
 
     Parameters
     ----------
     aggregator
         Any aggregator.
     votes
-        What its ``release`` takes; one row is one query.
+        What its ``release`` takes.
     ledger
         Where to debit.
     note
         The caller's words for the log.
-    **options
-        Passed on to ``release``, such as ``classes``.
 
     Returns
     -------
     labels
-        Shape (Q,).
+        (Q,) names of classes.
 
     Raises
     ------
@@ -53,19 +51,17 @@ def release_debited(
 
     Examples
     --------
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters, certify
-    >>> from darrm.account.ledger import PrivacyLedger
-    >>> from darrm.release.majority import DaRRM
+    >>> from darrm import DaRRM, MajorityProblem, PrivacyLedger, PrivacyParams, Voters, Votes, certify
     >>> from darrm.gamma import baselines
     >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> aggregator = DaRRM(certify(problem, baselines.double_subsampling(problem)))
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(1))
-    >>> release_debited(aggregator, [[1, 1, 0], [0, 0, 1]], ledger=ledger, note="two questions")
+    >>> release_debited(aggregator, Votes.of_labels([[1, 1, 0], [0, 0, 1]]), ledger=ledger, note="two questions")
     array([1, 0])
     >>> round(ledger.spent().epsilon, 12)
     0.6
     """
-    labels = aggregator.release(votes, **options)
+    labels = aggregator.release(votes)  # type: ignore[arg-type]  # an array is converted or refused by the aggregator
     if labels.size:
         ledger.debit(aggregator.charge(int(labels.size)), note=note)
     return labels

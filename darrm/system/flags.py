@@ -39,8 +39,8 @@ def integers(flag: str, text: str) -> list[int]:
     return found
 
 
-def real(flag: str, text: str) -> float:
-    """Read a number of at least 0, infinity included.
+def real(flag: str, text: str, least: float = 0.0) -> float:
+    """Read a number of at least ``least``, infinity included.
 
     >>> real("--gap", "1e-9"), real("--time-limit", "inf")
     (1e-09, inf)
@@ -49,8 +49,8 @@ def real(flag: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not value >= 0.0:
-        checks.fail(flag, text, "a number of at least 0")
+    if not value >= least:
+        checks.fail(flag, text, "a number" if least == -math.inf else f"a number of at least {least:g}")
     return value
 
 

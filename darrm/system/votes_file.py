@@ -15,68 +15,73 @@ from darrm.system.files import check_parent, replacing
 SUFFIXES = (".npy", ".csv")
 
 
-def check_suffix(name: str, path: Path) -> None:
-    """Raise `ValueError` unless the file's name ends in .npy or .csv."""
+def _check_suffix(name: str, path: Path) -> None:
+    """Raise `ValueError` unless the name ends in .npy or .csv."""
     if path.suffix.lower() not in SUFFIXES:
         checks.fail(name, str(path), "a file that ends in .npy or .csv")
 
 
 def check_new(path: Path) -> None:
     """Raise `ValueError` unless labels can be written to ``path`` without losing others."""
-    check_suffix("--output", path)
+    _check_suffix("--output", path)
     check_parent(path)
     if path.exists():
         raise ValueError(f"{str(path)!r} exists already: labels are paid for, so name another file or move this one")
 
 
-def load_votes(path: Path, *, named_classes: bool) -> NDArray[Any]:
-    """Read votes; an .npy file is mapped, not copied.
+def load_matrix(path: Path, *, words: bool = False) -> NDArray[Any]:
+    """Read a matrix with at least one entry: numbers, or text; an .npy file is mapped, not copied.
 
     Parameters
     ----------
     path
         Ends in .npy or .csv.
-    named_classes
+    words
         Read a .csv file as words instead of numbers.
 
     Raises
     ------
     ValueError
-        If the file is no table of votes.
+        If the file holds no such matrix.
     OSError
         If it cannot be read.
     """
-    check_suffix("votes", path)
-    if path.suffix.lower() == ".npy":
-        try:
-            loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise ValueError(f"{str(path)!r} is no .npy file of plain votes: {error}") from error
-        return np.asarray(loaded) if isinstance(loaded, np.ndarray) else checks.fail("votes", path.name, "one array")
+    _check_suffix("votes", path)
+    try:
+        matrix = _read_npy(path) if path.suffix.lower() == ".npy" else _read_csv(path, words=words)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{str(path)!r} is no table of votes: {error}") from error
+    if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "biufU":
+        found = f"shape {matrix.shape} of type {matrix.dtype}"
+        advice = "one row is one query; " + ("reshape a single one" if matrix.ndim == 1 else "no row is no vote")
+        raise ValueError(f"{str(path)!r} must hold a matrix of votes with at least one entry, got {found}: {advice}")
+    return matrix
+
+
+def _read_npy(path: Path) -> NDArray[Any]:
+    loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+    return np.asarray(loaded) if isinstance(loaded, np.ndarray) else checks.fail("votes", path.name, "one array")
+
+
+def _read_csv(path: Path, *, words: bool) -> NDArray[Any]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # an empty file is reported below
-        try:
-            votes = np.loadtxt(
-                path, delimiter=",", ndmin=2, dtype=str if named_classes else np.float64, encoding="utf-8"
-            )
-        except (ValueError, UnicodeDecodeError) as error:
-            raise ValueError(f"{str(path)!r} is no table of votes: {error}") from error
-    return np.char.strip(votes) if named_classes else votes
+        warnings.simplefilter("ignore", UserWarning)  # an empty file is reported by its shape
+        table = np.loadtxt(path, delimiter=",", ndmin=2, dtype=str if words else np.float64, encoding="utf-8")
+    return np.char.strip(table) if words else table
 
 
-def parse_classes(text: str, votes: NDArray[Any]) -> tuple[Any, Any]:
-    """Read ``A,B`` as two labels of the type that the votes have."""
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) != 2 or "" in parts or parts[0] == parts[1]:
-        checks.fail("--classes", text, "two different labels, like no,yes")
-    if votes.dtype.kind in "biuf":
-        try:
-            numbers = tuple(float(part) for part in parts)
-        except ValueError:
-            checks.fail("--classes", text, "two numbers", f"the votes are of type {votes.dtype}")
-        first, second = (int(number) if number.is_integer() else number for number in numbers)
-        return first, second
-    return parts[0], parts[1]
+def classes_of(text: str | None) -> int | tuple[str, ...] | None:
+    """Read ``--classes``: how many classes there are, or what they are called.
+
+    >>> classes_of("10"), classes_of("no, yes")
+    (10, ('no', 'yes'))
+    """
+    parts = [] if text is None else [part.strip() for part in text.split(",")]
+    if text is None or (len(parts) == 1 and parts[0].isdecimal()):
+        return None if text is None else int(parts[0])
+    if len(parts) < 2 or "" in parts or len(set(parts)) != len(parts):
+        checks.fail("--classes", text, "their number or different labels, at least two, like no,yes")
+    return tuple(parts)
 
 
 def save_labels(path: Path, labels: NDArray[Any]) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import darrm.votes
 from darrm.ensemble.voting import majority
 from darrm.gamma import baselines, priors
 from darrm.losses.gaussian import analytic_sigma, renyi_sigma
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.pate.noisy_max import GNMax
-from darrm.pate.vote_counts import counts_from_labels
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import certify
@@ -177,7 +177,7 @@ def _released(aggregator: DaRRM, votes: NDArray[np.int8], rng: np.random.Generat
 
 
 def _noisy_majority(aggregator: GNMax, votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:
-    return aggregator.release(counts_from_labels(votes, classes=2), rng=rng)
+    return aggregator.release(darrm.votes.Votes.of_labels(votes, classes=2), rng=rng)
 
 
 def _bare_majority(votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:  # noqa: ARG001 (draws nothing)

@@ -1,7 +1,7 @@
 """How many labels a second leave, with the operating system's randomness, on one core.
 
-``OMP_NUM_THREADS=1 python -m experiments.scaling.release_benchmark`` times `DaRRM.release` from checked votes to labels
-for several types of votes, next to subsampling and to plain ``rng.random() < p`` coins (not exact, for comparison).
+``OMP_NUM_THREADS=1 python -m experiments.scaling.release_benchmark`` times `DaRRM.release` from unchecked votes to
+labels for several types of votes, next to plain ``rng.random() < p`` coins (not exact, for comparison).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
-from darrm.release import DaRRM, SubsamplingMajority
+from darrm.release.majority import DaRRM
 from darrm.system.command_line import CommandLine, run
 
 QUERIES = 1_000_000
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     problem = MajorityProblem.from_allowance(Voters(options.K, PrivacyParams("0.1", "1e-5")), 3)
-    aggregator, subsampling = DaRRM(optimize_gamma(problem)), SubsamplingMajority(problem)
+    aggregator = DaRRM(optimize_gamma(problem))
     votes = np.random.default_rng(0).random((QUERIES, options.K)) < 0.75
     truth = np.array([float(aggregator.probability_of_one(ones)) for ones in range(options.K + 1)])
     generator = np.random.default_rng(1)
@@ -50,7 +50,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"DaRRM, {dtype.__name__} votes": partial(aggregator.release, votes.astype(dtype))
         for dtype in (np.bool_, np.int64, np.float64)
     }
-    cases["subsampling, bool votes"] = lambda: subsampling.release(votes)
     cases["floating-point coins, bool votes"] = lambda: generator.random(QUERIES) < truth[votes.sum(axis=1)]
     print(f"K = {options.K}, one core, best of {ROUNDS} runs of {QUERIES:,} queries")
     for name, action in cases.items():

@@ -39,12 +39,13 @@ WORKER = """
 # one process forks 50 children one after another; each releases labels two at a time and is killed at a random moment
 KILLER = """
     import os, random, signal, sys, time
-    from darrm import MajorityProblem, NoiseFunction, PrivacyParams, Voters, certify
+    from darrm import MajorityProblem, NoiseFunction, PrivacyParams, Voters, Votes, certify
     from darrm.account import PrivacyLedger
     from darrm.release import DaRRM, release_debited
     problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.05", "1e-8")), 1)
     aggregator = DaRRM(certify(problem, NoiseFunction(3, [0.3, 1.0])))
     aggregator.charge()  # compute the profile once, not in every child
+    votes = Votes.of_labels([[1, 1, 0], [0, 0, 0]])
     ledger = PrivacyLedger(sys.argv[1])
     generator = random.Random(int(sys.argv[2]))
     seen = 0
@@ -54,7 +55,7 @@ KILLER = """
         if child == 0:
             os.close(reading)
             while True:
-                labels = release_debited(aggregator, [[1, 1, 0], [0, 0, 0]], ledger=ledger)
+                labels = release_debited(aggregator, votes, ledger=ledger)
                 os.write(writing, bytes(labels.tolist()))  # the labels leave
         os.close(writing)
         for label in range(generator.randrange(5)):

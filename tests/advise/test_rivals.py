@@ -29,6 +29,7 @@ from darrm.plan import Workload, plan
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.renyi import renyi_divergences
+from darrm.votes import Votes
 
 PLAIN = PrivacyParams("inf")
 ONE = Workload(Voters(11, PLAIN, overlap=1), 1, PrivacyParams("0.2676", "0.0003"))
@@ -70,8 +71,8 @@ def test_the_truth_is_that_of_the_released_labels(aggregator: type, rival: objec
     released = aggregator(next(iter(option.settings.values())))
     rng = np.random.default_rng(5)
     for place, ones in ((0, 6), (5, 11)):
-        right = np.mean(released.release(np.tile([11 - ones, ones], (DRAWS, 1)), rng=rng) == 1)
-        other = np.mean(released.release(np.tile([ones, 11 - ones], (DRAWS, 1)), rng=rng) == 0)
+        right = np.mean(released.release(Votes.of_counts(np.tile([11 - ones, ones], (DRAWS, 1))), rng=rng) == 1)
+        other = np.mean(released.release(Votes.of_counts(np.tile([ones, 11 - ones], (DRAWS, 1))), rng=rng) == 0)
         # the mean of both sides; five standard errors
         assert 0.5 * (right + other) == pytest.approx(option.truth[place], abs=5 * 0.5 / math.sqrt(2 * DRAWS))
 

@@ -176,13 +176,13 @@ def test_the_accountant_refuses_it_unless_told_in_words() -> None:
         ({"answered": np.ones(4, dtype=bool)}, "answered must be 30 booleans"),
         ({"scores": SCORES}, "scores are for InteractiveGNMax only"),
         ({"orders": [1.0, 2.0]}, "orders must be"),
-        ({"histograms": [[1, 2], [1, 1]]}, "the sum of row 1"),
+        ({"votes": [[1, 2], [1, 1]]}, "the sum of row 1"),
         ({"aggregator": InteractiveGNMax(1, 1.0, 1.0, 0.5)}, "needs scores="),
         ({"aggregator": GNMax(40.0), "answered": np.zeros(30, dtype=bool)}, "answered must be all True"),
         ({"aggregator": GNMax(40.0), "scores": SCORES}, "scores are for InteractiveGNMax only"),
     ],
 )
 def test_bad_arguments(named: dict, message: str) -> None:
-    arguments = {"histograms": VOTES, "aggregator": CONFIDENT, "delta": 1e-5} | named
+    arguments = {"votes": VOTES, "aggregator": CONFIDENT, "delta": 1e-5} | named
     with pytest.raises(ValueError, match=message):
         quiet(**arguments)

@@ -26,7 +26,7 @@ def votes(tmp_path: Path) -> Path:
 
 
 def rows(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict:
-    assert run(lambda: main([*map(str, arguments), "--json", "-"])) == 0
+    assert run(lambda: main([*map(str, arguments), "--format", "json"])) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -95,12 +95,12 @@ def test_text_names_both_rows_and_the_warning(votes: Path, capsys: pytest.Captur
 
 
 def test_pictures_and_json_files(votes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = tmp_path / "rows.json"
+    target, picture = tmp_path / "rows.json", tmp_path / "figure_5.png"
     for aggregator in (EXAMPLE, ["--sigma2", "40", "--delta", "1e-5"]):
-        arguments = [str(votes), *aggregator, "--json", str(target), "--pictures", str(tmp_path), "--no-table-2"]
-        assert run(lambda arguments=arguments: main(arguments)) == 0
-    for name in ("figure_5_left.png", "figure_5_right.png"):
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+        outputs = ["--output", str(target), "--plot", str(picture), "--quiet", "--no-table-2"]
+        assert run(lambda aggregator=aggregator, outputs=outputs: main([str(votes), *aggregator, *outputs])) == 0
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        picture.unlink()
     assert json.loads(target.read_text())["table_1"]["queries"] == 60
     assert capsys.readouterr().out == ""
 
@@ -113,11 +113,11 @@ BAD = [
     (np.zeros((3, 2), dtype=int), EXAMPLE, "could be labels or counts"),
     (np.ones((3, 1), dtype=int), EXAMPLE, "the number of classes C must be at least 2"),
     (COUNTS[:1], EXAMPLE, "could be labels or counts"),
-    (np.zeros((0, 4)), EXAMPLE, "must hold a matrix of numbers"),
-    (np.zeros(4), EXAMPLE, "must hold a matrix of numbers"),
-    (np.array([["a", "b"]]), EXAMPLE, "must hold a matrix of numbers"),
-    (COUNTS, [*EXAMPLE, "--queries", "61"], "at most the number of rows, 60"),
-    (COUNTS, [*EXAMPLE, "--queries", "0"], "queries must be an integer of at least 1"),
+    (np.zeros((0, 4)), EXAMPLE, "must hold a matrix of votes"),
+    (np.zeros(4), EXAMPLE, "must hold a matrix of votes"),
+    (np.array([["a", "b"]]), EXAMPLE, "got 'a' from voter 0 to query 0"),
+    (COUNTS, [*EXAMPLE, "--queries", "61"], "from 1 to the number of rows, 60, got 61"),
+    (COUNTS, [*EXAMPLE, "--queries", "0"], "from 1 to the number of rows, 60, got 0"),
     (COUNTS, [*EXAMPLE[:-2]], "--delta"),
     (COUNTS, [*EXAMPLE[:-1], "1"], "delta must be in (0, 1)"),
     (COUNTS, ["--delta", "1e-5"], "say which aggregator"),
@@ -125,10 +125,12 @@ BAD = [
     (COUNTS, ["--gamma", "1", "--sigma2", "40", "--delta", "1e-5"], "does not go with --sigma2"),
     (COUNTS, [*EXAMPLE, "--confidence", "0.5"], "give both or neither"),
     (COUNTS, [*EXAMPLE, "--beta", "0.1"], "give all three or none"),
-    (COUNTS, [*EXAMPLE, "--sigma1", "nan"], "sigma_threshold must be a positive finite number"),
+    (COUNTS, [*EXAMPLE, "--sigma1", "nan"], "--sigma1 must be a number of at least 0"),
     (COUNTS, [*EXAMPLE, "--classes", "7"], "the number of columns of the counts, 4"),
-    (COUNTS, [*EXAMPLE, "--pictures", "/no/such/folder"], "does not exist"),
-    (LABELS, [*EXAMPLE, "--classes", "3"], "below the number of classes, 3"),
+    (COUNTS, [*EXAMPLE, "--plot", "/no/such/folder/p.png"], "does not exist"),
+    (COUNTS, [*EXAMPLE, "--pictures", "."], "--pictures is now --plot FILE.png"),
+    (COUNTS, [*EXAMPLE, "--json", "-"], "--json is now --output FILE, or --format json"),
+    (LABELS, [*EXAMPLE, "--classes", "3"], "votes must be 0, 1 or 2, got 3"),
 ]
 
 

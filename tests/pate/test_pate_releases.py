@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from darrm.aggregator import ABSTAIN, Aggregator
 from darrm.pate.confident import ConfidentGNMax, NoisyCheck
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
+from darrm.votes import ABSTAIN, Votes
 from tests.pate.pate_oracles import (
     gaussian_log_mass,
     laplace_log_mass,
@@ -20,7 +20,9 @@ ROW = np.array([[6, 4, 2]])
 DRAWS = 60_000
 SPREAD = 5.5 * math.sqrt(0.25 / DRAWS)  # five and a half standard errors: false alarms below 1e-6 after all cells
 
-MECHANISMS = [GNMax(3.0), LNMax(0.3), ConfidentGNMax(5, 3.0, 2.0)]
+
+def repeated(row: object) -> Votes:
+    return Votes.of_counts(np.repeat(row, DRAWS, axis=0))
 
 
 def frequencies(labels: np.ndarray, classes: int) -> np.ndarray:
@@ -37,13 +39,13 @@ def frequencies(labels: np.ndarray, classes: int) -> np.ndarray:
     ],
 )
 def test_released_labels_follow_the_law(aggregator: GNMax | LNMax, log_law: np.ndarray) -> None:
-    labels = aggregator.release(np.repeat(ROW, DRAWS, axis=0), rng=np.random.default_rng(3))
+    labels = aggregator.release(repeated(ROW), rng=np.random.default_rng(3))
     assert np.abs(frequencies(labels, 3) - np.exp(log_law[0])).max() < SPREAD
 
 
 @pytest.mark.statistical
 def test_continuous_lnmax_follows_its_law() -> None:
-    labels = LNMax(0.3, noise="continuous").release(np.repeat([[6, 4]], DRAWS, axis=0), rng=np.random.default_rng(4))
+    labels = LNMax(0.3, noise="continuous").release(repeated([[6, 4]]), rng=np.random.default_rng(4))
     expected = (2 + 0.3 * 2) / 4 * math.exp(-0.3 * 2)
     assert abs(np.mean(labels == 1) - expected) < SPREAD
 
@@ -52,7 +54,7 @@ def test_continuous_lnmax_follows_its_law() -> None:
 @pytest.mark.parametrize("noise", ["discrete", "continuous"])
 def test_confident_passes_as_often_as_it_says_and_then_answers_by_gnmax(noise: str) -> None:
     aggregator = ConfidentGNMax(threshold=7, sigma_threshold=4.0, sigma_answer=3.0, noise=noise)
-    labels = aggregator.release(np.repeat(ROW, DRAWS, axis=0), rng=np.random.default_rng(5))
+    labels = aggregator.release(repeated(ROW), rng=np.random.default_rng(5))
     passes, fails = aggregator.check.log_probabilities(np.array([6]))
     assert math.exp(passes[0]) + math.exp(fails[0]) == pytest.approx(1.0, abs=1e-12)
     assert abs(np.mean(labels != ABSTAIN) - math.exp(passes[0])) < SPREAD
@@ -75,14 +77,14 @@ def test_a_check_passes_at_the_threshold_itself() -> None:
 
 def test_interactive_answers_reinforces_and_declines() -> None:
     aggregator = InteractiveGNMax(50, sigma_threshold=1.0, sigma_answer=1.0, confidence=0.8)
-    votes = [[100, 0], [0, 100], [50, 50], [95, 5]]
+    votes = Votes.of_counts([[100, 0], [0, 100], [50, 50], [95, 5]], classes=("cat", "dog"))
     scores = [[0.1, 0.9], [0.1, 0.9], [0.5, 0.5], [0.2, 0.8]]
-    release = aggregator.release(votes, scores=scores, rng=np.random.default_rng(0))
-    assert release.labels.tolist() == [0, 1, -1, 0]
+    release = aggregator.with_scores(scores).answer(votes, rng=np.random.default_rng(0))
+    assert release.labels.tolist() == ["cat", "dog", "-1", "cat"]
     assert release.outcome.tolist() == ["answered", "reinforced", "declined", "answered"]
     assert release.answered.tolist() == [True, False, False, True]
     # the confidence must be exceeded, not met
-    at = aggregator.release([[20, 80]], scores=[[0.2, 0.8]], rng=np.random.default_rng(0))
+    at = aggregator.with_scores([[0.2, 0.8]]).answer(Votes.of_counts([[20, 80]]), rng=np.random.default_rng(0))
     assert at.outcome.tolist() == ["declined"]
 
 
@@ -100,25 +102,6 @@ def test_the_interactive_statistic_is_the_largest_surplus_and_moves_by_at_most_o
     assert np.abs(aggregator.statistic(moved, scores) - found).max() == 1
 
 
-@pytest.mark.parametrize("aggregator", MECHANISMS, ids=lambda one: type(one).__name__)
-def test_system_randomness_is_the_default(aggregator: Aggregator) -> None:
-    assert isinstance(aggregator, Aggregator)
-    votes = np.repeat([[7, 6, 5]], 300, axis=0)
-    first, second = aggregator.release(votes), aggregator.release(votes)
-    assert first.shape == (300,)
-    assert first.dtype == np.int64
-    assert not np.array_equal(first, second)
-    assert set(np.unique(first)) <= {-1, 0, 1, 2}
-
-
-@pytest.mark.parametrize("aggregator", MECHANISMS, ids=lambda one: type(one).__name__)
-def test_a_charge_repeats_and_carries_the_guarantee(aggregator: Aggregator) -> None:
-    assert aggregator.charge(7).kind == aggregator.charge()
-    assert aggregator.charge(7).count == 7
-    assert not aggregator.charge().data_dependent
-    assert aggregator.charge().renyi == aggregator.guarantee
-
-
 def test_guarantees_are_those_of_the_paper() -> None:
     orders = GNMax(40.0).guarantee.orders
     assert np.allclose(GNMax(40.0).guarantee.values, orders / 1600)
@@ -132,7 +115,7 @@ def test_guarantees_are_those_of_the_paper() -> None:
 @pytest.mark.parametrize("make", [lambda: GNMax(3.0, "continuous"), lambda: LNMax(0.3, "continuous")])
 def test_continuous_noise_is_for_experiments_only(make: object) -> None:
     with pytest.raises(ValueError, match="needs rng="):
-        make().release([[3, 1]])  # type: ignore[operator]
+        make().release(Votes.of_counts([[3, 1]]))  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
@@ -163,4 +146,4 @@ def test_bad_parameters(call: object, message: str) -> None:
 )
 def test_bad_scores(scores: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        InteractiveGNMax(1, 1.0, 1.0, 0.5).release([[3, 1]], scores=scores)
+        InteractiveGNMax(1, 1.0, 1.0, 0.5).with_scores(scores).release(Votes.of_counts([[3, 1]]))

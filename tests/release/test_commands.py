@@ -20,6 +20,7 @@ from darrm.proof.table import GammaTable, certify
 from darrm.release import DaRRM
 from darrm.release import __main__ as release
 from darrm.system.command_line import run
+from darrm.votes import ROWS_AT_ONCE
 
 
 @pytest.fixture
@@ -89,10 +90,10 @@ BAD_VOTES = {
     "nan": (np.array([[0.0, 1.0, np.nan]]), "got nan from voter 2 to query 0"),
     "two": (np.array([[0, 1, 2]]), "got 2 from voter 2"),
     "minus": (np.array([[0, 1, 1], [0, -1, 1]]), "got -1 from voter 1 to query 1"),
-    "other K": (np.zeros((4, 5)), "the table is for K = 3 voters"),
-    "one row": (np.zeros(3), "reshape one query"),
+    "other K": (np.zeros((4, 5)), "of K = 3 voters, got '5 columns'"),
+    "one row": (np.zeros(3), "reshape a single one"),
     "cube": (np.zeros((2, 3, 1)), "one row is one query"),
-    "empty": (np.zeros((0, 3)), "the file holds no votes"),
+    "empty": (np.zeros((0, 3)), "with at least one entry, got shape (0, 3)"),
     "words": (np.array([["a", "b", "c"]]), "votes must be 0 or 1"),
 }
 
@@ -121,7 +122,7 @@ def test_bad_votes_debit_nothing(name: str, ledger: str, folder: Path, capsys: p
     [
         ("0,1,1\n0,1\n", "columns"),
         ("0,1,x\n", "could not convert"),
-        ("", "no votes"),
+        ("", "with at least one entry"),
         ("0,1,nan\n", "got nan"),
         ("0;1;1\n", "could not convert"),
         ("\udcff", "no table of votes"),
@@ -136,13 +137,36 @@ def test_bad_csv(content: str, word: str, folder: Path, capsys: pytest.CaptureFi
 
 
 def test_a_late_bad_row_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    votes = np.zeros((release.ROWS_A_BLOCK + 10, 3), dtype=np.int8)
-    votes[release.ROWS_A_BLOCK + 4, 1] = 3
+    votes = np.zeros((ROWS_AT_ONCE + 10, 3), dtype=np.int8)
+    votes[ROWS_AT_ONCE + 4, 1] = 3
     np.save(folder / "late.npy", votes)
     assert releasing(folder, "late.npy", "--create-budget", "2,1e-3") == 2
-    assert f"query 4: every voter must answer every query (queries counted from row {release.ROWS_A_BLOCK})" in (
-        capsys.readouterr().err
-    )
+    assert f"got 3 from voter 1 to query {ROWS_AT_ONCE + 4}: every voter" in capsys.readouterr().err
+
+
+def test_counts_are_released_and_reported_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(folder / "counts.npy", np.array([[3, 0], [1, 2]]))
+    assert releasing(folder, "counts.npy", "--create-budget", "2,1e-3", "--format", "json") == 0
+    document = json.loads(capsys.readouterr().out)
+    spent = PrivacyLedger(folder / "l.sqlite").spent()
+    assert document["labels"] == 2 == len(np.load(folder / "labels.npy"))
+    assert document["spent"]["epsilon"] == spent.epsilon
+    assert document["budget"] == PrivacyParams(2, "1e-3").to_json()
+
+
+def test_the_command_draws_before_it_debits(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the same order as in Python: a draw that fails costs nothing
+    def failing(*_: object, **__: object) -> None:
+        raise OSError("no randomness")
+
+    PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(2, "1e-3"))
+    monkeypatch.setattr(DaRRM, "release", failing)
+    assert releasing(folder, "votes.npy") == 2
+    assert "no randomness" in capsys.readouterr().err
+    assert PrivacyLedger(folder / "l.sqlite").entries() == ()
+    assert not (folder / "labels.npy").exists()
 
 
 @pytest.mark.parametrize(
@@ -151,8 +175,12 @@ def test_a_late_bad_row_is_named(folder: Path, capsys: pytest.CaptureFixture[str
         (["--create-budget", "3"], "EPS,DELTA"),
         (["--create-budget", "3,2"], "delta"),
         (["--create-budget", "x,0"], "epsilon"),
-        (["--create-budget", "2,1e-3", "--classes", "a,b"], "two numbers"),
-        (["--create-budget", "2,1e-3", "--classes", "a"], "two different labels"),
+        (["--create-budget", "2,1e-3", "--classes", "a,b"], "classes must be numbers"),
+        (["--create-budget", "2,1e-3", "--classes", "a"], "different labels, at least two"),
+        (["--create-budget", "2,1e-3", "--classes", "a,b,c"], "the majority is of two classes"),
+        (["--create-budget", "2,1e-3", "--classes", "0"], "two different labels"),
+        (["--create-budget", "2,1e-3", "--votes-format", "counts"], "the number of columns of the counts, 3"),
+        (["--create-budget", "2,1e-3", "--plot", "p.png"], "unrecognized arguments"),
         (["--create-budget", "0.01,0"], "does not admit 4 queries of DaRRM over 3 voters: 0 still fit"),
         ([], "no such file"),
         (["--frobnicate"], "unrecognized arguments"),
@@ -164,6 +192,7 @@ def test_bad_options(arguments: list[str], word: str, folder: Path, capsys: pyte
     assert word in error
     assert error.count("\n") == 1
     assert not (folder / "labels.npy").exists()
+    assert not (folder / "l.sqlite").exists()
 
 
 def test_labels_are_never_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,9 +13,6 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.account.ledger import PrivacyLedger
-from darrm.aggregator import Aggregator
-from darrm.errors import BudgetExceededError
 from darrm.gamma import baselines
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.optimize.optimizer import optimize_gamma
@@ -24,8 +21,8 @@ from darrm.probability.exact_coins import ExactCoins
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.table import GammaTable, certify
-from darrm.release import DaRRM, RandomizedResponseMajority, SubsamplingMajority, release_debited
-from darrm.release.majority import ones_in_sample, sample_majority
+from darrm.release import DaRRM
+from darrm.votes import Votes
 
 
 def problem_of(K: int, m: str = "2", delta: str = "1e-3") -> MajorityProblem:
@@ -130,44 +127,18 @@ def test_the_law_is_the_tables_floats() -> None:
     assert law_by_listing(aggregator, 5) == [aggregator.probability_of_one(int(row.sum())) for row in patterns(5)]
 
 
-@pytest.mark.parametrize(("K", "m"), [(1, "1"), (3, "1"), (3, "2"), (4, "2"), (4, "3"), (5, "2"), (5, "3")])
-def test_subsampling_by_listing_every_draw(K: int, m: str) -> None:
-    aggregator = SubsamplingMajority(problem_of(K, m))
-    draws = int(m)
-    ways = list(itertools.product(*(range(K - taken) for taken in range(draws))))
-    honesty = 1 - 2 * aggregator._coins.probabilities[0]
-    assert 1 - Fraction(1, 10**9) < honesty <= 1
-    for row in patterns(K):
-        ones = np.repeat(row[None, :] == 1, len(ways), axis=0)
-        counts = ones_in_sample(ones, [np.array([way[step] for way in ways]) for step in range(draws)])
-        sign = Fraction(int(np.sum(np.sign(2 * counts - draws))), len(ways))
-        assert sign == sample_majority(K, int(row.sum()), draws)
-        assert aggregator.probability_of_one(int(row.sum())) == (1 + honesty * sign) / 2
-    # and the law is the one of the baseline
-    for ones in range(K // 2 + 1, K + 1):
-        gamma = float(baselines.subsampling(problem_of(K, m)).full[ones])
-        assert float(sample_majority(K, ones, draws)) == pytest.approx(gamma, abs=1e-15)
-
-
-@pytest.mark.parametrize(("K", "m"), [(3, "2"), (5, "2"), (5, "3"), (4, "2")])
-def test_subsampling_is_private_over_all_corners(K: int, m: str) -> None:
-    problem = problem_of(K, m)
-    aggregator = SubsamplingMajority(problem)
-    law = [aggregator.probability_of_one(int(row.sum())) for row in patterns(K)]
-    with mpmath.workdps(50):
-        claimed = mpmath.mpf(problem.target.exact_delta.numerator) / problem.target.exact_delta.denominator
-        assert worst_divergence(problem, law) <= claimed
+PROBLEM = problem_of(5, "2")
+MADE = {
+    "by hand": DaRRM(certify(PROBLEM, NoiseFunction(5, [0.2, 0.5, 0.9]))),
+    "subsampling": DaRRM(certify(PROBLEM, baselines.subsampling(PROBLEM))),
+    "randomized response": DaRRM(certify(PROBLEM, baselines.randomized_response(PROBLEM))),
+}
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("make", ["darrm", "subsampling", "randomised"])
-def test_released_frequencies(make: str) -> None:
-    problem = problem_of(5, "2")
-    aggregator = {
-        "darrm": lambda: DaRRM(certify(problem, NoiseFunction(5, [0.2, 0.5, 0.9]))),
-        "subsampling": lambda: SubsamplingMajority(problem),
-        "randomised": lambda: RandomizedResponseMajority(problem),
-    }[make]()
+@pytest.mark.parametrize("name", MADE)
+def test_released_frequencies(name: str) -> None:
+    aggregator = MADE[name]
     n = 40_000
     for ones in range(6):
         votes = np.tile(np.arange(5) < ones, (n, 1))
@@ -180,102 +151,22 @@ def test_released_frequencies(make: str) -> None:
         assert abs(frequency - p) <= 12.0 * math.sqrt(p * (1.0 - p) / n) + 1e-12, ones
 
 
-def aggregators() -> list[DaRRM]:
-    problem = problem_of(5, "2")
-    table = certify(problem, baselines.double_subsampling(problem))
-    return [DaRRM(table), SubsamplingMajority(problem), RandomizedResponseMajority(problem)]
-
-
-@pytest.mark.parametrize("aggregator", aggregators(), ids=lambda aggregator: aggregator.name)
-def test_the_contract_of_an_aggregator(aggregator: DaRRM) -> None:
-    assert isinstance(aggregator, Aggregator)
-    assert aggregator.guarantee == problem_of(5, "2").target
-    assert aggregator.charge(7) == aggregator.charge().repeated(7)
-    assert aggregator.charge(7).guarantee == aggregator.guarantee
-    with pytest.raises(ValueError, match="count"):
-        aggregator.charge(0)
+def test_a_matrix_of_zeros_and_ones_is_read_as_labels() -> None:
     votes = np.array([[1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 1, 0, 1]])
-    labels = aggregator.release(votes)
-    assert labels.shape == (3,)
-    assert labels.dtype == np.int64
-    assert set(labels.tolist()) <= {0, 1}
+    expected = MADE["by hand"].release(Votes.of_labels(votes), rng=np.random.default_rng(3)).tolist()
     for dtype in (bool, np.uint8, np.float64):
-        assert aggregator.release(votes.astype(dtype)).shape == (3,)
-    assert aggregator.release(np.zeros((0, 5))).shape == (0,)
-    assert aggregator.release(votes[:1]).shape == (1,)
-    named = aggregator.release(np.where(votes == 1, "cat", "dog"), classes=("dog", "cat"))
-    assert set(named.tolist()) <= {"cat", "dog"}
-    assert aggregator.release(votes + 4, classes=(4, 5)).min() >= 4
-    assert (
-        aggregator.release(votes, rng=np.random.default_rng(3)).tolist()
-        == aggregator.release(votes, rng=np.random.default_rng(3)).tolist()
-    )
-    assert votes.tolist() == [[1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 1, 0, 1]]
-
-
-@pytest.mark.parametrize("aggregator", aggregators(), ids=lambda aggregator: aggregator.name)
-@pytest.mark.parametrize(
-    ("votes", "word"),
-    [
-        (np.zeros(5), r"reshape one query to \(1, 5\)"),
-        (np.zeros((2, 4)), "the table is for K = 5 voters"),
-        (np.zeros((2, 5, 1)), "one row is one query"),
-        (np.full((2, 5), 2), "got 2 from voter 0 to query 0"),
-        (np.full((2, 5), np.nan), "got nan from voter 0 to query 0"),
-        (np.full((2, 5), np.inf), "got inf"),
-        (np.array([[0, 1, 0, 1, 1], [0, 1, 0, -1, 1]]), "got -1 from voter 3 to query 1"),
-        (np.full((2, 5), 0.5), "got 0.5"),
-        (np.full((2, 5), "1"), "got '1'|compared"),
-        (np.full((2, 5), None), "got None"),
-        ([[0, 1, 1, 0, 1], [0, 1]], "rectangular"),
-        (5, "shape"),
-    ],
-)
-def test_what_is_no_vote(aggregator: DaRRM, votes: object, word: str) -> None:
-    ledger = PrivacyLedger.create(":memory:", PrivacyParams(10, "0.1"))
-    with pytest.raises(ValueError, match=word):
-        release_debited(aggregator, votes, ledger=ledger)
-    assert ledger.entries() == ()
+        assert MADE["by hand"].release(votes.astype(dtype), rng=np.random.default_rng(3)).tolist() == expected
+    counts = Votes.of_counts(np.stack([5 - votes.sum(axis=1), votes.sum(axis=1)], axis=1))
+    assert MADE["by hand"].release(counts, rng=np.random.default_rng(3)).tolist() == expected
+    assert MADE["by hand"].release(np.zeros((0, 5))).shape == (0,)
 
 
 def test_other_bad_arguments() -> None:
     with pytest.raises(ValueError, match="table must be a GammaTable"):
-        DaRRM(NoiseFunction(3, [0.1, 0.2]))
-    with pytest.raises(ValueError, match="classes must be two different labels"):
-        aggregators()[0].release(np.zeros((1, 5)), classes=(1, 1))
-    with pytest.raises(ValueError, match="m must be an integer"):
-        SubsamplingMajority(problem_of(5, "1.5"))
+        DaRRM(NoiseFunction(3, [0.1, 0.2]))  # type: ignore[arg-type]
     for ones in (-1, 6):
-        for aggregator in aggregators():
-            with pytest.raises(ValueError, match="ones"):
-                aggregator.probability_of_one(ones)
-
-
-def test_a_release_is_debited_before_labels_leave() -> None:
-    aggregator = aggregators()[0]
-    ledger = PrivacyLedger.create(":memory:", PrivacyParams(aggregator.guarantee.exact_epsilon * 3, "0.02"))
-    fit = ledger.queries_that_fit(aggregator.charge())
-    assert fit >= 3
-    votes = np.ones((fit, 5), dtype=int)
-    assert release_debited(aggregator, votes[:2], ledger=ledger, note="a").shape == (2,)
-    assert release_debited(aggregator, votes[:0], ledger=ledger).shape == (0,)
-    with pytest.raises(BudgetExceededError) as caught:
-        release_debited(aggregator, votes, ledger=ledger)
-    assert caught.value.queries_that_fit == fit - 2
-    assert [(entry.count, entry.note) for entry in ledger.entries()] == [(2, "a")]
-    named = release_debited(aggregator, np.full((1, 5), "b"), ledger=ledger, classes=("a", "b"))
-    assert named.shape == (1,)
-
-
-def test_no_label_without_a_debit(monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = PrivacyLedger.create(":memory:", PrivacyParams(10, "0.1"))
-
-    def failing(*_: object, **__: object) -> None:
-        raise OSError("the disk is gone")
-
-    monkeypatch.setattr(PrivacyLedger, "debit", failing)
-    with pytest.raises(OSError, match="the disk is gone"):
-        release_debited(aggregators()[0], np.ones((1, 5)), ledger=ledger)
+        with pytest.raises(ValueError, match="ones"):
+            MADE["by hand"].probability_of_one(ones)
 
 
 def test_the_exact_profile_tightens_the_account() -> None:

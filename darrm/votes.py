@@ -1,0 +1,369 @@
+"""Votes: what the voters answered, parsed once, and held as the counts that every aggregator needs.
+
+Labels (Q, K) say what each of K voters answered to each of Q queries; counts (Q, C) say how many of them chose each of
+C classes. Nothing in an array tells the two apart (a row of 50 labels looks like the counts of 50 classes), and an
+aggregator that takes one for the other claims a privacy that it does not have. So it is said once, when votes are made.
+
+Both are held as counts: an answer depends on how many voters chose what, never on who they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darrm import checks
+from darrm.system.progress import StatusLine, blocks
+from darrm.system.votes_file import load_matrix
+
+ABSTAIN = -1  # the answer to a query that is not answered (⊥ in [P])
+FORMATS = ("auto", "labels", "counts")
+ROWS_AT_ONCE = 2**16  # bounds the memory beside the counts; large files are mapped, not read whole
+MOST_CLASSES_FOUND = 2**16  # a larger label without ``classes`` is taken for a mistake, before memory is asked for it
+MOST_VOTERS = 2**31 - 1
+
+Classes = int | Sequence[Any] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Votes:
+    """The votes of K voters on Q queries; made by `of_labels`, `of_counts` or `read`.
+
+    Attributes
+    ----------
+    counts
+        (Q, C) how many voters chose each class; every row sums to K.
+    voters
+        K ≥ 1.
+    classes
+        What the C ≥ 2 classes are called, 0 … C − 1 unless they were named.
+    given
+        What the votes were made from: ``"labels"`` or ``"counts"``.
+
+    Raises
+    ------
+    ValueError
+        If a count is negative, or the rows do not sum to K.
+
+    Examples
+    --------
+    >>> votes = Votes.of_labels([["no", "yes", "yes"], ["no", "no", "no"]], classes=("no", "yes"))
+    >>> votes
+    Votes(2 queries to 3 voters, classes 'no', 'yes', from labels)
+    >>> votes.counts.tolist(), votes.ones.tolist()
+    ([[1, 2], [3, 0]], [2, 0])
+    """
+
+    counts: NDArray[np.int64]
+    voters: int
+    classes: tuple[Any, ...]
+    given: Literal["labels", "counts"]
+
+    def __post_init__(self) -> None:
+        counts = self.counts
+        if counts.shape[1] < 2:
+            advice = "with one class there is nothing to vote on"
+            checks.fail("the number of classes C", counts.shape[1], "at least 2", advice)
+        if counts.size and counts.min() < 0:
+            row = int(np.argmax((counts < 0).any(axis=1)))
+            advice = f"row {row} is wrong; a count says how many voters chose a class"
+            checks.fail("vote counts", int(counts[row].min()), "at least 0", advice)
+        checks.integer_at_least(1, voters=self.voters, advice="K, how many voters answer each query")
+        sums = counts.sum(axis=1)
+        if np.any(sums != self.voters):
+            row = int(np.argmax(sums != self.voters))
+            advice = "every voter must answer every query"
+            checks.fail(f"the sum of row {row} of the vote counts", int(sums[row]), f"K = {self.voters}", advice)
+        if counts.flags.writeable:
+            object.__setattr__(self, "counts", counts.copy())
+            self.counts.setflags(write=False)
+
+    @classmethod
+    def of_labels(cls, labels: ArrayLike, classes: Classes = None, *, line: StatusLine | None = None) -> Votes:
+        """Read labels: one row a query, one column a voter.
+
+        Parameters
+        ----------
+        labels
+            (Q, K) what each voter answers to each query; booleans count as 0 and 1.
+        classes
+            The number C of classes 0 … C − 1, or what they are called, in order. By default the largest label plus one
+            (at least 2). It is public, so it should be said rather than found.
+        line
+            Where to show progress.
+
+        Raises
+        ------
+        ValueError
+            If some vote is no vote (NaN, an abstention, another class), or the shape is wrong.
+
+        Examples
+        --------
+        >>> Votes.of_labels([[0, 2, 2], [1, 1, 1]], classes=3).counts.tolist()
+        [[1, 0, 2], [0, 3, 0]]
+        >>> Votes.of_labels([[0, 1, 2]], classes=2)
+        Traceback (most recent call last):
+        ...
+        ValueError: votes must be 0 or 1, got 2 from voter 2 to query 0: every voter must answer every query
+        """
+        matrix = _array("votes", labels)
+        if matrix.ndim != 2 or matrix.shape[1] < 1:
+            advice = f"reshape one query to (1, {matrix.size})" if matrix.ndim == 1 else "one row is one query"
+            checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
+        names = _class_names(classes, matrix)
+        counts = np.empty((len(matrix), len(names)), dtype=np.int64)
+        start = 0
+        for block in blocks(matrix, ROWS_AT_ONCE, line or StatusLine(enabled=False), "checking votes"):
+            counts[start : start + len(block)] = _count(block, names, start)
+            start += len(block)
+        return cls(counts, matrix.shape[1], names, "labels")
+
+    @classmethod
+    def of_counts(cls, counts: ArrayLike, voters: int | None = None, classes: Classes = None) -> Votes:
+        """Read counts: one row a query, one column a class.
+
+        Parameters
+        ----------
+        counts
+            (Q, C) whole numbers; floats are taken where they are whole.
+        voters
+            K, what every row must sum to; by default the sum of row 0.
+        classes
+            The number C of columns, or what they are called.
+
+        Raises
+        ------
+        ValueError
+            If a count is NaN, infinite, negative or no whole number, the shape is wrong, or a row does not sum to K.
+
+        Examples
+        --------
+        >>> Votes.of_counts([[240, 10], [100, 150]])
+        Votes(2 queries to 250 voters, classes 0, 1, from counts)
+        >>> Votes.of_counts([[3, -1]])
+        Traceback (most recent call last):
+        ...
+        ValueError: vote counts must be at least 0, got -1: row 0 is wrong; a count says how many voters chose a class
+        """
+        whole = _whole_numbers(_array("vote counts", counts))
+        if whole.ndim != 2:
+            checks.fail("vote counts", whole.shape, "of shape (queries, classes)", "one row is one query")
+        if voters is None:
+            if not len(whole):
+                checks.fail("vote counts", whole.shape, "at least one row", "without any, say voters=")
+            voters = int(np.maximum(whole[0], 0).sum())  # a negative count is named below
+        names = tuple(range(whole.shape[1])) if classes is None else _class_names(classes, whole)
+        if len(names) != whole.shape[1]:
+            checks.fail("classes", len(names), f"the number of columns of the counts, {whole.shape[1]}")
+        return cls(whole, voters, names, "counts")
+
+    @classmethod
+    def read(
+        cls,
+        path: Path,
+        *,
+        voters: int | None = None,
+        classes: Classes = None,
+        votes_format: str = "auto",
+        line: StatusLine | None = None,
+    ) -> Votes:
+        """Read a .npy or .csv file with one row a query; an .npy file is mapped and looked at in blocks.
+
+        Parameters
+        ----------
+        path
+            The file.
+        voters
+            K, where it is known.
+        classes
+            As in `of_labels`; names as text become numbers where the file holds numbers.
+        votes_format
+            ``"labels"``, ``"counts"``, or ``"auto"``, which refuses what could be either.
+        line
+            Where to show progress.
+
+        Raises
+        ------
+        ValueError
+            If the file holds no votes.
+        OSError
+            If it cannot be read.
+        """
+        checks.one_of(FORMATS, votes_format=votes_format)
+        named = classes is not None and not isinstance(classes, int)
+        matrix = load_matrix(path, words=named and votes_format != "counts")
+        kind = _guess(matrix, voters, classes) if votes_format == "auto" else votes_format
+        if kind == "counts":
+            return cls.of_counts(matrix, voters, classes)
+        votes = cls.of_labels(matrix, _as_typed(classes, matrix), line=line)
+        return votes if voters is None else votes.of_voters(voters)
+
+    @property
+    def queries(self) -> int:
+        """Q, the number of queries."""
+        return len(self.counts)
+
+    @property
+    def ones(self) -> NDArray[np.int64]:
+        """(Q,) how many voters chose the second of two classes; `ValueError` for more classes."""
+        if len(self.classes) != 2:
+            checks.fail("votes", f"{len(self.classes)} classes", "about two classes", "GNMax answers with one of more")
+        return self.counts[:, 1]
+
+    def of_voters(self, K: int) -> Votes:
+        """Return these votes, or raise `ValueError` unless they are of K voters."""
+        if self.voters != K:
+            found = f"{self.voters} {'columns' if self.given == 'labels' else 'votes on every query'}"
+            advice = "one column is one voter; for counts say Votes.of_counts" if self.given == "labels" else ""
+            checks.fail("votes", found, f"of K = {K} voters", advice)
+        return self
+
+    def labeled(self, answers: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the names of the classes in ``answers``, (Q,) → (Q,); `ABSTAIN` stays what it is."""
+        if self.classes == tuple(range(len(self.classes))):
+            return answers
+        names, declined = np.asarray(self.classes)[answers], answers == ABSTAIN
+        if not declined.any():
+            return names
+        return np.where(declined, str(ABSTAIN) if names.dtype.kind == "U" else ABSTAIN, names)
+
+    def __getitem__(self, rows: slice | NDArray[np.bool_]) -> Votes:
+        """Return the votes on some queries."""
+        if not isinstance(rows, slice | np.ndarray):
+            raise TypeError("votes are cut by rows: votes[start:stop], or votes[(Q,) booleans]")
+        return Votes(self.counts[rows], self.voters, self.classes, self.given)
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(repr, self.classes)) if len(self.classes) < 6 else f"0 … {len(self.classes) - 1}"
+        if len(self.classes) >= 6 and self.classes != tuple(range(len(self.classes))):
+            names = f"{self.classes[0]!r} … {self.classes[-1]!r}"
+        return f"Votes({self.queries:,} queries to {self.voters:,} voters, classes {names}, from {self.given})"
+
+
+def counts_of(votes: Votes | ArrayLike) -> NDArray[np.int64]:
+    """Return the (Q, C) counts of votes or check an array of counts; `ValueError` unless there is a query."""
+    counts = votes.counts if isinstance(votes, Votes) else Votes.of_counts(votes).counts
+    if not len(counts):
+        checks.fail("votes", counts.shape, "at least one query")
+    return counts
+
+
+def require_votes(votes: object) -> Votes:
+    """Return votes that say what they are; refuse anything else with `ValueError`, an array among it."""
+    if isinstance(votes, Votes):
+        return votes
+    advice = "labels and counts look alike: say Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
+    return checks.fail("votes", type(votes).__name__, "Votes", advice)
+
+
+def _array(name: str, values: ArrayLike) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:
+        return checks.fail(name, "rows of different lengths", "a rectangular array")
+
+
+def _class_names(classes: Classes, matrix: NDArray[Any]) -> tuple[Any, ...]:
+    """Return what the classes are called; without ``classes`` their number is that of the labels found."""
+    if classes is None:
+        largest = float(matrix.max()) if matrix.size and matrix.dtype.kind in "biuf" else 1.0
+        if largest >= MOST_CLASSES_FOUND:
+            checks.fail("votes", largest, f"labels below {MOST_CLASSES_FOUND}", "say classes=")
+        return tuple(range(int(largest) + 1 if largest >= 1.0 else 2))  # what is no label is named by `_count`
+    if isinstance(classes, int | np.integer):
+        checks.integer_at_least(2, classes=classes)
+        return tuple(range(classes))
+    names = () if isinstance(classes, str) else tuple(classes)
+    if len(names) < 2 or len(set(names)) != len(names):
+        checks.fail("classes", classes, "different labels, at least two, the one for class 0 first")
+    return names
+
+
+def _as_typed(classes: Classes, matrix: NDArray[Any]) -> Classes:
+    """Return class names that were typed as words as numbers, where the votes are numbers."""
+    if matrix.dtype.kind not in "biuf" or classes is None or isinstance(classes, int):
+        return classes
+    try:
+        numbers = [float(name) for name in classes]
+    except ValueError:
+        return checks.fail("classes", ",".join(map(str, classes)), "numbers", f"the votes are of type {matrix.dtype}")
+    return tuple(int(number) if number.is_integer() else number for number in numbers)
+
+
+def _count(block: NDArray[Any], names: tuple[Any, ...], first_row: int) -> NDArray[np.int64]:
+    """Count the votes of each class in (n, K) labels → (n, C); the error names the first vote that is none."""
+    if block.dtype == np.bool_:
+        block = block.view(np.int8)
+    counts = np.empty((len(block), len(names)), dtype=np.int64)
+    known = np.zeros(block.shape, dtype=np.bool_)
+    for column, name in enumerate(names):
+        with np.errstate(invalid="ignore"):
+            chosen = block == name
+        if not (isinstance(chosen, np.ndarray) and chosen.shape == block.shape and chosen.dtype == np.bool_):
+            _no_vote(names, f"an array of type {block.dtype}")
+        counts[:, column] = chosen.sum(axis=1)
+        known |= chosen
+    if not known.all():
+        query, voter = (int(index) for index in np.argwhere(~known)[0])
+        found = block[query, voter]
+        shown = found.item() if isinstance(found, np.generic) else found
+        _no_vote(names, f"{shown!r} from voter {voter} to query {first_row + query}")
+    return counts
+
+
+def _no_vote(names: tuple[Any, ...], found: str) -> NoReturn:
+    if len(names) > 5:
+        allowed = f"one of {names[0]!r}, {names[1]!r} … {names[-1]!r}"
+    else:
+        allowed = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
+    raise ValueError(f"votes must be {allowed}, got {found}: every voter must answer every query")
+
+
+def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
+    """Copy counts as integers."""
+    if array.dtype.kind not in "biuf":
+        checks.fail("the type of the vote counts", str(array.dtype), "whole numbers")
+    wrong = array[~(np.abs(array.astype(np.float64)) <= MOST_VOTERS)]  # NaN is wrong, too
+    if not wrong.size and array.dtype.kind == "f":
+        wrong = array[array != np.rint(array)]
+    if wrong.size:
+        allowed = "finite" if not np.isfinite(wrong[0]) else f"whole numbers of at most {MOST_VOTERS}"
+        checks.fail("vote counts", wrong[0].item(), allowed)
+    return array.astype(np.int64)
+
+
+def _guess(matrix: NDArray[Any], voters: int | None, classes: Classes) -> str:
+    """Tell labels from counts, or refuse what could be either.
+
+    Where K is known, the number of columns decides. Else the entries do: counts have rows of one sum, K, and labels are
+    below the number of classes, which is below the number of columns (there are more voters than classes).
+
+    >>> _guess(np.array([[3, 0], [1, 2]]), None, None), _guess(np.array([[0, 1, 1], [1, 1, 1]]), None, None)
+    ('counts', 'labels')
+    """
+    columns = matrix.shape[1]
+    number = len(classes) if isinstance(classes, Sequence) else classes
+    if matrix.dtype.kind not in "biuf":
+        return "labels"
+    if voters is not None and not voters == columns == number:
+        return "counts" if columns == number else "labels"  # what is wrong with them is said where they are counted
+    sums, largest = matrix.sum(axis=1), matrix.max()
+    if np.any(np.isnan(sums)) or matrix.min() < 0:
+        return "counts"  # the check names what is wrong
+    row = int(np.argmax(sums != sums[0]))
+    same, below = bool(sums[row] == sums[0]), bool(largest < (columns if number is None else number))
+    if same and not below and len(matrix) > 1:
+        return "counts"
+    if not same and (below or number is not None):
+        return "labels"  # one that is not below the number is named where they are counted
+    if same:
+        raise ValueError("the votes could be labels or counts: say --votes-format labels or --votes-format counts")
+    raise ValueError(
+        f"the votes are no counts (row {row} sums to {sums[row]:g}, row 0 to {sums[0]:g}) and hardly labels (values "
+        f"up to {largest:g} in {columns} columns): repair them, or say --votes-format labels"
+    )
