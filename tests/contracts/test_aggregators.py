@@ -1,0 +1,189 @@
+"""What every aggregator does, whichever it is: name a new one in `CASES` and it is tested.
+
+`PrivateClassifierMajority` is left out with reason: its guarantee is random differential privacy, which an accountant
+of plain differential privacy must not add up, so it has no ``charge`` and is no `Aggregator`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.ledger import PrivacyLedger
+from darrm.aggregator import Aggregator
+from darrm.errors import BudgetExceededError
+from darrm.gamma import baselines
+from darrm.losses.renyi import RenyiCurve
+from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.table import certify
+from darrm.release import DaRRM, release_debited
+from darrm.release.private_classifiers import PrivateClassifierMajority
+from darrm.votes import ABSTAIN, Votes
+
+PROBLEM = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.3", "1e-4")), 2)
+TWO = Votes.of_labels(np.tile([[1, 1, 1, 0, 0], [0, 1, 0, 0, 1]], (20, 1)), classes=2)
+THREE = Votes.of_counts(np.tile([[4, 3, 3], [2, 6, 2]], (20, 1)))
+SCORES = np.tile([[0.5, 0.3, 0.2], [0.05, 0.05, 0.9]], (20, 1))
+MATRIX = np.array([[1, 0, 1, 1, 0]])
+
+# no aggregator can answer these
+NEVER: dict[str, Any] = {
+    "nothing": None,
+    "a word": "votes",
+    "a number": 5,
+    "one row": np.zeros(5),
+    "a cube": np.zeros((2, 5, 1)),
+    "NaN": np.full((2, 5), np.nan),
+    "words": np.full((2, 5), "1"),
+    "abstentions": np.array([[0, 1, 0, ABSTAIN, 1]]),
+    "ragged rows": [[0, 1, 1, 0, 1], [0, 1]],
+    "halves": np.full((2, 5), 0.5),
+    "a third class": np.full((1, 5), 2),
+}
+TAKEN = {"a class called ⊥": Votes.of_counts([[1, 2]], classes=(ABSTAIN, 1))}
+AMBIGUOUS = {"an array": MATRIX, "a list": MATRIX.tolist(), "counts without a name": [[7, 3]]}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An aggregator, votes that it takes, and what else it must refuse."""
+
+    aggregator: Aggregator
+    votes: Votes
+    refused: dict[str, Any]
+
+    @property
+    def refusals(self) -> dict[str, Any]:
+        return {**NEVER, **self.refused}
+
+
+MECHANISM = InteractiveGNMax(2, sigma_threshold=2.0, sigma_answer=1.0, confidence=0.8)
+CASES = {
+    "DaRRM": Case(
+        DaRRM(certify(PROBLEM, baselines.double_subsampling(PROBLEM))),
+        TWO,
+        {
+            "four voters": Votes.of_labels([[0, 1, 0, 1]], classes=2),
+            "a matrix of four voters": [[0, 1, 0, 1]],
+            "counts of ten voters": Votes.of_counts([[7, 3]]),
+            "three classes": Votes.of_labels([[0, 1, 2, 1, 0]]),
+        },
+    ),
+    "GNMax": Case(GNMax(3.0), THREE, AMBIGUOUS),
+    "LNMax": Case(LNMax(0.3), THREE, AMBIGUOUS),
+    "ConfidentGNMax": Case(
+        ConfidentGNMax(5, 3.0, 2.0),
+        THREE,
+        {**AMBIGUOUS, **TAKEN},
+    ),
+    "InteractiveGNMax": Case(
+        MECHANISM.with_scores(SCORES),
+        THREE,
+        {
+            **AMBIGUOUS,
+            "votes without scores": THREE[:3],
+            **TAKEN,
+        },
+    ),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
+
+
+class TestEveryAggregator:
+    def test_it_is_one_and_its_guarantee_needs_no_votes(self, case: Case) -> None:
+        assert isinstance(case.aggregator, Aggregator)
+        assert isinstance(case.aggregator.guarantee, PrivacyParams | RenyiCurve)
+
+    def test_its_charge_counts_and_carries_the_guarantee(self, case: Case) -> None:
+        charge = case.aggregator.charge(7)
+        assert charge.count == 7
+        assert charge == case.aggregator.charge().repeated(7)
+        assert case.aggregator.guarantee in (charge.guarantee, charge.renyi)
+        assert not charge.data_dependent
+        with pytest.raises(ValueError, match="count"):
+            case.aggregator.charge(0)
+        accountant = PrivacyAccountant(charges=[charge])
+        accountant.add(case.aggregator.charge(3))
+        assert accountant.spent(0.01).queries == 10
+        assert PrivacyAccountant(charges=[charge]).spent(0.01).epsilon <= accountant.spent(0.01).epsilon < np.inf
+
+    def test_a_label_for_each_query_among_the_classes(self, case: Case) -> None:
+        before = case.votes.counts.copy()
+        labels = case.aggregator.release(case.votes)
+        assert labels.shape == (case.votes.queries,)
+        assert labels.dtype == np.int64
+        assert set(labels.tolist()) <= {ABSTAIN, *case.votes.classes}
+        assert len(set(labels.tolist())) > 1
+        assert np.array_equal(case.votes.counts, before)
+
+    def test_named_classes_come_back(self, case: Case) -> None:
+        names = ("cat", "dog", "fox")[: len(case.votes.classes)]
+        labels = case.aggregator.release(Votes.of_counts(case.votes.counts, classes=names))
+        assert set(labels.tolist()) <= {str(ABSTAIN), *names}
+        assert len(set(labels.tolist())) > 1
+
+    def test_only_a_generator_repeats_itself(self, case: Case) -> None:
+        first, again = (case.aggregator.release(case.votes, rng=np.random.default_rng(3)) for _ in range(2))
+        assert first.tolist() == again.tolist()
+        # eight times forty noisy answers agree by chance with a probability below 1e-20
+        assert len({tuple(case.aggregator.release(case.votes).tolist()) for _ in range(8)}) > 1
+
+    def test_a_debited_release_pays_for_every_query(self, case: Case) -> None:
+        ledger = PrivacyLedger.create(":memory:", PrivacyParams(1000, "0.1"))
+        labels = release_debited(case.aggregator, case.votes, ledger=ledger, note="all")
+        assert [(entry.count, entry.note) for entry in ledger.entries()] == [(case.votes.queries, "all")]
+        assert labels.shape == (case.votes.queries,)
+        assert ledger.spent().queries == case.votes.queries
+
+    def test_a_refused_budget_debits_nothing(self, case: Case) -> None:
+        ledger = PrivacyLedger.create(":memory:", PrivacyParams("1e-6", "1e-9"))
+        with pytest.raises(BudgetExceededError, match="nothing was debited"):
+            release_debited(case.aggregator, case.votes, ledger=ledger)
+        assert ledger.entries() == ()
+
+    def test_no_label_without_a_debit(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+        ledger = PrivacyLedger.create(":memory:", PrivacyParams(1000, "0.1"))
+
+        def failing(*_: object, **__: object) -> None:
+            raise OSError("the disk is gone")
+
+        monkeypatch.setattr(PrivacyLedger, "debit", failing)
+        with pytest.raises(OSError, match="the disk is gone"):
+            release_debited(case.aggregator, case.votes, ledger=ledger)
+
+
+REFUSALS = [(name, what) for name, case in CASES.items() for what in case.refusals]
+
+
+@pytest.mark.parametrize(("name", "what"), REFUSALS)
+def test_every_other_input_is_refused_in_one_line_and_costs_nothing(name: str, what: str) -> None:
+    ledger = PrivacyLedger.create(":memory:", PrivacyParams(1000, "0.1"))
+    with pytest.raises(ValueError, match=r"must (be|hold)|every voter") as caught:
+        release_debited(CASES[name].aggregator, CASES[name].refusals[what], ledger=ledger)
+    assert "\n" not in str(caught.value)
+    if what in AMBIGUOUS:
+        assert "say Votes.of_labels(labels, classes) or Votes.of_counts(counts)" in str(caught.value)
+    assert ledger.entries() == ()
+
+
+def test_the_empty_batch_is_free() -> None:
+    ledger = PrivacyLedger.create(":memory:", PrivacyParams(1000, "0.1"))
+    for name, case in CASES.items():
+        empty = MECHANISM.with_scores(SCORES[:0]) if name == "InteractiveGNMax" else case.aggregator
+        assert release_debited(empty, case.votes[:0], ledger=ledger).shape == (0,)
+    assert ledger.entries() == ()
+
+
+def test_what_does_not_fit_the_protocol_does_not_claim_to() -> None:
+    assert not isinstance(MECHANISM, Aggregator)
+    assert not hasattr(PrivateClassifierMajority, "charge")
