@@ -45,16 +45,11 @@ class Votes:
     given
         What the votes were made from: ``"labels"`` or ``"counts"``.
 
-    Raises
-    ------
-    ValueError
-        If a count is negative, or the rows do not sum to K.
-
     Examples
     --------
     >>> votes = Votes.of_labels([["no", "yes", "yes"], ["no", "no", "no"]], classes=("no", "yes"))
     >>> votes
-    Votes(2 queries to 3 voters, classes 'no', 'yes', from labels)
+    Votes(2 queries to 3 voters, classes no, yes; from labels)
     >>> votes.counts.tolist(), votes.ones.tolist()
     ([[1, 2], [3, 0]], [2, 0])
     """
@@ -66,9 +61,6 @@ class Votes:
 
     def __post_init__(self) -> None:
         counts = self.counts
-        if counts.shape[1] < 2:
-            advice = "with one class there is nothing to vote on"
-            checks.fail("the number of classes C", counts.shape[1], "at least 2", advice)
         if counts.size and counts.min() < 0:
             row = int(np.argmax((counts < 0).any(axis=1)))
             advice = f"row {row} is wrong; a count says how many voters chose a class"
@@ -144,7 +136,7 @@ class Votes:
         Examples
         --------
         >>> Votes.of_counts([[240, 10], [100, 150]])
-        Votes(2 queries to 250 voters, classes 0, 1, from counts)
+        Votes(2 queries to 250 voters, classes 0, 1; from counts)
         >>> Votes.of_counts([[3, -1]])
         Traceback (most recent call last):
         ...
@@ -157,7 +149,7 @@ class Votes:
             if not len(whole):
                 checks.fail("vote counts", whole.shape, "at least one row", "without any, say voters=")
             voters = int(np.maximum(whole[0], 0).sum())  # a negative count is named below
-        names = tuple(range(whole.shape[1])) if classes is None else _class_names(classes, whole)
+        names = _class_names(whole.shape[1] if classes is None else classes, whole)
         if len(names) != whole.shape[1]:
             checks.fail("classes", len(names), f"the number of columns of the counts, {whole.shape[1]}")
         return cls(whole, voters, names, "counts")
@@ -239,10 +231,8 @@ class Votes:
         return Votes(self.counts[rows], self.voters, self.classes, self.given)
 
     def __repr__(self) -> str:
-        names = ", ".join(map(repr, self.classes)) if len(self.classes) < 6 else f"0 … {len(self.classes) - 1}"
-        if len(self.classes) >= 6 and self.classes != tuple(range(len(self.classes))):
-            names = f"{self.classes[0]!r} … {self.classes[-1]!r}"
-        return f"Votes({self.queries:,} queries to {self.voters:,} voters, classes {names}, from {self.given})"
+        names = ", ".join(map(str, self.classes[:5])) + (", …" if len(self.classes) > 5 else "")
+        return f"Votes({self.queries:,} queries to {self.voters:,} voters, classes {names}; from {self.given})"
 
 
 def counts_of(votes: Votes | ArrayLike) -> NDArray[np.int64]:
@@ -276,7 +266,7 @@ def _class_names(classes: Classes, matrix: NDArray[Any]) -> tuple[Any, ...]:
             checks.fail("votes", largest, f"labels below {MOST_CLASSES_FOUND}", "say classes=")
         return tuple(range(int(largest) + 1 if largest >= 1.0 else 2))  # what is no label is named by `_count`
     if isinstance(classes, int | np.integer):
-        checks.integer_at_least(2, classes=classes)
+        checks.integer_at_least(2, classes=classes, advice="with one class there is nothing to vote on")
         return tuple(range(classes))
     names = () if isinstance(classes, str) else tuple(classes)
     if len(names) < 2 or len(set(names)) != len(names):

@@ -56,9 +56,9 @@ def test_rows_are_cut() -> None:
 
 
 def test_a_line_says_what_they_are_and_no_vote() -> None:
-    assert repr(Votes.of_counts([[3, 0]])) == "Votes(1 queries to 3 voters, classes 0, 1, from counts)"
+    assert repr(Votes.of_counts([[3, 0]])) == "Votes(1 queries to 3 voters, classes 0, 1; from counts)"
     many = Votes.of_labels([["g", "a"]], classes=tuple("abcdefg"))
-    assert str(many) == "Votes(1 queries to 2 voters, classes 'a' … 'g', from labels)"
+    assert str(many) == "Votes(1 queries to 2 voters, classes a, b, c, d, e, …; from labels)"
 
 
 @pytest.mark.parametrize("classes", [("no", "yes"), (5, 8), (-1, 1), (False, True)])
@@ -108,7 +108,7 @@ def test_malformed_labels_are_named(labels: object, classes: object, message: st
         ([[1.5, 1.5]], "vote counts must be whole numbers"),
         ([[3, 1], [2, 1]], "the sum of row 1 of the vote counts must be K = 4, got 3"),
         ([[0, 0]], "voters must be an integer of at least 1, got 0"),
-        ([[5]], "the number of classes C must be at least 2, got 1"),
+        ([[5]], "classes must be an integer of at least 2, got 1: with one class there is nothing"),
         ([3, 1], "vote counts must be of shape"),
         (np.zeros((0, 3)), "at least one row"),
         ([["a", "b"]], "the type of the vote counts must be whole numbers"),

@@ -127,9 +127,9 @@ def commands(option: ReleaseOption, advice: Advice) -> list[str]:
             f"python -m darrm.release VOTES --table plan.json {ledger} --output LABELS",
         ]
     if option.name == "GNMax, paper's σ":
-        return [f"darrm.release.GNMax(sigma={option.settings['sigma']!r}).release(counts)"]
+        return [f"darrm.pate.GNMax(sigma={option.settings['sigma']!r}).release(Votes.of_counts(counts))"]
     if option.name == "LNMax":
-        return [f"darrm.release.LNMax(gamma={option.settings['gamma']!r}).release(counts)"]
+        return [f"darrm.pate.LNMax(gamma={option.settings['gamma']!r}).release(Votes.of_counts(counts))"]
     return []
 
 

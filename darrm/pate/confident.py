@@ -35,17 +35,7 @@ CHECK_ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class NoisyCheck:
-    """Compare a statistic of sensitivity 1 with a threshold, under Gaussian noise.
-
-    Parameters
-    ----------
-    threshold
-        T, any finite number of votes.
-    sigma
-        σ₁ > 0, in votes.
-    noise
-        ``"discrete"`` or ``"continuous"``.
-    """
+    """Compare a statistic of sensitivity 1 with a finite threshold T, under Gaussian noise σ₁ > 0; both in votes."""
 
     threshold: float
     sigma: float
@@ -118,10 +108,9 @@ class ConfidentGNMax:
     noise: str = "discrete"
 
     def __post_init__(self) -> None:
-        checks.finite(threshold=self.threshold)
         checks.positive(sigma_threshold=self.sigma_threshold, sigma_answer=self.sigma_answer)
-        for sigma in (self.sigma_threshold, self.sigma_answer):
-            check_noise(sigma, self.noise)
+        NoisyCheck(self.threshold, self.sigma_threshold, self.noise)  # each checks its own parameters
+        GNMax(self.sigma_answer, self.noise)
 
     @property
     def check(self) -> NoisyCheck:

@@ -97,13 +97,10 @@ class PrivateClassifierMajority:
         if len(self._voters) != problem.voters.K:
             checks.fail("voters", len(self._voters), f"as many as the table's K = {problem.voters.K}")
         for index, voter in enumerate(self._voters):
-            given = voter.guarantee.on_covered_pairs
-            if (
-                given.exact_epsilon > problem.voters.each.exact_epsilon
-                or given.exact_delta > problem.voters.each.exact_delta
-            ):
-                allowed = f"at least as private as the table's voters, {problem.voters.each}"
-                checks.fail(f"voter {index}", str(given), allowed, "optimise a table for these voters")
+            given, each = voter.guarantee.on_covered_pairs, problem.voters.each
+            if given.exact_epsilon > each.exact_epsilon or given.exact_delta > each.exact_delta:
+                allowed = f"at least as private as the table's voters, {each}"
+                checks.fail(f"voter {index}", str(given), allowed, "optimize a table for these voters")
             if voter.classes != self._voters[0].classes:
                 checks.fail(f"the classes of voter {index}", voter.classes, f"{self._voters[0].classes}, as of voter 0")
         self._all_voters = self._combined([voter.guarantee for voter in self._voters])
@@ -121,7 +118,7 @@ class PrivateClassifierMajority:
         return self._one_query
 
     def guarantee_for(self, queries: int) -> RandomDP:
-        """Say what the answers to so many queries satisfy together.
+        """Return what the answers to so many queries satisfy together.
 
         For one query this is `guarantee`; for more, the composition of the K released classifiers, whose
         post-processing all answers are. That bound does not grow with the number of queries.

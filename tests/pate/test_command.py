@@ -111,7 +111,7 @@ BAD = [
     (COUNTS - 1000, EXAMPLE, "at least 0"),
     (COUNTS + np.eye(60, 4, dtype=int), EXAMPLE, "no counts (row 4 sums to 250, row 0 to 251)"),
     (np.zeros((3, 2), dtype=int), EXAMPLE, "could be labels or counts"),
-    (np.ones((3, 1), dtype=int), EXAMPLE, "the number of classes C must be at least 2"),
+    (np.ones((3, 1), dtype=int), EXAMPLE, "classes must be an integer of at least 2"),
     (COUNTS[:1], EXAMPLE, "could be labels or counts"),
     (np.zeros((0, 4)), EXAMPLE, "must hold a matrix of votes"),
     (np.zeros(4), EXAMPLE, "must hold a matrix of votes"),
