@@ -290,16 +290,16 @@ def _count(block: NDArray[Any], names: tuple[Any, ...], first_row: int) -> NDArr
     if block.dtype == np.bool_:
         block = block.view(np.int8)
     counts = np.empty((len(block), len(names)), dtype=np.int64)
-    known = np.zeros(block.shape, dtype=np.bool_)
     for column, name in enumerate(names):
         with np.errstate(invalid="ignore"):
             chosen = block == name
         if not (isinstance(chosen, np.ndarray) and chosen.shape == block.shape and chosen.dtype == np.bool_):
             _no_vote(names, f"an array of type {block.dtype}")
         counts[:, column] = chosen.sum(axis=1)
-        known |= chosen
-    if not known.all():
-        query, voter = (int(index) for index in np.argwhere(~known)[0])
+    short = counts.sum(axis=1) != block.shape[1]
+    if short.any():
+        query = int(np.argmax(short))
+        voter = next(index for index, vote in enumerate(block[query]) if vote not in names)
         found = block[query, voter]
         shown = found.item() if isinstance(found, np.generic) else found
         _no_vote(names, f"{shown!r} from voter {voter} to query {first_row + query}")
