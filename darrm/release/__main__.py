@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         document=lambda: {
             "labels": int(labels.size),
             "output": str(options.output),
-            "spent": {"epsilon": spent.epsilon, "delta": spent.delta, "bound": spent.bound, "queries": spent.queries},
+            "spent": spent.to_json(),
             "budget": ledger.budget.to_json(),
         },
     )

@@ -1,0 +1,174 @@
+"""What every command line keeps: a door is tested by being named in `DOORS`."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import darrm.__main__ as front
+from darrm import DaRRM, MajorityProblem, NoiseFunction, PrivacyLedger, PrivacyParams, Voters, certify
+from darrm.system.command_line import run
+
+SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
+
+
+@dataclass(frozen=True)
+class Door:
+    """A command, arguments that make it print a report, its schema, and what its old flags are called now."""
+
+    name: str
+    arguments: str
+    schema: str
+    renamed: tuple[tuple[str, str], ...] = ()
+    shared: tuple[str, ...] = ("--format", "--quiet")
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def main(self) -> Callable[[list[str]], int]:
+        found: Callable[[list[str]], int] = import_module(f"darrm.{self.name}.__main__").main
+        return found
+
+
+WHO = ("--K", "--voters", "--epsilon", "--each-delta", "--overlap", "--models")
+DOORS = (
+    Door(
+        "optimize",
+        "--K 5 --m 2 --output OUT",
+        "optimize_report",
+        shared=(*WHO, "--target", "--prior", "--output", "--plot", "--format", "--quiet", "--time-limit"),
+    ),
+    Door(
+        "plan",
+        "--K 5 --voters plain --overlap 1 --queries 3 --total 1,1e-5 --output OUT",
+        "plan_report",
+        shared=(*WHO, "--queries", "--total", "--prior", "--output", "--plot", "--format", "--quiet"),
+    ),
+    Door(
+        "advise",
+        "--K 5 --voters plain --overlap 1 --queries 3 --total 1,1e-5",
+        "advice",
+        shared=(*WHO, "--queries", "--total", "--prior", "--format", "--quiet"),
+    ),
+    Door(
+        "release",
+        "votes.npy --table table.json --ledger new.sqlite --create-budget 8,1e-2 --output labels.npy",
+        "release_report",
+        shared=("--table", "--ledger", "--output", "--classes", "--format", "--quiet"),
+    ),
+    Door(
+        "account",
+        "--table table.json --queries 20,5 --delta 1e-2",
+        "account_report",
+        (("--private-models", "--models"), ("--disjoint", "--overlap 1")),
+        shared=("--table", "--ledger", "--queries", "--models", "--overlap", "--plot", "--format", "--quiet"),
+    ),
+    Door(
+        "pate",
+        "counts.npy --sigma2 4 --delta 1e-5 --votes-format counts",
+        "pate_report",
+        (("--json", "--output"), ("--pictures", "--plot")),
+        shared=("--votes-format", "--classes", "--queries", "--output", "--plot", "--format", "--quiet"),
+    ),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
+    table = certify(problem, NoiseFunction(3, [0.5, 1.0]))
+    table.save("table.json")
+    np.save("votes.npy", np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]]))
+    np.save("counts.npy", np.array([[30, 2], [9, 23], [16, 16]]))
+    PrivacyLedger.create("ledger.sqlite", PrivacyParams(2, "1e-3")).debit(DaRRM(table).charge(4))
+    return tmp_path
+
+
+def call(door: Door, *words: str) -> int:
+    return run(lambda: door.main(list(words)))
+
+
+@pytest.mark.parametrize("door", DOORS, ids=str)
+class TestEveryDoor:
+    def test_help_names_the_shared_words(self, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as left:
+            door.main(["--help"])
+        assert left.value.code == 0
+        text = capsys.readouterr().out
+        assert f"usage: python -m darrm.{door.name}" in text
+        assert {flag for flag in door.shared if not re.search(rf"{flag}\b", text)} == set()
+
+    def test_version(self, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            door.main(["--version"])
+        assert re.fullmatch(r"darrm \d+\.\d+.*\n", capsys.readouterr().out)
+
+    @pytest.mark.usefixtures("folder")
+    def test_json_keeps_its_schema(self, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+        assert call(door, *door.arguments.split(), "--format", "json") == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        jsonschema.validate(json.loads(shown.out), schema(door))
+
+    @pytest.mark.usefixtures("folder")
+    def test_text_is_for_people_and_quiet_is_quiet(self, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+        assert call(door, *door.arguments.split(), "--quiet") == 0
+        assert capsys.readouterr() == ("", "")
+
+    @pytest.mark.parametrize("words", [["--nonsense"], ["--format", "xml"], ["--K"], ["--delta", "much"]])
+    @pytest.mark.usefixtures("folder")
+    def test_bad_words_get_one_line_and_status_2(
+        self, door: Door, words: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert call(door, *door.arguments.split(), *words) == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err.startswith("error: ")
+        assert shown.err.count("\n") == 1
+
+    def test_an_old_flag_says_its_new_name(self, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+        for old, new in door.renamed:
+            assert call(door, old, "x") == 2
+            assert f"{old} is now {new}" in capsys.readouterr().err
+
+    def test_the_front_door_starts_it_without_a_warning(self, door: Door) -> None:
+        for start in (["darrm", door.name], [f"darrm.{door.name}"]):
+            words = [sys.executable, "-W", "error", "-m", *start, "--nonsense"]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert done.returncode == 2
+            assert done.stderr.startswith("error: ")
+            assert done.stderr.count("\n") == 1
+
+
+def schema(door: Door) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((SCHEMAS / f"{door.schema}.json").read_text())
+    return found
+
+
+def test_every_door_is_in_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    assert {door.name for door in DOORS} == set(front.DOORS)
+    assert front.main([]) == 0
+    listed = capsys.readouterr().out
+    assert all(f"\n  {name} " in listed for name in front.DOORS)
+    assert front.main(["optimiz"]) == 2
+    assert "choose from optimize" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_ledger_keeps_its_schema_too(capsys: pytest.CaptureFixture[str]) -> None:
+    door = next(door for door in DOORS if door.name == "account")
+    assert call(door, "--ledger", "ledger.sqlite", "--format", "json") == 0
+    jsonschema.validate(json.loads(capsys.readouterr().out), schema(door))
