@@ -159,11 +159,10 @@ def _fill_below(
 ) -> None:
     """Fill queries with q < q₁: move d votes from the first class to the second, until q passes q₁."""
     gaps = descending[rows, :1] - descending[rows]
-    gaps[:, 0] = -1
     for distance in range(profile.shape[0]):
         apart = gaps[:, 1] >= 2 * distance
         moved = gaps[apart] - distance
-        moved[:, 0] = -1
+        moved[:, 0] = -1  # marks the winner
         moved[:, 1] -= distance
         log_q = sum_of_tails(moved, tails)
         low = log_q <= shape.log_q1

@@ -8,7 +8,7 @@ import pytest
 from darrm.pate.confident import NoisyCheck
 from darrm.pate.cost_shape import ConditionError, CostShape
 from darrm.pate.renyi_bounds import log_q
-from darrm.pate.smooth_sensitivity import answer_profile, check_profile, reach_of, smooth_sensitivity
+from darrm.pate.smooth_sensitivity import SmoothCost, answer_profile, check_profile, reach_of, smooth_sensitivity
 from tests.pate.pate_oracles import distances, histograms
 
 CASES = [
@@ -135,6 +135,17 @@ def test_sums_and_the_tail_beyond_the_profile() -> None:
     assert smooth_sensitivity(np.zeros(3), 0.0, 0.1) == 0.0
     assert reach_of(0.01, 250) == 251
     assert reach_of(0.5, 250) == 21
+
+
+def test_the_sensitivity_of_a_run_adds_answers_and_checks() -> None:
+    answers_profile = np.array([[0.0, 0.1], [0.2, 0.3], [0.4, 0.5]])
+    run = SmoothCost(np.array([1.0, 2.0]), answers_profile, 0.7, 0.25, np.array([0.5, 1.0, 3.0]))
+    assert run.value(np.array([0.0, 1.0])) == 2.25
+    for weights, profile, largest in (([1.0, 1.0], 0.9 + 3.0, 2 * 0.7 + 3.0), ([0.0, 1.0], 0.5 + 3.0, 0.7 + 3.0)):
+        for smoothness in (0.01, 0.5):
+            expected = max(math.exp(-2 * smoothness) * profile, math.exp(-3 * smoothness) * largest)
+            found = run.sensitivity(np.array(weights), smoothness)
+            assert found == pytest.approx(expected * (1 + 1e-6) + 1e-8 * largest, rel=1e-12)  # rounding on top
 
 
 def test_bad_arguments() -> None:
