@@ -136,7 +136,7 @@ def test_what_is_known_is_compared() -> None:
         (lambda: counts_of(Votes.of_labels(np.zeros((0, 2)))), "at least one query"),
     ):
         with pytest.raises(ValueError, match=message):
-            call()  # type: ignore[no-untyped-call]
+            call()
 
 
 def read(folder: Path, matrix: object, suffix: str = ".npy", **named: object) -> Votes:

@@ -10,7 +10,9 @@ import sys
 import textwrap
 import threading
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import darrm.account.ledger as ledger_module
@@ -22,7 +24,8 @@ from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
 
-QUERY = Charge("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"))
+PARAMS = PrivacyParams("0.1", "1e-6")
+QUERY = Charge("majority of 11", guarantee=PARAMS)
 OTHER = Charge("majority of 5", guarantee=PrivacyParams("0.2", "1e-6"))
 BUDGET = PrivacyParams(3, "1e-3")
 
@@ -36,15 +39,15 @@ def path(tmp_path: Path) -> Path:
 def test_the_budget_admits_what_the_composition_admits(where: str, path: Path) -> None:
     ledger = PrivacyLedger.create(path if where == "file" else ":memory:", BUDGET)
     fit = ledger.queries_that_fit(QUERY)
-    assert compose_optimal(QUERY.guarantee, fit, 1e-3).epsilon <= 3.0
-    assert compose_optimal(QUERY.guarantee, fit + 1, 1e-3).epsilon > 3.0
+    assert compose_optimal(PARAMS, fit, 1e-3).epsilon <= 3.0
+    assert compose_optimal(PARAMS, fit + 1, 1e-3).epsilon > 3.0
     ledger.debit(QUERY.repeated(fit - 2), note="first")
     with pytest.raises(BudgetExceededError) as caught:
         ledger.debit(QUERY.repeated(5))
     error = caught.value
     assert error.queries_that_fit == 2
     assert error.requested == "5 queries of majority of 11"
-    left = 3.0 - compose_optimal(QUERY.guarantee, fit - 2, 1e-3).epsilon
+    left = 3.0 - compose_optimal(PARAMS, fit - 2, 1e-3).epsilon
     assert error.remaining == f"epsilon {left:.6g} of 3 at delta 0.001"
     assert "2 still fit" in str(error)
     assert [entry.count for entry in ledger.entries()] == [fit - 2]  # nothing changed
@@ -54,7 +57,7 @@ def test_the_budget_admits_what_the_composition_admits(where: str, path: Path) -
     assert caught.value.queries_that_fit == 0
     spent = ledger.spent()
     assert spent.queries == fit
-    assert spent.epsilon == pytest.approx(compose_optimal(QUERY.guarantee, fit, 1e-3).epsilon)
+    assert spent.epsilon == pytest.approx(compose_optimal(PARAMS, fit, 1e-3).epsilon)
 
 
 def test_a_delta_that_is_used_up_is_said(path: Path) -> None:
@@ -107,7 +110,7 @@ def test_adaptive_kinds_use_the_filter(path: Path) -> None:
     "charge",
     [
         QUERY,
-        Charge("x", renyi=RenyiCurve([2.0, 3.5], [0.1, float("inf")])),
+        Charge("x", renyi=RenyiCurve(np.array([2.0, 3.5]), np.array([0.1, np.inf]))),
         Charge("x", profile=PrivacyProfile((0.0, 0.1), (0.3, 1e-300))),
         Charge("x", guarantee=PrivacyParams("1/3", "1e-9"), renyi=RenyiCurve.of_pure(1.0 / 3.0)),
     ],
@@ -264,7 +267,7 @@ def test_a_failure_inside_a_debit_changes_nothing(path: Path, monkeypatch: pytes
 def test_threads_share_a_ledger(path: Path) -> None:
     for ledger in (PrivacyLedger.create(":memory:", BUDGET), PrivacyLedger.create(path, BUDGET)):
         fit = ledger.queries_that_fit(QUERY)
-        refused = []
+        refused: list[int] = []
 
         def debit_many(ledger: PrivacyLedger = ledger, refused: list[int] = refused, times: int = fit) -> None:
             for _ in range(times // 2):
@@ -351,8 +354,8 @@ def test_sqlite_reports_a_full_database(path: Path, monkeypatch: pytest.MonkeyPa
     ledger = PrivacyLedger.create(path, BUDGET)
     connect = sqlite3.connect
 
-    def tiny(*arguments: object, **options: object) -> sqlite3.Connection:
-        connection = connect(*arguments, **options)
+    def tiny(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **options)
         connection.execute("PRAGMA max_page_count = 1")  # clamped to the present size
         return connection
 
@@ -395,7 +398,7 @@ def test_a_read_only_file_is_reported(tmp_path: Path) -> None:
     ("options", "word"),
     [({"kinds": "two"}, "kinds"), ({"timeout": 0}, "timeout"), ({"timeout": float("nan")}, "timeout")],
 )
-def test_bad_arguments(options: dict[str, object], word: str) -> None:
+def test_bad_arguments(options: dict[str, Any], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         PrivacyLedger.create(":memory:", BUDGET, **options)
     with pytest.raises(ValueError, match="budget_epsilon"):

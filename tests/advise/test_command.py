@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -39,10 +40,10 @@ def test_the_printed_command_does_what_was_promised(
 def test_json_follows_its_schema_and_the_text_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     schema = json.loads(SCHEMA.read_text())
     for arguments in (PLAIN, ["--total", "0.3,1e-4", "--K", "5"]):
-        assert run(lambda given=arguments: main([*given, "--format", "json"])) == 0
+        assert run(partial(main, [*arguments, "--format", "json"])) == 0
         report = json.loads(capsys.readouterr().out)
         jsonschema.validate(report, schema)
-        assert run(lambda given=arguments: main(given)) == 0
+        assert run(partial(main, arguments)) == 0
         text = capsys.readouterr().out
         for option in report["options"]:
             assert f"{option['accuracy']:.5f}" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def test_exponents_and_speedups_are_computed() -> None:
 
 def test_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["--sizes", "x"], ["--shapes", "round"]):
-        assert run(lambda given=tuple(arguments): main(list(given))) == 2
+        assert run(partial(main, arguments)) == 2
         assert capsys.readouterr().err.count("\n") == 1
 
 

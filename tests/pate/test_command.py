@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,7 @@ def test_pictures_and_json_files(votes: Path, tmp_path: Path, capsys: pytest.Cap
     target, picture = tmp_path / "rows.json", tmp_path / "figure_5.png"
     for aggregator in (EXAMPLE, ["--sigma2", "40", "--delta", "1e-5"]):
         outputs = ["--output", str(target), "--plot", str(picture), "--quiet", "--no-table-2"]
-        assert run(lambda aggregator=aggregator, outputs=outputs: main([str(votes), *aggregator, *outputs])) == 0
+        assert run(partial(main, [str(votes), *aggregator, *outputs])) == 0
         assert picture.read_bytes().startswith(b"\x89PNG")
         picture.unlink()
     assert json.loads(target.read_text())["table_1"]["queries"] == 60
@@ -150,7 +151,7 @@ def test_bad_input_is_one_line_and_status_2(
 def test_broken_text_files(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for suffix in ("csv", "npy"):
         (tmp_path / f"votes.{suffix}").write_bytes(content)
-        assert run(lambda suffix=suffix: main([str(tmp_path / f"votes.{suffix}"), *EXAMPLE])) == 2
+        assert run(partial(main, [str(tmp_path / f"votes.{suffix}"), *EXAMPLE])) == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert run(lambda: main([str(tmp_path / "nowhere.csv"), *EXAMPLE])) == 2
 

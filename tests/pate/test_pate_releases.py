@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from darrm.pate.confident import ConfidentGNMax, NoisyCheck
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
+from darrm.privacy import PrivacyParams
 from darrm.votes import ABSTAIN, Votes
 from tests.pate.pate_oracles import (
     gaussian_log_mass,
@@ -21,7 +23,7 @@ DRAWS = 60_000
 SPREAD = 5.5 * math.sqrt(0.25 / DRAWS)  # five and a half standard errors: false alarms below 1e-6 after all cells
 
 
-def repeated(row: object) -> Votes:
+def repeated(row: Any) -> Votes:
     return Votes.of_counts(np.repeat(row, DRAWS, axis=0))
 
 
@@ -109,7 +111,7 @@ def test_guarantees_are_those_of_the_paper() -> None:
     assert np.allclose(confident.guarantee.values, orders / (2 * 150**2) + orders / 1600)
     assert InteractiveGNMax(200, 150.0, 40.0, 0.9).guarantee == confident.guarantee
     assert np.allclose(LNMax(0.05).guarantee.values, np.minimum(2 * 0.05**2 * orders, 0.1))
-    assert LNMax(0.05).charge().guarantee.epsilon == 0.1
+    assert LNMax(0.05).charge().guarantee == PrivacyParams(0.1)
 
 
 @pytest.mark.parametrize("make", [lambda: GNMax(3.0, "continuous"), lambda: LNMax(0.3, "continuous")])
@@ -144,6 +146,6 @@ def test_bad_parameters(call: object, message: str) -> None:
         ([[1.0]], "the shape of the scores"),
     ],
 )
-def test_bad_scores(scores: object, message: str) -> None:
+def test_bad_scores(scores: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         InteractiveGNMax(1, 1.0, 1.0, 0.5).with_scores(scores).release(Votes.of_counts([[3, 1]]))

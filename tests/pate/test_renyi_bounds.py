@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -79,7 +80,8 @@ def test_the_condition_on_q_is_the_papers(sigma: float) -> None:
 def test_bounds_dominate_the_true_divergence(law: str, voters: int, classes: int, parameter: float) -> None:
     rows = histograms(voters, classes)
     neighbors = distances(rows) == 1
-    renyi, orders = gaussian_renyi, (1.2, 2.0, 3.0, 6.0)
+    renyi: Callable[..., Any] = gaussian_renyi
+    orders = (1.2, 2.0, 3.0, 6.0)
     if law == "Gaussian":
         log_p, logs = log_win_probabilities(rows, parameter), log_q(rows, parameter)
     elif law == "discrete Gaussian":

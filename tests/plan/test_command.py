@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -41,7 +42,7 @@ def test_the_written_table_releases_all_queries_within_the_budget(
 def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     schema, path = json.loads(SCHEMA.read_text()), tmp_path / "plan.json"
     for arguments in (PLAIN, ["--queries", "30", "--total", "3,1e-3", "--prior", "uniform"], ["--total", "0.3,1e-4"]):
-        assert run(lambda given=arguments: main([*given, "--format", "json", "--output", str(path)])) == 0
+        assert run(partial(main, [*arguments, "--format", "json", "--output", str(path)])) == 0
         report = json.loads(capsys.readouterr().out)
         jsonschema.validate(report, schema)
         table = GammaTable.load(path)

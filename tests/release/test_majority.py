@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -40,8 +42,8 @@ def law_by_listing(aggregator: DaRRM, K: int) -> list[Fraction]:
     tests of the coins); releasing at U = t − 1, t and the two ends finds where the label changes.
     """
     votes = patterns(K)
-    low = aggregator.release(votes, rng=Fed(0))
-    high = aggregator.release(votes, rng=Fed(2**64 - 1))
+    low = aggregator.release(votes, rng=fed(0))
+    high = aggregator.release(votes, rng=fed(2**64 - 1))
     laws = []
     for row, at_low, at_high in zip(votes, low, high, strict=True):
         lie = aggregator._lies.probabilities[row.sum()]
@@ -53,14 +55,9 @@ def law_by_listing(aggregator: DaRRM, K: int) -> list[Fraction]:
     return laws
 
 
-class Fed:
-    """Stands where a generator would: every word it gives is the same number."""
-
-    def __init__(self, word: int) -> None:
-        self.word = word
-
-    def bytes(self, size: int) -> bytes:
-        return self.word.to_bytes(8, "little") * (size // 8)
+def fed(word: int) -> Any:
+    """What stands where a generator would: every word it gives is the same number."""
+    return SimpleNamespace(bytes=lambda size: word.to_bytes(8, "little") * (size // 8))
 
 
 def worst_divergence(problem: MajorityProblem, law_of_pattern: list[Fraction]) -> mpmath.mpf:
@@ -191,7 +188,7 @@ def test_coins_are_compared_as_unsigned_words(word: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(ExactCoins, "flip", record(ExactCoins.flip, calls))
     table = certify(problem := problem_of(3), NoiseFunction(3, [0.5, 0.5]))
     assert problem.voters.K == 3
-    label = DaRRM(table).release([[1, 1, 0]], rng=Fed(word))[0]
+    label = DaRRM(table).release([[1, 1, 0]], rng=fed(word))[0]
     lie = (1 - Fraction(float(table.gamma.half[0]))) / 2
     assert label == (0 if Fraction(word, 2**64) < lie else 1)
     assert len(calls) == 1

@@ -24,6 +24,8 @@ EACH = PrivacyParams(2)
 class MeansDifference:
     """A linear classifier that bisects the class means, without scikit-learn."""
 
+    classes_: np.ndarray
+
     def fit(self, X: np.ndarray, y: np.ndarray) -> MeansDifference:
         high, low = X[y == 1].mean(axis=0), X[y == 0].mean(axis=0)
         self.coef_ = np.array([high - low])
@@ -61,7 +63,7 @@ def make_voters(
 def other_classes() -> PrivateClassifier:
     class Signed(MeansDifference):
         def fit(self, X: np.ndarray, y: np.ndarray) -> MeansDifference:
-            return super().fit(X, (np.asarray(y) + 1) // 2)
+        return super().fit(X, (np.asarray(y) + 1) // 2)
 
     X, y = two_clouds(np.random.default_rng(0), RECORDS)
     sensitivity = make_voters()[0].sensitivity
@@ -114,7 +116,7 @@ def test_the_answers_are_the_majoritys_through_the_table() -> None:
 def test_classes_are_given_back(table: GammaTable) -> None:
     class Shifted(MeansDifference):
         def fit(self, X: np.ndarray, y: np.ndarray) -> MeansDifference:
-            return super().fit(X, np.asarray(y) // 7)
+        return super().fit(X, np.asarray(y) // 7)
 
     def clouds(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         X, y = two_clouds(rng, count)
