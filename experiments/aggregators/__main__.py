@@ -1,48 +1,48 @@
-"""Aggregators side by side at equal budgets: ``python -m experiments.aggregators``.
+"""Every aggregator side by side, at equal budgets.
 
 Writes OUTPUT/aggregators/{plain,private}.json and .png, votes.json, and the page OUTPUT/aggregators.md made from them.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from darrm.problem import Workload
-from darrm.system.command_line import CommandLine, run
-from darrm.system.files import write_text
+from darrm.system.command_line import run
+from experiments import pages
 from experiments.aggregators.comparison import Comparison, as_json, compare, decide
 from experiments.aggregators.page import page
 from experiments.aggregators.pictures import save_margins
 from experiments.aggregators.settings import plain_workloads, private_workloads, vote_workloads
 from experiments.aggregators.votes import available
 
-FOLDER = "aggregators"
+NAME = "aggregators"
 PICTURE_TOTAL = 1.0  # the budget of the panels drawn; the tables and the JSON have all
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, decide, write."""
-    options = parser().parse_args(arguments)
-    folder = Path(options.output) / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    plain = _compared(plain_workloads(quick=options.quick))
-    private = _compared(private_workloads(quick=options.quick))
-    votes = _votes(quick=options.quick)
-    claims = decide([*plain, *private])
-    for claim in claims:
-        print(f"{'holds' if claim.holds else 'FAILS'}: {claim.statement} [{claim.measured}]")
-    for name, comparisons in (("plain", plain), ("private", private)):
-        _write(folder / f"{name}.json", [as_json(comparison) for comparison in comparisons])
-        save_margins(folder / f"{name}.png", _drawn(comparisons))
-    _write(folder / "votes.json", votes)
-    written = Path(options.output) / f"{FOLDER}.md"
-    write_text(written, page(plain, private, votes, claims, folder=FOLDER, quick=options.quick))
-    print(f"wrote {written}")
+    options = pages.command_line(
+        NAME, str(__doc__), quick="few workloads: half a minute instead of minutes"
+    ).parse_args(arguments)
+    folder = pages.data_folder(options, NAME)
+    if not options.page:
+        for name, workloads in (("plain", plain_workloads), ("private", private_workloads)):
+            comparisons = _compared(workloads(quick=options.quick))
+            pages.write_json(folder / f"{name}.json", [as_json(comparison) for comparison in comparisons])
+            save_margins(folder / f"{name}.png", _drawn(comparisons))
+        pages.write_json(folder / "votes.json", _votes(quick=options.quick))
+    plain, private = (_read(folder / f"{name}.json") for name in ("plain", "private"))
+    pages.print_claims(decide([*plain, *private]))
+    pages.write_page(folder, page(plain, private, pages.read_json(folder / "votes.json"), quick=options.quick))
     return 0
+
+
+def _read(path: Path) -> list[Comparison]:
+    return [Comparison(**entry) for entry in pages.read_json(path)]
 
 
 def _compared(workloads: list[Workload]) -> list[Comparison]:
@@ -79,20 +79,6 @@ def _drawn(comparisons: list[Comparison]) -> list[Comparison]:
     """Keep one budget and three numbers of plain voters, so that a picture can be read."""
     chosen = [c for c in comparisons if not c.is_plain or c.workload["epsilon"] == PICTURE_TOTAL]
     return [c for c in chosen if not c.is_plain or c.workload["K"] != 251]
-
-
-def _write(path: Path, data: object) -> None:
-    write_text(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-
-
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    line = CommandLine(
-        prog="python -m experiments.aggregators", description="Every aggregator side by side, at equal budgets."
-    )
-    line.add_argument("--quick", action="store_true", help="few workloads: half a minute instead of minutes")
-    line.add_argument("--output", default="results", help="folder for the page and the pictures (default results)")
-    return line
 
 
 if __name__ == "__main__":

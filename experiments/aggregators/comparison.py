@@ -14,6 +14,7 @@ from darrm.gamma.priors import CommonP
 from darrm.plan import plan
 from darrm.plan.option import ReleaseOption
 from darrm.problem import Voters, Workload
+from experiments.pages import Claim
 
 OURS = "ours"
 MOST_LEVELS = 32  # kept of a long curve in the JSON
@@ -105,15 +106,6 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
     return asdict(comparison)
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A statement, whether the run bears it out, and the numbers."""
-
-    statement: str
-    holds: bool
-    measured: str
-
-
 def decide(comparisons: list[Comparison]) -> list[Claim]:
     """Decide what was to be shown or refuted, for plain and for private voters."""
     found = []
@@ -141,7 +133,7 @@ def _claim(
     worst, where = min(leads)
     broken = sum(value < -SAME for value, _ in leads)
     measured = f"{len(leads) - broken} of {len(leads)} comparisons; least lead {worst:.3g} ({where})"
-    return Claim(statement, broken == 0, measured)
+    return Claim(statement, measured, broken == 0)
 
 
 def _by_margin(comparison: Comparison) -> list[tuple[float, str]]:

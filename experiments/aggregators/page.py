@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.aggregators.comparison import Claim, Comparison
+from experiments.aggregators.comparison import Comparison, decide
+from experiments.pages import claims_table, table
 
 HEAD = """# Aggregators side by side
 
@@ -30,29 +31,32 @@ no release here is the best at every margin: some are better near a tie and wors
 private voters a constant is the best near a tie. That is why `plan` asks for a prior; the rows say where it loses.
 """
 
+VOTES = """\
+Ensembles of logistic regressions on disjoint shards, trained in the run; the expected share of test points
+whose released label is the true one (the noise's probabilities are averaged, not drawn). Telling the
+majority more often is not being right more often where close majorities tend to be wrong; there noise can
+even help."""
+
 
 def page(
     plain: Sequence[Comparison],
     private: Sequence[Comparison],
     votes: Sequence[dict[str, Any]],
-    claims: Sequence[Claim],
     *,
-    folder: str,
     quick: bool,
 ) -> str:
     """Write the page."""
     lines = [HEAD]
     if quick:
         lines += ["*A shortened run (`--quick`).*", ""]
-    lines += ["| claim | holds | measured |", "|---|---|---|"]
-    lines += [f"| {claim.statement} | {'yes' if claim.holds else 'no'} | {claim.measured} |" for claim in claims]
+    lines.append(claims_table(decide([*plain, *private])))
     for title, name, comparisons in (
         ("Voters that are not private", "plain", plain),
         ("Private voters", "private", private),
     ):
-        lines += ["", f"## {title}", "", f"![{title}]({folder}/{name}.png)", "", *_table(comparisons)]
+        lines += ["", f"## {title}", "", f"![{title}](aggregators/{name}.png)", "", _table(comparisons)]
         lines += [f"\n{reason}" for reason in _absences(comparisons)]
-    lines += ["", "## Recorded votes", "", *_votes(votes)]
+    lines += ["", "## Recorded votes", "", VOTES, "", _votes(votes)]
     return "\n".join(lines) + "\n"
 
 
@@ -60,15 +64,13 @@ def _names(comparisons: Sequence[Comparison]) -> list[str]:
     return list(dict.fromkeys(option["name"] for comparison in comparisons for option in comparison.options))
 
 
-def _table(comparisons: Sequence[Comparison]) -> list[str]:
-    names = _names(comparisons)
-    lines = ["| workload | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
+def _table(comparisons: Sequence[Comparison]) -> str:
+    names, rows = _names(comparisons), []
     for comparison in comparisons:
         accuracy = {option["name"]: option["accuracy"] for option in comparison.options}
         best = max(accuracy.values())
-        cells = [_cell(accuracy.get(name), best) for name in names]
-        lines.append(f"| {comparison.title} | " + " | ".join(cells) + " |")
-    return lines
+        rows.append([comparison.title, *(_cell(accuracy.get(name), best) for name in names)])
+    return table(["workload", *names], rows)
 
 
 def _cell(value: float | None, best: float) -> str:
@@ -88,23 +90,13 @@ def _absences(comparisons: Sequence[Comparison]) -> list[str]:
     ]
 
 
-def _votes(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _votes(rows: Sequence[dict[str, Any]]) -> str:
     """Tabulate the expected label accuracies."""
     names = list(dict.fromkeys(name for row in rows for name in row["accuracy"]))
-    lines = [
-        "Ensembles of logistic regressions on disjoint shards, trained in the run; the expected share of test points",
-        "whose released label is the true one (the noise's probabilities are averaged, not drawn). Telling the",
-        "majority more often is not being right more often where close majorities tend to be wrong; there noise can",
-        "even help.",
-        "",
-        "| votes | Q | budget | majority, no noise | " + " | ".join(names) + " |",
-        "|---|---|---|---|" + "---|" * len(names),
-    ]
+    cells = []
     for row in rows:
         best = max(row["accuracy"].values())
-        cells = [_cell(row["accuracy"].get(name), best) for name in names]
         budget = f"({row['epsilon']:g}, {row['delta']:g})"
-        lines.append(
-            f"| {row['votes']} | {row['queries']} | {budget} | {row['majority']:.4f} | " + " | ".join(cells) + " |"
-        )
-    return lines
+        shown = [_cell(row["accuracy"].get(name), best) for name in names]
+        cells.append([row["votes"], row["queries"], budget, f"{row['majority']:.4f}", *shown])
+    return table(["votes", "Q", "budget", "majority, no noise", *names], cells)

@@ -1,41 +1,42 @@
 """How fast PATE's accounting is: 12,000 queries × 150 classes × 200 orders, against loops over the queries.
 
-``python -m experiments.pate.benchmark`` writes ``results/pate_benchmark.json``. Votes are synthetic (seeded), of the
-size of the Glyph experiment of [P]: 5,000 teachers, 150 classes, 12,000 queries; nothing here is a result about Glyph.
+Votes are synthetic (seeded), of the size of the Glyph experiment of [P]: 5,000 teachers, 150 classes, 12,000 queries;
+nothing here is a result about Glyph.
 
 Two loops are timed on the first queries and scaled to all of them: the plain one, one query and one order at a time
-with `math` as the formulas are printed; and one that calls the vectorised functions once for each query.
+with `math` as the formulas are printed; and one that calls the vectorized functions once for each query.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import time
-from collections.abc import Callable
+import sys
+import timeit
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm.pate.renyi_bounds import gaussian_renyi, log_q
-from darrm.system.files import write_text
+from darrm.system.command_line import CommandLine, check_outputs, run
+from experiments.pages import write_json
 from experiments.pate.settings import GLYPH_SIZE, pate_like_votes
 
 ORDERS = np.geomspace(1.5, 500.0, 200)
 SIGMA = 100.0
 LOOPED = 300  # queries that the slow loops are timed on
 REPEATS = 5
-RESULT = Path("results") / "pate_benchmark.json"
 
 
-def vectorised(counts: NDArray[np.int64], orders: NDArray[np.float64]) -> NDArray[np.float64]:
+def vectorized(counts: NDArray[np.int64], orders: NDArray[np.float64]) -> NDArray[np.float64]:
     """Total cost over the orders, all at once."""
     return np.asarray(gaussian_renyi(log_q(counts, SIGMA), SIGMA, orders).sum(axis=0))
 
 
 def query_by_query(counts: NDArray[np.int64], orders: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Total cost, calling the vectorised functions once for each query."""
+    """Total cost, calling the vectorized functions once for each query."""
     total = np.zeros_like(orders)
     for row in counts:
         total += gaussian_renyi(log_q(row[np.newaxis], SIGMA), SIGMA, orders)[0]
@@ -77,42 +78,37 @@ def plain_cost(q: float, order: float) -> float:
     return max(0.0, min(bound, independent))
 
 
-def seconds_of(work: Callable[[], object], repeats: int) -> float:
-    """Least wall-clock time of several runs."""
-    best = math.inf
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Time the three versions in one run, check that they agree, and print and save the result."""
+    parser = CommandLine(prog="python -m experiments.pate.benchmark", description=str(__doc__))
+    parser.add_argument("--output", type=Path, metavar="FILE.json", help="write the result")
+    options = parser.parse_args(arguments)
+    check_outputs(options)
     counts = pate_like_votes(GLYPH_SIZE)
     few = counts[:LOOPED]
     scale = counts.shape[0] / LOOPED
-    fast = seconds_of(lambda: vectorised(counts, ORDERS), REPEATS)
-    loop = seconds_of(lambda: plain_loop(few, ORDERS), 1) * scale
-    calls = seconds_of(lambda: query_by_query(few, ORDERS), 1) * scale
-    ours, theirs = vectorised(few, ORDERS), plain_loop(few, ORDERS)
+    fast = min(timeit.repeat(lambda: vectorized(counts, ORDERS), number=1, repeat=REPEATS))
+    loop = timeit.timeit(lambda: plain_loop(few, ORDERS), number=1) * scale
+    calls = timeit.timeit(lambda: query_by_query(few, ORDERS), number=1) * scale
+    ours, theirs = vectorized(few, ORDERS), plain_loop(few, ORDERS)
     result = {
         "queries": counts.shape[0],
         "classes": counts.shape[1],
         "orders": ORDERS.size,
         "sigma": SIGMA,
-        "vectorised_seconds": fast,
+        "vectorized_seconds": fast,
         "plain_loop_seconds": loop,
-        "plain_loop_over_vectorised": loop / fast,
+        "plain_loop_over_vectorized": loop / fast,
         "one_call_a_query_seconds": calls,
-        "one_call_a_query_over_vectorised": calls / fast,
+        "one_call_a_query_over_vectorized": calls / fast,
         "loops_timed_on_queries": LOOPED,
         "largest_relative_difference": float(np.max(np.abs(theirs / ours - 1.0))),
     }
-    RESULT.parent.mkdir(exist_ok=True)
-    write_text(RESULT, json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result, indent=2))
+    print(json.dumps(result, indent=1))
+    if options.output is not None:
+        write_json(options.output, result)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run(main))

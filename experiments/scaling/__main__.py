@@ -4,6 +4,8 @@
     python -m experiments.scaling                  # up to K = 5,001; the free ones there take ten minutes and more each
     python -m experiments.scaling --long           # K = 20,001 as well
 
+Writes OUTPUT/scaling/scaling.json and .png, and OUTPUT/scaling.md from the JSON.
+
 One run measures everything side by side: the paper's whole linear program in cvxpy against the production solver, then
 the production solver alone. Every solve runs in a process of its own, so that its peak memory is its own. The floor of
 any method is one separation pass: every row must be looked at once.
@@ -28,18 +30,20 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.corners import full_set_size, ratio_of
 from darrm.proof.dominating import DominatingFamily
-from darrm.system.command_line import CommandLine, run
-from darrm.system.files import write_text
-from experiments.scaling.page import EPSILON, HEADER, REFERENCE_SIZES, Measurement, line, page, plot, summary
+from darrm.system.command_line import run
+from darrm.system.flags import integers, real
+from experiments import pages
+from experiments.scaling.page import EPSILON, HEAD, REFERENCE_SIZES, Measurement, cells, page, plot, summary
 from lp_models.options import SolveOptions
 
+NAME = "scaling"
 DELTAS = ("0", "1e-5")
 SHAPES = ("free", "monotone")
 ALLOWANCES = (5, 10)
 SIZES = (41, 101, 301, 1001, 2001, 5001)
 QUICK_SIZES = (41, 101, 301)
 LONG_SIZE = 20_001
-TIME_LIMIT = 600.0  # seconds of row generation a solve; the proof comes on top
+TIME_LIMIT = "600"  # seconds of row generation a solve; the proof comes on top
 GAP = 1e-11
 LONG_GAP = 1e-8  # at K = 20,001
 
@@ -74,7 +78,7 @@ def measure(case: Case) -> Measurement:
     separation = time.perf_counter() - started
     optimality = table.optimality
     if optimality is None:
-        raise ValueError("an optimised table says how good it is")
+        raise ValueError("an optimized table says how good it is")
     provenance = table.provenance
     return Measurement(
         K=case.K,
@@ -123,40 +127,36 @@ def cases(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
-    parser = CommandLine(prog="python -m experiments.scaling", description="Measure how solves grow with K.")
-    parser.add_argument("--quick", action="store_true", help="up to K = 301, below a minute")
+    parser = pages.command_line(NAME, str(__doc__), quick="up to K = 301, below a minute")
     parser.add_argument("--long", action="store_true", help="K = 20,001 as well")
-    parser.add_argument("--sizes", default="", metavar="K,K,...", help="other sizes for the production solver")
+    parser.add_argument("--sizes", metavar="K,K,...", help="other sizes for the production solver")
     parser.add_argument("--keep", action="store_true", help="add to the measurements that the folder already holds")
     parser.add_argument("--shapes", default=",".join(SHAPES), metavar="SHAPE,...", help="default free,monotone")
     parser.add_argument(
-        "--time-limit", type=float, default=TIME_LIMIT, metavar="SECONDS", help="of row generation a solve"
+        "--time-limit", default=TIME_LIMIT, metavar="SECONDS", help="of row generation a solve (default 600)"
     )
-    parser.add_argument("--output", type=Path, default=Path("results"), metavar="FOLDER", help="default results")
     options = parser.parse_args(arguments)
-    try:
-        chosen = tuple(int(size) for size in options.sizes.split(",") if size)
-    except ValueError as error:
-        raise ValueError(f"--sizes must be numbers of voters separated by commas, got {options.sizes!r}") from error
-    shapes = options.shapes.split(",")
+    sizes: Sequence[int] = QUICK_SIZES if options.quick else SIZES
+    if options.sizes is not None:
+        sizes = integers("--sizes", options.sizes)
+    shapes, time_limit = options.shapes.split(","), real("--time-limit", options.time_limit)
     for shape in shapes:
         checks.one_of(SHAPES, shape=shape)
-    sizes = chosen or (QUICK_SIZES if options.quick else SIZES)
-    options.output.mkdir(parents=True, exist_ok=True)
-    data = options.output / "scaling.json"
-    reference_sizes = () if options.keep else REFERENCE_SIZES[:3] if options.quick else REFERENCE_SIZES
-    todo = cases(sizes, reference_sizes, shapes, options.time_limit, long=options.long)
-    measurements = kept(data, todo) if options.keep else []
-    print(HEADER)
-    for case in todo:
-        measurements.append(measure_apart(case))
-        measurements.sort(key=lambda item: (item.K, item.m, item.each_delta, item.shape, item.solver))
-        print(line(next(item for item in measurements if is_about(item, case))), flush=True)
-        write_text(data, json.dumps([asdict(item) for item in measurements], indent=1, ensure_ascii=False) + "\n")
-    print(json.dumps(summary(measurements), indent=1, ensure_ascii=False))
-    plot(options.output / "scaling.png", measurements)
-    write_text(options.output / "scaling.md", page(measurements))
-    print(f"written to {data}, scaling.png and scaling.md beside it")
+    folder = pages.data_folder(options, NAME)
+    data = folder / "scaling.json"
+    if not options.page:
+        reference_sizes = () if options.keep else REFERENCE_SIZES[:3] if options.quick else REFERENCE_SIZES
+        todo = cases(sizes, reference_sizes, shapes, time_limit, long=options.long)
+        measurements = kept(data, todo) if options.keep else []
+        print(" | ".join(HEAD))
+        for case in todo:
+            measurements.append(measure_apart(case))
+            print(" | ".join(cells(measurements[-1])), flush=True)
+            measurements.sort(key=lambda item: (item.K, item.m, item.each_delta, item.shape, item.solver))
+            pages.write_json(data, [asdict(item) for item in measurements])
+        print(json.dumps(summary(measurements), indent=1, ensure_ascii=False))
+        plot(folder / "scaling.png", measurements)
+    pages.write_page(folder, page(read_measurements(data)))
     return 0
 
 
@@ -168,10 +168,13 @@ def is_about(item: Measurement, case: Case) -> bool:
 
 def kept(data: Path, todo: Sequence[Case]) -> list[Measurement]:
     """Read the measurements of an earlier run, without the cases that are measured again."""
-    if not data.exists():
-        return []
-    earlier = [Measurement(**item) for item in json.loads(data.read_text(encoding="utf-8"))]
+    earlier = read_measurements(data) if data.exists() else []
     return [item for item in earlier if not any(is_about(item, case) for case in todo)]
+
+
+def read_measurements(data: Path) -> list[Measurement]:
+    """Read measurements that were written before."""
+    return [Measurement(**item) for item in pages.read_json(data)]
 
 
 if __name__ == "__main__":

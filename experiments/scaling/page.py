@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from darrm.system.figures import saved_figure
+from experiments.pages import table
 
 REFERENCE_SIZES = (7, 9, 11, 13)
 EPSILON = "0.1"
@@ -60,31 +61,32 @@ def series(measurements: Sequence[Measurement]) -> dict[tuple[int, str, str], li
     return groups
 
 
-def line(item: Measurement) -> str:
-    """Write one measurement as a line of the table."""
-    return (
-        f"{item.K:>6} {item.m:>3} {item.each_delta:>5} {item.shape:>8} {item.solver:>10} {item.seconds:>9.3f} "
-        f"{item.rows_used:>7,} of {item.rows_full_set:<10.3g} {item.rounds:>5} {item.expected_error:>10.6f} "
-        f"{item.relative_gap:>8.1e} {item.peak_megabytes:>7.0f} {item.over_floor:>8.1f}  {item.status}"
-    )
-
-
-HEADER = (
-    f"{'K':>6} {'m':>3} {'Δ':>5} {'shape':>8} {'solver':>10} {'seconds':>9} {'rows':>7} of "
-    f"{'full set':<10} {'rounds':>5} {'error':>10} {'rel. gap':>8} {'MB':>7} {'x floor':>8}  status"
-)
+def cells(item: Measurement) -> list[str]:
+    """Write one measurement as the cells under `HEAD`."""
+    return [
+        str(item.K),
+        str(item.m),
+        item.each_delta,
+        item.shape,
+        item.solver,
+        f"{item.seconds:.3f}",
+        f"{item.rows_used:,} of {item.rows_full_set:.3g}",
+        str(item.rounds),
+        f"{item.expected_error:.6f}",
+        f"{item.relative_gap:.1e}",
+        f"{item.peak_megabytes:.0f}",
+        f"{item.over_floor:.0f}",
+        item.status,
+    ]
 
 
 def summary(measurements: Sequence[Measurement]) -> dict[str, Any]:
     """Compute what the claims are about: speed-ups over the reference, and growth exponents."""
+    production = {(item.K, item.m): item for item in measurements if item.solver == "production"}
     speedups = {}
     for item in measurements:
         if item.solver == "reference":
-            twin = next(
-                other
-                for other in measurements
-                if other.solver == "production" and (other.K, other.m) == (item.K, item.m)
-            )
+            twin = production[item.K, item.m]
             speedups[str(item.K)] = {
                 "times faster": item.seconds / twin.seconds,
                 "difference in value": abs(item.expected_error - twin.expected_error),
@@ -130,39 +132,33 @@ def plot(path: Path, measurements: Sequence[Measurement]) -> None:
 def page(measurements: Sequence[Measurement]) -> str:
     """Write the page of the documentation."""
     found = summary(measurements)
-    rows = [
-        f"| {item.K} | {item.m} | {item.each_delta} | {item.shape} | {item.solver} | {item.seconds:.3f} | "
-        f"{item.rows_used:,} of {item.rows_full_set:.3g} | {item.rounds} | {item.expected_error:.6f} | "
-        f"{item.relative_gap:.1e} | {item.peak_megabytes:.0f} | {item.over_floor:.0f} | {item.status} |"
-        for item in measurements
-    ]
     faster = [
         f"- K = {K}: {entry['times faster']:.0f} times faster than the reference; the values differ by "
         f"{entry['difference in value']:.0e}."
         for K, entry in found["against the reference"].items()
     ]
     growth = [f"- {name}: K^{value:.2f}" for name, value in found["exponent of seconds over K"].items()]
-    return "\n".join(
-        [PAGE_HEAD, *rows, "", "## Against every row written down", "", *faster, "", PAGE_GROWTH, *growth, ""]
-    )
+    parts = [INTRODUCTION, table(HEAD, map(cells, measurements))]
+    parts += ["## Against every row written down", "\n".join(faster), GROWTH, "\n".join(growth)]
+    return "\n\n".join(parts) + "\n"
 
 
-PAGE_HEAD = """# How solves grow with the number of voters
+HEAD = ["K", "m", "Δ", "shape", "solver", "seconds", "rows of full set", "rounds", "error", "relative gap", "MB"]
+HEAD += ["× floor", "ended"]
 
-Written by `python -m experiments.scaling` from its measurements (ε = 0.1, common prior, two shared cores: read ratios,
-not seconds). Seconds include the proof over the full set of multisets; the gap is between the certified expected error
-and a bound on every private γ of the shape, relative to that error; the last column is the time in units of one pass
-over the dominating family. "Stalled" means that nothing was broken any more by more than 1e-12 of the budget while the
-gap was still above the very small one that was asked for.
+INTRODUCTION = """# How solves grow with the number of voters
 
-![seconds over K](scaling.png)
+Written by `python -m experiments.scaling --output docs/reproduction` from its measurements, of several runs where
+`--keep` was given (ε = 0.1, common prior, two shared cores: read ratios, not seconds). Seconds include the proof over
+the full set of multisets; the gap is between the certified expected error and a bound on every private γ of the shape,
+relative to that error; × floor is the time in units of one pass over the dominating family. "Stalled" means that
+nothing was broken any more by more than 1e-12 of the budget while the gap was still above the very small one that was
+asked for.
 
-| K | m | Δ | shape | solver | seconds | rows of full set | rounds | error | relative gap | MB | × floor | ended |
-| - | - | - | ----- | ------ | ------- | ---------------- | ------ | ----- | ------------ | -- | ------- | ----- |"""
+![seconds over K](scaling/scaling.png)"""
 
-PAGE_GROWTH = """## Growth
+GROWTH = """## Growth
 
 Least-squares exponents of seconds over K, from K = 101 on. Monotone solves need the dominating family alone, K² work a
 pass. For free ones the proof looks at the levels of the full set up to the first monotone one, which is a fixed share
-of K: that is K³ work a pass, and it is what their exponents show.
-"""
+of K: that is K³ work a pass, and it is what their exponents show."""

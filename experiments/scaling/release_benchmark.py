@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-import time
+import timeit
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -22,16 +22,6 @@ from darrm.system.command_line import CommandLine, run
 
 QUERIES = 1_000_000
 ROUNDS = 5
-
-
-def best_seconds(action: Callable[[], object]) -> float:
-    """Time an action several times and keep the best."""
-    times = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases["floating-point coins, bool votes"] = lambda: generator.random(QUERIES) < truth[votes.sum(axis=1)]
     print(f"K = {options.K}, one core, best of {ROUNDS} runs of {QUERIES:,} queries")
     for name, action in cases.items():
-        print(f"{name:34}{QUERIES / best_seconds(action) / 1e6:8.2f} million labels a second")
+        seconds = min(timeit.repeat(action, number=1, repeat=ROUNDS))
+        print(f"{name:34}{QUERIES / seconds / 1e6:8.2f} million labels a second")
     return 0
 
 

@@ -1,69 +1,54 @@
-"""Reproduce Figures 2 to 7 of [S]: ``python -m experiments.sensitivity --all``.
+"""Figures 2 to 7 of [S] on sensitivity sampling.
+
+    python -m experiments.sensitivity --figure 2 --figure 3
+    python -m experiments.sensitivity --all --output docs/reproduction      # the published page
 
 Writes OUTPUT/sensitivity/figureN.json and .png, and OUTPUT/sensitivity.md from all the JSON files that lie there.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict
 
 from darrm import checks
-from darrm.system.command_line import CommandLine, run
+from darrm.system.command_line import run
+from experiments import pages
 from experiments.sensitivity.curves import figure2, figure3
 from experiments.sensitivity.kde import figure7
 from experiments.sensitivity.mean import figure4
-from experiments.sensitivity.page import FigureData, read_json, write_json, write_page
+from experiments.sensitivity.page import FigureData, page
 from experiments.sensitivity.pictures import save_picture
 from experiments.sensitivity.svm import figure5, figure6
 
-FIGURES = (2, 3, 4, 5, 6, 7)
-FOLDER = "sensitivity"
+NAME = "sensitivity"
+COMPUTED, SAMPLED = {"2": figure2, "3": figure3}, {"4": figure4, "5": figure5, "6": figure6, "7": figure7}
+FIGURES = (*COMPUTED, *SAMPLED)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the figures that were asked for, and write their files."""
-    options = parser().parse_args(arguments)
-    if options.all == bool(options.figure):
-        raise ValueError("say which figures: --figure 2 (3, 4, 5, 6, 7), repeatable, or --all")
+    parser = pages.command_line(NAME, str(__doc__), quick="small sizes: seconds instead of minutes", figures=FIGURES)
+    parser.add_argument("--jobs", type=int, default=2, help="worker processes (default 2)")
+    options = parser.parse_args(arguments)
     checks.integer_at_least(1, jobs=options.jobs)
-    output = Path(options.output)
-    folder = output / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    for number in FIGURES if options.all else sorted(set(options.figure)):
+    folder = pages.data_folder(options, NAME)
+    for figure in pages.chosen_figures(options, FIGURES):
         started = time.perf_counter()
-        data = compute(number, quick=options.quick, jobs=options.jobs)
-        write_json(folder / f"figure{number}.json", data)
-        save_picture(folder / f"figure{number}.png", data)
-        print(f"Figure {number}: {data.title} ({time.perf_counter() - started:.1f} s)")
-        for claim in data.claims:
-            print(f"  {'holds' if claim.holds else 'FAILS'}: {claim.statement} [{claim.measured}]")
-    found = [folder / f"figure{number}.json" for number in FIGURES]
-    write_page(output / f"{FOLDER}.md", FOLDER, [read_json(path) for path in found if path.exists()])
-    print(f"wrote {output / FOLDER}.md")
+        data = compute(figure, quick=options.quick, jobs=options.jobs)
+        pages.write_json(folder / f"figure{figure}.json", asdict(data))
+        save_picture(folder / f"figure{figure}.png", data)
+        print(f"Figure {figure}: {data.title} ({time.perf_counter() - started:.1f} s)")
+        pages.print_claims(data.claims)
+    pages.write_page(folder, page(folder))
     return 0
 
 
-def compute(number: int, *, quick: bool, jobs: int) -> FigureData:
+def compute(figure: str, *, quick: bool, jobs: int) -> FigureData:
     """Compute one figure's data."""
-    if number == 2:
-        return figure2()
-    if number == 3:
-        return figure3()
-    return {4: figure4, 5: figure5, 6: figure6, 7: figure7}[number](quick=quick, jobs=jobs)
-
-
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    line = CommandLine(prog="python -m experiments.sensitivity", description="Figures 2 to 7 on sensitivity sampling.")
-    line.add_argument("--figure", type=int, choices=FIGURES, action="append", help="a figure's number; repeatable")
-    line.add_argument("--all", action="store_true", help="all figures")
-    line.add_argument("--quick", action="store_true", help="small sizes: seconds instead of minutes")
-    line.add_argument("--jobs", type=int, default=2, help="worker processes (default 2)")
-    line.add_argument("--output", default="results", help="folder for the page and the pictures (default results)")
-    return line
+    return COMPUTED[figure]() if figure in COMPUTED else SAMPLED[figure](quick=quick, jobs=jobs)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ import numpy as np
 from darrm import checks
 from darrm.privacy import exact_number
 from darrm.random_dp.sample_size import exchangeable_sample_size, sample_size, smallest_gamma
-from experiments.sensitivity.page import Claim, FigureData
+from experiments.pages import Claim
+from experiments.sensitivity.page import FigureData
 
 EFFORT_GAMMAS = np.geomspace(0.001, 0.5, 28)
 INDEX_GAMMAS = np.linspace(0.02, 0.5, 25)

@@ -11,7 +11,8 @@ from darrm.privacy import PrivacyParams
 from darrm.random_dp.bernstein import Bernstein, BernsteinFunction
 from darrm.random_dp.sample_size import sample_size
 from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
-from experiments.sensitivity.page import Claim, FigureData
+from experiments.pages import Claim
+from experiments.sensitivity.page import FigureData
 
 RECORDS = 5_000
 LATTICE = 10

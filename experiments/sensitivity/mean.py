@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from darrm.random_dp.sample_size import sample_size, smallest_gamma
 from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
-from experiments.sensitivity.page import Claim, FigureData
+from experiments.pages import Claim
+from experiments.sensitivity.page import FigureData
 
 RECORDS = 100  # the paper does not say
 REPEATS = 50

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from darrm.system.files import write_text
+from experiments.pages import Claim, claims_table, read_json, table
 
 ROWS_SHOWN = 16  # of a long table; the JSON has all of them
 
@@ -16,45 +14,21 @@ HEAD = """# Sensitivity sampling
 
 Figures 2 to 7 of Rubinstein and Aldà, *Pain-Free Random Differential Privacy with Sensitivity Sampling* (ICML 2017).
 This page is written by `python -m experiments.sensitivity --all --output docs/reproduction`; every number comes from
-the JSON files beside the pictures. The noise of these experiments is pseudo-random, so that they can be repeated.
-"""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement of the paper, what was measured, and whether the measurement bears it out."""
-
-    statement: str
-    measured: str
-    holds: bool
+the JSON files beside the pictures. The noise of these experiments is pseudo-random, so that they can be repeated."""
 
 
 @dataclass(frozen=True)
 class FigureData:
-    """One figure: its settings, a table of numbers, and the claims that were checked on them.
+    """One figure: its settings, a table of numbers, and the claims that were checked on them."""
 
-    Attributes
-    ----------
-    figure, title
-        The figure's number in the paper, and what it shows.
-    settings
-        Everything that was chosen, by name.
-    columns, rows
-        The table; None stands for "not reached".
-    claims, notes
-        Statements checked, and remarks such as departures from the paper.
-    quick
-        Whether this was a shortened run.
-    """
-
-    figure: int
+    figure: int  # its number in the paper
     title: str
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # everything that was chosen, by name
     columns: tuple[str, ...]
-    rows: list[list[float | None]]
+    rows: list[list[float | None]]  # None: not reached
     claims: list[Claim]
-    notes: list[str]
-    quick: bool = False
+    notes: list[str]  # such as departures from the paper
+    quick: bool = False  # whether this was a shortened run
 
     def column(self, name: str, where: dict[str, float] | None = None) -> list[float | None]:
         """Take one column, of the rows with the given values in other columns.
@@ -70,61 +44,53 @@ class FigureData:
         return [row[place] for row in self.rows if all(row[index] == value for index, value in chosen)]
 
 
-def write_json(path: Path, data: FigureData) -> None:
-    """Write a figure's data."""
-    write_text(path, json.dumps(asdict(data), indent=1) + "\n")
-
-
-def read_json(path: Path) -> FigureData:
+def read_figure(path: Path) -> FigureData:
     """Read a figure's data back."""
-    fields = json.loads(path.read_text(encoding="utf-8"))
+    fields = read_json(path)
     claims = [Claim(**claim) for claim in fields.pop("claims")]
     return FigureData(**{**fields, "columns": tuple(fields["columns"])}, claims=claims)
 
 
-def write_page(path: Path, folder: str, figures: Sequence[FigureData]) -> None:
-    """Write the documentation's section from the figures' data; pictures lie in ``folder`` beside it."""
-    write_text(path, "\n".join([HEAD, *(section(data, folder) for data in figures)]))
+def page(folder: Path) -> str:
+    """Write the page from the JSON files of its folder."""
+    figures = [read_figure(path) for path in sorted(folder.glob("figure*.json"))]
+    if not figures:
+        raise ValueError(f"{folder} holds no results: run some figures first")
+    return "\n\n".join([HEAD, *map(section, figures)]) + "\n"
 
 
-def section(data: FigureData, folder: str) -> str:
-    """Write one figure as markdown.
+def section(data: FigureData) -> str:
+    """Write one figure as Markdown.
 
     Examples
     --------
     >>> data = FigureData(2, "Effort", {"m": 3}, ("a", "b"), [[0.5, None]], [Claim("s", "1", holds=True)], [])
-    >>> print(section(data, "x"))
+    >>> print(section(data))
     ## Figure 2: Effort
     <BLANKLINE>
-    ![Figure 2](x/figure2.png)
+    ![Figure 2](sensitivity/figure2.png)
     <BLANKLINE>
     Settings: m = 3.
     <BLANKLINE>
-    | claim | measured | holds |
+    | claim | holds | measured |
     |---|---|---|
-    | s | 1 | yes |
+    | s | yes | 1 |
     <BLANKLINE>
     | a | b |
     |---|---|
     | 0.5 | – |
-    <BLANKLINE>
     """
-    lines = [
-        f"## Figure {data.figure}: {data.title}",
-        "",
-        f"![Figure {data.figure}]({folder}/figure{data.figure}.png)",
-        "",
-    ]
-    if data.quick:
-        lines += ["*A shortened run (`--quick`): the numbers below are not those of the paper's set-up.*", ""]
-    lines += ["Settings: " + ", ".join(f"{name} = {value}" for name, value in data.settings.items()) + ".", ""]
-    lines += [line for note in data.notes for line in (note, "")]
-    lines += ["| claim | measured | holds |", "|---|---|---|"]
-    lines += [f"| {claim.statement} | {claim.measured} | {'yes' if claim.holds else 'no'} |" for claim in data.claims]
-    lines += ["", "| " + " | ".join(data.columns) + " |", "|" + "---|" * len(data.columns)]
     step = max(1, -(-len(data.rows) // ROWS_SHOWN))
-    lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in data.rows[::step]]
-    return "\n".join([*lines, ""])
+    parts = [
+        f"## Figure {data.figure}: {data.title}",
+        f"![Figure {data.figure}](sensitivity/figure{data.figure}.png)",
+        "*A shortened run (`--quick`): the numbers below are not those of the paper's set-up.*" if data.quick else "",
+        "Settings: " + ", ".join(f"{name} = {value}" for name, value in data.settings.items()) + ".",
+        *data.notes,
+        claims_table(data.claims),
+        table(data.columns, [map(_cell, row) for row in data.rows[::step]]),
+    ]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _cell(value: float | None) -> str:

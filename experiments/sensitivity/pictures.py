@@ -66,14 +66,12 @@ def _mean(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib has 
 def _machine(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib has no types)
     for index, dimension in enumerate(dict.fromkeys(data.column("d"))):
         where = {"d": dimension or 0.0}
-        colour = f"C{index}"
+        color = f"C{index}"
         gammas = data.column("gamma", where)
         axes.plot(
-            gammas, data.column("sampled", where), "o-", color=colour, markersize=3, label=f"sampled, d = {dimension}"
+            gammas, data.column("sampled", where), "o-", color=color, markersize=3, label=f"sampled, d = {dimension}"
         )
-        axes.plot(
-            gammas, data.column("global bound", where), "--", color=colour, label=f"global bound, d = {dimension}"
-        )
+        axes.plot(gammas, data.column("global bound", where), "--", color=color, label=f"global bound, d = {dimension}")
     axes.set(yscale="log", xlabel="γ, share of pairs without a promise", ylabel="L1 sensitivity of (w, b)")
 
 

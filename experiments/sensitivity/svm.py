@@ -16,7 +16,8 @@ from darrm.random_dp.mechanisms import Laplace
 from darrm.random_dp.sample_size import sample_size, smallest_gamma
 from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
 from darrm.system.extras import require
-from experiments.sensitivity.page import Claim, FigureData
+from experiments.pages import Claim
+from experiments.sensitivity.page import FigureData
 
 Labelled = tuple[NDArray[np.float64], NDArray[np.float64]]
 

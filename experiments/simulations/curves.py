@@ -28,19 +28,9 @@ BEST_CONSTANT = "γ_const* (ours)"  # by the best composition instead of the pap
 
 @dataclass(frozen=True)
 class Error:
-    """One method's error under one law of the p_i.
+    """One method's error under one law of the p_i, and the mean excess over the first curve's on the same draws."""
 
-    Attributes
-    ----------
-    actual
-        The law.
-    draws, mean, standard_error
-        Of the estimate.
-    excess, excess_standard_error
-        Mean and standard error of the error minus the first curve's on the same draws.
-    """
-
-    actual: str
+    actual: str  # the law
     draws: int
     mean: float
     standard_error: float
@@ -50,30 +40,14 @@ class Error:
 
 @dataclass(frozen=True)
 class Curve:
-    """One method in one panel.
-
-    Attributes
-    ----------
-    name
-        Of the method.
-    gamma
-        γ(0) … γ(K), as certified.
-    scale
-        What certification multiplied the proposal with.
-    surrogate
-        The paper's linear objective, exact.
-    gap
-        Bound on how far from the optimum of its own objective the curve is; None for baselines.
-    errors
-        One for each law of the p_i.
-    """
+    """One method in one panel."""
 
     name: str
-    gamma: list[float]
-    scale: float
-    surrogate: float
-    gap: float | None
-    errors: list[Error]
+    gamma: list[float]  # γ(0) … γ(K), as certified
+    scale: float  # what certification multiplied the proposal with
+    surrogate: float  # the paper's linear objective, exact
+    gap: float | None  # bound on the distance to the optimum of its own objective; None for baselines
+    errors: list[Error]  # one for each law of the p_i
 
 
 def figure_data(figure: str) -> dict[str, Any]:
@@ -90,23 +64,16 @@ def table_3() -> list[dict[str, Any]]:
     rows = []
     everyone = compose_general(settings.APPROXIMATE, settings.COMPOSED_VOTERS, settings.DELTA_PRIME)
     for panel in settings.composed_panels():
-        problem = panel.problem
-        values = (
-            problem.m,
-            everyone.epsilon / problem.voters.each.epsilon,
-            everyone.delta,
-            problem.target.epsilon,
-            problem.target.delta,
-        )
-        names = ("m", "tau", "lambda", "m epsilon", "delta")
-        rows.append(
-            {
-                "M": panel.sampled,
-                **dict(zip(names, values, strict=True)),
-                "printed": list(settings.PRINTED_TABLE_3[panel.sampled]),
-                "agrees": [f"{value:.4f}" for value in values] == list(settings.PRINTED_TABLE_3[panel.sampled]),
-            }
-        )
+        problem, printed = panel.problem, settings.PRINTED_TABLE_3[panel.sampled]
+        values = {
+            "m": problem.m,
+            "tau": everyone.epsilon / problem.voters.each.epsilon,
+            "lambda": everyone.delta,
+            "m epsilon": problem.target.epsilon,
+            "delta": problem.target.delta,
+        }
+        agrees = tuple(f"{value:.4f}" for value in values.values()) == printed
+        rows.append({"M": panel.sampled, **values, "printed": list(printed), "agrees": agrees})
     return rows
 
 
@@ -121,16 +88,8 @@ def _panel_data(figure: str, panel: Panel) -> dict[str, Any]:
         for actual, rows in drawn.items():
             own, reference = errors_of(table.gamma.half, rows), errors_of(first, rows)
             estimate, excess = summarize(own), summarize(own - reference)
-            errors.append(
-                Error(
-                    actual,
-                    estimate.draws,
-                    estimate.mean,
-                    estimate.standard_error,
-                    excess.mean,
-                    excess.standard_error,
-                )
-            )
+            own_error = (estimate.draws, estimate.mean, estimate.standard_error)
+            errors.append(Error(actual, *own_error, excess.mean, excess.standard_error))
         curves.append(
             Curve(
                 name=name,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from darrm.system.files import write_text
+from experiments.pages import claims_table, read_json, table
 from experiments.simulations import curves
 from experiments.simulations.claims import curve_of, decide
+from experiments.simulations.settings import PANELS
 
 INTRODUCTION = """\
 # The paper's simulations
@@ -16,17 +17,16 @@ INTRODUCTION = """\
 This page is written by `python -m experiments.simulations --all --output docs/reproduction`; every number comes from
 the JSON files beside the pictures. Every γ is the one that was certified, so every curve is private as stated. Errors
 are |Pr[DaRRM = 1] − Pr[majority = 1]| [D, Definition 2.4], averaged over independent draws of **K** probabilities, the
-same draws for all methods; ± is one standard error. γ_opt optimises the paper's linear surrogate over U[0.5, 1], γ_true
+same draws for all methods; ± is one standard error. γ_opt optimizes the paper's linear surrogate over U[0.5, 1], γ_true
 the error itself over U[0, 1] (`objective="expected-error"`, fitted on other draws), γ_mono the surrogate among
 monotone γ. γ_const is the paper's, by simple composition (Figure 6: general); γ_const* takes the best of both over many
-slacks δ′, the default of `darrm`.
-"""
+slacks δ′, the default of `darrm`."""
 
 SURROGATE = """\
-[D, Eq. 2] minimises the mean of an absolute value. The paper drops the absolute value, which under U[0, 1] would leave
+[D, Eq. 2] minimizes the mean of an absolute value. The paper drops the absolute value, which under U[0, 1] would leave
 nothing (every mean of α_l − α_{K−l} is 0), and integrates over p_i ∈ [0.5, 1] instead. That puts the weight near
 l = 0.75·K: the surrogate thinks that the voters lean one way together. Voters drawn from U[0, 1] disagree, the votes
-are mostly near the tie, and there the truth has to be told. The two optimise for different worlds, and a prior is how
+are mostly near the tie, and there the truth has to be told. The two optimize for different worlds, and a prior is how
 one says which world it is; it must be public."""
 
 CAPTIONS = {
@@ -56,99 +56,97 @@ NOTES = {
     ),
 }
 
+ZERO = 1e-12  # errors below are rounding
 
-def write_page(
-    path: Path, folder: str, figures: Mapping[str, dict[str, Any]], table: Sequence[dict[str, Any]] | None
-) -> None:
-    """Write the page; ``folder`` is where its pictures are, as seen from it."""
-    sections = [INTRODUCTION, _claims(figures, table)]
+
+def read_folder(folder: Path) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]] | None]:
+    """Read the figures that lie in a folder, and Table 3 or None."""
+    paths = {name: folder / f"figure{name}.json" for name in PANELS}
+    rows = folder / "table3.json"
+    figures = {name: read_json(path) for name, path in paths.items() if path.exists()}
+    return figures, read_json(rows) if rows.exists() else None
+
+
+def page(folder: Path) -> str:
+    """Write the page from the JSON files of its folder."""
+    figures, rows = read_folder(folder)
+    if not figures and rows is None:
+        raise ValueError(f"{folder} holds no results: run some figures first")
+    parts = [INTRODUCTION, "## What agrees with the paper, and what does not", claims_table(decide(figures, rows))]
     if "2" in figures:
-        sections.append(_surrogate(figures["2"], figures.get("9"), folder))
-    sections += [_figure(data, folder) for data in figures.values()]
-    if table is not None:
-        sections.append(_table_3(table))
-    write_text(path, "\n".join(sections))
-
-
-def _claims(figures: Mapping[str, dict[str, Any]], table: Sequence[dict[str, Any]] | None) -> str:
-    lines = ["## What agrees with the paper, and what does not", "", "| claim | | evidence |", "|---|---|---|"]
-    lines += [
-        f"| {claim.text} | {'holds' if claim.holds else '**does not hold**'} | {claim.evidence} |"
-        for claim in decide(figures, table)
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _surrogate(data: dict[str, Any], priors: dict[str, Any] | None, folder: str) -> str:
-    """Show what the surrogate gives up, by m."""
-    lines = [
-        "## What the surrogate gives up, and why a prior matters",
-        "",
-        SURROGATE,
-        "",
-        "| | error of γ_opt (surrogate) | error of γ_true | ratio |",
-        "|---|---|---|---|",
-    ]
-    for panel in data["panels"]:
-        surrogate, true = (curve_of(panel, name)["errors"][0] for name in (curves.OPTIMAL, curves.TRUE))
-        ratio = surrogate["mean"] / true["mean"] if true["mean"] > 1e-12 else float("nan")
-        shown = f"{ratio:.2f}" if ratio == ratio else "–"  # noqa: PLR0124 (not a number)
-        lines.append(f"| {panel['title']} | {_error(surrogate)} | {_error(true)} | {shown} |")
-    if priors is not None:
-        lines += [
-            "",
-            "The other way round: where the voters do agree, the optimum for U[0, 1] is the wrong choice.",
-            "",
+        parts += [
+            _surrogate(figures["2"], figures.get("9")),
+            _picture("2", "Figure 2: both optima beside the baselines"),
         ]
-        lines += ["| | law of the p_i | γ_opt-U | γ_opt-P | γ_true |", "|---" * 5 + "|"]
-        for panel in priors["panels"]:
-            chosen = [curve_of(panel, name)["errors"] for name in (curves.OPTIMAL_U, curves.OPTIMAL_P, curves.TRUE)]
-            for index in (0, 2):
-                cells = " | ".join(_error(errors[index]) for errors in chosen)
-                lines.append(f"| {panel['title']} | {chosen[0][index]['actual']} | {cells} |")
-    lines += ["", f"![Figure 2: both optima beside the baselines]({folder}/figure2.png)", ""]
-    return "\n".join(lines)
+    for name, data in figures.items():
+        parts.append(figure_section(data, None if name == "2" else _picture(name, f"Figure {name}")))
+    if rows is not None:
+        parts.append(table_3_section(rows))
+    return "\n\n".join(parts) + "\n"
 
 
-def _figure(data: dict[str, Any], folder: str) -> str:
-    number = data["figure"]
-    draws = data["panels"][0]["curves"][0]["errors"][0]["draws"]
-    lines = [f"## Figure {number}", "", f"{CAPTIONS[number]}. {draws:,} draws.", ""]
-    if number != "2":
-        lines += [f"![Figure {number}]({folder}/figure{number}.png)", ""]
-    if number in NOTES:
-        lines += [NOTES[number], ""]
-    for index, error in enumerate(data["panels"][0]["curves"][0]["errors"]):
-        names = [curve["name"] for curve in data["panels"][0]["curves"]]
-        lines += [f"Error, {error['actual']}:", "", "| | " + " | ".join(names) + " |", "|---" * (1 + len(names)) + "|"]
-        for panel in data["panels"]:
-            cells = [_error(curve["errors"][index]) for curve in panel["curves"]]
-            lines.append(f"| {panel['title']} | " + " | ".join(cells) + " |")
-        lines.append("")
+def figure_section(data: dict[str, Any], picture: str | None = None) -> str:
+    """Write what a figure shows, with its picture."""
+    panels = data["panels"]
+    first = panels[0]["curves"]
+    parts = [f"## Figure {data['figure']}", f"{CAPTIONS[data['figure']]}. {first[0]['errors'][0]['draws']:,} draws."]
+    parts += [part for part in (picture, NOTES.get(data["figure"])) if part]
+    for index, error in enumerate(first[0]["errors"]):
+        rows = [[panel["title"], *(_error(curve["errors"][index]) for curve in panel["curves"])] for panel in panels]
+        parts += [f"Error, {error['actual']}:", table(["panel", *(curve["name"] for curve in first)], rows)]
+    curves_of = [(panel["title"], curve) for panel in panels for curve in panel["curves"]]
     scaled = [
-        f"{curve['name']} by 1 − {1.0 - curve['scale']:.1e} at {panel['title']}"
-        for panel in data["panels"]
-        for curve in panel["curves"]
+        f"{curve['name']} by 1 − {1.0 - curve['scale']:.1e} at {title}"
+        for title, curve in curves_of
         if curve["scale"] < 1.0 - 1e-12
     ]
     if scaled:
-        lines += ["Scaled by certification: " + "; ".join(scaled) + ".", ""]
-    gaps = [curve["gap"] for panel in data["panels"] for curve in panel["curves"] if curve["gap"] is not None]
-    lines += [f"Largest optimality gap of the optimised curves, each in its own objective: {max(gaps):.1e}.", ""]
-    return "\n".join(lines)
+        parts.append("Scaled by certification: " + "; ".join(scaled) + ".")
+    gap = max(curve["gap"] for _, curve in curves_of if curve["gap"] is not None)
+    parts.append(f"Largest optimality gap of the optimized curves, each in its own objective: {gap:.1e}.")
+    return "\n\n".join(parts)
 
 
-def _table_3(table: Sequence[dict[str, Any]]) -> str:
+def table_3_section(rows: Sequence[dict[str, Any]]) -> str:
+    """Write Table 3 beside the printed digits."""
     names = ("m", "tau", "lambda", "m epsilon", "delta")
-    lines = ["## Table 3", "", "| M | m | τ | λ | mε | δ | the paper prints |", "|---" * 7 + "|"]
-    for row in table:
-        values = " | ".join(f"{row[name]:.4f}" for name in names)
-        lines.append(f"| {row['M']} | {values} | {', '.join(row['printed'])} |")
-    return "\n".join(lines) + "\n"
+    cells = [[row["M"], *(f"{row[name]:.4f}" for name in names), ", ".join(row["printed"])] for row in rows]
+    return "## Table 3\n\n" + table(["M", "m", "τ", "λ", "mε", "δ", "the paper prints"], cells)
+
+
+def _picture(figure: str, words: str) -> str:
+    return f"![{words}](simulations/figure{figure}.png)"
+
+
+def _surrogate(data: dict[str, Any], priors: dict[str, Any] | None) -> str:
+    """Show what the surrogate gives up, by m, and what the optimum for U[0, 1] gives up where voters agree."""
+    rows = []
+    for panel in data["panels"]:
+        surrogate, true = (curve_of(panel, name)["errors"][0] for name in (curves.OPTIMAL, curves.TRUE))
+        ratio = f"{surrogate['mean'] / true['mean']:.2f}" if true["mean"] > ZERO else "–"
+        rows.append([panel["title"], _error(surrogate), _error(true), ratio])
+    parts = [
+        "## What the surrogate gives up, and why a prior matters",
+        SURROGATE,
+        table(["panel", "error of γ_opt (surrogate)", "error of γ_true", "ratio"], rows),
+    ]
+    if priors is not None:
+        rows = []
+        for panel in priors["panels"]:
+            chosen = [curve_of(panel, name)["errors"] for name in (curves.OPTIMAL_U, curves.OPTIMAL_P, curves.TRUE)]
+            rows += [
+                [panel["title"], chosen[0][law]["actual"], *(_error(errors[law]) for errors in chosen)]
+                for law in (0, 2)
+            ]
+        parts += [
+            "The other way round: where the voters do agree, the optimum for U[0, 1] is the wrong choice.",
+            table(["panel", "law of the p_i", "γ_opt-U", "γ_opt-P", "γ_true"], rows),
+        ]
+    return "\n\n".join(parts)
 
 
 def _error(error: dict[str, Any]) -> str:
     mean, spread = error["mean"], error["standard_error"]
-    if mean < 1e-12:
+    if mean < ZERO:
         return "0"
     return f"{mean:.4f} ± {spread:.4f}" if mean >= 1e-3 else f"{mean:.1e} ± {spread:.0e}"

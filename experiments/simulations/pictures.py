@@ -1,4 +1,4 @@
-"""The paper's simulations as pictures: γ above, errors below, one column a panel, one colour a method."""
+"""The paper's simulations as pictures: γ above, errors below, one column a panel, one color a method."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import numpy as np
 from darrm.system.figures import saved_figure
 
 COLUMN_WIDTH, ROW_HEIGHT = 3.1, 2.9
-SUFFIXES = (".png", ".pdf")
-DPI = 100  # the committed pictures stay small; the PDF has every detail
-# colour, line style, marker; the paper has γ_opt in red and γ_DSub in cyan
+DPI = 100  # the committed pictures stay small
+# color, line style, marker; the paper has γ_opt in red and γ_DSub in cyan
 STYLES = {
     "γ_opt": ("red", "-", "o"),
     "γ_opt-U": ("red", "-", "o"),
@@ -28,13 +27,8 @@ STYLES = {
 MOST_MARKED = 40  # more points than this are drawn as lines only
 
 
-def draw(folder: Path, data: dict[str, Any]) -> None:
-    """Draw a figure as PNG and PDF."""
-    for suffix in SUFFIXES:
-        _draw(folder / f"figure{data['figure']}{suffix}", data)
-
-
-def _draw(path: Path, data: dict[str, Any]) -> None:
+def draw(path: Path, data: dict[str, Any]) -> None:
+    """Draw a figure."""
     panels = data["panels"]
     laws = [error["actual"] for error in panels[0]["curves"][0]["errors"]]
     rows, columns = 1 + len(laws), len(panels)
@@ -56,11 +50,11 @@ def _draw(path: Path, data: dict[str, Any]) -> None:
 def _draw_shapes(axes: Any, panel: dict[str, Any]) -> None:  # noqa: ANN401 (matplotlib ships no types)
     levels = np.arange(panel["K"] + 1)
     for index, curve in enumerate(panel["curves"]):
-        colour, line, marker = STYLES[curve["name"]]
+        color, line, marker = STYLES[curve["name"]]
         axes.plot(
             levels,
             curve["gamma"],
-            color=colour,
+            color=color,
             linestyle=line,
             marker=marker if levels.size <= MOST_MARKED else None,
             markersize=4,

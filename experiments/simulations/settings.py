@@ -38,40 +38,20 @@ PRINTED_TABLE_3 = {
 
 @dataclass(frozen=True)
 class Panel:
-    """One column of a figure.
-
-    Attributes
-    ----------
-    problem
-        The voters and the target.
-    title
-        As the figure writes it.
-    sampled
-        How many voters γ_Sub takes the majority of.
-    composed
-        (τε, λ) of the majority of all voters, for the paper's γ_const.
-    """
+    """One column of a figure."""
 
     problem: MajorityProblem
     title: str
-    sampled: int
-    composed: PrivacyParams
+    sampled: int  # how many voters γ_Sub takes the majority of
+    composed: PrivacyParams  # (τε, λ) of the majority of all voters, for the paper's γ_const
 
 
 @dataclass(frozen=True)
 class Actual:
-    """What the p_i of a plot of errors really are.
-
-    Attributes
-    ----------
-    name
-        As the figure writes it.
-    sample
-        Draws the probabilities of K voters a number of times.
-    """
+    """What the p_i of a plot of errors really are."""
 
     name: str
-    sample: Callable[[int, int, np.random.Generator], NDArray[np.float64]]
+    sample: Callable[[int, int, np.random.Generator], NDArray[np.float64]]  # (K, draws, rng) → (draws, K)
 
 
 def allowances(K: int, values: tuple[int, ...], each: PrivacyParams) -> tuple[Panel, ...]:
@@ -99,10 +79,6 @@ def from_prior(name: str, prior: Prior) -> Actual:
     return Actual(name, lambda K, count, rng: prior.sample(K, count, rng=rng))
 
 
-def _all_one_half(K: int, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    return 0.0 * rng.random((count, K)) + 0.5
-
-
 UNIFORM_VOTERS = from_prior("p_i ~ U[0, 1]", UNIFORM)
 PANELS: dict[str, Callable[[], tuple[Panel, ...]]] = {
     "2": lambda: allowances(11, (1, 3, 5, 7), APPROXIMATE),
@@ -114,7 +90,8 @@ PANELS: dict[str, Callable[[], tuple[Panel, ...]]] = {
 ACTUALS: dict[str, tuple[Actual, ...]] = dict.fromkeys(("2", "6", "7", "8"), (UNIFORM_VOTERS,)) | {
     "9": (
         UNIFORM_VOTERS,
-        Actual("p_i = 0.5", _all_one_half),
+        # it draws, so that the laws after it meet the draws of the published page
+        Actual("p_i = 0.5", lambda K, count, rng: 0.0 * rng.random((count, K)) + 0.5),
         from_prior("p_i ~ U[0, 0.1]", Independent(0.0, 0.1)),
         from_prior("p_i ~ T_P", DECIDED),
     )

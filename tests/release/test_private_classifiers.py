@@ -33,7 +33,7 @@ class MeansDifference:
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        return self.classes_[(X @ self.coef_[0] + self.intercept_[0] > 0).astype(int)]
+        return np.asarray(self.classes_[(X @ self.coef_[0] + self.intercept_[0] > 0).astype(int)])
 
 
 ESTIMATOR = MeansDifference()
@@ -63,7 +63,7 @@ def make_voters(
 def other_classes() -> PrivateClassifier:
     class Signed(MeansDifference):
         def fit(self, X: np.ndarray, y: np.ndarray) -> MeansDifference:
-        return super().fit(X, (np.asarray(y) + 1) // 2)
+            return super().fit(X, (np.asarray(y) + 1) // 2)
 
     X, y = two_clouds(np.random.default_rng(0), RECORDS)
     sensitivity = make_voters()[0].sensitivity
@@ -116,7 +116,7 @@ def test_the_answers_are_the_majoritys_through_the_table() -> None:
 def test_classes_are_given_back(table: GammaTable) -> None:
     class Shifted(MeansDifference):
         def fit(self, X: np.ndarray, y: np.ndarray) -> MeansDifference:
-        return super().fit(X, np.asarray(y) // 7)
+            return super().fit(X, np.asarray(y) // 7)
 
     def clouds(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         X, y = two_clouds(rng, count)

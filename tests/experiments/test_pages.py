@@ -1,0 +1,90 @@
+"""Every experiment's door, and every page under docs/reproduction: what its program writes from the committed JSON."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs" / "reproduction"
+DOORS = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
+    for path in (ROOT / "experiments").rglob("*.py")
+    if '__name__ == "__main__"' in path.read_text(encoding="utf-8")
+)
+PAGES = sorted(path.stem for path in DOCS.glob("*.md") if path.stem != "knowledge_transfer")
+MODULE_OF = {"composition": "experiments.composition_tables"}  # the others are called as their pages are
+
+
+def enter(door: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
+    """Start a door as `python -m` does, and return its exit status."""
+    if "knowledge_transfer" in door:
+        pytest.importorskip("torch")
+    monkeypatch.setattr(sys, "argv", [door, *arguments])
+    for name in (door, f"{door}.__main__"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.raises(SystemExit) as left:
+        runpy.run_module(door, run_name="__main__")
+    return left.value.code
+
+
+def test_the_doors_and_the_pages_are_found() -> None:
+    assert len(DOORS) >= 11
+    assert {"aggregators", "composition", "pate", "scaling"} < set(PAGES)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_door_prints_its_help_and_refuses_unknown_flags(
+    door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert enter(door, ["--help"], monkeypatch) in (0, None)
+    assert capsys.readouterr().out.startswith(f"usage: python -m {door} ")
+    assert enter(door, ["--no-such-flag"], monkeypatch) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def written(name: str, folder: Path, change: Any = lambda value: value) -> str:
+    """Let the program write a page from its committed JSON, every float of which may be changed."""
+    if name == "knowledge_transfer":
+        pytest.importorskip("torch")
+    (folder / name).mkdir()
+    for path in (DOCS / name).glob("*.json"):
+        data = json.loads(path.read_text(encoding="utf-8"), parse_float=lambda digits: change(float(digits)))
+        (folder / name / path.name).write_text(json.dumps(data), encoding="utf-8")
+    module = MODULE_OF.get(name, f"experiments.{name}.__main__")
+    assert importlib.import_module(module).main(["--page", "--output", str(folder)]) == 0
+    return (folder / f"{name}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_its_program_writes_from_its_data(name: str, tmp_path: Path) -> None:
+    text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    assert written(name, tmp_path) == text
+    command = f"python -m {MODULE_OF.get(name, f'experiments.{name}')}"
+    assert command in " ".join(text.split())
+    summary = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert any(f"reproduction/{name}.md" in line and f"`{command}`" in line for line in summary.splitlines())
+    for picture in re.findall(r"!\[.*\]\((.*)\)", text):
+        assert (DOCS / picture).exists()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_numbers_in_the_tables_are_the_data(name: str, tmp_path: Path) -> None:
+    before = (DOCS / f"{name}.md").read_text(encoding="utf-8").splitlines()
+    after = written(name, tmp_path, lambda value: value if value.is_integer() else 1.37 * value + 0.1).splitlines()
+    rows = [line for line in before if re.match(r"\|.*\d\.\d.*\|.*\|$", line) and " yes |" not in line]
+    kept = [line for line in rows if line in after and "**no**" not in line]
+    assert len(rows) >= 8
+    assert len(kept) <= 0.1 * len(rows)
