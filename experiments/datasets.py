@@ -49,21 +49,11 @@ DATASETS = ("digits", "fashion-mnist", "mnist")
 
 @dataclass(frozen=True, eq=False)
 class TwoClasses:
-    """Images of two classes, named 0 and 1.
-
-    Attributes
-    ----------
-    name
-        The data set.
-    train_x, test_x
-        (n, 1, side, side) float32 in [0, 1].
-    train_y, test_y
-        (n,) of 0 (class 5) and 1 (class 8).
-    """
+    """Images of two classes, named 0 (class 5) and 1 (class 8)."""
 
     name: str
-    train_x: NDArray[np.float32]
-    train_y: NDArray[np.int64]
+    train_x: NDArray[np.float32]  # (n, 1, side, side) in [0, 1]
+    train_y: NDArray[np.int64]  # (n,)
     test_x: NDArray[np.float32]
     test_y: NDArray[np.int64]
 
@@ -76,20 +66,6 @@ class TwoClasses:
 def load(name: str) -> TwoClasses:
     """Load a data set's classes 5 and 8, split into training and test as it comes (digits: a fixed fifth for the test).
 
-    Parameters
-    ----------
-    name
-        ``"mnist"``, ``"fashion-mnist"`` or ``"digits"``.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown or a local file is damaged.
-    OSError
-        If a file cannot be had.
-
-    Examples
-    --------
     >>> digits = load("digits")
     >>> digits.train_x.shape, digits.test_x.shape
     ((285, 1, 8, 8), (71, 1, 8, 8))
@@ -110,13 +86,6 @@ def load(name: str) -> TwoClasses:
 def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
     """Read an array of bytes in IDX format: two zeros, type 8, the number of axes, their lengths, the numbers.
 
-    Raises
-    ------
-    ValueError
-        If the content is not such an array, or shorter or longer than its header says.
-
-    Examples
-    --------
     >>> read_idx(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]), "here").tolist()
     [7, 8, 9]
     """

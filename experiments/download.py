@@ -36,52 +36,38 @@ class RemoteFile:
 
 
 def cache_folder() -> Path:
-    """Give the folder for downloads: ``$XDG_CACHE_HOME/darrm``, by default ``~/.cache/darrm``."""
+    """Return the folder for downloads: ``$XDG_CACHE_HOME/darrm``, by default ``~/.cache/darrm``."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "darrm"
 
 
 def obtain(file: RemoteFile, *, pause: float = PAUSE_SECONDS) -> bytes:
-    """Give a file's uncompressed content: from DARRM_DATA_DIR, else from the cache, else from a mirror.
-
-    Raises
-    ------
-    ValueError
-        If a local file is damaged (it is named), or DARRM_DATA_DIR does not hold it.
-    OSError
-        If no mirror gave the right content (each failure is listed).
-    """
+    """Return a file's uncompressed content: from DARRM_DATA_DIR, else from the cache, else from a mirror."""
     given = os.environ.get(DATA_VARIABLE)
     if given:
         path = Path(given) / file.folder / file.name
         if not path.is_file():
             raise ValueError(f"DARRM_DATA_DIR names {given!r}, which has no {file.folder}/{file.name}")
-        return checked_content(path.read_bytes(), file, str(path))
+        return _checked_content(path.read_bytes(), file, str(path))
     path = cache_folder() / file.folder / file.name
     if path.is_file():
-        return checked_content(path.read_bytes(), file, str(path))
-    packed, content = download(file, pause=pause)
+        return _checked_content(path.read_bytes(), file, str(path))
+    packed, content = _download(file, pause=pause)
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.replacing(path) as temporary:
         temporary.write_bytes(packed)
     return content
 
 
-def download(file: RemoteFile, *, pause: float = PAUSE_SECONDS) -> tuple[bytes, bytes]:
-    """Ask each mirror up to three times; give the packed and the checked unpacked content.
-
-    Raises
-    ------
-    OSError
-        If none of them gave the right content.
-    """
+def _download(file: RemoteFile, *, pause: float) -> tuple[bytes, bytes]:
+    """Ask each mirror up to three times; return the packed and the checked content, or raise with every failure."""
     problems = []
     for mirror in file.mirrors:
         address = mirror + file.name
         for attempt in range(ATTEMPTS):
             try:
                 packed = _fetch(address)
-                return packed, checked_content(packed, file, address)
+                return packed, _checked_content(packed, file, address)
             except ValueError as error:  # wrong content: asking the same mirror again is no use
                 problems.append(str(error))
                 break
@@ -97,14 +83,8 @@ def download(file: RemoteFile, *, pause: float = PAUSE_SECONDS) -> tuple[bytes, 
     )
 
 
-def checked_content(packed: bytes, file: RemoteFile, where: str) -> bytes:
-    """Unpack a gzipped file and check its length and hash.
-
-    Raises
-    ------
-    ValueError
-        If it is truncated, corrupt or another file; ``where`` is named.
-    """
+def _checked_content(packed: bytes, file: RemoteFile, where: str) -> bytes:
+    """Unpack a gzipped file and check its length and hash; ``where`` is named if it is another one."""
     try:
         content = gzip.decompress(packed)
     except (EOFError, OSError, zlib.error) as error:

@@ -29,8 +29,6 @@ class Claim:
 def table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Write a Markdown table.
 
-    Examples
-    --------
     >>> print(table(["m", "error"], [[1, "0.13"], [3, "–"]]))
     | m | error |
     |---|---|

@@ -31,8 +31,6 @@ GLYPH_SIZE = VoteSize(12_000, 5000, 150, (3.0, 0.8))
 def pate_like_votes(size: VoteSize) -> NDArray[np.int64]:
     """Draw (Q, C) vote counts: a share of the teachers agree on one class, the others spread over few classes.
 
-    Examples
-    --------
     >>> votes = pate_like_votes(VoteSize(3, 100, 4, (6.0, 1.0)))
     >>> votes.shape, votes.sum(axis=1).tolist()
     ((3, 4), [100, 100, 100])

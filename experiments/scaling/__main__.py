@@ -21,6 +21,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from darrm import checks
@@ -46,6 +47,9 @@ LONG_SIZE = 20_001
 TIME_LIMIT = "600"  # seconds of row generation a solve; the proof comes on top
 GAP = 1e-11
 LONG_GAP = 1e-8  # at K = 20,001
+
+
+CASE = ("K", "m", "each_delta", "shape", "solver")  # what a case and its measurement share
 
 
 @dataclass(frozen=True)
@@ -81,11 +85,7 @@ def measure(case: Case) -> Measurement:
         raise ValueError("an optimized table says how good it is")
     provenance = table.provenance
     return Measurement(
-        K=case.K,
-        m=case.m,
-        each_delta=case.each_delta,
-        shape=case.shape,
-        solver=case.solver,
+        **{name: getattr(case, name) for name in CASE},
         seconds=seconds,
         separation_seconds=separation,
         rows_full_set=full_set_size(problem.voters),
@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for case in todo:
             measurements.append(measure_apart(case))
             print(" | ".join(cells(measurements[-1])), flush=True)
-            measurements.sort(key=lambda item: (item.K, item.m, item.each_delta, item.shape, item.solver))
+            measurements.sort(key=attrgetter(*CASE))
             pages.write_json(data, [asdict(item) for item in measurements])
         print(json.dumps(summary(measurements), indent=1, ensure_ascii=False))
         plot(folder / "scaling.png", measurements)
@@ -162,8 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def is_about(item: Measurement, case: Case) -> bool:
     """Whether a measurement is of this case."""
-    named = (case.K, case.m, case.each_delta, case.shape, case.solver)
-    return (item.K, item.m, item.each_delta, item.shape, item.solver) == named
+    return all(getattr(item, name) == getattr(case, name) for name in CASE)
 
 
 def kept(data: Path, todo: Sequence[Case]) -> list[Measurement]:

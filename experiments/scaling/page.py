@@ -105,23 +105,14 @@ def plot(path: Path, measurements: Sequence[Measurement]) -> None:
             style = {"free": "o-", "monotone": "s--"}[shape]
             label = f"{shape}, m = {m}, Δ = {delta}"
             axes.loglog([item.K for item in items], [item.seconds for item in items], style, label=label)
-        chosen = ("production", "0", 10, "monotone")
-        floor = [item for item in measurements if (item.solver, item.each_delta, item.m, item.shape) == chosen]
-        axes.loglog(
-            [item.K for item in floor],
-            [item.separation_seconds for item in floor],
-            "k:",
-            label="one separation pass (Δ = 0)",
-        )
-        small = [item for item in measurements if item.K in REFERENCE_SIZES and item.solver == "production"]
-        axes.loglog([item.K for item in small], [item.seconds for item in small], "rv-", label="free, m = 3, Δ = 1e-5")
-        reference = [item for item in measurements if item.solver == "reference"]
-        axes.loglog(
-            [item.K for item in reference],
-            [item.seconds for item in reference],
-            "r^-",
-            label="every row, cvxpy (Δ = 1e-5)",
-        )
+        lines = {
+            "one separation pass (Δ = 0)": ("k:", "separation_seconds", ("production", 10, "0", "monotone")),
+            "free, m = 3, Δ = 1e-5": ("rv-", "seconds", ("production", 3, "1e-5", "free")),
+            "every row, cvxpy (Δ = 1e-5)": ("r^-", "seconds", ("reference", 3, "1e-5", "free")),
+        }
+        for label, (style, quantity, case) in lines.items():
+            chosen = [item for item in measurements if (item.solver, item.m, item.each_delta, item.shape) == case]
+            axes.loglog([item.K for item in chosen], [getattr(item, quantity) for item in chosen], style, label=label)
         axes.set_xlabel("K, number of voters")
         axes.set_ylabel("seconds, proof included")
         axes.set_title(f"Optimal and proven noise functions (ε = {EPSILON}, common prior)")

@@ -33,8 +33,6 @@ class FigureData:
     def column(self, name: str, where: dict[str, float] | None = None) -> list[float | None]:
         """Take one column, of the rows with the given values in other columns.
 
-        Examples
-        --------
         >>> data = FigureData(2, "t", {}, ("m", "k"), [[1, 5], [2, 6]], [], [])
         >>> data.column("k", {"m": 2})
         [6]
@@ -62,8 +60,6 @@ def page(folder: Path) -> str:
 def section(data: FigureData) -> str:
     """Write one figure as Markdown.
 
-    Examples
-    --------
     >>> data = FigureData(2, "Effort", {"m": 3}, ("a", "b"), [[0.5, None]], [Claim("s", "1", holds=True)], [])
     >>> print(section(data))
     ## Figure 2: Effort

@@ -27,12 +27,10 @@ def save_picture(path: Path, data: FigureData) -> None:
 def _effort(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib has no types)
     gammas = data.column("gamma")
     axes.plot(gammas, data.column("m"), "o-", markersize=3, label="least m (Theorem 15)")
-    axes.fill_between(
-        gammas, data.column("lower bound"), data.column("upper bound"), alpha=0.25, label="bounds on it (Corollary 16)"
-    )
-    axes.plot(
-        gammas, data.column("m by exchangeability"), "s--", markersize=3, label="by exchangeability (not in the paper)"
-    )
+    bounds = (data.column("lower bound"), data.column("upper bound"))
+    axes.fill_between(gammas, *bounds, alpha=0.25, label="bounds on it (Corollary 16)")
+    rank = data.column("m by exchangeability")
+    axes.plot(gammas, rank, "s--", markersize=3, label="by exchangeability (not in the paper)")
     axes.set(xscale="log", yscale="log", xlabel="γ, share of pairs without a promise", ylabel="m, sampled pairs")
 
 
@@ -47,17 +45,9 @@ def _mean(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib has 
     sizes = list(dict.fromkeys(data.column("m")))
     for m in sizes:
         where = {"m": m or 0.0}
-        sampled = _gaps(data.column("sampled (mean)", where))
-        deviations = _gaps(data.column("sampled (deviation)", where))
-        axes.errorbar(
-            data.column("gamma", where),
-            sampled,
-            yerr=deviations,
-            marker="o",
-            markersize=3,
-            capsize=2,
-            label=f"m = {m:,}",
-        )
+        sampled, deviations = (_gaps(data.column(f"sampled ({what})", where)) for what in ("mean", "deviation"))
+        style = {"marker": "o", "markersize": 3, "capsize": 2}
+        axes.errorbar(data.column("gamma", where), sampled, yerr=deviations, label=f"m = {m:,}", **style)
     where = {"m": sizes[0] or 0.0}
     axes.plot(data.column("gamma", where), data.column("analytical", where), "k--", label="analytical, log(1/γ)/n")
     axes.set(xlabel="γ, share of pairs without a promise", ylabel="sensitivity of the mean")
@@ -68,10 +58,9 @@ def _machine(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib h
         where = {"d": dimension or 0.0}
         color = f"C{index}"
         gammas = data.column("gamma", where)
-        axes.plot(
-            gammas, data.column("sampled", where), "o-", color=color, markersize=3, label=f"sampled, d = {dimension}"
-        )
-        axes.plot(gammas, data.column("global bound", where), "--", color=color, label=f"global bound, d = {dimension}")
+        for name, style in (("sampled", "o-"), ("global bound", "--")):
+            label = f"{name}, d = {dimension}"
+            axes.plot(gammas, data.column(name, where), style, color=color, markersize=3, label=label)
     axes.set(yscale="log", xlabel="γ, share of pairs without a promise", ylabel="L1 sensitivity of (w, b)")
 
 

@@ -58,8 +58,8 @@ class TwoClasses:
     def __call__(self, rng: np.random.Generator, count: int) -> Labelled:
         """Draw features (count, d) and labels (count,)."""
         labels = np.where(rng.random(count) < 0.5, 1.0, -1.0)
-        centres = np.where(labels > 0, 0.2, 0.8)[:, np.newaxis]
-        features = centres + 0.1 * rng.standard_normal((count, self.dimension))
+        centers = np.where(labels > 0, 0.2, 0.8)[:, np.newaxis]
+        features = centers + 0.1 * rng.standard_normal((count, self.dimension))
         return np.clip(features, 0.0, 1.0), labels
 
 
@@ -74,8 +74,6 @@ def support_vector_machine(data: Labelled) -> NDArray[np.float64]:
 def global_bound(dimension: int, records: int = RECORDS) -> float:
     """Compute 2 + 2C√d + 4Cd/n [S, Proposition 19].
 
-    Examples
-    --------
     >>> round(global_bound(64), 3)
     50.768
     """
@@ -206,7 +204,4 @@ def error_of(parameters: NDArray[np.float64], features: NDArray[np.float64], lab
 def _first_back(errors: NDArray[np.float64], public: float) -> float | None:
     """Find the ε from which on the error stays within the margin of the non-private one."""
     near = errors <= public + BACK_WITHIN
-    for index, epsilon in enumerate(EPSILONS):
-        if np.all(near[index:]):
-            return epsilon
-    return None
+    return next((epsilon for index, epsilon in enumerate(EPSILONS) if np.all(near[index:])), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,30 +23,6 @@ OPTIMAL, TRUE, MONOTONE = "γ_opt", "γ_true (ours)", "γ_mono (ours)"
 OPTIMAL_U, OPTIMAL_P, TRUE_P = "γ_opt-U", "γ_opt-P", "γ_true-P (ours)"
 SUB, DOUBLE_SUB, CONSTANT = "γ_Sub", "γ_DSub", "γ_const"
 BEST_CONSTANT = "γ_const* (ours)"  # by the best composition instead of the paper's
-
-
-@dataclass(frozen=True)
-class Error:
-    """One method's error under one law of the p_i, and the mean excess over the first curve's on the same draws."""
-
-    actual: str  # the law
-    draws: int
-    mean: float
-    standard_error: float
-    excess: float
-    excess_standard_error: float
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One method in one panel."""
-
-    name: str
-    gamma: list[float]  # γ(0) … γ(K), as certified
-    scale: float  # what certification multiplied the proposal with
-    surrogate: float  # the paper's linear objective, exact
-    gap: float | None  # bound on the distance to the optimum of its own objective; None for baselines
-    errors: list[Error]  # one for each law of the p_i
 
 
 def figure_data(figure: str) -> dict[str, Any]:
@@ -78,28 +53,22 @@ def table_3() -> list[dict[str, Any]]:
 
 
 def _panel_data(figure: str, panel: Panel) -> dict[str, Any]:
+    """Compute every method's γ as certified, what it was scaled with, its gap, its exact surrogate and its errors."""
     problem = panel.problem
     tables = dict(_tables(figure, panel))
     drawn = _draws(figure, problem.voters.K)
     first = next(iter(tables.values())).gamma.half
-    curves = []
-    for name, table in tables.items():
-        errors = []
-        for actual, rows in drawn.items():
-            own, reference = errors_of(table.gamma.half, rows), errors_of(first, rows)
-            estimate, excess = summarize(own), summarize(own - reference)
-            own_error = (estimate.draws, estimate.mean, estimate.standard_error)
-            errors.append(Error(actual, *own_error, excess.mean, excess.standard_error))
-        curves.append(
-            Curve(
-                name=name,
-                gamma=[float(value) for value in table.gamma.full],
-                scale=table.certificate.scale,
-                surrogate=table.gamma.expected_error(settings.SURROGATE),
-                gap=None if table.optimality is None else table.optimality.gap,
-                errors=errors,
-            )
-        )
+    curves = [
+        {
+            "name": name,
+            "gamma": [float(value) for value in table.gamma.full],
+            "scale": table.certificate.scale,
+            "surrogate": table.gamma.expected_error(settings.SURROGATE),
+            "gap": None if table.optimality is None else table.optimality.gap,
+            "errors": [_error(actual, table.gamma.half, first, rows) for actual, rows in drawn.items()],
+        }
+        for name, table in tables.items()
+    ]
     return {
         "title": panel.title,
         "K": problem.voters.K,
@@ -107,7 +76,21 @@ def _panel_data(figure: str, panel: Panel) -> dict[str, Any]:
         "epsilon": problem.voters.each.epsilon,
         "each_delta": problem.voters.each.delta,
         "delta": problem.target.delta,
-        "curves": [asdict(curve) for curve in curves],
+        "curves": curves,
+    }
+
+
+def _error(actual: str, half: Array, first: Array, rows: Array) -> dict[str, Any]:
+    """Estimate a method's error under one law, and its excess over the first curve's on the same draws."""
+    own = errors_of(half, rows)
+    estimate, excess = summarize(own), summarize(own - errors_of(first, rows))
+    return {
+        "actual": actual,
+        "draws": estimate.draws,
+        "mean": estimate.mean,
+        "standard_error": estimate.standard_error,
+        "excess": excess.mean,
+        "excess_standard_error": excess.standard_error,
     }
 
 
