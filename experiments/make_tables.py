@@ -60,9 +60,10 @@ def write_size(folder: Path, K: int) -> tuple[int, int, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the tables and report their sizes."""
-    parser = CommandLine(prog="python -m experiments.make_tables", description=str(__doc__))
+    renamed = {"--folder": "--output"}
+    parser = CommandLine(prog="python -m experiments.make_tables", description=str(__doc__), renamed=renamed)
     parser.add_argument("--K", type=int, nargs="+", default=list(SIZES), metavar="INT", help="sizes to write")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where to (default darrm/tables)")
+    parser.add_argument("--output", type=Path, default=FOLDER, metavar="FOLDER", help="where to (default darrm/tables)")
     parser.add_argument("--jobs", type=int, default=1, metavar="INT", help="processes (default 1)")
     options = parser.parse_args(arguments)
     checks.integer_at_least(1, jobs=options.jobs)
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         checks.integer_at_least(1, K=K)
     total = 0
     with ProcessPoolExecutor(options.jobs) as pool:
-        for K, size, seconds in pool.map(partial(write_size, options.folder), sorted(options.K, reverse=True)):
+        for K, size, seconds in pool.map(partial(write_size, options.output), sorted(options.K, reverse=True)):
             total += size
             print(f"K = {K:4d}: {len(settings_of(K)):5d} tables, {size:9,d} bytes, {seconds:6.1f} s", flush=True)
     print(f"{total:,} bytes in all")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import darrm.votes
 from darrm.ensemble.voting import majority
 from darrm.gamma import baselines, priors
 from darrm.losses.gaussian import analytic_sigma, renyi_sigma
@@ -20,43 +18,29 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import certify
 from darrm.release.majority import DaRRM
+from darrm.votes import Votes
+from experiments.composition_tables import K
 from experiments.knowledge_transfer import settings
-from experiments.knowledge_transfer.settings import K, Setup
-from experiments.knowledge_transfer.teachers import Votes
+from experiments.knowledge_transfer.settings import Setup
+from experiments.knowledge_transfer.teachers import TeacherVotes
 
 Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way from votes to labels.
+    """One way from votes to labels."""
 
-    Attributes
-    ----------
-    name
-        As in the tables.
-    private_teachers
-        Whose votes it takes: the private teachers', or those of the teachers without privacy.
-    label
-        (Q, K) votes and a generator → (Q,) labels.
-    aggregator
-        The library's aggregator, which knows its charge; None for a bare majority.
-    facts
-        What the report says about it: σ, or γ.
-    """
-
-    name: str
-    private_teachers: bool
-    label: Callable[[NDArray[np.int8], np.random.Generator], Labels]
-    aggregator: DaRRM | GNMax | None
-    facts: dict[str, Any]
+    name: str  # as in the tables
+    private_teachers: bool  # whether it takes the private teachers' votes, or those of the teachers without privacy
+    label: Callable[[NDArray[np.int8], np.random.Generator], Labels]  # (Q, K) votes → (Q,) labels
+    aggregator: DaRRM | GNMax | None  # it knows its charge; None for a bare majority
+    facts: dict[str, Any]  # what the report says about it: σ, or γ
 
 
 def per_query(each: PrivacyParams, m: int) -> PrivacyParams:
-    """Give (mε, mΔ), what one label costs in the paper [D, Section 6.2].
+    """Return (mε, mΔ), what one label costs in the paper [D, Section 6.2].
 
-    Examples
-    --------
     >>> per_query(PrivacyParams(0.0892, 1e-4), 3)
     PrivacyParams(epsilon=0.2676, delta=0.0003)
     """
@@ -73,29 +57,17 @@ def ways(each: PrivacyParams, m: int) -> list[Way]:
     gnmax = GNMax(papers.value, noise="continuous")
     tight = GNMax(analytic_sigma(target).value, noise="continuous")
     return [
-        Way(
-            settings.GNMAX,
-            private_teachers=False,
-            label=partial(_noisy_majority, gnmax),
-            aggregator=gnmax,
-            facts={"sigma": gnmax.sigma, "order": papers.settings["order"]},
-        ),
+        _gnmax(settings.GNMAX, gnmax, {"sigma": gnmax.sigma, "order": papers.settings["order"]}),
         _darrm(settings.SUBSAMPLING, subsampling),
         _darrm(settings.OPTIMAL, optimal),
-        Way(
-            settings.GNMAX_TIGHT,
-            private_teachers=False,
-            label=partial(_noisy_majority, tight),
-            aggregator=tight,
-            facts={"sigma": tight.sigma},
-        ),
+        _gnmax(settings.GNMAX_TIGHT, tight, {"sigma": tight.sigma}),
         Way(settings.PRIVATE_MAJORITY, private_teachers=True, label=_bare_majority, aggregator=None, facts={}),
         Way(settings.PLAIN_MAJORITY, private_teachers=False, label=_bare_majority, aggregator=None, facts={}),
     ]
 
 
 def accuracies(
-    way: Way, votes: list[Votes], queries: int, *, draws: int, rng: np.random.Generator
+    way: Way, votes: list[TeacherVotes], queries: int, *, draws: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Draw the queries from the test images and measure the share of right labels: (trainings, draws)."""
     found = np.empty((len(votes), draws))
@@ -113,8 +85,6 @@ def summary(found: NDArray[np.float64]) -> dict[str, float]:
     ``std`` is the spread of single draws over all trainings; ``standard_error`` is that of the mean, from the spread
     between trainings, since draws from one training share their teachers. A single training has none.
 
-    Examples
-    --------
     >>> summary(np.array([[0.5, 0.7], [0.7, 0.9]]))
     {'mean': 0.7, 'std': 0.163299316186, 'standard_error': 0.1}
     """
@@ -125,7 +95,7 @@ def summary(found: NDArray[np.float64]) -> dict[str, float]:
 
 
 def label_rows(
-    data: str, setup: Setup, allowances: tuple[int, ...], votes: list[Votes], *, draws: int, seed: int
+    data: str, setup: Setup, allowances: tuple[int, ...], votes: list[TeacherVotes], *, draws: int, seed: int
 ) -> list[dict[str, Any]]:
     """Measure every way, m and Q: 10 draws from the first training as in the paper, and ours."""
     rows = []
@@ -154,8 +124,6 @@ def label_rows(
 def printed(data: str, m: int, queries: int, name: str) -> dict[str, float] | None:
     """Look up the paper's number; None where it has none.
 
-    Examples
-    --------
     >>> printed("mnist", 3, 100, "gamma_opt")
     {'mean': 0.8, 'std': 0.04}
     """
@@ -167,17 +135,18 @@ def printed(data: str, m: int, queries: int, name: str) -> dict[str, float] | No
 
 
 def _darrm(name: str, aggregator: DaRRM) -> Way:
-    gamma = [float(value) for value in aggregator.table.gamma.half]
-    facts = {"gamma": gamma}
-    return Way(name, private_teachers=True, label=partial(_released, aggregator), aggregator=aggregator, facts=facts)
+    def label(votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:
+        return np.asarray(aggregator.release(votes, rng=rng), dtype=np.int64)
+
+    facts = {"gamma": [float(value) for value in aggregator.table.gamma.half]}
+    return Way(name, private_teachers=True, label=label, aggregator=aggregator, facts=facts)
 
 
-def _released(aggregator: DaRRM, votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:
-    return np.asarray(aggregator.release(votes, rng=rng), dtype=np.int64)
+def _gnmax(name: str, aggregator: GNMax, facts: dict[str, Any]) -> Way:
+    def label(votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:
+        return aggregator.release(Votes.of_labels(votes, classes=2), rng=rng)
 
-
-def _noisy_majority(aggregator: GNMax, votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:
-    return aggregator.release(darrm.votes.Votes.of_labels(votes, classes=2), rng=rng)
+    return Way(name, private_teachers=False, label=label, aggregator=aggregator, facts=facts)
 
 
 def _bare_majority(votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:  # noqa: ARG001 (draws nothing)

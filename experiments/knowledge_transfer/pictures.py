@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from darrm.system.figures import saved_figure
+from experiments.composition_tables import NAMES
 from experiments.knowledge_transfer import settings
-from experiments.knowledge_transfer.report import NAMES
 
 STYLES = {
     settings.GNMAX: ("tab:red", "o"),
@@ -26,11 +26,11 @@ def draw(path: Path, result: dict[str, Any], queries: int = 100) -> None:
     with saved_figure(path, width=8.0, height=5.0) as figure:
         axes = figure.subplots()
         for name in settings.AGGREGATORS:
-            colour, mark = STYLES[name]
+            color, mark = STYLES[name]
             mine = {row["m"]: row for row in rows if row["aggregator"] == name}
             means = [mine[m]["all_draws"]["mean"] for m in allowances]
             errors = [mine[m]["all_draws"].get("standard_error", 0.0) for m in allowances]
-            axes.errorbar(allowances, means, yerr=errors, color=colour, marker=mark, capsize=3, label=name)
+            axes.errorbar(allowances, means, yerr=errors, color=color, marker=mark, capsize=3, label=name)
             known = [(m, mine[m]["printed"]["mean"]) for m in allowances if mine[m]["printed"] is not None]
             if known:
                 axes.plot(
@@ -39,7 +39,7 @@ def draw(path: Path, result: dict[str, Any], queries: int = 100) -> None:
                     linestyle="none",
                     marker=mark,
                     markerfacecolor="none",
-                    color=colour,
+                    color=color,
                     label=f"{name}, the paper",
                 )
         axes.set_xticks(allowances)

@@ -23,18 +23,10 @@ from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe
 from darrm.ensemble.student import train_student
 from darrm.ensemble.teachers import train_teachers
 from darrm.ensemble.voting import majority
+from experiments.composition_tables import K
 from experiments.datasets import TwoClasses
-from experiments.knowledge_transfer.settings import (
-    PARTITION_SEED,
-    PLAIN_BATCHES,
-    PLAIN_RATES,
-    PRIVATE_RATES,
-    STUDENT,
-    STUDENT_RADII,
-    STUDENT_WEIGHTS,
-    K,
-    Setup,
-)
+from experiments.knowledge_transfer import settings
+from experiments.knowledge_transfer.settings import Setup
 from experiments.knowledge_transfer.teachers import Machine, private_recipe
 
 SPLIT_SEED, HELD_OUT = 5, 0.2
@@ -44,21 +36,22 @@ STUDENT_QUERIES, STUDENT_WRONG, STUDENT_POOL = 100, 0.2, 900
 
 
 def select(data: TwoClasses, setup: Setup, machine: Machine) -> dict[str, Any]:
-    """Try every setting of the grids; give all scores and the best setting of each kind."""
+    """Try every setting of the grids; return all scores and the best setting of each kind."""
     order = np.random.default_rng(SPLIT_SEED).permutation(len(data.train_y))
     held = round(HELD_OUT * len(order))
     split = (order[held:], order[:held])
     private = [
-        _score(data, split, replace(private_recipe(setup), learning_rate=rate), machine) for rate in PRIVATE_RATES
+        _score(data, split, replace(private_recipe(setup), learning_rate=rate), machine)
+        for rate in settings.PRIVATE_RATES
     ]
     plain = [
         _score(data, split, PlainSGD(rate, setup.plain.epochs, batch), machine)
-        for rate, batch in itertools.product(PLAIN_RATES, PLAIN_BATCHES)
+        for rate, batch in itertools.product(settings.PLAIN_RATES, settings.PLAIN_BATCHES)
     ]
     students = [
         _student_score(data, split, radius, weight)
-        for radius, weight in itertools.product(STUDENT_RADII, STUDENT_WEIGHTS)
-        if weight > 0 or radius == STUDENT_RADII[0]
+        for radius, weight in itertools.product(settings.STUDENT_RADII, settings.STUDENT_WEIGHTS)
+        if weight > 0 or radius == settings.STUDENT_RADII[0]
     ]
     tried = {"private": private, "plain": plain, "student": students}
     return {
@@ -76,7 +69,7 @@ def _score(data: TwoClasses, split: tuple[Any, Any], recipe: Recipe, machine: Ma
         ensemble = train_teachers(
             data.train_x[train],
             data.train_y[train],
-            Partition.random(len(train), K, seed=PARTITION_SEED),
+            Partition.random(len(train), K, seed=settings.PARTITION_SEED),
             recipe,
             build=functools.partial(convolutional_network, side=data.side),
             seed=seed,
@@ -108,7 +101,7 @@ def _student_score(data: TwoClasses, split: tuple[Any, Any], radius: float, weig
             data.train_x[pool[:count]],
             np.where(wrong, 1 - data.train_y[pool[:count]], data.train_y[pool[:count]]),
             data.train_x[pool[count:]],
-            recipe=replace(STUDENT, radius=radius, weight=weight),
+            recipe=replace(settings.STUDENT, radius=radius, weight=weight),
             build=functools.partial(convolutional_network, side=data.side),
             seed=seed,
         )
@@ -117,6 +110,6 @@ def _student_score(data: TwoClasses, split: tuple[Any, Any], radius: float, weig
 
 
 def _what_counts(score: dict[str, Any]) -> float:
-    """Give what decides: for private teachers the majority's accuracy, else the accuracy of one model."""
+    """Return what decides: for private teachers the majority's accuracy, else the accuracy of one model."""
     value: float = score["majority_accuracy"] if score.get("kind") == "private" else score["accuracy"]
     return value

@@ -7,7 +7,7 @@ classes: it is what giving up privacy and the labelling budget would buy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,27 +21,21 @@ from experiments.datasets import TwoClasses
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import ways
 from experiments.knowledge_transfer.settings import Setup
-from experiments.knowledge_transfer.teachers import Machine, Votes
+from experiments.knowledge_transfer.teachers import Machine, TeacherVotes
 
 TRUE_LABELS, SUPERVISED = "non-private student", "fully supervised"
 SHARED = (settings.PRIVATE_MAJORITY, settings.PLAIN_MAJORITY)  # the same for every m
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """One student to train: positions among the public images, and their labels."""
-
-    row: dict[str, Any]
-    chosen: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    seed: int
+# one student to train: its row, positions among the public images, and their labels
+Task = tuple[dict[str, Any], NDArray[np.int64], NDArray[np.int64]]
 
 
 def student_rows(
     data: TwoClasses,
     setup: Setup,
     allowances: tuple[int, ...],
-    votes: Votes,
+    votes: TeacherVotes,
     machine: Machine,
     *,
     recipe: StudentRecipe = settings.STUDENT,
@@ -51,41 +45,28 @@ def student_rows(
     order = np.random.default_rng([seed, 1]).permutation(len(data.test_y))
     public, held = order[: len(order) // 2], order[len(order) // 2 :]
     tasks = _tasks(setup, allowances, votes, public, seed=seed)
-    found = require("joblib").Parallel(n_jobs=machine.jobs)(
-        require("joblib").delayed(_accuracy)(
-            data.test_x[task.chosen],
-            task.labels,
-            data.test_x[np.setdiff1d(public, task.chosen)],
-            (data.test_x[held], data.test_y[held]),
-            recipe=recipe,
-            seed=task.seed,
-            device=machine.device,
-        )
-        for task in tasks
+    measure = partial(_accuracy, held=(data.test_x[held], data.test_y[held]), seed=seed, device=machine.device)
+    joblib = require("joblib")
+    found = joblib.Parallel(n_jobs=machine.jobs)(
+        joblib.delayed(measure)(data.test_x[chosen], labels, data.test_x[np.setdiff1d(public, chosen)], recipe=recipe)
+        for _, chosen, labels in tasks
     )
-    rows = [{**task.row, "accuracy": accuracy} for task, accuracy in zip(tasks, found, strict=True)]
-    supervised = _accuracy(
-        data.train_x,
-        data.train_y,
-        data.train_x[:0],
-        (data.test_x[held], data.test_y[held]),
-        recipe=replace(recipe, weight=0.0),
-        seed=seed,
-        device=machine.device,
-    )
+    rows = [{**row, "accuracy": accuracy} for (row, _, _), accuracy in zip(tasks, found, strict=True)]
+    supervised = measure(data.train_x, data.train_y, data.train_x[:0], recipe=replace(recipe, weight=0.0))
     rows.append({"m": None, "queries": len(data.train_y), "labels": SUPERVISED, "accuracy": supervised})
     return rows
 
 
 def _tasks(
-    setup: Setup, allowances: tuple[int, ...], votes: Votes, public: NDArray[np.int64], *, seed: int
+    setup: Setup, allowances: tuple[int, ...], votes: TeacherVotes, public: NDArray[np.int64], *, seed: int
 ) -> list[Task]:
-    tasks, truth = [], votes.truth
+    tasks: list[Task] = []
+    truth = votes.truth
     for queries in setup.queries:
         rng = np.random.default_rng([seed, 2, queries])
         chosen = public[:queries]  # the order is random already; every aggregator gets the same
         row: dict[str, Any] = {"m": None, "queries": queries, "labels": TRUE_LABELS, "label_accuracy": 1.0}
-        tasks.append(Task(row, chosen, truth[chosen], seed))
+        tasks.append((row, chosen, truth[chosen]))
         for m in allowances:
             for way in ways(setup.each, m):
                 if way.name in SHARED and m != allowances[0]:
@@ -93,13 +74,9 @@ def _tasks(
                 theirs = votes.private if way.private_teachers else votes.plain
                 labels = way.label(theirs[chosen], rng)
                 right = float((labels == truth[chosen]).mean())
-                row = {
-                    "m": None if way.name in SHARED else m,
-                    "queries": queries,
-                    "labels": way.name,
-                    "label_accuracy": right,
-                }
-                tasks.append(Task(row, chosen, labels, seed))
+                shown = None if way.name in SHARED else m
+                row = {"m": shown, "queries": queries, "labels": way.name, "label_accuracy": right}
+                tasks.append((row, chosen, labels))
     return tasks
 
 
@@ -107,8 +84,8 @@ def _accuracy(
     x: NDArray[np.float32],
     labels: NDArray[np.int64],
     unlabelled: NDArray[np.float32],
-    held: tuple[NDArray[np.float32], NDArray[np.int64]],
     *,
+    held: tuple[NDArray[np.float32], NDArray[np.int64]],
     recipe: StudentRecipe,
     seed: int,
     device: str,

@@ -18,25 +18,18 @@ from darrm.ensemble.partition import Partition
 from darrm.ensemble.recipes import PrivateSGD, Recipe
 from darrm.ensemble.teachers import train_teachers
 from darrm.ensemble.voting import load_votes, majority, save_votes
+from experiments.composition_tables import K
 from experiments.datasets import TwoClasses
-from experiments.knowledge_transfer.settings import CLIP, PARTITION_SEED, K, Setup
+from experiments.knowledge_transfer.settings import CLIP, PARTITION_SEED, Setup
 
 
 @dataclass(frozen=True, eq=False)
-class Votes:
-    """What the teachers of one training say about the test images, (n, K) each.
-
-    Attributes
-    ----------
-    private, plain
-        The votes of teachers trained with and without DP-SGD.
-    truth
-        (n,) true classes, for measuring accuracy alone.
-    """
+class TeacherVotes:
+    """What the teachers of one training, with and without DP-SGD, say about the n test images: (n, K) each."""
 
     private: NDArray[np.int8]
     plain: NDArray[np.int8]
-    truth: NDArray[np.int64]
+    truth: NDArray[np.int64]  # (n,) true classes, for measuring accuracy alone
 
     def accuracies(self) -> dict[str, float]:
         """Measure teachers and majorities on all test images."""
@@ -49,24 +42,12 @@ class Votes:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and how training runs; it changes no result beyond rounding.
+    """Where and how training runs; it changes no result beyond rounding."""
 
-    Attributes
-    ----------
-    jobs
-        Processes.
-    device
-        ``"auto"``, ``"cpu"``, ``"cuda"``.
-    progress
-        Show bars.
-    folder
-        Where votes are kept.
-    """
-
-    jobs: int
-    device: str
-    progress: bool
-    folder: Path
+    jobs: int  # processes
+    device: str  # "auto", "cpu" or "cuda"
+    progress: bool  # whether to show bars
+    folder: Path  # where votes are kept
 
 
 def private_recipe(setup: Setup) -> PrivateSGD:
@@ -81,11 +62,11 @@ def private_recipe(setup: Setup) -> PrivateSGD:
     )
 
 
-def obtain_votes(data: TwoClasses, setup: Setup, seed: int, machine: Machine) -> Votes:
+def obtain_votes(data: TwoClasses, setup: Setup, seed: int, machine: Machine) -> TeacherVotes:
     """Train both ensembles with ``seed`` and ask them about the test images, or read the votes of the same training."""
     private = _votes(data, private_recipe(setup), seed, machine)
     plain = _votes(data, setup.plain, seed, machine)
-    return Votes(private, plain, data.test_y)
+    return TeacherVotes(private, plain, data.test_y)
 
 
 def _votes(data: TwoClasses, recipe: Recipe, seed: int, machine: Machine) -> NDArray[np.int8]:

@@ -8,6 +8,7 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.losses.composition import compose_general
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
+from experiments.composition_tables import DELTA_PRIME, PRINTED_TOTALS, K
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import Way, per_query, ways
 from experiments.knowledge_transfer.settings import Setup
@@ -20,8 +21,8 @@ def total_rows(data: str, setup: Setup, allowances: tuple[int, ...]) -> list[dic
         query = per_query(setup.each, m)
         every = ways(setup.each, m)
         for queries in setup.queries:
-            general = compose_general(query, queries, settings.DELTA_PRIME)
-            known = settings.PRINTED_TOTALS.get(data, {}).get(m, {}).get(queries)
+            general = compose_general(query, queries, DELTA_PRIME)
+            known = PRINTED_TOTALS.get(data, {}).get(m, {}).get(queries)
             rows.append(
                 {
                     "m": m,
@@ -49,7 +50,7 @@ def best_bound(way: Way, each: PrivacyParams, queries: int, delta: float) -> dic
     alone = PrivacyAccountant(charges=[charge]).spent(delta)
     result = {"epsilon": alone.epsilon, "delta": delta, "bound": alone.bound}
     if way.private_teachers:
-        voters = Voters(settings.K, each, overlap=1, models=True)
+        voters = Voters(K, each, overlap=1, models=True)
         capped = PrivacyAccountant(voters, charges=[charge]).spent(delta)
         result["with_private_models"] = {"epsilon": capped.epsilon, "bound": capped.bound}
     return result

@@ -45,7 +45,7 @@ def test_exponents_and_speedups_are_computed() -> None:
     assert found["against the reference"]["7"]["times faster"] == pytest.approx(10.0)
 
 
-def test_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["--sizes", "x"], ["--shapes", "round"], ["--time-limit", "-1"]):
-        assert run(lambda given=tuple(arguments): main(list(given))) == 2
-        assert capsys.readouterr().err.count("\n") == 1
+@pytest.mark.parametrize("arguments", [["--sizes", "x"], ["--shapes", "round"], ["--time-limit", "-1"]])
+def test_bad_input(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: main(arguments)) == 2
+    assert capsys.readouterr().err.count("\n") == 1

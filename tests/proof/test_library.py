@@ -77,7 +77,7 @@ def test_every_row_of_the_paper_holds(each_delta: str, shape: str) -> None:
 
 
 def test_one_file_is_what_the_script_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert make_tables.main(["--K", "3", "--folder", str(tmp_path)]) == 0
+    assert make_tables.main(["--K", "3", "--output", str(tmp_path)]) == 0
     assert "60 tables" in capsys.readouterr().out
     fresh = json.loads(gzip.decompress((tmp_path / "K3.json.gz").read_bytes()))
     stored = json.loads(gzip.decompress((make_tables.FOLDER / "K3.json.gz").read_bytes()))

@@ -5,15 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from darrm.system import files
+from experiments.composition_tables import DELTA_PRIME, NAMES
 from experiments.knowledge_transfer import settings
+from experiments.pages import read_json, table
 
 Result = dict[str, Any]
-NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "digits (scikit-learn)"}
+
+
+def page(folder: Path) -> str:
+    """Write the page from the results of all data sets, and of other learning rates, that lie in a folder."""
+    results = [read_json(path) for name in NAMES if (path := folder / f"{name}.json").exists()]
+    if not results:
+        raise ValueError(f"{folder} holds no results: run --dataset mnist first")
+    others = [read_json(path) for path in sorted(folder.glob("*-rate-*.json"))]
+    return "\n\n".join([INTRODUCTION, *map(text, results), *map(_other_rate, others)]) + "\n"
 
 
 def text(result: Result) -> str:
-    """Write one data set's result as Markdown, which reads well in a terminal too."""
+    """Write one data set's result as Markdown."""
     parts = [
         f"## {NAMES[result['dataset']]}",
         _teachers(result),
@@ -21,55 +30,30 @@ def text(result: Result) -> str:
         _totals(result),
         _students(result),
     ]
-    if result.get("selection"):
+    if result["selection"]:
         parts.append(_selection(result["selection"]))
-    return "\n\n".join(parts) + "\n"
-
-
-def write_page(path: Path, results: list[Result], others: list[Result]) -> None:
-    """Write the page of docs/reproduction from the results of all data sets, and of other learning rates."""
-    parts = [INTRODUCTION, *(text(result) for result in results), *(_other_rate(result) for result in others)]
-    files.write_text(path, "\n".join(parts))
+    return "\n\n".join(parts)
 
 
 def _other_rate(result: Result) -> str:
     rate = result["private_training"]["learning_rate"]
-    tables = [_labels(result, m) for m in result["allowances"]]
     head = f"## {NAMES[result['dataset']]} with the private learning rate {rate:g}, which was not chosen"
-    return "\n\n".join([head, _teachers(result), *tables]) + "\n"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
-        for row in [head, ["-" * width for width in widths], *rows]
-    ]
-    return "\n".join(lines)
+    return "\n\n".join([head, _teachers(result), *(_labels(result, m) for m in result["allowances"])])
 
 
 def _teachers(result: Result) -> str:
-    training = result["private_training"]
-    spent = result["each_spent"]
-    rows = [
-        [
-            str(one["seed"]),
-            *(f"{one[key]:.3f}" for key in ("private_teacher", "private_majority", "plain_teacher", "plain_majority")),
-        ]
-        for one in result["trainings"]
-    ]
+    training, plain, spent = result["private_training"], result["plain_training"], result["each_spent"]
+    keys = ("private_teacher", "private_majority", "plain_teacher", "plain_majority")
     head = ["seed", "private teacher", "their majority", "non-private teacher", "their majority"]
-    private = (
-        f"DP-SGD: noise {training['noise']:g}, clip {training['clip']:g}, {training['steps']} steps at sampling rate "
-        f"{training['sampling_rate']:.5f} ({result['epochs']} epochs), learning rate {training['learning_rate']:g}: "
-        f"each teacher ({spent['epsilon']:.6g}, {spent['delta']:g})-private by the PLD accountant, the target being "
-        f"({result['each']['epsilon']:g}, {result['each']['delta']:g})."
-    )
-    plain = result["plain_training"]
     return (
         f"K = {result['K']} teachers on disjoint shards of {result['train_size']} images, {result['test_size']} test "
-        f"images. {private} Without privacy: learning rate {plain['learning_rate']:g}, batch {plain['batch_size']}, "
-        f"{plain['epochs']} epochs. Accuracy on all test images:\n\n" + _table(head, rows)
+        f"images. DP-SGD: noise {training['noise']:g}, clip {training['clip']:g}, {training['steps']} steps at "
+        f"sampling rate {training['sampling_rate']:.5f} ({result['epochs']} epochs), learning rate "
+        f"{training['learning_rate']:g}: each teacher ({spent['epsilon']:.6g}, {spent['delta']:g})-private by the PLD "
+        f"accountant, the target being ({result['each']['epsilon']:g}, {result['each']['delta']:g}). Without privacy: "
+        f"learning rate {plain['learning_rate']:g}, batch {plain['batch_size']}, {plain['epochs']} epochs. Accuracy on "
+        "all test images:\n\n"
+        + table(head, [[one["seed"], *(f"{one[key]:.3f}" for key in keys)] for one in result["trainings"]])
     )
 
 
@@ -88,7 +72,7 @@ def _labels(result: Result, m: int) -> str:
             rows.append(
                 [
                     name,
-                    str(row["queries"]),
+                    row["queries"],
                     "–" if paper is None else f"{paper['mean']:.2f} ({paper['std']:.2f})",
                     _cell(row["ten_draws"]),
                     _cell(row["all_draws"]),
@@ -103,7 +87,7 @@ def _labels(result: Result, m: int) -> str:
         f"({first['per_query']['epsilon']:.6g}, {first['per_query']['delta']:.6g}) a query\n\n"
         f"GNMax: sigma = {facts[settings.GNMAX]['sigma']:.2f} by the paper's grid, "
         f"{facts[settings.GNMAX_TIGHT]['sigma']:.2f} tight. gamma_opt(6 … 11) = {gamma}.\n\n"
-        + _table(["labels by", "Q", "paper, mean (std)", "10 draws, mean (std)", f"{draws}, mean (std) ±error"], rows)
+        + table(["labels by", "Q", "paper, mean (std)", "10 draws, mean (std)", f"{draws}, mean (std) ±error"], rows)
     )
 
 
@@ -115,8 +99,8 @@ def _totals(result: Result) -> str:
         capped = optimal["with_private_models"]
         rows.append(
             [
-                str(row["m"]),
-                str(row["queries"]),
+                row["m"],
+                row["queries"],
                 "–" if paper is None else f"({paper['epsilon']:.3f}, {paper['delta']:.3f})",
                 f"({row['general']['epsilon']:.3f}, {row['general']['delta']:.3f})",
                 f"{best[settings.SUBSAMPLING]['epsilon']:.3f} ({best[settings.SUBSAMPLING]['bound']})",
@@ -130,10 +114,10 @@ def _totals(result: Result) -> str:
     head += ["gamma_opt, models known private", "GNMax, best", "GNMax tight, best"]
     return (
         "### Total privacy loss (Tables 2, 5, 7, 9 of the paper)\n\n"
-        f"General composition with slack {settings.DELTA_PRIME:g}; the columns after it are the smallest epsilon that "
+        f"General composition with slack {DELTA_PRIME:g}; the columns after it are the smallest epsilon that "
         "the accountant can prove at the same delta, with the bound's name. The majority of the private teachers costs "
         f"({result['each']['epsilon']:g}, {result['each']['delta']:g}) in total, for any number of queries.\n\n"
-        + _table(head, rows)
+        + table(head, rows)
     )
 
 
@@ -143,8 +127,8 @@ def _students(result: Result) -> str:
     rows = [
         [
             row["labels"],
-            "–" if row["m"] is None else str(row["m"]),
-            str(row["queries"]),
+            "–" if row["m"] is None else row["m"],
+            row["queries"],
             f"{row['label_accuracy']:.3f}" if "label_accuracy" in row else "–",
             f"{row['accuracy']:.3f}",
         ]
@@ -153,7 +137,7 @@ def _students(result: Result) -> str:
     return (
         "### Students\n\nVirtual adversarial training on Q labelled and the other images of one half of the test set, "
         f"measured on the other half ({result['held_size']} images), one training each.\n\n"
-        + _table(["labels by", "m", "Q", "labels right", "student's accuracy"], rows)
+        + table(["labels by", "m", "Q", "labels right", "student's accuracy"], rows)
     )
 
 
@@ -168,21 +152,24 @@ def _selection(selection: Result) -> str:
     return (
         f"### How the settings were chosen\n\nOn {selection['held_out']} held-out training images, after training on "
         "the other training images; no test image is involved.\n\n"
-        + _table(["what", "setting", "trainings", "accuracy of one", "of the majority"], rows)
+        + table(["what", "setting", "trainings", "accuracy of one", "of the majority"], rows)
     )
 
 
-def _tried(what: str, setting: str, one: dict[str, Any]) -> list[str]:
+def _tried(what: str, setting: str, one: Result) -> list[object]:
     crowd = f"{one['majority_accuracy']:.4f}" if "majority_accuracy" in one else "–"
-    return [what, setting, str(one["trainings"]), f"{one['accuracy']:.4f}", crowd]
+    return [what, setting, one["trainings"], f"{one['accuracy']:.4f}", crowd]
 
 
 INTRODUCTION = """# Private teachers and private labels: Tables 1, 2 and 4 to 10
 
-This page is written by `python -m experiments.knowledge_transfer --page docs/reproduction/knowledge_transfer.md` from
-the JSON of the runs (`--dataset mnist --trainings 5`, likewise `fashion-mnist`). Numbers are shares of right labels for
-queries drawn from the test images, unless something else is said. "(0.04)" is the standard deviation of one draw;
-"±0.01" the standard error of the mean over independent trainings, which a table from one training cannot show.
+This page is written by `python -m experiments.knowledge_transfer --page --output docs/reproduction` from the JSON of
+the runs (`--dataset mnist --trainings 5 --student-m 1,3,5,7`, `--dataset fashion-mnist --trainings 5`, and for the last
+section `--dataset mnist --trainings 5 --private-rate 0.03 --m 3 --no-students`). Their own files were not kept:
+the JSON holds their figures, and the scores of `--select`, to the digits of this page, from which they were taken.
+Accounting needs no training; a test computes it anew. Numbers are shares of right labels for queries drawn from the
+test images, unless something else is said. "(0.04)" is the standard deviation of one draw; "±0.01" the standard error
+of the mean over independent trainings, which a table from one training cannot show.
 
 ## What this means for a practitioner
 
@@ -216,5 +203,4 @@ queries drawn from the test images, unless something else is said. "(0.04)" is t
   gives, with several trainings that hardly learn.
 - That choice also looks at private data without being accounted for, in the paper as here. Whoever publishes a model
   should choose on public data.
-- The students are trained once each: differences of a few hundredths between them mean nothing.
-"""
+- The students are trained once each: differences of a few hundredths between them mean nothing."""
