@@ -49,6 +49,7 @@ _DIGITS = 10
 _SMALLEST = 1e-290  # below it numbers lose digits
 _PRUNING = 1e-6  # a margin for the rounding of what rules a row out
 _LARGEST_ERROR = 1e-3  # a relative error beyond this says that nothing is known
+_ROWS_AT_ONCE = 300  # so few are looked at for all orders at once; of more, most are ruled out order by order
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +151,9 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
             _log_denominators(reflected(level.zeros), reflected(level.can_be_zero)),
             _log_denominators(reflected(level.ones), reflected(level.can_be_one)),
         ]
+        if logs[0].size <= _ROWS_AT_ONCE:
+            worst = np.maximum(worst, _largest(grid[:, None], logs, below, error))
+            continue
         reach = np.maximum(_distance(logs[0], below[0]), _distance(logs[1], below[1]))
         falling = np.argsort(-reach, kind="stable")
         reach, logs, below = reach[falling], [part[falling] for part in logs], [part[falling] for part in below]
@@ -159,7 +163,7 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
             active = int(np.searchsorted(-reach, -least, side="right"))
             if active:
                 first, second = ([part[:active] for part in parts] for parts in (logs, below))
-                worst[index] = max(worst[index], _largest(order, first, second, error))
+                worst[index] = max(worst[index], float(_largest(np.array([order]), first, second, error)))
     return np.nextafter(worst * (1.0 + 4.0 * _UNIT), np.inf)
 
 
@@ -196,8 +200,8 @@ def _distance(above: Array, under: Array) -> Array:
     return np.asarray(np.abs(np.where(impossible, 0.0, above) - np.where(impossible, 0.0, under)))
 
 
-def _largest(order: float, logs: list[Array], below: list[Array], error: float) -> float:
-    """Bound max log(Σ exp(order·log − (order − 1)·below))/(order − 1) over the rows."""
+def _largest(order: Array, logs: list[Array], below: list[Array], error: float) -> Array:
+    """Bound max log(Σ exp(order·log − (order − 1)·below))/(order − 1) over the rows: (n, 1) orders → (n,)."""
     terms = []
     with np.errstate(over="ignore", invalid="ignore"):  # what an enormous order overflows is ∞ in the end
         for above, under in zip(logs, below, strict=True):
@@ -206,6 +210,6 @@ def _largest(order: float, logs: list[Array], below: list[Array], error: float) 
             size = order * np.abs(first) + (order - 1.0) * np.abs(second)
             exponent = order * first - (order - 1.0) * second + 16.0 * _UNIT * (size + 1.0)
             terms.append(np.where(impossible, -np.inf, exponent))
-        total = np.logaddexp(*terms) + (2.0 * np.float64(order) - 1.0) * error
-    largest = float(np.max(total))
-    return np.inf if np.isnan(largest) else max(0.0, largest / (order - 1.0))
+        total = np.logaddexp(*terms) + (2.0 * order - 1.0) * error
+    largest = np.max(total, axis=-1)
+    return np.asarray(np.where(np.isnan(largest), np.inf, np.maximum(0.0, largest / (order[..., 0] - 1.0))))
