@@ -1,6 +1,6 @@
-"""Noise functions that are not optimised for the workload: subsampling, randomised response, the paper's DaRRM.
+"""Noise functions that are not optimized for the workload: subsampling, randomised response, the paper's DaRRM.
 
-Each is certified for the largest target of one query whose Q charges the accountant admits, like our own.
+Each is certified for a target of one query, and is the largest whose Q charges the accountant admits, like our own.
 """
 
 from __future__ import annotations
@@ -15,112 +15,124 @@ from darrm.errors import PlanError
 from darrm.gamma import baselines
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior
-from darrm.plan.candidate import Candidate, rounded_down
+from darrm.plan.candidate import Candidate, rounded_down, smallest_target
 from darrm.plan.option import ReleaseOption
 from darrm.plan.per_query import best_per_query
+from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed, last_allowed_integer
 from darrm.problem import MajorityProblem, Workload
-from darrm.proof.table import certify
+from darrm.proof.table import GammaTable, certify
+from darrm.system.progress import StatusLine
 
 BISECTIONS = 24
 
 
-def subsampled(
-    workload: Workload, prior: Prior, name: str, proposal: Callable[[MajorityProblem], NoiseFunction]
-) -> ReleaseOption:
-    """Take the largest integer m whose γ_Sub or γ_DSub composes within the budget [D, Lemma 3.1, Theorem 4.1].
-
-    Raises
-    ------
-    PlanError
-        If not even m = 1 does.
-    """
-
-    @cache
-    def trial(m: int) -> Candidate | None:
-        return _subsampled_at(workload, prior, name, proposal, m)
-
-    def fits(m: int) -> bool:
-        candidate = trial(m)
-        return candidate is not None and candidate.is_within_budget
-
-    largest = last_allowed_integer(fits, inside=0, outside=workload.voters.K + 1)
-    found = trial(largest) if largest else None
-    if found is None:
-        raise PlanError(f"not even the majority of one voter (m = 1) composes within {workload.total}")
-    return replace(found.option(), name=name)
+def subsampling(workload: Workload, prior: Prior) -> ReleaseOption:
+    """Take the largest integer m whose γ_Sub composes within the budget [D, Lemma 3.1]."""
+    return _subsampled(workload, prior, baselines.subsampling)
 
 
-def _subsampled_at(
-    workload: Workload, prior: Prior, name: str, proposal: Callable[[MajorityProblem], NoiseFunction], m: int
-) -> Candidate | None:
-    problem = MajorityProblem.from_allowance(workload.voters, m)
-    if problem.target.exact_epsilon > workload.total.exact_epsilon * workload.queries:
-        return None
-    return Candidate(name, workload, certify(problem, proposal(problem)), prior, {"m": float(m)})
-
-
-def randomized_response(workload: Workload, prior: Prior) -> ReleaseOption:
-    """Tell the truth with one probability whatever the votes; the largest that composes within the budget.
-
-    Raises
-    ------
-    PlanError
-        If none was found.
-    """
-    each, total = workload.voters.each, workload.total
-    if workload.queries == 1 and each.is_private and total.exact_epsilon < each.exact_epsilon:
-        raise PlanError("the budget is smaller than one voter's own")
-    if each.is_private and (workload.queries > 1 or total.exact_epsilon > each.exact_epsilon * workload.voters.K):
-        # any target that admits γ = 1 will do: the accountant looks at the constant itself
-        problem = MajorityProblem.from_allowance(workload.voters, workload.voters.K)
-    else:
-        problem = workload.problem(total)
-    largest = certify(problem, NoiseFunction(workload.voters.K, np.ones(problem.voters.half_size)))
-    truth = float(largest.gamma.half[0])
-
-    def trial(truth: float) -> Candidate:
-        return _constant(workload, prior, problem, float(rounded_down(truth)))
-
-    best = _constant(workload, prior, problem, truth)
-    if not best.is_within_budget:
-        truth = last_allowed(lambda trial_truth: trial(trial_truth).is_within_budget, 0.0, truth, steps=BISECTIONS)
-        if truth == 0.0:
-            raise PlanError("no constant probability of the truth composes within the budget")
-        best = trial(truth)
-    return replace(best.option(), name="randomised response")
-
-
-def _constant(workload: Workload, prior: Prior, problem: MajorityProblem, truth: float) -> Candidate:
-    gamma = NoiseFunction(workload.voters.K, np.full(problem.voters.half_size, truth))
-    return Candidate("constant", workload, certify(problem, gamma), prior, {"gamma": truth})
+def double_subsampling(workload: Workload, prior: Prior) -> ReleaseOption:
+    """Take the largest integer m whose γ_DSub composes within the budget [D, Theorem 4.1]."""
+    return _subsampled(workload, prior, baselines.double_subsampling)
 
 
 def darrm_of_the_paper(workload: Workload, prior: Prior) -> ReleaseOption:
     """DaRRM as [D] has it: one person may reach all K voters, and queries compose by their (ε, δ)."""
-    return replace(
-        best_per_query(
-            replace(workload, voters=replace(workload.voters, overlap=None)), prior, lambda _: None
-        ).option(),
-        name="DaRRM of the paper",
-    )
+    counted = _counted(workload)
+    reaching_all = replace(counted, voters=replace(counted.voters, overlap=None))
+    found = best_per_query(reaching_all, prior, StatusLine(enabled=False).show)
+    return found.option(only_compared="it takes every person to reach all voters; plan asks how many one reaches")
 
 
-def rivals_of_tables(workload: Workload, prior: Prior) -> tuple[list[ReleaseOption], list[tuple[str, str]]]:
-    """Collect those that apply, and the reasons of those that do not."""
-    found, absent = [], []
-    ways: dict[str, Callable[[], ReleaseOption]] = {
-        "subsampling": lambda: subsampled(workload, prior, "subsampling", baselines.subsampling),
-        "double subsampling": lambda: subsampled(workload, prior, "double subsampling", baselines.double_subsampling),
-        "DaRRM of the paper": lambda: darrm_of_the_paper(workload, prior),
-        "randomised response": lambda: randomized_response(workload, prior),
-    }
-    for name, way in ways.items():
-        if not workload.voters.each.is_private and name != "randomised response":
-            absent.append((name, "it rests on the voters' own privacy, which is not counted here"))
-            continue
+def randomized_response(workload: Workload, prior: Prior) -> ReleaseOption:
+    """Tell the truth with one probability whatever the votes; the largest that composes within the budget."""
+    counted = workload.counted()
+    found = _constant_of_one(counted, prior) if counted.queries == 1 else _constant_of_many(counted, prior)
+    truth = float(found.table.gamma.half[0])
+    gamma = f"NoiseFunction({counted.voters.K}, [{truth!r}] * {counted.voters.half_size})"
+    return found.option(instructions=_python(found.table, gamma))
+
+
+def _counted(workload: Workload) -> Workload:
+    """Return what the workload is counted as; `PlanError` where the voters' own privacy does not count."""
+    counted = workload.counted()
+    if not counted.voters.each.is_private:
+        raise PlanError("it rests on the voters' own privacy, which is not counted here")
+    return counted
+
+
+def _subsampled(
+    workload: Workload, prior: Prior, proposal: Callable[[MajorityProblem], NoiseFunction]
+) -> ReleaseOption:
+    """Bisect for the largest integer m; `PlanError` if not even m = 1 composes within the budget."""
+    counted = _counted(workload)
+
+    @cache
+    def trial(m: int) -> Candidate | None:
+        problem = MajorityProblem.from_allowance(counted.voters, m)
+        if problem.target.exact_epsilon > counted.total.exact_epsilon * counted.queries:
+            return None
+        found = Candidate(proposal.__name__, counted, certify(problem, proposal(problem)), prior, {"m": float(m)})
+        return found if found.is_within_budget else None
+
+    largest = last_allowed_integer(lambda m: trial(m) is not None, inside=0, outside=counted.voters.K + 1)
+    found = trial(largest) if largest else None
+    if found is None:
+        raise PlanError(f"not even the majority of one voter (m = 1) composes within {counted.total}")
+    return found.option(instructions=_python(found.table, f"baselines.{proposal.__name__}(problem)"))
+
+
+def _constant_of_one(workload: Workload, prior: Prior) -> Candidate:
+    """One query may spend the whole budget, and K private voters never cost more than K of them."""
+    each, total, K = workload.voters.each, workload.total, workload.voters.K
+    if each.is_private and (total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta):
+        raise PlanError("the budget is smaller than one voter's own")
+    epsilon = min(total.exact_epsilon, K * each.exact_epsilon) if each.is_private else total.exact_epsilon
+    table = certify(workload.problem(PrivacyParams(epsilon, total.exact_delta)), _constant(workload, 1.0))
+    return Candidate("constant", workload, table, prior, {"gamma": float(table.gamma.half[0])})
+
+
+def _constant_of_many(workload: Workload, prior: Prior) -> Candidate:
+    """Bisect for the largest constant γ, each certified for the smallest (ε, δ) that one query satisfies."""
+
+    @cache
+    def trial(truth: float) -> Candidate | None:
+        gamma = _constant(workload, truth)
         try:
-            found.append(way())
-        except PlanError as error:
-            absent.append((name, str(error)))
-    return found, absent
+            table = certify(smallest_target(workload, gamma), gamma)
+        except PlanError:  # it tells the truth too surely for any (ε, δ)
+            return None
+        found = Candidate("constant", workload, table, prior, {"gamma": truth})
+        return found if found.is_within_budget else None
+
+    def rounded(truth: float) -> Candidate | None:
+        return trial(float(rounded_down(truth)))
+
+    most = 1.0
+    if not workload.voters.each.is_private:  # what a query may tell that spends the whole budget alone
+        most = float(certify(workload.problem(workload.total), _constant(workload, 1.0)).gamma.half[0])
+    elif (found := trial(most)) is not None:
+        return found
+    found = rounded(last_allowed(lambda truth: rounded(truth) is not None, 0.0, most, steps=BISECTIONS))
+    if found is None or found.settings["gamma"] == 0.0:
+        raise PlanError("no constant probability of the truth composes within the budget")
+    return found
+
+
+def _constant(workload: Workload, truth: float) -> NoiseFunction:
+    """γ(l) = truth for every l."""
+    return NoiseFunction(workload.voters.K, np.full(workload.voters.half_size, truth))
+
+
+def _python(table: GammaTable, gamma: str) -> tuple[str, ...]:
+    """Write the lines that build a table's aggregator again and release from it."""
+    voters, target = table.problem.voters, table.problem.target
+    each = f'PrivacyParams("{voters.each.epsilon_text}", "{voters.each.delta_text}")'
+    goal = f'PrivacyParams("{target.epsilon_text}", "{target.delta_text}")'
+    return (
+        "from darrm import DaRRM, MajorityProblem, NoiseFunction, PrivacyParams, Voters, certify",
+        "from darrm.gamma import baselines",
+        f"problem = MajorityProblem(Voters({voters.K}, {each}, overlap={voters.overlap}), {goal})",
+        f"DaRRM(certify(problem, {gamma})).release(votes)",
+    )

@@ -1,27 +1,31 @@
-"""One way to release a workload: what it is counted as, and how often it tells the truth."""
+"""One way to release a workload: what it is counted as, how often it tells the truth, and what releases it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm.aggregator import Aggregator
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior
+from darrm.privacy import PrivacyParams
+from darrm.problem import Workload
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ReleaseOption:
     """A release that stays within the budget of a workload.
 
     Attributes
     ----------
     name
-        The mechanism, as tables and pictures show it.
-    K
-        Number of voters.
+        The mechanism, as reports, tables and pictures show it.
+    workload
+        What is released, and what its voters were counted as.
     truth
         Pr[the answer is the true majority | l ones] for l = floor(K/2) + 1 … K, shape (K − floor(K/2),): the mean of
         both sides where a mechanism breaks ties for one answer.
@@ -31,14 +35,35 @@ class ReleaseOption:
         Who says so: the accountant's bound, or the theorem.
     settings
         The mechanism's parameters by name.
+    aggregator
+        What releases it; None for one that is only compared, or where the votes are published as they are.
+    instructions
+        What to do or to type to release it, line by line; empty for one that is only compared.
+    only_compared
+        Why this library does not release it; empty for one that it releases.
+    remark
+        What else a reader should know.
+
+    Raises
+    ------
+    ValueError
+        Unless exactly one of ``instructions`` and ``only_compared`` is given.
     """
 
     name: str
-    K: int
+    workload: Workload
     truth: NDArray[np.float64]
     epsilon: float
     bound: str
     settings: Mapping[str, float] = field(default_factory=dict)
+    aggregator: Aggregator | None = None
+    instructions: tuple[str, ...] = ()
+    only_compared: str = ""
+    remark: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.instructions) == bool(self.only_compared):
+            raise ValueError(f"{self.name}: say either what releases it or why it is only compared")
 
     def accuracy(self, prior: Prior) -> float:
         """Compute 1 − the expected error under a prior: that of [D, Definition 2.4] with γ = 2·truth − 1.
@@ -46,4 +71,23 @@ class ReleaseOption:
         Where an answer is worse than a coin it counts as a coin, as if the majority were not asked.
         """
         gamma = np.clip(2.0 * self.truth - 1.0, 0.0, 1.0)
-        return 1.0 - NoiseFunction(self.K, gamma).expected_error(prior)
+        return 1.0 - NoiseFunction(self.workload.voters.K, gamma).expected_error(prior)
+
+
+def settings_in_words(settings: Mapping[str, float]) -> str:
+    """Write the parameters of a mechanism for a reader.
+
+    >>> settings_in_words({"epsilon": 0.5, "delta": 1e-06})
+    'epsilon 0.5, delta 1e-06'
+    """
+    return ", ".join(f"{name} {value:.6g}" for name, value in settings.items())
+
+
+def release_command(table: str | Path, total: PrivacyParams) -> str:
+    """Write the command that releases from a saved table and debits a new ledger.
+
+    >>> print(release_command("plan.json", PrivacyParams(2, "1e-5")).partition(" --ledger")[0])
+    python -m darrm.release VOTES --table plan.json
+    """
+    ledger = f"--ledger ledger.sqlite --create-budget {total.epsilon_text},{total.delta_text}"
+    return f"python -m darrm.release VOTES --table {table} {ledger} --output LABELS"

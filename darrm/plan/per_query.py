@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
 from darrm.errors import PlanError
 from darrm.gamma.priors import Prior
-from darrm.losses.composition import optimal_epsilon
+from darrm.losses.composition import log_remaining_delta, optimal_epsilon
+from darrm.losses.loss_distribution import LossDistribution
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.optimize.under_renyi import COARSE, FINE
@@ -20,20 +22,15 @@ from darrm.proof.table import certify
 # how much of δ goes to the queries' own failures; the rest is left for composition
 SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(1))
 BISECTIONS = 40
+DELTA_MARGIN = 1e-12  # of δ is left for rounding: the accountant's own bound leaves as much
 REFINEMENTS = 8
 REFINED = 3  # so many candidates are tried with a larger ε and the exact profile
-MOST_QUICK = 301  # beyond, a profile takes seconds, and that of a γ that is not monotone minutes
-WIDEST = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
+MOST_VOTERS = 301  # beyond, a profile takes seconds, and that of a γ that is not monotone minutes
+LARGEST_GAIN = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
 
 
 def best_per_query(workload: Workload, prior: Prior, report: Callable[[str], None]) -> Candidate:
-    """Find the per-query optimum that composes within the budget and has the smallest expected error.
-
-    Raises
-    ------
-    PlanError
-        If not even the most private problem of one query composes within the budget.
-    """
+    """Find the per-query optimum that composes within the budget and errs least; `PlanError` if none does."""
     candidates: list[Candidate] = []
     for delta in _deltas(workload):
         report(f"per query: delta {float(delta):g}")
@@ -41,7 +38,8 @@ def best_per_query(workload: Workload, prior: Prior, report: Callable[[str], Non
     if workload.queries > 1:
         candidates.sort(key=lambda candidate: candidate.expected_error)
         candidates += [
-            _refined(candidate, report) for candidate in candidates[: REFINED if workload.voters.K <= MOST_QUICK else 1]
+            _refined(candidate, report)
+            for candidate in candidates[: REFINED if workload.voters.K <= MOST_VOTERS else 1]
         ]
     within = [candidate for candidate in candidates if candidate.is_within_budget]
     if not within:
@@ -79,28 +77,35 @@ def _composed_optimally(workload: Workload, prior: Prior, delta: Fraction) -> li
             max(workload.voters.each.exact_epsilon, epsilon), workload.voters.each.exact_epsilon * workload.voters.K
         )
     # a free γ errs less at the same (ε, δ), a monotone one has a Rényi curve besides
-    free = workload.voters.each.is_private and workload.voters.K <= MOST_QUICK
+    free = workload.voters.each.is_private and workload.voters.K <= MOST_VOTERS
     shapes = ("monotone", "free") if free else ("monotone",)
     return [_candidate(workload, prior, epsilon, delta, shape) for shape in shapes]
 
 
 def _largest_epsilon(workload: Workload) -> float:
+    """min(total ε, K·ε): beyond, a query of private voters costs no more."""
     total = workload.total.epsilon
     return min(total, workload.voters.K * workload.voters.each.epsilon) if workload.voters.each.is_private else total
 
 
 def _composes(workload: Workload, epsilon: float, delta: Fraction) -> bool:
-    query = PrivacyParams(epsilon, delta)
-    return optimal_epsilon([(query, workload.queries)], workload.total.delta) <= workload.total.epsilon
+    """Whether Q queries of (ε, δ) stay within the budget by the optimal bound: asked at the total ε alone."""
+    query, total = [(PrivacyParams(epsilon, delta), workload.queries)], workload.total
+    log_room = log_remaining_delta(query, total.delta)
+    if log_room == -math.inf:
+        return optimal_epsilon(query, total.delta) <= total.epsilon
+    losses = LossDistribution.of_groups([(epsilon, workload.queries)])
+    return losses.log_divergence(total.epsilon) <= log_room + math.log1p(-DELTA_MARGIN)
 
 
 def _candidate(workload: Workload, prior: Prior, epsilon: Fraction, delta: Fraction, shape: str) -> Candidate:
+    """Optimize one (ε, δ)-private query."""
     problem = workload.problem(PrivacyParams(epsilon, delta))
     if has_closed_form(problem.voters):
         table = certify(problem, best_for_plain_voters(problem))
     else:
         # one query is solved to the end; of many queries, the search's own steps are coarser than these gaps
-        options = None if workload.queries == 1 else FINE if workload.voters.K <= MOST_QUICK else COARSE
+        options = None if workload.queries == 1 else FINE if workload.voters.K <= MOST_VOTERS else COARSE
         table = optimize_gamma(problem, prior=prior, shape=shape, options=options)
     return Candidate("per query", workload, table, prior, {"epsilon": float(epsilon), "delta": float(delta)})
 
@@ -110,7 +115,7 @@ def _refined(start: Candidate, report: Callable[[str], None]) -> Candidate:
     workload, target = start.workload, start.table.problem.target
     shape = "monotone" if start.table.gamma.is_monotone else "free"
     best, low = start, target.epsilon
-    high = min(low * WIDEST, _largest_epsilon(workload))
+    high = min(low * LARGEST_GAIN, _largest_epsilon(workload))
     if not start.is_within_budget or not low < high:
         return start
 

@@ -27,12 +27,14 @@ from darrm.account.accountant import Spent
 from darrm.errors import PlanError
 from darrm.gamma.priors import CommonP, Prior
 from darrm.plan.candidate import Candidate
-from darrm.plan.option import ReleaseOption
+from darrm.plan.option import ReleaseOption, release_command
 from darrm.plan.per_query import best_per_query
 from darrm.plan.under_renyi import best_under_renyi_budget
 from darrm.problem import Workload
 from darrm.proof.table import GammaTable
 from darrm.release.majority import DaRRM
+from darrm.system.flags import flags_of
+from darrm.system.progress import StatusLine
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +47,6 @@ class Plan:
         What is to be released.
     prior
         The public belief that decided.
-    best
-        The candidate with the smallest expected error.
     candidates
         All that were found, the best first.
     refused
@@ -57,6 +57,11 @@ class Plan:
     prior: Prior
     candidates: tuple[Candidate, ...]
     refused: tuple[tuple[str, str], ...]
+
+    @property
+    def counted_as(self) -> Workload:
+        """What the voters were counted as: by their votes alone where they are private models (`Workload.counted`)."""
+        return self.workload.counted()
 
     @property
     def best(self) -> Candidate:
@@ -71,12 +76,14 @@ class Plan:
     @property
     def aggregator(self) -> DaRRM:
         """What releases the answers."""
-        return self.best.aggregator
+        return DaRRM(self.table)
 
     @property
     def option(self) -> ReleaseOption:
-        """The plan as one option among others."""
-        return self.best.option()
+        """The plan as one option among others, with the two commands that make and use its table."""
+        prior = "" if self.prior == CommonP() else f" --prior {self.prior.text}"
+        made = f"python -m darrm.plan {flags_of(self.workload)}{prior} --output plan.json"
+        return self.best.option(instructions=(made, release_command("plan.json", self.workload.total)))
 
     @property
     def spent(self) -> Spent:
@@ -117,22 +124,17 @@ def plan(workload: Workload, *, prior: Prior | None = None, report: Callable[[st
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
-    workload = workload.counted()
+    counted = workload.counted()
     belief = CommonP() if prior is None else prior
     belief.weights(workload.voters.K)  # a prior without linear expected error says so before the search
     found: list[Candidate] = []
     refused = []
     for method, search in (("per query", best_per_query), ("Rényi", best_under_renyi_budget)):
         try:
-            found.append(search(workload, belief, report or _silent))
+            found.append(search(counted, belief, report or StatusLine(enabled=False).show))
         except PlanError as error:
             refused.append((method, str(error)))
     if not found:
         raise PlanError("no release within this budget was found: " + "; ".join(reason for _, reason in refused))
     found.sort(key=lambda candidate: candidate.expected_error)
     return Plan(workload, belief, tuple(found), tuple(refused))
-
-
-def _silent(step: str) -> None:
-    """Say nothing."""
-    _ = step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,28 +13,17 @@ from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.optimize.under_renyi import COARSE, FINE, optimize_under_renyi
-from darrm.plan.candidate import Candidate, rounded_down, rounded_up
-from darrm.privacy import PrivacyParams
-from darrm.probability.bisection import last_allowed
-from darrm.problem import MajorityProblem, Workload
-from darrm.proof.profile import divergence
+from darrm.plan.candidate import Candidate, smallest_target
+from darrm.problem import Workload
 from darrm.proof.table import certify
 
-FIRST_LOOK = 9  # so many orders, evenly over the grid, before the search closes in
-JUST_BELOW = 1.0 - 1e-9  # of the budget, for the rounding of bounds
-LARGEST_TARGET = Fraction(15)  # beyond, δ of one query is rounding
-BISECTIONS = 40
+FIRST_ORDERS = 9  # so many, evenly over the grid, before the search closes in
+BUDGET_MARGIN = 1e-9  # of the budget is left for the rounding of bounds
 SCALINGS = 12
 
 
 def best_under_renyi_budget(workload: Workload, prior: Prior, report: Callable[[str], None]) -> Candidate:
-    """Search the accountant's orders for the one whose optimum has the smallest expected error.
-
-    Raises
-    ------
-    PlanError
-        If δ = 0, or no order leaves a budget.
-    """
+    """Search the accountant's orders for the one whose optimum errs least; `PlanError` if none leaves a budget."""
     total = workload.total
     if total.exact_delta == 0:
         raise PlanError("a Rényi budget needs delta > 0")
@@ -45,19 +34,21 @@ def best_under_renyi_budget(workload: Workload, prior: Prior, report: Callable[[
     order = search.best_order()
     found = search.solve(order, finely=True)
     settings = {"order": order, "renyi budget": budgets[order]}
-    return _within_budget(Candidate("Rényi", workload, certify(_certifiable(workload, found), found), prior, settings))
+    return _within_budget(
+        Candidate("Rényi", workload, certify(smallest_target(workload, found), found), prior, settings)
+    )
 
 
 def _budgets(workload: Workload) -> dict[float, float]:
     """Compute ρ(α) > 0 for the accountant's orders: Q·ρ and the conversion meet ε exactly [CKS20, Proposition 12]."""
     orders, total = DEFAULT_ORDERS, workload.total
     conversion = np.log1p(-1.0 / orders) - (math.log(total.delta) + np.log(orders)) / (orders - 1.0)
-    budgets = JUST_BELOW * (total.epsilon - conversion) / workload.queries
+    budgets = (1.0 - BUDGET_MARGIN) * (total.epsilon - conversion) / workload.queries
     return {float(a): float(budget) for a, budget in zip(orders, budgets, strict=True) if budget > 0.0}
 
 
 class _Search:
-    """Finds the order with the smallest expected error: a first look, then ever closer neighbours of the best."""
+    """Finds the order with the smallest expected error: a first look, then ever closer neighbors of the best."""
 
     def __init__(
         self, workload: Workload, prior: Prior, budgets: dict[float, float], report: Callable[[str], None]
@@ -75,7 +66,7 @@ class _Search:
 
     def best_order(self) -> float:
         orders = list(self.budgets)
-        step = max(1, len(orders) // FIRST_LOOK)
+        step = max(1, len(orders) // FIRST_ORDERS)
         best = min(orders[::step], key=self._error)
         while step > 1:
             step = (step + 1) // 2
@@ -89,27 +80,6 @@ class _Search:
         return self.errors[order]
 
 
-def _certifiable(workload: Workload, gamma: NoiseFunction) -> MajorityProblem:
-    """State an (ε, δ) that one query satisfies, so that γ can be certified as it is.
-
-    δ is half of a query's share of the total where that is allowed, ε the smallest that goes with it.
-    """
-    each = workload.voters.each
-    least = each.exact_epsilon if each.is_private else Fraction(1, 10**6)
-    most = each.exact_epsilon * workload.voters.reached if each.is_private else LARGEST_TARGET
-    most = max(least, min(most, LARGEST_TARGET))
-    delta = max(each.exact_delta, rounded_down(workload.total.exact_delta / (2 * workload.queries)))
-    if divergence(workload.voters, gamma, most) > delta:
-        delta = max(delta, rounded_up(divergence(workload.voters, gamma, most)))
-
-    def private(epsilon: Fraction) -> bool:
-        return divergence(workload.voters, gamma, epsilon) <= delta
-
-    smallest = least if private(least) else last_allowed(private, most, least, steps=BISECTIONS, tolerance=1e-6)
-    epsilon = min(most, rounded_up(smallest)) if smallest > least else least
-    return workload.problem(PrivacyParams(epsilon, delta))
-
-
 def _within_budget(candidate: Candidate) -> Candidate:
     """Scale γ down, by a hair and then by ever more, until the accountant admits all queries."""
     gamma, problem = candidate.table.gamma, candidate.table.problem
@@ -119,5 +89,5 @@ def _within_budget(candidate: Candidate) -> Candidate:
         if attempt == SCALINGS:
             break
         table = certify(problem, gamma.scaled(1.0 - 10.0 ** (attempt - SCALINGS)))
-        candidate = Candidate(candidate.method, candidate.workload, table, candidate.prior, candidate.settings)
+        candidate = replace(candidate, table=table)
     raise PlanError("the optimum under a Rényi budget could not be scaled into the total budget")

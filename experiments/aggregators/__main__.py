@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from darrm.problem import Workload
 from darrm.system.command_line import run
 from experiments import pages
-from experiments.aggregators.comparison import Comparison, as_json, compare, decide
+from experiments.aggregators.comparison import Comparison, compare, decide
 from experiments.aggregators.page import page
 from experiments.aggregators.pictures import save_margins
 from experiments.aggregators.settings import plain_workloads, private_workloads, vote_workloads
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.page:
         for name, workloads in (("plain", plain_workloads), ("private", private_workloads)):
             comparisons = _compared(workloads(quick=options.quick))
-            pages.write_json(folder / f"{name}.json", [as_json(comparison) for comparison in comparisons])
+            pages.write_json(folder / f"{name}.json", [asdict(comparison) for comparison in comparisons])
             save_margins(folder / f"{name}.png", _drawn(comparisons))
         pages.write_json(folder / "votes.json", _votes(quick=options.quick))
     plain, private = (_read(folder / f"{name}.json") for name in ("plain", "private"))
@@ -58,7 +59,7 @@ def _compared(workloads: list[Workload]) -> list[Comparison]:
 def _votes(*, quick: bool) -> list[dict[str, Any]]:
     """Compute the expected label accuracy of every aggregator on recorded votes."""
     rows = []
-    for recorded in available()[: 1 if quick else None]:
+    for recorded in available(quick=quick):
         for work in vote_workloads(recorded.K, quick=quick):
             comparison, options = compare(work)
             accuracy = {option.name: recorded.accuracy(option.truth) for option in options}

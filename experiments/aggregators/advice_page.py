@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from darrm.advise.__main__ import text_report
 from darrm.advise.advice import advise
+from darrm.advise.report import text_report
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.system.command_line import CommandLine, run

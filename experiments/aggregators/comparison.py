@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from darrm.advise.rivals import rivals
+from darrm.advise import contenders
 from darrm.gamma.priors import CommonP
-from darrm.plan import plan
 from darrm.plan.option import ReleaseOption
-from darrm.problem import Voters, Workload
+from darrm.problem import Workload
+from darrm.system.report_text import spread
 from experiments.pages import Claim
 
-OURS = "ours"
 MOST_LEVELS = 32  # kept of a long curve in the JSON
 SAME = 1e-9  # lies of 2⁻³⁶ and the searches' last digits are no difference
 
@@ -25,19 +24,10 @@ SAME = 1e-9  # lies of 2⁻³⁶ and the searches' last digits are no difference
 class Comparison:
     """One workload's results, as plain data.
 
-    Attributes
-    ----------
-    workload
-        K, voters, overlap, queries, epsilon and delta, by name.
-    levels
-        The numbers of votes l at which ``truth`` is kept.
-    options
-        One for each aggregator, ours first: name, accuracy under the common prior, epsilon, bound, settings, truth, and
-        for the others worst_margin and worst_difference: where ours minus theirs is smallest, and that difference.
-    absent
-        (name, reason) of those that do not apply.
-    seconds
-        How long ours took to find.
+    ``levels`` are the numbers of votes l at which ``truth`` is kept; ``options`` one for each aggregator, ours first:
+    name, accuracy under the common prior, epsilon, bound, settings, truth, and for the others worst_margin and
+    worst_difference: where ours minus theirs is smallest, and that difference; ``absent`` (name, reason) of those that
+    do not apply; ``seconds`` how long ours took to find.
     """
 
     workload: dict[str, Any]
@@ -61,18 +51,16 @@ class Comparison:
 
 
 def compare(work: Workload) -> tuple[Comparison, list[ReleaseOption]]:
-    """Run every aggregator; also give the options themselves, ours first."""
+    """Run every aggregator; also return the options themselves, ours first."""
     prior = CommonP()
     started = time.perf_counter()
-    ours = plan(
-        Workload(Voters(work.voters.K, work.voters.each, overlap=work.voters.overlap), work.queries, work.total),
-        prior=prior,
-    ).option
+    (ours,) = contenders.calibrate_all([contenders.OURS], work, prior).options
     seconds = time.perf_counter() - started
-    others = rivals(work, prior)
-    size = ours.truth.size
-    kept = sorted({round(place) for place in np.linspace(0, size - 1, min(size, MOST_LEVELS))})
-    first = work.voters.K // 2 + 1
+    others = contenders.calibrate_all(
+        [each for each in contenders.CONTENDERS if each is not contenders.OURS], work, prior
+    )
+    kept = spread(ours.truth.size, MOST_LEVELS)
+    first = work.voters.first_majority
     options = []
     for option in (ours, *others.options):
         difference = ours.truth - option.truth
@@ -99,11 +87,6 @@ def compare(work: Workload) -> tuple[Comparison, list[ReleaseOption]]:
     levels = [first + place for place in kept]
     comparison = Comparison(described, levels, options, [*others.absent], seconds)
     return comparison, [ours, *others.options]
-
-
-def as_json(comparison: Comparison) -> dict[str, Any]:
-    """Write as plain data."""
-    return asdict(comparison)
 
 
 def decide(comparisons: list[Comparison]) -> list[Claim]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from darrm.advise import contenders
 from experiments.aggregators.comparison import Comparison, decide
 from experiments.pages import claims_table, table
 
@@ -15,17 +16,8 @@ Every aggregator calibrated to the same total budget for all queries together, i
 pictures. *Accuracy* is one minus the expected error under one common p, uniform on [0, 1]: the paper's Definition 2.4,
 a distance to the law of the majority, so that a coin has more than 1/2. The pictures show the probability of the true
 majority at every margin.
-
-* *ours*: `darrm.plan.plan`, its total as the accountant reports it.
-* *GNMax, paper's σ*: σ from the Rényi bound of DaRRM's Appendix D.2.1, for all queries together; discrete noise.
-* *GNMax, tight σ*: the least σ for which Q answers together, one Gaussian mechanism, are (ε, δ)-private; continuous
-  noise. No accounting of the noisy counts can allow less noise.
-* *LNMax*, *exponential mechanism*, *permute-and-flip*: the largest parameter that the accountant admits. For the last
-  two it is given the exact Rényi curve and privacy profile of the bit that is released, as it is for ours; GNMax and
-  LNMax are counted by their noisy counts, which cost more than the bit alone.
-* *subsampling*, *double subsampling*, *randomised response*, *DaRRM of the paper* (one person reaching all voters): the
-  largest allowance whose certified table the accountant admits.
-
+"""
+TAIL = """\
 For one query to voters that are not private the claim is a theorem (`darrm/optimize/closed_form.py`). For many queries
 no release here is the best at every margin: some are better near a tie and worse where the majority is clear, and for
 private voters a constant is the best near a tie. That is why `plan` asks for a prior; the rows say where it loses.
@@ -46,7 +38,13 @@ def page(
     quick: bool,
 ) -> str:
     """Write the page."""
-    lines = [HEAD]
+    shown = {*_names([*plain, *private]), *(name for each in [*plain, *private] for name, _ in each.absent)}
+    lines = [
+        HEAD,
+        *(f"* *{each.name}*: {each.about}" for each in contenders.CONTENDERS if each.name in shown),
+        "",
+        TAIL,
+    ]
     if quick:
         lines += ["*A shortened run (`--quick`).*", ""]
     lines.append(claims_table(decide([*plain, *private])))
@@ -61,6 +59,7 @@ def page(
 
 
 def _names(comparisons: Sequence[Comparison]) -> list[str]:
+    """List the options that occur, in their order."""
     return list(dict.fromkeys(option["name"] for comparison in comparisons for option in comparison.options))
 
 

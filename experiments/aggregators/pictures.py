@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from darrm.advise import contenders
 from darrm.system.figures import saved_figure
-from experiments.aggregators.comparison import OURS, Comparison
+from experiments.aggregators.comparison import Comparison
 
-COLOURS = {
-    OURS: "black",
-    "GNMax, paper's σ": "tab:blue",
-    "GNMax, tight σ": "tab:cyan",
-    "LNMax": "tab:orange",
-    "exponential mechanism": "tab:red",
-    "permute-and-flip": "tab:pink",
-    "subsampling": "tab:green",
-    "double subsampling": "tab:olive",
-    "DaRRM of the paper": "tab:purple",
-    "randomised response": "tab:gray",
-}
 COLUMNS = 3
 
 
@@ -26,6 +15,7 @@ def save_margins(path: Path, comparisons: list[Comparison]) -> None:
     """Draw the probability of the true majority over the margin, one panel for each workload."""
     columns = min(COLUMNS, len(comparisons))
     rows = -(-len(comparisons) // columns)
+    drawn = {each.name: each for each in contenders.CONTENDERS}
     with saved_figure(path, width=5.0 * columns, height=3.6 * rows + 0.8, dpi=110) as figure:
         axes = figure.subplots(rows, columns, squeeze=False)
         shown: dict[str, object] = {}
@@ -33,10 +23,8 @@ def save_margins(path: Path, comparisons: list[Comparison]) -> None:
             K = comparison.workload["K"]
             margins = [2 * level - K for level in comparison.levels]
             for option in comparison.options[::-1]:
-                name = option["name"]
-                width = 2.4 if name == OURS else 1.2
-                (line,) = axis.plot(margins, option["truth"], color=COLOURS[name], linewidth=width)
-                shown[name] = line
+                each = drawn[option["name"]]
+                (shown[each.name],) = axis.plot(margins, option["truth"], color=each.color, linewidth=each.linewidth)
             axis.set_title(comparison.title, fontsize=9)
             axis.set_ylim(0.48, 1.02)
             axis.grid(alpha=0.3)
@@ -45,5 +33,5 @@ def save_margins(path: Path, comparisons: list[Comparison]) -> None:
             axis.set_ylabel("Pr[true majority]", fontsize=9)
         for axis in list(axes.flat)[len(comparisons) :]:
             axis.set_axis_off()
-        names = [name for name in COLOURS if name in shown]
+        names = [name for name in drawn if name in shown]
         figure.legend([shown[name] for name in names], names, loc="outside lower center", ncols=5, fontsize=9)

@@ -22,19 +22,7 @@ MNIST_VOTERS = (101, 251)
 
 @dataclass(frozen=True, eq=False)
 class RecordedVotes:
-    """The votes of an ensemble on a test set.
-
-    Attributes
-    ----------
-    name
-        Data and task in words.
-    ones
-        Votes for class 1, shape (n,).
-    labels
-        True classes, shape (n,).
-    K
-        Number of voters.
-    """
+    """The votes of an ensemble on a test set: votes for class 1 and true classes, shape (n,), and K voters."""
 
     name: str
     ones: NDArray[np.int64]
@@ -73,8 +61,10 @@ def mnist(K: int) -> RecordedVotes:
     return _votes(f"MNIST, 5 or 8, {K} voters", train, data.train_y[order], test, data.test_y, K)
 
 
-def available() -> list[RecordedVotes]:
+def available(*, quick: bool = False) -> list[RecordedVotes]:
     """Record the votes of every ensemble whose data are there: digits always, MNIST where its files are."""
+    if quick:
+        return [digits(DIGITS_VOTERS[0])]
     found = [digits(K) for K in DIGITS_VOTERS]
     folder = os.environ.get(DATA_VARIABLE)
     if folder is not None and (Path(folder) / "mnist").is_dir():

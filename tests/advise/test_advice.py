@@ -1,24 +1,52 @@
-"""Advice: what applies, what needs no noise, how models are counted, and that every number has a source."""
+"""Advice: what applies, what needs no noise, how models are counted, and that every option can be released as said."""
 
 from __future__ import annotations
+
+import shlex
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
-from darrm.advise.advice import NO_NOISE, OURS, advise
-from darrm.advise.rivals import rivals
+from darrm.advise import CONTENDERS, Contender, advise
+from darrm.advise.advice import Advice
+from darrm.advise.contenders import OURS
+from darrm.advise.report import text_report
+from darrm.errors import PlanError
 from darrm.gamma import priors
-from darrm.plan import plan
+from darrm.gamma.priors import Prior
+from darrm.plan.__main__ import build_parser
+from darrm.plan.option import ReleaseOption
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
+from darrm.proof.table import GammaTable
+from darrm.release import DaRRM
+from darrm.system.flags import workload_of
+from tests.planned import FRESH, MANY, MODELS, ONE, SHARED, advised, planned, rivals
 
 MODEL = PrivacyParams("0.0892", "1e-4")
 TOTAL = PrivacyParams(1, "1e-4")
+NO_NOISE = "no noise: private models"
+NAMES = [
+    NO_NOISE,
+    "ours",
+    "GNMax, paper's σ",
+    "GNMax, tight σ",
+    "LNMax",
+    "exponential mechanism",
+    "permute-and-flip",
+    "subsampling",
+    "double subsampling",
+    "DaRRM of the paper",
+    "randomised response",
+]
 
 
 def test_private_models_on_disjoint_shards_need_no_noise() -> None:
-    found = advise(Workload(Voters(11, MODEL, overlap=1, models=True), 100, TOTAL))
+    work = Workload(Voters(5, MODEL, overlap=1, models=True), 20, TOTAL)
+    found = advise(work, contenders=[each for each in SHARED if each.name in {NO_NOISE, "LNMax"}])
     best = found.options[0]
     assert best.name == NO_NOISE
     cap = models_bound(Voters(1, MODEL, models=True), 1e-4)
@@ -27,13 +55,13 @@ def test_private_models_on_disjoint_shards_need_no_noise() -> None:
     assert "No noise is needed" in found.remarks[0]
 
 
-@pytest.mark.parametrize("overlap", [2, None])
-def test_models_that_share_people_cost_what_a_person_reaches(overlap: int | None) -> None:
-    total = PrivacyParams("0.5", "1e-2")
-    found = advise(Workload(Voters(7, MODEL, overlap=overlap, models=True), 100, total))
-    cap = models_bound(Voters(overlap or 7, MODEL, models=True), 1e-2)
+@pytest.mark.parametrize(("overlap", "fits"), [(2, True), (None, False)])
+def test_models_that_share_people_cost_what_a_person_reaches(overlap: int | None, fits: bool) -> None:
+    cap = models_bound(Voters(overlap or 5, MODEL, models=True), 1e-2)
     assert cap is not None
-    fits = cap.epsilon <= 0.5
+    assert (cap.epsilon <= 0.2) is fits
+    work = Workload(Voters(5, MODEL, overlap=overlap, models=True), 9, PrivacyParams("0.2", "1e-2"))
+    found = advise(work, contenders=[each for each in SHARED if each.name in {NO_NOISE, "LNMax"}])
     assert (found.options[0].name == NO_NOISE) is fits
     if fits:
         assert found.options[0].epsilon == cap.epsilon
@@ -42,30 +70,152 @@ def test_models_that_share_people_cost_what_a_person_reaches(overlap: int | None
 
 
 def test_models_beyond_their_cap_are_counted_as_plain_voters() -> None:
-    found = advise(Workload(Voters(5, MODEL, models=True), 5, PrivacyParams("0.05", "1e-4")))
+    found = advised(MODELS)
     assert not found.counted_as.voters.each.is_private
     assert any("not proved for them" in remark for remark in found.remarks)
     assert any("nothing beats randomised response" in remark for remark in found.remarks)
     constant = next(option for option in found.options if option.name == "randomised response")
     assert found.options[0].accuracy(found.prior) >= constant.accuracy(found.prior) - 1e-9
     # one query is one query, for models too
-    assert advise(Workload(Voters(3, MODEL, models=True), 1, TOTAL)).counted_as.voters.each == MODEL
+    once = advise(Workload(Voters(3, MODEL, models=True), 1, TOTAL), contenders=[OURS])
+    assert once.counted_as.voters.each == MODEL
+    assert once.options[0].workload.voters.each == MODEL
 
 
 def test_fresh_voters_on_disjoint_shards_need_no_noise_either() -> None:
-    found = advise(Workload(Voters(9, PrivacyParams("0.1"), overlap=1), 10, PrivacyParams(2, "1e-5")))
-    assert found.options[0].name == OURS
+    work = Workload(Voters(9, PrivacyParams("0.1"), overlap=1), 10, PrivacyParams("2", "1e-5"))
+    found = advise(work, contenders=[each for each in SHARED if each.name in {"ours", "LNMax", "subsampling"}])
+    assert found.options[0].name == "ours"
     assert np.all(found.options[0].truth == 1.0)
     assert "parallel composition" in found.remarks[0]
     assert "--models" in found.remarks[1]
 
 
 def test_the_ranking_is_of_the_librarys_own_numbers() -> None:
-    work, prior = Workload(Voters(21, PrivacyParams("inf"), overlap=1), 50, PrivacyParams(2, "1e-5")), priors.Point(0.7)
-    found = advise(work, prior=prior)
+    prior = priors.Point(0.7)
+    found = advised(MANY, prior)
     accuracies = [option.accuracy(prior) for option in found.options]
     assert accuracies == sorted(accuracies, reverse=True)
-    expected = {option.name: option.truth.tolist() for option in rivals(work, prior).options}
-    expected[OURS] = plan(work, prior=prior).option.truth.tolist()
+    expected = {option.name: option.truth.tolist() for option in rivals(MANY).options}  # none of them asks the prior
+    expected["ours"] = planned(MANY, prior).option.truth.tolist()
     assert {option.name: option.truth.tolist() for option in found.options} == expected
     assert not any("No noise" in remark for remark in found.remarks)
+
+
+def test_the_names_are_those_of_the_pages() -> None:
+    assert [each.name for each in CONTENDERS] == NAMES
+    assert len({each.color for each in CONTENDERS}) == len(NAMES)
+
+
+def printed(advice: Advice) -> dict[str, tuple[float, float, bool]]:
+    """Accuracy, total ε and mark of every mechanism, as a reader finds them in the report."""
+    rows = text_report(advice).partition("mechanism\n")[2].partition("\n\n")[0].splitlines()
+    found = {}
+    for row in rows:
+        accuracy, total, words = row[2:10].strip(), row[12:21].strip(), row[24:]
+        name = next(name for name in sorted(NAMES, key=len, reverse=True) if words.startswith(name))
+        if accuracy != "–":
+            found[name] = (float(accuracy), float(total), row.startswith("*"))
+    return found
+
+
+@pytest.mark.parametrize("work", [MANY, FRESH, MODELS, ONE], ids=str)
+def test_every_number_of_the_report_is_the_options(work: Workload) -> None:
+    """Compared with what a draw of the prior gives by the definition of the error, and with the accountant."""
+    advice = advised(work)
+    K, p = work.voters.K, (np.arange(20_000) + 0.5) / 20_000
+    votes = np.arange(K + 1)
+    choose = np.array([float(np.prod([(K - i) / (i + 1) for i in range(k)])) for k in votes])
+    law = choose[:, None] * p ** votes[:, None] * (1.0 - p) ** (K - votes[:, None])
+
+    def error(truth: np.ndarray) -> float:
+        """The mean over p of |Pr[answer is 1] − Pr[majority is 1]|."""
+        tells = np.concatenate([1.0 - truth[::-1], [0.5] * (K % 2 == 0), truth])
+        majority = np.where(2 * votes == K, 0.5, 2 * votes > K)
+        return float(np.mean(np.abs((tells - majority) @ law)))
+
+    shown = printed(advice)
+    assert set(shown) == {option.name for option in advice.options}
+    for option in advice.options:
+        accuracy, total, marked = shown[option.name]
+        assert accuracy == pytest.approx(1.0 - error(option.truth), abs=1e-5)
+        assert total == pytest.approx(option.epsilon, rel=1e-4)
+        assert marked is (option is advice.recommended)
+    coin = float(text_report(advice).partition("a fair coin has ")[2].partition("\n")[0])
+    assert coin == pytest.approx(1.0 - error(np.full(work.voters.half_size, 0.5)), abs=1e-5)
+
+
+@pytest.mark.parametrize("work", [MANY, FRESH, ONE], ids=str)
+def test_what_is_printed_releases_what_the_option_promises(work: Workload) -> None:
+    rng = np.random.default_rng(3)
+    votes = rng.integers(0, 2, (work.queries, work.voters.K))
+    counts = np.stack([work.voters.K - votes.sum(axis=1), votes.sum(axis=1)], axis=1)
+    for option in advised(work).options:
+        assert bool(option.instructions) is (option.aggregator is not None) is not bool(option.only_compared)
+        if option.aggregator is None:
+            continue
+        charge = option.aggregator.charge(work.queries)
+        account = PrivacyAccountant(charges=[charge])
+        assert account.admits(work.total), option.name
+        assert account.spent(work.total.delta).epsilon == pytest.approx(option.epsilon, rel=1e-9), option.name
+        if option.instructions[0].startswith("from "):
+            names: dict[str, object] = {"votes": votes, "counts": counts}
+            exec("\n".join(option.instructions[:-1]), names)  # noqa: S102 (the lines under test)
+            made = option.instructions[-1].rpartition(".release(")[0]
+            rebuilt = eval(made, names)  # noqa: S307
+            assert rebuilt.charge(work.queries) == charge, option.name
+            assert eval(option.instructions[-1], names).shape == (work.queries,)  # noqa: S307
+        else:
+            words = shlex.split(option.instructions[0])
+            assert words[:3] == ["python", "-m", "darrm.plan"]
+            assert workload_of(build_parser().parse_args(words[3:])) == work
+            assert isinstance(option.aggregator, DaRRM)
+            assert isinstance(option.aggregator.table, GammaTable)
+
+
+def test_noisy_counts_are_only_compared_where_a_person_reaches_more_voters() -> None:
+    """What they would debit is about persons who reach one voter."""
+    found = {option.name: option for option in advised(FRESH).options}
+    for name in ("GNMax, paper's σ", "LNMax"):
+        assert found[name].aggregator is None
+        assert "reach one voter" in found[name].only_compared
+
+
+def always_right(workload: Workload, _prior: Prior) -> ReleaseOption:
+    if workload.queries > 40:
+        raise PlanError("it tires")
+    return ReleaseOption(
+        name="",
+        workload=workload,
+        truth=np.ones(workload.voters.half_size),
+        epsilon=0.5,
+        bound="hope",
+        instructions=("ask the oracle",),
+    )
+
+
+ORACLE = Contender("oracle", always_right, "knows the answer.", "gold")
+
+
+def test_a_new_aggregator_is_one_entry() -> None:
+    found = advise(ONE, contenders=(*SHARED, ORACLE))
+    assert found.recommended.name == "oracle"
+    text = text_report(found)
+    assert "*  1.00000        0.5   oracle (by hope)" in text
+    assert text.endswith("Do this:\n  ask the oracle\n")
+    more = Workload(Voters(3, PrivacyParams("inf"), overlap=1), 41, PrivacyParams(1))
+    with pytest.raises(PlanError, match="nothing applies: oracle: it tires"):
+        advise(more, contenders=[ORACLE])
+
+
+def test_an_option_that_is_only_compared_is_not_recommended() -> None:
+    compared = replace(always_right(ONE, priors.CommonP()), instructions=(), only_compared="nobody can ask it")
+    secret = Contender("oracle", lambda _work, _prior: compared, "knows the answer.", "gold")
+    found = advise(ONE, contenders=(*SHARED, secret))
+    assert found.options[0].name == "oracle"
+    assert found.recommended.name == "ours"
+    assert "oracle is only compared: nobody can ask it.\nOf these the library releases *:" in text_report(found)
+    with pytest.raises(PlanError, match="none of the options that apply is released"):
+        _ = advise(ONE, contenders=[secret]).recommended
+    with pytest.raises(ValueError, match="either what releases it or why it is only compared"):
+        replace(compared, only_compared="")

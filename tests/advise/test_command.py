@@ -14,18 +14,25 @@ from darrm.advise.__main__ import build_parser, main
 from darrm.plan.__main__ import main as plan_main
 from darrm.system.command_line import run
 from darrm.system.flags import flags_of, workload_of
+from tests.planned import MANY_FLAGS, share
 
 SCHEMA = Path(__file__).parents[2] / "darrm/schemas/advice.json"
-PLAIN = ["--K", "21", "--voters", "plain", "--overlap", "1", "--queries", "40", "--total", "2,1e-5"]
-MODELS = ["--epsilon", "0.0892", "--each-delta", "1e-4", "--overlap", "1", "--models", "--queries", "9"]
+MODELS = ["--K", "5", "--epsilon", "0.0892", "--each-delta", "1e-4", "--overlap", "1", "--models"]
+MODELS += ["--queries", "20", "--total", "1,1e-4"]
+
+
+@pytest.fixture(autouse=True)
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    share(monkeypatch)
 
 
 def test_the_printed_command_does_what_was_promised(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(lambda: main([*PLAIN, "--format", "json", "--prior", "point:0.7"])) == 0
+    assert run(lambda: main([*MANY_FLAGS, "--format", "json", "--prior", "point:0.7"])) == 0
     advice = json.loads(capsys.readouterr().out)
     assert advice["winner"] == "ours"
+    monkeypatch.undo()  # the command is typed into another session
     words = shlex.split(advice["commands"][0])
     assert words[:3] == ["python", "-m", "darrm.plan"]
     monkeypatch.chdir(tmp_path)
@@ -39,7 +46,7 @@ def test_the_printed_command_does_what_was_promised(
 
 def test_json_follows_its_schema_and_the_text_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     schema = json.loads(SCHEMA.read_text())
-    for arguments in (PLAIN, ["--total", "0.3,1e-4", "--K", "5"]):
+    for arguments in (MANY_FLAGS, MODELS):
         assert run(partial(main, [*arguments, "--format", "json"])) == 0
         report = json.loads(capsys.readouterr().out)
         jsonschema.validate(report, schema)
@@ -52,7 +59,7 @@ def test_json_follows_its_schema_and_the_text_says_the_same(capsys: pytest.Captu
 
 
 def test_models_are_told_to_publish_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: main([*MODELS, "--total", "1,1e-4"])) == 0
+    assert run(lambda: main(MODELS)) == 0
     text = capsys.readouterr().out
     assert "No noise is needed" in text
     assert "publish the majority of the models' votes as it is" in text
@@ -60,7 +67,7 @@ def test_models_are_told_to_publish_as_they_are(capsys: pytest.CaptureFixture[st
 
 def test_flags_are_read_back() -> None:
     parser = build_parser()
-    for arguments in (PLAIN, ["--total", "0.3,1e-4", "--queries", "7"], ["--K", "5", "--total", "1/3,0"]):
+    for arguments in (MANY_FLAGS, ["--total", "0.3,1e-4", "--queries", "7"], ["--K", "5", "--total", "1/3,0"]):
         work = workload_of(parser.parse_args(arguments))
         assert workload_of(parser.parse_args(flags_of(work).split())) == work
 

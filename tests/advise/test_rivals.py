@@ -9,30 +9,21 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.advise.noisy_counts import (
-    curve_of_votes,
-    exponential_mechanism,
-    gaussian_lies,
-    gnmax_of_the_paper,
-    gnmax_tight,
-    lnmax,
-    permute_and_flip,
-    profile_of_votes,
-)
-from darrm.advise.rivals import rivals
+from darrm.advise.noisy_counts import gaussian_lies, gnmax_of_the_paper, gnmax_tight, lnmax
+from darrm.advise.selection import curve_of_votes, exponential_mechanism, permute_and_flip, profile_of_votes
 from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.pate import GNMax, LNMax
-from darrm.plan import Workload, plan
+from darrm.plan import Workload
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.renyi import renyi_divergences
 from darrm.votes import Votes
+from tests.planned import FRESH, MANY, ONE, PLAIN, planned, rivals
 
-PLAIN = PrivacyParams("inf")
-ONE = Workload(Voters(11, PLAIN, overlap=1), 1, PrivacyParams("0.2676", "0.0003"))
+PRIOR = priors.CommonP()
 DRAWS = 4_000
 
 
@@ -59,7 +50,7 @@ def hockey_stick(h: np.ndarray, epsilon: float, moved: int) -> float:
 )
 def test_one_query_is_private_by_the_definition(rival: object, overlap: int) -> None:
     work = Workload(Voters(11, PLAIN, overlap=overlap), 1, PrivacyParams("0.2676", "0.0003"))
-    option = rival(work)  # type: ignore[operator]
+    option = rival(work, PRIOR)  # type: ignore[operator]
     assert hockey_stick(law(option.truth, 11), work.total.epsilon, overlap) <= work.total.delta * (1 + 1e-9)
     assert option.epsilon <= work.total.epsilon * (1 + 1e-12)
     assert np.all(np.diff(option.truth) > 0)
@@ -67,7 +58,7 @@ def test_one_query_is_private_by_the_definition(rival: object, overlap: int) -> 
 
 @pytest.mark.parametrize(("aggregator", "rival"), [(GNMax, gnmax_of_the_paper), (LNMax, lnmax)])
 def test_the_truth_is_that_of_the_released_labels(aggregator: type, rival: object) -> None:
-    option = rival(ONE)  # type: ignore[operator]
+    option = rival(ONE, PRIOR)  # type: ignore[operator]
     released = aggregator(next(iter(option.settings.values())))
     rng = np.random.default_rng(5)
     for place, ones in ((0, 6), (5, 11)):
@@ -90,11 +81,11 @@ def test_gaussian_lies_by_enumeration() -> None:
 
 
 def test_selection_mechanisms_by_their_definition() -> None:
-    option = exponential_mechanism(ONE)
+    option = exponential_mechanism(ONE, PRIOR)
     epsilon = option.settings["epsilon"]
     weights = np.exp(epsilon * np.array([8, 3]) / 2.0)
     assert option.truth[2] == pytest.approx(weights[0] / weights.sum(), rel=1e-12)
-    option = permute_and_flip(ONE)
+    option = permute_and_flip(ONE, PRIOR)
     epsilon = option.settings["epsilon"]
     # the leader first: taken for certain; the other first: taken with this probability, else the leader
     other = math.exp(epsilon * (3 - 8) / 2.0)
@@ -133,7 +124,7 @@ def test_a_loss_beyond_every_profile_has_none() -> None:
 def test_many_selections_are_counted_by_their_profile_and_stay_within_the_budget(rival: object) -> None:
     pytest.importorskip("dp_accounting")
     work = Workload(Voters(11, PLAIN, overlap=1), 100, PrivacyParams("0.5", "1e-6"))
-    option = rival(work)  # type: ignore[operator]
+    option = rival(work, PRIOR)  # type: ignore[operator]
     assert option.bound == "pld"  # without the profile: renyi or optimal, with more noise
     assert repeated_divergence(law(option.truth, 11), work.total.epsilon, work.queries) <= work.total.delta
 
@@ -153,11 +144,11 @@ def repeated_divergence(h: np.ndarray, epsilon: float, queries: int) -> float:
 
 def test_a_little_less_noise_would_break_the_budget() -> None:
     work = Workload(Voters(101, PLAIN, overlap=1), 100, PrivacyParams(3, "1e-5"))
-    option = lnmax(work)
+    option = lnmax(work, PRIOR)
     for factor, admitted in ((1.0, True), (1.001, False)):
         charge = LNMax(option.settings["gamma"] * factor).charge(100)
         assert PrivacyAccountant(charges=[charge]).admits(work.total) is admitted
-    paper = gnmax_of_the_paper(work)
+    paper = gnmax_of_the_paper(work, PRIOR)
     conversion = GNMax(paper.settings["sigma"]).guarantee.repeated(100).convert(1e-5, conversion="classic")
     assert conversion.epsilon == pytest.approx(3.0, rel=2e-3)
 
@@ -186,24 +177,21 @@ def test_which_rivals_apply() -> None:
     "work",
     [
         ONE,
-        Workload(Voters(21, PLAIN, overlap=1), 30, PrivacyParams(2, "1e-5")),
+        MANY,
         pytest.param(Workload(Voters(11, PrivacyParams("0.1")), 20, PrivacyParams(2, "1e-4")), marks=pytest.mark.slow),
-        Workload(Voters(5, PrivacyParams("0.2", "1e-5"), overlap=2), 10, PrivacyParams(2, "1e-3")),
+        FRESH,
     ],
     ids=str,
 )
 def test_ours_is_at_least_as_accurate(work: Workload) -> None:
-    prior = priors.CommonP()
-    ours = plan(
-        Workload(Voters(work.voters.K, work.voters.each, overlap=work.voters.overlap), work.queries, work.total)
-    ).option.accuracy(prior)
+    ours = planned(work).option.accuracy(PRIOR)
     for option in rivals(work).options:
         assert option.epsilon <= work.total.epsilon * (1 + 1e-9), option.name
-        assert ours >= option.accuracy(prior) - 1e-9, option.name
+        assert ours >= option.accuracy(PRIOR) - 1e-9, option.name
 
 
 def test_one_query_beats_every_rival_at_every_margin() -> None:
-    ours = plan(Workload(Voters(11, PLAIN, overlap=1), 1, ONE.total)).option.truth
+    ours = planned(ONE).option.truth
     for option in rivals(ONE).options:
         assert np.all(ours >= option.truth - 1e-12), option.name
 
@@ -217,7 +205,7 @@ def test_randomised_response_alone_knows_no_margin() -> None:
 
 
 def test_a_charge_of_the_curve_alone_is_what_the_accountant_converts() -> None:
-    option = exponential_mechanism(Workload(Voters(11, PLAIN, overlap=1), 50, PrivacyParams(2, "1e-5")))
+    option = exponential_mechanism(Workload(Voters(11, PLAIN, overlap=1), 50, PrivacyParams(2, "1e-5")), PRIOR)
     log_lies = np.log1p(-option.truth)
     charge = Charge("e", renyi=curve_of_votes(log_lies, 11, 1), count=50)
     assert PrivacyAccountant(charges=[charge]).spent(1e-5).epsilon == pytest.approx(option.epsilon, rel=1e-6)

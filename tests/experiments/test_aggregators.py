@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
+from darrm.advise import Contender, contenders
+from darrm.gamma.priors import Prior
 from darrm.optimize.closed_form import best_for_plain_voters
-from darrm.privacy import PrivacyParams
+from darrm.plan import ReleaseOption
 from darrm.problem import MajorityProblem, Voters, Workload
 from experiments.aggregators import __main__ as aggregators
 from experiments.aggregators import advice_page
 from experiments.aggregators.comparison import Comparison, compare, decide
 from experiments.aggregators.page import page
+from experiments.aggregators.pictures import save_margins
 from experiments.aggregators.settings import plain_workloads, private_workloads
 from experiments.aggregators.votes import RecordedVotes, available, digits
+from tests.planned import ONE, share
 
+KNOWN_DIGITS = cache(digits)
 DOCS = Path(__file__).parents[2] / "docs"
-WORK = Workload(Voters(11, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.2676", "0.0003"))
+
+
+@pytest.fixture(autouse=True)
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    share(monkeypatch)
+    monkeypatch.setattr("experiments.aggregators.votes.digits", KNOWN_DIGITS)
 
 
 def comparison(ours: list[float], theirs: list[float], *, queries: int = 1) -> Comparison:
@@ -53,8 +66,8 @@ def test_claims_can_fail() -> None:
 
 
 def test_one_workload() -> None:
-    found, options = compare(WORK)
-    best = best_for_plain_voters(MajorityProblem(Voters(11, WORK.voters.each, overlap=1), WORK.total))
+    found, options = compare(ONE)
+    best = best_for_plain_voters(MajorityProblem(Voters(11, ONE.voters.each, overlap=1), ONE.total))
     assert found.options[0]["truth"] == pytest.approx((0.5 + 0.5 * best.half).tolist(), abs=1e-6)
     assert found.options[0]["name"] == options[0].name == "ours"
     assert found.levels == [6, 7, 8, 9, 10, 11]
@@ -76,10 +89,12 @@ def test_label_accuracy_averages_the_noise() -> None:
 def test_recorded_votes_are_an_ensembles(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
     monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
-    votes = digits(11)
+    votes = KNOWN_DIGITS(11)
     assert votes.ones.max() <= 11
     assert votes.majority_accuracy > 0.85
-    assert [found.K for found in available()] == [11, 101]
+    monkeypatch.setattr("experiments.aggregators.votes.DIGITS_VOTERS", (3, 11))
+    assert [found.K for found in available()] == [3, 11]
+    assert [found.K for found in available(quick=True)] == [3]
 
 
 def test_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +110,58 @@ def test_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "A shortened run" in text
     assert "digits, odd or even, 11 voters" in text
     assert "*subsampling* is absent (everywhere)" in text
+
+
+def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One entry of the list is all."""
+
+    def oracle(workload: Workload, _prior: Prior) -> ReleaseOption:
+        return ReleaseOption(
+            name="",
+            workload=workload,
+            truth=np.ones(workload.voters.half_size),
+            epsilon=0.1,
+            bound="hope",
+            instructions=("ask",),
+        )
+
+    entry = Contender("oracle", oracle, "knows the answer.", "gold", 3.0)
+    monkeypatch.setattr(contenders, "CONTENDERS", (*contenders.CONTENDERS, entry))
+    found, options = compare(ONE)
+    assert options[-1].name == "oracle"
+    assert "LNMax" in {option["name"] for option in found.options}
+    lines: list[Any] = []
+    original = Axes.plot
+
+    def plot(*args: Any, **style: Any) -> Any:
+        lines.append((args, style))
+        return original(*args, **style)
+
+    monkeypatch.setattr(Axes, "plot", plot)
+    save_margins(tmp_path / "margins.png", [found])
+    (drawn,) = [(args, style) for args, style in lines if style["color"] == "gold"]
+    assert drawn[0][1] == [2 * level - 11 for level in found.levels]
+    assert drawn[0][2] == [1.0] * 6
+    assert drawn[1]["linewidth"] == 3.0
+    assert len(lines) == len(found.options)
+    written = page([found], [], [], quick=True)
+    assert "* *oracle*: knows the answer." in written
+    assert "| randomised response | oracle |" in written
+    assert "(oracle at margin" in written  # ours is worse, and the claim says so
+
+
+def test_the_picture_shows_the_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, options = compare(ONE)
+    lines: dict[str, Any] = {}
+    original = Axes.plot
+    monkeypatch.setattr(
+        Axes, "plot", lambda *args, **style: lines.update({style["color"]: args}) or original(*args, **style)
+    )
+    save_margins(tmp_path / "margins.png", [found])
+    for each in contenders.CONTENDERS:
+        for option in options:
+            if option.name == each.name:
+                assert lines[each.color][2] == pytest.approx(option.truth.tolist(), abs=1e-6)
 
 
 def test_the_page_is_made_from_its_data() -> None:

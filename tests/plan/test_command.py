@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from darrm.account.accountant import PrivacyAccountant
+from darrm.plan import report
 from darrm.plan.__main__ import main
 from darrm.privacy import PrivacyParams
 from darrm.proof.table import GammaTable
 from darrm.release import DaRRM
 from darrm.release.__main__ import main as release
 from darrm.system.command_line import run
+from tests.planned import MANY, MANY_FLAGS, planned, share
 
 SCHEMA = Path(__file__).parents[2] / "darrm/schemas/plan_report.json"
-PLAIN = ["--K", "21", "--voters", "plain", "--overlap", "1", "--queries", "40", "--total", "2,1e-5"]
+MODELS = "--K 5 --each-delta 1e-5 --overlap 2 --models --queries 10 --total 2,1e-5"
+
+
+@pytest.fixture(autouse=True)
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    share(monkeypatch)
+
+
+def truth_of(table: GammaTable) -> list[float]:
+    """What the aggregator of a table tells, from its own exact coins."""
+    aggregator = DaRRM(table)
+    return [float(aggregator.probability_of_one(int(level))) for level in table.gamma.levels]
 
 
 def test_the_written_table_releases_all_queries_within_the_budget(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table, votes, ledger = tmp_path / "plan.json", tmp_path / "votes.npy", tmp_path / "ledger.sqlite"
-    assert run(lambda: main([*PLAIN, "--output", str(table)])) == 0
+    assert run(lambda: main([*MANY_FLAGS, "--output", str(table)])) == 0
     text = capsys.readouterr().out
     assert "40 majority votes" in text
-    assert "21 plain voters, a person reaching at most 1" in text
+    assert "21 voters, not private themselves; one person's data reach at most 1 of them" in text
     assert f"--table {table} --ledger ledger.sqlite --create-budget 2,0.00001" in text
     charge = DaRRM(GammaTable.load(table)).charge(40)
     assert PrivacyAccountant(charges=[charge]).admits(PrivacyParams(2, "1e-5"))
@@ -41,22 +57,86 @@ def test_the_written_table_releases_all_queries_within_the_budget(
 
 def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     schema, path = json.loads(SCHEMA.read_text()), tmp_path / "plan.json"
-    for arguments in (PLAIN, ["--queries", "30", "--total", "3,1e-3", "--prior", "uniform"], ["--total", "0.3,1e-4"]):
+    for arguments in (
+        MANY_FLAGS,
+        ["--K", "5", "--queries", "30", "--total", "3,1e-3", "--prior", "uniform"],
+        ["--total", "0.3,1e-4", "--K", "5"],
+        MODELS.split(),
+    ):
         assert run(partial(main, [*arguments, "--format", "json", "--output", str(path)])) == 0
         report = json.loads(capsys.readouterr().out)
         jsonschema.validate(report, schema)
         table = GammaTable.load(path)
         best = report["candidates"][0]
-        assert best["truth"] == (0.5 * (1.0 + table.gamma.half)).tolist()
+        assert best["truth"] == pytest.approx(truth_of(table), abs=1e-15)
         assert best["expected_error"] == min(found["expected_error"] for found in report["candidates"])
         assert float(best["spent"]["epsilon"]) <= float(report["workload"]["total"]["epsilon"]) * (1 + 1e-12)
         assert len(best["truth"]) == len(report["levels"])
 
 
-def test_the_picture(tmp_path: Path) -> None:
-    path = tmp_path / "plan.png"
-    assert run(lambda: main([*PLAIN, "--plot", str(path), "--quiet"])) == 0
+def test_every_number_of_the_text_is_the_plans() -> None:
+    plan = planned(MANY)
+    text = report.text_report(plan, None)
+    head, *rows = text.partition("true majority of l votes\n")[2].splitlines()
+    assert head.split() == ["l", *(word for found in plan.candidates for word in found.method.split())]
+    levels = plan.table.gamma.levels.tolist()
+    exact = [truth_of(found.table) for found in plan.candidates]
+    shown = [row.split() for row in rows[: rows.index("")]]
+    assert [int(row[0]) for row in shown] == levels
+    for row in shown:
+        for printed, truth in zip(row[1:], exact, strict=True):
+            assert float(printed) == pytest.approx(truth[levels.index(int(row[0]))], abs=5.1e-5)
+    for found in plan.candidates:
+        (line,) = (line for line in text.splitlines() if line[2:].startswith(found.method + " ") and " by " in line)
+        error, total = line[14:].split()[0], line.partition("(")[2].partition(")")[0]
+        weights = found.prior.weights(21)
+        told = np.array(truth_of(found.table))
+        assert float(error) == pytest.approx(float(weights @ (1.0 - told)), rel=1e-5)
+        epsilon, delta = (float(part) for part in total.split(","))
+        account = PrivacyAccountant(charges=[DaRRM(found.table).charge(40)])
+        assert epsilon == pytest.approx(account.spent(1e-5).epsilon, rel=1e-5)
+        assert delta == 1e-5
+        assert line.startswith("*") is (found is plan.best)
+
+
+def test_models_are_said_to_count_by_their_votes_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: main([*MODELS.split(), "--format", "text"])) == 0
+    text = capsys.readouterr().out
+    assert "counted by their votes alone" in text
+    assert "fresh randomness" not in text
+
+
+def test_the_picture_shows_the_truth_of_every_candidate(tmp_path: Path) -> None:
+    plan, path = planned(MANY), tmp_path / "plan.png"
+    axes = drawn_axes(path, lambda: report.plot_report(path, plan))
     assert path.read_bytes().startswith(b"\x89PNG")
+    assert len(axes.lines) == len(plan.candidates)
+    for line, found in zip(axes.lines, plan.candidates, strict=True):
+        assert line.get_xdata().tolist() == plan.table.gamma.levels.tolist()
+        assert line.get_ydata().tolist() == pytest.approx(truth_of(found.table), abs=1e-15)
+
+
+def test_the_picture_of_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "plan.png"
+    assert run(lambda: main([*MANY_FLAGS, "--plot", str(path), "--quiet"])) == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def drawn_axes(path: Path, draw: Callable[[], None]) -> Any:
+    """The axes that are saved as a picture."""
+    figures: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        original = Figure.savefig
+
+        def savefig(figure: Figure, *args: Any, **options: Any) -> None:
+            figures.append(figure)
+            original(figure, *args, **options)
+
+        patch.setattr(Figure, "savefig", savefig)
+        draw()
+    assert path.exists()
+    (axes,) = figures[0].axes
+    return axes
 
 
 def test_what_found_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:

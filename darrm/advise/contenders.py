@@ -1,0 +1,155 @@
+"""The aggregators that are compared at one budget, and the one place where another is added.
+
+A `Contender` says how to calibrate an aggregator to a workload, and how pages and pictures show it. `advise`, its
+report, and `experiments.aggregators` with its tables and pictures go through the list: to add an aggregator, add it to
+`CONTENDERS`, or hand a longer list to `advise`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from darrm.account.bounds import models_bound
+from darrm.advise import noisy_counts, selection, tables
+from darrm.errors import PlanError
+from darrm.gamma.priors import Prior
+from darrm.plan.option import ReleaseOption
+from darrm.plan.search import plan
+from darrm.problem import Workload
+
+NO_NOISE = "No noise is needed: any number of answers is post-processing of models that are private already."
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An aggregator that may release a workload.
+
+    Attributes
+    ----------
+    name
+        As reports, tables and pictures show it.
+    calibrate
+        (workload, prior) → the best that it does within the workload's budget. Raises `PlanError` with the reason where
+        it does not apply; None where the question does not arise. It must heed `Workload.counted`.
+    about
+        A sentence about how it is calibrated, for pages.
+    color, linewidth
+        Its line in pictures.
+    """
+
+    name: str
+    calibrate: Callable[[Workload, Prior], ReleaseOption | None]
+    about: str
+    color: str
+    linewidth: float = 1.2
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """The options that apply, in the order of the contenders, and (name, reason) of those that do not."""
+
+    options: tuple[ReleaseOption, ...]
+    absent: tuple[tuple[str, str], ...]
+
+
+def calibrate_all(
+    contenders: Sequence[Contender],
+    workload: Workload,
+    prior: Prior,
+    report: Callable[[str], None] | None = None,
+) -> Calibrated:
+    """Calibrate every contender to one workload; ``report`` is called with the name of each before.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> from darrm.gamma.priors import CommonP
+    >>> work = Workload(Voters(11, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.2676", "0.0003"))
+    >>> found = calibrate_all(CONTENDERS, work, CommonP())
+    >>> {option.name: round(float(option.truth[-1]), 3) for option in found.options}  # for 11 of 11 votes
+    {'ours': 0.887, "GNMax, paper's σ": 0.641, 'GNMax, tight σ': 0.727, 'LNMax': 0.801, \
+'exponential mechanism': 0.855, 'permute-and-flip': 0.886, 'randomised response': 0.567}
+    """
+    options, absent = [], []
+    for contender in contenders:
+        if report is not None:
+            report(contender.name)
+        try:
+            option = contender.calibrate(workload, prior)
+        except PlanError as error:
+            absent.append((contender.name, str(error)))
+            continue
+        if option is not None:
+            options.append(replace(option, name=contender.name))
+    return Calibrated(tuple(options), tuple(absent))
+
+
+def _no_noise(workload: Workload, _prior: Prior) -> ReleaseOption | None:
+    """Publish the votes of private models as they are, if the models that a person reaches stay within the budget."""
+    voters, total = workload.voters, workload.total
+    if not (voters.models and voters.each.is_private):
+        return None
+    cap = models_bound(voters, total.delta)
+    if cap is None:
+        raise PlanError(f"the {voters.reached} models a person reaches fail with more than delta = {total.delta:g}")
+    if cap.epsilon > total.epsilon:
+        raise PlanError(f"the {voters.reached} models a person reaches cost epsilon = {cap.epsilon:.6g} together")
+    return ReleaseOption(
+        name="no noise",
+        workload=workload,
+        truth=np.ones(voters.half_size),
+        epsilon=cap.epsilon,
+        bound=cap.name,
+        instructions=("publish the majority of the models' votes as it is, for as many queries as you like",),
+        remark=NO_NOISE,
+    )
+
+
+OURS = Contender(
+    "ours",
+    lambda workload, prior: plan(workload, prior=prior).option,
+    "`darrm.plan.plan`, its total as the accountant reports it.",
+    "black",
+    2.4,
+)
+BY_COUNTS = "counted by its noisy counts, which cost more than the bit alone."
+BY_BIT = (
+    "the largest parameter that the accountant admits, given the exact Rényi curve and privacy profile of the bit "
+    "that is released, as it is for ours."
+)
+BY_TABLE = "the largest allowance whose certified table the accountant admits."
+CONTENDERS = (
+    Contender("no noise: private models", _no_noise, "the votes of private models as they are.", "tab:brown"),
+    OURS,
+    Contender(
+        "GNMax, paper's σ",
+        noisy_counts.gnmax_of_the_paper,
+        "σ from the Rényi bound of DaRRM's Appendix D.2.1, for all queries together; discrete noise; " + BY_COUNTS,
+        "tab:blue",
+    ),
+    Contender(
+        "GNMax, tight σ",
+        noisy_counts.gnmax_tight,
+        "the least σ for which Q answers together, one Gaussian mechanism, are (ε, δ)-private; continuous noise. No "
+        "accounting of the noisy counts can allow less noise.",
+        "tab:cyan",
+    ),
+    Contender("LNMax", noisy_counts.lnmax, "the largest γ that the accountant admits; " + BY_COUNTS, "tab:orange"),
+    Contender("exponential mechanism", selection.exponential_mechanism, BY_BIT, "tab:red"),
+    Contender("permute-and-flip", selection.permute_and_flip, BY_BIT, "tab:pink"),
+    Contender("subsampling", tables.subsampling, BY_TABLE, "tab:green"),
+    Contender("double subsampling", tables.double_subsampling, BY_TABLE, "tab:olive"),
+    Contender(
+        "DaRRM of the paper",
+        tables.darrm_of_the_paper,
+        "one person may reach all voters, and a query is optimized for its (ε, δ).",
+        "tab:purple",
+    ),
+    Contender(
+        "randomised response",
+        tables.randomized_response,
+        "one probability of the truth, the largest whose certified table the accountant admits.",
+        "tab:gray",
+    ),
+)
