@@ -3,8 +3,6 @@
 Each command is the ``__main__`` of the package that does its work, so ``python -m darrm.optimize`` is the same program.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib import import_module

@@ -1,7 +1,5 @@
 """What every aggregator offers: its guarantee, its charge, and labels for votes."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np

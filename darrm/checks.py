@@ -9,8 +9,6 @@ Traceback (most recent call last):
 ValueError: epsilon must be a positive finite number, got -1.0
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection
 from numbers import Integral, Real

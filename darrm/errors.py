@@ -3,8 +3,6 @@
 Bad arguments raise `ValueError` from `darrm.checks` instead: nobody catches those on purpose.
 """
 
-from __future__ import annotations
-
 
 class DarrmError(Exception):
     """Base class of the project's own errors."""

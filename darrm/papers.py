@@ -4,8 +4,6 @@
 'Jiang, Zhang, Joshi: Optimized Tradeoffs for Private Prediction with Majority Ensembling (arXiv:2411.17965v1)'
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -5,8 +5,6 @@ composition and the privacy loss distribution (PLD). The last columns are about 
 privacy profile composed (PLD), and the cap that holds where the voters are private models on disjoint data.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass

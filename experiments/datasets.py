@@ -1,7 +1,5 @@
 """The images: two classes of MNIST or Fashion-MNIST [D, Section 6.2], or scikit-learn's digits with no download."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 

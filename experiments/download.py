@@ -3,8 +3,6 @@
 Mirrors compress differently, so the hash is that of the uncompressed content.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import http.client

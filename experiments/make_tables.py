@@ -7,8 +7,6 @@ For each K: every integer m up to (K + 1)/2, every ε of `EPSILONS`, every Δ of
 for independent p_i ~ U[0.5, 1] with δ = 1 − (1 − Δ)^m. One compressed JSON file a K.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ An experiment NAME keeps its numbers in OUTPUT/NAME/*.json and its pictures besi
 OUTPUT/NAME.md from that JSON and from nothing else, so that a test can write it again and compare.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Iterable, Sequence

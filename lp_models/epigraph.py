@@ -12,8 +12,6 @@ Measured (K = 11, 41, 101, T = 5,000 and 20,000): with one θ, with one for ever
 draw the same three to six rounds suffice, because hardly any draw turns near the optimum; one is the fastest.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

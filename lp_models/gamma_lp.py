@@ -22,8 +22,6 @@ s the share of the draws that are mixed and θ their mean error. With the privac
     (9)        0 ≤ θ ≤ 1
 """
 
-from __future__ import annotations
-
 from enum import Enum
 
 import numpy as np

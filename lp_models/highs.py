@@ -5,8 +5,6 @@ multiplied by `_SCALE`, with HiGHS's own scaling off, so that the tolerance in o
 generation stalls at violations near 1e-9. Statuses are read only to decide whether to try again.
 """
 
-from __future__ import annotations
-
 import time
 
 import highspy

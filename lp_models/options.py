@@ -1,7 +1,5 @@
 """When a solve may stop, and where it stands: performance options, apart from everything that changes a guarantee."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

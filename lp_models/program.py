@@ -7,8 +7,6 @@ The one standard form of this package is
     (3)       0 ≤ x ≤ 1
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

@@ -1,7 +1,5 @@
 """The same programs written in cvxpy: a second opinion, with every row written down."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np

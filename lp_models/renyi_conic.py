@@ -11,8 +11,6 @@ b_r·γ; an order α > 1, a budget ρ > 0 and a smallest lie η. Variables γ an
     (6)        0 ≤ γ(first) ≤ … ≤ γ(last) ≤ 1 − 2η                 monotone, with lies of at least η
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import warnings

@@ -9,8 +9,6 @@ in–out separation with any weight in 0.1 … 0.5, as long as the rows of a rou
 stabilisation here; the diversity is the oracle's duty.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is known about how good an optimized table is: there, or the test fails."""
 
-from __future__ import annotations
-
 from darrm import GammaTable
 from darrm.gamma.sampled_error import Estimate
 from darrm.proof.table import Optimality

@@ -4,8 +4,6 @@ Nothing here shares code with the package. e^x is replaced by a rational within 
 problems that differ from the real one by less than that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fractions import Fraction
 from itertools import pairwise

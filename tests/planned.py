@@ -3,8 +3,6 @@
 The same functions with the same arguments: what they return depends on nothing else.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Random problems and noise functions for hypothesis, from easy to nasty."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from darrm.gamma.noise_function import NoiseFunction

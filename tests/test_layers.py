@@ -1,7 +1,5 @@
 """The house keeps its shape: imports go down only, no circles, every library in its room."""
 
-from __future__ import annotations
-
 import ast
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every source key in a docstring is a work that `darrm.papers` lists."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The public names: all there, loaded when first used, and nothing loaded before."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Votes: one parser for labels and counts, and what it refuses."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

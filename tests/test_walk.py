@@ -1,7 +1,5 @@
 """One value's way: ε from the command line's text to file and charge, and their promises recomputed by brute force."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path

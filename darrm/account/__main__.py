@@ -4,8 +4,6 @@ python -m darrm.account --ledger ledger.sqlite
 python -m darrm.account --table table.json --queries 20,50,100 --delta 1e-2
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

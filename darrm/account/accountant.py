@@ -5,8 +5,6 @@ smallest with its name. The cap for private voters (the answers are post-process
 bounds only where `darrm.problem.Voters` says that they are models.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ An account is a tuple of charges, one for each kind of query, with its count. Ev
 numbers were fixed before the first answer, however the queries themselves depend on earlier answers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

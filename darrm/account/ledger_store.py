@@ -7,8 +7,6 @@ a commit durable before it returns, even where the power fails right after it (t
 too). A journal beside the file belongs to it: whoever copies a ledger copies both.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading

@@ -5,8 +5,6 @@ queries with an (ε, δ) pair by randomized response that confesses with probabi
 coarser grid reads the same profiles at fewer points, and the chords between these lie above them.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 

@@ -1,7 +1,5 @@
 """What `python -m darrm.account` prints and draws."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

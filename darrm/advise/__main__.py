@@ -3,8 +3,6 @@
 python -m darrm.advise --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

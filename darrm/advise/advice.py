@@ -8,8 +8,6 @@ latter holds because, given the models of the untouched voters, which have the s
 are about a vote of which a person moves at most t.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ report, and `experiments.aggregators` with its tables and pictures go through th
 `CONTENDERS`, or hand a longer list to `advise`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 

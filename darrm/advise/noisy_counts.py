@@ -6,8 +6,6 @@ noises exceeds M, half the time if it equals M. The two counts move by t each, i
 for Gaussian noise, and 2γt for Laplace noise of scale 1/γ.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What `python -m darrm.advise` prints and writes as JSON."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from darrm.advise.advice import Advice

@@ -10,8 +10,6 @@ Both are laws of one bit for every number of ones, so their Rényi curve and the
 pairs of neighbors, in log space: the accountant knows as much about them as about a table of our own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

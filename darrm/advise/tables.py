@@ -3,8 +3,6 @@
 Each is certified for a target of one query, and is the largest whose Q charges the accountant admits, like our own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache

@@ -9,8 +9,6 @@ dp-accounting's own calibration is not used: it needs a bracket with a failure a
 the first try meets does not have, and it compares ε on one grid, before our rounding up.
 """
 
-from __future__ import annotations
-
 import math
 
 from darrm import checks

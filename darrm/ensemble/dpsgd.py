@@ -8,8 +8,6 @@ The clipped sum's sensitivity is at most C in spite of float32: norms and sums o
 nothing, as if it were blank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

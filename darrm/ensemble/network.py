@@ -1,7 +1,5 @@
 """The teachers' network, where it runs, and stacks of K sets of its parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -9,8 +9,6 @@ attacker who sees the last bits of a release of the noise itself could in princi
 trained parameters or votes leave, after many roundings; nothing proves this harmless.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import dataclass

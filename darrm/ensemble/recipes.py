@@ -4,8 +4,6 @@ Both recipes answer the same two questions, how many steps there are and which r
 `darrm.ensemble.training` asks nothing else about batches.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -8,8 +8,6 @@ The loss of a step is [MMKI17, Section 3], which the PATE papers use for their s
 The student sees private labels and public inputs, nothing else: whatever it learns is post-processing of the labels.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

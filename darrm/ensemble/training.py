@@ -6,8 +6,6 @@ else needs to be stored, and a seeded training that resumes ends where it would 
 as safetensors files with JSON facts beside them, never as pickle.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Votes: (Q, K) small integers, kept as .npy so that aggregation can be repeated without training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The noise functions that γ_opt is compared with [D, Section 3, Section 4, Appendix A]. Proposals, like any γ."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -38,8 +38,6 @@ more, because privacy has nothing to do with the prior.
 ('easy and hard', {'kind': 'point', 'p': '0.9'})
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from dataclasses import dataclass, fields

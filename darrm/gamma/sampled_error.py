@@ -4,8 +4,6 @@ For one draw p the error of γ is |½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(
 [D, Definition 2.4]: nothing of p matters but the differences d_l = α_l − α_{K−l}. A draw has K probabilities.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

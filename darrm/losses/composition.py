@@ -12,8 +12,6 @@ compose_optimal    [KOV15, Theorem 3.3]        the smallest ε at a given δ tha
 =================  ==========================  ===============================================================
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from fractions import Fraction

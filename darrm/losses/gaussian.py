@@ -18,8 +18,6 @@ sigma = 21.4606 (order 62.3129) for (0.2676, 0.0003), by the Rényi divergences 
 sigma = 12.9039 for (0.2676, 0.0003), by the exact divergence of a Gaussian mechanism
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The privacy profile of one query: the smallest δ for every ε, as points with a safe line between them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 python -m darrm.optimize --K 11 --m 3
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -26,8 +26,6 @@ The test that would catch a failure, `tests/optimize/test_closed_form.py`, minim
 program over all symmetric h, and tries every h on a grid in exact fractions.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

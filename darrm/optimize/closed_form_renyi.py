@@ -24,8 +24,6 @@ arc that ends. At the tie it is √(π/2) = 1.25 times as steep as the answer of
 the count's Gaussian curve Φ(√(2ρ/α)·(s − K/2)) spends its budget on telling apart what the answer does not tell.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The optimal noise function beside the three that the paper compares it with, each certified."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

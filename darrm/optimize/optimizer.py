@@ -11,8 +11,6 @@ most under the prior, 0 beside it to pay for that. Where every l matters by itse
 ``shape="monotone"``: the more votes, the more truth, for a few per cent more expected error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial

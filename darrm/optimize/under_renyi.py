@@ -13,8 +13,6 @@ every round's program is a relaxation, hence a bound. Scaling γ moves (P, Q) on
 boundary point and a feasible γ.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Command line ``python -m darrm.pate``: what a PATE run costs, how to publish it, and the picture of Figure 5."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -9,8 +9,6 @@ was released anyway.
 `analyze` says so each time; `darrm.pate.publication.sanitize` gives the figure that may be released.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 

@@ -11,8 +11,6 @@ here                    [P]         meaning
 The largest count changes by at most 1 when one teacher changes its vote, hence λ/(2σ₁²) and not λ/σ₁².
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -19,8 +19,6 @@ discrete noise has, changes nothing in this argument.
 whose cost is β*: so the plateau is β* − β(q₁), which is not how [P, Algorithm 3] prints it (see docs/pate.md).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -21,8 +21,6 @@ falls to 0 at u = 1 and rises more slowly after it). So the exact worst case, at
     ε = λ/(2σ²·(λ − (λ−1)e^{2β})) − β − ln(λ − (λ−1)e^{2β})/(2(λ−1)),      if λ > (λ−1)e^{2β}.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

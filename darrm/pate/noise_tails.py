@@ -25,8 +25,6 @@ Ties count as overtaking, so the bound holds for every rule that breaks them. Fo
 above ½ there, and no cost is ever drawn from a q above ½.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

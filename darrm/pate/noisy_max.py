@@ -15,8 +15,6 @@ guarantees as continuous noise: discrete Gaussians a whole distance d apart have
 go to the lowest class number, which is post-processing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

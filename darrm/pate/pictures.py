@@ -1,7 +1,5 @@
 """The picture of Figure 5 of [P] for given votes: which queries are answered, what each costs, and the total."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -10,8 +10,6 @@ without looking at the private votes: from `gnss.rules_of_thumb`, or by `search_
 simulated, since parameters that were chosen on private votes reveal something of them.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -21,8 +21,6 @@ q ≤ e^{(μ₂−1)ε₂}/(μ₁/(μ₁−1) · μ₂/(μ₂−1))^{μ₂}; els
 wherever it is smaller. Every result is rounded up by more than the arithmetic can lose.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The rows of Tables 1 and 2 of [P] for given votes, as a dictionary and as text."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

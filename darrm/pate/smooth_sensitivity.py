@@ -12,8 +12,6 @@ SS_β = max_d e^{−βd} · Σ_i max_{dist ≤ d} L̃S_i. The inner maxima, for 
 From a public distance D on, every term counts as the largest possible one: still a smooth bound, and it ends the loop.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

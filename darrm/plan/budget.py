@@ -1,7 +1,5 @@
 """What the queries of a workload cost together, and the largest parameter whose queries stay within the budget."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

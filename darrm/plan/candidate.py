@@ -1,7 +1,5 @@
 """A certified table as an answer to a workload, with the total that the accountant reports for it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal

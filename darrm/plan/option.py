@@ -1,7 +1,5 @@
 """One way to release a workload: what it is counted as, how often it tells the truth, and what releases it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The (ε, δ)-optimal release of one query, with the largest ε whose composition stays within a budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

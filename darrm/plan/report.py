@@ -1,7 +1,5 @@
 """What `python -m darrm.plan` prints, draws and writes as JSON."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -17,8 +17,6 @@ profile are bounded by the charge of `DaRRM`, and the total is what the accounta
 that exceeds the budget, γ is scaled down until it does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

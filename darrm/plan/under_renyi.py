@@ -1,7 +1,5 @@
 """The best release under a Rényi budget: order and budget searched together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -4,8 +4,6 @@ Every value is a product of exact ratios relative to the largest one, so the rel
 mode is about 4·d·2⁻⁵³, where differences of log-gamma functions would lose 1e-11 at n = 20,000.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

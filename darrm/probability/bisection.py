@@ -5,8 +5,6 @@ allowed, never a number in between. So a bound that is searched for from its saf
 number of steps, and even where ``allowed`` changes its mind more than once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

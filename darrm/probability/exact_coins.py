@@ -5,8 +5,6 @@ compared word by word; almost always the first word decides, and only where the 
 is rounded, so Pr[heads] = p for every p with finitely many binary digits, which is every float.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from fractions import Fraction

@@ -8,8 +8,6 @@ All functions draw many values at once: the rejection loops run on the values th
 64-bit where every intermediate fits, and Python's unbounded ones otherwise; the arithmetic is the same text for both.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import secrets

@@ -1,7 +1,5 @@
 """Arithmetic on logarithms, for probabilities from 1e-300 to 1 − 1e-16."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

@@ -10,8 +10,6 @@ with relative error 2⁻⁵³, give an absolute error of at most 2.01·2⁻⁵³
 so j steps are off by at most j·`STEP_ERROR`·M.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -5,8 +5,6 @@ without their truncated tails, curvature and stopping rule. It is the proof for 
 opinion on the float code in the tests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import reduce
 from itertools import pairwise

@@ -7,8 +7,6 @@ The budget is the one of the decimals that the user typed.
 Repair by scaling: f(s·γ) = s·f(γ) and B > 0, so min(1, B/β)·γ is private for any β that is at least the worst cost.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What queries with a proven table cost."""
 
-from __future__ import annotations
-
 import math
 
 from darrm.losses.charges import Charge

@@ -19,8 +19,6 @@ rows of overlap t are therefore exactly those rows of the full set in which at m
 touched voters together stay K, so nothing about γ changes: only rows leave.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache

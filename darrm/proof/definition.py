@@ -5,8 +5,6 @@
 with PB the Poisson binomial distribution and g the signed noise function.
 """
 
-from __future__ import annotations
-
 from itertools import combinations_with_replacement
 
 import numpy as np

@@ -16,8 +16,6 @@ only t − j may move. With s of the K − t frozen ones at 1 this is the same r
 mirror image over the window of K − t − s: (K − t + 1)·C(t + 2, 2) rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

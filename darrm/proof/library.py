@@ -5,8 +5,6 @@ cannot be recomputed quickly: γ, the checksum of γ and its problem, and what t
 The proof is made anew by every `load_table`.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -8,8 +8,6 @@ Four answers, each dearer and sharper than the one before: a bound on V − T fo
 four vertices a ∈ {0, n_0}, a_1 ∈ {0, n_1} with a curvature bound, and all pairs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -8,8 +8,6 @@ output 0 gives the same, because g is odd about K/2 and the set of corners is it
 corners is the separation of `darrm.proof.full_set` with another c.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

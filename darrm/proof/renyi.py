@@ -25,8 +25,6 @@ the reflected row. They are sums of positive numbers, so their errors are relati
 it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar

@@ -21,8 +21,6 @@ so B^{(h)} f is the Bernstein polynomial with the coefficients Σ_{i<h} (I − B
 reproduces polynomials of degree at most 1 in each coordinate; a smooth f is approached like k^{−h}.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

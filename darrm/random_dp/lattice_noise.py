@@ -10,8 +10,6 @@ steps, and the noise is scaled to that. The step is a power of two of about 2⁻
 from the value.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

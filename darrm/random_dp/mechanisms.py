@@ -14,8 +14,6 @@ Noise is drawn exactly on a lattice (see `darrm.random_dp.lattice_noise`). At Δ
 SAMPLED Δ̂ = 0: the pairs on which the function does differ, a share γ of them at most, are told apart with certainty.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

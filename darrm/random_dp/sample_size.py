@@ -32,8 +32,6 @@ pairs. Here a single small sample may be unlucky, and only the average over samp
 years should prefer Theorem 15.
 """
 
-from __future__ import annotations
-
 import math
 from decimal import ROUND_CEILING, ROUND_UP, Context, Decimal
 from fractions import Fraction

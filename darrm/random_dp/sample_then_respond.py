@@ -1,7 +1,5 @@
 """Sample the sensitivity, then respond: any function released with random differential privacy [S, Algorithm 2]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 

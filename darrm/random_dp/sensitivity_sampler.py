@@ -7,8 +7,6 @@ learner its own fixed seed), and what it computes for the sampled data must be w
 The sampled data are no secret, so the draws come from a seeded generator and can be replayed.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

@@ -3,8 +3,6 @@
 python -m darrm.release votes.npy --table table.json --ledger ledger.sqlite --output labels.npy
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

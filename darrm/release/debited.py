@@ -1,7 +1,5 @@
 """Releases that are paid for: the charge is debited, durably, before a label leaves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from numpy.typing import ArrayLike, NDArray

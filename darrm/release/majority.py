@@ -5,8 +5,6 @@ is 1 with probability (1 + g(l))/2 for the very floats g of the table, not for a
 randomized response are tables, too: ``DaRRM(certify(problem, baselines.subsampling(problem)))``.
 """
 
-from __future__ import annotations
-
 import os
 from fractions import Fraction
 from typing import Any

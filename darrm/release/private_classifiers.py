@@ -22,8 +22,6 @@ This module lives with the aggregators because it is one: it needs `DaRRM` from 
 `darrm.random_dp` below them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

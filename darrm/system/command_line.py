@@ -6,8 +6,6 @@
 2
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

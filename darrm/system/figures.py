@@ -1,7 +1,5 @@
 """Pictures: a figure without a screen, saved in one step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

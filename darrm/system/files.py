@@ -1,7 +1,5 @@
 """Files that are either the old one or the new one, never half of one."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

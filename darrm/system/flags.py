@@ -3,8 +3,6 @@
 Every number is read by the functions here and refused in one line that names its flag.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 

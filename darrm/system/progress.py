@@ -1,7 +1,5 @@
 """One line on standard error that says where long work stands."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator, Sequence

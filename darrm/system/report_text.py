@@ -1,7 +1,5 @@
 """What text reports share."""
 
-from __future__ import annotations
-
 
 def spread(count: int, most: int) -> list[int]:
     """Choose at most so many of the places 0 … count − 1 to show, evenly, the first and the last among them.

@@ -1,7 +1,5 @@
 """Votes and labels in files: .npy or .csv, one row a query."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Writes OUTPUT/aggregators/{plain,private}.json and .png, votes.json, and the page OUTPUT/aggregators.md made from them.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict

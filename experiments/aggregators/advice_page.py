@@ -3,8 +3,6 @@
 The examples on it are the output of `python -m darrm.advise`, run here.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every aggregator on one workload, at one budget: how often it tells the truth, and where ours is worse."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

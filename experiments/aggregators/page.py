@@ -1,7 +1,5 @@
 """The page of the comparison of aggregators, from its data."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

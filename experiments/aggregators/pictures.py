@@ -1,7 +1,5 @@
 """The pictures of the comparison of aggregators."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from darrm.advise import contenders

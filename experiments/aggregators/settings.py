@@ -1,7 +1,5 @@
 """The workloads on which aggregators are compared."""
 
-from __future__ import annotations
-
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 

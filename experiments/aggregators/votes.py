@@ -1,7 +1,5 @@
 """Votes recorded in the run: classifiers that are not private, trained on disjoint shards, so that the overlap is 1."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from dataclasses import dataclass

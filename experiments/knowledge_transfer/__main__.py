@@ -8,8 +8,6 @@ OUTPUT/knowledge_transfer.md from all the results that lie there. MNIST and Fash
 the folder that DARRM_DATA_DIR names.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

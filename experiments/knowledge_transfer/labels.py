@@ -1,7 +1,5 @@
 """The accuracy of released labels: every aggregator, every allowance m, over draws of the queries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The results as text: tables in a terminal and in docs/reproduction, made from the JSON and from nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

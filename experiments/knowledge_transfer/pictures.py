@@ -1,7 +1,5 @@
 """The picture: label accuracy against m for every aggregator, with the paper's points."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

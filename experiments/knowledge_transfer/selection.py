@@ -7,8 +7,6 @@ training images of which a fifth carry the wrong label. No test image and no tes
 choice is not part of the privacy accounting.)
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from dataclasses import replace

@@ -3,8 +3,6 @@
 The numbers under "printed" stand here to be shown beside ours, and are used for nothing else.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from darrm.ensemble.recipes import PlainSGD

@@ -5,8 +5,6 @@ rest are unlabelled), the second measures. The fully supervised model sees the p
 classes: it is what giving up privacy and the labelling budget would buy.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The teachers of the experiment: trained once, their votes on the test images kept and used again."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

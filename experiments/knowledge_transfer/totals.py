@@ -1,7 +1,5 @@
 """What Q labels cost in total: by the paper's general composition, and by the best bound that the accountant knows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from darrm.account.accountant import PrivacyAccountant

@@ -4,8 +4,6 @@ Table 2 is recomputed from its own columns, with Theorem 23 as printed and with 
 rows of Tables 1 and 2 are computed for synthetic votes of MNIST's size, to show what the command line prints.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Sequence

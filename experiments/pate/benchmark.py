@@ -7,8 +7,6 @@ Two loops are timed on the first queries and scaled to all of them: the plain on
 with `math` as the formulas are printed; and one that calls the vectorized functions once for each query.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """The page about the tables of [P], and the one about noise of [D], written from the numbers of a run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from darrm.papers import cite

@@ -5,8 +5,6 @@ a plausible spread of agreement, from a fixed seed; figures computed from them s
 mechanisms, and nothing about MNIST, SVHN, Adult or Glyph.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -11,8 +11,6 @@ the production solver alone. Every solve runs in a process of its own, so that i
 any method is one separation pass: every row must be looked at once.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import resource

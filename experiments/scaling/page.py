@@ -1,7 +1,5 @@
 """What `python -m experiments.scaling` shows: lines, a summary, a picture and a page, all from its measurements."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

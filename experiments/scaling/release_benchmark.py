@@ -4,8 +4,6 @@
 labels for several types of votes, next to plain ``rng.random() < p`` coins (not exact, for comparison).
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import timeit

@@ -6,8 +6,6 @@
 Writes OUTPUT/sensitivity/figureN.json and .png, and OUTPUT/sensitivity.md from all the JSON files that lie there.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Figures 2 and 3 of [S]: how many pairs to sample, and which order statistic to take."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

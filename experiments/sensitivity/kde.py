@@ -1,7 +1,5 @@
 """Figure 7 of [S]: a kernel density estimate released as a function through the Bernstein mechanism."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

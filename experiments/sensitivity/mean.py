@@ -3,8 +3,6 @@
 |f(D) − f(D′)| = |D_n − D′_n|/n has the law Exp(nλ), so its 1 − γ quantile is log(1/γ)/(λ n) [S, Example 6].
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

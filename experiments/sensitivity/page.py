@@ -1,7 +1,5 @@
 """What a reproduced figure of [S] consists of, as JSON and as the section of the documentation written from it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

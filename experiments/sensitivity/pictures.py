@@ -1,7 +1,5 @@
 """The pictures of Figures 2 to 7 of [S], drawn from their tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The classifier is the paper's: hinge loss, C/n a record, a bias that is not regu
 Laplace mechanism. Proposition 19 bounds its L1 sensitivity by 2 + 2C√d + 4Cd/n on [0, 1]^d.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

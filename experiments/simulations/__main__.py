@@ -7,8 +7,6 @@ Writes OUTPUT/simulations/figureN.json and .png, and OUTPUT/simulations.md from 
 γ is solved for, never loaded.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What the paper says about its simulations, decided by the numbers of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The noise functions of the paper's simulations, each certified, and their errors over independent draws."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page about the paper's simulations, written from the numbers of a run and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

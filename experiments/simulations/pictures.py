@@ -1,7 +1,5 @@
 """The paper's simulations as pictures: γ above, errors below, one column a panel, one color a method."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The set-ups of the paper's simulations [D, Section 6.1 and D.1]: every constant of them, and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The accountant: every kind of charge repeats, every bound is valid, and the cap is never applied unasked."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The ledger: what it admits, what it refuses, and what it says about files that it cannot trust."""
 
-from __future__ import annotations
-
 import os
 import random
 import sqlite3

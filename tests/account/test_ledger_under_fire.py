@@ -1,7 +1,5 @@
 """Many processes debit at once, and processes die at random moments."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

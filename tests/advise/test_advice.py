@@ -1,7 +1,5 @@
 """Advice: what applies, what needs no noise, how models are counted, and that every option can be released as said."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`python -m darrm.advise`: its report, its schema, the commands it prints, and its refusals."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from functools import partial

@@ -1,7 +1,5 @@
 """Other aggregators: what they tell by simulation and enumeration, and that each keeps the budget it is given."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

@@ -4,8 +4,6 @@
 of plain differential privacy must not add up, so it has no ``charge`` and is no `Aggregator`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

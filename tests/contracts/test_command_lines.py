@@ -1,7 +1,5 @@
 """What every command line keeps: a door is tested by being named in `DOORS`."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What every prior promises: a new one is tested by being named in `PRIORS`."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The comparison of aggregators: claims that can fail, expected label accuracy, and pages made from their data."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

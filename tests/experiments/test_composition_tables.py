@@ -1,7 +1,5 @@
 """The totals of the papers' tables: computed anew, they are the printed ones and those of the page."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

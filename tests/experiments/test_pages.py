@@ -1,7 +1,5 @@
 """Every experiment's door, and every page under docs/reproduction: what its program writes from the committed JSON."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

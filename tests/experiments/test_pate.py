@@ -1,7 +1,5 @@
 """The tables of PATE: computed anew, they are those of the page and agree with print where print agrees with itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The scaling experiment: what it reports is what it measured."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The reproduction of [S]: its functions against definitions, its files, and its command line."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

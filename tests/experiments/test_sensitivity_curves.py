@@ -1,7 +1,5 @@
 """Figures 2 and 3 of [S]: the bounds on the effort, its rate, and the order statistics' shares."""
 
-from __future__ import annotations
-
 import math
 
 from hypothesis import given

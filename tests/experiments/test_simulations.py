@@ -1,7 +1,5 @@
 """The paper's simulations: its claims come out, its numbers come from the run, the files are complete."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The objective with its absolute value: against brute force, against one row a draw, and held out."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Composition against brute force over all outcomes, fifty digits, and the printed tables of [D]."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Rényi curves against integrals, the analytic Gaussian, and each other."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

@@ -1,7 +1,5 @@
 """Linear programs against scipy's solver, duality, and the full list of rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Plain voters: the closed form against linear programs, grids in exact fractions and the solver."""
 
-from __future__ import annotations
-
 import json
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The closed form under a Rényi budget: the smallest lie everywhere at once, and its limit."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise, product
 

@@ -1,7 +1,5 @@
 """The main command as a user meets it: output, files, bad input, and what it imports."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The optimum against the reference, against closed forms, and under interruption."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

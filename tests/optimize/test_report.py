@@ -1,7 +1,5 @@
 """The numbers that a reader of the report reads, against the table and against sums made here."""
 
-from __future__ import annotations
-
 import json
 import re
 from contextlib import redirect_stdout

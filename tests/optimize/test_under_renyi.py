@@ -1,7 +1,5 @@
 """The optimum under a Rényi budget: rows against a conic program and against the closed form."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

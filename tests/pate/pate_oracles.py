@@ -1,7 +1,5 @@
 """Slow, obviously right versions of what the PATE modules compute."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

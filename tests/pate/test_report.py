@@ -1,7 +1,5 @@
 """Each figure that a reader of the PATE report sees, beside the analysis that it is a figure of."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

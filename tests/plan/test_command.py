@@ -1,7 +1,5 @@
 """`python -m darrm.plan`: its report, its files, its refusals, and that the table it writes can be released from."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Plans stay within their budget, by every road to the total, and take the best candidate."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from pathlib import Path

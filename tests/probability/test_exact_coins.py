@@ -1,7 +1,5 @@
 """The law of a coin, found by listing every random byte string that decides it."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from fractions import Fraction

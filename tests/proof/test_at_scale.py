@@ -1,7 +1,5 @@
 """Large problems, by means other than the solver: duality, random points of the region, scaled-down brute force."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Certificates: what they accept, what they refuse, and that each planted bug in a prover is noticed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The separations and the ball proof against enumeration of every multiset, and against exact fractions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The stored tables: complete, proven, reproducible, and helpful when there is none."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The privacy profile against every multiset of corners and every output."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Rényi divergences of a noise function: every corner, points between them, exact arithmetic, convexity and repair."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Tables on disk: what is read back is what was proved; nothing else is."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Iterated Bernstein polynomials against the definition, and what they reproduce."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Neighboring data sets, norms that never round down, and values of black boxes."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """A random-DP guarantee is a type of its own: it composes with its like and with nothing else."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The mechanisms' laws and their privacy, checked on whole-number laws and by enumeration."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

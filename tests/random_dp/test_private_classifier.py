@@ -1,7 +1,5 @@
 """A private classifier keeps nothing but what was released."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression

@@ -1,7 +1,5 @@
 """Sample sizes against fifty-digit arithmetic, brute force over ρ, and the ranks of exchangeable draws."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Algorithm 2: a sampled sensitivity goes into a mechanism of the same norm, and the guarantee says so."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The sampler on functions whose sensitivity is known, on failing ones, and over processes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The command lines that release and account: what they print, what they refuse, what they leave behind."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

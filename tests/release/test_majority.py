@@ -1,7 +1,5 @@
 """The output law, as fractions: from the table that was loaded to the privacy claim over all corners."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The Rényi curve in the charge of a majority: where it is, what it is, and that a ledger keeps it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

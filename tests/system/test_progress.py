@@ -1,7 +1,5 @@
 """The status line: on a terminal only, for long work only, and wiped at the end."""
 
-from __future__ import annotations
-
 import pytest
 
 from darrm.system import progress
