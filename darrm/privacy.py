@@ -43,8 +43,6 @@ def exact_number(name: str, value: Number) -> Fraction:
 def decimal_text(value: Fraction) -> str:
     """Write a fraction as a decimal where it ends, else as ``p/q``; `exact_number` reads both back.
 
-    Examples
-    --------
     >>> decimal_text(Fraction(1, 100000)), decimal_text(Fraction(3, 10)), decimal_text(Fraction(1, 3))
     ('0.00001', '0.3', '1/3')
     """

@@ -27,8 +27,6 @@ _SMALLEST_LIFT = 1e-14
 class SampledError:
     """F of the module for the draws d of shape (T, h), split into its linear part and the draws that γ may turn.
 
-    Examples
-    --------
     >>> sampled = SampledError(np.array([[0.2, 0.4], [-0.3, 0.1]]))
     >>> sampled.linear, sampled.mixed, sampled.share
     (array([0.1, 0.2]), array([[ 0.3, -0.1]]), 0.5)

@@ -62,8 +62,6 @@ def expected_error_program(
 ) -> LinearProgram:
     """State (1)–(3) or (4)–(6) for weights w, shape (h,), with the rows over γ so far, shapes (r, h) and (r,).
 
-    Examples
-    --------
     >>> program = expected_error_program(np.array([1.0, 3.0]), Shape.MONOTONE)
     >>> program.cost, program.matrix, program.limits, program.offset
     (array([-2. , -1.5]), array([[1., 1.]]), array([1.]), 2.0)
@@ -85,8 +83,6 @@ def expected_error_program(
 def sampled_error_program(weights: Array, share: float, shape: Shape) -> LinearProgram:
     """State (7) and (9) for w and s with the shape's own rows; the tangents (8) and the privacy rows are generated.
 
-    Examples
-    --------
     >>> program = sampled_error_program(np.array([1.0, 3.0]), 0.25, Shape.MONOTONE)
     >>> program.cost, program.matrix, program.offset
     (array([-2.  , -1.5 ,  0.25]), array([[1., 1., 0.]]), 2.0)

@@ -126,8 +126,6 @@ class Master:
 def solve(program: LinearProgram) -> Solution:
     """Solve a linear program.
 
-    Examples
-    --------
     >>> program = LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.5]))
     >>> solution = solve(program)
     >>> solution.point, solution.duals, round(solution.value - solution.bound, 12)

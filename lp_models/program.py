@@ -28,8 +28,6 @@ class Status(Enum):
 class LinearProgram:
     """The program (1)–(3): cost (n,), matrix (r, n) and limits (r,), r ≥ 0; `ValueError` unless finite and of one size.
 
-    Examples
-    --------
     >>> LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.0])).matrix.shape
     (1, 2)
     """
@@ -71,8 +69,6 @@ def lagrangian_bound(program: LinearProgram, duals: NDArray[np.float64]) -> floa
     feasible x costs less. The rounding error of every inner product is bounded by [H02, Section 3.1] and subtracted;
     a reduced cost that is positive beyond its error contributes exactly nothing.
 
-    Examples
-    --------
     >>> program = LinearProgram(np.array([-1.0]), np.array([[2.0]]), np.array([1.0]))
     >>> -0.5 - 1e-13 < lagrangian_bound(program, np.array([0.5])) <= -0.5
     True

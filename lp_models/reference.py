@@ -10,8 +10,6 @@ from lp_models.program import LinearProgram, Solution, Status, lagrangian_bound
 def solve_with_cvxpy(program: LinearProgram) -> Solution:
     """Solve a linear program through cvxpy's HiGHS interface, from nothing and with all its rows.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from lp_models.program import LinearProgram
     >>> program = LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.0]))

@@ -29,8 +29,6 @@ def solve_renyi_with_cvxpy(
     ``weights`` is w, shape (h,); ``first`` and ``second`` are a and b, shapes (r, h), with both directions of every
     pair of neighbors; ``order``, ``budget`` and ``smallest_lie`` are α, ρ and η.
 
-    Examples
-    --------
     One voter that is not private: the answer's divergence is that of its lie.
 
     >>> row = np.array([[1.0]])

@@ -16,8 +16,6 @@ _LARGEST_CLASS = 127  # of an int8
 def majority(votes: object, classes: int = 2) -> NDArray[np.int64]:
     """Return each query's most frequent class, the lowest one of a tie; without any privacy of its own.
 
-    Examples
-    --------
     >>> majority([[0, 1, 1], [0, 0, 1]]).tolist()
     [1, 0]
     """

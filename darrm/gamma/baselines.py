@@ -70,8 +70,6 @@ def randomized_response(problem: MajorityProblem, composed: PrivacyParams | None
     (τε, λ) is ``composed``; by default the best of simple composition and of general composition over a grid of slacks.
     Nothing composes for voters that are not private: there p_const = 1, for `darrm.proof.table.certify` to scale.
 
-    Examples
-    --------
     >>> from darrm import MajorityProblem, PrivacyParams, Voters
     >>> randomized_response(MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1)), 3)).half.round(4)
     array([0.3809, 0.3809, 0.3809, 0.3809, 0.3809, 0.3809])

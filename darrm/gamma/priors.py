@@ -110,8 +110,6 @@ class Independent(_Known):
     The weight of γ(l) is then Bin(K, μ)(l) − Bin(K, μ)(K − l) with μ = (low + high)/2. The paper's T_U is (0, 1), which
     its objective replaces by (0.5, 1).
 
-    Examples
-    --------
     >>> Independent(0.5, 1.0).weights(3)
     array([0.28125, 0.40625])
     >>> Independent(0.5, 1.0).sample(3, 2, rng=np.random.default_rng(0)).round(3)
@@ -162,8 +160,6 @@ class TwoSided(_Known):
 
     The paper's T_P is (0.7, 1.0). There are no weights: by symmetry every E[α_l − α_{K−l}] is 0.
 
-    Examples
-    --------
     >>> TwoSided(0.7, 1.0).sample(3, 1, rng=np.random.default_rng(0)).round(3)
     array([[0.109, 0.781, 0.712]])
     """
@@ -200,8 +196,6 @@ class CommonP(_Known):
 
     The weight of γ(l) is 2 ∫_{1/2}^{1} (α_l − α_{K−l}) dp = 2·(1 − 2·I_{1/2}(l+1, K−l+1)) / (K+1).
 
-    Examples
-    --------
     >>> CommonP().weights(1)
     array([0.5])
     """
@@ -227,8 +221,6 @@ class CommonP(_Known):
 class Point(_Known):
     """All p_i equal to one known p ≠ 1/2.
 
-    Examples
-    --------
     >>> Point(0.8).weights(1), Point(0.2).weights(1)
     (array([0.6]), array([0.6]))
     """
@@ -335,8 +327,6 @@ def to_json(prior: Prior, K: int) -> dict[str, str]:
 def from_json(data: Any) -> Prior:  # noqa: ANN401 (whatever a JSON file holds)
     """Read what `to_json` wrote, or the text of older files; `KeyError`, `TypeError` or `ValueError` if malformed.
 
-    Examples
-    --------
     >>> from_json({"kind": "uniform", "low": "0.6666667", "high": "1"}) == from_json("uniform:0.6666667,1")
     True
     """

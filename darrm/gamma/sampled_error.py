@@ -36,8 +36,6 @@ class Estimate:
 def default_draws(K: int) -> int:
     """Choose a number of draws: 20,000 for few voters, falling to 5,000 for many.
 
-    Examples
-    --------
     >>> default_draws(11), default_draws(41), default_draws(101)
     (20000, 9756, 5000)
     """

@@ -73,8 +73,6 @@ class Charge:
     def to_text(self) -> str:
         """Write the cost of one query, without its words and its count, as canonical JSON: equal costs, equal texts.
 
-        Examples
-        --------
         >>> Charge("majority", guarantee=PrivacyParams(0.3, 3e-5), count=7).to_text()
         '{"guarantee":["0.3","0.00003"],"profile":null,"renyi":null}'
         """

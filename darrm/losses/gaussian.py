@@ -97,8 +97,6 @@ def analytic_sigma(target: PrivacyParams, *, sensitivity: float = SENSITIVITY) -
 
     s is √2 for GNMax, 1 for a noisy threshold check; ε, δ and s are positive.
 
-    Examples
-    --------
     >>> round(analytic_sigma(PrivacyParams(1, 1e-5), sensitivity=1.0).value, 4)
     3.7306
     """

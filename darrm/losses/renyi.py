@@ -123,8 +123,6 @@ class RenyiCurve:
 
         value(a) = log((e^{aε} + e^{(1−a)ε})/(1 + e^ε))/(a − 1), rounded up by a few units in the last place.
 
-        Examples
-        --------
         >>> RenyiCurve.of_pure(1.0, orders=[2.0]).values.round(6)
         array([0.735326])
         """

@@ -23,8 +23,6 @@ class Entry:
 def compare(optimal: GammaTable, prior: Prior) -> tuple[Entry, ...]:
     """Certify the baselines of the optimal table's problem and evaluate all four under a prior.
 
-    Examples
-    --------
     >>> from darrm.optimize.optimizer import optimize_gamma
     >>> from darrm.gamma.priors import Independent
     >>> from darrm import MajorityProblem, PrivacyParams, Voters

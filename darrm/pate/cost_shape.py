@@ -52,8 +52,6 @@ class ConditionError(DarrmError):
 class CostShape:
     """The cost of a GNMax answer of σ votes to C classes at the order λ > 1, as a function of q.
 
-    Examples
-    --------
     >>> shape = CostShape(sigma=40.0, order=14.0, classes=10)
     >>> round(math.exp(shape.log_q0), 5), round(shape.plateau, 6)
     (0.03327, 0.00067)

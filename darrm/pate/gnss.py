@@ -116,8 +116,6 @@ def printed_cost(order: float, smoothness: float, noise_scale: float) -> float:
 
     For comparison with [P, Table 2] only: for λβ > 1/4 it understates the cost, see the module's text.
 
-    Examples
-    --------
     >>> round(printed_cost(14.0, 0.0329, 6.23), 2)
     0.52
     """
@@ -132,8 +130,6 @@ def rules_of_thumb(epsilon: float, delta: float, *, safety: float = 0.0) -> Gnss
 
     λ = 1 + 2·log(1/δ)/ε, β = 0.4/λ, and σ_SS = 3·√((λ+1)/ε), the middle of the paper's range of 2 to 4 times.
 
-    Examples
-    --------
     >>> found = rules_of_thumb(epsilon=2.0, delta=1e-5)
     >>> round(found.order, 3), round(found.smoothness, 4), round(found.noise_scale, 3), round(found.cost, 3)
     (12.513, 0.032, 7.798, 0.459)

@@ -56,8 +56,6 @@ def log_tail_factor(sigma: float, noise: str) -> float:
 def gaussian_log_tails(largest_gap: int, sigma: float, noise: str = "continuous") -> NDArray[np.float64]:
     """Bound log Pr[D ≥ g] for Gaussian noise of σ votes on each count, g = 0 … largest_gap, rounded up.
 
-    Examples
-    --------
     >>> np.exp(gaussian_log_tails(2, sigma=1.0)).round(4).tolist()
     [0.5, 0.2398, 0.0786]
     """
@@ -74,8 +72,6 @@ def laplace_log_tails(largest_gap: int, gamma: float, noise: str = "continuous")
     For the discrete law with a = e^{−γ}: Pr[D = k] = ((1 − a)/(1 + a))²·a^k·(k + b), b = (1 + a²)/(1 − a²), and
     Pr[D ≥ g] = ((1 − a)/(1 + a))²·a^g·((g + b)/(1 − a) + a/(1 − a)²).
 
-    Examples
-    --------
     >>> np.exp(laplace_log_tails(1, gamma=1.0)).round(4).tolist()
     [0.5, 0.2759]
     """

@@ -79,8 +79,6 @@ def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> 
 def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuous") -> NDArray[np.float64]:
     """Bound log Pr[noisy maximum ≠ plurality] for Laplace noise of scale 1/γ [P17, Lemma 4].
 
-    Examples
-    --------
     >>> laplace_log_q([[250, 0]], gamma=0.05).round(4).tolist()
     [-11.2121]
     """
@@ -143,8 +141,6 @@ def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> NDArray[
 
     Arguments and result are those of `gaussian_renyi`, with q for Laplace noise (continuous or discrete).
 
-    Examples
-    --------
     >>> laplace_renyi([-20.0, -0.1], gamma=0.05, orders=[5.0]).round(11).tolist()
     [[4.7e-10], [0.025]]
     """

@@ -95,8 +95,6 @@ def reach_of(smoothness: float, voters: int) -> int:
 def answer_profile(counts: NDArray[np.int64], shape: CostShape, reach: int) -> NDArray[np.float64]:
     """Bound each answer's local sensitivity within d < reach changed votes [P, Algorithm 4]: (Q, C) → (D, Q), private.
 
-    Examples
-    --------
     >>> answer_profile(np.array([[200, 50], [130, 120]]), CostShape(40.0, 14.0, 2), reach=2).round(7).tolist()
     [[0.0001464, 0.0], [0.0001574, 0.0]]
     """
@@ -137,8 +135,6 @@ def check_profile(
 def smooth_sensitivity(total_profile: NDArray[np.float64], largest: float, smoothness: float) -> float:
     """Compute SS_β = max_d e^{−βd}·profile(d); beyond the (D,) profile the sum counts as the largest possible.
 
-    Examples
-    --------
     >>> round(smooth_sensitivity(np.array([0.0, 0.5]), 1.0, 0.1), 6)
     0.818731
     """

@@ -15,8 +15,6 @@ Array = NDArray[np.float64]
 def binomial_pmf(n: int, p: float) -> Array:
     """Compute Pr[Bin(n, p) = k] for k = 0 … n, shape (n + 1,).
 
-    Examples
-    --------
     >>> binomial_pmf(2, 0.25)
     array([0.5625, 0.375 , 0.0625])
     """
@@ -37,8 +35,6 @@ def binomial_pmf(n: int, p: float) -> Array:
 def hypergeometric_pmf(population: int, ones: int, draws: int) -> Array:
     """Compute Pr[j ones among ``draws`` drawn without replacement] for j = 0 … draws, shape (draws + 1,).
 
-    Examples
-    --------
     >>> hypergeometric_pmf(4, 2, 2) * 6
     array([1., 4., 1.])
     """
@@ -62,8 +58,6 @@ def hypergeometric_pmf(population: int, ones: int, draws: int) -> Array:
 def tail_bound(n: int, p: float, most: int) -> float:
     """Bound Pr[Bin(n, p) > most] from above by the union bound C(n, most+1)·p^{most+1}.
 
-    Examples
-    --------
     >>> tail_bound(1000, 1e-5, 8) < 1e-20
     True
     >>> tail_bound(5, 0.5, 5)

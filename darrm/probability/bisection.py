@@ -28,8 +28,6 @@ def last_allowed(
     between the ends, after so many ``steps``, or when the ends are at most the share ``tolerance`` of the larger one
     apart. ``geometric`` halves the ratio of positive ends as long as it is above 2, for unknown orders of magnitude.
 
-    Examples
-    --------
     >>> last_allowed(lambda x: x * x <= 2.0, 1.0, 2.0)
     1.414213562373095
     >>> last_allowed(lambda x: x * x >= 2.0, 2.0, 1.0)
@@ -51,8 +49,6 @@ def last_allowed(
 def last_allowed_integer(allowed: Callable[[int], bool], inside: int, outside: int) -> int:
     """Bisect for the allowed integer that is nearest to ``outside``; neither end is tried.
 
-    Examples
-    --------
     >>> last_allowed_integer(lambda n: n * n <= 2000, 0, 2000)
     44
     """

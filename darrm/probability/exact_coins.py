@@ -24,8 +24,6 @@ class ExactCoins:
     The probabilities are in [0, 1) and have a power of two as denominator; words have 64 bits, or 8, which makes a
     proof by listing all random bytes short.
 
-    Examples
-    --------
     >>> coins = ExactCoins([Fraction(0), Fraction(3, 4)])
     >>> coins.flip(np.array([0, 1, 1]), source=lambda size: bytes([255] * 8 * 2 + [0] * 8)[:size])
     array([False, False,  True])

@@ -62,8 +62,6 @@ def bernoulli_exp(
     For a/b ≤ 1: with A_k ~ Bernoulli(a/(b k)) drawn until the first failure at k = N, N is odd with probability
     Σ_j (−a/b)^j / j! = exp(−a/b). For a/b > 1 the whole part is a chain of coins of probability exp(−1).
 
-    Examples
-    --------
     >>> bernoulli_exp(np.array([0, 0]), np.array([1, 7])).tolist()
     [True, True]
     """

@@ -7,8 +7,6 @@ from numpy.typing import ArrayLike, NDArray
 def log1mexp(x: ArrayLike) -> NDArray[np.float64]:
     """Compute log(1 − e^x) for x ≤ 0 without cancellation; −∞ at 0.
 
-    Examples
-    --------
     >>> round(float(log1mexp(-1e-20)), 9), float(log1mexp(-50.0))
     (-46.05170186, -1.9287498479639178e-22)
     """
@@ -24,8 +22,6 @@ def log1mexp(x: ArrayLike) -> NDArray[np.float64]:
 def log_sum(values: ArrayLike, axis: int = -1) -> NDArray[np.float64]:
     """Compute log Σ e^x along an axis; −∞ stands for 0.
 
-    Examples
-    --------
     >>> round(float(log_sum(np.log([0.25, 0.5]))), 12)
     -0.287682072452
     """

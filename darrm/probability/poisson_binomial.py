@@ -21,8 +21,6 @@ STEP_ERROR = 4.1 * 2.0**-53
 def smooth(values: Array, p: float) -> Array:
     """Average neighbors along the last axis, (1 − p)·values[s] + p·values[s + 1]: shape (…, n) → (…, n − 1).
 
-    Examples
-    --------
     >>> smooth(np.array([0.0, 1.0, 4.0]), 0.25)
     array([0.25, 1.75])
     """
@@ -32,8 +30,6 @@ def smooth(values: Array, p: float) -> Array:
 def poisson_binomial_pmf(probabilities: Array) -> Array:
     """Compute the distribution of the number of ones among independent variables: shape (…, K) → (…, K + 1).
 
-    Examples
-    --------
     >>> poisson_binomial_pmf(np.array([0.5, 0.25]))
     array([0.375, 0.5  , 0.125])
     """

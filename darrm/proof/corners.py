@@ -141,8 +141,6 @@ def upper_float(ball: arb) -> float:
 def corner_pairs(voters: Voters) -> Array:
     """List the corners of the feasible region as (p, p'): shape (8, 2), or (4, 2) if Δ = 0.
 
-    Examples
-    --------
     >>> from darrm import PrivacyParams, Voters
     >>> corner_pairs(Voters(3, PrivacyParams(0.1))).round(4)
     array([[0.   , 0.   ],
@@ -163,8 +161,6 @@ def full_set_size(voters: Voters) -> int:
 
     With overlap t, j ≤ t voters are not at (0,0) or (1,1): Σ_j C(j+k−1, k−1)·(K−j+1) with k = 6 or 2 other corners.
 
-    Examples
-    --------
     >>> from darrm import PrivacyParams, Voters
     >>> full_set_size(Voters(41, PrivacyParams(0.1, 1e-5)))
     73629072

@@ -23,8 +23,6 @@ _MOST_ROWS = 2_000_000
 def privacy_cost(problem: MajorityProblem, gamma: NoiseFunction, p: Array, p_prime: Array) -> Array:
     """Compute f(p, p'; γ) for probabilities on two neighboring data sets: two arrays (…, K) → (…).
 
-    Examples
-    --------
     >>> from darrm.gamma.noise_function import NoiseFunction
     >>> from darrm import MajorityProblem, PrivacyParams, Voters
     >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)

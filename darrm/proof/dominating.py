@@ -140,8 +140,6 @@ def choose_violated(costs: Array, limit: float, most: int = _ROWS_A_ROUND) -> li
 
     Neighboring levels make nearly parallel rows; adding the most violated ones alone would add one row many times.
 
-    Examples
-    --------
     >>> choose_violated(np.array([0.0, 2.0, 1.5, 3.0, 0.0]), 1.0)
     [3, 1, 2]
     """

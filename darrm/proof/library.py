@@ -49,8 +49,6 @@ class Setting:
 def available_sizes() -> tuple[int, ...]:
     """List the numbers of voters for which there are stored tables, in ascending order.
 
-    Examples
-    --------
     >>> available_sizes()
     (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101)
     """

@@ -28,8 +28,6 @@ _TARGETS = 2  # the grid ends at twice the target's ε: beyond it almost nothing
 def divergence(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> float:
     """Bound the worst hockey-stick divergence between neighbors at one ε, rounded up.
 
-    Examples
-    --------
     One voter that always tells the truth is as private as the voter itself:
 
     >>> from darrm.gamma.noise_function import NoiseFunction
@@ -50,8 +48,6 @@ def privacy_profile(problem: MajorityProblem, gamma: NoiseFunction, *, points: i
 
     The number of points is odd and at least 3, so that the target's ε is one of them.
 
-    Examples
-    --------
     >>> from darrm.gamma.noise_function import NoiseFunction
     >>> from darrm import MajorityProblem, PrivacyParams, Voters
     >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)

@@ -18,8 +18,6 @@ EXTRA_OF = {
 def require(module: str) -> Any:  # noqa: ANN401 (a module of an untyped library)
     """Import ``module``, or raise `ValueError` that says which extra brings it.
 
-    Examples
-    --------
     >>> require("math").gcd(4, 6)
     2
     """

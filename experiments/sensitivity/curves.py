@@ -75,8 +75,6 @@ def effort_bounds(gamma: float) -> tuple[float, float]:
 
     So m·γ²/log(1/γ) falls to 1/2: the rate is Θ(γ⁻² log(1/γ)), where the paper writes a small o.
 
-    Examples
-    --------
     >>> low, high = effort_bounds(0.05)
     >>> low < sample_size(gamma=0.05).m < high
     True
