@@ -18,13 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from darrm import checks
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiConversion, RenyiCurve
-from darrm.pate.confident import ConfidentGNMax, NoisyCheck
+from darrm.pate.confident import CheckedGNMax, ConfidentGNMax, NoisyCheck
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.votes import Votes, counts_of
 
-CheckedGNMax = ConfidentGNMax | InteractiveGNMax  # decides privately which queries to answer
-PateAggregator = LNMax | GNMax | CheckedGNMax
+PateAggregator = LNMax | GNMax | ConfidentGNMax | InteractiveGNMax
 CHECKS = ("data-dependent", "data-independent")
 WARNING = (
     "this epsilon depends on the votes and is itself private data: do not publish it, nor anything chosen by looking "
@@ -203,11 +202,9 @@ def analyze(
     checks.one_of(CHECKS, check=check)
     grid = RenyiCurve.of(np.zeros_like, orders).orders
     zero = np.zeros_like(grid)
-    statistic, per_check, check_total, probabilities = None, zero, zero, np.ones(counts.shape[0])
-    if scores is not None and not isinstance(aggregator, InteractiveGNMax):
-        raise ValueError("scores are for InteractiveGNMax only: leave them out")
-    if isinstance(aggregator, CheckedGNMax):
-        statistic = _statistic(counts, aggregator, scores)
+    per_check, check_total, probabilities = zero, zero, np.ones(counts.shape[0])
+    statistic = _statistic(counts, aggregator, scores)
+    if isinstance(aggregator, CheckedGNMax) and statistic is not None:
         per_check = aggregator.check.independent(grid)
         dependent = check == "data-dependent"
         check_total = _dependent_check(aggregator.check, statistic, grid) if dependent else statistic.size * per_check
@@ -259,13 +256,17 @@ def _at(curve: RenyiCurve, order: float) -> float:
     return float(np.interp(order, curve.orders, curve.values))
 
 
-def _statistic(counts: NDArray[np.int64], aggregator: CheckedGNMax, scores: ArrayLike | None) -> NDArray[np.int64]:
-    """Compute what the check compares with the threshold: (Q,)."""
-    if not isinstance(aggregator, InteractiveGNMax):
-        return aggregator.statistic(counts)
-    if scores is None:
-        raise ValueError("InteractiveGNMax needs scores=: the student's probabilities, one row for each query")
-    return aggregator.statistic(counts, scores)
+def _statistic(
+    counts: NDArray[np.int64], aggregator: PateAggregator, scores: ArrayLike | None
+) -> NDArray[np.int64] | None:
+    """Compute what the check compares with the threshold: (Q,); None without a check."""
+    if isinstance(aggregator, InteractiveGNMax):
+        if scores is None:
+            raise ValueError("InteractiveGNMax needs scores=: the student's probabilities, one row for each query")
+        return aggregator.statistic(counts, scores)
+    if scores is not None:
+        raise ValueError("scores are for InteractiveGNMax only: leave them out")
+    return aggregator.statistic(counts) if isinstance(aggregator, ConfidentGNMax) else None
 
 
 def _pattern(answered: ArrayLike, queries: int, *, needed: bool) -> NDArray[np.bool_]:

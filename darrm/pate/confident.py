@@ -73,8 +73,49 @@ class NoisyCheck:
         return np.asarray(statistic + noise >= self.threshold)
 
 
+class CheckedGNMax:
+    """What `ConfidentGNMax` and `InteractiveGNMax` share: all but the statistic that the check looks at."""
+
+    threshold: float
+    sigma_threshold: float
+    sigma_answer: float
+    noise: str
+
+    def __post_init__(self) -> None:
+        checks.positive(sigma_threshold=self.sigma_threshold, sigma_answer=self.sigma_answer)
+        NoisyCheck(self.threshold, self.sigma_threshold, self.noise)  # each checks its own parameters
+        GNMax(self.sigma_answer, self.noise)
+
+    @property
+    def check(self) -> NoisyCheck:
+        """The noisy comparison of the statistic with the threshold."""
+        return NoisyCheck(self.threshold, self.sigma_threshold, self.noise)
+
+    @property
+    def answer(self) -> GNMax:
+        """The mechanism that answers the queries that pass."""
+        return GNMax(self.sigma_answer, self.noise)
+
+    @property
+    def guarantee(self) -> RenyiCurve:
+        """The Rényi curve λ/(2σ₁²) + λ/σ₂² of one query, whatever the votes and the check's outcome."""
+        return RenyiCurve.of(lambda orders: self.check.independent(orders) + self.answer.answer_independent(orders))
+
+    def charge(self, queries: int = 1) -> Charge:
+        """Describe what ``queries`` queries cost, whatever the votes and however many are answered."""
+        return Charge(f"{self!r}", renyi=self.guarantee, count=queries)
+
+    def answer_where(
+        self, passed: NDArray[np.bool_], counts: NDArray[np.int64], rng: np.random.Generator | None
+    ) -> NDArray[np.int64]:
+        """Answer the queries that passed their check, `ABSTAIN` for the others: (Q,) and (Q, C) → (Q,)."""
+        answers = np.full(len(counts), ABSTAIN, dtype=np.int64)
+        answers[passed] = noisy_argmax(counts[passed], gaussian_draw(self.sigma_answer, self.noise, rng))
+        return answers
+
+
 @dataclass(frozen=True)
-class ConfidentGNMax:
+class ConfidentGNMax(CheckedGNMax):
     """Answer by GNMax where the noisy plurality reaches the threshold, else ⊥ [P, Algorithm 1].
 
     Parameters
@@ -105,47 +146,15 @@ class ConfidentGNMax:
     sigma_answer: float
     noise: str = "discrete"
 
-    def __post_init__(self) -> None:
-        checks.positive(sigma_threshold=self.sigma_threshold, sigma_answer=self.sigma_answer)
-        NoisyCheck(self.threshold, self.sigma_threshold, self.noise)  # each checks its own parameters
-        GNMax(self.sigma_answer, self.noise)
-
-    @property
-    def check(self) -> NoisyCheck:
-        """The noisy comparison of the plurality with the threshold."""
-        return NoisyCheck(self.threshold, self.sigma_threshold, self.noise)
-
-    @property
-    def answer(self) -> GNMax:
-        """The mechanism that answers the queries that pass."""
-        return GNMax(self.sigma_answer, self.noise)
-
-    @property
-    def guarantee(self) -> RenyiCurve:
-        """The Rényi curve λ/(2σ₁²) + λ/σ₂² of one query, whatever the votes and the check's outcome."""
-        return RenyiCurve.of(lambda orders: self.check.independent(orders) + self.answer.answer_independent(orders))
-
-    def charge(self, queries: int = 1) -> Charge:
-        """Describe what ``queries`` queries cost, whatever the votes and however many are answered."""
-        return Charge(f"{self!r}", renyi=self.guarantee, count=queries)
-
     def statistic(self, votes: Votes | ArrayLike) -> NDArray[np.int64]:
         """Find the plurality of each query, which the check looks at: votes or (Q, C) counts → (Q,)."""
         return np.asarray(counts_of(votes).max(axis=1))
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
-        """Release one class, or `ABSTAIN` for ⊥, for each query; parameters as in `GNMax.release`."""
+        """Release one class, or `ABSTAIN` for ⊥, for each query; arrays are refused, as by `GNMax`."""
         given = may_decline(votes)
         passed = self.check.release(given.counts.max(axis=1), rng)
         return given.labeled(self.answer_where(passed, given.counts, rng))
-
-    def answer_where(
-        self, passed: NDArray[np.bool_], counts: NDArray[np.int64], rng: np.random.Generator | None
-    ) -> NDArray[np.int64]:
-        """Answer the queries that passed their check, `ABSTAIN` for the others: (Q,) and (Q, C) → (Q,)."""
-        answers = np.full(len(counts), ABSTAIN, dtype=np.int64)
-        answers[passed] = noisy_argmax(counts[passed], gaussian_draw(self.sigma_answer, self.noise, rng))
-        return answers
 
 
 def may_decline(votes: Votes) -> Votes:

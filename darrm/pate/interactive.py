@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from darrm import checks
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
-from darrm.pate.confident import ConfidentGNMax, NoisyCheck, may_decline
-from darrm.pate.noisy_max import GNMax
+from darrm.pate.confident import CheckedGNMax, may_decline
 from darrm.votes import Votes, counts_of
 
 ANSWERED, REINFORCED, DECLINED = "answered", "reinforced", "declined"
@@ -46,7 +45,7 @@ class InteractiveRelease:
 
 
 @dataclass(frozen=True)
-class InteractiveGNMax:
+class InteractiveGNMax(CheckedGNMax):
     """Answer where the teachers disagree with the student, reinforce a confident student, else ⊥ [P, Algorithm 2].
 
     Parameters
@@ -80,31 +79,7 @@ class InteractiveGNMax:
 
     def __post_init__(self) -> None:
         checks.probability(confidence=self.confidence)
-        ConfidentGNMax(self.threshold, self.sigma_threshold, self.sigma_answer, self.noise)
-
-    @property
-    def confident(self) -> ConfidentGNMax:
-        """Algorithm 1 with the same noise: what is checked differs, what check and answer cost does not."""
-        return ConfidentGNMax(self.threshold, self.sigma_threshold, self.sigma_answer, self.noise)
-
-    @property
-    def check(self) -> NoisyCheck:
-        """The noisy comparison of teachers and student with the threshold."""
-        return self.confident.check
-
-    @property
-    def answer(self) -> GNMax:
-        """The mechanism that answers the queries that pass."""
-        return self.confident.answer
-
-    @property
-    def guarantee(self) -> RenyiCurve:
-        """The Rényi curve λ/(2σ₁²) + λ/σ₂² of one query, whatever the votes and the check's outcome."""
-        return self.confident.guarantee
-
-    def charge(self, queries: int = 1) -> Charge:
-        """Describe what ``queries`` queries cost, whatever the votes and however many are answered."""
-        return Charge(f"{self!r}", renyi=self.guarantee, count=queries)
+        super().__post_init__()
 
     def statistic(self, votes: Votes | ArrayLike, scores: ArrayLike) -> NDArray[np.int64]:
         """Compute max_j (n_j − round(M p_j)) for each query, which the check looks at: (Q, C), (Q, C) → (Q,)."""
@@ -136,37 +111,27 @@ class ScoredGNMax:
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """What one query satisfies, see `InteractiveGNMax.guarantee`."""
+        """What one query satisfies, that of the mechanism."""
         return self.mechanism.guarantee
 
     def charge(self, queries: int = 1) -> Charge:
-        """Describe what ``queries`` queries cost, see `InteractiveGNMax.charge`."""
+        """Describe what ``queries`` queries cost, that of the mechanism."""
         return self.mechanism.charge(queries)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
-        """Release one class, or `ABSTAIN` for ⊥, for each query; parameters as in `answer`."""
+        """Release one class, or `ABSTAIN` for ⊥, for each query."""
         return self.answer(votes, rng=rng).labels
 
     def answer(self, votes: Votes, *, rng: np.random.Generator | None = None) -> InteractiveRelease:
-        """Release a label for each query, and where it came from.
+        """Release a label for each query of ``scores``, and where it came from.
 
-        Parameters
-        ----------
-        votes
-            The teachers' votes on the queries of ``scores``.
-        rng
-            None draws from the operating system. A generator is for experiments only: no privacy is claimed.
-
-        Raises
-        ------
-        ValueError
-            If these are no `Votes`, or scores are malformed or of other queries.
+        As `Aggregator.release`; `ValueError` also where the scores are malformed or of other queries.
         """
         given, mechanism = may_decline(votes), self.mechanism
         scores = _check_scores(self.scores, given.counts.shape)
         passed = mechanism.check.release(_surplus(given.counts, given.voters, scores), rng)
         sure = ~passed & (scores.max(axis=1) > mechanism.confidence)
-        answers = mechanism.confident.answer_where(passed, given.counts, rng)
+        answers = mechanism.answer_where(passed, given.counts, rng)
         answers[sure] = scores[sure].argmax(axis=1)
         outcome = np.where(passed, ANSWERED, np.where(sure, REINFORCED, DECLINED))
         return InteractiveRelease(given.labeled(answers), outcome)

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.losses.renyi import CONVERSIONS
-from darrm.pate.analysis import Analysis, CheckedGNMax, answer_of, answer_total
+from darrm.pate.analysis import Analysis, answer_of, answer_total
+from darrm.pate.confident import CheckedGNMax
 from darrm.system.figures import saved_figure
 
 BINS = 25
@@ -18,13 +19,7 @@ ALL, ANSWERED, COST, CHECK = "#c7cdd6", "#2b6cb0", "#1a1a1a", "#12355b"
 
 
 def draw_figure_5(analysis: Analysis, path: Path) -> None:
-    """Draw both panels side by side and save them to ``path``; the picture is private data.
-
-    Raises
-    ------
-    ValueError
-        If the folder does not exist or matplotlib is not installed.
-    """
+    """Draw both panels side by side and save them to ``path``; the picture is private data."""
     with saved_figure(path, width=16.0, height=5.0) as figure:
         left, right = figure.subfigures(1, 2)
         draw_plurality_counts(left, analysis)

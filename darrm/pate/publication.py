@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from darrm import checks
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import CONVERSIONS, RenyiCurve
-from darrm.pate.analysis import Analysis, CheckedGNMax, answer_of
+from darrm.pate.analysis import Analysis, answer_of
+from darrm.pate.confident import CheckedGNMax
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness, noisy_value
 from darrm.pate.smooth_sensitivity import SmoothCost, smooth_cost
@@ -137,14 +138,7 @@ def search_parameters(
 
     For votes that are public or simulated: chosen on private votes, the parameters themselves reveal something. By
     default λ is the best among the `ORDERS_TRIED` orders of the analysis's grid with the smallest ε for which the
-    conditions of [P, Section B.2] hold; ``grid`` values of β are tried.
-
-    Raises
-    ------
-    ValueError
-        For `LNMax`.
-    ConditionError
-        If the conditions fail at the order, or at every order of the grid.
+    conditions of [P, Section B.2] hold, `ConditionError` where there is none; ``grid`` values of β are tried.
     """
     checks.integer_at_least(1, grid=grid)
     patterns = _patterns(analysis, simulations, seed)

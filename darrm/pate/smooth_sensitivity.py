@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.pate.analysis import Analysis, CheckedGNMax, answer_of
-from darrm.pate.confident import NoisyCheck
+from darrm.pate.analysis import Analysis, answer_of
+from darrm.pate.confident import CheckedGNMax, NoisyCheck
 from darrm.pate.cost_shape import CostShape
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noise_tails import gaussian_log_tails, sum_of_tails, winner_gaps
@@ -59,12 +59,7 @@ class SmoothCost:
 def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCost:
     """Compute the data-dependent cost at ``order`` and its profile, as far as ``smoothness`` (or more) needs.
 
-    Raises
-    ------
-    ValueError
-        For `LNMax`, for which [P] gives no smooth sensitivity.
-    ConditionError
-        If a condition of [P, Section B.2] fails for this σ and order.
+    `ValueError` for `LNMax`, which has no smooth sensitivity in [P]; `ConditionError` where [P, Section B.2] fails.
     """
     aggregator, counts, voters = analysis.aggregator, analysis.histograms, analysis.voters
     answer = answer_of(aggregator)
