@@ -28,11 +28,7 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.pate import renyi_bounds
 from darrm.pate.noise_tails import NOISES, check_noise
 from darrm.privacy import PrivacyParams, exact_number
-from darrm.probability.exact_sampling import (
-    discrete_gaussian,
-    discrete_laplace,
-    uniform_below,
-)
+from darrm.probability.exact_sampling import discrete_gaussian, discrete_laplace, uniform_below
 from darrm.votes import Votes, require_votes
 
 DRAWS_AT_ONCE = 1 << 18  # bounds the memory of a release
@@ -74,7 +70,7 @@ class GNMax:
     @property
     def guarantee(self) -> RenyiCurve:
         """The Rényi curve λ/σ² of one answer, whatever the votes [P, Proposition 8]."""
-        return RenyiCurve.of(lambda orders: orders / self.sigma**2)
+        return RenyiCurve.of(self.answer_independent)
 
     def charge(self, queries: int = 1) -> Charge:
         """Describe what ``queries`` answers cost, whatever the votes."""
@@ -93,24 +89,9 @@ class GNMax:
         return np.asarray(orders, dtype=np.float64) / self.sigma**2
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
-        """Release one class for each query.
+        """Release one class for each query, as `Aggregator.release`.
 
-        Parameters
-        ----------
-        votes
-            Of any number of classes. Arrays are refused: labels taken for counts would void the guarantee.
-        rng
-            None draws from the operating system. A generator is for experiments only: no privacy is claimed.
-
-        Returns
-        -------
-        NDArray
-            (Q,) names of classes: 0 … C − 1 unless the votes name them.
-
-        Raises
-        ------
-        ValueError
-            If these are no `Votes`.
+        Arrays are refused with `ValueError`: labels taken for counts would void the guarantee.
         """
         given = require_votes(votes)
         return given.labeled(noisy_argmax(given.counts, gaussian_draw(self.sigma, self.noise, rng)))
@@ -163,7 +144,7 @@ class LNMax:
         return renyi_bounds.laplace_independent(self.gamma, np.asarray(orders, dtype=np.float64))
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
-        """Release one class for each query; parameters as in `GNMax.release`."""
+        """Release one class for each query, as `GNMax.release`."""
         given = require_votes(votes)
         return given.labeled(noisy_argmax(given.counts, _laplace_draw(self.gamma, self.noise, rng)))
 

@@ -47,27 +47,8 @@ def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> 
     q = min(1, Σ_{i≠i*} ½ erfc((n_{i*} − n_i)/(2σ))), rounded up; for discrete noise see `noise_tails`.
     A bound wherever it is at most ½; no cost is drawn from a larger one.
 
-    Parameters
-    ----------
-    histograms
-        (Q, C) vote counts.
-    sigma
-        σ > 0, in votes.
-    noise
-        ``"continuous"`` or ``"discrete"``.
+    (Q, C) vote counts → (Q,) values of at most 0; `ValueError` if these are no vote counts or σ is not positive.
 
-    Returns
-    -------
-    NDArray
-        (Q,) values of at most 0.
-
-    Raises
-    ------
-    ValueError
-        If the counts are no vote counts or σ is not positive.
-
-    Examples
-    --------
     >>> log_q([[250, 0], [130, 120]], sigma=40.0).round(4).tolist()
     [-12.2165, -0.8443]
     """
@@ -92,27 +73,9 @@ def gaussian_renyi(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> NDArray
     The smaller of the data-dependent bound and λ/σ². It holds for continuous and for discrete Gaussian noise, given
     the q of that noise: Theorem 6 asks for λ/σ² at all orders only, which both satisfy [CKS20, Proposition 5].
 
-    Parameters
-    ----------
-    log_q
-        (Q,) logarithms of bounds on Pr[answer ≠ plurality], at most 0.
-    sigma
-        σ > 0, in votes.
-    orders
-        (L,) orders λ > 1.
+    (Q,) log q and (L,) orders → (Q, L) divergences in nats. They depend on the votes: **private data**, not to be
+    published as they are. `ValueError` if an order is not above 1, σ not positive, or a log q above 0 or NaN.
 
-    Returns
-    -------
-    NDArray
-        (Q, L) divergences in nats. They depend on the votes: **private data**, not to be published as they are.
-
-    Raises
-    ------
-    ValueError
-        If an order is not above 1, σ not positive, or a log_q above 0 or NaN.
-
-    Examples
-    --------
     >>> gaussian_renyi([-40.0, -0.1], sigma=40.0, orders=[2.0, 14.0]).round(6).tolist()
     [[0.0, 0.0], [0.00125, 0.00875]]
     """

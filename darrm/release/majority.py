@@ -79,25 +79,9 @@ class DaRRM:
         return 1 - lie if 2 * ones > K else lie
 
     def release(self, votes: Votes | ArrayLike, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
-        """Release one label for each query.
+        """Release one label for each query, as `Aggregator.release`.
 
-        Parameters
-        ----------
-        votes
-            Votes of K voters about two classes, or a (Q, K) matrix of 0/1 or booleans.
-        rng
-            None draws from the operating system. A generator is for experiments only: its draws can be predicted and
-            repeated, so nothing is claimed about their privacy.
-
-        Returns
-        -------
-        labels
-            (Q,) names of classes: 0/1 integers unless the votes name them.
-
-        Raises
-        ------
-        ValueError
-            If some vote is no vote, or these are not votes of K voters about two classes; nothing is released then.
+        The votes are those of K voters about two classes; a (Q, K) matrix of 0/1 or booleans is read as labels.
         """
         K = self._table.problem.voters.K
         given = votes if isinstance(votes, Votes) else Votes.of_labels(votes, classes=2)

@@ -90,7 +90,6 @@ class PrivateClassifierMajority:
         checks.one_of(DATA, data=data)
         self._majority = DaRRM(table)
         self._voters = tuple(voters)
-        self._disjoint = data == "disjoint"
         problem = table.problem
         if len(self._voters) != problem.voters.K:
             checks.fail("voters", len(self._voters), f"as many as the table's K = {problem.voters.K}")
@@ -101,7 +100,7 @@ class PrivateClassifierMajority:
                 checks.fail(f"voter {index}", str(given), allowed, "optimize a table for these voters")
             if voter.classes != self._voters[0].classes:
                 checks.fail(f"the classes of voter {index}", voter.classes, f"{self._voters[0].classes}, as of voter 0")
-        self._all_voters = self._combined([voter.guarantee for voter in self._voters])
+        self._all_voters = (compose if data == "same" else _of_shards)([voter.guarantee for voter in self._voters])
         self._one_query = RandomDP(
             problem.target,
             self._all_voters.exact_gamma,
@@ -129,29 +128,24 @@ class PrivateClassifierMajority:
         return np.stack([voter.vote(features) for voter in self._voters], axis=1)
 
     def predict(self, features: ArrayLike, *, rng: np.random.Generator | None = None) -> NDArray[np.generic]:
-        """Release one class for each row of (Q, d) features.
+        """Release one class for each row of (Q, d) features, which are public or of the person who asks.
 
-        Parameters
-        ----------
-        features
-            Public, or of the person who asks.
-        rng
-            For experiments only; with it nothing is guaranteed.
+        ``rng`` is for experiments only: with it nothing is guaranteed.
         """
         labels = self._majority.release(self.votes(features), rng=rng)
         return np.asarray(np.array(self._voters[0].classes)[labels])
 
-    def _combined(self, guarantees: list[RandomDP]) -> RandomDP:
-        if not self._disjoint:
-            return compose(guarantees)
-        names = {guarantee.distribution for guarantee in guarantees}
-        if len(names) != 1:
-            checks.fail("the voters' distributions", sorted(names), "one and the same")
-        pairs = [guarantee.on_covered_pairs for guarantee in guarantees]
-        return RandomDP(
-            PrivacyParams(max(pair.exact_epsilon for pair in pairs), max(pair.exact_delta for pair in pairs)),
-            max(guarantee.exact_gamma for guarantee in guarantees),
-            sum(guarantee.records for guarantee in guarantees),
-            guarantees[0].distribution,
-            "; ".join(dict.fromkeys(guarantee.noise for guarantee in guarantees)),
-        )
+
+def _of_shards(guarantees: list[RandomDP]) -> RandomDP:
+    """Combine the guarantees of voters on disjoint shards: only one voter's data change."""
+    names = {guarantee.distribution for guarantee in guarantees}
+    if len(names) != 1:
+        checks.fail("the voters' distributions", sorted(names), "one and the same")
+    pairs = [guarantee.on_covered_pairs for guarantee in guarantees]
+    return RandomDP(
+        PrivacyParams(max(pair.exact_epsilon for pair in pairs), max(pair.exact_delta for pair in pairs)),
+        max(guarantee.exact_gamma for guarantee in guarantees),
+        sum(guarantee.records for guarantee in guarantees),
+        guarantees[0].distribution,
+        "; ".join(dict.fromkeys(guarantee.noise for guarantee in guarantees)),
+    )

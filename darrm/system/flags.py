@@ -83,13 +83,7 @@ def add_voters(parser: argparse.ArgumentParser) -> None:
 
 
 def voters_of(options: argparse.Namespace) -> Voters:
-    """Read who votes.
-
-    Raises
-    ------
-    ValueError
-        If a flag is malformed, out of range, or contradicts ``--voters plain``.
-    """
+    """Read who votes; `ValueError` if a flag is malformed, out of range, or contradicts ``--voters plain``."""
     if options.voters == "plain":
         for flag in ("epsilon", "each_delta"):
             if getattr(options, flag) is not None:

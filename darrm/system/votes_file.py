@@ -30,19 +30,7 @@ def check_new(path: Path) -> None:
 def load_matrix(path: Path, *, words: bool = False) -> NDArray[Any]:
     """Read a matrix with at least one entry: numbers, or text; an .npy file is mapped, not copied.
 
-    Parameters
-    ----------
-    path
-        Ends in .npy or .csv.
-    words
-        Read a .csv file as words instead of numbers.
-
-    Raises
-    ------
-    ValueError
-        If the file holds no such matrix.
-    OSError
-        If it cannot be read.
+    ``words`` reads a .csv file as words. `ValueError` if the file holds no such matrix, `OSError` if it cannot be read.
     """
     _check_suffix("votes", path)
     try:
