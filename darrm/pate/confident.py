@@ -1,13 +1,5 @@
 """Confident-GNMax: answer only where the teachers agree, and check that privately [P, Algorithm 1].
 
-======================  ==========  ==============================================================================
-here                    [P]         meaning
-======================  ==========  ==============================================================================
-``threshold``           T           votes that the noisy plurality must reach
-``sigma_threshold``     σ₁          noise of the check, in votes; charged for every query: λ/(2σ₁²)
-``sigma_answer``        σ₂          noise of the answer, in votes; charged only where an answer is given
-======================  ==========  ==============================================================================
-
 The largest count changes by at most 1 when one teacher changes its vote, hence λ/(2σ₁²) and not λ/σ₁².
 """
 
@@ -121,13 +113,13 @@ class ConfidentGNMax(CheckedGNMax):
     Parameters
     ----------
     threshold
-        T, in votes.
+        T, the votes that the noisy plurality must reach.
     sigma_threshold
-        σ₁ > 0 of the check, in votes.
+        σ₁ > 0 of the check, in votes; charged for every query: λ/(2σ₁²).
     sigma_answer
-        σ₂ > 0 of the answer, in votes.
+        σ₂ > 0 of the answer, in votes; charged only where an answer is given.
     noise
-        ``"discrete"`` (exact, for releases) or ``"continuous"`` (the paper's, needs ``rng=``).
+        As for `GNMax`.
 
     Raises
     ------

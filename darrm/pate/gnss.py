@@ -1,14 +1,5 @@
 """GNSS: publish a data-dependent number with Gaussian noise scaled by its smooth sensitivity [P, Definition 22].
 
-======================  ==========  ==============================================================================
-here                    [P]         meaning
-======================  ==========  ==============================================================================
-``order``               λ           order of the Rényi divergence
-``smoothness``          β           smoothing parameter, per changed vote
-``noise_scale``         σ_SS        standard deviation of the noise in units of the smooth sensitivity SS_β
-``safety``                          standard deviations of the noise added on top, against understatement
-======================  ==========  ==============================================================================
-
 [P, Theorem 23] as printed is not used for releases: it is too small (see docs/pate.md). What is charged instead: two
 neighboring outputs are N(f, (σ SS)²) and N(f', (σ SS')²) with |log(SS'/SS)| ≤ β and |f − f'| ≤ min(SS, SS'). With
 u = (SS'/SS)² their divergence is
@@ -43,11 +34,11 @@ class GnssParameters:
     Parameters
     ----------
     order
-        λ > 1, the order at which the cost is taken.
+        λ > 1, the order of the Rényi divergence at which the cost is taken.
     smoothness
-        β in (0, ½·log(λ/(λ−1))).
+        β in (0, ½·log(λ/(λ−1))), the smoothing parameter, per changed vote.
     noise_scale
-        σ_SS > 0.
+        σ_SS > 0, the standard deviation of the noise in units of the smooth sensitivity SS_β.
     safety
         z ≥ 0: z·σ_SS·SS is added to the cost, so that the published figure is too small with probability Φ(−z) only.
         0 is the paper's choice: the figure is then too small half of the time.
@@ -140,11 +131,11 @@ def rules_of_thumb(epsilon: float, delta: float, *, safety: float = 0.0) -> Gnss
     return GnssParameters(order, 0.4 / order, 3.0 * math.sqrt((order + 1.0) / epsilon), safety)
 
 
-def best_noise_scale(order: float, smoothness: float, sensitivity: float, deviations: float = 2.0) -> float:
-    """Minimize cost + ``deviations``·σ·SS over σ: σ = (2a/(deviations·SS))^{1/3} where the cost is a/σ² + constant."""
-    checks.positive(sensitivity=sensitivity, deviations=deviations)
+def best_noise_scale(order: float, smoothness: float, sensitivity: float) -> float:
+    """Minimize cost + 2·σ·SS over σ: σ = (a/SS)^{1/3} where the cost is a/σ² + constant."""
+    checks.positive(sensitivity=sensitivity)
     a = order / (2.0 * _room(order, _charged(smoothness)))
-    return float((2.0 * a / (deviations * sensitivity)) ** (1.0 / 3.0))
+    return float((a / sensitivity) ** (1.0 / 3.0))
 
 
 def noisy_value(

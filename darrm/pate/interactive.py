@@ -57,7 +57,7 @@ class InteractiveGNMax(CheckedGNMax):
     confidence
         γ in [0, 1]: the student's largest score must exceed it to be reinforced.
     noise
-        ``"discrete"`` (exact, for releases) or ``"continuous"`` (the paper's, needs ``rng=``).
+        As for `GNMax`.
 
     Examples
     --------
@@ -147,9 +147,9 @@ def _check_scores(scores: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float
     student = np.asarray(scores, dtype=np.float64)
     if student.shape != shape:
         checks.fail("the shape of the scores", student.shape, f"the shape of the vote counts, {shape}")
-    if not np.all((student >= 0.0) & (student <= 1.0)):  # NaN fails too
-        wrong = student[~((student >= 0.0) & (student <= 1.0))]
-        checks.fail("scores", float(wrong.flat[0]), "in [0, 1]", "give probabilities, not logits")
+    wrong = student[~((student >= 0.0) & (student <= 1.0))]  # NaN is wrong, too
+    if wrong.size:
+        checks.fail("scores", float(wrong[0]), "in [0, 1]", "give probabilities, not logits")
     sums = student.sum(axis=1)
     if np.any(np.abs(sums - 1.0) > SUM_TOLERANCE):
         row = int(np.argmax(np.abs(sums - 1.0)))

@@ -1,14 +1,5 @@
 """LNMax and GNMax: the class with the most votes after noise [P, Section 4.1], [P17, Section 2.1].
 
-======================  ==========  ==============================================================================
-here                    [P]         meaning
-======================  ==========  ==============================================================================
-``sigma``               σ           standard deviation of the Gaussian noise on each count, in votes
-``gamma``               γ           inverse scale of the Laplace noise on each count, per vote
-``noise``                           ``"discrete"``: exact whole-number noise, for releases;
-                                    ``"continuous"``: the paper's, for experiments with ``rng=`` only
-======================  ==========  ==============================================================================
-
 One teacher may move one vote from a class to another, so two counts change by 1. Whole-number noise gives the same
 guarantees as continuous noise: discrete Gaussians a whole distance d apart have Rényi divergence at most λd²/(2σ²)
 [CKS20, Proposition 5], and discrete Laplace weights change by at most e^{γd}. Its q is bounded in `noise_tails`. Ties
@@ -42,9 +33,9 @@ class GNMax:
     Parameters
     ----------
     sigma
-        σ > 0, in votes; at least ½ for discrete noise.
+        σ > 0, the standard deviation of the noise on each count, in votes; at least ½ for discrete noise.
     noise
-        ``"discrete"`` (exact, for releases) or ``"continuous"`` (the paper's, needs ``rng=``).
+        ``"discrete"`` (exact whole numbers, for releases) or ``"continuous"`` (the paper's, needs ``rng=``).
 
     Raises
     ------
@@ -104,9 +95,9 @@ class LNMax:
     Parameters
     ----------
     gamma
-        γ > 0, per vote: an answer is (2γ, 0)-private.
+        γ > 0, the inverse scale of the noise on each count, per vote: an answer is (2γ, 0)-private.
     noise
-        ``"discrete"`` (exact, for releases) or ``"continuous"`` (the paper's, needs ``rng=``).
+        As for `GNMax`.
 
     Examples
     --------

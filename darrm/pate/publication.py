@@ -147,16 +147,16 @@ def search_parameters(
     curve = analysis.curve
     epsilons = CONVERSIONS[analysis.conversion](curve.orders, curve.values, analysis.delta)
     found: list[Expected] = []
-    refused: ConditionError | None = None
+    refused: list[ConditionError] = []
     for candidate in curve.orders[np.argsort(epsilons)]:
         try:
             found.append(_search_at(analysis, patterns, float(candidate), grid))
         except ConditionError as error:
-            refused = refused or error
+            refused.append(error)
         if len(found) == ORDERS_TRIED:
             break
-    if not found and refused is not None:
-        raise refused
+    if not found:
+        raise refused[0]
     return min(found, key=_with_two_deviations)
 
 

@@ -30,6 +30,8 @@ from darrm import checks
 from darrm.pate.noise_tails import check_noise, gaussian_log_tails, laplace_log_tails, sum_of_tails, winner_gaps
 from darrm.votes import counts_of
 
+Array = NDArray[np.float64]
+
 LOG_HALF = -math.log(2.0)
 _ROUNDING = 1e-12  # relative: the kernel errs by less than 1e-13 against fifty digits; ten times that is added
 _CONDITION_MARGIN = 1e-9  # relative: a condition that holds with equality is treated as failing
@@ -41,7 +43,7 @@ _SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-6, 1e12  # votes: σ² and its inverse stay
 _ENTRIES_AT_ONCE = 1 << 15  # (query, order) pairs worked on at a time: they stay in the processor's cache
 
 
-def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> NDArray[np.float64]:
+def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> Array:
     """Bound log Pr[noisy maximum ≠ plurality] for Gaussian noise [P, Proposition 7].
 
     q = min(1, Σ_{i≠i*} ½ erfc((n_{i*} − n_i)/(2σ))), rounded up; for discrete noise see `noise_tails`.
@@ -57,7 +59,7 @@ def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> 
     return sum_of_tails(winner_gaps(counts), gaussian_log_tails(int(counts.max()), sigma, noise))
 
 
-def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuous") -> NDArray[np.float64]:
+def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuous") -> Array:
     """Bound log Pr[noisy maximum ≠ plurality] for Laplace noise of scale 1/γ [P17, Lemma 4].
 
     >>> laplace_log_q([[250, 0]], gamma=0.05).round(4).tolist()
@@ -67,7 +69,7 @@ def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuo
     return sum_of_tails(winner_gaps(counts), laplace_log_tails(int(counts.max()), gamma, noise))
 
 
-def gaussian_renyi(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> NDArray[np.float64]:
+def gaussian_renyi(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> Array:
     """Bound the Rényi divergence of one GNMax answer from the votes [P, Theorem 6, Proposition 8, Proposition 10].
 
     The smaller of the data-dependent bound and λ/σ². It holds for continuous and for discrete Gaussian noise, given
@@ -94,7 +96,7 @@ def gaussian_renyi(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> NDArray
     return _smaller_bound(logs, rise, jump, grid, largest_order=largest_order, independent=grid / sigma**2)
 
 
-def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> NDArray[np.float64]:
+def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> Array:
     """Bound the Rényi divergence of one LNMax answer from the votes [P17, Theorem 2, Theorem 3].
 
     LNMax with noise of scale 1/γ is ε-private with ε = 2γ. Data-independent: the smaller of 2γ²λ and 2γ. Data-dependent
@@ -118,12 +120,12 @@ def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> NDArray[
     return _smaller_bound(logs, rise, jump, grid, largest_order=largest_order, independent=independent)
 
 
-def laplace_independent(gamma: float, orders: NDArray[np.float64]) -> NDArray[np.float64]:
+def laplace_independent(gamma: float, orders: Array) -> Array:
     """Bound what one LNMax answer costs, whatever the votes: min(2γ²λ, 2γ) at each order [P17, Theorem 2]."""
     return np.minimum(2.0 * gamma**2 * orders, 2.0 * gamma)
 
 
-def _check_arguments(log_q: ArrayLike, orders: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _check_arguments(log_q: ArrayLike, orders: ArrayLike) -> tuple[Array, Array]:
     """Return log q and the orders as checked vectors."""
     logs = np.atleast_1d(np.asarray(log_q, dtype=np.float64))
     grid = np.atleast_1d(np.asarray(orders, dtype=np.float64))
@@ -134,7 +136,7 @@ def _check_arguments(log_q: ArrayLike, orders: ArrayLike) -> tuple[NDArray[np.fl
     return logs, grid
 
 
-def _theorem_6_applies(logs: NDArray[np.float64], mu: NDArray[np.float64], sigma: float) -> NDArray[np.bool_]:
+def _theorem_6_applies(logs: Array, mu: Array, sigma: float) -> NDArray[np.bool_]:
     """Check the conditions on q alone: μ₂ > 1 and log q ≤ (μ₂−1)ε₂ − μ₂·log((μ₂+1)/(μ₂−1)); and q ≤ ½."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         log_ratio = np.log1p(2.0 / (mu - 1.0))
@@ -143,7 +145,7 @@ def _theorem_6_applies(logs: NDArray[np.float64], mu: NDArray[np.float64], sigma
         return (mu > 1.0 + _CONDITION_MARGIN) & (logs <= bound - margin) & (logs <= LOG_HALF)
 
 
-def _log_ratio(logs: NDArray[np.float64], exponent: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_ratio(logs: Array, exponent: Array) -> Array:
     """Compute log((1 − q)/(1 − q e^s)) = −log1p(−q·expm1(s)/(1 − q)), at least the smallest normal number."""
     probability = np.exp(logs)
     # q·expm1(s) is below 1 − q where the bound applies; s = 0 elsewhere
@@ -153,23 +155,15 @@ def _log_ratio(logs: NDArray[np.float64], exponent: NDArray[np.float64]) -> NDAr
     return np.where(share < _LARGEST_SHARE, np.maximum(ratio, _SMALLEST_NORMAL), np.inf)  # ∞: no bound from Theorem 6
 
 
-def _times_expm1(
-    logs: NDArray[np.float64], probability: NDArray[np.float64], exponent: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _times_expm1(logs: Array, probability: Array, exponent: Array) -> Array:
     """Compute q·expm1(s), s ≥ 0, from log q and q: q may underflow where s is large."""
     large = np.exp(np.minimum(logs + exponent, _LARGEST_EXPONENT)) - probability
     return np.where(exponent < 1.0, probability * np.expm1(np.minimum(exponent, 1.0)), large)
 
 
 def _smaller_bound(
-    logs: NDArray[np.float64],
-    rise: NDArray[np.float64],
-    jump: NDArray[np.float64],
-    orders: NDArray[np.float64],
-    *,
-    largest_order: NDArray[np.float64],
-    independent: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    logs: Array, rise: Array, jump: Array, orders: Array, *, largest_order: Array, independent: Array
+) -> Array:
     """Evaluate log1p((1 − q)·expm1(k r) + q·expm1(k t))/k, k = λ − 1, where it applies; take the smaller bound."""
     power = orders - 1.0
     result = np.empty((logs.size, orders.size))

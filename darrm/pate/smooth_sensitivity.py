@@ -26,6 +26,8 @@ from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noise_tails import gaussian_log_tails, sum_of_tails, winner_gaps
 from darrm.pate.noisy_max import LNMax
 
+Array = NDArray[np.float64]
+
 # e^{−βd} < 5e-5 from this many smoothing lengths 1/β on
 _LARGEST_DISTANCE = 10.0
 # the computed f may differ from the true one by 1e-12 of the largest possible f; these shares are added to its
@@ -38,17 +40,17 @@ _ABSOLUTE_ROUNDING = 1e-8
 class SmoothCost:
     """The data-dependent part of a run's cost at one order and its sensitivity within d changed votes: private."""
 
-    answers: NDArray[np.float64]  # (Q,) cost of answering each query
-    answers_profile: NDArray[np.float64]  # (D, Q) how far it can move within each number of changed votes
+    answers: Array  # (Q,) cost of answering each query
+    answers_profile: Array  # (D, Q) how far it can move within each number of changed votes
     largest_answer: float  # the most that one answer's cost can move, whatever the votes
     checks: float  # total data-dependent cost of the checks; 0 where they are accounted independently of the data
-    checks_profile: NDArray[np.float64]  # (D,) how far that can move
+    checks_profile: Array  # (D,) how far that can move
 
-    def value(self, weights: NDArray[np.float64]) -> float:
+    def value(self, weights: Array) -> float:
         """Compute f for the answered queries (weights 0 or 1)."""
         return float(weights @ self.answers) + self.checks
 
-    def sensitivity(self, weights: NDArray[np.float64], smoothness: float) -> float:
+    def sensitivity(self, weights: Array, smoothness: float) -> float:
         """Compute SS_β of f for the answered queries [P, Theorem 24]."""
         profile = self.answers_profile @ weights + self.checks_profile
         largest = float(weights.sum()) * self.largest_answer + float(self.checks_profile[-1])
@@ -87,7 +89,7 @@ def reach_of(smoothness: float, voters: int) -> int:
     return min(voters, math.ceil(_LARGEST_DISTANCE / smoothness)) + 1
 
 
-def answer_profile(counts: NDArray[np.int64], shape: CostShape, reach: int) -> NDArray[np.float64]:
+def answer_profile(counts: NDArray[np.int64], shape: CostShape, reach: int) -> Array:
     """Bound each answer's local sensitivity within d < reach changed votes [P, Algorithm 4]: (Q, C) → (D, Q), private.
 
     >>> answer_profile(np.array([[200, 50], [130, 120]]), CostShape(40.0, 14.0, 2), reach=2).round(7).tolist()
@@ -111,7 +113,7 @@ def answer_profile(counts: NDArray[np.int64], shape: CostShape, reach: int) -> N
 
 def check_profile(
     statistic: NDArray[np.int64], check: NoisyCheck, order: float, *, lowest: int, highest: int, reach: int
-) -> NDArray[np.float64]:
+) -> Array:
     """Bound each check's local sensitivity within d < reach changed votes: (Q,) in lowest … highest → (D, Q), private.
 
     ``lowest`` and ``highest`` end the range of the statistic over all votes.
@@ -127,7 +129,7 @@ def check_profile(
     return profile
 
 
-def smooth_sensitivity(total_profile: NDArray[np.float64], largest: float, smoothness: float) -> float:
+def smooth_sensitivity(total_profile: Array, largest: float, smoothness: float) -> float:
     """Compute SS_β = max_d e^{−βd}·profile(d); beyond the (D,) profile the sum counts as the largest possible.
 
     >>> round(smooth_sensitivity(np.array([0.0, 0.5]), 1.0, 0.1), 6)
@@ -140,11 +142,7 @@ def smooth_sensitivity(total_profile: NDArray[np.float64], largest: float, smoot
 
 
 def _fill_below(
-    profile: NDArray[np.float64],
-    rows: NDArray[np.intp],
-    descending: NDArray[np.int64],
-    shape: CostShape,
-    tails: NDArray[np.float64],
+    profile: Array, rows: NDArray[np.intp], descending: NDArray[np.int64], shape: CostShape, tails: Array
 ) -> None:
     """Fill queries with q < q₁: move d votes from the first class to the second, until q passes q₁."""
     gaps = descending[rows, :1] - descending[rows]
@@ -162,11 +160,7 @@ def _fill_below(
 
 
 def _fill_above(
-    profile: NDArray[np.float64],
-    rows: NDArray[np.intp],
-    descending: NDArray[np.int64],
-    shape: CostShape,
-    tails: NDArray[np.float64],
+    profile: Array, rows: NDArray[np.intp], descending: NDArray[np.int64], shape: CostShape, tails: Array
 ) -> None:
     """Fill queries with q > q₀: give votes of the second class to the first, until q passes q₀ or none are left."""
     top, others = descending[rows, 0].copy(), descending[rows, 1:].copy()

@@ -1,7 +1,4 @@
-"""Command line: release the private majority of votes in a file, paid for from a ledger.
-
-python -m darrm.release votes.npy --table table.json --ledger ledger.sqlite --output labels.npy
-"""
+"""Command line ``python -m darrm.release``: the private majority of votes in a file, paid for from a ledger."""
 
 import sys
 from collections.abc import Sequence

@@ -10,33 +10,13 @@ from darrm.votes import Votes
 
 
 def release_debited(
-    aggregator: Aggregator,
-    votes: Votes | ArrayLike,
-    *,
-    ledger: PrivacyLedger,
-    note: str = "",
+    aggregator: Aggregator, votes: Votes | ArrayLike, *, ledger: PrivacyLedger, note: str = ""
 ) -> NDArray[Any]:
     """Check, draw, hold back, debit, hand over: one label for each query, and the ledger debited for all at once.
 
     The labels are drawn first and held back: bad votes raise before anything is debited, and whatever happens later, a
     label that left was paid for. A crash between the debit and the return loses labels, never budget. Nothing is paid
-    for predictable draws, so there is no ``rng``.
-
-    Parameters
-    ----------
-    aggregator
-        Any aggregator.
-    votes
-        What its ``release`` takes.
-    ledger
-        Where to debit.
-    note
-        The caller's words for the log.
-
-    Returns
-    -------
-    labels
-        (Q,) names of classes.
+    for predictable draws, so there is no ``rng``. ``note`` is the caller's words for the ledger's log.
 
     Raises
     ------

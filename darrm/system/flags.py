@@ -100,14 +100,6 @@ def voters_of(options: argparse.Namespace) -> Voters:
     return Voters(integer("--K", options.K, 1), each, overlap, options.models)
 
 
-def flags_of_voters(voters: Voters) -> str:
-    """Write voters as the flags that ask for them."""
-    each = voters.each
-    kind = f"--epsilon {each.epsilon_text} --each-delta {each.delta_text}" if each.is_private else "--voters plain"
-    overlap = "" if voters.overlap is None else f" --overlap {voters.overlap}"
-    return f"--K {voters.K} {kind}{overlap}{' --models' if voters.models else ''}"
-
-
 def add_prior(parser: argparse.ArgumentParser, default: str | None = "common") -> None:
     """Add the flag of what is publicly believed about the voters; `darrm.gamma.priors.parse` reads it."""
     parser.add_argument(
@@ -140,5 +132,8 @@ def flags_of(workload: Workload) -> str:
     >>> flags_of(Workload(Voters(250, PrivacyParams("inf"), overlap=1), 1000, PrivacyParams("2", "1e-5")))
     '--K 250 --voters plain --overlap 1 --queries 1000 --total 2,0.00001'
     """
-    total = f"{workload.total.epsilon_text},{workload.total.delta_text}"
-    return f"{flags_of_voters(workload.voters)} --queries {workload.queries} --total {total}"
+    voters, each, total = workload.voters, workload.voters.each, workload.total
+    kind = f"--epsilon {each.epsilon_text} --each-delta {each.delta_text}" if each.is_private else "--voters plain"
+    overlap = "" if voters.overlap is None else f" --overlap {voters.overlap}"
+    who = f"--K {voters.K} {kind}{overlap}{' --models' if voters.models else ''}"
+    return f"{who} --queries {workload.queries} --total {total.epsilon_text},{total.delta_text}"

@@ -62,9 +62,11 @@ def classes_of(text: str | None) -> int | tuple[str, ...] | None:
     >>> classes_of("10"), classes_of("no, yes")
     (10, ('no', 'yes'))
     """
-    parts = [] if text is None else [part.strip() for part in text.split(",")]
-    if text is None or (len(parts) == 1 and parts[0].isdecimal()):
-        return None if text is None else int(parts[0])
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) == 1 and parts[0].isdecimal():
+        return int(parts[0])
     if len(parts) < 2 or "" in parts or len(set(parts)) != len(parts):
         checks.fail("--classes", text, "their number or different labels, at least two, like no,yes")
     return tuple(parts)
