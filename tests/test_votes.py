@@ -192,3 +192,26 @@ def test_files_are_told_apart(
 def test_files_that_are_refused(matrix: object, named: dict, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         read(tmp_path, matrix, **named)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"0,1,1\n0,1\n", "columns"),
+        (b"0,1,x\n", "could not convert"),
+        (b"a,b\n", "could not convert"),
+        (b"", "with at least one entry"),
+        (b"0,1,nan\n", "got nan"),
+        (b"0;1;1\n", "could not convert"),
+        (b"\xff", "no table of votes"),
+        (b"\x93NUMPY", "no table of votes"),
+    ],
+)
+def test_broken_files(content: bytes, message: str, tmp_path: Path) -> None:
+    for suffix, words in (("csv", message), ("npy", "no table of votes")):
+        (tmp_path / f"votes.{suffix}").write_bytes(content)
+        with pytest.raises(ValueError, match=words) as caught:
+            Votes.read(tmp_path / f"votes.{suffix}", classes=2)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(OSError, match="not found"):
+        Votes.read(tmp_path / "nowhere.csv")

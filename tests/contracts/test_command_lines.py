@@ -107,6 +107,7 @@ class TestEveryDoor:
         assert left.value.code == 0
         text = capsys.readouterr().out
         assert f"usage: python -m darrm.{door.name}" in text
+        assert re.search("^examples?:", text, re.MULTILINE)
         assert {flag for flag in door.shared if not re.search(rf"{flag}\b", text)} == set()
 
     def test_version(self, door: Door, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,18 +43,6 @@ def test_labels_and_counts_in_both_formats_give_the_same_rows(
     assert "itself private data" in first["warning"]
 
 
-def test_the_rows_hang_together(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = rows(capsys, votes, *EXAMPLE)
-    one, two = found["table_1"], found["table_2"]
-    assert one["epsilon_tight_conversion"] < one["epsilon_theorem_5"] < one["data_independent_epsilon"]
-    assert one["data_independent_epsilon"] < one["worst_case_epsilon"]
-    assert 0.0 < one["check_share"] < 1.0
-    assert one["epsilon_theorem_5"] <= two["epsilon"] < 1.2 * one["epsilon_theorem_5"]  # C6 fails at the best order
-    assert two["sanitized_epsilon"] == pytest.approx(two["epsilon"] + two["gnss_cost"])
-    assert two["sanitized_deviation"] == pytest.approx(two["sigma_ss"] * two["smooth_sensitivity"])
-    assert two["parameters_chosen"] == "on these votes: private"
-
-
 def test_fewer_queries_cost_less(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     all_of_them = rows(capsys, votes, *EXAMPLE, "--no-table-2")["table_1"]
     half = rows(capsys, votes, *EXAMPLE, "--no-table-2", "--queries", "30")
@@ -105,16 +93,9 @@ def test_pictures_and_json_files(votes: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 BAD = [
-    (COUNTS + 0.5, EXAMPLE, "whole numbers"),
     (np.where(np.eye(60, 4) > 0, np.nan, COUNTS), EXAMPLE, "must be finite, got nan"),
-    (COUNTS - 1000, EXAMPLE, "at least 0"),
     (COUNTS + np.eye(60, 4, dtype=int), EXAMPLE, "no counts (row 4 sums to 250, row 0 to 251)"),
     (np.zeros((3, 2), dtype=int), EXAMPLE, "could be labels or counts"),
-    (np.ones((3, 1), dtype=int), EXAMPLE, "classes must be an integer of at least 2"),
-    (COUNTS[:1], EXAMPLE, "could be labels or counts"),
-    (np.zeros((0, 4)), EXAMPLE, "must hold a matrix of votes"),
-    (np.zeros(4), EXAMPLE, "must hold a matrix of votes"),
-    (np.array([["a", "b"]]), EXAMPLE, "got 'a' from voter 0 to query 0"),
     (COUNTS, [*EXAMPLE, "--queries", "61"], "from 1 to the number of rows, 60, got 61"),
     (COUNTS, [*EXAMPLE, "--queries", "0"], "from 1 to the number of rows, 60, got 0"),
     (COUNTS, [*EXAMPLE[:-2]], "--delta"),
@@ -127,8 +108,6 @@ BAD = [
     (COUNTS, [*EXAMPLE, "--sigma1", "nan"], "--sigma1 must be a number of at least 0"),
     (COUNTS, [*EXAMPLE, "--classes", "7"], "the number of columns of the counts, 4"),
     (COUNTS, [*EXAMPLE, "--plot", "/no/such/folder/p.png"], "does not exist"),
-    (COUNTS, [*EXAMPLE, "--pictures", "."], "--pictures is now --plot FILE.png"),
-    (COUNTS, [*EXAMPLE, "--json", "-"], "--json is now --output FILE, or --format json"),
     (LABELS, [*EXAMPLE, "--classes", "3"], "votes must be 0, 1 or 2, got 3"),
 ]
 
@@ -145,19 +124,8 @@ def test_bad_input_is_one_line_and_status_2(
     assert captured.out == ""
 
 
-@pytest.mark.parametrize("content", [b"", b"1,2\n3", b"a,b\n", b"\x93NUMPY"])
-def test_broken_text_files(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for suffix in ("csv", "npy"):
-        (tmp_path / f"votes.{suffix}").write_bytes(content)
-        assert run(partial(main, [str(tmp_path / f"votes.{suffix}"), *EXAMPLE])) == 2
-        assert capsys.readouterr().err.count("\n") == 1
-    assert run(lambda: main([str(tmp_path / "nowhere.csv"), *EXAMPLE])) == 2
-
-
 def test_it_starts_without_heavy_libraries() -> None:
     heavy = ("torch", "cvxpy", "dp_accounting", "matplotlib", "scipy.stats")
     code = f"import sys, darrm.pate; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-    command = [sys.executable, "-W", "error", "-m", "darrm.pate", "--help"]
-    assert "--threshold" in subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -1,15 +1,11 @@
-"""The command lines that release and account: what they print, what they refuse, what they leave behind."""
+"""The command line that releases: what it prints, what it refuses, what it leaves behind."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from darrm.account import __main__ as account
-from darrm.account.accountant import PrivacyAccountant
 from darrm.account.ledger import PrivacyLedger
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
@@ -112,25 +108,6 @@ def test_bad_votes_debit_nothing(name: str, ledger: str, folder: Path, capsys: p
     assert not (folder / "labels.npy").exists()
 
 
-@pytest.mark.parametrize(
-    ("content", "word"),
-    [
-        ("0,1,1\n0,1\n", "columns"),
-        ("0,1,x\n", "could not convert"),
-        ("", "with at least one entry"),
-        ("0,1,nan\n", "got nan"),
-        ("0;1;1\n", "could not convert"),
-        ("\udcff", "no table of votes"),
-    ],
-)
-def test_bad_csv(content: str, word: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "bad.csv").write_bytes(content.encode("utf-8", "surrogateescape"))
-    assert releasing(folder, "bad.csv", "--create-budget", "2,1e-3") == 2
-    error = capsys.readouterr().err
-    assert word in error
-    assert error.count("\n") == 1
-
-
 def test_a_late_bad_row_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     votes = np.zeros((ROWS_AT_ONCE + 10, 3), dtype=np.int8)
     votes[ROWS_AT_ONCE + 4, 1] = 3
@@ -178,7 +155,6 @@ def test_the_command_draws_before_it_debits(
         (["--create-budget", "2,1e-3", "--plot", "p.png"], "unrecognized arguments"),
         (["--create-budget", "0.01,0"], "does not admit 4 queries of DaRRM over 3 voters: 0 still fit"),
         ([], "no such file"),
-        (["--frobnicate"], "unrecognized arguments"),
     ],
 )
 def test_bad_options(arguments: list[str], word: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,81 +178,3 @@ def test_labels_are_never_overwritten(folder: Path, capsys: pytest.CaptureFixtur
     assert releasing(folder, "votes.npy", output="labels.txt") == 2
     assert releasing(folder, "votes.npy", output="no/labels.npy") == 2
     assert len(PrivacyLedger(folder / "l.sqlite").entries()) == 1
-
-
-def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert releasing(folder, "votes.npy", "--create-budget", "2,1e-3", "--quiet", "--note", "first") == 0
-    assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite")])) == 0
-    out = capsys.readouterr().out
-    ledger = PrivacyLedger(folder / "l.sqlite")
-    spent = ledger.spent()
-    assert out.startswith("budget: (2, 0.001)\n")
-    assert f"4 queries: ({spent.epsilon:.4f}, 0.001) by {spent.bound}" in out
-    charge = DaRRM(GammaTable.load(folder / "table.json")).charge()
-    assert f"left:   {ledger.queries_that_fit(charge)} more queries of DaRRM over 3 voters" in out
-    assert out.splitlines()[-1].endswith("DaRRM over 3 voters  first")
-    assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--format", "json"])) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["spent"]["epsilon"] == spent.epsilon
-    assert document["entries"][0]["count"] == 4
-
-
-def test_account_of_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    base = ["--table", str(folder / "table.json"), "--queries", "50,20", "--delta", "1e-3"]
-    assert run(lambda: account.main(base)) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[2].split() == ["queries", "simple", "general", "optimal", "profile", "pld"]
-    aggregator = DaRRM(GammaTable.load(folder / "table.json"))
-    for line, count in zip(lines[3:5], (20, 50), strict=True):
-        spent = PrivacyAccountant(charges=[aggregator.charge(count)]).spent(1e-3)
-        found = {bound.name: bound.epsilon for bound in spent.bounds}
-        cells = line.split()
-        assert cells[0] == str(count)
-        printed = [float(cell.rstrip("*")) for cell in cells[1:]]
-        assert printed == pytest.approx([found[name] for name in lines[2].split()[1:]], abs=1e-4)
-        assert line.count("*") == 1
-    assert run(lambda: account.main([*base, "--models", "--format", "json"])) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["queries"]["20"]["bounds"]["private models"] > 0
-    assert run(lambda: account.main([*base, "--models", "--overlap", "1"])) == 0
-    assert "post-processing of models that are already private" in capsys.readouterr().out
-
-
-def test_account_draws(folder: Path) -> None:
-    picture = folder / "loss.png"
-    base = ["--table", str(folder / "table.json"), "--queries", "10", "--delta", "1e-3"]
-    assert run(lambda: account.main([*base, "--plot", str(picture)])) == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        ([], "either --ledger"),
-        (["--table", "TABLE"], "--table needs --queries and --delta"),
-        (["--table", "TABLE", "--queries", "0", "--delta", "0.1"], "at least 1"),
-        (["--table", "TABLE", "--queries", "1.5", "--delta", "0.1"], "an integer of at least 1"),
-        (["--table", "TABLE", "--queries", "5", "--delta", "1"], "--delta must be in"),
-        (["--table", "TABLE", "--queries", "5", "--delta", "nan"], "--delta must be a finite number"),
-        (["--ledger", "LEDGER"], "no such file"),
-        (["--ledger", "LEDGER", "--delta", "0.1"], "--ledger goes with --format and --quiet only"),
-        (["--table", "LEDGER", "--queries", "5", "--delta", "0.1"], "No such file"),
-    ],
-)
-def test_account_refuses(arguments: list[str], word: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    places = {"TABLE": str(folder / "table.json"), "LEDGER": str(folder / "none.sqlite")}
-    assert run(lambda: account.main([places.get(argument, argument) for argument in arguments])) == 2
-    error = capsys.readouterr().err
-    assert word in error
-    assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize("module", ["darrm.release", "darrm.account"])
-def test_as_modules(module: str) -> None:
-    done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert "examples:" in done.stdout
-    done = subprocess.run([sys.executable, "-m", module, "--nonsense"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1

@@ -13,13 +13,17 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
+from darrm.account.ledger import PrivacyLedger
+from darrm.errors import BudgetExceededError
 from darrm.gamma import baselines
 from darrm.gamma.noise_function import NoiseFunction
+from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_coins import ExactCoins
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.charge import charge_of
+from darrm.proof.renyi import renyi_divergences
 from darrm.proof.table import GammaTable, certify
 from darrm.release import DaRRM
 from darrm.votes import Votes
@@ -113,8 +117,7 @@ def test_the_loaded_table_is_private_over_all_corners(K: int, tmp_path: Path) ->
 
 
 def test_the_law_is_the_tables_floats() -> None:
-    table = certify(problem := problem_of(5), NoiseFunction(5, [0.1, 0.3, 0.7]))
-    assert problem.voters.K == 5
+    table = certify(problem_of(5), NoiseFunction(5, [0.1, 0.3, 0.7]))
     aggregator = DaRRM(table)
     for ones in range(6):
         g = Fraction(float(table.gamma.signed[ones]))
@@ -184,8 +187,7 @@ def test_coins_are_compared_as_unsigned_words(word: int, monkeypatch: pytest.Mon
     # a signed comparison would turn the upper half of all words into lies
     calls: list[Callable[[int], bytes]] = []
     monkeypatch.setattr(ExactCoins, "flip", record(ExactCoins.flip, calls))
-    table = certify(problem := problem_of(3), NoiseFunction(3, [0.5, 0.5]))
-    assert problem.voters.K == 3
+    table = certify(problem_of(3), NoiseFunction(3, [0.5, 0.5]))
     label = DaRRM(table).release([[1, 1, 0]], rng=fed(word))[0]
     lie = (1 - Fraction(float(table.gamma.half[0]))) / 2
     assert label == (0 if Fraction(word, 2**64) < lie else 1)
@@ -198,3 +200,48 @@ def record(function: Callable[..., object], calls: list[Callable[[int], bytes]])
         return function(*arguments, source=source)
 
     return recorded
+
+
+# the Rényi curve in the charge: where it is, what it is, and that a ledger keeps it
+OTHER = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.2", "1e-5")), 2)
+
+
+def aggregator(half: list[float]) -> DaRRM:
+    return DaRRM(certify(OTHER, NoiseFunction(5, half)))
+
+
+def test_a_monotone_table_is_charged_with_its_curve() -> None:
+    made = aggregator([0.1, 0.3, 0.6])
+    charge = made.charge(7)
+    assert charge.renyi is not None
+    exact = renyi_divergences(OTHER.voters, made.table.gamma, DEFAULT_ORDERS)
+    assert np.all(charge.renyi.values >= exact)
+    assert charge.renyi.values == pytest.approx(exact, rel=2e-9)
+    names = {bound.name for bound in PrivacyAccountant(charges=[charge]).spent(1e-3).bounds}
+    assert names >= {"simple", "optimal", "profile", "renyi"}
+
+
+def test_where_there_is_no_curve() -> None:
+    assert aggregator([0.3, 0.1, 0.6]).charge().renyi is None
+    assert charge_of(aggregator([0.1, 0.3, 0.6]).table, exact=False).renyi is None
+    constant = DaRRM(certify(OTHER, baselines.randomized_response(OTHER))).charge().renyi
+    assert constant is not None
+
+
+def test_many_voters_of_whom_few_are_reached_are_described_too() -> None:
+    plain = MajorityProblem(Voters(2001, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "1e-6"))
+    rising = np.minimum(np.arange(1, 1002) / 400.0, 0.999)
+    charge = DaRRM(certify(plain, NoiseFunction(2001, rising))).charge()
+    assert charge.renyi is not None
+    assert charge.profile is not None
+
+
+def test_a_ledger_recognises_the_charge_again(tmp_path: Path) -> None:
+    made = aggregator([0.1, 0.3, 0.6])
+    ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(2, "1e-3"))
+    ledger.debit(made.charge(3))
+    again = PrivacyLedger(tmp_path / "l.sqlite")
+    again.debit(aggregator([0.1, 0.3, 0.6]).charge(4))  # of one kind, or it would be refused
+    assert again.spent().queries == 7
+    with pytest.raises(BudgetExceededError):
+        again.debit(made.charge(100_000))

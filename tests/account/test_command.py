@@ -1,0 +1,90 @@
+"""The command line that accounts: what it prints of a ledger and of a table, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from darrm.account import __main__ as account
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.ledger import PrivacyLedger
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.table import GammaTable, certify
+from darrm.release import DaRRM
+from darrm.system.command_line import run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
+    certify(problem, NoiseFunction(3, [0.5, 1.0])).save(tmp_path / "table.json")
+    return tmp_path
+
+
+def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    charge = DaRRM(GammaTable.load(folder / "table.json")).charge()
+    PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(2, "1e-3")).debit(charge.repeated(4), note="first")
+    assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite")])) == 0
+    out = capsys.readouterr().out
+    ledger = PrivacyLedger(folder / "l.sqlite")
+    spent = ledger.spent()
+    assert out.startswith("budget: (2, 0.001)\n")
+    assert f"4 queries: ({spent.epsilon:.4f}, 0.001) by {spent.bound}" in out
+    assert f"left:   {ledger.queries_that_fit(charge)} more queries of DaRRM over 3 voters" in out
+    assert out.splitlines()[-1].endswith("DaRRM over 3 voters  first")
+    assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--format", "json"])) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["spent"]["epsilon"] == spent.epsilon
+    assert document["entries"][0]["count"] == 4
+
+
+def test_account_of_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = ["--table", str(folder / "table.json"), "--queries", "50,20", "--delta", "1e-3"]
+    assert run(lambda: account.main(base)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split() == ["queries", "simple", "general", "optimal", "profile", "pld"]
+    aggregator = DaRRM(GammaTable.load(folder / "table.json"))
+    for line, count in zip(lines[3:5], (20, 50), strict=True):
+        spent = PrivacyAccountant(charges=[aggregator.charge(count)]).spent(1e-3)
+        found = {bound.name: bound.epsilon for bound in spent.bounds}
+        cells = line.split()
+        assert cells[0] == str(count)
+        printed = [float(cell.rstrip("*")) for cell in cells[1:]]
+        assert printed == pytest.approx([found[name] for name in lines[2].split()[1:]], abs=1e-4)
+        assert line.count("*") == 1
+    assert run(lambda: account.main([*base, "--models", "--format", "json"])) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["queries"]["20"]["bounds"]["private models"] > 0
+    assert run(lambda: account.main([*base, "--models", "--overlap", "1"])) == 0
+    assert "post-processing of models that are already private" in capsys.readouterr().out
+
+
+def test_account_draws(folder: Path) -> None:
+    picture = folder / "loss.png"
+    base = ["--table", str(folder / "table.json"), "--queries", "10", "--delta", "1e-3"]
+    assert run(lambda: account.main([*base, "--plot", str(picture)])) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ([], "either --ledger"),
+        (["--table", "TABLE"], "--table needs --queries and --delta"),
+        (["--table", "TABLE", "--queries", "0", "--delta", "0.1"], "at least 1"),
+        (["--table", "TABLE", "--queries", "1.5", "--delta", "0.1"], "an integer of at least 1"),
+        (["--table", "TABLE", "--queries", "5", "--delta", "1"], "--delta must be in"),
+        (["--table", "TABLE", "--queries", "5", "--delta", "nan"], "--delta must be a finite number"),
+        (["--ledger", "LEDGER"], "no such file"),
+        (["--ledger", "LEDGER", "--delta", "0.1"], "--ledger goes with --format and --quiet only"),
+        (["--table", "LEDGER", "--queries", "5", "--delta", "0.1"], "No such file"),
+    ],
+)
+def test_account_refuses(arguments: list[str], word: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = {"TABLE": str(folder / "table.json"), "LEDGER": str(folder / "none.sqlite")}
+    assert run(lambda: account.main([places.get(argument, argument) for argument in arguments])) == 2
+    error = capsys.readouterr().err
+    assert word in error
+    assert error.count("\n") == 1
