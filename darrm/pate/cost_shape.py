@@ -1,15 +1,5 @@
 """The cost of one answer as a function of q at one order, and the conditions that smooth sensitivity needs of it.
 
-======================  ==============  ==========================================================================
-here                    [P, Section B]  meaning
-======================  ==============  ==========================================================================
-``cost(log_q)``         β(q)            the smaller of Theorem 6 and λ/σ² at the order λ
-``ceiling``             β*              λ/σ², the cost wherever q > q₀
-``log_q0``, ``log_q1``  log q₀, log q₁  q₀: where the data-dependent bound stops helping; q₁ = B_L(q₀)
-``upper``, ``lower``    B_U, B_L        bounds on a neighbor's q
-``local``               L̃S(q)           bound on how much the cost changes when one teacher changes its vote
-======================  ==============  ==========================================================================
-
 With w = (C − 1)·c rivals' weight (c = 1 for continuous noise) and Φ the normal distribution function,
 B_U(q) = min(1, w·Φ(Φ⁻¹(q/w) + √2/σ)) and B_L(q) = w·Φ(Φ⁻¹(q/w) − √2/σ): the gaps change by at most 2, and
 u ↦ Φ(Φ⁻¹(u) ± a) is concave (+) or convex (−), so equal gaps are the extreme case (Jensen). A shift of all gaps, as
@@ -70,16 +60,16 @@ class CostShape:
 
     @property
     def ceiling(self) -> float:
-        """β* = λ/σ², what an answer costs at most."""
+        """β* = λ/σ², what an answer costs at most, and wherever q > q₀."""
         return self.order / self.sigma**2
 
     def cost(self, log_q: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Compute β(q) for a vector of log q."""
+        """Compute β(q), the smaller of Theorem 6 and λ/σ² at the order λ, for a vector of log q."""
         return np.asarray(gaussian_renyi(log_q, self.sigma, [self.order])[:, 0])
 
     @cached_property
     def log_q0(self) -> float:
-        """Log of the largest q for which Theorem 6 gives less than λ/σ², at most ½; −∞ if there is none."""
+        """Log of q₀, the largest q for which Theorem 6 gives less than λ/σ², at most ½; −∞ if there is none."""
 
         def helps(log_q: float) -> bool:
             return bool(self.cost(np.array([log_q]))[0] < self.ceiling)

@@ -65,10 +65,8 @@ class GnssParameters:
         if not 1.0 < self.order < math.inf:
             checks.fail("order", self.order, "a finite number above 1")
         if _room(self.order, _charged(self.smoothness)) <= 0.0:
-            limit = largest_smoothness(self.order)
-            checks.fail(
-                "smoothness", self.smoothness, f"below log(order/(order-1))/2 = {limit:.6g}", "take a smaller one"
-            )
+            allowed = f"below log(order/(order-1))/2 = {largest_smoothness(self.order):.6g}"
+            checks.fail("smoothness", self.smoothness, allowed, "take a smaller one")
 
     @property
     def cost(self) -> float:

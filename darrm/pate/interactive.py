@@ -97,17 +97,10 @@ class ScoredGNMax:
 
     `InteractiveGNMax` alone is none, since it cannot answer without scores; they belong to the queries and not to the
     mechanism, whose charge must be of one kind for every batch.
-
-    Attributes
-    ----------
-    mechanism
-        What answers.
-    scores
-        (Q, C) probabilities that the student gives to the classes, one row for each query of the votes.
     """
 
     mechanism: InteractiveGNMax
-    scores: NDArray[np.float64]
+    scores: NDArray[np.float64]  # (Q, C) probabilities that the student gives to the classes, one row for each query
 
     @property
     def guarantee(self) -> RenyiCurve:

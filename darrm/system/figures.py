@@ -16,8 +16,7 @@ def saved_figure(path: Path, *, width: float = 8.0, height: float = 5.0, dpi: in
     ``dpi`` is how many dots an inch a raster format gets.
     """
     check_parent(path)
-    figure_class = require("matplotlib.figure").Figure
-    figure = figure_class(figsize=(width, height), layout="constrained")
+    figure = require("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
     yield figure
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=dpi)

@@ -25,14 +25,16 @@ def normal_tail(x: float) -> float:
     return 0.5 * math.erfc(x / math.sqrt(2.0))
 
 
+def gaps(row: list[int]) -> list[int]:
+    """How many votes each rival lies behind the plurality."""
+    return [max(row) - votes for votes in sorted(row)[:-1]]
+
+
 def loop_over_queries(order: float, answered: list[float]) -> tuple[float, float]:
     """Check and answer cost, a query at a time, from the paper's formulas."""
     check = answer = 0.0
     for row, weight in zip(VOTES.tolist(), answered, strict=True):
-        top = max(row)
-        rivals = list(row)
-        rivals.remove(top)
-        q = sum(normal_tail((top - votes) / (math.sqrt(2) * 40)) for votes in rivals)
+        q = sum(normal_tail(gap / (math.sqrt(2) * 40)) for gap in gaps(row))
         cost = order / 1600 if q >= 1 else float(theorem_6(math.log(q), 40.0, order))
         check += order / (2 * 150**2)
         answer += weight * cost
@@ -82,10 +84,7 @@ def test_lnmax_is_the_loop_over_queries() -> None:
     for index, order in enumerate(ORDERS):
         total = 0.0
         for row in VOTES.tolist():
-            top = max(row)
-            rivals = list(row)
-            rivals.remove(top)
-            q = sum((2 + gamma * (top - v)) / (4 * math.exp(gamma * (top - v))) for v in rivals)
+            q = sum((2 + gamma * gap) / (4 * math.exp(gamma * gap)) for gap in gaps(row))
             total += float(lnmax_moments(min(math.log(q), 0.0), gamma, order))
         assert found.curve.values[index] == pytest.approx(total, rel=1e-11)
     assert found.expected_answered == 30
