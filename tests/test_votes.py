@@ -185,8 +185,8 @@ def test_files_are_told_apart(
         ([[3, 1]], {"voters": 5, "classes": 2}, "must be K = 5, got 4"),
         ([[0, 1]], {"votes_format": "xml"}, "votes_format must be one of"),
         ([[0, 1]], {"votes_format": "labels", "classes": ("a", "b")}, "classes must be numbers"),
-        ([0, 1], {}, "must hold a matrix of votes"),
-        (np.zeros((0, 3)), {}, "must hold a matrix of votes"),
+        ([0, 1], {}, r"must hold a matrix of votes .*: one row is one query; reshape a single one"),
+        (np.zeros((0, 3)), {}, r"must hold a matrix of votes with at least one entry, got shape \(0, 3\)"),
     ],
 )
 def test_files_that_are_refused(matrix: object, named: dict, message: str, tmp_path: Path) -> None:
