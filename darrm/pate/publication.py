@@ -139,6 +139,7 @@ def search_parameters(
     For votes that are public or simulated: chosen on private votes, the parameters themselves reveal something. By
     default λ is the best among the `ORDERS_TRIED` orders of the analysis's grid with the smallest ε for which the
     conditions of [P, Section B.2] hold, `ConditionError` where there is none; ``grid`` values of β are tried.
+    `ValueError` for `LNMax`.
     """
     checks.integer_at_least(1, grid=grid)
     patterns = _patterns(analysis, simulations, seed)
