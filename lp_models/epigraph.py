@@ -13,12 +13,10 @@ draw the same three to six rounds suffice, because hardly any draw turns near th
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lp_models.gamma_lp import Shape
+from lp_models.program import Array
 from lp_models.row_generation import Oracle, Separation
-
-Array = NDArray[np.float64]
 
 # a cut is added when it lifts the cost by more than this part of a fair coin's expected error
 _SMALLEST_LIFT = 1e-14

@@ -25,11 +25,8 @@ s the share of the draws that are mixed and θ their mean error. With the privac
 from enum import Enum
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lp_models.program import LinearProgram
-
-Array = NDArray[np.float64]
+from lp_models.program import Array, LinearProgram
 
 
 class Shape(Enum):

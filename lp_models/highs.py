@@ -9,11 +9,8 @@ import time
 
 import highspy
 import numpy as np
-from numpy.typing import NDArray
 
-from lp_models.program import LinearProgram, Solution, Status, lagrangian_bound
-
-Array = NDArray[np.float64]
+from lp_models.program import Array, LinearProgram, Solution, Status, lagrangian_bound
 
 _SCALE = 1e4  # the largest coefficient of every row and of the cost, as HiGHS gets them
 _TOLERANCE = 1e-10  # the strictest that HiGHS accepts

@@ -13,6 +13,8 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+Array = NDArray[np.float64]
+
 
 class Status(Enum):
     """Why a solver stopped. Only a comment: every claim is recomputed from the numbers that came back."""
@@ -32,9 +34,9 @@ class LinearProgram:
     (1, 2)
     """
 
-    cost: NDArray[np.float64]
-    matrix: NDArray[np.float64]
-    limits: NDArray[np.float64]
+    cost: Array
+    matrix: Array
+    limits: Array
     offset: float = 0.0
 
     def __post_init__(self) -> None:
@@ -55,14 +57,14 @@ class LinearProgram:
 class Solution:
     """What a solver returned, with a bound that does not depend on its word."""
 
-    point: NDArray[np.float64]  # (n,), clipped to [0, 1]; it may break rows by the solver's tolerance
-    duals: NDArray[np.float64]  # (r,), non-negative multipliers of the rows
+    point: Array  # (n,), clipped to [0, 1]; it may break rows by the solver's tolerance
+    duals: Array  # (r,), non-negative multipliers of the rows
     value: float  # cost · point + offset
     bound: float  # a lower bound on the optimum, computed from the duals by `lagrangian_bound`
     status: Status
 
 
-def lagrangian_bound(program: LinearProgram, duals: NDArray[np.float64]) -> float:
+def lagrangian_bound(program: LinearProgram, duals: Array) -> float:
     """Compute a lower bound on the optimum of (1)–(3) from any multipliers, right or wrong.
 
     For y ≥ 0, min over 0 ≤ x ≤ 1 of cost·x + y·(matrix x − limits) is −y·limits + Σ min(0, cost + matrixᵀ y), and no

@@ -16,9 +16,8 @@ import math
 import warnings
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from lp_models.program import Array
 
 
 def solve_renyi_with_cvxpy(

@@ -15,13 +15,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lp_models.highs import Master
 from lp_models.options import Progress, SolveOptions
-from lp_models.program import LinearProgram, Status
-
-Array = NDArray[np.float64]
+from lp_models.program import Array, LinearProgram, Status
 
 _WIDE_GAP = 1e-6  # a gap above this part of the value is no matter of the solver's precision
 

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from darrm import checks
 from darrm.gamma.priors import Prior, weights_of
 from darrm.gamma.sampled_error import ESTIMATE_SEED, Estimate, default_draws, differences, errors_of, summarize
-
-Array = NDArray[np.float64]
+from darrm.probability import Array
 
 
 @dataclass(frozen=True, eq=False)

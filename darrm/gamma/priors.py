@@ -44,13 +44,12 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc
 
 from darrm import checks
+from darrm.probability import Array
 from darrm.probability.binomial import binomial_pmf
 
-Array = NDArray[np.float64]
 _DIGEST_DRAWS = 100  # draws, from a fixed seed, that stand for a prior without coefficients in its digest
 _OTHER = "other"  # the kind of a prior of which a file keeps name and digest
 

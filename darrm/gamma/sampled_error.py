@@ -7,12 +7,10 @@ For one draw p the error of γ is |½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm import checks
+from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
-
-Array = NDArray[np.float64]
 
 # an estimate's draws come from this seed, a fit's from another: no optimum is judged by the draws it was fitted to
 ESTIMATE_SEED = 20_240_901

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from darrm import checks
-
-Array = NDArray[np.float64]
+from darrm.probability import Array
 
 # dense where the optimum usually lies (δ between 1e-10 and 1e-2), then eight to a doubling: long accounts need orders
 # near 1, short ones large orders

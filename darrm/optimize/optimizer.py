@@ -17,7 +17,6 @@ from functools import cache, partial
 from importlib import metadata
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.errors import SolveError
@@ -25,6 +24,7 @@ from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import CommonP, Independent, Prior, weights_of
 from darrm.gamma.sampled_error import default_draws, differences
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
+from darrm.probability import Array
 from darrm.problem import MajorityProblem
 from darrm.proof.corners import CornerCounts, budget_below
 from darrm.proof.definition import all_coefficients
@@ -38,8 +38,6 @@ from lp_models.options import Progress, SolveOptions
 from lp_models.program import Status
 from lp_models.reference import solve_with_cvxpy
 from lp_models.row_generation import Oracle, Separation, minimize_with_rows
-
-Array = NDArray[np.float64]
 
 SHAPES = tuple(shape.value for shape in Shape)
 OBJECTIVES = ("linear", "expected-error")

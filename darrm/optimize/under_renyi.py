@@ -16,7 +16,6 @@ boundary point and a feasible γ.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.errors import SolveError
@@ -24,6 +23,7 @@ from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior, weights_of
 from darrm.optimize.closed_form import has_closed_form
 from darrm.optimize.closed_form_renyi import SMALLEST_LIE, best_under_renyi
+from darrm.probability import Array
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts
 from darrm.proof.definition import all_expectations
@@ -34,8 +34,6 @@ from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.options import SolveOptions
 from lp_models.renyi_conic import solve_renyi_with_cvxpy
 from lp_models.row_generation import Separation, minimize_with_rows
-
-Array = NDArray[np.float64]
 
 SOLVERS = ("production", "rows", "reference")
 COARSE = SolveOptions(gap=1e-4, time_limit=10.0)  # enough to compare orders

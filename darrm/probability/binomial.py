@@ -5,11 +5,9 @@ mode is about 4·d·2⁻⁵³, where differences of log-gamma functions would lo
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm import checks
-
-Array = NDArray[np.float64]
+from darrm.probability import Array
 
 
 def binomial_pmf(n: int, p: float) -> Array:

@@ -11,9 +11,8 @@ so j steps are off by at most j·`STEP_ERROR`·M.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from darrm.probability import Array
 
 STEP_ERROR = 4.1 * 2.0**-53
 

@@ -26,13 +26,11 @@ from math import comb
 
 import numpy as np
 from flint import arb, ctx, fmpq
-from numpy.typing import NDArray
 
 from darrm.privacy import PrivacyParams
+from darrm.probability import Array
 from darrm.probability.binomial import binomial_pmf
 from darrm.problem import Voters
-
-Array = NDArray[np.float64]
 
 PRECISION_BITS = 128
 

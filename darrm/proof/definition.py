@@ -8,14 +8,12 @@ with PB the Poisson binomial distribution and g the signed noise function.
 from itertools import combinations_with_replacement
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm.gamma.noise_function import NoiseFunction
+from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.corners import corner_pairs, full_set_size
-
-Array = NDArray[np.float64]
 
 _MOST_ROWS = 2_000_000
 

@@ -24,12 +24,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from darrm.gamma.noise_function import signed_function
+from darrm.probability import Array
 from darrm.probability.binomial import tail_bound
 from darrm.probability.poisson_binomial import STEP_ERROR, smooth
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts, CostRatio, corners_of
-
-Array = NDArray[np.float64]
 
 TAIL = 1e-18
 _ROWS_A_ROUND = 40

@@ -37,13 +37,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.gamma.noise_function import signed_function
+from darrm.probability import Array
 from darrm.probability.poisson_binomial import STEP_ERROR, smooth
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts, corners_of, ratio_of
 from darrm.proof.dominating import DominatingFamily
 from darrm.proof.near_shifts import NearShifts
 
-Array = NDArray[np.float64]
 Answer = TypeVar("Answer")
 
 Moves = tuple[int, int, int, int]  # voters near 0 and 1 with p moved by Δ, and those with p' moved

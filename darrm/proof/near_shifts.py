@@ -14,10 +14,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from darrm.probability import Array
 from darrm.probability.binomial import tail_bound
 from darrm.proof.dominating import DominatingFamily
-
-Array = NDArray[np.float64]
 
 _SCREENED_MOVES = 3
 

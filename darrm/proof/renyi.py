@@ -35,11 +35,11 @@ from numpy.typing import ArrayLike, NDArray
 from darrm import checks
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
+from darrm.probability import Array
 from darrm.probability.poisson_binomial import smooth
 from darrm.problem import Voters
 from darrm.proof.dominating import TAIL, DominatingFamily
 
-Array = NDArray[np.float64]
 Number = TypeVar("Number", np.float64, np.bool_)
 
 _UNIT = 2.0**-53  # relative error of one rounding

@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
+from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.balls import worst_cost_ball
 from darrm.proof.corners import budget_below, corner_pairs, full_set_size, ratio_of
 from darrm.proof.definition import all_coefficients, privacy_cost, worst_cost
-from darrm.proof.dominating import Array, DominatingFamily, LevelMaxima
+from darrm.proof.dominating import DominatingFamily, LevelMaxima
 from darrm.proof.full_set import FullSet
 from tests.oracle import corner_list, exact_budget, exact_worst_cost, exponential
 from tests.strategies import gammas, problems
