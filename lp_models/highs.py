@@ -26,7 +26,12 @@ _LONGEST_RUN = 300.0  # seconds of one run of the simplex method; the largest pr
 
 
 class Master:
-    """A linear program whose rows change between warm-started solves; values and bounds are about its own cost."""
+    """A linear program whose rows change between warm-started solves; values and bounds are about its own cost.
+
+    >>> solution = Master(LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.5]))).solve()
+    >>> solution.point, solution.duals, round(solution.value - solution.bound, 12)
+    (array([0.5, 1. ]), array([1.]), 0.0)
+    """
 
     def __init__(self, program: LinearProgram) -> None:
         cost = program.cost
@@ -118,17 +123,6 @@ class Master:
         self._highs.setOptionValue("time_limit", spent + max(0.0, min(seconds, _LONGEST_RUN)))
         self._highs.run()
         return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
-
-
-def solve(program: LinearProgram) -> Solution:
-    """Solve a linear program.
-
-    >>> program = LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.5]))
-    >>> solution = solve(program)
-    >>> solution.point, solution.duals, round(solution.value - solution.bound, 12)
-    (array([0.5, 1. ]), array([1.]), 0.0)
-    """
-    return Master(program).solve()
 
 
 def _new_solver() -> highspy.Highs:

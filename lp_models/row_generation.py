@@ -70,7 +70,7 @@ def minimize_with_rows(
     ``report`` is called once a round. Also at a time limit, after Ctrl-C, and when the solver fails the result is the
     best point so far and the best bound.
     """
-    loop = _Loop(program, oracle, options, tie_break, report)
+    loop = _Loop(Master(program), oracle, options, tie_break, report)
     try:
         status = loop.run()
     except KeyboardInterrupt:
@@ -78,29 +78,26 @@ def minimize_with_rows(
     return loop.result(status)
 
 
+@dataclass(eq=False)
 class _Loop:
     """The state of one solve; a method is one step of a round."""
 
-    def __init__(
-        self,
-        program: LinearProgram,
-        oracle: Oracle,
-        options: SolveOptions,
-        tie_break: Array | None,
-        report: Callable[[Progress], None] | None,
-    ) -> None:
+    master: Master
+    oracle: Oracle
+    options: SolveOptions
+    tie_break: Array | None
+    report: Callable[[Progress], None] | None
+    best: Array | None = None
+    value: float = np.inf
+    bound: float = -np.inf
+    mark: tuple[int, float, float] = (0, np.inf, -np.inf)  # round, value and bound when something last moved
+    candidate_value: float = np.inf
+    rounds: int = 0
+    generated: int = 0
+
+    def __post_init__(self) -> None:
         self.started = time.perf_counter()
-        self.oracle, self.options, self.report = oracle, options, report
-        self.master = Master(program)
-        self.tie_break = tie_break
-        self.bound = -np.inf
-        self.best: Array | None = None
-        self.value = np.inf
-        self.mark = (0, np.inf, -np.inf)  # round, value and bound when something last moved
-        self.candidate = np.zeros(program.cost.size)
-        self.candidate_value = np.inf
-        self.rounds = 0
-        self.generated = 0
+        self.candidate = np.zeros(self.master.cost.size)
 
     def run(self) -> Status:
         """Repeat rounds until a reason to stop; then break ties, if asked to."""

@@ -154,7 +154,6 @@ class PrivacyOracle:
     """The privacy rows of a problem, over the variables of a shape."""
 
     def __init__(self, problem: MajorityProblem, shape: Shape) -> None:
-        self.problem = problem
         self.shape = shape
         self.full = FullSet(problem.voters, problem.target.exact_epsilon)
         self.budget = budget_below(problem.target)
@@ -178,12 +177,9 @@ class PrivacyOracle:
                 rows += _most_useful(broken, limit)
         # back from γ, so that what clipping took is not forgotten
         feasible = self.shape.gamma_to_variables(gamma * min(1.0, self.budget / worst))
-        return Separation(self._matrix(rows), np.full(len(rows), self.budget), feasible, thorough)
-
-    def _matrix(self, rows: list[CornerCounts]) -> Array:
-        if not rows:
-            return np.empty((0, self.problem.voters.half_size))
-        return self.shape.rows(np.array([row.coefficients(self.full.voters, self.full.ratio.value) for row in rows]))
+        matrix = np.array([row.coefficients(self.full.voters, self.full.ratio.value) for row in rows])
+        matrix = self.shape.rows(matrix.reshape(len(rows), gamma.size))
+        return Separation(matrix, np.full(len(rows), self.budget), feasible, thorough)
 
 
 def _most_useful(broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
@@ -221,9 +217,8 @@ def _solve_production(
         tie_break = np.append(tie_break, np.zeros(program.cost.size - weights.size))
     result = minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report)
     gamma = NoiseFunction(problem.voters.K, shape.variables_to_gamma(result.point[: weights.size]))
-    made_by = {"made by": f"darrm {_version('darrm')}, highspy {_version('highspy')}"}
     counts = {"rounds": str(result.rounds), "rows generated": str(result.rows_generated)}
-    return _Found(gamma, result.bound, result.status, made_by | counts)
+    return _Found(gamma, result.bound, result.status, {"made by": _versions("darrm", "highspy"), **counts})
 
 
 def _solve_reference(problem: MajorityProblem, weights: Array, shape: Shape) -> _Found:
@@ -235,13 +230,13 @@ def _solve_reference(problem: MajorityProblem, weights: Array, shape: Shape) -> 
     if solution.status is not Status.OPTIMAL:
         raise SolveError("the reference solver found no optimum: try --solver production", status=solution.status.value)
     gamma = NoiseFunction(problem.voters.K, shape.variables_to_gamma(solution.point))
-    made_by = f"darrm {_version('darrm')}, cvxpy {_version('cvxpy')}, highspy {_version('highspy')}"
-    return _Found(gamma, solution.bound, solution.status, {"made by": made_by, "rows written": str(len(matrix))})
+    provenance = {"made by": _versions("darrm", "cvxpy", "highspy"), "rows written": str(len(matrix))}
+    return _Found(gamma, solution.bound, solution.status, provenance)
 
 
 @cache
-def _version(distribution: str) -> str:
-    return metadata.version(distribution)
+def _versions(*distributions: str) -> str:
+    return ", ".join(f"{name} {metadata.version(name)}" for name in distributions)
 
 
 def _tie_break(weights: Array, K: int, shape: Shape) -> Array | None:

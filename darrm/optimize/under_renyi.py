@@ -16,6 +16,7 @@ boundary point and a feasible γ.
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from darrm import checks
 from darrm.errors import SolveError
@@ -24,6 +25,7 @@ from darrm.gamma.priors import Prior, weights_of
 from darrm.optimize.closed_form import has_closed_form
 from darrm.optimize.closed_form_renyi import SMALLEST_LIE, best_under_renyi
 from darrm.probability import Array
+from darrm.probability.bisection import last_allowed
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts
 from darrm.proof.definition import all_expectations
@@ -127,8 +129,7 @@ def _with_conic_program(voters: Voters, prior: Prior, order: float, budget: floa
     if half is None:
         raise SolveError("the reference solver found no optimum: use the production solver", status="failed")
     gamma = NoiseFunction(voters.K, half)
-    value = gamma.expected_error(prior)
-    return RenyiOptimum(gamma, value, 0.0)
+    return RenyiOptimum(gamma, gamma.expected_error(prior), 0.0)
 
 
 class _RenyiOracle:
@@ -143,14 +144,12 @@ class _RenyiOracle:
         """Take at every level the row with the largest divergence, where it is broken."""
         half = np.minimum(Shape.MONOTONE.variables_to_gamma(point), 1.0 - 2.0 * SMALLEST_LIE)
         found, factor = self._worst_rows(np.maximum.accumulate(half))
-        matrix, limits = [], []
-        for level in choose_violated(found.costs, self.limit * (1.0 + _BROKEN)):
-            row, limit = self._half_plane(found, level, half)
-            matrix.append(Shape.MONOTONE.rows(row))
-            limits.append(limit)
-        empty = np.empty((0, half.size))
+        broken = choose_violated(found.costs, self.limit * (1.0 + _BROKEN))
+        planes = [self._half_plane(found, level, half) for level in broken]
+        matrix = np.array([row for row, _ in planes]).reshape(-1, half.size)
+        limits = np.array([limit for _, limit in planes])
         feasible = Shape.MONOTONE.gamma_to_variables(half * factor)
-        return Separation(np.array(matrix) if matrix else empty, np.array(limits), feasible, thorough)
+        return Separation(Shape.MONOTONE.rows(matrix), limits, feasible, thorough)
 
     def _worst_rows(self, half: Array) -> tuple[LevelMaxima, float]:
         """Find (α − 1)·D of the worst row of each level, and a factor that makes every row feasible."""
@@ -178,24 +177,23 @@ class _RenyiOracle:
             if not np.any(broken):
                 break
             worst = int(np.argmax(exponents))
-            factor = min(float(np.nextafter(factor, 0.0)), float(self._factors(P[worst, None], Q[worst, None])[0]))
+            factor = min(float(np.nextafter(factor, 0.0)), self._factor(float(P[worst]), float(Q[worst])))
             P, Q = P[broken], Q[broken]
         return factor
 
-    def _exponents(self, P: Array, not_P: Array, Q: Array, not_Q: Array) -> Array:
+    def _exponents(self, P: ArrayLike, not_P: ArrayLike, Q: ArrayLike, not_Q: ArrayLike) -> Array:
         first = self.order * np.log(P) - (self.order - 1.0) * np.log(Q)
         second = self.order * np.log(not_P) - (self.order - 1.0) * np.log(not_Q)
         return np.asarray(np.logaddexp(first, second))
 
-    def _factors(self, P: Array, Q: Array) -> Array:
-        """Find for each row the largest factor on γ that keeps it within the budget."""
-        low, high = np.zeros(P.shape), np.ones(P.shape)
-        for _ in range(_BISECTIONS):
-            middle = 0.5 * (low + high)
-            p, q = 0.5 + middle * (P - 0.5), 0.5 + middle * (Q - 0.5)
-            allowed = self._exponents(p, 1.0 - p, q, 1.0 - q) <= self.limit
-            low, high = np.where(allowed, middle, low), np.where(allowed, high, middle)
-        return low
+    def _factor(self, P: float, Q: float) -> float:
+        """Find the largest factor on γ that keeps a row within the budget."""
+
+        def allowed(factor: float) -> bool:
+            p, q = 0.5 + factor * (P - 0.5), 0.5 + factor * (Q - 0.5)
+            return bool(self._exponents(p, 1.0 - p, q, 1.0 - q) <= self.limit)
+
+        return last_allowed(allowed, inside=0.0, outside=1.0, steps=_BISECTIONS)
 
     def _half_plane(self, found: LevelMaxima, level: int, half: Array) -> tuple[Array, float]:
         """Return the supporting half-plane where the line from the row's (P, Q) to (½, ½) meets the boundary."""
@@ -203,9 +201,9 @@ class _RenyiOracle:
         voters = self.rows.voters
         first = row.coefficients(voters, 0.0)
         second = row.coefficients(voters, 1.0) - first  # E_q[g] = −E_{p'}[g]
-        P, Q = np.array([0.5 + 0.5 * float(first @ half)]), np.array([0.5 - 0.5 * float(second @ half)])
-        factor = float(self._factors(P, Q)[0])
-        p, q = 0.5 + factor * (float(P[0]) - 0.5), 0.5 + factor * (float(Q[0]) - 0.5)
+        P, Q = 0.5 + 0.5 * float(first @ half), 0.5 - 0.5 * float(second @ half)
+        factor = self._factor(P, Q)
+        p, q = 0.5 + factor * (P - 0.5), 0.5 + factor * (Q - 0.5)
         r, s = np.log(p / q), np.log((1.0 - p) / (1.0 - q))
         alpha = self.order
         ratio = (alpha - 1.0) / alpha * np.exp(r) * np.expm1(alpha * (s - r)) / np.expm1((alpha - 1.0) * (s - r))

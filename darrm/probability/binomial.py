@@ -25,9 +25,7 @@ def binomial_pmf(n: int, p: float) -> Array:
     mode = min(n, int((n + 1) * p))
     upward = np.arange(mode + 1, n + 1)
     downward = np.arange(mode, 0, -1)
-    return _from_ratios(
-        mode, (n - upward + 1) / upward * (p / (1.0 - p)), downward / (n - downward + 1) * ((1.0 - p) / p)
-    )
+    return _from_ratios((n - upward + 1) / upward * (p / (1.0 - p)), downward / (n - downward + 1) * ((1.0 - p) / p))
 
 
 def hypergeometric_pmf(population: int, ones: int, draws: int) -> Array:
@@ -46,7 +44,6 @@ def hypergeometric_pmf(population: int, ones: int, draws: int) -> Array:
     down = np.arange(mode, low, -1)
     zeros = population - ones
     result[low : high + 1] = _from_ratios(
-        mode - low,
         (ones - up + 1) * (draws - up + 1) / (up * (zeros - draws + up)),
         down * (zeros - draws + down) / ((ones - down + 1) * (draws - down + 1)),
     )
@@ -70,9 +67,7 @@ def tail_bound(n: int, p: float, most: int) -> float:
     return float(min(1.0, bound * (1.0 + 4.0 * (most + 2) * np.finfo(np.float64).eps)))
 
 
-def _from_ratios(mode: int, upward: Array, downward: Array) -> Array:
-    """Normalize the weights whose ratios of neighbors are given, starting from weight 1 at the mode."""
+def _from_ratios(upward: Array, downward: Array) -> Array:
+    """Normalize the weights whose ratios of neighbors, away from the mode, are given."""
     weights = np.concatenate([np.cumprod(downward)[::-1], [1.0], np.cumprod(upward)])
-    if weights.size != mode + 1 + upward.size:
-        raise ValueError("the ratios do not fit the mode")
     return np.asarray(weights / np.sum(weights), dtype=np.float64)

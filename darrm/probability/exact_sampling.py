@@ -89,7 +89,7 @@ def discrete_laplace(scale: Fraction, size: int, below: UniformBelow = system_un
     checks.positive(scale=scale)
     _check_scale(math.floor(scale))
     top, bottom = scale.numerator, scale.denominator
-    dtype = _integer_type(top * bottom)
+    dtype = np.int64 if top * bottom <= _LARGEST_INT64 else object
 
     def attempt(count: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         tops: NDArray[Any] = np.full(count, top, dtype=dtype)
@@ -194,7 +194,3 @@ def _check_scale(scale: int) -> None:
     """Refuse scales whose draws might not fit into 64 bits (a draw beyond 2^12 scales has probability e^-4096)."""
     if scale > _LARGEST_SCALE:
         checks.fail("scale", scale, f"at most {_LARGEST_SCALE}", "noise of this size leaves nothing of the data")
-
-
-def _integer_type(largest: int) -> type:
-    return np.int64 if largest <= _LARGEST_INT64 else object

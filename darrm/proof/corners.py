@@ -112,16 +112,9 @@ class CostRatio:
             self.error = upper_float(abs(self.ball - arb(self.value)))
 
 
-@lru_cache(maxsize=64)
-def corners_of(each: PrivacyParams) -> Corners:
-    """Compute the corners of a voter once; ε and Δ are exact, so the cache key is too."""
-    return Corners(each)
-
-
-@lru_cache(maxsize=64)
-def ratio_of(epsilon: Fraction) -> CostRatio:
-    """Compute e^ε once."""
-    return CostRatio(epsilon)
+# computed once: ε and Δ are exact, so the cache keys are too
+corners_of = lru_cache(maxsize=64)(Corners)
+ratio_of = lru_cache(maxsize=64)(CostRatio)
 
 
 @lru_cache(maxsize=64)

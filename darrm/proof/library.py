@@ -71,7 +71,11 @@ def available_tables(K: int | None = None) -> tuple[Setting, ...]:
     """
     sizes = available_sizes()
     chosen = sizes if K is None else tuple(size for size in sizes if size == K)
-    return tuple(_setting_of(size, entry) for size in chosen for entry in _read(size)["tables"])
+    return tuple(
+        Setting(size, entry["m"], PrivacyParams(entry["epsilon"], entry["delta"]), entry["shape"])
+        for size in chosen
+        for entry in _read(size)["tables"]
+    )
 
 
 def load_table(problem: MajorityProblem, *, shape: str = "free") -> GammaTable:
@@ -140,8 +144,8 @@ def compress(K: int, prior: Prior, provenance: dict[str, str], tables: Sequence[
 
 
 def _entry(setting: Setting, table: GammaTable) -> dict[str, Any]:
-    data, optimality = table.to_json(), table.optimality
-    if optimality is None:
+    data = table.to_json()
+    if data["optimality"] is None:
         raise TableError("optimality", "a library table needs it")
     return {
         "m": setting.m,
@@ -150,10 +154,8 @@ def _entry(setting: Setting, table: GammaTable) -> dict[str, Any]:
         "shape": setting.shape,
         "gamma": data["gamma"],
         "checksum": data["checksum"],
-        "scale": table.certificate.scale,
-        "value": optimality.value,
-        "bound": optimality.bound,
-        "status": optimality.status,
+        "scale": data["certificate"]["scale"],
+        **{name: data["optimality"][name] for name in ("value", "bound", "status")},
     }
 
 
@@ -168,11 +170,8 @@ def _table_json(problem: MajorityProblem, entry: dict[str, Any], library: dict[s
         "certificate": {"scale": entry["scale"]},
         "optimality": {
             "prior": library["prior"],
-            "shape": entry["shape"],
             "objective": "linear",
-            "value": entry["value"],
-            "bound": entry["bound"],
-            "status": entry["status"],
+            **{name: entry[name] for name in ("shape", "value", "bound", "status")},
         },
         "provenance": library["provenance"],
     }
@@ -190,10 +189,6 @@ def _read(K: int) -> dict[str, Any]:
     if data.get("format") != _LIBRARY_FORMAT or data.get("version") not in _READ_VERSIONS:
         raise TableError("library", f"the file {name!r} of the package has an unknown format: install it again")
     return data
-
-
-def _setting_of(K: int, entry: dict[str, Any]) -> Setting:
-    return Setting(K, entry["m"], PrivacyParams(entry["epsilon"], entry["delta"]), entry["shape"])
 
 
 def _miss(K: int, m: float, each: PrivacyParams, shape: str) -> str:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from lp_models.gamma_lp import Shape, expected_error_program
-from lp_models.highs import Master, solve
+from lp_models.highs import Master
 from lp_models.options import SolveOptions
 from lp_models.program import LinearProgram, Status, lagrangian_bound
 from lp_models.reference import solve_with_cvxpy
@@ -32,7 +32,7 @@ def truth(program: LinearProgram) -> float:
 def test_both_solvers_find_the_optimum(seed: int) -> None:
     program = random_program(seed)
     expected = truth(program)
-    for solution in (solve(program), solve_with_cvxpy(program)):
+    for solution in (Master(program).solve(), solve_with_cvxpy(program)):
         assert solution.status is Status.OPTIMAL
         assert solution.value == pytest.approx(expected, abs=1e-9)
         assert solution.bound <= expected + 1e-12
@@ -70,7 +70,7 @@ def test_a_program_keeps_its_own_numbers() -> None:
     program = LinearProgram(cost, np.empty((0, 1)), np.empty(0))
     cost[0] = 5.0
     assert program.cost[0] == -1.0
-    assert solve(program).value == -1.0
+    assert Master(program).solve().value == -1.0
 
 
 class ListOracle:
