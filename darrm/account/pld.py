@@ -93,12 +93,11 @@ def dominating_atoms(profile: PrivacyProfile) -> tuple[NDArray[np.float64], NDAr
     """
     grid, bounds = profile.arrays()
     losses = np.concatenate([-grid[:0:-1], grid])
-    ratios = np.exp(losses)
     below = 1.0 - 1.0 / np.exp(grid[:0:-1]) + bounds[:0:-1] / np.exp(grid[:0:-1])
-    heights = np.concatenate([below, bounds])
-    kept = _lower_hull(np.concatenate([[0.0], ratios]), np.concatenate([[1.0], heights]))
-    x = np.concatenate([[0.0], ratios])[kept]
-    y = np.concatenate([[1.0], heights])[kept]
+    x = np.concatenate([[0.0], np.exp(losses)])
+    y = np.concatenate([[1.0], below, bounds])
+    kept = _lower_hull(x, y)
+    x, y = x[kept], y[kept]
     slopes = np.append(np.diff(y) / np.diff(x), 0.0)
     masses = x[1:] * np.maximum(np.diff(slopes), 0.0)
     infinite = float(bounds[-1])

@@ -18,13 +18,8 @@ _SLACKS = tuple(float(slack) for slack in np.geomspace(1e-12, 0.5, 200))
 def subsampling(problem: MajorityProblem) -> NoiseFunction:
     """γ_Sub: the majority of m voters drawn without replacement, ties by a fair coin [D, Lemma 3.1].
 
-    Raises
-    ------
-    ValueError
-        If m is not an integer.
+    `ValueError` if m is not an integer.
 
-    Examples
-    --------
     >>> from darrm import MajorityProblem, PrivacyParams, Voters
     >>> subsampling(MajorityProblem.from_allowance(Voters(5, PrivacyParams(0.1)), 1)).half
     array([0.2, 0.6, 1. ])
@@ -38,13 +33,8 @@ def double_subsampling(problem: MajorityProblem) -> NoiseFunction:
     The theorem covers δ = Δ = 0, odd K and identically distributed voters only; `is_covered_by_theorem` says whether
     the first two hold. Elsewhere this is a proposal that `certify` scales.
 
-    Raises
-    ------
-    ValueError
-        If m is not an integer.
+    `ValueError` if m is not an integer.
 
-    Examples
-    --------
     >>> from darrm import MajorityProblem, PrivacyParams, Voters
     >>> double_subsampling(MajorityProblem.from_allowance(Voters(5, PrivacyParams(0.1)), 3)).half
     array([1., 1., 1.])
@@ -74,17 +64,16 @@ def randomized_response(problem: MajorityProblem, composed: PrivacyParams | None
     >>> randomized_response(MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1)), 3)).half.round(4)
     array([0.3809, 0.3809, 0.3809, 0.3809, 0.3809, 0.3809])
     """
-    if not problem.voters.each.is_private and composed is None:
-        return NoiseFunction(problem.voters.K, np.ones(problem.voters.half_size))
-    totals = (
-        [compose_general(problem.voters.each, problem.voters.K, slack) for slack in _SLACKS]
-        if composed is None
-        else [composed]
-    )
-    if composed is None and problem.voters.K * problem.voters.each.exact_delta < 1:
-        totals.append(compose_simple(problem.voters.each, problem.voters.K))
+    K, each = problem.voters.K, problem.voters.each
+    if composed is not None:
+        totals = [composed]
+    elif each.is_private:
+        totals = [compose_general(each, K, slack) for slack in _SLACKS]
+        totals += [compose_simple(each, K)] if K * each.exact_delta < 1 else []
+    else:
+        return NoiseFunction(K, np.ones(problem.voters.half_size))
     p_const = max(_constant_for(problem, total) for total in totals)
-    return NoiseFunction(problem.voters.K, np.full(problem.voters.half_size, p_const))
+    return NoiseFunction(K, np.full(problem.voters.half_size, p_const))
 
 
 def _constant_for(problem: MajorityProblem, total: PrivacyParams) -> float:
@@ -109,8 +98,6 @@ def _integer_allowance(problem: MajorityProblem, name: str) -> int:
 def _majority_of_sample(problem: MajorityProblem, draws: int) -> NoiseFunction:
     """γ(l) = Pr[majority of the sample is 1] − Pr[it is 0], given l ones among K."""
     sides = np.sign(2 * np.arange(draws + 1) - draws)
-    half = [
-        hypergeometric_pmf(problem.voters.K, ones, draws) @ sides
-        for ones in range(problem.voters.first_majority, problem.voters.K + 1)
-    ]
-    return NoiseFunction(problem.voters.K, np.clip(half, 0.0, 1.0))
+    K = problem.voters.K
+    half = [hypergeometric_pmf(K, ones, draws) @ sides for ones in range(problem.voters.first_majority, K + 1)]
+    return NoiseFunction(K, np.clip(half, 0.0, 1.0))

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.gamma.priors import Prior, weights_of
-from darrm.gamma.sampled_error import ESTIMATE_SEED, Estimate, default_draws, differences, errors_of, summarize
+from darrm.gamma.sampled_error import ESTIMATE_SEED, Estimate, differences, errors_of, number_of_draws, summarize
 from darrm.probability import Array
 
 
@@ -63,13 +63,9 @@ class NoiseFunction:
     def from_full(cls, full: ArrayLike) -> NoiseFunction:
         """Build from all K + 1 values.
 
-        Raises
-        ------
-        ValueError
-            If γ(l) ≠ γ(K − l) for some l, or γ(K/2) ≠ 0 for even K: the privacy condition is about symmetric γ.
+        `ValueError` if γ(l) ≠ γ(K − l) for some l, or γ(K/2) ≠ 0 for even K: the privacy condition is about symmetric
+        γ.
 
-        Examples
-        --------
         >>> NoiseFunction.from_full([1.0, 0.5, 0.5, 0.9])
         Traceback (most recent call last):
         ...
@@ -140,8 +136,7 @@ class NoiseFunction:
         >>> print(estimate, "exact", exact)
         0.153364 ± 0.00025 (20,000 draws) exact 0.153125
         """
-        count = default_draws(self.K) if draws is None else draws
-        checks.integer_at_least(2, draws=count)
+        count = number_of_draws(self.K, draws)
         generator = np.random.default_rng(ESTIMATE_SEED) if rng is None else rng
         return summarize(errors_of(self.half, differences(prior.sample(self.K, count, rng=generator))))
 

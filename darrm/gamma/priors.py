@@ -250,23 +250,14 @@ class Point(_Known):
 class StoredPrior:
     """The name and the digest of a prior that a file could not keep: it can be recognized, not computed with.
 
-    Attributes
-    ----------
-    text
-        The name that the prior had.
-    digest
-        Its `digest_of`; empty in files that were written before there were digests.
-
-    Examples
-    --------
     >>> StoredPrior("beta", "9f0a").weights(3)
     Traceback (most recent call last):
     ...
     ValueError: the prior must be given itself, got 'beta': the table keeps its name and a digest only
     """
 
-    text: str
-    digest: str
+    text: str  # the name that the prior had
+    digest: str  # its `digest_of`; empty in files that were written before there were digests
     has_closed_form: ClassVar[bool] = False
 
     def __str__(self) -> str:
@@ -295,13 +286,8 @@ _KINDS: dict[str, type[Independent | TwoSided | CommonP | Point]] = {
 def parse(text: str) -> Prior:
     """Read ``uniform``, ``uniform:LOW,HIGH``, ``two-sided:LOW,HIGH``, ``common`` or ``point:P``.
 
-    Raises
-    ------
-    ValueError
-        If the text is none of these or a number is out of range.
+    `ValueError` if the text is none of these or a number is out of range.
 
-    Examples
-    --------
     >>> parse("uniform:0.7,1"), parse("common"), parse("point:0.8")
     (Independent(low=0.7, high=1.0), CommonP(), Point(p=0.8))
     """

@@ -31,25 +31,23 @@ class Estimate:
         return f"{self.mean:.6g} ± {self.standard_error:.2g} ({self.draws:,} draws)"
 
 
-def default_draws(K: int) -> int:
-    """Choose a number of draws: 20,000 for few voters, falling to 5,000 for many.
+def number_of_draws(K: int, asked: int | None = None) -> int:
+    """Check that what is asked for is at least 2, or choose: 20,000 for few voters, falling to 5,000 for many.
 
-    >>> default_draws(11), default_draws(41), default_draws(101)
+    >>> number_of_draws(11), number_of_draws(41), number_of_draws(101)
     (20000, 9756, 5000)
     """
+    if asked is not None:
+        checks.integer_at_least(2, draws=asked)
+        return asked
     return max(_LEAST_DRAWS, min(_MOST_DRAWS, _DRAWN_NUMBERS // K))
 
 
 def differences(probabilities: Array) -> Array:
     """Compute d_l = α_l − α_{K−l} for l > K/2, for every row of probabilities: shape (T, K) → (T, K − floor(K/2)).
 
-    Raises
-    ------
-    ValueError
-        If the array is not two-dimensional or a value is no probability.
+    `ValueError` if the array is not two-dimensional or a value is no probability.
 
-    Examples
-    --------
     >>> differences(np.array([[1.0, 1.0, 1.0], [0.5, 0.5, 0.5]]))
     array([[0., 1.],
            [0., 0.]])

@@ -89,10 +89,7 @@ class Charge:
     def from_text(cls, text: str, *, what: str) -> Charge:
         """Read what `to_text` wrote.
 
-        Raises
-        ------
-        ValueError
-            If the text is no charge.
+        `ValueError` if the text is no charge.
         """
         document = json.loads(text)
         try:

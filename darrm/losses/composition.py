@@ -31,13 +31,8 @@ _ROUNDING = 100 * 2.0**-52
 def compose_simple(params: PrivacyParams, k: int) -> PrivacyParams:
     """Add the guarantees of k queries: (kε, kδ) [D, Theorem 2.2].
 
-    Raises
-    ------
-    ValueError
-        If k is no positive integer, or kδ reaches 1, where nothing is promised any more.
+    `ValueError` if k is no positive integer, or kδ reaches 1, where nothing is promised any more.
 
-    Examples
-    --------
     >>> compose_simple(PrivacyParams(0.1, 1e-5), 3)
     PrivacyParams(epsilon=0.3, delta=0.00003)
     """

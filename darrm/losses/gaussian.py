@@ -62,13 +62,8 @@ def renyi_sigma(target: PrivacyParams, queries: int = 1) -> Calibration:
 
     The target (ε, δ) is that of all answers together, both positive; λ is among the settings.
 
-    Raises
-    ------
-    ValueError
-        If ε or δ is 0, or so small that the grid ends before it starts.
+    `ValueError` if ε or δ is 0, or so small that the grid ends before it starts.
 
-    Examples
-    --------
     >>> renyi_sigma(PrivacyParams("0.2556", "0.0003")).value.__round__(2)
     22.46
     """
@@ -133,13 +128,8 @@ def concentrated_sigma(target: PrivacyParams) -> Calibration:
     so any α gives a valid bound, and the best of a fine grid is taken. ρ (rounded down) is among the settings: a
     release that draws exactly starts from it.
 
-    Raises
-    ------
-    ValueError
-        If ε or δ is 0, or δ is too small for this ε.
+    `ValueError` if ε or δ is 0, or δ is too small for this ε.
 
-    Examples
-    --------
     >>> found = concentrated_sigma(PrivacyParams(1, 1e-5))
     >>> round(found.value, 4), round(math.sqrt(2 * math.log(1.25e5)), 4)    # σ/Δ here and in Corollary 12
     (4.0451, 4.8448)

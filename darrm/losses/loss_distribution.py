@@ -41,10 +41,7 @@ class LossDistribution:
     def of_groups(cls, groups: Sequence[tuple[float, int]]) -> LossDistribution:
         """Build the distribution for (ε, k) groups.
 
-        Raises
-        ------
-        TooManyKindsError
-            If Π(k + 1) exceeds two million.
+        `TooManyKindsError` if Π(k + 1) exceeds two million.
         """
         if math.prod(count + 1 for _, count in groups) > _MOST_ATOMS:
             raise TooManyKindsError(f"the exact composition of {len(groups)} kinds of queries has too many terms")

@@ -15,7 +15,7 @@ from darrm.problem import MajorityProblem
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.flags import add_prior, add_voters, integer, privacy_pair, real, voters_of
 from darrm.system.progress import status_line
-from lp_models.options import Progress, SolveOptions
+from lp_models.options import SolveOptions
 
 DESCRIPTION = """\
 Find the noise function γ with which the majority of K private voters is released as truthfully as its privacy
@@ -87,7 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             solver=options.solver,
             draws=None if options.draws is None else integer("--draws", options.draws, 2),
             options=SolveOptions(gap=real("--gap", options.gap), time_limit=real("--time-limit", options.time_limit)),
-            report=lambda progress: line.show(_where(progress)),
+            report=lambda now: line.show(
+                f"round {now.rounds}: {now.rows} rows, gap {now.value - now.bound:.2e}, {now.seconds:.0f} s"
+            ),
         )
     entries = compare(table, prior)
     if options.output is not None:
@@ -112,12 +114,6 @@ def _problem(options: argparse.Namespace) -> MajorityProblem:
     if not voters.each.is_private:
         raise ValueError("--voters plain needs --target EPS,DELTA: an allowance --m is about private voters")
     return MajorityProblem.from_allowance(voters, "3" if options.m is None else options.m, options.delta)
-
-
-def _where(progress: Progress) -> str:
-    """Return where a long solve stands."""
-    gap = progress.value - progress.bound
-    return f"round {progress.rounds}: {progress.rows} rows, gap {gap:.2e}, {progress.seconds:.0f} s"
 
 
 if __name__ == "__main__":

@@ -43,13 +43,8 @@ def has_closed_form(voters: Voters) -> bool:
 def best_for_plain_voters(problem: MajorityProblem) -> NoiseFunction:
     """Compute γ(l) = 2h(l) − 1 of the closed form (3), in floats; `certify` proves it and scales away the rounding.
 
-    Raises
-    ------
-    ValueError
-        If the voters are private or one person reaches more than one of them.
+    `ValueError` if the voters are private or one person reaches more than one of them.
 
-    Examples
-    --------
     >>> from darrm import MajorityProblem, PrivacyParams, Voters
     >>> problem = MajorityProblem(Voters(11, PrivacyParams("inf"), overlap=1), PrivacyParams("0.2676", "0.0003"))
     >>> ((1 + best_for_plain_voters(problem).half) / 2).round(3)

@@ -23,35 +23,34 @@ class Entry:
 def compare(optimal: GammaTable, prior: Prior) -> tuple[Entry, ...]:
     """Certify the baselines of the optimal table's problem and evaluate all four under a prior.
 
-    >>> from darrm.optimize.optimizer import optimize_gamma
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters, optimize_gamma
     >>> from darrm.gamma.priors import Independent
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters
     >>> problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
     >>> entries = compare(optimize_gamma(problem), Independent())
     >>> [(entry.name, round(entry.expected_error, 4)) for entry in entries]
     [('γ_opt', 0.0413), ('γ_Sub', 0.1219), ('γ_DSub', 0.0692), ('γ_const', 0.2883)]
     """
     problem = optimal.problem
-    proposals: tuple[tuple[str, Callable[[MajorityProblem], NoiseFunction]], ...] = (
-        ("γ_Sub", baselines.subsampling),
-        ("γ_DSub", baselines.double_subsampling),
-        ("γ_const", baselines.randomized_response),
-    )
+    proposals: dict[str, Callable[[MajorityProblem], NoiseFunction]] = {
+        "γ_Sub": baselines.subsampling,
+        "γ_DSub": baselines.double_subsampling,
+        "γ_const": baselines.randomized_response,
+    }
     entries = [Entry("γ_opt", optimal, optimal.gamma.expected_error(prior), "")]
-    for name, propose in proposals:
+    for name, propose in proposals.items():
         try:
             proposal = propose(problem)
         except ValueError as error:
             entries.append(Entry(name, None, None, str(error)))
-            continue
-        table = certify(problem, proposal)
-        entries.append(Entry(name, table, table.gamma.expected_error(prior), _remark(name, table)))
+        else:
+            table = certify(problem, proposal)
+            entries.append(Entry(name, table, table.gamma.expected_error(prior), _remark(name, table)))
     return tuple(entries)
 
 
 def _remark(name: str, table: GammaTable) -> str:
     scale = table.certificate.scale
-    scaled = f"shown as certify scaled it, by {scale:.6g}" if scale < 1.0 - 1e-9 else "certified as it stands"
+    scaled = f"shown as certify scaled it, by {scale:.6g}" if scale < 1.0 - 1e-9 else ""
     if name == "γ_DSub" and not baselines.is_covered_by_theorem(table.problem):
-        return f"its theorem covers δ = Δ = 0 and odd K only; {scaled}"
-    return scaled if scale < 1.0 - 1e-9 else ""
+        return f"its theorem covers δ = Δ = 0 and odd K only; {scaled or 'certified as it stands'}"
+    return scaled

@@ -22,7 +22,7 @@ from darrm import checks
 from darrm.errors import SolveError
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import CommonP, Independent, Prior, weights_of
-from darrm.gamma.sampled_error import default_draws, differences
+from darrm.gamma.sampled_error import differences, number_of_draws
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.probability import Array
 from darrm.problem import MajorityProblem
@@ -124,8 +124,7 @@ def optimize_gamma(
         if solver == "reference":
             advice = "one row a draw is not written down"
             checks.fail("solver", solver, "'production' for a sampled expected error", advice)
-        count = default_draws(problem.voters.K) if draws is None else draws
-        checks.integer_at_least(2, draws=count)
+        count = number_of_draws(problem.voters.K, draws)
         generator = np.random.default_rng(_FIT_SEED) if rng is None else rng
         sampled = SampledError(differences(belief.sample(problem.voters.K, count, rng=generator)))
         found = solve(sampled.mean_size, sampled)

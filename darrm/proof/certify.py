@@ -49,15 +49,9 @@ def bound_worst_cost(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[fl
 def prove(problem: MajorityProblem, gamma: NoiseFunction, *, scale: float = 1.0) -> Certificate:
     """Prove that γ is private as it stands.
 
-    Raises
-    ------
-    CertificationError
-        If the bound on its worst cost exceeds the budget.
+    `CertificationError` if the bound on its worst cost exceeds the budget.
 
-    Examples
-    --------
-    >>> from darrm.gamma.noise_function import NoiseFunction
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> from darrm import MajorityProblem, NoiseFunction, PrivacyParams, Voters
     >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
     >>> prove(problem, NoiseFunction(3, [0.33, 0.99])).rows
     20
@@ -82,10 +76,7 @@ def prove(problem: MajorityProblem, gamma: NoiseFunction, *, scale: float = 1.0)
 def scale_and_prove(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[NoiseFunction, Certificate]:
     """Scale γ down as little as its proof needs, and prove the result.
 
-    Raises
-    ------
-    CertificationError
-        If no proof was found; this has not been seen and would be a defect.
+    `CertificationError` if no proof was found; this has not been seen and would be a defect.
     """
     factor, shrink = 1.0, _FIRST_SHRINK
     scaled = gamma

@@ -21,8 +21,7 @@ _MOST_ROWS = 2_000_000
 def privacy_cost(problem: MajorityProblem, gamma: NoiseFunction, p: Array, p_prime: Array) -> Array:
     """Compute f(p, p'; γ) for probabilities on two neighboring data sets: two arrays (…, K) → (…).
 
-    >>> from darrm.gamma.noise_function import NoiseFunction
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> from darrm import MajorityProblem, NoiseFunction, PrivacyParams, Voters
     >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
     >>> cost = privacy_cost(problem, NoiseFunction(3, [1.0, 1.0]), np.zeros(3), np.zeros(3))
     >>> round(float(cost / problem.budget), 12)

@@ -59,13 +59,8 @@ def available_sizes() -> tuple[int, ...]:
 def available_tables(K: int | None = None) -> tuple[Setting, ...]:
     """List the settings of the stored tables, for one number of voters or for all of them.
 
-    Raises
-    ------
-    TableError
-        If a file of the package is damaged.
+    `TableError` if a file of the package is damaged.
 
-    Examples
-    --------
     >>> str(available_tables(3)[0]), len(available_tables(3))
     ("K = 3, m = 1, each = (0.05, 0), shape = 'free'", 60)
     """

@@ -30,8 +30,7 @@ def divergence(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> float
 
     One voter that always tells the truth is as private as the voter itself:
 
-    >>> from darrm.gamma.noise_function import NoiseFunction
-    >>> from darrm import PrivacyParams, Voters
+    >>> from darrm import NoiseFunction, PrivacyParams, Voters
     >>> round(divergence(Voters(1, PrivacyParams("0.1", "1e-5")), NoiseFunction(1, [1.0]), Fraction(1, 10)), 12)
     1e-05
     """
@@ -48,8 +47,7 @@ def privacy_profile(problem: MajorityProblem, gamma: NoiseFunction, *, points: i
 
     The number of points is odd and at least 3, so that the target's ε is one of them.
 
-    >>> from darrm.gamma.noise_function import NoiseFunction
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters
+    >>> from darrm import MajorityProblem, NoiseFunction, PrivacyParams, Voters
     >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> profile = privacy_profile(problem, NoiseFunction(3, [1.0, 1.0]), points=5)
     >>> [round(delta, 5) for delta in profile.deltas]

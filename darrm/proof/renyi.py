@@ -113,17 +113,11 @@ def reflected(level: NDArray[Number]) -> NDArray[Number]:
 def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -> Array:
     """Bound the worst Rényi divergence between neighbors from above, for each order; ∞ where nothing is known.
 
-    Raises
-    ------
-    ValueError
-        If γ is not monotone or the arguments do not fit together.
+    `ValueError` if γ is not monotone or the arguments do not fit together.
 
-    Examples
-    --------
     One voter that always tells the truth costs as much as the voter, here randomized response:
 
-    >>> from darrm.gamma.noise_function import NoiseFunction
-    >>> from darrm import PrivacyParams, Voters
+    >>> from darrm import NoiseFunction, PrivacyParams, Voters
     >>> renyi_divergences(Voters(1, PrivacyParams(1)), NoiseFunction(1, [1.0]), [2.0]).round(6)
     array([0.735326])
     """

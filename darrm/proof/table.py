@@ -143,10 +143,7 @@ class GammaTable:
     def from_json(cls, data: Any) -> GammaTable:  # noqa: ANN401 (whatever a JSON file holds)
         """Read a table and prove it again.
 
-        Raises
-        ------
-        TableError
-            If a field is missing, malformed, changed, or does not hold; ``field`` names it.
+        `TableError` if a field is missing, malformed, changed, or does not hold; ``field`` names it.
         """
         if not isinstance(data, dict):
             raise TableError("format", "the file does not hold a JSON object")
@@ -199,13 +196,8 @@ class GammaTable:
 def certify(problem: MajorityProblem, gamma: NoiseFunction) -> GammaTable:
     """Prove a noise function private, scaled down first as far as it has to be.
 
-    Raises
-    ------
-    ValueError
-        If γ and the problem disagree about K.
+    `ValueError` if γ and the problem disagree about K.
 
-    Examples
-    --------
     >>> from darrm import PrivacyParams, Voters
     >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
     >>> table = certify(problem, NoiseFunction(3, [1.0, 1.0]))

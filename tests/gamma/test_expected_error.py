@@ -8,7 +8,7 @@ import pytest
 
 from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, SolveOptions, optimize_gamma
 from darrm.gamma import baselines, priors
-from darrm.gamma.sampled_error import default_draws, differences, errors_of, summarize
+from darrm.gamma.sampled_error import differences, errors_of, number_of_draws, summarize
 from darrm.problem import Voters
 from darrm.proof.definition import all_coefficients
 from lp_models.epigraph import SampledError
@@ -232,4 +232,4 @@ def test_the_reference_solver_does_not_sample() -> None:
 
 
 def test_default_draws() -> None:
-    assert [default_draws(K) for K in (3, 11, 101, 1001)] == [20_000, 20_000, 5_000, 5_000]
+    assert [number_of_draws(K) for K in (3, 11, 101, 1001)] == [20_000, 20_000, 5_000, 5_000]
