@@ -9,7 +9,9 @@ from fractions import Fraction
 from itertools import pairwise
 
 import mpmath
+import numpy as np
 
+from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem
 
 
@@ -65,3 +67,9 @@ def exact_worst_cost(problem: MajorityProblem, half: Iterable[float]) -> Fractio
 
 def average(values: list[Fraction], p: Fraction) -> list[Fraction]:
     return [(1 - p) * low + p * high for low, high in pairwise(values)]
+
+
+def lowest_partner(p: np.ndarray, each: PrivacyParams) -> np.ndarray:
+    """The smallest p' that (ε, Δ)-privacy allows beside p, in floats; the largest is 1 − lowest_partner(1 − p)."""
+    e, delta = np.exp(each.epsilon), each.delta
+    return np.maximum.reduce([np.zeros_like(p), (p - delta) / e, 1 - e * (1 - p) - delta])

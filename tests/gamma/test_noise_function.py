@@ -91,35 +91,19 @@ class TestPriors:
 
     def test_weights_reach_far_down(self) -> None:
         weights = priors.Independent().weights(501)
-        exact = [
-            comb(501, level) * (Fraction(3, 4) ** level * Fraction(1, 4) ** (501 - level)) for level in range(251, 502)
-        ]
-        assert float(exact[0]) < 1e-30
-        pairs = [
-            comb(501, level) * (Fraction(1, 4) ** level * Fraction(3, 4) ** (501 - level)) for level in range(251, 502)
-        ]
-        np.testing.assert_allclose(weights, [float(a - b) for a, b in zip(exact, pairs, strict=True)], rtol=1e-11)
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "",
-            "uniform:",
-            "uniform:0.5",
-            "uniform:0.9,0.6",
-            "uniform:0.6,nan",
-            "uniform:0.5,a,b",
-            "point",
-            "point:2",
-            "common:1",
-            "point:0.5",
-            "Uniform",
-            "point:1,2",
-        ],
-    )
-    def test_malformed_text(self, text: str) -> None:
-        with pytest.raises(ValueError, match="must be"):
-            priors.parse(text)
+        def exact(level: int) -> Fraction:
+            return comb(501, level) * Fraction(3, 4) ** level * Fraction(1, 4) ** (501 - level)
+
+        assert float(exact(251)) < 1e-30
+        expected = [float(exact(level) - exact(501 - level)) for level in range(251, 502)]
+        np.testing.assert_allclose(weights, expected, rtol=1e-11)
+
+    def test_malformed_text(self) -> None:
+        uniform = ("uniform:", "uniform:0.5", "uniform:0.9,0.6", "uniform:0.6,nan", "uniform:0.5,a,b", "Uniform")
+        for text in (*uniform, "", "point", "point:2", "point:0.5", "point:1,2", "common:1"):
+            with pytest.raises(ValueError, match="must be"):
+                priors.parse(text)
 
     def test_below_one_half_the_error_is_not_linear(self) -> None:
         with pytest.raises(ValueError, match="not linear in γ"):

@@ -20,19 +20,14 @@ ROOT = Path(__file__).parents[2]
 EXTRAS = ("cvxpy", "dp_accounting", "torch", "matplotlib", "sklearn", "safetensors", "joblib", "tqdm")
 
 
-def command(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "darrm.optimize", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+def interpreter(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
 
 
 def test_the_main_job_as_text() -> None:
-    done = command()
+    done = interpreter("-m", "darrm.optimize")
     assert done.returncode == 0
     assert done.stderr == ""
     for piece in ("11 voters", "(0.1, 1e-05)", "m = 3", "γ_opt", "γ_DSub*", "0.0413", "31,824", "budget", "Not saved"):
@@ -161,7 +156,7 @@ def test_bad_input_gets_one_line_and_status_2(arguments: str, piece: str, capsys
 
 
 def test_bad_input_from_outside(tmp_path: Path) -> None:
-    done = command("--m", "0", "--output", "t.json", cwd=tmp_path)
+    done = interpreter("-m", "darrm.optimize", "--m", "0", "--output", "t.json", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
@@ -177,9 +172,7 @@ def test_an_existing_file_survives_bad_input(tmp_path: Path) -> None:
 
 
 def python(code: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ}
-    )
+    done = interpreter("-c", code)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -227,24 +220,9 @@ print("stats" if "scipy.stats" in sys.modules or "scipy.optimize" in sys.modules
 @pytest.mark.slow
 def test_ctrl_c_still_gives_a_proven_table(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
+    arguments = ["--K", "2001", "--m", "10", "--prior", "common", "--each-delta", "0", "--gap", "0"]
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "darrm.optimize",
-            "--K",
-            "2001",
-            "--m",
-            "10",
-            "--prior",
-            "common",
-            "--each-delta",
-            "0",
-            "--gap",
-            "0",
-            "--output",
-            str(path),
-        ],
+        [sys.executable, "-m", "darrm.optimize", *arguments, "--output", str(path)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

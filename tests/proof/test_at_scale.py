@@ -9,6 +9,7 @@ from darrm.problem import Voters
 from darrm.proof.certify import FLOATS
 from darrm.proof.corners import corner_pairs
 from darrm.proof.definition import privacy_cost
+from tests.oracle import lowest_partner
 
 
 def check(table: GammaTable, relative_gap: float) -> None:
@@ -19,9 +20,8 @@ def check(table: GammaTable, relative_gap: float) -> None:
     # a γ at its optimum uses its budget up; one scaled too far would not
     assert table.certificate.worst_cost >= table.certificate.budget * (1 - 1e-4)
     rng = np.random.default_rng(5)
-    e, delta = np.exp(problem.voters.each.epsilon), problem.voters.each.delta
     p = rng.beta(0.2, 0.2, size=(100, problem.voters.K))
-    low = np.maximum.reduce([np.zeros_like(p), (p - delta) / e, 1 - e * (1 - p) - delta])
+    low = lowest_partner(p, problem.voters.each)
     assert np.max(privacy_cost(problem, table.gamma, p, low)) <= problem.budget
     pairs = corner_pairs(problem.voters)
     shares = rng.dirichlet(np.full(len(pairs), 0.2), size=100)

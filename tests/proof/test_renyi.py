@@ -18,6 +18,7 @@ from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.definition import all_multisets
 from darrm.proof.renyi import RenyiRows, reflected, renyi_curve, renyi_divergences
+from tests.oracle import lowest_partner
 
 EACH = (PrivacyParams("inf"), PrivacyParams("0.5"), PrivacyParams("0.3", "0.05"), PrivacyParams("2", "0.01"))
 ORDERS = (1.01, 1.5, 2.0, 8.0, 40.0)
@@ -74,12 +75,10 @@ def test_no_point_between_the_corners_is_worse(K: int, overlap: int, each: Priva
     rng = np.random.default_rng(7)
     problem = problem_of(K, each, overlap)
     gamma = monotone(K, rng)
-    ratio, delta = math.exp(each.epsilon), each.delta
     bounds = renyi_divergences(problem.voters, gamma, ORDERS)
     count = 3_000
     p = rng.choice([0.0, 1.0, rng.random(), 0.5], (count, K)) * rng.random((count, K)).round(1)
-    low = np.maximum.reduce([np.zeros_like(p), (p - delta) / ratio, 1.0 - delta - ratio * (1.0 - p)])
-    high = np.minimum.reduce([np.ones_like(p), ratio * p + delta, 1.0 - (1.0 - p - delta) / ratio])
+    low, high = lowest_partner(p, each), 1.0 - lowest_partner(1.0 - p, each)
     p_prime = low + (high - low) * rng.choice([0.0, 1.0, rng.random()], (count, K))
     p_prime[:, overlap:] = p[:, overlap:]
     h = 0.5 * (1.0 + gamma.signed)
@@ -186,10 +185,9 @@ def test_what_is_refused() -> None:
         renyi_divergences(problem.voters, NoiseFunction(3, [1.0, 0.5]), [2.0])
     with pytest.raises(ValueError, match=r"gamma\.K must be the voters' K = 3"):
         renyi_divergences(problem.voters, NoiseFunction(5, [0.1, 0.2, 0.3]), [2.0])
-    with pytest.raises(ValueError, match="orders must be finite and above 1"):
-        renyi_divergences(problem.voters, NoiseFunction(3, [0.5, 0.5]), [1.0])
-    with pytest.raises(ValueError, match="orders must be finite"):
-        renyi_divergences(problem.voters, NoiseFunction(3, [0.5, 0.5]), [np.inf])
+    for order in (1.0, np.inf):
+        with pytest.raises(ValueError, match="orders must be finite and above 1"):
+            renyi_divergences(problem.voters, NoiseFunction(3, [0.5, 0.5]), [order])
 
 
 def test_large_problems_say_infinity_rather_than_too_little() -> None:

@@ -15,6 +15,7 @@ from darrm.problem import Voters
 from tests.optimality import optimality_of
 
 SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
+PAIRS = {"each": {"epsilon": "0.1", "delta": "0"}, "target": {"epsilon": "0.3", "delta": "0"}}
 
 
 @pytest.fixture(scope="module")
@@ -76,21 +77,9 @@ def test_a_forged_checksum_does_not_help(table: GammaTable, tmp_path: Path) -> N
         ({"gamma": [0.5] * 5}, "gamma"),
         ({"gamma": "0.5"}, "gamma"),
         ({"gamma": [0.5, 0.5, 0.5, 0.5, 0.5, 2.0]}, "gamma"),
-        (
-            {
-                "problem": {
-                    "K": 13,
-                    "each": {"epsilon": "0.1", "delta": "0"},
-                    "target": {"epsilon": "0.3", "delta": "0"},
-                }
-            },
-            "gamma",
-        ),
+        ({"problem": {"K": 13, **PAIRS}}, "gamma"),
         ({"problem": {"K": 11}}, "problem"),
-        (
-            {"problem": {"K": "x", "each": {"epsilon": "0.1", "delta": "0"}, "target": {"epsilon": "1", "delta": "0"}}},
-            "problem",
-        ),
+        ({"problem": {"K": "x", **PAIRS}}, "problem"),
         ({"problem": 3}, "problem"),
         ({"certificate": {}}, "gamma"),
         ({"optimality": {"value": 1}}, "optimality"),
