@@ -149,7 +149,7 @@ class Independent(_Known):
 
     def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
         """Draw count × K independent probabilities."""
-        _check_sample(K, count)
+        checks.integer_at_least(1, K=K, count=count)
         return rng.uniform(self.low, self.high, (count, K))
 
 
@@ -184,7 +184,7 @@ class TwoSided(_Known):
 
     def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
         """Draw count × K independent probabilities."""
-        _check_sample(K, count)
+        checks.integer_at_least(1, K=K, count=count)
         decided = rng.uniform(self.low, self.high, (count, K))
         return np.where(rng.random((count, K)) < 0.5, 1.0 - decided, decided)
 
@@ -212,7 +212,7 @@ class CommonP(_Known):
 
     def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
         """Draw count probabilities and repeat each K times."""
-        _check_sample(K, count)
+        checks.integer_at_least(1, K=K, count=count)
         return np.repeat(rng.random((count, 1)), K, axis=1)
 
 
@@ -242,7 +242,7 @@ class Point(_Known):
 
     def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
         """Repeat p count × K times: draws from an interval of length 0."""
-        _check_sample(K, count)
+        checks.integer_at_least(1, K=K, count=count)
         return rng.uniform(self.p, self.p, (count, K))
 
 
@@ -270,7 +270,7 @@ class StoredPrior:
 
     def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:  # noqa: ARG002 (as the protocol has it)
         """Refuse, as `weights` does."""
-        _check_sample(K, count)
+        checks.integer_at_least(1, K=K, count=count)
         return self.weights(K)
 
     def to_json(self) -> dict[str, str]:
@@ -349,10 +349,6 @@ def weights_of(prior: Prior, K: int) -> Array:
     if weights.shape != (K - K // 2,) or not np.all((weights >= 0.0) & (weights < np.inf)):
         checks.fail(f"the weights of the prior {prior.text!r}", weights, f"{K - K // 2} finite numbers of at least 0")
     return weights
-
-
-def _check_sample(K: int, count: int) -> None:
-    checks.integer_at_least(1, K=K, count=count)
 
 
 def _binomial_weights(K: int, p: float) -> Array:

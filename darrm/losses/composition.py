@@ -82,7 +82,7 @@ def compose_optimal(params: PrivacyParams, k: int, delta: float) -> PrivacyParam
     """Find the smallest ε at which k queries are (ε, δ)-private whatever the mechanisms [KOV15, Theorem 3.3].
 
     δ_k(ε_k) = 1 − (1 − δ)^k (1 − Σ_l C(k, l) max(0, e^{lε} − e^{ε_k + (k−l)ε})/(1 + e^ε)^k), inverted by bisection in
-    log space with a bound on the rounding; no mechanism-independent bound is smaller.
+    log space and rounded up by a bound on the rounding; no mechanism-independent bound is smaller.
 
     Parameters
     ----------
@@ -92,11 +92,6 @@ def compose_optimal(params: PrivacyParams, k: int, delta: float) -> PrivacyParam
         Number of queries, at least 1; 10⁵ take about a second.
     delta
         The total δ, at least 1 − (1 − δ_query)^k.
-
-    Returns
-    -------
-    PrivacyParams
-        The pair of the smallest ε (rounded up) and ``delta``.
 
     Raises
     ------

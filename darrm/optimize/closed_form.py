@@ -55,12 +55,12 @@ def best_for_plain_voters(problem: MajorityProblem) -> NoiseFunction:
     K, delta = problem.voters.K, problem.target.delta
     shrink = math.exp(-problem.target.epsilon)
     growth = problem.cost_ratio
-    lies = np.empty(problem.voters.half_size)  # h(K − l) = 1 − h(l) for l = floor(K/2) + 1 … K
-    previous = 0.5
-    for index in range(problem.voters.half_size):
-        if index == 0 and K % 2 == 1:
-            previous = (1.0 - delta) * shrink / (1.0 + shrink)
-        else:
-            previous = max(0.0, (previous - delta) * shrink, 1.0 - delta - growth * (1.0 - previous))
-        lies[index] = previous
-    return NoiseFunction(K, np.clip(1.0 - 2.0 * lies, 0.0, 1.0))
+
+    def next_lie(above: float) -> float:
+        return max(0.0, (above - delta) * shrink, 1.0 - delta - growth * (1.0 - above))
+
+    # h(K − l) = 1 − h(l) for l = floor(K/2) + 1 … K
+    lies = [(1.0 - delta) * shrink / (1.0 + shrink) if K % 2 else next_lie(0.5)]
+    while len(lies) < problem.voters.half_size:
+        lies.append(next_lie(lies[-1]))
+    return NoiseFunction(K, np.clip(1.0 - 2.0 * np.array(lies), 0.0, 1.0))

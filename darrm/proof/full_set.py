@@ -147,10 +147,7 @@ class FullSet:
 
     def _cost_of_moves(self, fall: float) -> float:
         """Bound what K moves to the dominating family can lose where D ≥ −fall."""
-        if fall == 0.0:
-            return 0.0
-        hi = self.corners.hi
-        widest = max(2.0 * hi - 1.0, self.corners.delta)
+        widest = max(2.0 * self.corners.hi - 1.0, self.corners.delta)
         return float(1.0001 * self.voters.K * (1.0 + self.ratio.value) * widest * fall)
 
     def _levels(self, half: Array) -> Iterator[list[tuple[int, Array]]]:

@@ -44,9 +44,7 @@ class NearShifts:
         E[T(n_1 + X)] − T(n_1) ≤ E|X| · max |T(s + 1) − T(s)|, and the expected number of moves is at most N·Δ.
         """
         N = block.shape[1] - 1
-        if N == 0:
-            return np.zeros(block.shape[0])
-        steepest = np.max(np.abs(np.diff(block, axis=1)), axis=1)
+        steepest = np.max(np.abs(np.diff(block, axis=1)), axis=1, initial=0.0)
         return np.asarray(1.0001 * N * self.delta * steepest, dtype=np.float64)
 
     def screen(self, block: Array) -> Array:

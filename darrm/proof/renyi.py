@@ -135,14 +135,9 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
     worst = np.zeros(grid.shape)
     tail = TAIL if rows.family.terms else 0.0
     for level in rows.levels(gamma.half):
-        logs = [
-            _log_numerators(level.ones, tail, level.can_be_one),
-            _log_numerators(level.zeros, tail, level.can_be_zero),
-        ]
-        below = [
-            _log_denominators(reflected(level.zeros), reflected(level.can_be_zero)),
-            _log_denominators(reflected(level.ones), reflected(level.can_be_one)),
-        ]
+        answers = ((level.ones, level.can_be_one), (level.zeros, level.can_be_zero))
+        logs = [_log_numerators(p, tail, possible) for p, possible in answers]
+        below = [_log_denominators(reflected(p), reflected(possible)) for p, possible in reversed(answers)]
         if logs[0].size <= _ROWS_AT_ONCE:
             worst = np.maximum(worst, _largest(grid[:, None], logs, below, error))
             continue

@@ -40,29 +40,16 @@ _PROVED = object()  # handed to the constructor by the two functions that prove
 class Optimality:
     """How good a noise function is under a prior, and how much better one could be.
 
-    Attributes
-    ----------
-    prior
-        What γ was optimized for; after loading, `darrm.gamma.priors.StoredPrior` stands for one of a user's own.
-    shape, objective
-        As `darrm.optimize.optimize_gamma` was told: a record for its readers.
-    value
-        Expected error of the certified γ.
-    bound
-        No private γ of that shape has a smaller expected error.
-    status
-        Why the solver stopped; a comment, not a claim.
-    held_out
-        If the expected error was sampled: `value` and `bound` are about the draws that were fitted, and this is the
-        expected error on draws that were not. Else None.
+    If the expected error was sampled, ``value`` and ``bound`` are about the draws that were fitted, and ``held_out`` is
+    the expected error on draws that were not.
     """
 
-    prior: priors.Prior
-    shape: str
+    prior: priors.Prior  # what γ was optimized for; after loading, a `StoredPrior` stands for one of a user's own
+    shape: str  # as `darrm.optimize.optimize_gamma` was told, like `objective`: a record for its readers
     objective: str
-    value: float
-    bound: float
-    status: str
+    value: float  # expected error of the certified γ
+    bound: float  # no private γ of that shape has a smaller expected error
+    status: str  # why the solver stopped; a comment, not a claim
     held_out: Estimate | None = None
 
     @property
@@ -85,27 +72,13 @@ class Optimality:
 
 @dataclass(frozen=True, eq=False)
 class GammaTable:
-    """A noise function with its proof. Made by `certify`, `optimize_gamma` or `GammaTable.load` only.
+    """A noise function with its proof. Made by `certify`, `optimize_gamma` or `GammaTable.load` only."""
 
-    Attributes
-    ----------
-    problem
-        What it is private for.
-    gamma
-        The noise function.
-    certificate
-        The proof's numbers.
-    optimality
-        How good it is, or None for a γ that was not optimized.
-    provenance
-        Where it comes from: name, version and settings of what made it.
-    """
-
-    problem: MajorityProblem
+    problem: MajorityProblem  # what it is private for
     gamma: NoiseFunction
-    certificate: Certificate
-    optimality: Optimality | None
-    provenance: Mapping[str, str]
+    certificate: Certificate  # the proof's numbers
+    optimality: Optimality | None  # how good it is, or None for a γ that was not optimized
+    provenance: Mapping[str, str]  # where it comes from: name, version and settings of what made it
     proof: InitVar[object] = None
 
     def __post_init__(self, proof: object) -> None:
