@@ -1,98 +1,40 @@
-"""The works that docstrings cite as ``[D, Lemma 3.4]``: one key each, listed once.
+"""The works that docstrings cite as ``[D, Lemma 3.4]``: one key each, with the version that the numbers refer to.
 
->>> cite("D")
+>>> PAPERS["D"]
 'Jiang, Zhang, Joshi: Optimized Tradeoffs for Private Prediction with Majority Ensembling (arXiv:2411.17965v1)'
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
-
-@dataclass(frozen=True, slots=True)
-class Paper:
-    """A cited work: who, what, and which version of it the statement numbers refer to."""
-
-    authors: str
-    title: str
-    version: str
-
-
-PAPERS: Mapping[str, Paper] = MappingProxyType(
-    {
-        "D": Paper(
-            "Jiang, Zhang, Joshi",
-            "Optimized Tradeoffs for Private Prediction with Majority Ensembling",
-            "arXiv:2411.17965v1",
-        ),
-        "P": Paper(
-            "Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson",
-            "Scalable Private Learning with PATE",
-            "arXiv:1802.08908v1",
-        ),
-        "S": Paper(
-            "Rubinstein, Aldà",
-            "Pain-Free Random Differential Privacy with Sensitivity Sampling",
-            "ICML 2017, PMLR 70:2950-2959",
-        ),
-        "ACG16": Paper(
-            "Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang",
-            "Deep Learning with Differential Privacy",
-            "arXiv:1607.00133v2",
-        ),
-        "M12": Paper(
-            "Mironov", "On Significance of the Least Significant Bits for Differential Privacy", "ACM CCS 2012"
-        ),
-        "MMKI17": Paper(
-            "Miyato, Maeda, Koyama, Ishii",
-            "Virtual Adversarial Training: A Regularization Method for Supervised and Semi-Supervised Learning",
-            "arXiv:1704.03976v2",
-        ),
-        "KOV15": Paper("Kairouz, Oh, Viswanath", "The Composition Theorem for Differential Privacy", "ICML 2015"),
-        "P17": Paper(
-            "Papernot, Abadi, Erlingsson, Goodfellow, Talwar",
-            "Semi-supervised Knowledge Transfer for Deep Learning from Private Training Data",
-            "ICLR 2017, arXiv:1610.05755v4",
-        ),
-        "BW18": Paper(
-            "Balle, Wang",
-            "Improving the Gaussian Mechanism for Differential Privacy: Analytical Calibration and Optimal Denoising",
-            "ICML 2018, arXiv:1805.06530v2",
-        ),
-        "MV16": Paper(
-            "Murtagh, Vadhan",
-            "The Complexity of Computing the Optimal Composition of Differential Privacy",
-            "TCC 2016-A",
-        ),
-        "M17": Paper("Mironov", "Rényi Differential Privacy", "arXiv:1702.07476v3"),
-        "CKS20": Paper(
-            "Canonne, Kamath, Steinke", "The Discrete Gaussian for Differential Privacy", "arXiv:2004.00010v5"
-        ),
-        "ZDW22": Paper(
-            "Zhu, Dong, Wang",
-            "Optimal Accounting of Differential Privacy via Characteristic Function",
-            "AISTATS 2022, PMLR 151:4782-4817",
-        ),
-        "WRRW23": Paper(
-            "Whitehouse, Ramdas, Rogers, Wu", "Fully-Adaptive Composition in Differential Privacy", "ICML 2023"
-        ),
-        "MT07": Paper("McSherry, Talwar", "Mechanism Design via Differential Privacy", "FOCS 2007"),
-        "MS20": Paper(
-            "McKenna, Sheldon",
-            "Permute-and-Flip: A new mechanism for differentially private selection",
-            "NeurIPS 2020, arXiv:2010.12603",
-        ),
-        "AR17": Paper(
-            "Aldà, Rubinstein", "The Bernstein Mechanism: Function Release under Differential Privacy", "AAAI 2017"
-        ),
-        "H02": Paper(
-            "Higham", "Accuracy and Stability of Numerical Algorithms, 2nd edition", "SIAM 2002, ISBN 0-89871-521-0"
-        ),
-    }
-)
-
-
-def cite(key: str) -> str:
-    """Write the work behind a key as one line."""
-    paper = PAPERS[key]
-    return f"{paper.authors}: {paper.title} ({paper.version})"
+# authors: title (version)
+_WORKS = {
+    "D": "Jiang, Zhang, Joshi: Optimized Tradeoffs for Private Prediction with Majority Ensembling "
+    "(arXiv:2411.17965v1)",
+    "P": "Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson: Scalable Private Learning with PATE "
+    "(arXiv:1802.08908v1)",
+    "S": "Rubinstein, Aldà: Pain-Free Random Differential Privacy with Sensitivity Sampling (ICML 2017, PMLR "
+    "70:2950-2959)",
+    "ACG16": "Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang: Deep Learning with Differential Privacy "
+    "(arXiv:1607.00133v2)",
+    "M12": "Mironov: On Significance of the Least Significant Bits for Differential Privacy (ACM CCS 2012)",
+    "MMKI17": "Miyato, Maeda, Koyama, Ishii: Virtual Adversarial Training: A Regularization Method for Supervised "
+    "and Semi-Supervised Learning (arXiv:1704.03976v2)",
+    "KOV15": "Kairouz, Oh, Viswanath: The Composition Theorem for Differential Privacy (ICML 2015)",
+    "P17": "Papernot, Abadi, Erlingsson, Goodfellow, Talwar: Semi-supervised Knowledge Transfer for Deep "
+    "Learning from Private Training Data (ICLR 2017, arXiv:1610.05755v4)",
+    "BW18": "Balle, Wang: Improving the Gaussian Mechanism for Differential Privacy: Analytical Calibration and "
+    "Optimal Denoising (ICML 2018, arXiv:1805.06530v2)",
+    "MV16": "Murtagh, Vadhan: The Complexity of Computing the Optimal Composition of Differential Privacy (TCC 2016-A)",
+    "M17": "Mironov: Rényi Differential Privacy (arXiv:1702.07476v3)",
+    "CKS20": "Canonne, Kamath, Steinke: The Discrete Gaussian for Differential Privacy (arXiv:2004.00010v5)",
+    "ZDW22": "Zhu, Dong, Wang: Optimal Accounting of Differential Privacy via Characteristic Function (AISTATS "
+    "2022, PMLR 151:4782-4817)",
+    "WRRW23": "Whitehouse, Ramdas, Rogers, Wu: Fully-Adaptive Composition in Differential Privacy (ICML 2023)",
+    "MT07": "McSherry, Talwar: Mechanism Design via Differential Privacy (FOCS 2007)",
+    "MS20": "McKenna, Sheldon: Permute-and-Flip: A new mechanism for differentially private selection (NeurIPS "
+    "2020, arXiv:2010.12603)",
+    "AR17": "Aldà, Rubinstein: The Bernstein Mechanism: Function Release under Differential Privacy (AAAI 2017)",
+    "H02": "Higham: Accuracy and Stability of Numerical Algorithms, 2nd edition (SIAM 2002, ISBN 0-89871-521-0)",
+}
+PAPERS: Mapping[str, str] = MappingProxyType(_WORKS)

@@ -66,7 +66,7 @@ class PrivacyLedger:
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(3, 1e-5))
     >>> charge = Charge("majority of 11", guarantee=PrivacyParams(0.3, 0))
     >>> ledger.debit(charge.repeated(10), note="first batch")
-    >>> print(ledger.spent())
+    >>> print(ledger.spent)
     10 queries: (2.9974, 1e-05) by optimal: the best that the (epsilon, delta) of each query allow
     >>> try:
     ...     ledger.debit(charge.repeated(90))
@@ -167,8 +167,9 @@ class PrivacyLedger:
         if not admitted:
             raise self._refusal(accountant, charge)
 
+    @property
     def spent(self) -> Spent:
-        """Say what was spent at the budget's δ, by which bound, and why."""
+        """What was spent at the budget's δ, by which bound, and why; read anew from the file."""
         accountant, delta = self.accountant(), self._budget.delta
         return accountant.spent_adaptively(delta) if self._adaptive else accountant.spent(delta)
 

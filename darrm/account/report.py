@@ -24,7 +24,7 @@ _MOST_QUERIES_COUNTED = 1_000_000
 def ledger_text(ledger: PrivacyLedger) -> str:
     """Write the budget, what was spent, how much is left, and the last lines of the log."""
     entries = ledger.entries()
-    lines = [f"budget: {ledger.budget}", f"spent:  {ledger.spent()}"]
+    lines = [f"budget: {ledger.budget}", f"spent:  {ledger.spent}"]
     if entries:
         charge = ledger.accountant().charges[-1].kind
         fit = ledger.queries_that_fit(charge, most=_MOST_QUERIES_COUNTED)
@@ -44,7 +44,7 @@ def ledger_json(ledger: PrivacyLedger) -> dict[str, Any]:
     return {
         "budget": {"epsilon": ledger.budget.epsilon, "delta": ledger.budget.delta},
         "kinds": ledger.kinds,
-        "spent": ledger.spent().to_json(),
+        "spent": ledger.spent.to_json(),
         "entries": [vars(entry) for entry in ledger.entries()],
     }
 

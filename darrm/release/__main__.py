@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         note = options.note or f"{options.votes.name} to {options.output.name}"
         labels = release_debited(aggregator, votes, ledger=ledger, note=note)
     save_labels(options.output, labels)
-    spent = ledger.spent()
+    spent = ledger.spent
     print_report(
         options,
         text=lambda: f"{labels.size} labels written to {options.output}\n{spent}\nbudget: {ledger.budget}\n",

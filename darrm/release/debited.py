@@ -36,7 +36,7 @@ def release_debited(
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(1))
     >>> release_debited(aggregator, Votes.of_labels([[1, 1, 0], [0, 0, 1]]), ledger=ledger, note="two questions")
     array([1, 0])
-    >>> round(ledger.spent().epsilon, 12)
+    >>> round(ledger.spent.epsilon, 12)
     0.6
     """
     labels = aggregator.release(votes)  # type: ignore[arg-type]  # an array is converted or refused by the aggregator

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from darrm.papers import cite
+from darrm.papers import PAPERS
 from experiments.pages import table
 
 INTRODUCTION = f"""# PATE: Tables 1 and 2 of [P], Table 4 of [D]
 
-[P] is {cite("P")}.
+[P] is {PAPERS["P"]}.
 
-[D] is {cite("D")}.
+[D] is {PAPERS["D"]}.
 
 Written by `python -m experiments.pate --output docs/reproduction` from the JSON file of its run. The teachers' votes
 behind [P] are not at hand, so its figures for MNIST, SVHN, Adult and Glyph are not reproduced; what follows is what its

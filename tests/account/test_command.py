@@ -29,7 +29,7 @@ def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite")])) == 0
     out = capsys.readouterr().out
     ledger = PrivacyLedger(folder / "l.sqlite")
-    spent = ledger.spent()
+    spent = ledger.spent
     assert out.startswith("budget: (2, 0.001)\n")
     assert f"4 queries: ({spent.epsilon:.4f}, 0.001) by {spent.bound}" in out
     assert f"left:   {ledger.queries_that_fit(charge)} more queries of DaRRM over 3 voters" in out

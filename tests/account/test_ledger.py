@@ -53,7 +53,7 @@ def test_the_budget_admits_what_the_composition_admits(where: str, path: Path) -
     with pytest.raises(BudgetExceededError) as caught:
         ledger.debit(QUERY)
     assert caught.value.queries_that_fit == 0
-    spent = ledger.spent()
+    spent = ledger.spent
     assert spent.queries == fit
     assert spent.epsilon == pytest.approx(compose_optimal(PARAMS, fit, 1e-3).epsilon)
 
@@ -82,7 +82,7 @@ def test_the_log(path: Path) -> None:
     assert again.budget == BUDGET
     assert again.kinds == "planned"
     assert again.accountant().charges == (QUERY.repeated(3), OTHER)
-    assert again.spent() == ledger.spent()
+    assert again.spent == ledger.spent
 
 
 def test_one_kind_only_unless_declared(path: Path) -> None:
@@ -90,7 +90,7 @@ def test_one_kind_only_unless_declared(path: Path) -> None:
     ledger.debit(QUERY)
     with pytest.raises(ValueError, match="queries of one kind, 'majority of 11', and 'majority of 5'"):
         ledger.debit(OTHER)
-    assert ledger.spent().queries == 1
+    assert ledger.spent.queries == 1
 
 
 def test_adaptive_kinds_use_the_filter(path: Path) -> None:
@@ -99,7 +99,7 @@ def test_adaptive_kinds_use_the_filter(path: Path) -> None:
     assert 0 < adaptive.queries_that_fit(QUERY) < planned.queries_that_fit(QUERY)
     adaptive.debit(QUERY.repeated(10))
     adaptive.debit(OTHER.repeated(2))
-    assert adaptive.spent().bound == "filter"
+    assert adaptive.spent.bound == "filter"
     with pytest.raises(BudgetExceededError):
         adaptive.debit(QUERY.repeated(planned.queries_that_fit(QUERY) - 12))
 
@@ -125,7 +125,7 @@ def test_create_never_forgets(path: Path, tmp_path: Path) -> None:
     PrivacyLedger.create(path, BUDGET).debit(QUERY)
     with pytest.raises(LedgerError, match="it exists already"):
         PrivacyLedger.create(path, PrivacyParams(100, 0.1))
-    assert PrivacyLedger(path).spent().queries == 1
+    assert PrivacyLedger(path).spent.queries == 1
     with pytest.raises(LedgerError, match="cannot be created: No such file"):
         PrivacyLedger.create(tmp_path / "no" / "ledger", BUDGET)
     with pytest.raises(LedgerError, match="no such file"):
@@ -163,7 +163,7 @@ def test_commits_are_durable(path: Path) -> None:
 def test_odd_names(name: str, tmp_path: Path) -> None:
     PrivacyLedger.create(tmp_path / name, BUDGET).debit(QUERY)
     assert (tmp_path / name).is_file()
-    assert PrivacyLedger(tmp_path / name).spent().queries == 1
+    assert PrivacyLedger(tmp_path / name).spent.queries == 1
 
 
 def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.
     ledger = PrivacyLedger.create("ledger.sqlite", BUDGET)
     monkeypatch.chdir("/")
     ledger.debit(QUERY)
-    assert PrivacyLedger(tmp_path / "ledger.sqlite").spent().queries == 1
+    assert PrivacyLedger(tmp_path / "ledger.sqlite").spent.queries == 1
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_another_process_holds_the_lock(path: Path) -> None:
     holder.execute("ROLLBACK")
     holder.close()
     ledger.debit(QUERY)
-    assert ledger.spent().queries == 1
+    assert ledger.spent.queries == 1
 
 
 def test_a_failure_inside_a_debit_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +259,7 @@ def test_a_failure_inside_a_debit_changes_nothing(path: Path, monkeypatch: pytes
     monkeypatch.setattr(ledger_module, "now", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         ledger.debit(QUERY)
-    assert PrivacyLedger(path).spent().queries == 1
+    assert PrivacyLedger(path).spent.queries == 1
 
 
 def test_threads_share_a_ledger(path: Path) -> None:
@@ -279,7 +279,7 @@ def test_threads_share_a_ledger(path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert ledger.spent().queries == fit
+        assert ledger.spent.queries == fit
         assert len(refused) == 4 * (fit // 2) - fit
 
 
@@ -311,7 +311,7 @@ def test_a_forked_child_shares_files_but_not_memory(path: Path) -> None:
             os._exit(0)
         os.wait()
         shared.debit(query)
-        print(shared.spent().queries)
+        print(shared.spent.queries)
     """
     out = run_python(script, str(path))
     assert "refused: ledger ':memory:': a ledger in memory belongs to the process that made it" in out

@@ -141,7 +141,7 @@ class TestEveryAggregator:
         labels = release_debited(case.aggregator, case.votes, ledger=ledger, note="all")
         assert [(entry.count, entry.note) for entry in ledger.entries()] == [(case.votes.queries, "all")]
         assert labels.shape == (case.votes.queries,)
-        assert ledger.spent().queries == case.votes.queries
+        assert ledger.spent.queries == case.votes.queries
 
     def test_a_refused_budget_debits_nothing(self, case: Case) -> None:
         ledger = PrivacyLedger.create(":memory:", PrivacyParams("1e-6", "1e-9"))

@@ -118,7 +118,7 @@ def test_counts_are_released_and_reported_as_json(folder: Path, capsys: pytest.C
     np.save(folder / "counts.npy", np.array([[3, 0], [1, 2]]))
     assert releasing(folder, "counts.npy", "--create-budget", "2,1e-3", "--format", "json") == 0
     document = json.loads(capsys.readouterr().out)
-    spent = PrivacyLedger(folder / "l.sqlite").spent()
+    spent = PrivacyLedger(folder / "l.sqlite").spent
     assert document["labels"] == 2 == len(np.load(folder / "labels.npy"))
     assert document["spent"]["epsilon"] == spent.epsilon
     assert document["budget"] == PrivacyParams(2, "1e-3").to_json()

@@ -242,6 +242,6 @@ def test_a_ledger_recognises_the_charge_again(tmp_path: Path) -> None:
     ledger.debit(made.charge(3))
     again = PrivacyLedger(tmp_path / "l.sqlite")
     again.debit(aggregator([0.1, 0.3, 0.6]).charge(4))  # of one kind, or it would be refused
-    assert again.spent().queries == 7
+    assert again.spent.queries == 7
     with pytest.raises(BudgetExceededError):
         again.debit(made.charge(100_000))
