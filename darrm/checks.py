@@ -71,6 +71,13 @@ def one_of(allowed: Collection[str], *, advice: str = "", **named: object) -> No
             fail(name, value, "one of " + ", ".join(sorted(allowed)), advice)
 
 
+def instance(kind: type, **named: object) -> None:
+    """Check that every argument is of a class."""
+    for name, value in named.items():
+        if not isinstance(value, kind):
+            fail(name, value, f"a {kind.__name__}")
+
+
 def _each(named: dict[str, object], is_allowed: Callable[[float], bool], allowed: str, advice: str) -> None:
     for name, value in named.items():
         if not isinstance(value, Real) or isinstance(value, bool) or not is_allowed(float(value)):

@@ -7,7 +7,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-# authors: title (version)
+# who, what, and which version
 _WORKS = {
     "D": "Jiang, Zhang, Joshi: Optimized Tradeoffs for Private Prediction with Majority Ensembling "
     "(arXiv:2411.17965v1)",

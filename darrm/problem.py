@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from decimal import ROUND_DOWN, Context, Decimal
+from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -88,10 +88,6 @@ class Voters:
         """Number of free values of γ: those at l = floor(K/2) + 1 … K."""
         return self.K - self.K // 2
 
-    def votes_alone(self) -> Voters:
-        """Forget that the voters are private: what a mechanism must assume that knows the votes only."""
-        return replace(self, each=PrivacyParams("inf"))
-
     def __str__(self) -> str:
         each = f"each {self.each}-differentially private" if self.each.is_private else "not private themselves"
         models = ", models trained once" if self.models else ""
@@ -140,29 +136,20 @@ class MajorityProblem:
     target: PrivacyParams
 
     def __post_init__(self) -> None:
-        for name, kind in (("voters", Voters), ("target", PrivacyParams)):
-            if not isinstance(getattr(self, name), kind):
-                checks.fail(name, getattr(self, name), f"a {kind.__name__}")
+        checks.instance(Voters, voters=self.voters)
+        checks.instance(PrivacyParams, target=self.target)
         each = self.voters.each
         if self.target.exact_epsilon > LARGEST_EXPONENT:
-            checks.fail(
-                "target.epsilon (m * epsilon)",
-                self.target.epsilon,
-                f"at most {LARGEST_EXPONENT}",
-                "e^(m*epsilon) would overflow, and such a target protects nobody",
-            )
+            advice = "e^(m*epsilon) would overflow, and such a target protects nobody"
+            checks.fail("target.epsilon (m * epsilon)", self.target.epsilon, f"at most {LARGEST_EXPONENT}", advice)
         if not each.is_private and self.target.exact_epsilon == 0:
             checks.fail("target.epsilon", 0, "positive")
         if each.is_private and not 1 <= self.exact_m <= self.voters.K:
             allowed = f"in [1, K] = [1, {self.voters.K}]"
             checks.fail("m", float(self.exact_m), allowed, "m = target.epsilon / each.epsilon")
         if self.target.exact_delta < each.exact_delta:
-            checks.fail(
-                "target.delta",
-                self.target.delta,
-                f"at least each.delta = {each.delta}",
-                "a majority cannot fail less often than one voter",
-            )
+            advice = "a majority cannot fail less often than one voter"
+            checks.fail("target.delta", self.target.delta, f"at least each.delta = {each.delta}", advice)
 
     @classmethod
     def from_allowance(cls, voters: Voters, m: Number, delta: Number | None = None) -> MajorityProblem:
@@ -258,9 +245,8 @@ class Workload:
     classes: int = 2
 
     def __post_init__(self) -> None:
-        for name, kind in (("voters", Voters), ("total", PrivacyParams)):
-            if not isinstance(getattr(self, name), kind):
-                checks.fail(name, getattr(self, name), f"a {kind.__name__}")
+        checks.instance(Voters, voters=self.voters)
+        checks.instance(PrivacyParams, total=self.total)
         checks.integer_at_least(1, queries=self.queries, advice="how many votes are to be released")
         object.__setattr__(self, "queries", int(self.queries))
         if not 0 < self.total.exact_epsilon <= LARGEST_EXPONENT:
@@ -275,8 +261,9 @@ class Workload:
         theorems exclude. Given the models that a person does not reach, all queries are about votes of which the person
         moves at most t: the voters count as voters that are not private.
         """
-        private_models = self.voters.models and self.voters.each.is_private
-        return replace(self, voters=self.voters.votes_alone()) if private_models and self.queries > 1 else self
+        if not self.voters.models or self.queries == 1:
+            return self
+        return replace(self, voters=replace(self.voters, each=PrivacyParams("inf")))
 
     def problem(self, target: PrivacyParams) -> MajorityProblem:
         """State the problem of one query that is to be ``target``-private; `ValueError` where there is none."""
@@ -297,16 +284,14 @@ def _default_delta(m: Fraction, each_delta: Fraction) -> Fraction:
     """
     if each_delta == 0:
         return Fraction(0)
-    magnitude = max(0, -math.floor(math.log10(each_delta)))
-    work = Context(prec=60 + magnitude)
+    fifteen_digits = Context(prec=15, rounding=ROUND_DOWN)
     if m.denominator == 1:
         value = 1 - (1 - each_delta) ** m.numerator
-        quotient = Context(prec=15, rounding=ROUND_DOWN).divide(Decimal(value.numerator), Decimal(value.denominator))
-    else:
-        base = work.divide(Decimal((1 - each_delta).numerator), Decimal(each_delta.denominator))
-        exponent = work.divide(Decimal(m.numerator), Decimal(m.denominator))
-        power = work.power(base, exponent)
+        return max(each_delta, Fraction(fifteen_digits.divide(Decimal(value.numerator), Decimal(value.denominator))))
+    magnitude = max(0, -math.floor(math.log10(each_delta)))
+    with localcontext(Context(prec=60 + magnitude)):
+        base = Decimal((1 - each_delta).numerator) / each_delta.denominator
+        power = base ** (Decimal(m.numerator) / m.denominator)
         # at 60 digits the rounding errors so far are below 1e-50 relative; the margin covers them
-        below = work.multiply(work.subtract(Decimal(1), power), Decimal(1) - Decimal("1e-40"))
-        quotient = Context(prec=15, rounding=ROUND_DOWN).plus(below)
-    return max(each_delta, Fraction(quotient))
+        below = (1 - power) * (1 - Decimal("1e-40"))
+    return max(each_delta, Fraction(fifteen_digits.plus(below)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from darrm import checks
-from darrm.account.bounds import CLOSED_FORMS, Bound, exact_sum, filter_bound, models_bound, profile_bound
+from darrm.account.bounds import CLOSED_FORMS, Bound, BoundRule, exact_sum, filter_bound, models_bound, profile_bound
 from darrm.account.pld import discretized_bound
 from darrm.errors import PrivateFigureError
 from darrm.losses.charges import Charge
@@ -134,31 +134,16 @@ class PrivacyAccountant:
         ValueError
             If ``delta`` lies outside its range.
         """
-        checks.probability_below_one(delta=delta)
-        if not self._counts:
-            return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
-        account = self.charges
-        found = [bound(account, delta) for bound in (*CLOSED_FORMS, profile_bound, discretized_bound)]
-        found.append(None if self._voters is None else models_bound(self._voters, delta))
-        bounds = tuple(sorted((bound for bound in found if bound is not None), key=lambda bound: bound.epsilon))
-        if not bounds:
-            return Spent(math.inf, delta, "none", "the queries fail with more than this delta", (), self.queries)
-        best = bounds[0]
-        return Spent(best.epsilon, delta, best.name, best.explanation, bounds, self.queries)
+        applied = (*CLOSED_FORMS, profile_bound, discretized_bound, lambda _, delta: models_bound(self._voters, delta))
+        return self._smallest(applied, delta, otherwise="the queries fail with more than this delta")
 
     def spent_adaptively(self, delta: float) -> Spent:
         """Bound what was spent where even the kinds of queries may have been chosen after earlier answers.
 
         Only the filter of [WRRW23, Theorem 1] is used: the other bounds assume kinds that were fixed beforehand.
         """
-        checks.probability_below_one(delta=delta)
-        if not self._counts:
-            return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
-        found = filter_bound(self.charges, delta)
-        if found is None:
-            reason = "the queries' own deltas pass half of it, or a query has no (epsilon, delta)"
-            return Spent(math.inf, delta, "none", reason, (), self.queries)
-        return Spent(found.epsilon, delta, found.name, found.explanation, (found,), self.queries)
+        reason = "the queries' own deltas pass half of it, or a query has no (epsilon, delta)"
+        return self._smallest([filter_bound], delta, otherwise=reason)
 
     def admits(self, budget: PrivacyParams, *, adaptive: bool = False) -> bool:
         """Return whether everything charged so far stays within ``budget``; stops at the first bound that shows it.
@@ -174,7 +159,7 @@ class PrivacyAccountant:
             return True
         if adaptive:
             return self.spent_adaptively(budget.delta).epsilon <= budget.epsilon
-        return any(bound.epsilon <= budget.epsilon for bound in self._deciding_bounds(budget.delta))
+        return any(bound.epsilon <= budget.epsilon for bound in filter(None, self._deciding_bounds(budget.delta)))
 
     def smallest_epsilon(self, delta: float, *, adaptive: bool = False) -> float:
         """Return the ε of `spent` without the bounds that cannot be the smallest: fast enough for every debit."""
@@ -182,7 +167,7 @@ class PrivacyAccountant:
             return 0.0
         if adaptive:
             return self.spent_adaptively(delta).epsilon
-        return min((bound.epsilon for bound in self._deciding_bounds(delta)), default=math.inf)
+        return min((bound.epsilon for bound in filter(None, self._deciding_bounds(delta))), default=math.inf)
 
     def queries_that_fit(self, charge: Charge, budget: PrivacyParams, *, most: int, adaptive: bool = False) -> int:
         """Count how many queries of the kind of ``charge``, up to ``most``, could still be added within ``budget``."""
@@ -196,21 +181,22 @@ class PrivacyAccountant:
 
         return last_allowed_integer(fits, inside=0, outside=most + 1)
 
-    def _deciding_bounds(self, delta: float) -> Iterator[Bound]:
+    def _smallest(self, applied: Iterable[BoundRule], delta: float, *, otherwise: str) -> Spent:
+        """Return what was spent by the smallest of the bounds; ``otherwise`` is the reason where none holds."""
+        checks.probability_below_one(delta=delta)
+        if not self._counts:
+            return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
+        found = (bound(self.charges, delta) for bound in applied)
+        bounds = tuple(sorted(filter(None, found), key=lambda bound: bound.epsilon))
+        best = bounds[0] if bounds else Bound("none", math.inf, otherwise)
+        return Spent(best.epsilon, delta, best.name, best.explanation, bounds, self.queries)
+
+    def _deciding_bounds(self, delta: float) -> Iterator[Bound | None]:
         """Evaluate one bound after another, the cheap ones first, leaving out those that cannot be the smallest."""
-        if self._voters is not None:
-            cap = models_bound(self._voters, delta)
-            if cap is not None:
-                yield cap
         account = self.charges
+        yield models_bound(self._voters, delta)
+        yield from (bound(account, delta) for bound in CLOSED_FORMS)
         # without a profile the grid only rounds up what the optimal bound computes exactly
-        has_profile = any(charge.profile is not None for charge in account)
-        for bound in CLOSED_FORMS:
-            found = bound(account, delta)
-            if found is not None:
-                yield found
-        if has_profile:
+        if any(charge.profile is not None for charge in account):
             # a single point of the profile cannot beat all of it
-            found = discretized_bound(account, delta) or profile_bound(account, delta)
-            if found is not None:
-                yield found
+            yield discretized_bound(account, delta) or profile_bound(account, delta)

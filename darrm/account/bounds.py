@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
+from operator import add
 
 from darrm.losses.charges import Charge
 from darrm.losses.composition import (
@@ -23,7 +25,7 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 
-Account = tuple["Charge", ...]
+Account = tuple[Charge, ...]
 
 MOST_PROFILE_QUERIES = 20_000  # beyond, trying every point takes longer than a minute, and the PLD bound is better
 
@@ -113,7 +115,7 @@ def renyi_bound(account: Account, delta: float) -> Bound | None:
     orders = next((charge.renyi.orders for charge in account if charge.renyi is not None), None)
     if orders is None or delta == 0.0:
         return None
-    total: RenyiCurve | None = None
+    curves: list[RenyiCurve] = []
     failing: list[Group] = []
     for charge in account:
         if charge.renyi is not None:
@@ -125,12 +127,11 @@ def renyi_bound(account: Account, delta: float) -> Bound | None:
             return None
         if not (curve.orders.shape == orders.shape and bool((curve.orders == orders).all())):
             return None
-        repeated = curve.repeated(charge.count)
-        total = repeated if total is None else total + repeated
+        curves.append(curve.repeated(charge.count))
     log_delta = log_remaining_delta(failing, delta)
-    if total is None or log_delta == -math.inf:
+    if log_delta == -math.inf:
         return None
-    found = total.best(math.exp(log_delta) * (1.0 - 1e-12))
+    found = reduce(add, curves).best(math.exp(log_delta) * (1.0 - 1e-12))
     edge = ", at the edge of the grid: a wider grid may give less" if found.at_edge else ""
     return _finite("renyi", found.epsilon * (1.0 + 1e-12), f"Rényi curves added, best order {found.order:g}{edge}")
 
@@ -152,16 +153,15 @@ def filter_bound(account: Account, delta: float) -> Bound | None:
     return Bound("filter", epsilon, "holds even if the kinds of queries were chosen after earlier answers")
 
 
-def models_bound(voters: Voters, delta: float) -> Bound | None:
+def models_bound(voters: Voters | None, delta: float) -> Bound | None:
     """Bound any number of answers by the models that a person reaches, whose post-processing they are.
 
     None unless the voters are private models: nothing in the votes shows whether they draw fresh randomness.
 
-    >>> from darrm.problem import Voters
     >>> models_bound(Voters(11, PrivacyParams(0.0892, 1e-4), overlap=1, models=True), 1e-4).epsilon
     0.0892
     """
-    if not voters.models or not voters.each.is_private:
+    if voters is None or not voters.models or not voters.each.is_private:
         return None
     epsilon = optimal_epsilon([(voters.each, voters.reached)], delta)
     if voters.reached == 1 and voters.each.delta <= delta:
@@ -184,9 +184,5 @@ def _finite(name: str, epsilon: float, explanation: str) -> Bound | None:
     return Bound(name, epsilon, explanation) if math.isfinite(epsilon) else None
 
 
-CLOSED_FORMS: tuple[Callable[[Account, float], Bound | None], ...] = (
-    simple_bound,
-    general_bound,
-    optimal_bound,
-    renyi_bound,
-)
+BoundRule = Callable[[Account, float], Bound | None]
+CLOSED_FORMS: tuple[BoundRule, ...] = (simple_bound, general_bound, optimal_bound, renyi_bound)

@@ -26,7 +26,7 @@ from os import PathLike
 
 from darrm import checks
 from darrm.account.accountant import PrivacyAccountant, Spent
-from darrm.account.ledger_store import SCHEMA, LedgerStore, check_header
+from darrm.account.ledger_store import RESTORE, SCHEMA, LedgerStore, check_header
 from darrm.errors import BudgetExceededError, LedgerError
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
@@ -62,7 +62,6 @@ class PrivacyLedger:
 
     Examples
     --------
-    >>> from darrm.losses.charges import Charge
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(3, 1e-5))
     >>> charge = Charge("majority of 11", guarantee=PrivacyParams(0.3, 0))
     >>> ledger.debit(charge.repeated(10), note="first batch")
@@ -154,7 +153,7 @@ class PrivacyLedger:
         """
         with self._store.transaction(write=True) as connection:
             accountant = self._accountant(connection)
-            if self._kinds == "one" and any(other != charge.kind for other in kinds_of(accountant)):
+            if self._kinds == "one" and any(other.kind != charge.kind for other in accountant.charges):
                 raise ValueError(
                     f"this ledger accounts for queries of one kind, {accountant.charges[0].what!r}, and "
                     f"{charge.what!r} costs something else: make a ledger with kinds='planned' or kinds='adaptive'"
@@ -174,7 +173,7 @@ class PrivacyLedger:
         return accountant.spent_adaptively(delta) if self._adaptive else accountant.spent(delta)
 
     def accountant(self) -> PrivacyAccountant:
-        """Give an accountant that holds everything debited so far."""
+        """Return an accountant that holds everything debited so far."""
         with self._store.transaction(write=False) as connection:
             return self._accountant(connection)
 
@@ -254,20 +253,14 @@ class PrivacyLedger:
         self._kinds: str = row[2]
 
     def _corrupted(self, what: str) -> LedgerError:
-        advice = "restore a copy that is at least as new as the last release, or count its whole budget as spent"
-        return LedgerError(self._store.path, f"it is corrupted ({what}): {advice}")
-
-
-def kinds_of(accountant: PrivacyAccountant) -> tuple[Charge, ...]:
-    """List the kinds of queries in an account."""
-    return tuple(charge.kind for charge in accountant.charges)
+        return LedgerError(self._store.path, f"it is corrupted ({what}): {RESTORE}")
 
 
 def seal(*fields: object) -> str:
-    """Give a digest of the fields of a row: finds damage (a text that became a blob, too), not forgery."""
+    """Return a digest of the fields of a row: finds damage (a text that became a blob, too), not forgery."""
     return hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest()
 
 
 def now() -> str:
-    """Give the time in UTC, to the millisecond."""
+    """Return the time in UTC, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -31,19 +31,19 @@ SCHEMA = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+RESTORE = "restore a copy that is at least as new as the last release, or count its whole budget as spent"
+_PERMISSIONS = "it cannot be accessed: check the permissions of the file and its folder"
 ADVICE = {
     sqlite3.SQLITE_FULL: "the disk is full: nothing was debited; free some space and try again",
     sqlite3.SQLITE_IOERR: "the file system refused to read or write: nothing was released; check the disk",
     sqlite3.SQLITE_READONLY: "it cannot be written, so nothing was debited: make the file and its folder writable",
-    sqlite3.SQLITE_PERM: "it cannot be accessed: check the permissions of the file and its folder",
-    sqlite3.SQLITE_AUTH: "it cannot be accessed: check the permissions of the file and its folder",
+    sqlite3.SQLITE_PERM: _PERMISSIONS,
+    sqlite3.SQLITE_AUTH: _PERMISSIONS,
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened, or no journal can be written beside it: check that the file and its "
     "folder exist and are writable",
     sqlite3.SQLITE_BUSY: "another process kept it locked for too long: nothing was debited; try again",
-    sqlite3.SQLITE_NOTADB: "it is corrupted or is no ledger at all: restore a copy that is at least as new as the last "
-    "release, or count its whole budget as spent",
-    sqlite3.SQLITE_CORRUPT: "it is corrupted: restore a copy that is at least as new as the last release, or count its "
-    "whole budget as spent",
+    sqlite3.SQLITE_NOTADB: f"it is corrupted or is no ledger at all: {RESTORE}",
+    sqlite3.SQLITE_CORRUPT: f"it is corrupted: {RESTORE}",
 }
 
 
@@ -152,7 +152,5 @@ def check_header(connection: sqlite3.Connection, path: str) -> None:
         raise LedgerError(path, f"{state}, and create a ledger with a budget")
     if version != SCHEMA_VERSION:
         relation = "a newer" if version > SCHEMA_VERSION else "an older"
-        message = (
-            f"it has schema version {version}, written by {relation} darrm; this one reads version {SCHEMA_VERSION}"
-        )
-        raise LedgerError(path, f"{message}: use the version of darrm that wrote it")
+        message = f"it has schema version {version}, written by {relation} darrm; this one reads version"
+        raise LedgerError(path, f"{message} {SCHEMA_VERSION}: use the version of darrm that wrote it")

@@ -24,6 +24,7 @@ _COARSEST, _FINEST, _RELATIVE_INTERVAL = 1e-3, 1e-6, 1e-4  # of the discretizati
 _MOST_STEPS = 1_000_000
 _MOST_NOISE = 1e6
 _LEAST_NOISE = 0.2  # below, epsilon is in the hundreds and the discretized distributions grow without need
+_NOISE_TOLERANCE = 1e-3  # relative width at which the search stops
 _BOUND = "the privacy loss distribution of DP-SGD"
 
 
@@ -51,7 +52,6 @@ def privacy_of(recipe: PrivateSGD, delta: float) -> PrivacyParams:
     --------
     About the set-up of the paper, which reports (0.0852, 10⁻⁴) for its 909 images a teacher [D, Section 6.2]:
 
-    >>> from darrm.ensemble.recipes import PrivateSGD
     >>> privacy_of(PrivateSGD(learning_rate=0.05, steps=143, sampling_rate=32 / 909, noise=12.0), 1e-4)
     PrivacyParams(epsilon=0.085075, delta=0.0001)
     """
@@ -105,7 +105,7 @@ def calibrate_sampling(target: PrivacyParams, *, noise: float, epochs: int) -> C
     return Calibration("sampling rate", epochs / steps, target, _BOUND, {"steps": steps})
 
 
-def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int, tolerance: float = 1e-3) -> Calibration:
+def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int) -> Calibration:
     """Find the smallest noise that fits a target when batches and steps are given.
 
     Parameters
@@ -114,13 +114,11 @@ def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int, 
         (ε, δ) of one teacher, both positive.
     sampling_rate, steps
         As in `PrivateSGD`.
-    tolerance
-        Relative width at which the search stops; the result lies on the private side.
 
     Returns
     -------
     Calibration
-        σ, in units of the clipping threshold.
+        σ, in units of the clipping threshold: private, and at most 0.1 % above the least that is.
 
     Raises
     ------
@@ -129,14 +127,13 @@ def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int, 
 
     Examples
     --------
-    >>> from darrm.ensemble.recipes import PrivateSGD
     >>> noise = calibrate_noise(PrivacyParams(1, 1e-5), sampling_rate=0.01, steps=1000).value
     >>> privacy_of(PrivateSGD(0.1, 1000, 0.01, noise), 1e-5).epsilon <= 1 < privacy_of(
     ...     PrivateSGD(0.1, 1000, 0.01, 0.99 * noise), 1e-5).epsilon
     True
     """
     _check_target(target)
-    checks.positive(tolerance=tolerance, sampling_rate=sampling_rate)
+    checks.positive(sampling_rate=sampling_rate)
     checks.probability(sampling_rate=sampling_rate)
     checks.integer_at_least(1, steps=steps)
 
@@ -151,7 +148,7 @@ def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int, 
     while high > _LEAST_NOISE and fits(high / 2.0):
         high /= 2.0
     if high > _LEAST_NOISE:
-        high = last_allowed(fits, inside=high, outside=high / 2.0, tolerance=tolerance)
+        high = last_allowed(fits, inside=high, outside=high / 2.0, tolerance=_NOISE_TOLERANCE)
     return Calibration("noise", high, target, _BOUND)
 
 
@@ -170,8 +167,7 @@ def _epsilon(noise: float, sampling_rate: float, steps: int, delta: float) -> fl
 
 
 def _epsilon_at(interval: float, noise: float, sampling_rate: float, steps: int, delta: float) -> float:
-    distribution = require("dp_accounting.pld.privacy_loss_distribution")
-    one_step = distribution.from_gaussian_mechanism(
+    one_step = require("dp_accounting.pld.privacy_loss_distribution").from_gaussian_mechanism(
         standard_deviation=noise,
         pessimistic_estimate=True,
         value_discretization_interval=interval,

@@ -184,6 +184,7 @@ def train_teachers(
     if checkpoints is not None:
         checkpoints.mkdir(parents=True, exist_ok=True)
     source = RandomSource(seed)
+    stacks = np.array_split(np.arange(partition.K), math.ceil(partition.K / stack_size))  # of nearly equal size
     groups = [
         Group(
             x=tuple(inputs[partition.shard(k)] for k in teachers),
@@ -193,7 +194,7 @@ def train_teachers(
             recipe=recipe,
             source=source,
         )
-        for teachers in _stacks(partition.K, stack_size)
+        for teachers in (tuple(stack.tolist()) for stack in stacks)
     ]
     joblib = require("joblib")
     trained = joblib.Parallel(n_jobs=jobs)(
@@ -207,16 +208,6 @@ def train_teachers(
         for position, group in enumerate(groups)
     )
     return TeacherEnsemble({name: np.concatenate([one[name] for one in trained]) for name in trained[0]}, build, recipe)
-
-
-def _stacks(K: int, stack_size: int) -> list[tuple[int, ...]]:
-    """Split 0 … K − 1 into stacks of nearly equal size.
-
-    >>> _stacks(11, 6)
-    [(0, 1, 2, 3, 4, 5), (6, 7, 8, 9, 10)]
-    """
-    parts = np.array_split(np.arange(K), math.ceil(K / stack_size))
-    return [tuple(int(k) for k in part) for part in parts]
 
 
 def _inputs(x: NDArray[Any]) -> NDArray[np.float32]:

@@ -45,12 +45,10 @@ def lattice(size: int, dimension: int = 1) -> NDArray[np.float64]:
     array([[0., 0.], [0., 1.], [1., 0.], [1., 1.]])
     """
     checks.integer_at_least(1, size=size, dimension=dimension)
-    if (size + 1) ** dimension > _LARGEST_LATTICE:
-        checks.fail(
-            "(size + 1)^dimension", (size + 1) ** dimension, f"at most {_LARGEST_LATTICE}", "take a coarser lattice"
-        )
-    axes = np.meshgrid(*[np.arange(size + 1) / size] * dimension, indexing="ij")
-    return np.stack([axis.ravel() for axis in axes], axis=-1)
+    points = (size + 1) ** dimension
+    if points > _LARGEST_LATTICE:
+        checks.fail("(size + 1)^dimension", points, f"at most {_LARGEST_LATTICE}", "take a coarser lattice")
+    return np.indices((size + 1,) * dimension).reshape(dimension, -1).T / size
 
 
 def bernstein_basis(size: int, points: ArrayLike) -> NDArray[np.float64]:
@@ -165,7 +163,6 @@ class Bernstein(LatticeMechanism):
 
     Examples
     --------
-    >>> from darrm.privacy import PrivacyParams
     >>> mechanism = Bernstein(PrivacyParams(1), size=4, order=3)
     >>> released = mechanism.release(2 * lattice(4).ravel(), 0.0)     # no noise at sensitivity 0
     >>> released([0.1, 0.9]).round(12)
@@ -220,7 +217,7 @@ def _iterated_coefficients(values: NDArray[np.float64], order: int) -> NDArray[n
     >>> _iterated_coefficients(np.array([0.0, 0.25, 1.0]), order=2)
     array([0.   , 0.125, 1.   ])
     """
-    matrix = bernstein_basis(values.shape[0] - 1, np.arange(values.shape[0]) / (values.shape[0] - 1))
+    matrix = bernstein_basis(values.shape[0] - 1, lattice(values.shape[0] - 1)[:, 0])
     rest = values
     total = values.copy()
     for _ in range(order - 1):

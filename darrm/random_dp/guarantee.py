@@ -13,8 +13,8 @@ promised about data that P does not describe. So `RandomDP` is no `PrivacyParams
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from decimal import ROUND_UP, Context, Decimal
+from dataclasses import dataclass, fields
+from decimal import ROUND_UP, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import NoReturn
 
@@ -63,12 +63,7 @@ class RandomDP:
     noise: str
 
     def __init__(
-        self,
-        on_covered_pairs: PrivacyParams,
-        gamma: Number,
-        records: int,
-        distribution: str,
-        noise: str = "not stated",
+        self, on_covered_pairs: PrivacyParams, gamma: Number, records: int, distribution: str, noise: str = "not stated"
     ) -> None:
         exact_gamma = exact_number("gamma", gamma)
         if not isinstance(on_covered_pairs, PrivacyParams):
@@ -79,11 +74,9 @@ class RandomDP:
         checks.integer_at_least(1, records=records)
         if not isinstance(distribution, str) or not distribution:
             checks.fail("distribution", distribution, "a name of the distribution of one record")
-        object.__setattr__(self, "on_covered_pairs", on_covered_pairs)
-        object.__setattr__(self, "exact_gamma", exact_gamma)
-        object.__setattr__(self, "records", int(records))
-        object.__setattr__(self, "distribution", distribution)
-        object.__setattr__(self, "noise", noise)
+        stored = (on_covered_pairs, exact_gamma, int(records), distribution, noise)
+        for field, value in zip(fields(self), stored, strict=True):
+            object.__setattr__(self, field.name, value)
 
     @property
     def gamma(self) -> float:
@@ -113,8 +106,8 @@ class RandomDP:
         """
         checks.non_negative(divergence=divergence)
         square = (self.records + 1) * exact_number("divergence", divergence) / 2
-        work = Context(prec=60)
-        root = work.sqrt(work.divide(Decimal(square.numerator), Decimal(square.denominator)))
+        with localcontext(Context(prec=60)):
+            root = (Decimal(square.numerator) / square.denominator).sqrt()
         gamma = self.exact_gamma + Fraction(_FIFTEEN_DIGITS_UP.plus(root))
         return RandomDP(self.on_covered_pairs, gamma, self.records, distribution, self.noise)
 
@@ -165,7 +158,7 @@ def compose(guarantees: Iterable[RandomDP]) -> RandomDP:
         if not isinstance(part, RandomDP):
             raise TypeError(f"only RandomDP guarantees compose with each other, got {part!r}")
     first = parts[0]
-    for part in parts[1:]:
+    for part in parts:
         if (part.records, part.distribution) != (first.records, first.distribution):
             checks.fail("guarantees", [str(first), str(part)], "about the same number of records and distribution")
     privacy = PrivacyParams(

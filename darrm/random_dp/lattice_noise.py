@@ -16,11 +16,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.probability.exact_sampling import (
-    discrete_gaussian,
-    discrete_laplace,
-    uniform_below,
-)
+from darrm.probability.exact_sampling import discrete_gaussian, discrete_laplace, uniform_below
 
 _ROUNDING_SHARE = Fraction(1, 2**10)  # how much the rounding may add to the sensitivity
 _SMALLEST_STEP_EXPONENT = -1000  # multiples of 2^-1000 are floats; a smaller sensitivity is treated as a larger one

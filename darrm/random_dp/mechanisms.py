@@ -85,7 +85,6 @@ class Laplace(LatticeMechanism):
 
     Examples
     --------
-    >>> from darrm.privacy import PrivacyParams
     >>> Laplace(PrivacyParams(0.5)).release([1.0, 2.0], 0.0)
     array([1., 2.])
     """
@@ -132,7 +131,6 @@ class Gaussian(LatticeMechanism):
 
     Examples
     --------
-    >>> from darrm.privacy import PrivacyParams
     >>> Gaussian(PrivacyParams(0.5, 1e-6)).release(3.0, 0.0)
     array(3.)
     """
@@ -178,7 +176,6 @@ class Exponential(LatticeMechanism, Generic[Candidate]):
 
     Examples
     --------
-    >>> from darrm.privacy import PrivacyParams
     >>> mechanism = Exponential(PrivacyParams(1), ("red", "green"), score=lambda data, name: data.count(name))
     >>> mechanism.scores(["red", "red", "green"])
     array([2., 1.])

@@ -33,7 +33,7 @@ years should prefer Theorem 15.
 """
 
 import math
-from decimal import ROUND_CEILING, ROUND_UP, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_UP, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -106,23 +106,19 @@ def sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleS
     exact = _exact_gamma(gamma, _SMALLEST_GAMMA)
     if exact < smallest:
         needed = sample_size(gamma=exact).m
-        checks.fail(
-            "gamma",
-            float(exact),
-            f"at least {float(smallest)} for m = {m}",
-            f"sample more pairs (m = {needed}), or accept a larger gamma",
-        )
+        advice = f"sample more pairs (m = {needed}), or accept a larger gamma"
+        checks.fail("gamma", float(exact), f"at least {float(smallest)} for m = {m}", advice)
     return SampleSize(int(m), order_statistic(exact, rho, int(m)), rho, float(exact))
 
 
 def rho_of_gamma(gamma: float) -> float:
     """Compute the ρ that needs the fewest samples for γ: exp(W₋₁(−γ/(2√e)) + 1/2) [S, Corollary 20]."""
-    return math.exp(_lambert(-gamma / (2.0 * math.exp(0.5))) + 0.5)
+    return math.exp(lambertw(-gamma / (2.0 * math.exp(0.5)), -1).real + 0.5)
 
 
 def rho_of_m(m: int) -> float:
     """Compute the ρ with the smallest k, or γ, for m samples: exp(W₋₁(−1/(4m))/2) [S, Corollaries 21 and 22]."""
-    return math.exp(0.5 * _lambert(-0.25 / m))
+    return math.exp(0.5 * lambertw(-0.25 / m, -1).real)
 
 
 def smallest_gamma(m: int) -> tuple[float, Fraction]:
@@ -136,15 +132,16 @@ def smallest_gamma(m: int) -> tuple[float, Fraction]:
     if m > _LARGEST_M:
         checks.fail("m", m, f"at most {_LARGEST_M}", "so many pairs cannot be sampled")
     rho = rho_of_m(int(m))
-    bound = _WORK.multiply(_WORK.add(Decimal(rho), _deviation(rho, int(m))), _MARGIN)
+    with localcontext(_WORK):
+        bound = (Decimal(rho) + _deviation(rho, int(m))) * _MARGIN
     return rho, Fraction(Context(prec=15, rounding=ROUND_UP).plus(bound))
 
 
 def order_statistic(gamma: Fraction, rho: float, m: int) -> int:
     """Compute the smallest k that inequality (2) of the module's page allows, never rounded down."""
-    share = _WORK.add(_WORK.add(_decimal(1 - gamma), Decimal(rho)), _deviation(rho, m))
-    # at the smallest gamma for m the right-hand side is m itself; the margin must not lift it to m + 1
-    return min(m, _ceiling(_WORK.multiply(Decimal(m), share)))
+    with localcontext(_WORK):
+        # at the smallest gamma for m the right-hand side is m itself; the margin must not lift it to m + 1
+        return min(m, _ceiling(m * (_decimal(1 - gamma) + Decimal(rho) + _deviation(rho, m))))
 
 
 def exchangeable_sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleSize:
@@ -201,26 +198,22 @@ def _exact_gamma(gamma: Number | None, smallest: float = 0.0) -> Fraction:
 
 def _smallest_m(gamma: Fraction, rho: float) -> int:
     """Return the least m of inequality (1)."""
-    gap = _WORK.subtract(_decimal(gamma), Decimal(rho))
-    return _ceiling(_WORK.divide(_log_inverse(rho), _WORK.multiply(Decimal(2), _WORK.multiply(gap, gap))))
+    with localcontext(_WORK):
+        gap = _decimal(gamma) - Decimal(rho)
+        return _ceiling(-Decimal(rho).ln() / (2 * (gap * gap)))
+
+
+# in the decimal context of the caller
 
 
 def _deviation(rho: float, m: int) -> Decimal:
     """Return √(log(1/ρ)/(2m))."""
-    return _WORK.sqrt(_WORK.divide(_log_inverse(rho), Decimal(2 * m)))
-
-
-def _log_inverse(rho: float) -> Decimal:
-    return -_WORK.ln(Decimal(rho))
+    return (-Decimal(rho).ln() / (2 * m)).sqrt()
 
 
 def _decimal(value: Fraction) -> Decimal:
-    return _WORK.divide(Decimal(value.numerator), Decimal(value.denominator))
+    return Decimal(value.numerator) / value.denominator
 
 
 def _ceiling(value: Decimal) -> int:
-    return int(_WORK.multiply(value, _MARGIN).to_integral_value(rounding=ROUND_CEILING))
-
-
-def _lambert(x: float) -> float:
-    return float(lambertw(x, -1).real)
+    return int((value * _MARGIN).to_integral_value(rounding=ROUND_CEILING))

@@ -71,10 +71,8 @@ def sample_then_respond(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from darrm.privacy import PrivacyParams
     >>> from darrm.random_dp.mechanisms import Laplace
-    >>> from darrm.random_dp.sensitivity_sampler import SensitivitySampler
     >>> sampler = SensitivitySampler(np.mean, lambda rng, count: rng.random(count), "l1", distribution="U[0, 1]")
     >>> answer = sample_then_respond(np.arange(50) / 50, Laplace(PrivacyParams(1)), sampler, gamma=0.1)
     >>> print(answer.guarantee)
