@@ -1,6 +1,7 @@
 """The errors that a caller may want to catch; each carries the objects that explain it.
 
-Bad arguments raise `ValueError` from `darrm.checks` instead: nobody catches those on purpose.
+Bad arguments raise `ValueError` from `darrm.checks` instead: nobody catches those on purpose. That holds for every
+argument outside the range that its docstring gives, so "Raises" sections name only what a range does not say.
 """
 
 

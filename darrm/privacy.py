@@ -59,11 +59,6 @@ def decimal_text(value: Fraction) -> str:
     return str(digits.scaleb(-places, Context(prec=places + 400))).lower()
 
 
-def _as_typed(value: Number) -> Number:
-    """Show a fraction as its decimal in messages."""
-    return float(value) if isinstance(value, Fraction) else value
-
-
 @dataclass(frozen=True, init=False, repr=False)
 class PrivacyParams:
     """An (ε, δ) pair of differential privacy.
@@ -75,11 +70,6 @@ class PrivacyParams:
         delta = 0, says that nothing is promised: so much for voters that are not private, and refused anywhere else.
     delta
         δ in [0, 1).
-
-    Raises
-    ------
-    ValueError
-        If a value lies outside its range.
 
     Examples
     --------
@@ -101,12 +91,13 @@ class PrivacyParams:
                 checks.fail("epsilon", epsilon, "a finite number of at least 0 where delta is not 0")
         else:
             exact_epsilon = exact_number("epsilon", epsilon)
-        if exact_epsilon is not None and (exact_epsilon < 0 or 0 < exact_epsilon < SMALLEST_NUMBER):
-            checks.fail(
-                "epsilon", _as_typed(epsilon), "a finite number of at least 0, and 1e-323 or more if it is not 0"
-            )
-        if not 0 <= exact_delta < 1 or 0 < exact_delta < SMALLEST_NUMBER:
-            checks.fail("delta", _as_typed(delta), "in [0, 1), and 1e-323 or more if it is not 0")
+        for name, given, exact, most, allowed in (
+            ("epsilon", epsilon, exact_epsilon, math.inf, "a finite number of at least 0"),
+            ("delta", delta, exact_delta, 1, "in [0, 1)"),
+        ):
+            if exact is not None and not (exact == 0 or SMALLEST_NUMBER <= exact < most):
+                shown = float(given) if isinstance(given, Fraction) else given
+                checks.fail(name, shown, f"{allowed}, and 1e-323 or more if it is not 0")
         object.__setattr__(self, "finite_epsilon", exact_epsilon)
         object.__setattr__(self, "exact_delta", exact_delta)
 

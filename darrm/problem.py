@@ -42,11 +42,6 @@ class Voters:
         randomness of its training, so guarantees of single questions do not add up. False says that voters draw fresh
         randomness for every question; nothing in the votes shows which is the case.
 
-    Raises
-    ------
-    ValueError
-        If a value lies outside its range.
-
     Examples
     --------
     >>> teachers = Voters(250, PrivacyParams("inf"), overlap=1)
@@ -226,11 +221,6 @@ class Workload:
         The budget of all Q answers together, ε > 0.
     classes
         How many answers a voter chooses from; two is what there is so far.
-
-    Raises
-    ------
-    ValueError
-        If a value lies outside its range.
 
     Examples
     --------

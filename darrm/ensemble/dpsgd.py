@@ -87,9 +87,7 @@ def add_noise(sums: Parameters, noise: Tensor, scale: float) -> Parameters:
 
     The noise is (G, number of parameters of one teacher) standard Gaussians, used in the order of the sums.
     """
-    noisy, start = {}, 0
-    for name, total in sums.items():
-        size = total[0].numel()
-        noisy[name] = total + scale * noise[:, start : start + size].reshape(total.shape)
-        start += size
-    return noisy
+    parts = noise.split([total[0].numel() for total in sums.values()], dim=1)
+    return {
+        name: total + scale * part.reshape(total.shape) for (name, total), part in zip(sums.items(), parts, strict=True)
+    }

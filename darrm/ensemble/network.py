@@ -32,11 +32,6 @@ def convolutional_network(channels: int = 1, side: int = 28, classes: int = 2) -
     classes
         Number of classes, at least 2.
 
-    Raises
-    ------
-    ValueError
-        If a number is out of range.
-
     Examples
     --------
     >>> sum(parameter.numel() for parameter in convolutional_network().parameters())

@@ -34,11 +34,6 @@ class PrivateSGD:
     clip
         Clipping threshold C > 0.
 
-    Raises
-    ------
-    ValueError
-        If a value lies outside its range.
-
     Examples
     --------
     >>> recipe = PrivateSGD(learning_rate=0.05, steps=143, sampling_rate=5 / 143, noise=12.0)
@@ -87,11 +82,6 @@ class PlainSGD:
         Passes over the shard, at least 1.
     batch_size
         Records a step (the last batch of an epoch may be smaller).
-
-    Raises
-    ------
-    ValueError
-        If a value lies outside its range.
 
     Examples
     --------

@@ -49,11 +49,6 @@ class StudentRecipe:
     weight
         Weight of the virtual adversarial loss; 0 trains on the labels alone.
 
-    Raises
-    ------
-    ValueError
-        If a value lies outside its range.
-
     Examples
     --------
     >>> StudentRecipe(steps=200).weight

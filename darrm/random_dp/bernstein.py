@@ -156,11 +156,6 @@ class Bernstein(LatticeMechanism):
     dimension
         ℓ, the number of coordinates of the query space [0, 1]^ℓ.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range.
-
     Examples
     --------
     >>> mechanism = Bernstein(PrivacyParams(1), size=4, order=3)

@@ -35,7 +35,7 @@ POSITIONS = ("last", "random")
 
 @dataclass(frozen=True)
 class Draws:
-    """What every draw of a run shares: the function, the distribution, the norm and the seed."""
+    """What every draw of a run shares; it travels to the workers."""
 
     function: Function
     sampler: RecordSampler
@@ -101,9 +101,9 @@ def value_of(function: Function, data: Records) -> NDArray[np.float64]:
     if value.dtype.kind not in "biuf":
         checks.fail("the function's value", str(value.dtype), "a number or an array of numbers")
     numbers = value.astype(np.float64)
-    if not np.all(np.isfinite(numbers)):
-        bad = numbers[~np.isfinite(numbers)][0]
-        checks.fail("the function's value", float(bad), "finite everywhere")
+    bad = numbers[~np.isfinite(numbers)]
+    if bad.size:
+        checks.fail("the function's value", float(bad[0]), "finite everywhere")
     return numbers
 
 

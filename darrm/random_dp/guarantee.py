@@ -66,8 +66,7 @@ class RandomDP:
         self, on_covered_pairs: PrivacyParams, gamma: Number, records: int, distribution: str, noise: str = "not stated"
     ) -> None:
         exact_gamma = exact_number("gamma", gamma)
-        if not isinstance(on_covered_pairs, PrivacyParams):
-            checks.fail("on_covered_pairs", on_covered_pairs, "a PrivacyParams")
+        checks.instance(PrivacyParams, on_covered_pairs=on_covered_pairs)
         if not 0 < exact_gamma < 1:
             advice = "a share of 1 or more promises nothing: sample more, or release less"
             checks.fail("gamma", float(exact_gamma), "in (0, 1)", advice)

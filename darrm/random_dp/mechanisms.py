@@ -78,11 +78,6 @@ class Laplace(LatticeMechanism):
     privacy
         (ε, 0) with ε > 0.
 
-    Raises
-    ------
-    ValueError
-        If ε is 0 or δ is not.
-
     Examples
     --------
     >>> Laplace(PrivacyParams(0.5)).release([1.0, 2.0], 0.0)
@@ -123,11 +118,6 @@ class Gaussian(LatticeMechanism):
     ----------
     privacy
         (ε, δ), both positive.
-
-    Raises
-    ------
-    ValueError
-        If ε or δ is 0.
 
     Examples
     --------

@@ -152,10 +152,9 @@ class PrivateClassifier:
         machine = copy.deepcopy(self.estimator)
         machine.classes_ = np.array(self.classes)
         machine.n_features_in_ = X.shape[1]
-        start = 0
-        for name, part in parts.items():
-            setattr(machine, name, noisy[start : start + part.size].reshape(part.shape))
-            start += part.size
+        ends = np.cumsum([part.size for part in parts.values()])
+        for (name, part), numbers in zip(parts.items(), np.split(noisy, ends[:-1]), strict=True):
+            setattr(machine, name, numbers.reshape(part.shape))
         self.noise = self.mechanism.describe_noise(self.sensitivity.value, rng)
         self.released = machine
         return self

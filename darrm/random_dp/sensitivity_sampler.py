@@ -137,11 +137,6 @@ class SensitivitySampler:
         that does not care about the order of its records the two are the same; for one that does, "random" is the
         honest one.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not of the kind described.
-
     Examples
     --------
     >>> def exponential(rng, count):
@@ -247,10 +242,8 @@ def order_statistic_of(values: NDArray[np.float64], k: int) -> float:
 
 def _name_of(sampler: RecordSampler) -> str:
     """Name a sampler by its place in its module; an anonymous one gets a name that no other sampler has."""
-    name = getattr(sampler, "__qualname__", "")
-    if not name or "<" in name:
-        return f"unnamed distribution {secrets.token_hex(4)}"
-    return f"{sampler.__module__}.{name}"
+    name = getattr(sampler, "__qualname__", "") or "<anonymous>"
+    return f"unnamed distribution {secrets.token_hex(4)}" if "<" in name else f"{sampler.__module__}.{name}"
 
 
 def _run(draws: Draws, m: int, execution: Execution) -> tuple[NDArray[np.float64], tuple[int, ...]]:

@@ -283,10 +283,21 @@ def test_threads_share_a_ledger(path: Path) -> None:
         assert len(refused) == 4 * (fit // 2) - fit
 
 
-def run_python(script: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), *arguments], capture_output=True, text=True, check=False
-    )
+PRELUDE = """
+import os, resource, sys
+from darrm.losses.charges import Charge
+from darrm.account.ledger import PrivacyLedger
+from darrm.errors import LedgerError
+from darrm.privacy import PrivacyParams
+query = Charge("q", guarantee=PrivacyParams("0.1", "1e-6"))
+ledger = PrivacyLedger(sys.argv[1])
+"""
+
+
+def run_python(script: str, path: Path) -> str:
+    """What a process prints that runs the script with the ledger at a path."""
+    whole = PRELUDE + textwrap.dedent(script)
+    done = subprocess.run([sys.executable, "-c", whole, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -294,26 +305,20 @@ def run_python(script: str, *arguments: str) -> str:
 def test_a_forked_child_shares_files_but_not_memory(path: Path) -> None:
     PrivacyLedger.create(path, BUDGET)
     script = """
-        import os, sys
-        from darrm.losses.charges import Charge
-        from darrm.account.ledger import PrivacyLedger
-        from darrm.errors import LedgerError
-        from darrm.privacy import PrivacyParams
-        query = Charge("q", guarantee=PrivacyParams("0.1", 0))
-        shared, own = PrivacyLedger(sys.argv[1]), PrivacyLedger.create(":memory:", PrivacyParams(1, 0))
-        shared.debit(query)
+        own = PrivacyLedger.create(":memory:", PrivacyParams(1, "1e-3"))
+        ledger.debit(query)
         if os.fork() == 0:
-            shared.debit(query)
+            ledger.debit(query)
             try:
                 own.debit(query)
             except LedgerError as error:
                 print("refused:", error, flush=True)
             os._exit(0)
         os.wait()
-        shared.debit(query)
-        print(shared.spent.queries)
+        ledger.debit(query)
+        print(ledger.spent.queries)
     """
-    out = run_python(script, str(path))
+    out = run_python(script, path)
     assert "refused: ledger ':memory:': a ledger in memory belongs to the process that made it" in out
     assert out.split()[-1] == "3"
 
@@ -322,13 +327,6 @@ def test_a_full_disk_loses_nothing(path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
     ledger.debit(QUERY.repeated(3))
     script = """
-        import os, resource, sys
-        from darrm.losses.charges import Charge
-        from darrm.account.ledger import PrivacyLedger
-        from darrm.errors import LedgerError
-        from darrm.privacy import PrivacyParams
-        query = Charge("q", guarantee=PrivacyParams("0.1", "1e-6"))
-        ledger = PrivacyLedger(sys.argv[1])
         size = os.path.getsize(sys.argv[1])
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
         for attempt in range(3):
@@ -341,7 +339,7 @@ def test_a_full_disk_loses_nothing(path: Path) -> None:
         ledger.debit(query, note="x" * 100_000)
         print(ledger.accountant().queries)
     """
-    out = run_python(script, str(path)).splitlines()
+    out = run_python(script, path).splitlines()
     assert len(out) == 5
     assert all("disk" in line and str(path) in line for line in out[:3])
     assert out[3:] == ["3", "4"]
@@ -364,30 +362,23 @@ def test_sqlite_reports_a_full_database(path: Path, monkeypatch: pytest.MonkeyPa
     assert ledger.entries() == ()
 
 
-def test_a_read_only_file_is_reported(tmp_path: Path) -> None:
-    folder = tmp_path
-    path = folder / "ledger.sqlite"
+def test_a_read_only_file_is_reported(path: Path) -> None:
+    folder = path.parent
     PrivacyLedger.create(path, BUDGET).debit(QUERY)
     for parent in (folder, *folder.parents):  # the test's own folders must be open to the user below
         if parent.stat().st_uid == os.getuid() and str(parent).startswith(("/tmp/pytest", str(folder))):  # noqa: S108
             parent.chmod(0o755)
     path.chmod(0o444)
     script = """
-        import os, sys
-        from darrm.losses.charges import Charge
-        from darrm.account.ledger import PrivacyLedger
-        from darrm.errors import LedgerError
-        from darrm.privacy import PrivacyParams
-        ledger = PrivacyLedger(sys.argv[1])
         if os.getuid() == 0:
             os.setuid(65534)  # root may write anything
         try:
-            ledger.debit(Charge("q", guarantee=PrivacyParams("0.1", "1e-6")))
+            ledger.debit(query)
         except LedgerError as error:
             print(error)
         print(ledger.accountant().queries)
     """
-    out = run_python(script, str(path)).splitlines()
+    out = run_python(script, path).splitlines()
     assert "cannot be written, so nothing was debited" in out[0]
     assert out[1] == "1"
 

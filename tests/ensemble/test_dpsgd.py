@@ -113,15 +113,10 @@ def test_one_example_moves_the_sum_by_at_most_the_threshold(size: float, others:
     assert not 1.0 <= size <= 1e15 or moved >= 0.699  # squares overflow beyond: dropped, which is as safe
 
 
-@pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e38])
-def test_a_gradient_that_is_not_finite_contributes_nothing(poison: float) -> None:
-    gradients = {"w": torch.ones(1, 2, 3)}
-    gradients["w"][0, 1, 0] = poison
+@pytest.mark.parametrize("second", [[0.0] * 3, [float("nan"), 1.0, 1.0], [float("inf"), 1.0, 1.0], [1e38, 1.0, 1.0]])
+def test_a_gradient_of_zero_or_that_is_not_finite_contributes_nothing(second: list[float]) -> None:
+    gradients = {"w": torch.tensor([[[1.0, 1.0, 1.0], second]])}
     assert clipped_sums(gradients, torch.ones(1, 2), 10.0)["w"].tolist() == [[1.0, 1.0, 1.0]]
-
-
-def test_zero_gradients_stay_zero() -> None:
-    assert clipped_sums({"w": torch.zeros(1, 2, 3)}, torch.ones(1, 2), 1.0)["w"].tolist() == [[0.0, 0.0, 0.0]]
 
 
 def test_noise_is_scaled_and_used_once_in_order() -> None:

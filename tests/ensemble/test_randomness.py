@@ -22,9 +22,11 @@ def test_a_coin_shows_one_never_more_often_than_asked(probability: float) -> Non
     assert Fraction(threshold, 2**53) <= Fraction(probability)
 
 
-def test_coins_use_the_whole_word() -> None:
-    assert coins(np.array([0, TOP], dtype=np.uint64), 1.0).all()
-    assert not coins(np.array([0, TOP], dtype=np.uint64), 0.0).any()
+def test_extreme_words_and_probabilities() -> None:
+    words = np.array([0, TOP, TOP, 0], dtype=np.uint64)
+    assert coins(words, 1.0).all()
+    assert not coins(words, 0.0).any()
+    assert np.isfinite(gaussians(words)).all()
 
 
 @pytest.mark.statistical
@@ -36,10 +38,6 @@ def test_gaussians_have_the_normal_distribution() -> None:
     assert np.abs(exact - empirical).max() < 2.69 / math.sqrt(sample.size) + 20 / sample.size
 
 
-def test_gaussians_of_the_extreme_words_are_finite() -> None:
-    assert np.isfinite(gaussians(np.array([0, TOP, TOP, 0], dtype=np.uint64))).all()
-
-
 def test_streams_differ_by_teacher_purpose_and_step() -> None:
     source = RandomSource(1)
     streams = [source.words(4, *key).tolist() for key in [(0, BATCH, 0), (1, BATCH, 0), (0, NOISE, 0), (0, BATCH, 1)]]
@@ -47,6 +45,7 @@ def test_streams_differ_by_teacher_purpose_and_step() -> None:
 
 
 def test_without_a_seed_the_operating_system_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert RandomSource().words(4, 0, NOISE, 0).tolist() != RandomSource().words(4, 0, NOISE, 0).tolist()
     asked: list[int] = []
 
     def urandom(count: int) -> bytes:
@@ -56,10 +55,6 @@ def test_without_a_seed_the_operating_system_is_asked(monkeypatch: pytest.Monkey
     monkeypatch.setattr("os.urandom", urandom)
     assert RandomSource().words(3, 0, NOISE, 0).tolist() == [0, 0, 0]
     assert asked == [24]
-
-
-def test_without_a_seed_no_draw_repeats() -> None:
-    assert RandomSource().words(4, 0, NOISE, 0).tolist() != RandomSource().words(4, 0, NOISE, 0).tolist()
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, True])

@@ -72,11 +72,8 @@ def test_the_error_falls_like_k_to_the_minus_h(order: int, gain: float) -> None:
 
 
 def test_shapes_of_points() -> None:
-    function = LINE
-    assert function(0.5).shape == ()
-    assert function(np.zeros(3)).shape == (3,)
-    assert function(np.zeros((3, 1))).shape == (3,)
-    assert function(np.zeros((3, 4))).shape == (3, 4)
+    for points, shape in (((), ()), ((3,), (3,)), ((3, 1), (3,)), ((3, 4), (3, 4))):
+        assert LINE(np.zeros(points)).shape == shape
     plane = BernsteinFunction(np.zeros((3, 3)))
     assert plane([0.1, 0.2]).shape == ()
     assert plane(np.zeros((4, 5, 2))).shape == (4, 5)

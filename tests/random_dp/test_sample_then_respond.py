@@ -42,12 +42,8 @@ def test_a_sensitivity_is_reused_for_the_same_function_only() -> None:
         respond(DATA, Laplace(ONE), SensitivitySampler(lambda data: data[:2], uniform, "l1"), found)
     with pytest.raises(ValueError, match="norm must be 'l2'"):
         respond(DATA, Gaussian(PrivacyParams(1, 1e-5)), sampler, found)
-
-
-def test_norms_must_agree() -> None:
-    sampler = SensitivitySampler(np.mean, uniform, "l2")
-    with pytest.raises(ValueError, match="the sampler's norm must be 'l1', as the mechanism needs, got 'l2'"):
-        sample_then_respond(DATA, Laplace(ONE), sampler, gamma=0.2)
+    with pytest.raises(ValueError, match="the sampler's norm must be 'l2', as the mechanism needs, got 'l1'"):
+        sample_then_respond(DATA, Gaussian(PrivacyParams(1, 1e-5)), sampler, gamma=0.2)
 
 
 def test_every_mechanism_responds() -> None:
