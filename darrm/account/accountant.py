@@ -24,28 +24,14 @@ PRIVATE_TOTAL = "the total stays private"
 
 @dataclass(frozen=True)
 class Spent:
-    """What an account has spent at one δ.
+    """What an account has spent at one δ: it is (epsilon, delta)-private."""
 
-    Attributes
-    ----------
-    epsilon, delta
-        The account is (epsilon, delta)-private; ∞ where no bound holds at this δ.
-    bound
-        The name of the bound that gave it.
-    explanation
-        The reason in words.
-    bounds
-        All bounds that applied, smallest first.
-    queries
-        How many queries the account holds.
-    """
-
-    epsilon: float
+    epsilon: float  # ∞ where no bound holds at this δ
     delta: float
-    bound: str
-    explanation: str
-    bounds: tuple[Bound, ...]
-    queries: int
+    bound: str  # the name of the bound that gave ε
+    explanation: str  # the reason in words
+    bounds: tuple[Bound, ...]  # all that applied, smallest first
+    queries: int  # how many the account holds
 
     def __str__(self) -> str:
         if not self.queries:

@@ -32,21 +32,11 @@ MOST_PROFILE_QUERIES = 20_000  # beyond, trying every point takes longer than a 
 
 @dataclass(frozen=True)
 class Bound:
-    """One bound on what was spent.
+    """One bound on what was spent: the account is (epsilon, δ)-private."""
 
-    Attributes
-    ----------
-    name
-        Short name: ``simple``, ``general``, ``optimal``, ``profile``, ``renyi``, ``pld`` or ``private models``.
-    epsilon
-        The account is (epsilon, δ)-private.
-    explanation
-        The reason in words.
-    """
-
-    name: str
+    name: str  # simple, general, optimal, profile, renyi, pld, filter or private models
     epsilon: float
-    explanation: str
+    explanation: str  # the reason in words
 
 
 def exact_sum(account: Account) -> tuple[Fraction, Fraction] | None:

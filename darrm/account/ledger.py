@@ -75,7 +75,6 @@ class PrivacyLedger:
     """
 
     def __init__(self, path: str | PathLike[str], *, timeout: float = DEFAULT_TIMEOUT) -> None:
-        checks.positive(timeout=timeout)
         self._store = LedgerStore(str(path), timeout=timeout)
         self._load_budget()
 
@@ -104,7 +103,6 @@ class PrivacyLedger:
         LedgerError
             If the file exists or cannot be written.
         """
-        checks.positive(timeout=timeout)
         checks.positive(budget_epsilon=budget.epsilon, advice="a budget of 0 admits nothing")
         checks.one_of(KINDS, kinds=kinds)
         ledger = cls.__new__(cls)

@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+from darrm import checks
 from darrm.errors import LedgerError
 
 MEMORY = ":memory:"
@@ -59,6 +60,7 @@ class LedgerStore:
     """
 
     def __init__(self, path: str, *, timeout: float) -> None:
+        checks.positive(timeout=timeout)
         # a later change of the working folder must not lead to another file
         self.path = path if path == MEMORY else str(Path(path).absolute())
         self.timeout = timeout

@@ -108,10 +108,6 @@ def train_student(
     device
         See `choose_device`.
 
-    Returns
-    -------
-    Student
-
     Raises
     ------
     ValueError

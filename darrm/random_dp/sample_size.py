@@ -203,11 +203,8 @@ def _smallest_m(gamma: Fraction, rho: float) -> int:
         return _ceiling(-Decimal(rho).ln() / (2 * (gap * gap)))
 
 
-# in the decimal context of the caller
-
-
 def _deviation(rho: float, m: int) -> Decimal:
-    """Return √(log(1/ρ)/(2m))."""
+    """Return √(log(1/ρ)/(2m)); in the caller's decimal context, as the next two."""
     return (-Decimal(rho).ln() / (2 * m)).sqrt()
 
 

@@ -19,18 +19,11 @@ Released = TypeVar("Released")
 class Release(Generic[Released]):
     """A released value with what is guaranteed about it.
 
-    Attributes
-    ----------
-    value
-        What the mechanism gave.
-    guarantee
-        (ε, δ, γ)-random differential privacy, how the noise was drawn included.
-    sensitivity
-        The sampled sensitivity, reusable for further releases about the same function (each is a release of its own).
+    The sensitivity is reusable for further releases about the same function; each is a release of its own.
     """
 
-    value: Released
-    guarantee: RandomDP
+    value: Released  # what the mechanism gave
+    guarantee: RandomDP  # how the noise was drawn included
     sensitivity: SampledSensitivity
 
 

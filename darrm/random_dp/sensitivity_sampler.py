@@ -39,39 +39,17 @@ _BATCHES_A_WORKER = 4  # handed out at a time: enough to keep a worker busy, few
 
 @dataclass(frozen=True)
 class SampledSensitivity:
-    """A sensitivity Δ̂ that a fresh pair of neighboring data sets respects with probability at least 1 − γ.
+    """A sensitivity Δ̂ that a fresh pair of neighboring data sets respects with probability at least 1 − γ."""
 
-    Attributes
-    ----------
-    value
-        Δ̂, the k-th smallest of the m sampled ‖f(D) − f(D′)‖. It is 0 for a function that is constant on the sample.
-    size
-        (m, k, ρ, γ) of the run.
-    records
-        n, the number of records of each data set.
-    distribution
-        A name of the distribution of one record.
-    norm
-        The norm that was measured.
-    position
-        Which record the neighbors differ in: "last" or "random".
-    shape
-        Shape of the function's value.
-    seed
-        Seed of the run; with the index of a draw it replays that draw.
-    largest
-        The largest of the m sampled sensitivities.
-    """
-
-    value: float
-    size: SampleSize
-    records: int
-    distribution: str
-    norm: Norm
-    position: str
-    shape: tuple[int, ...]
-    seed: int
-    largest: float
+    value: float  # Δ̂, the k-th smallest of the m sampled ‖f(D) − f(D′)‖; 0 if the function is constant on the sample
+    size: SampleSize  # (m, k, ρ, γ) of the run
+    records: int  # n, of each data set
+    distribution: str  # a name of the distribution of one record
+    norm: Norm  # that was measured
+    position: str  # which record the neighbors differ in: "last" or "random"
+    shape: tuple[int, ...]  # of the function's value
+    seed: int  # of the run; with the index of a draw it replays that draw
+    largest: float  # of the m sampled sensitivities
 
     def guarantee(self, privacy: PrivacyParams, noise: str) -> RandomDP:
         """Return what a mechanism with this sensitivity keeps: (ε, δ) on all but a share γ of the pairs."""
