@@ -5,11 +5,13 @@ The same functions with the same arguments: what they return depends on nothing 
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from darrm.account.bounds import Bound
 from darrm.advise import contenders
 from darrm.advise.advice import Advice, advise
-from darrm.advise.contenders import CONTENDERS, OURS, Calibrated, Contender, calibrate_all
+from darrm.advise.contenders import CONTENDERS, OURS, Contender, calibrate_all
 from darrm.advise.tables import darrm_of_the_paper
 from darrm.errors import PlanError
 from darrm.gamma.priors import CommonP, Prior
@@ -23,7 +25,6 @@ MANY = Workload(Voters(21, PLAIN, overlap=1), 40, PrivacyParams("2", "1e-5"))
 MANY_FLAGS = ["--K", "21", "--voters", "plain", "--overlap", "1", "--queries", "40", "--total", "2,1e-5"]
 FRESH = Workload(Voters(5, PrivacyParams("0.2", "1e-5"), overlap=2), 10, PrivacyParams("2", "1e-3"))
 MODELS = Workload(Voters(5, PrivacyParams("0.0892", "1e-4"), models=True), 5, PrivacyParams("0.05", "1e-4"))
-
 
 _plans: dict[tuple[Workload, Prior], Plan] = {}
 _options: dict[tuple[str, Workload, Prior], ReleaseOption | PlanError | None] = {}
@@ -61,8 +62,18 @@ def advised(workload: Workload, prior: Prior | None = None) -> Advice:
     return advise(workload, prior=prior, contenders=SHARED)
 
 
-def rivals(workload: Workload) -> Calibrated:
-    """Every contender but ours."""
+def always_right(workload: Workload, _prior: Prior) -> ReleaseOption:
+    if workload.queries > 40:
+        raise PlanError("it tires")
+    truth, cost = np.ones(workload.voters.half_size), Bound("hope", 0.5, "nobody knows")
+    return ReleaseOption(name="", workload=workload, truth=truth, cost=cost, instructions=("ask the oracle",))
+
+
+ORACLE = Contender("oracle", always_right, "knows the answer.", "gold", 3.0)
+
+
+def rivals(workload: Workload) -> tuple[tuple[ReleaseOption, ...], tuple[tuple[str, str], ...]]:
+    """Calibrate every contender but ours."""
     return calibrate_all([each for each in SHARED if each.name != OURS.name], workload, CommonP())
 
 

@@ -45,11 +45,6 @@ class Advice:
     absent: tuple[tuple[str, str], ...]
 
     @property
-    def counted_as(self) -> Workload:
-        """What the options were calibrated to: the votes alone where the voters are models and queries many."""
-        return self.workload.counted()
-
-    @property
     def recommended(self) -> ReleaseOption:
         """The best option that this library releases; some are there for comparison only.
 
@@ -72,7 +67,7 @@ class Advice:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences about this workload."""
-        asked, counted, best = self.workload, self.counted_as, self.options[0]
+        asked, counted, best = self.workload, self.workload.counted(), self.options[0]
         found = []
         if best.remark:
             found.append(best.remark)
@@ -134,9 +129,9 @@ def advise(
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
     belief = CommonP() if prior is None else prior
     asked = registry.CONTENDERS if contenders is None else contenders
-    found = registry.calibrate_all(asked, workload, belief, report)
-    if not found.options:
-        raise PlanError("nothing applies: " + "; ".join(f"{name}: {reason}" for name, reason in found.absent))
+    options, absent = registry.calibrate_all(asked, workload, belief, report)
+    if not options:
+        raise PlanError("nothing applies: " + "; ".join(f"{name}: {reason}" for name, reason in absent))
     # stable: of equals the one that was asked first stays before the others
-    ranked = sorted(found.options, key=lambda option: -option.accuracy(belief))
-    return Advice(workload, belief, tuple(ranked), found.absent)
+    ranked = sorted(options, key=lambda option: -option.accuracy(belief))
+    return Advice(workload, belief, tuple(ranked), absent)

@@ -45,27 +45,21 @@ class Contender:
     linewidth: float = 1.2
 
 
-@dataclass(frozen=True)
-class Calibrated:
-    """The options that apply, in the order of the contenders, and (name, reason) of those that do not."""
-
-    options: tuple[ReleaseOption, ...]
-    absent: tuple[tuple[str, str], ...]
-
-
 def calibrate_all(
     contenders: Sequence[Contender],
     workload: Workload,
     prior: Prior,
     report: Callable[[str], None] | None = None,
-) -> Calibrated:
-    """Calibrate every contender to one workload; ``report`` is called with the name of each before.
+) -> tuple[tuple[ReleaseOption, ...], tuple[tuple[str, str], ...]]:
+    """Return the options that apply, in the order of the contenders, and (name, reason) of those that do not.
+
+    ``report`` is called with the name of each before it is calibrated.
 
     >>> from darrm import PrivacyParams, Voters
     >>> from darrm.gamma.priors import CommonP
     >>> work = Workload(Voters(11, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.2676", "0.0003"))
-    >>> found = calibrate_all(CONTENDERS, work, CommonP())
-    >>> {option.name: round(float(option.truth[-1]), 3) for option in found.options}  # for 11 of 11 votes
+    >>> options, absent = calibrate_all(CONTENDERS, work, CommonP())
+    >>> {option.name: round(float(option.truth[-1]), 3) for option in options}  # for 11 of 11 votes
     {'ours': 0.887, "GNMax, paper's σ": 0.641, 'GNMax, tight σ': 0.727, 'LNMax': 0.801, \
 'exponential mechanism': 0.855, 'permute-and-flip': 0.886, 'randomised response': 0.567}
     """
@@ -75,12 +69,11 @@ def calibrate_all(
             report(contender.name)
         try:
             option = contender.calibrate(workload, prior)
+            if option is not None:
+                options.append(replace(option, name=contender.name))
         except PlanError as error:
             absent.append((contender.name, str(error)))
-            continue
-        if option is not None:
-            options.append(replace(option, name=contender.name))
-    return Calibrated(tuple(options), tuple(absent))
+    return tuple(options), tuple(absent)
 
 
 def _no_noise(workload: Workload, _prior: Prior) -> ReleaseOption | None:
@@ -97,8 +90,7 @@ def _no_noise(workload: Workload, _prior: Prior) -> ReleaseOption | None:
         name="no noise",
         workload=workload,
         truth=np.ones(voters.half_size),
-        epsilon=cap.epsilon,
-        bound=cap.name,
+        cost=cap,
         instructions=("publish the majority of the models' votes as it is, for as many queries as you like",),
         remark=NO_NOISE,
     )

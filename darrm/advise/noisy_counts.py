@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from darrm.account.bounds import Bound
 from darrm.aggregator import Aggregator
 from darrm.errors import PlanError
 from darrm.gamma.priors import Prior
@@ -23,7 +24,7 @@ from darrm.losses.gaussian import SENSITIVITY, analytic_sigma, renyi_sigma
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate import GNMax, LNMax
 from darrm.pate.noise_tails import laplace_log_tails
-from darrm.plan.budget import charged_option, largest_within
+from darrm.plan.budget import account_of, largest_within
 from darrm.plan.option import ReleaseOption
 from darrm.privacy import PrivacyParams
 from darrm.problem import Workload
@@ -40,8 +41,7 @@ def gnmax_of_the_paper(workload: Workload, _prior: Prior) -> ReleaseOption:
     with _refused(workload):
         sigma = max(LEAST_SIGMA, renyi_sigma(workload.total, workload.queries).value * voters.reached)
     charge = Charge("GNMax", renyi=RenyiCurve.of(lambda orders: orders * (voters.reached / sigma) ** 2))
-    truth = 1.0 - gaussian_lies(voters.K, sigma)
-    return _option(workload, charge, truth, {"sigma": sigma}, GNMax(sigma))
+    return _option(workload, charge, 1.0 - gaussian_lies(voters.K, sigma), {"sigma": sigma}, GNMax(sigma))
 
 
 def gnmax_tight(workload: Workload, _prior: Prior) -> ReleaseOption:
@@ -55,9 +55,8 @@ def gnmax_tight(workload: Workload, _prior: Prior) -> ReleaseOption:
     return ReleaseOption(
         name="GNMax",
         workload=workload,
-        truth=np.asarray(ndtr(leads(workload) / (sigma * math.sqrt(2.0))), dtype=np.float64),
-        epsilon=workload.total.epsilon,
-        bound="analytic Gaussian, continuous noise",
+        truth=np.asarray(ndtr(leads(workload.voters.K) / (sigma * math.sqrt(2.0))), dtype=np.float64),
+        cost=Bound("analytic Gaussian, continuous noise", workload.total.epsilon, "[BW18, Theorem 8]"),
         settings={"sigma": sigma},
         only_compared="continuous noise is for experiments",
     )
@@ -71,17 +70,16 @@ def lnmax(workload: Workload, _prior: Prior) -> ReleaseOption:
         curve = RenyiCurve.of(lambda orders: np.minimum(2.0 * rate**2 * orders, 2.0 * rate))
         return Charge("LNMax", guarantee=PrivacyParams(2.0 * rate), renyi=curve)
 
-    gamma = largest_within(workload, "gamma", charge).value
+    gamma = largest_within(workload, charge)
     tails = np.exp(laplace_log_tails(workload.voters.K + 1, gamma, "discrete"))
-    lead = leads(workload)
+    lead = leads(workload.voters.K)
     truth = 1.0 - 0.5 * (tails[lead] + tails[lead + 1])
     return _option(workload, charge(gamma), truth, {"gamma": gamma}, LNMax(gamma))
 
 
-def leads(workload: Workload) -> NDArray[np.int64]:
+def leads(K: int) -> NDArray[np.int64]:
     """M = 2l − K for l = floor(K/2) + 1 … K."""
-    voters = workload.voters
-    return 2 * np.arange(voters.first_majority, voters.K + 1) - voters.K
+    return 2 * np.arange(K // 2 + 1, K + 1) - K
 
 
 def _option(
@@ -91,15 +89,22 @@ def _option(
 
     What is calibrated to a person who reaches more would be debited at too small a cost.
     """
-    if workload.voters.reached > 1:
-        reason = "its ledger entry would be that of persons who reach one voter"
-        return charged_option(workload, charge, truth, settings, only_compared=reason)
     lines = (
         f"from darrm.pate import {charge.what}",
         "from darrm.votes import Votes",
         f"{aggregator}.release(Votes.of_counts(counts))",
     )
-    return charged_option(workload, charge, truth, settings, aggregator=aggregator, instructions=lines)
+    released = workload.voters.reached == 1
+    return ReleaseOption(
+        name=charge.what,
+        workload=workload,
+        truth=truth,
+        cost=account_of(workload, charge).spent(workload.total.delta).bounds[0],
+        settings=settings,
+        aggregator=aggregator if released else None,
+        instructions=lines if released else (),
+        only_compared="" if released else "its ledger entry would be that of persons who reach one voter",
+    )
 
 
 @contextmanager
@@ -126,5 +131,5 @@ def gaussian_lies(K: int, sigma: float) -> Array:
     weights /= np.sum(weights)
     tails = np.concatenate([np.cumsum(weights[::-1])[::-1], np.zeros(K + 1)])
     exceeds = sliding_window_view(tails, weights.size) @ weights  # Pr[D ≥ x] = Σ_j w_j·Pr[noise ≥ j + x], x = 0 … K + 1
-    lead = 2 * np.arange(K // 2 + 1, K + 1) - K
+    lead = leads(K)
     return np.asarray(0.5 * (exceeds[lead] + exceeds[lead + 1]))

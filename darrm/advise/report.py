@@ -7,9 +7,6 @@ from darrm.gamma.priors import in_words
 from darrm.plan.option import settings_in_words
 from darrm.system.flags import flags_of
 
-REPORT_FORMAT = "darrm advice"
-REPORT_VERSION = 1
-
 
 def text_report(advice: Advice) -> str:
     """Write the advice for a reader."""
@@ -26,8 +23,8 @@ def text_report(advice: Advice) -> str:
     for option in advice.options:
         mark = "*" if option is winner else " "
         settings = f", {settings_in_words(option.settings)}" if option.settings else ""
-        accuracy = option.accuracy(advice.prior)
-        lines.append(f"{mark} {accuracy:>8.5f}  {option.epsilon:>9.5g}   {option.name}{settings} (by {option.bound})")
+        numbers = f"{option.accuracy(advice.prior):>8.5f}  {option.cost.epsilon:>9.5g}"
+        lines.append(f"{mark} {numbers}   {option.name}{settings} (by {option.cost.name})")
     lines += [f"  {'–':>8}  {'–':>9}   {name}: {reason}" for name, reason in advice.absent]
     lines += ["", *advice.remarks, ""]
     better = advice.options[: advice.options.index(winner)]
@@ -40,18 +37,18 @@ def text_report(advice: Advice) -> str:
 def json_report(advice: Advice) -> dict[str, Any]:
     """Write the advice as plain data; the schema is ``darrm/schemas/advice.json``."""
     return {
-        "format": REPORT_FORMAT,
-        "version": REPORT_VERSION,
+        "format": "darrm advice",
+        "version": 1,
         "workload": flags_of(advice.workload),
-        "counted_as": flags_of(advice.counted_as),
+        "counted_as": flags_of(advice.workload.counted()),
         "prior": advice.prior.text,
         "coin_accuracy": advice.coin_accuracy,
         "options": [
             {
                 "name": option.name,
                 "accuracy": option.accuracy(advice.prior),
-                "epsilon": option.epsilon,
-                "bound": option.bound,
+                "epsilon": option.cost.epsilon,
+                "bound": option.cost.name,
                 "settings": dict(option.settings),
                 "only_compared": option.only_compared or None,
             }

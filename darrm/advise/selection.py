@@ -21,7 +21,7 @@ from darrm.gamma.priors import Prior
 from darrm.losses.charges import Charge
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
-from darrm.plan.budget import charged_option, largest_within
+from darrm.plan.budget import account_of, largest_within
 from darrm.plan.option import ReleaseOption
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.problem import Workload
@@ -44,7 +44,7 @@ def permute_and_flip(workload: Workload, _prior: Prior) -> ReleaseOption:
 
 def _selection(workload: Workload, name: str, log_lie: Callable[[Array], Array]) -> ReleaseOption:
     """Calibrate a mechanism that lies with probability exp(log_lie(ε₀M/(2t)))."""
-    voters, lead = workload.voters, leads(workload).astype(np.float64)
+    voters, lead = workload.voters, leads(workload.voters.K).astype(np.float64)
 
     def log_lies(epsilon: float) -> Array:
         return log_lie(epsilon * lead / (2.0 * voters.reached))
@@ -55,10 +55,15 @@ def _selection(workload: Workload, name: str, log_lie: Callable[[Array], Array])
         profile = profile_of_votes(lies, voters.K, voters.reached)
         return Charge(name, guarantee=PrivacyParams(epsilon), renyi=curve, profile=profile)
 
-    epsilon = largest_within(workload, "epsilon", charge).value
-    truth = -np.expm1(log_lies(epsilon))
-    reason = "this library does not draw from it"
-    return charged_option(workload, charge(epsilon), truth, {"epsilon": epsilon}, only_compared=reason)
+    epsilon = largest_within(workload, charge)
+    return ReleaseOption(
+        name=name,
+        workload=workload,
+        truth=-np.expm1(log_lies(epsilon)),
+        cost=account_of(workload, charge(epsilon)).spent(workload.total.delta).bounds[0],
+        settings={"epsilon": epsilon},
+        only_compared="this library does not draw from it",
+    )
 
 
 def curve_of_votes(log_lies: Array, K: int, moved: int) -> RenyiCurve:

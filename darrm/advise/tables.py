@@ -13,9 +13,9 @@ from darrm.errors import PlanError
 from darrm.gamma import baselines
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior
-from darrm.plan.candidate import Candidate, rounded_down, smallest_target
+from darrm.plan.candidate import Candidate, rounded, smallest_target
 from darrm.plan.option import ReleaseOption
-from darrm.plan.per_query import best_per_query
+from darrm.plan.per_query import best_per_query, largest_epsilon
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed, last_allowed_integer
 from darrm.problem import MajorityProblem, Workload
@@ -83,11 +83,11 @@ def _subsampled(
 
 def _constant_of_one(workload: Workload, prior: Prior) -> Candidate:
     """One query may spend the whole budget, and K private voters never cost more than K of them."""
-    each, total, K = workload.voters.each, workload.total, workload.voters.K
+    each, total = workload.voters.each, workload.total
     if each.is_private and (total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta):
         raise PlanError("the budget is smaller than one voter's own")
-    epsilon = min(total.exact_epsilon, K * each.exact_epsilon) if each.is_private else total.exact_epsilon
-    table = certify(workload.problem(PrivacyParams(epsilon, total.exact_delta)), _constant(workload, 1.0))
+    problem = workload.problem(PrivacyParams(largest_epsilon(workload), total.exact_delta))
+    table = certify(problem, _constant(workload, 1.0))
     return Candidate("constant", workload, table, prior, {"gamma": float(table.gamma.half[0])})
 
 
@@ -96,6 +96,7 @@ def _constant_of_many(workload: Workload, prior: Prior) -> Candidate:
 
     @cache
     def trial(truth: float) -> Candidate | None:
+        truth = float(rounded(truth))
         gamma = _constant(workload, truth)
         try:
             table = certify(smallest_target(workload, gamma), gamma)
@@ -104,15 +105,12 @@ def _constant_of_many(workload: Workload, prior: Prior) -> Candidate:
         found = Candidate("constant", workload, table, prior, {"gamma": truth})
         return found if found.is_within_budget else None
 
-    def rounded(truth: float) -> Candidate | None:
-        return trial(float(rounded_down(truth)))
-
     most = 1.0
     if not workload.voters.each.is_private:  # what a query may tell that spends the whole budget alone
         most = float(certify(workload.problem(workload.total), _constant(workload, 1.0)).gamma.half[0])
     elif (found := trial(most)) is not None:
         return found
-    found = rounded(last_allowed(lambda truth: rounded(truth) is not None, 0.0, most, steps=BISECTIONS))
+    found = trial(last_allowed(lambda truth: trial(truth) is not None, 0.0, most, steps=BISECTIONS))
     if found is None or found.settings["gamma"] == 0.0:
         raise PlanError("no constant probability of the truth composes within the budget")
     return found

@@ -1,15 +1,9 @@
 """What the queries of a workload cost together, and the largest parameter whose queries stay within the budget."""
 
-from collections.abc import Callable, Mapping
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.aggregator import Aggregator
 from darrm.losses.charges import Charge
-from darrm.losses.gaussian import Calibration
-from darrm.plan.option import ReleaseOption
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Workload
 
@@ -28,36 +22,10 @@ def account_of(workload: Workload, query: Charge) -> PrivacyAccountant:
     return PrivacyAccountant(charges=[query.repeated(workload.queries)])
 
 
-def largest_within(workload: Workload, name: str, charge: Callable[[float], Charge]) -> Calibration:
+def largest_within(workload: Workload, charge: Callable[[float], Charge]) -> float:
     """Bisect for the largest parameter whose Q charges the accountant admits; a larger one costs more."""
 
     def admitted(parameter: float) -> bool:
         return account_of(workload, charge(parameter)).admits(workload.total)
 
-    found = last_allowed(admitted, 0.0, LARGEST_PARAMETER * workload.total.epsilon, steps=BISECTIONS)
-    return Calibration(name, found, workload.total, "the accountant")
-
-
-def charged_option(
-    workload: Workload,
-    query: Charge,
-    truth: NDArray[np.float64],
-    settings: Mapping[str, float],
-    *,
-    aggregator: Aggregator | None = None,
-    instructions: tuple[str, ...] = (),
-    only_compared: str = "",
-) -> ReleaseOption:
-    """Return an option with what the accountant reports for all queries, given the charge of one."""
-    spent = account_of(workload, query).spent(workload.total.delta)
-    return ReleaseOption(
-        name=query.what,
-        workload=workload,
-        truth=truth,
-        epsilon=spent.epsilon,
-        bound=spent.bound,
-        settings=settings,
-        aggregator=aggregator,
-        instructions=instructions,
-        only_compared=only_compared,
-    )
+    return last_allowed(admitted, 0.0, LARGEST_PARAMETER * workload.total.epsilon, steps=BISECTIONS)

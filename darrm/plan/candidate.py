@@ -69,8 +69,7 @@ class Candidate:
             name=self.method,
             workload=self.workload,
             truth=self.truth,
-            epsilon=self.spent.epsilon,
-            bound=self.spent.bound,
+            cost=self.spent.bounds[0],
             settings=self.settings,
             aggregator=None if only_compared else DaRRM(self.table),
             instructions=instructions,
@@ -84,44 +83,32 @@ def smallest_target(workload: Workload, gamma: NoiseFunction) -> MajorityProblem
     δ is half of a query's share of the total where that is allowed, ε the smallest that goes with it; `PlanError` if γ
     tells the truth so surely that only δ = 1 is left.
     """
-    each = workload.voters.each
+    voters, each = workload.voters, workload.voters.each
     least = each.exact_epsilon if each.is_private else Fraction(1, 10**6)
-    most = each.exact_epsilon * workload.voters.reached if each.is_private else LARGEST_TARGET
+    most = each.exact_epsilon * voters.reached if each.is_private else LARGEST_TARGET
     most = max(least, min(most, LARGEST_TARGET))
-    delta = max(each.exact_delta, rounded_down(workload.total.exact_delta / (2 * workload.queries)))
-    if divergence(workload.voters, gamma, most) > delta:
-        delta = max(delta, rounded_up(divergence(workload.voters, gamma, most)))
+    delta = max(each.exact_delta, rounded(workload.total.exact_delta / (2 * workload.queries)))
+    if (at_most := divergence(voters, gamma, most)) > delta:
+        delta = rounded(at_most, ROUND_CEILING)
     if delta >= 1:
         raise PlanError(f"one query has no epsilon of at most {float(most):g}")
 
     def private(epsilon: Fraction) -> bool:
-        return divergence(workload.voters, gamma, epsilon) <= delta
+        return divergence(voters, gamma, epsilon) <= delta
 
-    smallest = least if private(least) else last_allowed(private, most, least, steps=BISECTIONS, tolerance=1e-6)
-    epsilon = min(most, rounded_up(smallest)) if smallest > least else least
+    epsilon = least
+    if not private(least):
+        smallest = last_allowed(private, most, least, steps=BISECTIONS, tolerance=1e-6)
+        epsilon = min(most, rounded(smallest, ROUND_CEILING))
     return workload.problem(PrivacyParams(epsilon, delta))
 
 
-def rounded_down(value: Fraction | float) -> Fraction:
-    """Keep six significant digits, rounding down: a number that a report can print in full.
+def rounded(value: Fraction | float, rounding: str = ROUND_FLOOR) -> Fraction:
+    """Keep `DIGITS` significant digits, a number that a report can print in full; by default the rest is dropped.
 
-    >>> [float(rounded_down(value)) for value in (0.1234567, Fraction(2, 3), 0.0)]
-    [0.123456, 0.666666, 0.0]
+    >>> [float(rounded(value)) for value in (0.1234567, Fraction(2, 3), 0.0)], float(rounded(0.1234561, ROUND_CEILING))
+    ([0.123456, 0.666666, 0.0], 0.123457)
     """
-    return _rounded(value, ROUND_FLOOR)
-
-
-def rounded_up(value: Fraction | float) -> Fraction:
-    """Keep six significant digits, rounding up.
-
-    >>> float(rounded_up(0.1234561))
-    0.123457
-    """
-    return _rounded(value, ROUND_CEILING)
-
-
-def _rounded(value: Fraction | float, rounding: str) -> Fraction:
-    """Keep `DIGITS` significant digits."""
     exact = Fraction(value)
     context = Context(prec=DIGITS, rounding=rounding)
     return Fraction(context.divide(Decimal(exact.numerator), Decimal(exact.denominator)))

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm.account.bounds import Bound
 from darrm.aggregator import Aggregator
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior
@@ -27,10 +28,8 @@ class ReleaseOption:
     truth
         Pr[the answer is the true majority | l ones] for l = floor(K/2) + 1 … K, shape (K − floor(K/2),): the mean of
         both sides where a mechanism breaks ties for one answer.
-    epsilon
-        What all queries cost at the budget's δ.
-    bound
-        Who says so: the accountant's bound, or the theorem.
+    cost
+        What all queries cost at the budget's δ, and who says so: the accountant's bound, or the theorem.
     settings
         The mechanism's parameters by name.
     aggregator
@@ -51,8 +50,7 @@ class ReleaseOption:
     name: str
     workload: Workload
     truth: NDArray[np.float64]
-    epsilon: float
-    bound: str
+    cost: Bound
     settings: Mapping[str, float] = field(default_factory=dict)
     aggregator: Aggregator | None = None
     instructions: tuple[str, ...] = ()

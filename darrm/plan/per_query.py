@@ -11,7 +11,7 @@ from darrm.losses.loss_distribution import LossDistribution
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.optimize.under_renyi import COARSE, FINE
-from darrm.plan.candidate import Candidate, rounded_down
+from darrm.plan.candidate import Candidate, rounded
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Workload
@@ -35,10 +35,8 @@ def best_per_query(workload: Workload, prior: Prior, report: Callable[[str], Non
         candidates += _composed_optimally(workload, prior, delta)
     if workload.queries > 1:
         candidates.sort(key=lambda candidate: candidate.expected_error)
-        candidates += [
-            _refined(candidate, report)
-            for candidate in candidates[: REFINED if workload.voters.K <= MOST_VOTERS else 1]
-        ]
+        tried = REFINED if workload.voters.K <= MOST_VOTERS else 1
+        candidates += [_refined(candidate, report) for candidate in candidates[:tried]]
     within = [candidate for candidate in candidates if candidate.is_within_budget]
     if not within:
         each = workload.voters.each
@@ -52,38 +50,33 @@ def _deltas(workload: Workload) -> list[Fraction]:
     total, least = workload.total.exact_delta, workload.voters.each.exact_delta
     if workload.queries == 1:
         return [total] if total >= least else []
-    shares = {max(least, rounded_down(share * total / workload.queries)) for share in SHARES}
+    shares = {max(least, rounded(share * total / workload.queries)) for share in SHARES}
     return sorted(delta for delta in shares if delta * workload.queries <= total)
 
 
 def _composed_optimally(workload: Workload, prior: Prior, delta: Fraction) -> list[Candidate]:
     """Take the largest ε that the optimal bound admits; at least the voters' own, which the profile may admit yet."""
+    each, most = workload.voters.each, largest_epsilon(workload)
     if workload.queries == 1:
-        total, each = workload.total.exact_epsilon, workload.voters.each
-        if each.is_private and total < each.exact_epsilon:
-            return []
-        epsilon = min(total, each.exact_epsilon * workload.voters.K) if each.is_private else total
-        return [_candidate(workload, prior, epsilon, delta, "free")]
-    low, high = 0.0, _largest_epsilon(workload)
-    if _composes(workload, high, delta):
-        low = high
+        affordable = not each.is_private or most >= each.exact_epsilon
+        return [_candidate(workload, prior, most, delta, "free")] if affordable else []
+    high = float(most)
+    low = high if _composes(workload, high, delta) else 0.0
     low = last_allowed(lambda epsilon: _composes(workload, epsilon, delta), low, high, steps=BISECTIONS)
     # a Q-th of the total always composes, and exactly; its δ is a Q-th at most
-    epsilon = max(rounded_down(low), workload.total.exact_epsilon / workload.queries)
-    if workload.voters.each.is_private:
-        epsilon = min(
-            max(workload.voters.each.exact_epsilon, epsilon), workload.voters.each.exact_epsilon * workload.voters.K
-        )
+    epsilon = max(rounded(low), workload.total.exact_epsilon / workload.queries)
+    if each.is_private:
+        epsilon = min(max(each.exact_epsilon, epsilon), each.exact_epsilon * workload.voters.K)
     # a free γ errs less at the same (ε, δ), a monotone one has a Rényi curve besides
-    free = workload.voters.each.is_private and workload.voters.K <= MOST_VOTERS
+    free = each.is_private and workload.voters.K <= MOST_VOTERS
     shapes = ("monotone", "free") if free else ("monotone",)
     return [_candidate(workload, prior, epsilon, delta, shape) for shape in shapes]
 
 
-def _largest_epsilon(workload: Workload) -> float:
-    """min(total ε, K·ε): beyond, a query of private voters costs no more."""
-    total = workload.total.epsilon
-    return min(total, workload.voters.K * workload.voters.each.epsilon) if workload.voters.each.is_private else total
+def largest_epsilon(workload: Workload) -> Fraction:
+    """Compute min(total ε, K·ε): beyond, a query of private voters costs no more."""
+    total, voters = workload.total.exact_epsilon, workload.voters
+    return min(total, voters.K * voters.each.exact_epsilon) if voters.each.is_private else total
 
 
 def _composes(workload: Workload, epsilon: float, delta: Fraction) -> bool:
@@ -113,7 +106,7 @@ def _refined(start: Candidate, report: Callable[[str], None]) -> Candidate:
     workload, target = start.workload, start.table.problem.target
     shape = "monotone" if start.table.gamma.is_monotone else "free"
     best, low = start, target.epsilon
-    high = min(low * LARGEST_GAIN, _largest_epsilon(workload))
+    high = min(low * LARGEST_GAIN, float(largest_epsilon(workload)))
     if not start.is_within_budget or not low < high:
         return start
 
@@ -122,7 +115,7 @@ def _refined(start: Candidate, report: Callable[[str], None]) -> Candidate:
         if best.expected_error == 0.0:  # nothing is left to gain
             return False
         report(f"per query: epsilon {epsilon:.4g}, expected error {best.expected_error:.6g}")
-        trial = _candidate(workload, start.prior, rounded_down(epsilon), target.exact_delta, shape)
+        trial = _candidate(workload, start.prior, rounded(epsilon), target.exact_delta, shape)
         best = trial if trial.is_within_budget else best
         return trial.is_within_budget
 

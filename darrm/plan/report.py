@@ -28,7 +28,7 @@ def json_report(plan: Plan, output: Path | None) -> dict[str, Any]:
         "format": REPORT_FORMAT,
         "version": REPORT_VERSION,
         "workload": plan.workload.to_json(),
-        "counted_as": plan.counted_as.to_json(),
+        "counted_as": plan.workload.counted().to_json(),
         "prior": plan.prior.text,
         "levels": [int(level) for level in plan.table.gamma.levels],
         "candidates": [_candidate_json(candidate) for candidate in plan.candidates],
@@ -75,7 +75,7 @@ def _heading(plan: Plan) -> str:
         f"  all answers together are to be {work.total}-differentially private",
         f"  decided by the expected error under {in_words(plan.prior)}",
     ]
-    if plan.counted_as != work:
+    if plan.workload.counted() != work:
         lines.append("  counted by their votes alone: answers of models share their training's randomness, so sums of")
         lines.append("  their own guarantees over queries are not proved (docs/sharp-edges.md)")
     elif work.voters.each.is_private and work.queries > 1:

@@ -57,11 +57,6 @@ class Plan:
     refused: tuple[tuple[str, str], ...]
 
     @property
-    def counted_as(self) -> Workload:
-        """What the voters were counted as: by their votes alone where they are private models (`Workload.counted`)."""
-        return self.workload.counted()
-
-    @property
     def best(self) -> Candidate:
         """The candidate with the smallest expected error."""
         return self.candidates[0]

@@ -52,22 +52,21 @@ def compare(work: Workload) -> tuple[Comparison, list[ReleaseOption]]:
     """Run every aggregator; also return the options themselves, ours first."""
     prior = CommonP()
     started = time.perf_counter()
-    (ours,) = contenders.calibrate_all([contenders.OURS], work, prior).options
+    (ours,), _ = contenders.calibrate_all([contenders.OURS], work, prior)
     seconds = time.perf_counter() - started
-    others = contenders.calibrate_all(
-        [each for each in contenders.CONTENDERS if each is not contenders.OURS], work, prior
-    )
+    rest = [each for each in contenders.CONTENDERS if each is not contenders.OURS]
+    others, absent = contenders.calibrate_all(rest, work, prior)
     kept = spread(ours.truth.size, MOST_LEVELS)
     first = work.voters.first_majority
     options = []
-    for option in (ours, *others.options):
+    for option in (ours, *others):
         difference = ours.truth - option.truth
         worst = int(np.argmin(difference))
         entry = {
             "name": option.name,
             "accuracy": option.accuracy(prior),
-            "epsilon": option.epsilon,
-            "bound": option.bound,
+            "epsilon": option.cost.epsilon,
+            "bound": option.cost.name,
             "settings": dict(option.settings),
             "truth": option.truth[kept].round(6).tolist(),
         }
@@ -83,8 +82,7 @@ def compare(work: Workload) -> tuple[Comparison, list[ReleaseOption]]:
         "delta": work.total.delta,
     }
     levels = [first + place for place in kept]
-    comparison = Comparison(described, levels, options, [*others.absent], seconds)
-    return comparison, [ours, *others.options]
+    return Comparison(described, levels, options, [*absent], seconds), [ours, *others]
 
 
 def decide(comparisons: list[Comparison]) -> list[Claim]:

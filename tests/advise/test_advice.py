@@ -14,15 +14,13 @@ from darrm.advise.contenders import OURS
 from darrm.advise.report import text_report
 from darrm.errors import PlanError
 from darrm.gamma import priors
-from darrm.gamma.priors import Prior
 from darrm.plan.__main__ import build_parser
-from darrm.plan.option import ReleaseOption
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.proof.table import GammaTable
 from darrm.release import DaRRM
 from darrm.system.flags import workload_of
-from tests.planned import FRESH, MANY, MODELS, ONE, SHARED, advised, planned, rivals
+from tests.planned import FRESH, MANY, MODELS, ONE, ORACLE, SHARED, advised, planned, rivals
 
 MODEL = PrivacyParams("0.0892", "1e-4")
 TOTAL = PrivacyParams(1, "1e-4")
@@ -49,7 +47,7 @@ def test_private_models_on_disjoint_shards_need_no_noise() -> None:
     assert best.name == NO_NOISE
     cap = models_bound(Voters(1, MODEL, models=True), 1e-4)
     assert cap is not None
-    assert best.epsilon == cap.epsilon == 0.0892
+    assert best.cost.epsilon == cap.epsilon == 0.0892
     assert "No noise is needed" in found.remarks[0]
 
 
@@ -62,21 +60,20 @@ def test_models_that_share_people_cost_what_a_person_reaches(overlap: int | None
     found = advise(work, contenders=[each for each in SHARED if each.name in {NO_NOISE, "LNMax"}])
     assert (found.options[0].name == NO_NOISE) is fits
     if fits:
-        assert found.options[0].epsilon == cap.epsilon
+        assert found.options[0].cost.epsilon == cap.epsilon
     else:
         assert f"{cap.epsilon:.6g} together" in dict(found.absent)[NO_NOISE]
 
 
 def test_models_beyond_their_cap_are_counted_as_plain_voters() -> None:
     found = advised(MODELS)
-    assert not found.counted_as.voters.each.is_private
+    assert not found.workload.counted().voters.each.is_private
     assert any("not proved for them" in remark for remark in found.remarks)
     assert any("nothing beats randomised response" in remark for remark in found.remarks)
     constant = next(option for option in found.options if option.name == "randomised response")
     assert found.options[0].accuracy(found.prior) >= constant.accuracy(found.prior) - 1e-9
     # one query is one query, for models too
     once = advise(Workload(Voters(3, MODEL, models=True), 1, TOTAL), contenders=[OURS])
-    assert once.counted_as.voters.each == MODEL
     assert once.options[0].workload.voters.each == MODEL
 
 
@@ -94,7 +91,7 @@ def test_the_ranking_is_of_the_librarys_own_numbers() -> None:
     found = advised(MANY, prior)
     accuracies = [option.accuracy(prior) for option in found.options]
     assert accuracies == sorted(accuracies, reverse=True)
-    expected = {option.name: option.truth.tolist() for option in rivals(MANY).options}  # none of them asks the prior
+    expected = {option.name: option.truth.tolist() for option in rivals(MANY)[0]}  # none of them asks the prior
     expected["ours"] = planned(MANY, prior).option.truth.tolist()
     assert {option.name: option.truth.tolist() for option in found.options} == expected
     assert not any("No noise" in remark for remark in found.remarks)
@@ -137,7 +134,7 @@ def test_every_number_of_the_report_is_the_options(work: Workload) -> None:
     for option in advice.options:
         accuracy, total, marked = shown[option.name]
         assert accuracy == pytest.approx(1.0 - error(option.truth), abs=1e-5)
-        assert total == pytest.approx(option.epsilon, rel=1e-4)
+        assert total == pytest.approx(option.cost.epsilon, rel=1e-4)
         assert marked is (option is advice.recommended)
     coin = float(text_report(advice).partition("a fair coin has ")[2].partition("\n")[0])
     assert coin == pytest.approx(1.0 - error(np.full(work.voters.half_size, 0.5)), abs=1e-5)
@@ -155,7 +152,7 @@ def test_what_is_printed_releases_what_the_option_promises(work: Workload) -> No
         charge = option.aggregator.charge(work.queries)
         account = PrivacyAccountant(charges=[charge])
         assert account.admits(work.total), option.name
-        assert account.spent(work.total.delta).epsilon == pytest.approx(option.epsilon, rel=1e-9), option.name
+        assert account.spent(work.total.delta).epsilon == pytest.approx(option.cost.epsilon, rel=1e-9), option.name
         if option.instructions[0].startswith("from "):
             names: dict[str, object] = {"votes": votes, "counts": counts}
             exec("\n".join(option.instructions[:-1]), names)  # noqa: S102 (the lines under test)
@@ -179,22 +176,6 @@ def test_noisy_counts_are_only_compared_where_a_person_reaches_more_voters() -> 
         assert "reach one voter" in found[name].only_compared
 
 
-def always_right(workload: Workload, _prior: Prior) -> ReleaseOption:
-    if workload.queries > 40:
-        raise PlanError("it tires")
-    return ReleaseOption(
-        name="",
-        workload=workload,
-        truth=np.ones(workload.voters.half_size),
-        epsilon=0.5,
-        bound="hope",
-        instructions=("ask the oracle",),
-    )
-
-
-ORACLE = Contender("oracle", always_right, "knows the answer.", "gold")
-
-
 def test_a_new_aggregator_is_one_entry() -> None:
     found = advise(ONE, contenders=(*SHARED, ORACLE))
     assert found.recommended.name == "oracle"
@@ -207,7 +188,9 @@ def test_a_new_aggregator_is_one_entry() -> None:
 
 
 def test_an_option_that_is_only_compared_is_not_recommended() -> None:
-    compared = replace(always_right(ONE, priors.CommonP()), instructions=(), only_compared="nobody can ask it")
+    oracle = ORACLE.calibrate(ONE, priors.CommonP())
+    assert oracle is not None
+    compared = replace(oracle, instructions=(), only_compared="nobody can ask it")
     secret = Contender("oracle", lambda _work, _prior: compared, "knows the answer.", "gold")
     found = advise(ONE, contenders=(*SHARED, secret))
     assert found.options[0].name == "oracle"

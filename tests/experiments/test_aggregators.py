@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from darrm.advise import Contender, contenders
-from darrm.gamma.priors import Prior
+from darrm.advise import contenders
 from darrm.optimize.closed_form import best_for_plain_voters
-from darrm.plan import ReleaseOption
-from darrm.problem import MajorityProblem, Voters, Workload
+from darrm.problem import MajorityProblem, Voters
 from experiments.aggregators import __main__ as aggregators
 from experiments.aggregators import advice_page
 from experiments.aggregators.comparison import Comparison, compare, decide
@@ -21,7 +19,7 @@ from experiments.aggregators.page import page
 from experiments.aggregators.pictures import save_margins
 from experiments.aggregators.settings import plain_workloads, private_workloads
 from experiments.aggregators.votes import RecordedVotes, available, digits
-from tests.planned import ONE, share
+from tests.planned import ONE, ORACLE, share
 
 KNOWN_DIGITS = cache(digits)
 DOCS = Path(__file__).parents[2] / "docs"
@@ -111,55 +109,31 @@ def test_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One entry of the list is all."""
-
-    def oracle(workload: Workload, _prior: Prior) -> ReleaseOption:
-        return ReleaseOption(
-            name="",
-            workload=workload,
-            truth=np.ones(workload.voters.half_size),
-            epsilon=0.1,
-            bound="hope",
-            instructions=("ask",),
-        )
-
-    entry = Contender("oracle", oracle, "knows the answer.", "gold", 3.0)
-    monkeypatch.setattr(contenders, "CONTENDERS", (*contenders.CONTENDERS, entry))
+    """One entry of the list is all; every line shows the truth of its option."""
+    monkeypatch.setattr(contenders, "CONTENDERS", (*contenders.CONTENDERS, ORACLE))
     found, options = compare(ONE)
     assert options[-1].name == "oracle"
     assert "LNMax" in {option["name"] for option in found.options}
-    lines: list[Any] = []
+    lines: dict[str, tuple[Any, float]] = {}
     original = Axes.plot
 
-    def plot(*args: Any, **style: Any) -> Any:
-        lines.append((args, style))
-        return original(*args, **style)
+    def plot(*args: Any, color: str, linewidth: float) -> Any:
+        lines[color] = args[1:], linewidth
+        return original(*args, color=color, linewidth=linewidth)
 
     monkeypatch.setattr(Axes, "plot", plot)
     save_margins(tmp_path / "margins.png", [found])
-    (drawn,) = [(args, style) for args, style in lines if style["color"] == "gold"]
-    assert drawn[0][1] == [2 * level - 11 for level in found.levels]
-    assert drawn[0][2] == [1.0] * 6
-    assert drawn[1]["linewidth"] == 3.0
-    assert len(lines) == len(found.options)
+    known = {each.name: each for each in contenders.CONTENDERS}
+    assert len(lines) == len(options) == len(found.options)
+    for option in options:
+        (margins, truth), linewidth = lines[known[option.name].color]
+        assert margins == [2 * level - 11 for level in found.levels]
+        assert truth == pytest.approx(option.truth.tolist(), abs=1e-6)
+        assert linewidth == known[option.name].linewidth
     written = page([found], [], [], quick=True)
     assert "* *oracle*: knows the answer." in written
     assert "| randomised response | oracle |" in written
     assert "(oracle at margin" in written  # ours is worse, and the claim says so
-
-
-def test_the_picture_shows_the_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, options = compare(ONE)
-    lines: dict[str, Any] = {}
-    original = Axes.plot
-    monkeypatch.setattr(
-        Axes, "plot", lambda *args, **style: lines.update({style["color"]: args}) or original(*args, **style)
-    )
-    save_margins(tmp_path / "margins.png", [found])
-    for each in contenders.CONTENDERS:
-        for option in options:
-            if option.name == each.name:
-                assert lines[each.color][2] == pytest.approx(option.truth.tolist(), abs=1e-6)
 
 
 def test_the_page_is_made_from_its_data() -> None:
