@@ -7,7 +7,7 @@ privacy profile composed (PLD), and the cap that holds where the voters are priv
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from typing import Any
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
@@ -21,6 +21,7 @@ from darrm.system.command_line import run
 from experiments import pages
 from experiments.pages import Claim
 
+Row = dict[str, Any]
 NAME = "composition"
 K = 11
 QUERIES = (20, 50, 100)
@@ -62,27 +63,8 @@ COLUMNS = """What the other columns add:
   of the data) it is far below every other column: once the teachers are private, the answers cost nothing more."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One row of a table: a query's pair, and the total ε at the total δ by each way of accounting."""
-
-    table: int
-    data_set: str
-    m: int
-    queries: int
-    query_epsilon: float
-    query_delta: float
-    printed: list[float]  # the paper's total ε and δ
-    total_delta: float
-    general: float
-    optimal: float
-    pld: float
-    profile_pld: float
-    private_models: float | None
-
-
 def rows() -> Iterator[Row]:
-    """Compute all rows in the order of m, data set and Q."""
+    """Compute all rows in the order of m, data set and Q: a query's pair, and the total ε by each way of accounting."""
     for m, table in TABLE_OF_ALLOWANCE.items():
         for data_set, each in EACH.items():
             query = PrivacyParams(m * each.exact_epsilon, m * each.exact_delta)
@@ -93,21 +75,21 @@ def rows() -> Iterator[Row]:
                 plain = _bounds_of(Charge("query", guarantee=query, count=count), general.delta)
                 exact = _bounds_of(charge_of(table_of_m, count, exact=True), general.delta)
                 cap = models_bound(voters, general.delta)
-                yield Row(
-                    table=table,
-                    data_set=data_set,
-                    m=m,
-                    queries=count,
-                    query_epsilon=query.epsilon,
-                    query_delta=query.delta,
-                    printed=list(PRINTED_TOTALS[data_set][m][count]),
-                    total_delta=general.delta,
-                    general=general.epsilon,
-                    optimal=plain["optimal"],
-                    pld=plain["pld"],
-                    profile_pld=exact["pld"],
-                    private_models=None if cap is None else cap.epsilon,
-                )
+                yield {
+                    "table": table,
+                    "data_set": data_set,
+                    "m": m,
+                    "queries": count,
+                    "query_epsilon": query.epsilon,
+                    "query_delta": query.delta,
+                    "printed": list(PRINTED_TOTALS[data_set][m][count]),  # the paper's total ε and δ
+                    "total_delta": general.delta,
+                    "general": general.epsilon,
+                    "optimal": plain["optimal"],
+                    "pld": plain["pld"],
+                    "profile_pld": exact["pld"],
+                    "private_models": None if cap is None else cap.epsilon,
+                }
 
 
 def _bounds_of(charge: Charge, delta: float) -> dict[str, float]:
@@ -120,12 +102,12 @@ def decide(found: Sequence[Row]) -> list[Claim]:
     agree = sum(
         f"{ours:.3f}" == f"{printed:.3f}"
         for row in found
-        for ours, printed in zip((row.general, row.total_delta), row.printed, strict=True)
+        for ours, printed in zip((row["general"], row["total_delta"]), row["printed"], strict=True)
     )
-    apart = max(abs(row.pld / row.optimal - 1.0) for row in found)
-    first = max(abs(row.profile_pld / row.optimal - 1.0) for row in found if row.m == 1)
-    share = max(row.profile_pld / row.general for row in found if row.m > 1)
-    models = max((row.private_models or 0.0) / row.profile_pld for row in found)
+    apart = max(abs(row["pld"] / row["optimal"] - 1.0) for row in found)
+    first = max(abs(row["profile_pld"] / row["optimal"] - 1.0) for row in found if row["m"] == 1)
+    share = max(row["profile_pld"] / row["general"] for row in found if row["m"] > 1)
+    models = max((row["private_models"] or 0.0) / row["profile_pld"] for row in found)
     return [
         Claim(
             "general composition gives the printed totals to the last printed digit",
@@ -152,19 +134,19 @@ def page(found: Sequence[Row]) -> str:
 def _sections(found: Sequence[Row]) -> Iterator[str]:
     """Write one section a table, in the order of m."""
     head = ["data set", "Q", "per query", "the paper's total", "general", "optimal", "PLD", "table PLD", "models"]
+    ways = ("optimal", "pld", "profile_pld", "private_models")
     for m, number in TABLE_OF_ALLOWANCE.items():
         cells = [
             [
-                NAMES[row.data_set],
-                row.queries,
-                f"({row.query_epsilon:.4f}, {row.query_delta:.4f})",
-                "({:.3f}, {:.3f})".format(*row.printed),
-                f"({row.general:.3f}, {row.total_delta:.3f})",
-                *(f"{value:.3f}" for value in (row.optimal, row.pld, row.profile_pld)),
-                "–" if row.private_models is None else f"{row.private_models:.3f}",
+                NAMES[row["data_set"]],
+                row["queries"],
+                "({query_epsilon:.4f}, {query_delta:.4f})".format(**row),
+                "({:.3f}, {:.3f})".format(*row["printed"]),
+                "({general:.3f}, {total_delta:.3f})".format(**row),
+                *("–" if row[name] is None else f"{row[name]:.3f}" for name in ways),
             ]
             for row in found
-            if row.m == m
+            if row["m"] == m
         ]
         yield f"## Table {number}: m = {m}\n\n{pages.table(head, cells)}"
 
@@ -175,8 +157,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = pages.data_folder(options, NAME)
     data = folder / "composition.json"
     if not options.page:
-        pages.write_json(data, [asdict(row) for row in rows()])
-    found = [Row(**row) for row in pages.read_json(data)]
+        pages.write_json(data, list(rows()))
+    found = pages.read_json(data)
     print("\n\n".join(_sections(found)))
     pages.print_claims(decide(found))
     pages.write_page(folder, page(found))
