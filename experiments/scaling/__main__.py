@@ -18,8 +18,8 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
-from operator import attrgetter
+from dataclasses import asdict
+from itertools import chain, product, starmap
 from pathlib import Path
 
 from darrm import checks
@@ -32,7 +32,18 @@ from darrm.proof.dominating import DominatingFamily
 from darrm.system.command_line import run
 from darrm.system.flags import integers, real
 from experiments import pages
-from experiments.scaling.page import EPSILON, HEAD, REFERENCE_SIZES, Measurement, cells, page, plot, summary
+from experiments.scaling.page import (
+    COLUMNS,
+    EPSILON,
+    REFERENCE_SIZES,
+    Case,
+    Measurement,
+    case_of,
+    cells,
+    page,
+    plot,
+    summary,
+)
 from lp_models.options import SolveOptions
 
 NAME = "scaling"
@@ -47,25 +58,11 @@ GAP = 1e-11
 LONG_GAP = 1e-8  # at K = 20,001
 
 
-CASE = ("K", "m", "each_delta", "shape", "solver")  # what a case and its measurement share
-
-
-@dataclass(frozen=True)
-class Case:
-    """One solve."""
-
-    K: int
-    m: int
-    each_delta: str
-    shape: str
-    solver: str
-    time_limit: float
-
-
-def measure(case: Case) -> Measurement:
-    """Solve one case in this process and say what it took."""
+def measure(case: Case, time_limit: float) -> Measurement:
+    """Solve one case in this process and say what it took; at `LONG_SIZE` it may take three times the limit."""
     problem = MajorityProblem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
-    options = SolveOptions(gap=LONG_GAP if case.K == LONG_SIZE else GAP, time_limit=case.time_limit)
+    gap, longer = (LONG_GAP, 3) if case.K == LONG_SIZE else (GAP, 1)
+    options = SolveOptions(gap=gap, time_limit=longer * time_limit)
     # imports and first calls are not what is measured
     warm_up = MajorityProblem.from_allowance(Voters(3, problem.voters.each), 2)
     optimize_gamma(warm_up, prior=CommonP(), shape=case.shape, solver=case.solver)
@@ -83,7 +80,7 @@ def measure(case: Case) -> Measurement:
         raise ValueError("an optimized table says how good it is")
     provenance = table.provenance
     return Measurement(
-        **{name: getattr(case, name) for name in CASE},
+        **asdict(case),
         seconds=seconds,
         separation_seconds=separation,
         rows_full_set=full_set_size(problem.voters),
@@ -98,29 +95,19 @@ def measure(case: Case) -> Measurement:
     )
 
 
-def measure_apart(case: Case) -> Measurement:
+def measure_apart(case: Case, time_limit: float) -> Measurement:
     """Solve one case in a new process."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
-        return pool.submit(measure, case).result()
+        return pool.submit(measure, case, time_limit).result()
 
 
-def cases(
-    sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence[str], time_limit: float, *, long: bool
-) -> list[Case]:
+def cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence[str], *, long: bool) -> list[Case]:
     """List what to measure, small first."""
-    listed: list[Case] = []
-    for K in reference_sizes:
-        listed.extend(Case(K, 3, "1e-5", "free", solver, time_limit) for solver in ("reference", "production"))
-    for K in sizes:
-        for m in ALLOWANCES:
-            for each_delta in DELTAS:
-                listed.extend(Case(K, m, each_delta, shape, "production", time_limit) for shape in shapes)
-    if long:
-        listed.extend(
-            Case(LONG_SIZE, 10, each_delta, "monotone", "production", 3 * time_limit) for each_delta in DELTAS
-        )
-    return listed
+    against = [(K, 3, "1e-5", "free", solver) for K in reference_sizes for solver in ("reference", "production")]
+    alone = product(sizes, ALLOWANCES, DELTAS, shapes, ("production",))
+    longest = product((LONG_SIZE,), (10,), DELTAS, ("monotone",), ("production",)) if long else ()
+    return list(starmap(Case, chain(against, alone, longest)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -144,13 +131,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data = folder / "scaling.json"
     if not options.page:
         reference_sizes = () if options.keep else REFERENCE_SIZES[:3] if options.quick else REFERENCE_SIZES
-        todo = cases(sizes, reference_sizes, shapes, time_limit, long=options.long)
+        todo = cases(sizes, reference_sizes, shapes, long=options.long)
         measurements = kept(data, todo) if options.keep else []
-        print(" | ".join(HEAD))
+        print(" | ".join(COLUMNS))
         for case in todo:
-            measurements.append(measure_apart(case))
+            measurements.append(measure_apart(case, time_limit))
             print(" | ".join(cells(measurements[-1])), flush=True)
-            measurements.sort(key=attrgetter(*CASE))
+            measurements.sort(key=case_of)
             pages.write_json(data, [asdict(item) for item in measurements])
         print(json.dumps(summary(measurements), indent=1, ensure_ascii=False))
         plot(folder / "scaling.png", measurements)
@@ -158,15 +145,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def is_about(item: Measurement, case: Case) -> bool:
-    """Whether a measurement is of this case."""
-    return all(getattr(item, name) == getattr(case, name) for name in CASE)
-
-
 def kept(data: Path, todo: Sequence[Case]) -> list[Measurement]:
     """Read the measurements of an earlier run, without the cases that are measured again."""
     earlier = read_measurements(data) if data.exists() else []
-    return [item for item in earlier if not any(is_about(item, case) for case in todo)]
+    again = set(map(case_of, todo))
+    return [item for item in earlier if case_of(item) not in again]
 
 
 def read_measurements(data: Path) -> list[Measurement]:

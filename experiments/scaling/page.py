@@ -1,7 +1,9 @@
 """What `python -m experiments.scaling` shows: lines, a summary, a picture and a page, all from its measurements."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,23 @@ EPSILON = "0.1"
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """What one solve took and reached."""
+class Case:
+    """One solve."""
 
     K: int
     m: int
     each_delta: str
     shape: str
     solver: str
+
+
+case_of = attrgetter("K", "m", "each_delta", "shape", "solver")  # of a case or its measurement, to sort and compare
+
+
+@dataclass(frozen=True)
+class Measurement(Case):
+    """A solve, what it took and what it reached."""
+
     seconds: float
     separation_seconds: float
     rows_full_set: int
@@ -43,39 +54,23 @@ class Measurement:
 
 def exponent(measurements: Sequence[Measurement]) -> float:
     """Fit seconds ~ K^a over the sizes of one series, K ≥ 101; NaN with fewer than two sizes."""
-    points = [(np.log(item.K), np.log(item.seconds)) for item in measurements if item.K >= 101]
-    if len(points) < 2:
-        return float("nan")
-    x, y = np.array(points).T
-    return float(np.polyfit(x, y, 1)[0])
+    points = [(item.K, item.seconds) for item in measurements if item.K >= 101]
+    sizes, seconds = np.log(np.array(points).reshape(-1, 2)).T
+    return float(np.polyfit(sizes, seconds, 1)[0]) if len(points) >= 2 else float("nan")
 
 
 def series(measurements: Sequence[Measurement]) -> dict[tuple[int, str, str], list[Measurement]]:
     """Group the production solves by (m, Δ, shape)."""
-    groups: dict[tuple[int, str, str], list[Measurement]] = {}
+    groups = defaultdict(list)
     for item in measurements:
         if item.K not in REFERENCE_SIZES:
-            groups.setdefault((item.m, item.each_delta, item.shape), []).append(item)
+            groups[item.m, item.each_delta, item.shape].append(item)
     return groups
 
 
 def cells(item: Measurement) -> list[str]:
-    """Write one measurement as the cells under `HEAD`."""
-    return [
-        str(item.K),
-        str(item.m),
-        item.each_delta,
-        item.shape,
-        item.solver,
-        f"{item.seconds:.3f}",
-        f"{item.rows_used:,} of {item.rows_full_set:.3g}",
-        str(item.rounds),
-        f"{item.expected_error:.6f}",
-        f"{item.relative_gap:.1e}",
-        f"{item.peak_megabytes:.0f}",
-        f"{item.over_floor:.0f}",
-        item.status,
-    ]
+    """Write one measurement as the cells under `COLUMNS`."""
+    return [form.format(item) for form in COLUMNS.values()]
 
 
 def summary(measurements: Sequence[Measurement]) -> dict[str, Any]:
@@ -104,16 +99,15 @@ def plot(path: Path, measurements: Sequence[Measurement]) -> None:
             label = f"{shape}, m = {m}, Δ = {delta}"
             axes.loglog([item.K for item in items], [item.seconds for item in items], style, label=label)
         lines = {
-            "one separation pass (Δ = 0)": ("k:", "separation_seconds", ("production", 10, "0", "monotone")),
-            "free, m = 3, Δ = 1e-5": ("rv-", "seconds", ("production", 3, "1e-5", "free")),
-            "every row, cvxpy (Δ = 1e-5)": ("r^-", "seconds", ("reference", 3, "1e-5", "free")),
+            "one separation pass (Δ = 0)": ("k:", "separation_seconds", (10, "0", "monotone", "production")),
+            "free, m = 3, Δ = 1e-5": ("rv-", "seconds", (3, "1e-5", "free", "production")),
+            "every row, cvxpy (Δ = 1e-5)": ("r^-", "seconds", (3, "1e-5", "free", "reference")),
         }
         for label, (style, quantity, case) in lines.items():
-            chosen = [item for item in measurements if (item.solver, item.m, item.each_delta, item.shape) == case]
+            chosen = [item for item in measurements if case_of(item)[1:] == case]
             axes.loglog([item.K for item in chosen], [getattr(item, quantity) for item in chosen], style, label=label)
-        axes.set_xlabel("K, number of voters")
-        axes.set_ylabel("seconds, proof included")
-        axes.set_title(f"Optimal and proven noise functions (ε = {EPSILON}, common prior)")
+        title = f"Optimal and proven noise functions (ε = {EPSILON}, common prior)"
+        axes.set(xlabel="K, number of voters", ylabel="seconds, proof included", title=title)
         axes.grid(alpha=0.3, which="both")
         axes.legend(fontsize=8)
 
@@ -127,13 +121,26 @@ def page(measurements: Sequence[Measurement]) -> str:
         for K, entry in found["against the reference"].items()
     ]
     growth = [f"- {name}: K^{value:.2f}" for name, value in found["exponent of seconds over K"].items()]
-    parts = [INTRODUCTION, table(HEAD, map(cells, measurements))]
+    parts = [INTRODUCTION, table(list(COLUMNS), map(cells, measurements))]
     parts += ["## Against every row written down", "\n".join(faster), GROWTH, "\n".join(growth)]
     return "\n\n".join(parts) + "\n"
 
 
-HEAD = ["K", "m", "Δ", "shape", "solver", "seconds", "rows of full set", "rounds", "error", "relative gap", "MB"]
-HEAD += ["× floor", "ended"]
+COLUMNS = {
+    "K": "{0.K}",
+    "m": "{0.m}",
+    "Δ": "{0.each_delta}",
+    "shape": "{0.shape}",
+    "solver": "{0.solver}",
+    "seconds": "{0.seconds:.3f}",
+    "rows of full set": "{0.rows_used:,} of {0.rows_full_set:.3g}",
+    "rounds": "{0.rounds}",
+    "error": "{0.expected_error:.6f}",
+    "relative gap": "{0.relative_gap:.1e}",
+    "MB": "{0.peak_megabytes:.0f}",
+    "× floor": "{0.over_floor:.0f}",
+    "ended": "{0.status}",
+}
 
 INTRODUCTION = """# How solves grow with the number of voters
 

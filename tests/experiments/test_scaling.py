@@ -5,30 +5,16 @@ import math
 import pytest
 
 from darrm.system.command_line import run
-from experiments.scaling.__main__ import Case, main, measure
-from experiments.scaling.page import Measurement, exponent, summary
+from experiments.scaling.__main__ import main, measure
+from experiments.scaling.page import Case, Measurement, exponent, summary
 
 
 def measurement(K: int, seconds: float, solver: str = "production") -> Measurement:
-    numbers = {"seconds": seconds, "separation_seconds": 0.5, "expected_error": 0.1, "bound": 0.1, "relative_gap": 0.0}
-    return Measurement(
-        K=K,
-        m=10,
-        each_delta="0",
-        shape="free",
-        solver=solver,
-        rows_full_set=9,
-        rows_used=3,
-        rounds=2,
-        status="optimal",
-        method="",
-        peak_megabytes=1.0,
-        **numbers,
-    )
+    return Measurement(K, 10, "0", "free", solver, seconds, 0.5, 9, 3, 2, 0.1, 0.1, 0.0, "optimal", "", 1.0)
 
 
 def test_a_case_is_measured() -> None:
-    item = measure(Case(41, 10, "1e-5", "free", "production", 60.0))
+    item = measure(Case(41, 10, "1e-5", "free", "production"), 60.0)
     assert item.rows_full_set == 73_629_072
     assert 0 < item.rows_used < 1000
     assert item.relative_gap < 1e-9
