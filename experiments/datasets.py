@@ -55,11 +55,6 @@ class TwoClasses:
     test_x: NDArray[np.float32]
     test_y: NDArray[np.int64]
 
-    @property
-    def side(self) -> int:
-        """Height and width of the images."""
-        return int(self.train_x.shape[-1])
-
 
 def load(name: str) -> TwoClasses:
     """Load a data set's classes 5 and 8, split into training and test as it comes (digits: a fixed fifth for the test).

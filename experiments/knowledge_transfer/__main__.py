@@ -77,7 +77,7 @@ def _measured(options: argparse.Namespace, data: TwoClasses, setup: Setup, machi
     spent = privacy_of(recipe, setup.each.delta)
     students = []
     if not options.no_students:
-        students = student_rows(data, setup, student_allowances, votes[0], machine, recipe=student)
+        students = student_rows(data, setup, student_allowances, votes[0], machine, student)
     return {
         "dataset": data.name,
         "allowances": list(allowances),
@@ -92,7 +92,7 @@ def _measured(options: argparse.Namespace, data: TwoClasses, setup: Setup, machi
         "private_training": recipe.to_dict(),
         "plain_training": setup.plain.to_dict(),
         "trainings": [{"seed": seed, **one.accuracies()} for seed, one in enumerate(votes)],
-        "labels": label_rows(data.name, setup, allowances, votes, draws=draws, seed=0),
+        "labels": label_rows(data.name, setup, allowances, votes, draws=draws),
         "totals": total_rows(data.name, setup, allowances),
         "students": students,
         "seconds": round(time.perf_counter() - start, 1),

@@ -1,5 +1,6 @@
 """The results as text: tables in a terminal and in docs/reproduction, made from the JSON and from nothing else."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,39 +51,33 @@ def _teachers(result: Result) -> str:
         f"{training['learning_rate']:g}: each teacher ({spent['epsilon']:.6g}, {spent['delta']:g})-private by the PLD "
         f"accountant, the target being ({result['each']['epsilon']:g}, {result['each']['delta']:g}). Without privacy: "
         f"learning rate {plain['learning_rate']:g}, batch {plain['batch_size']}, {plain['epochs']} epochs. Accuracy on "
-        "all test images:\n\n"
-        + table(head, [[one["seed"], *(f"{one[key]:.3f}" for key in keys)] for one in result["trainings"]])
+        "all test images:\n\n" + table(head, [[one["seed"], *_decimals(one, keys, 3)] for one in result["trainings"]])
     )
 
 
-def _cell(numbers: dict[str, float] | None) -> str:
-    if numbers is None:
-        return "–"
+def _cell(numbers: dict[str, float]) -> str:
     error = f" ±{numbers['standard_error']:.3f}" if "standard_error" in numbers else ""
     return f"{numbers['mean']:.3f} ({numbers['std']:.2f}){error}"
 
 
 def _labels(result: Result, m: int) -> str:
-    rows = []
-    for name in settings.AGGREGATORS:
-        for row in (row for row in result["labels"] if row["m"] == m and row["aggregator"] == name):
-            paper = row["printed"]
-            rows.append(
-                [
-                    name,
-                    row["queries"],
-                    "–" if paper is None else f"{paper['mean']:.2f} ({paper['std']:.2f})",
-                    _cell(row["ten_draws"]),
-                    _cell(row["all_draws"]),
-                ]
-            )
-    first = next(row for row in result["labels"] if row["m"] == m)
-    facts = {row["aggregator"]: row["facts"] for row in result["labels"] if row["m"] == m}
+    mine = [row for row in result["labels"] if row["m"] == m]
+    rows = [
+        [
+            row["aggregator"],
+            row["queries"],
+            "–" if row["printed"] is None else "{mean:.2f} ({std:.2f})".format(**row["printed"]),
+            _cell(row["ten_draws"]),
+            _cell(row["all_draws"]),
+        ]
+        for row in sorted(mine, key=lambda row: settings.AGGREGATORS.index(row["aggregator"]))
+    ]
+    facts = {row["aggregator"]: row["facts"] for row in mine}
     gamma = ", ".join(f"{value:.4f}" for value in facts[settings.OPTIMAL]["gamma"])
     draws = f"{result['draws']} draws × {len(result['trainings'])} trainings"
     return (
         f"### m = {m}, {settings.TABLE_OF[m]} of the paper: "
-        f"({first['per_query']['epsilon']:.6g}, {first['per_query']['delta']:.6g}) a query\n\n"
+        f"({mine[0]['per_query']['epsilon']:.6g}, {mine[0]['per_query']['delta']:.6g}) a query\n\n"
         f"GNMax: sigma = {facts[settings.GNMAX]['sigma']:.2f} by the paper's grid, "
         f"{facts[settings.GNMAX_TIGHT]['sigma']:.2f} tight. gamma_opt(6 … 11) = {gamma}.\n\n"
         + table(["labels by", "Q", "paper, mean (std)", "10 draws, mean (std)", f"{draws}, mean (std) ±error"], rows)
@@ -127,8 +122,7 @@ def _students(result: Result) -> str:
             row["labels"],
             "–" if row["m"] is None else row["m"],
             row["queries"],
-            f"{row['label_accuracy']:.3f}" if "label_accuracy" in row else "–",
-            f"{row['accuracy']:.3f}",
+            *_decimals(row, ("label_accuracy", "accuracy"), 3),
         ]
         for row in sorted(result["students"], key=lambda row: (row["m"] is None, row["m"] or 0, row["labels"]))
     ]
@@ -140,13 +134,16 @@ def _students(result: Result) -> str:
 
 
 def _selection(selection: Result) -> str:
-    tried = selection["tried"]
-    rows = [_tried("private", f"learning rate {one['learning_rate']:g}", one) for one in tried["private"]]
-    rows += [
-        _tried("non-private", f"learning rate {one['learning_rate']:g}, batch {one['batch_size']}", one)
-        for one in tried["plain"]
+    kinds = {
+        "private": ("private", "learning rate {learning_rate:g}"),
+        "plain": ("non-private", "learning rate {learning_rate:g}, batch {batch_size}"),
+        "student": ("student", "radius {radius:g}, weight {weight:g}"),
+    }
+    rows = [
+        [name, setting.format(**one), one["trainings"], *_decimals(one, ("accuracy", "majority_accuracy"), 4)]
+        for kind, (name, setting) in kinds.items()
+        for one in selection["tried"][kind]
     ]
-    rows += [_tried("student", f"radius {one['radius']:g}, weight {one['weight']:g}", one) for one in tried["student"]]
     return (
         f"### How the settings were chosen\n\nOn {selection['held_out']} held-out training images, after training on "
         "the other training images; no test image is involved.\n\n"
@@ -154,9 +151,9 @@ def _selection(selection: Result) -> str:
     )
 
 
-def _tried(what: str, setting: str, one: Result) -> list[object]:
-    crowd = f"{one['majority_accuracy']:.4f}" if "majority_accuracy" in one else "–"
-    return [what, setting, one["trainings"], f"{one['accuracy']:.4f}", crowd]
+def _decimals(row: Result, names: Sequence[str], digits: int) -> list[str]:
+    """Write numbers of a row, and a dash for those that it lacks."""
+    return [f"{row[name]:.{digits}f}" if name in row else "–" for name in names]
 
 
 INTRODUCTION = """# Private teachers and private labels: Tables 1, 2 and 4 to 10

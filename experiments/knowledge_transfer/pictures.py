@@ -17,7 +17,7 @@ STYLES = {
 }
 
 
-def draw(path: Path, result: dict[str, Any], queries: int = 100) -> None:
+def draw(path: Path, result: dict[str, Any], queries: int) -> None:
     """Draw accuracy against m at one Q: lines are ours, hollow marks are the paper's."""
     rows = [row for row in result["labels"] if row["queries"] == queries]
     allowances = result["allowances"]
@@ -29,21 +29,15 @@ def draw(path: Path, result: dict[str, Any], queries: int = 100) -> None:
             means = [mine[m]["all_draws"]["mean"] for m in allowances]
             errors = [mine[m]["all_draws"].get("standard_error", 0.0) for m in allowances]
             axes.errorbar(allowances, means, yerr=errors, color=color, marker=mark, capsize=3, label=name)
-            known = [(m, mine[m]["printed"]["mean"]) for m in allowances if mine[m]["printed"] is not None]
+            known = [(m + 0.12, mine[m]["printed"]["mean"]) for m in allowances if mine[m]["printed"] is not None]
             if known:
-                axes.plot(
-                    [m + 0.12 for m, _ in known],
-                    [value for _, value in known],
-                    linestyle="none",
-                    marker=mark,
-                    markerfacecolor="none",
-                    color=color,
-                    label=f"{name}, the paper",
-                )
-        axes.set_xticks(allowances)
-        axes.set_xlabel("privacy allowance m (one label costs m times one teacher)")
-        axes.set_ylabel(f"right labels of Q = {queries}")
-        trainings = len(result["trainings"])
-        axes.set_title(f"{NAMES[result['dataset']]}: labels from 11 teachers, {trainings} training(s)")
+                hollow = {"linestyle": "none", "marker": mark, "markerfacecolor": "none", "color": color}
+                axes.plot(*zip(*known, strict=True), label=f"{name}, the paper", **hollow)
+        axes.set(
+            xticks=allowances,
+            xlabel="privacy allowance m (one label costs m times one teacher)",
+            ylabel=f"right labels of Q = {queries}",
+            title=f"{NAMES[result['dataset']]}: labels from 11 teachers, {len(result['trainings'])} training(s)",
+        )
         axes.grid(visible=True, alpha=0.3)
         figure.legend(loc="outside right center", fontsize="small")

@@ -7,25 +7,19 @@ training images of which a fifth carry the wrong label. No test image and no tes
 choice is not part of the privacy accounting.)
 """
 
-import functools
 import itertools
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from darrm.ensemble.network import convolutional_network
-from darrm.ensemble.partition import Partition
 from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe
-from darrm.ensemble.student import train_student
-from darrm.ensemble.teachers import train_teachers
 from darrm.ensemble.voting import majority
-from experiments.composition_tables import K
 from experiments.datasets import TwoClasses
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.settings import Setup
-from experiments.knowledge_transfer.teachers import Machine, private_recipe
+from experiments.knowledge_transfer.students import student_accuracy
+from experiments.knowledge_transfer.teachers import Machine, private_recipe, train
 
 SPLIT_SEED, HELD_OUT = 5, 0.2
 SEEDS = (101, 102)  # no training of the experiment itself uses them
@@ -47,7 +41,7 @@ def select(data: TwoClasses, setup: Setup, machine: Machine) -> dict[str, Any]:
         for rate, batch in itertools.product(settings.PLAIN_RATES, settings.PLAIN_BATCHES)
     ]
     students = [
-        _student_score(data, split, radius, weight)
+        _student_score(data, split, radius, weight, machine.device)
         for radius, weight in itertools.product(settings.STUDENT_RADII, settings.STUDENT_WEIGHTS)
         if weight > 0 or radius == settings.STUDENT_RADII[0]
     ]
@@ -61,20 +55,10 @@ def select(data: TwoClasses, setup: Setup, machine: Machine) -> dict[str, Any]:
 
 
 def _score(data: TwoClasses, split: tuple[Any, Any], recipe: Recipe, machine: Machine) -> dict[str, Any]:
-    train, held = split
+    rest, held = split
     teacher, crowd = [], []
     for seed in PRIVATE_SEEDS if isinstance(recipe, PrivateSGD) else SEEDS:
-        ensemble = train_teachers(
-            data.train_x[train],
-            data.train_y[train],
-            Partition.random(len(train), K, seed=settings.PARTITION_SEED),
-            recipe,
-            build=functools.partial(convolutional_network, side=data.side),
-            seed=seed,
-            jobs=machine.jobs,
-            device=machine.device,
-            progress=machine.progress,
-        )
+        ensemble = train(data.train_x[rest], data.train_y[rest], recipe, seed, machine)
         votes = ensemble.votes(data.train_x[held], device=machine.device)
         truth = data.train_y[held]
         teacher.append(float((votes == truth[:, None]).mean()))
@@ -87,27 +71,22 @@ def _score(data: TwoClasses, split: tuple[Any, Any], recipe: Recipe, machine: Ma
     }
 
 
-def _student_score(data: TwoClasses, split: tuple[Any, Any], radius: float, weight: float) -> dict[str, Any]:
-    train, held = split
+def _student_score(
+    data: TwoClasses, split: tuple[Any, Any], radius: float, weight: float, device: str
+) -> dict[str, Any]:
+    rest, held = split
+    x, y, recipe = data.train_x, data.train_y, replace(settings.STUDENT, radius=radius, weight=weight)
     found = []
     for seed in SEEDS:
         rng = np.random.default_rng(seed)
-        pool: NDArray[np.int64] = rng.permutation(train)[: min(STUDENT_POOL, len(train))]
-        count = min(STUDENT_QUERIES, len(pool) // 2)
-        wrong = rng.random(count) < STUDENT_WRONG
-        student = train_student(
-            data.train_x[pool[:count]],
-            np.where(wrong, 1 - data.train_y[pool[:count]], data.train_y[pool[:count]]),
-            data.train_x[pool[count:]],
-            recipe=replace(settings.STUDENT, radius=radius, weight=weight),
-            build=functools.partial(convolutional_network, side=data.side),
-            seed=seed,
-        )
-        found.append(float((student.predict(data.train_x[held]) == data.train_y[held]).mean()))
+        pool = rng.permutation(rest)[:STUDENT_POOL]
+        asked, unlabelled = np.split(pool, [min(STUDENT_QUERIES, len(pool) // 2)])
+        labels = np.where(rng.random(len(asked)) < STUDENT_WRONG, 1 - y[asked], y[asked])
+        measured = (x[held], y[held])
+        found.append(student_accuracy(x[asked], labels, x[unlabelled], measured, recipe, seed=seed, device=device))
     return {"radius": radius, "weight": weight, "trainings": len(found), "accuracy": float(np.mean(found))}
 
 
 def _what_counts(score: dict[str, Any]) -> float:
     """Return what decides: for private teachers the majority's accuracy, else the accuracy of one model."""
-    value: float = score["majority_accuracy"] if score.get("kind") == "private" else score["accuracy"]
-    return value
+    return float(score["majority_accuracy" if score.get("kind") == "private" else "accuracy"])

@@ -35,15 +35,14 @@ def student_rows(
     allowances: tuple[int, ...],
     votes: TeacherVotes,
     machine: Machine,
-    *,
-    recipe: StudentRecipe = settings.STUDENT,
-    seed: int = 0,
+    recipe: StudentRecipe,
 ) -> list[dict[str, Any]]:
     """Train a student for every aggregator, m and Q, the non-private student, and the fully supervised model."""
-    order = np.random.default_rng([seed, 1]).permutation(len(data.test_y))
+    order = np.random.default_rng([0, 1]).permutation(len(data.test_y))
     public, held = order[: len(order) // 2], order[len(order) // 2 :]
-    tasks = _tasks(setup, allowances, votes, public, seed=seed)
-    measure = partial(_accuracy, held=(data.test_x[held], data.test_y[held]), seed=seed, device=machine.device)
+    tasks = _tasks(setup, allowances, votes, public)
+    measured = (data.test_x[held], data.test_y[held])
+    measure = partial(student_accuracy, measured=measured, seed=0, device=machine.device)
     joblib = require("joblib")
     found = joblib.Parallel(n_jobs=machine.jobs)(
         joblib.delayed(measure)(data.test_x[chosen], labels, data.test_x[np.setdiff1d(public, chosen)], recipe=recipe)
@@ -55,13 +54,11 @@ def student_rows(
     return rows
 
 
-def _tasks(
-    setup: Setup, allowances: tuple[int, ...], votes: TeacherVotes, public: NDArray[np.int64], *, seed: int
-) -> list[Task]:
+def _tasks(setup: Setup, allowances: tuple[int, ...], votes: TeacherVotes, public: NDArray[np.int64]) -> list[Task]:
     tasks: list[Task] = []
     truth = votes.truth
     for queries in setup.queries:
-        rng = np.random.default_rng([seed, 2, queries])
+        rng = np.random.default_rng([0, 2, queries])
         chosen = public[:queries]  # the order is random already; every aggregator gets the same
         row: dict[str, Any] = {"m": None, "queries": queries, "labels": TRUE_LABELS, "label_accuracy": 1.0}
         tasks.append((row, chosen, truth[chosen]))
@@ -78,16 +75,17 @@ def _tasks(
     return tasks
 
 
-def _accuracy(
+def student_accuracy(
     x: NDArray[np.float32],
     labels: NDArray[np.int64],
     unlabelled: NDArray[np.float32],
-    *,
-    held: tuple[NDArray[np.float32], NDArray[np.int64]],
+    measured: tuple[NDArray[np.float32], NDArray[np.int64]],
     recipe: StudentRecipe,
+    *,
     seed: int,
     device: str,
 ) -> float:
+    """Train one student and measure its share of right answers on images with known classes."""
     build = partial(convolutional_network, side=x.shape[-1])
     student = train_student(x, labels, unlabelled, recipe=recipe, build=build, seed=seed, device=device)
-    return float((student.predict(held[0]) == held[1]).mean())
+    return float((student.predict(measured[0]) == measured[1]).mean())

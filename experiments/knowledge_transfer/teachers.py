@@ -14,7 +14,7 @@ from darrm.ensemble.calibration import calibrate_sampling
 from darrm.ensemble.network import convolutional_network
 from darrm.ensemble.partition import Partition
 from darrm.ensemble.recipes import PrivateSGD, Recipe
-from darrm.ensemble.teachers import train_teachers
+from darrm.ensemble.teachers import TeacherEnsemble, train_teachers
 from darrm.ensemble.voting import load_votes, majority, save_votes
 from experiments.composition_tables import K
 from experiments.datasets import TwoClasses
@@ -67,24 +67,39 @@ def obtain_votes(data: TwoClasses, setup: Setup, seed: int, machine: Machine) ->
     return TeacherVotes(private, plain, data.test_y)
 
 
+def train(
+    x: NDArray[np.float32],
+    y: NDArray[np.int64],
+    recipe: Recipe,
+    seed: int,
+    machine: Machine,
+    checkpoints: Path | None = None,
+) -> TeacherEnsemble:
+    """Train K teachers on disjoint shards of some images."""
+    shards = Partition.random(len(y), K, seed=PARTITION_SEED)
+    build = functools.partial(convolutional_network, side=x.shape[-1])
+    return train_teachers(
+        x,
+        y,
+        shards,
+        recipe,
+        build=build,
+        seed=seed,
+        jobs=machine.jobs,
+        device=machine.device,
+        checkpoints=checkpoints,
+        progress=machine.progress,
+    )
+
+
 def _votes(data: TwoClasses, recipe: Recipe, seed: int, machine: Machine) -> NDArray[np.int8]:
     facts: list[Any] = [recipe.to_dict(), seed, K, PARTITION_SEED, data.train_x.shape, data.test_x.shape]
     name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
     path = machine.folder / f"votes-{data.name}-{recipe.to_dict()['kind']}-{seed}-{name}.npy"
     if path.is_file():
         return load_votes(path)
-    ensemble = train_teachers(
-        data.train_x,
-        data.train_y,
-        Partition.random(len(data.train_y), K, seed=PARTITION_SEED),
-        recipe,
-        build=functools.partial(convolutional_network, side=data.side),
-        seed=seed,
-        jobs=machine.jobs,
-        device=machine.device,
-        checkpoints=machine.folder / f"checkpoints-{path.stem}",
-        progress=machine.progress,
-    )
+    checkpoints = machine.folder / f"checkpoints-{path.stem}"
+    ensemble = train(data.train_x, data.train_y, recipe, seed, machine, checkpoints)
     ensemble.save(path.with_suffix(".safetensors"))
     votes = ensemble.votes(data.test_x, device=machine.device)
     save_votes(path, votes)
