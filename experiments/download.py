@@ -42,14 +42,11 @@ def cache_folder() -> Path:
 def obtain(file: RemoteFile, *, pause: float = PAUSE_SECONDS) -> bytes:
     """Return a file's uncompressed content: from DARRM_DATA_DIR, else from the cache, else from a mirror."""
     given = os.environ.get(DATA_VARIABLE)
-    if given:
-        path = Path(given) / file.folder / file.name
-        if not path.is_file():
-            raise ValueError(f"DARRM_DATA_DIR names {given!r}, which has no {file.folder}/{file.name}")
-        return _checked_content(path.read_bytes(), file, str(path))
-    path = cache_folder() / file.folder / file.name
+    path = Path(given or cache_folder()) / file.folder / file.name
     if path.is_file():
         return _checked_content(path.read_bytes(), file, str(path))
+    if given:
+        raise ValueError(f"DARRM_DATA_DIR names {given!r}, which has no {file.folder}/{file.name}")
     packed, content = _download(file, pause=pause)
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.replacing(path) as temporary:

@@ -1,5 +1,7 @@
 """What a reproduced figure of [S] consists of, as JSON and as the section of the documentation written from it."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,21 +25,20 @@ class FigureData:
     title: str
     settings: dict[str, Any]  # everything that was chosen, by name
     columns: tuple[str, ...]
-    rows: list[list[float | None]]  # None: not reached
+    rows: Sequence[Sequence[float | None]]  # None: not reached
     claims: list[Claim]
     notes: list[str]  # such as departures from the paper
     quick: bool = False  # whether this was a shortened run
 
-    def column(self, name: str, where: dict[str, float] | None = None) -> list[float | None]:
-        """Take one column, of the rows with the given values in other columns.
+    def column(self, name: str, first: float | None = None) -> list[float]:
+        """Take one column, all of it or of the rows with this first value; what was not reached is NaN.
 
-        >>> data = FigureData(2, "t", {}, ("m", "k"), [[1, 5], [2, 6]], [], [])
-        >>> data.column("k", {"m": 2})
-        [6]
+        >>> FigureData(2, "t", {}, ("m", "k"), [[1, 5], [2, 6], [2, None]], [], []).column("k", 2)
+        [6, nan]
         """
-        chosen = [(self.columns.index(key), value) for key, value in (where or {}).items()]
         place = self.columns.index(name)
-        return [row[place] for row in self.rows if all(row[index] == value for index, value in chosen)]
+        values = [row[place] for row in self.rows if first is None or row[0] == first]
+        return [math.nan if value is None else value for value in values]
 
 
 def read_figure(path: Path) -> FigureData:

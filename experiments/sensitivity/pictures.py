@@ -1,11 +1,14 @@
 """The pictures of Figures 2 to 7 of [S], drawn from their tables."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from darrm.system.figures import saved_figure
 from experiments.sensitivity.page import FigureData
+
+Axes = Any  # matplotlib has no types
 
 
 def save_picture(path: Path, data: FigureData) -> None:
@@ -16,13 +19,13 @@ def save_picture(path: Path, data: FigureData) -> None:
         axes.grid(visible=True, which="major", alpha=0.3)
         axes.legend(fontsize=9)
         if data.figure in (4, 5):
-            shown = [gamma for gamma in (0.02, 0.05, 0.1, 0.2, 0.5) if gamma >= min(_gaps(data.column("gamma"))) * 0.99]
+            shown = [gamma for gamma in (0.02, 0.05, 0.1, 0.2, 0.5) if gamma >= min(data.column("gamma")) * 0.99]
             axes.set(xscale="log")
             axes.set_xticks(shown, labels=[str(gamma) for gamma in shown])
             axes.set_xticks([], minor=True)
 
 
-def _effort(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib has no types)
+def _effort(axes: Axes, data: FigureData) -> None:
     gammas = data.column("gamma")
     axes.plot(gammas, data.column("m"), "o-", markersize=3, label="least m (Theorem 15)")
     bounds = (data.column("lower bound"), data.column("upper bound"))
@@ -32,58 +35,45 @@ def _effort(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib ha
     axes.set(xscale="log", yscale="log", xlabel="γ, share of pairs without a promise", ylabel="m, sampled pairs")
 
 
-def _index(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib has no types)
+def _index(axes: Axes, data: FigureData) -> None:
     for m in dict.fromkeys(data.column("m")):
-        where = {"m": m or 0.0}
-        axes.plot(data.column("gamma", where), _gaps(data.column("k/m", where)), "o-", markersize=3, label=f"m = {m:,}")
+        axes.plot(data.column("gamma", m), data.column("k/m", m), "o-", markersize=3, label=f"m = {m:,}")
     axes.set(xlabel="γ, share of pairs without a promise", ylabel="k/m, rank of the order statistic")
 
 
-def _mean(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib has no types)
+def _mean(axes: Axes, data: FigureData) -> None:
     sizes = list(dict.fromkeys(data.column("m")))
     for m in sizes:
-        where = {"m": m or 0.0}
-        sampled, deviations = (_gaps(data.column(f"sampled ({what})", where)) for what in ("mean", "deviation"))
+        sampled, deviations = (data.column(f"sampled ({what})", m) for what in ("mean", "deviation"))
         style = {"marker": "o", "markersize": 3, "capsize": 2}
-        axes.errorbar(data.column("gamma", where), sampled, yerr=deviations, label=f"m = {m:,}", **style)
-    where = {"m": sizes[0] or 0.0}
-    axes.plot(data.column("gamma", where), data.column("analytical", where), "k--", label="analytical, log(1/γ)/n")
+        axes.errorbar(data.column("gamma", m), sampled, yerr=deviations, label=f"m = {m:,}", **style)
+    exact = [data.column(name, sizes[0]) for name in ("gamma", "analytical")]
+    axes.plot(*exact, "k--", label="analytical, log(1/γ)/n")
     axes.set(xlabel="γ, share of pairs without a promise", ylabel="sensitivity of the mean")
 
 
-def _machine(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib has no types)
+def _machine(axes: Axes, data: FigureData) -> None:
     for index, dimension in enumerate(dict.fromkeys(data.column("d"))):
-        where = {"d": dimension or 0.0}
-        color = f"C{index}"
-        gammas = data.column("gamma", where)
+        gammas = data.column("gamma", dimension)
         for name, style in (("sampled", "o-"), ("global bound", "--")):
-            label = f"{name}, d = {dimension}"
-            axes.plot(gammas, data.column(name, where), style, color=color, markersize=3, label=label)
+            how = {"color": f"C{index}", "markersize": 3, "label": f"{name}, d = {dimension}"}
+            axes.plot(gammas, data.column(name, dimension), style, **how)
     axes.set(yscale="log", xlabel="γ, share of pairs without a promise", ylabel="L1 sensitivity of (w, b)")
 
 
-def _over_epsilon(label: str) -> Callable[[Any, FigureData], None]:
-    def draw(axes: Any, data: FigureData) -> None:  # noqa: ANN401 (matplotlib has no types)
-        epsilons = data.column("epsilon")
-        for name in data.columns[1:-1]:
-            axes.plot(epsilons, data.column(name), "o-", markersize=3, label=name.replace("gamma", "γ"))
-        axes.plot(epsilons, data.column(data.columns[-1]), "k--", label=data.columns[-1])
-        axes.set(xscale="log", xlabel="ε", ylabel=label)
-        if data.figure == 7:
-            axes.set(yscale="log")
-
-    return draw
+def _over_epsilon(axes: Axes, data: FigureData, label: str, scale: str) -> None:
+    epsilons = data.column("epsilon")
+    for name in data.columns[1:-1]:
+        axes.plot(epsilons, data.column(name), "o-", markersize=3, label=name.replace("gamma", "γ"))
+    axes.plot(epsilons, data.column(data.columns[-1]), "k--", label=data.columns[-1])
+    axes.set(xscale="log", yscale=scale, xlabel="ε", ylabel=label)
 
 
-def _gaps(values: list[float | None]) -> list[float]:
-    return [float("nan") if value is None else value for value in values]
-
-
-DRAWINGS: dict[int, Callable[[Any, FigureData], None]] = {
+DRAWINGS: dict[int, Callable[[Axes, FigureData], None]] = {
     2: _effort,
     3: _index,
     4: _mean,
     5: _machine,
-    6: _over_epsilon("misclassified share of test records"),
-    7: _over_epsilon("largest error of the density"),
+    6: partial(_over_epsilon, label="misclassified share of test records", scale="linear"),
+    7: partial(_over_epsilon, label="largest error of the density", scale="log"),
 }

@@ -5,6 +5,7 @@ Laplace mechanism. Proposition 19 bounds its L1 sensitivity by 2 + 2C√d + 4Cd/
 """
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,6 @@ from experiments.pages import Claim
 from experiments.sensitivity.page import FigureData
 
 Labelled = tuple[NDArray[np.float64], NDArray[np.float64]]
-
 
 RECORDS = 1_000
 C = 3.0
@@ -47,18 +47,11 @@ VANISHING = (
 STRICT_GAMMA = 0.1
 
 
-class TwoClasses:
-    """Records of d features in [0, 1] and a label: N(0.2·1, 0.01·I) for +1, N(0.8·1, 0.01·I) for −1, equally likely."""
-
-    def __init__(self, dimension: int) -> None:
-        self.dimension = dimension
-
-    def __call__(self, rng: np.random.Generator, count: int) -> Labelled:
-        """Draw features (count, d) and labels (count,)."""
-        labels = np.where(rng.random(count) < 0.5, 1.0, -1.0)
-        centers = np.where(labels > 0, 0.2, 0.8)[:, np.newaxis]
-        features = centers + 0.1 * rng.standard_normal((count, self.dimension))
-        return np.clip(features, 0.0, 1.0), labels
+def two_classes(rng: np.random.Generator, count: int, dimension: int) -> Labelled:
+    """Draw (count, d) features in [0, 1], N(0.2·1, 0.01·I) or N(0.8·1, 0.01·I), and labels ±1, equally likely."""
+    labels = np.where(rng.random(count) < 0.5, 1.0, -1.0)
+    centers = np.where(labels > 0, 0.2, 0.8)[:, np.newaxis]
+    return np.clip(centers + 0.1 * rng.standard_normal((count, dimension)), 0.0, 1.0), labels
 
 
 def support_vector_machine(data: Labelled) -> NDArray[np.float64]:
@@ -80,8 +73,9 @@ def global_bound(dimension: int, records: int = RECORDS) -> float:
 
 def sampler_for(dimension: int) -> SensitivitySampler:
     """Make the sampler of the machine's L1 sensitivity."""
+    draw = partial(two_classes, dimension=dimension)
     name = f"two normal classes in [0, 1]^{dimension}"
-    return SensitivitySampler(support_vector_machine, TwoClasses(dimension), "l1", distribution=name)
+    return SensitivitySampler(support_vector_machine, draw, "l1", distribution=name)
 
 
 def figure5(*, quick: bool, jobs: int) -> FigureData:
@@ -91,30 +85,19 @@ def figure5(*, quick: bool, jobs: int) -> FigureData:
     _, reached = smallest_gamma(pairs)
     gammas = [gamma for gamma in GAMMAS if gamma >= reached]
     rows: list[list[float | None]] = []
+    execution = Execution(jobs=jobs, batch_size=25, progress=True)
     for dimension in dimensions:
-        execution = Execution(jobs=jobs, batch_size=25, progress=True)
         sample = sampler_for(dimension).measure(RECORDS, pairs, seed=SEED + dimension, execution=execution)
         for gamma in gammas:
             k = sample_size(gamma=gamma, m=pairs).k
             rows.append([dimension, gamma, order_statistic_of(sample, k), global_bound(dimension)])
-    claims = _claims_about_sensitivity(rows, dimensions, gammas)
-    settings = {"n": RECORDS, "C": C, "m": pairs, "loss": "hinge, C/n a record, bias not regularised"}
-    columns = ("d", "gamma", "sampled", "global bound")
-    return FigureData(
-        5, "sampled and global sensitivity of the linear SVM", settings, columns, rows, claims, [NOTE, VANISHING], quick
-    )
-
-
-def _claims_about_sensitivity(
-    rows: list[list[float | None]], dimensions: tuple[int, ...], gammas: list[float]
-) -> list[Claim]:
-    table = np.array([float(row[2] or 0.0) for row in rows]).reshape(len(dimensions), len(gammas))
+    table = np.array([row[2] for row in rows], dtype=np.float64).reshape(len(dimensions), len(gammas))
     strict = table[:, [index for index, gamma in enumerate(gammas) if gamma <= STRICT_GAMMA or index == 0]]
     ranges = [float(np.max(part[:, 0] / part[:, -1])) for part in (strict, table)]
     bounds = [global_bound(dimension) for dimension in dimensions]
     ratio = float(np.min(np.array(bounds)[:, np.newaxis] / table))
     first = table[:, 0]
-    return [
+    claims = [
         Claim(
             f"the sampled sensitivity is near 0.01 (within a factor 3, γ up to {STRICT_GAMMA})",
             f"{strict.min():.4f} to {strict.max():.4f}",
@@ -138,6 +121,11 @@ def _claims_about_sensitivity(
             bool(np.all(np.diff(first) > 0)),
         ),
     ]
+    settings = {"n": RECORDS, "C": C, "m": pairs, "loss": "hinge, C/n a record, bias not regularised"}
+    columns = ("d", "gamma", "sampled", "global bound")
+    return FigureData(
+        5, "sampled and global sensitivity of the linear SVM", settings, columns, rows, claims, [NOTE, VANISHING], quick
+    )
 
 
 def figure6(*, quick: bool, jobs: int) -> FigureData:
@@ -149,12 +137,11 @@ def figure6(*, quick: bool, jobs: int) -> FigureData:
     )
     bound = global_bound(ERROR_DIMENSION)
     rng = np.random.default_rng(SEED)
-    draw = TwoClasses(ERROR_DIMENSION)
-    test, labels = draw(rng, TEST_RECORDS)
+    test, labels = two_classes(rng, TEST_RECORDS, ERROR_DIMENSION)
     errors = np.zeros((len(EPSILONS), 2))
     public = 0.0
     for _ in range(repeats):
-        parameters = support_vector_machine(draw(rng, RECORDS))
+        parameters = support_vector_machine(two_classes(rng, RECORDS, ERROR_DIMENSION))
         public += error_of(parameters, test, labels) / repeats
         for row, epsilon in enumerate(EPSILONS):
             mechanism = Laplace(PrivacyParams(epsilon))
@@ -166,7 +153,7 @@ def figure6(*, quick: bool, jobs: int) -> FigureData:
         for epsilon, (sampled, worst) in zip(EPSILONS, errors, strict=True)
     ]
     back = [_first_back(errors[:, column], public) for column in (0, 1)]
-    gain = math.nan if None in back else float(back[1] or 0) / float(back[0] or 1)
+    gain = back[1] / back[0]
     worst_gap = float(np.max(errors[:, 0] - errors[:, 1]))
     claims = [
         Claim(
@@ -199,7 +186,7 @@ def error_of(parameters: NDArray[np.float64], features: NDArray[np.float64], lab
     return float(np.mean(np.where(scores > 0, 1.0, -1.0) != labels))
 
 
-def _first_back(errors: NDArray[np.float64], public: float) -> float | None:
-    """Find the ε from which on the error stays within the margin of the non-private one."""
+def _first_back(errors: NDArray[np.float64], public: float) -> float:
+    """Find the ε from which on the error stays within the margin of the non-private one, NaN if there is none."""
     near = errors <= public + BACK_WITHIN
-    return next((epsilon for index, epsilon in enumerate(EPSILONS) if np.all(near[index:])), None)
+    return next((epsilon for index, epsilon in enumerate(EPSILONS) if np.all(near[index:])), math.nan)

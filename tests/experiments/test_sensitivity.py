@@ -6,13 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from darrm.random_dp.sample_size import sample_size
 from darrm.system.command_line import run
 from experiments.sensitivity import __main__ as sensitivity
+from experiments.sensitivity.curves import effort_bounds, index_share
 from experiments.sensitivity.kde import PEAK, density, mixture
 from experiments.sensitivity.mean import figure4
 from experiments.sensitivity.page import read_figure
-from experiments.sensitivity.svm import C, TwoClasses, error_of, global_bound, support_vector_machine
+from experiments.sensitivity.svm import C, error_of, global_bound, support_vector_machine, two_classes
 
 DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "sensitivity"
 
@@ -25,7 +29,7 @@ def objective(parameters: np.ndarray, features: np.ndarray, labels: np.ndarray) 
 @pytest.mark.parametrize("dimension", [1, 2, 8])
 def test_the_machine_minimizes_its_objective(dimension: int) -> None:
     rng = np.random.default_rng(0)
-    features, labels = TwoClasses(dimension)(rng, 200)
+    features, labels = two_classes(rng, 200, dimension)
     fitted = support_vector_machine((features, labels))
     best = objective(fitted, features, labels)
     for size in (1e-3, 1e-2, 0.1, 1.0):
@@ -35,8 +39,26 @@ def test_the_machine_minimizes_its_objective(dimension: int) -> None:
         assert error_of(fitted, features, labels) < 0.05
 
 
+@given(gamma=st.floats(1e-7, 0.999))
+def test_the_bounds_of_corollary_16(gamma: float) -> None:
+    low, high = effort_bounds(gamma)
+    assert low <= sample_size(gamma=gamma).m <= high
+    assert high < 1.6 * low + 2
+
+
+def test_the_rate_is_theta_with_constant_one_half() -> None:
+    ratios = [sample_size(gamma=g).m * g * g / math.log(1 / g) for g in (1e-2, 1e-4, 1e-7)]
+    assert ratios[0] > ratios[1] > ratios[2] > 0.5
+
+
+def test_shares_of_the_order_statistics() -> None:
+    assert index_share(100, 0.1) is None
+    assert index_share(100, 0.16) == 1.0
+    assert index_share(100, 0.5) == sample_size(gamma=0.5, m=100).k / 100 < 0.7
+
+
 def test_two_classes() -> None:
-    features, labels = TwoClasses(3)(np.random.default_rng(0), 4000)
+    features, labels = two_classes(np.random.default_rng(0), 4000, 3)
     assert features.min() >= 0.0
     assert features.max() <= 1.0
     assert features[labels > 0].mean() == pytest.approx(0.2, abs=0.01)
@@ -70,22 +92,6 @@ def test_the_command_writes_json_pictures_and_the_page(tmp_path: Path, capsys: p
     assert "## Figure 2" in page
     assert "5486187" in page
     assert "FAILS: m = o(" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "one of the arguments --figure --all --page is required"),
-        (["--all", "--figure", "2"], "not allowed with"),
-        (["--figure", "8"], "invalid choice"),
-        (["--figure", "2", "--jobs", "0"], "jobs must be"),
-    ],
-)
-def test_bad_command_lines(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: sensitivity.main(arguments)) == 2
-    error = capsys.readouterr().err
-    assert words in error
-    assert error.count("\n") == 1
 
 
 def test_the_published_page_is_of_full_runs() -> None:
