@@ -95,7 +95,8 @@ def _error(actual: str, half: Array, first: Array, rows: Array) -> dict[str, Any
 def _draws(figure: str, K: int) -> dict[str, Array]:
     """Draw K probabilities many times for each law; all methods meet the same draws."""
     rng = np.random.default_rng(settings.SEED)
-    return {actual.name: differences(actual.sample(K, settings.DRAWS[K], rng)) for actual in settings.ACTUALS[figure]}
+    laws = settings.ACTUALS[figure].items()
+    return {name: differences(law.sample(K, settings.DRAWS[K], rng=rng)) for name, law in laws}
 
 
 def _tables(figure: str, panel: Panel) -> Iterator[tuple[str, GammaTable]]:

@@ -48,18 +48,11 @@ def draw(path: Path, data: dict[str, Any]) -> None:
 def _draw_shapes(axes: Any, panel: dict[str, Any]) -> None:  # noqa: ANN401 (matplotlib ships no types)
     levels = np.arange(panel["K"] + 1)
     for index, curve in enumerate(panel["curves"]):
-        color, line, marker = STYLES[curve["name"]]
-        axes.plot(
-            levels,
-            curve["gamma"],
-            color=color,
-            linestyle=line,
-            marker=marker if levels.size <= MOST_MARKED else None,
-            markersize=4,
-            linewidth=2.4 if index == 0 else 1.4,
-            alpha=0.85,
-            label=curve["name"],
-        )
+        style = dict(zip(("color", "linestyle", "marker"), STYLES[curve["name"]], strict=True))
+        if levels.size > MOST_MARKED:
+            del style["marker"]
+        width = 2.4 if index == 0 else 1.4
+        axes.plot(levels, curve["gamma"], label=curve["name"], markersize=4, linewidth=width, alpha=0.85, **style)
     axes.set_title(panel["title"], fontsize=10)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("l, number of ones", fontsize=8)

@@ -3,9 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from darrm.gamma.priors import Independent, Prior, TwoSided
 from darrm.losses.composition import compose_general, compose_simple
 from darrm.privacy import PrivacyParams
@@ -44,14 +41,6 @@ class Panel:
     composed: PrivacyParams  # (τε, λ) of the majority of all voters, for the paper's γ_const
 
 
-@dataclass(frozen=True)
-class Actual:
-    """What the p_i of a plot of errors really are."""
-
-    name: str
-    sample: Callable[[int, int, np.random.Generator], NDArray[np.float64]]  # (K, draws, rng) → (draws, K)
-
-
 def allowances(K: int, values: tuple[int, ...], each: PrivacyParams) -> tuple[Panel, ...]:
     """Make one panel for every m, with δ = 1 − (1 − Δ)^m and γ_const by simple composition."""
     everyone = compose_simple(each, K)
@@ -72,12 +61,6 @@ def composed_panels() -> tuple[Panel, ...]:
     return tuple(panels)
 
 
-def from_prior(name: str, prior: Prior) -> Actual:
-    """Let the p_i follow a prior."""
-    return Actual(name, lambda K, count, rng: prior.sample(K, count, rng=rng))
-
-
-UNIFORM_VOTERS = from_prior("p_i ~ U[0, 1]", UNIFORM)
 PANELS: dict[str, Callable[[], tuple[Panel, ...]]] = {
     "2": lambda: allowances(11, (1, 3, 5, 7), APPROXIMATE),
     "6": composed_panels,
@@ -85,14 +68,11 @@ PANELS: dict[str, Callable[[], tuple[Panel, ...]]] = {
     "8": lambda: allowances(101, (10, 20, 30, 40, 60, 80), PURE),
     "9": lambda: allowances(11, (3, 5), PURE),
 }
-ACTUALS: dict[str, tuple[Actual, ...]] = dict.fromkeys(("2", "6", "7", "8"), (UNIFORM_VOTERS,)) | {
-    "9": (
-        UNIFORM_VOTERS,
-        # it draws, so that the laws after it meet the draws of the published page
-        Actual("p_i = 0.5", lambda K, count, rng: 0.0 * rng.random((count, K)) + 0.5),
-        from_prior("p_i ~ U[0, 0.1]", Independent(0.0, 0.1)),
-        from_prior("p_i ~ T_P", DECIDED),
-    )
+# what the p_i of the plots of errors really are; the constant law draws too, and so do those after it in the page
+UNIFORM_VOTERS: dict[str, Prior] = {"p_i ~ U[0, 1]": UNIFORM}
+ACTUALS = dict.fromkeys(("2", "6", "7", "8"), UNIFORM_VOTERS) | {
+    "9": UNIFORM_VOTERS
+    | {"p_i = 0.5": Independent(0.5, 0.5), "p_i ~ U[0, 0.1]": Independent(0.0, 0.1), "p_i ~ T_P": DECIDED}
 }
 WITH_DOUBLE_SUBSAMPLING = frozenset({"7", "8"})  # its theorem is about Δ = δ = 0
 WITH_TWO_PRIORS = frozenset({"9"})
