@@ -10,7 +10,6 @@ from pathlib import Path
 
 from darrm.ensemble.calibration import privacy_of
 from darrm.ensemble.voting import majority
-from darrm.system.command_line import run
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.__main__ import main
 from experiments.knowledge_transfer.labels import accuracies, per_query, summary, ways
@@ -197,25 +196,3 @@ def test_the_selection_looks_at_the_released_label() -> None:
     assert _what_counts({"kind": "private", **scores}) == 0.9
     assert _what_counts({"kind": "plain", **scores}) == 0.7
     assert _what_counts({"accuracy": 0.6}) == 0.6
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--m", "2"], "1,3,5,7"),
-        (["--m", "3,3"], "1,3,5,7"),
-        (["--dataset", "cifar"], "invalid choice"),
-        (["--trainings", "0"], "trainings must be an integer of at least 1"),
-        (["--page"], "holds no results"),
-        (["--no-progress"], "--no-progress is now --quiet"),
-        (["--device", "cuda:99"], "device must be"),
-    ],
-)
-def test_bad_arguments_give_one_line(
-    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(lambda: main([*arguments, "--output", str(tmp_path)])) == 2
-    line = capsys.readouterr().err
-    assert line.startswith("error: ")
-    assert message in line
-    assert len(line.splitlines()) == 1

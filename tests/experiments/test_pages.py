@@ -53,6 +53,43 @@ def test_a_door_prints_its_help_and_refuses_unknown_flags(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("door", "arguments", "words"),
+    [
+        ("sensitivity", "", "one of the arguments --figure --all --page is required"),
+        ("sensitivity", "--all --figure 2", "not allowed with"),
+        ("sensitivity", "--figure 8", "invalid choice"),
+        ("sensitivity", "--figure 2 --jobs 0", "jobs must be"),
+        ("simulations", "", "required"),
+        ("simulations", "--figure 3", "invalid choice"),
+        ("simulations", "--all --figure 2", "not allowed with"),
+        ("scaling", "--sizes x", "--sizes"),
+        ("scaling", "--shapes round", "shape must be one of free, monotone"),
+        ("scaling", "--time-limit -1", "--time-limit"),
+        ("knowledge_transfer", "--m 2", "1,3,5,7"),
+        ("knowledge_transfer", "--m 3,3", "1,3,5,7"),
+        ("knowledge_transfer", "--dataset cifar", "invalid choice"),
+        ("knowledge_transfer", "--trainings 0", "trainings must be an integer of at least 1"),
+        ("knowledge_transfer", "--page", "holds no results"),
+        ("knowledge_transfer", "--no-progress", "--no-progress is now --quiet"),
+        ("knowledge_transfer", "--device cuda:99", "device must be"),
+    ],
+)
+def test_bad_arguments_give_one_line(
+    door: str,
+    arguments: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert enter(f"experiments.{door}", [*arguments.split(), "--output", str(tmp_path)], monkeypatch) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert words in error
+    assert error.count("\n") == 1
+
+
 def written(name: str, folder: Path, change: Any = lambda value: value) -> str:
     """Let the program write a page from its committed JSON, every float of which may be changed."""
     if name == "knowledge_transfer":

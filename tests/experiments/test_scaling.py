@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from darrm.system.command_line import run
-from experiments.scaling.__main__ import main, measure
+from experiments.scaling.__main__ import measure
 from experiments.scaling.page import Case, Measurement, exponent, summary
 
 
@@ -27,9 +26,3 @@ def test_exponents_and_speedups_are_computed() -> None:
     assert math.isnan(exponent(quadratic[:2]))
     found = summary([measurement(7, 5.0, "reference"), measurement(7, 0.5), *quadratic])
     assert found["against the reference"]["7"]["times faster"] == pytest.approx(10.0)
-
-
-@pytest.mark.parametrize("arguments", [["--sizes", "x"], ["--shapes", "round"], ["--time-limit", "-1"]])
-def test_bad_input(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: main(arguments)) == 2
-    assert capsys.readouterr().err.count("\n") == 1
