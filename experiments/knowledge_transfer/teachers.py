@@ -1,9 +1,9 @@
 """The teachers of the experiment: trained once, their votes on the test images kept and used again."""
 
-import functools
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,19 +77,9 @@ def train(
 ) -> TeacherEnsemble:
     """Train K teachers on disjoint shards of some images."""
     shards = Partition.random(len(y), K, seed=PARTITION_SEED)
-    build = functools.partial(convolutional_network, side=x.shape[-1])
-    return train_teachers(
-        x,
-        y,
-        shards,
-        recipe,
-        build=build,
-        seed=seed,
-        jobs=machine.jobs,
-        device=machine.device,
-        checkpoints=checkpoints,
-        progress=machine.progress,
-    )
+    build = partial(convolutional_network, side=x.shape[-1])
+    how = partial(train_teachers, jobs=machine.jobs, device=machine.device, progress=machine.progress)
+    return how(x, y, shards, recipe, build=build, seed=seed, checkpoints=checkpoints)
 
 
 def _votes(data: TwoClasses, recipe: Recipe, seed: int, machine: Machine) -> NDArray[np.int8]:
