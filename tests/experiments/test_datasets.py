@@ -29,9 +29,8 @@ class Mirror(http.server.BaseHTTPRequestHandler):
             type(self).failures_left -= 1
             self.send_error(404 if kind == "missing" else 503)
             return
-        body = {"truncated": GOOD[:-9], "other": gzip.compress(CONTENT[:-1] + b"\x01"), "text": b"<html>"}.get(
-            kind, GOOD
-        )
+        bad = {"truncated": GOOD[:-9], "other": gzip.compress(CONTENT[:-1] + b"\x01"), "text": b"<html>"}
+        body = bad.get(kind, GOOD)
         self.send_response(200)
         self.send_header("Content-Length", str(len(body) + (5 if kind == "broken" else 0)))
         self.end_headers()
@@ -41,10 +40,14 @@ class Mirror(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def mirror() -> Iterator[str]:
     Mirror.asked, Mirror.failures_left = [], 2
     server = http.server.HTTPServer(("127.0.0.1", 0), Mirror)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -92,9 +95,7 @@ def test_when_all_fail_every_reason_is_given(mirror: str) -> None:
     assert "set DARRM_DATA_DIR" in message
 
 
-def test_a_mirror_that_is_not_there_is_an_error_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_a_mirror_that_is_not_there_is_an_error_too() -> None:
     with pytest.raises(OSError, match=r"part\.gz could not be downloaded"):
         obtain(file("http://127.0.0.1:9/"), pause=0.0)
     with pytest.raises(OSError, match="starts with https"):
@@ -115,13 +116,9 @@ def test_a_mirror_that_is_not_there_is_an_error_too(monkeypatch: pytest.MonkeyPa
 def test_a_damaged_file_is_named(
     packed: bytes, message: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    folder = tmp_path / "darrm"
+    folder = tmp_path / {"given": "mine", "cache": "darrm"}[where]
     if where == "given":
-        folder = tmp_path / "mine"
         monkeypatch.setenv("DARRM_DATA_DIR", str(folder))
-    else:
-        monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
     (folder / "set").mkdir(parents=True)
     (folder / "set" / "part.gz").write_bytes(packed)
     with pytest.raises(ValueError, match=rf"set/part\.gz.*{message}"):

@@ -10,26 +10,24 @@ import pytest
 from darrm.gamma import priors
 from darrm.system.command_line import run
 from experiments.simulations import __main__ as simulations
-from experiments.simulations import claims as simulation_claims
-from experiments.simulations import curves as simulation_curves
-from experiments.simulations import settings as simulation_settings
+from experiments.simulations import claims, curves, settings
 
 
 @pytest.fixture(scope="module", autouse=True)
 def fewer_draws() -> Any:
-    kept = dict(simulation_settings.DRAWS)
-    simulation_settings.DRAWS.update({11: 4_000, 35: 1_000, 101: 1_000})
+    kept = dict(settings.DRAWS)
+    settings.DRAWS.update({11: 4_000, 35: 1_000, 101: 1_000})
     yield
-    simulation_settings.DRAWS.update(kept)
+    settings.DRAWS.update(kept)
 
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, dict[str, Any]]:
-    return {name: simulation_curves.figure_data(name) for name in ("2", "7", "9")}
+    return {name: curves.figure_data(name) for name in ("2", "7", "9")}
 
 
 def test_table_3_to_every_printed_digit() -> None:
-    rows = simulation_curves.table_3()
+    rows = curves.table_3()
     assert [row["M"] for row in rows] == [10, 13, 15, 20]
     for row in rows:
         assert row["agrees"], row
@@ -37,8 +35,8 @@ def test_table_3_to_every_printed_digit() -> None:
 
 
 def test_the_claims_of_the_paper(figures: dict[str, dict[str, Any]]) -> None:
-    claims = list(simulation_claims.decide(figures, simulation_curves.table_3()))
-    refuted = [claim.statement for claim in claims if not claim.holds]
+    found = list(claims.decide(figures, curves.table_3()))
+    refuted = [claim.statement for claim in found if not claim.holds]
     # with p_i = 1/2 every γ has error 0; and under T_P itself the paper's surrogate for it is no gain
     # and at m = 1 the optimum for the error itself beats subsampling
     assert len(refuted) == 3
@@ -56,8 +54,8 @@ def test_a_false_claim_would_be_noticed(figures: dict[str, dict[str, Any]]) -> N
         error["excess"] = -0.1
     for curve in changed["7"]["panels"][4]["curves"]:
         curve["errors"][0]["mean"] = 0.1
-    simulation_claims.curve_of(changed["9"]["panels"][1], "γ_opt-P")["errors"][0]["mean"] = 0.2
-    held = {claim.statement: claim.holds for claim in simulation_claims.decide(changed, None)}
+    claims.curve_of(changed["9"]["panels"][1], "γ_opt-P")["errors"][0]["mean"] = 0.2
+    held = {claim.statement: claim.holds for claim in claims.decide(changed, None)}
     assert sum(not holds for holds in held.values()) == 3 + 5
 
 
@@ -78,9 +76,9 @@ def test_curves_are_those_of_the_paper(figures: dict[str, dict[str, Any]]) -> No
 
 def test_the_true_objective_wins_under_its_own_law(figures: dict[str, dict[str, Any]]) -> None:
     for panel in figures["2"]["panels"][:3]:
-        true = simulation_claims.curve_of(panel, simulation_curves.TRUE)["errors"][0]
+        true = claims.curve_of(panel, curves.TRUE)["errors"][0]
         for curve in panel["curves"]:
-            if curve["name"] != simulation_curves.TRUE:
+            if curve["name"] != curves.TRUE:
                 assert true["mean"] < curve["errors"][0]["mean"]
 
 
@@ -94,10 +92,10 @@ def test_known_errors_at_m_3(figures: dict[str, dict[str, Any]]) -> None:
 
 def test_laws_draw_one_probability_a_voter() -> None:
     rng = np.random.default_rng(0)
-    for actuals in simulation_settings.ACTUALS.values():
+    for actuals in settings.ACTUALS.values():
         for actual in actuals.values():
             assert actual.sample(11, 7, rng=rng).shape == (7, 11)
-    assert priors.TwoSided(0.7, 1.0) == simulation_settings.DECIDED
+    assert priors.TwoSided(0.7, 1.0) == settings.DECIDED
 
 
 def test_one_figure_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
