@@ -98,24 +98,16 @@ def label_rows(
     """Measure every way, m and Q: 10 draws from the first training as in the paper, and ours."""
     rows = []
     for m in allowances:
-        target = per_query(setup.each, m)
+        query = per_query(setup.each, m)
+        cost = {"epsilon": query.epsilon, "delta": query.delta}
         for way in ways(setup.each, m):
             for queries in setup.queries:
                 rng = np.random.default_rng([0, m, queries, settings.AGGREGATORS.index(way.name)])
                 papers = accuracies(way, votes[:1], queries, draws=settings.PAPER_DRAWS, rng=rng)
                 ours = accuracies(way, votes, queries, draws=draws, rng=rng)
-                rows.append(
-                    {
-                        "m": m,
-                        "queries": queries,
-                        "aggregator": way.name,
-                        "per_query": {"epsilon": target.epsilon, "delta": target.delta},
-                        "printed": printed(data, m, queries, way.name),
-                        "ten_draws": summary(papers),
-                        "all_draws": summary(ours),
-                        "facts": way.facts,
-                    }
-                )
+                row = {"m": m, "queries": queries, "aggregator": way.name, "per_query": cost}
+                row["printed"] = printed(data, m, queries, way.name)
+                rows.append(row | {"ten_draws": summary(papers), "all_draws": summary(ours), "facts": way.facts})
     return rows
 
 

@@ -24,7 +24,6 @@ from experiments.knowledge_transfer.teachers import Machine, TeacherVotes
 TRUE_LABELS, SUPERVISED = "non-private student", "fully supervised"
 SHARED = (settings.PRIVATE_MAJORITY, settings.PLAIN_MAJORITY)  # the same for every m
 
-
 # one student to train: its row, positions among the public images, and their labels
 Task = tuple[dict[str, Any], NDArray[np.int64], NDArray[np.int64]]
 
@@ -56,22 +55,20 @@ def student_rows(
 
 def _tasks(setup: Setup, allowances: tuple[int, ...], votes: TeacherVotes, public: NDArray[np.int64]) -> list[Task]:
     tasks: list[Task] = []
-    truth = votes.truth
     for queries in setup.queries:
         rng = np.random.default_rng([0, 2, queries])
         chosen = public[:queries]  # the order is random already; every aggregator gets the same
+        truth = votes.truth[chosen]
         row: dict[str, Any] = {"m": None, "queries": queries, "labels": TRUE_LABELS, "label_accuracy": 1.0}
-        tasks.append((row, chosen, truth[chosen]))
+        tasks.append((row, chosen, truth))
         for m in allowances:
             for way in ways(setup.each, m):
                 if way.name in SHARED and m != allowances[0]:
                     continue
                 theirs = votes.private if way.private_teachers else votes.plain
                 labels = way.label(theirs[chosen], rng)
-                right = float((labels == truth[chosen]).mean())
-                shown = None if way.name in SHARED else m
-                row = {"m": shown, "queries": queries, "labels": way.name, "label_accuracy": right}
-                tasks.append((row, chosen, labels))
+                row = {"m": None if way.name in SHARED else m, "queries": queries, "labels": way.name}
+                tasks.append((row | {"label_accuracy": float((labels == truth).mean())}, chosen, labels))
     return tasks
 
 

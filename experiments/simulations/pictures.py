@@ -69,8 +69,7 @@ def _draw_errors(axes: Any, panel: dict[str, Any], law: int) -> None:  # noqa: A
     for index, (curve, mean, spread) in enumerate(zip(curves, means, spreads, strict=True)):
         axes.bar(index, mean, yerr=spread, color=STYLES[curve["name"]][0], alpha=0.75, capsize=3)
         axes.text(index, mean + 0.02 * top, _short(mean), ha="center", va="bottom", fontsize=6.5)
-    axes.set_xticks([])
-    axes.set_ylim(0.0, top)
+    axes.set(xticks=[], ylim=(0.0, top))
     axes.tick_params(labelsize=8)
     axes.grid(axis="y", alpha=0.3)
 
