@@ -11,7 +11,7 @@ import pytest
 from darrm.account.bounds import Bound
 from darrm.advise import contenders
 from darrm.advise.advice import Advice, advise
-from darrm.advise.contenders import CONTENDERS, OURS, Contender, calibrate_all
+from darrm.advise.contenders import CONTENDERS, OURS, Contender
 from darrm.advise.tables import darrm_of_the_paper
 from darrm.errors import PlanError
 from darrm.gamma.priors import CommonP, Prior
@@ -72,9 +72,8 @@ def always_right(workload: Workload, _prior: Prior) -> ReleaseOption:
 ORACLE = Contender("oracle", always_right, "knows the answer.", "gold", 3.0)
 
 
-def rivals(workload: Workload) -> tuple[tuple[ReleaseOption, ...], tuple[tuple[str, str], ...]]:
-    """Calibrate every contender but ours."""
-    return calibrate_all([each for each in SHARED if each.name != OURS.name], workload, CommonP())
+def rivals(workload: Workload) -> Advice:
+    return advise(workload, contenders=[each for each in SHARED if each.name != OURS.name])
 
 
 def share(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
-"""Command line: say which aggregator to use.
+"""Say which aggregator to use, and how.
 
-python -m darrm.advise --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5
+Every aggregator that applies is calibrated to one total budget and ranked by expected accuracy, and the command for the
+winner is printed.
 """
 
 import sys
@@ -13,10 +14,6 @@ from darrm.system.command_line import CommandLine, add_outputs, print_report, ru
 from darrm.system.flags import add_prior, add_workload, workload_of
 from darrm.system.progress import status_line
 
-DESCRIPTION = """\
-Calibrate every aggregator that applies to one total budget, rank them by expected accuracy, and print the command for
-the winner."""
-
 EPILOG = """\
 examples:
   python -m darrm.advise --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5
@@ -28,7 +25,7 @@ the error is a distance to the law of the majority, which is half a coin itself 
 
 def build_parser() -> CommandLine:
     """Describe the command line."""
-    parser = CommandLine(prog="python -m darrm.advise", description=DESCRIPTION, epilog=EPILOG)
+    parser = CommandLine(prog="python -m darrm.advise", description=str(__doc__), epilog=EPILOG)
     add_workload(parser)
     add_prior(parser)
     add_outputs(parser)

@@ -9,7 +9,7 @@ are about a vote of which a person moves at most t.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from darrm.advise.contenders import Contender
 from darrm.errors import PlanError
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import CommonP, Prior
-from darrm.plan.option import ReleaseOption
+from darrm.plan.option import ReleaseOption, how_counted
 from darrm.problem import Workload
 
 
@@ -68,29 +68,18 @@ class Advice:
     def remarks(self) -> tuple[str, ...]:
         """Sentences about this workload."""
         asked, counted, best = self.workload, self.workload.counted(), self.options[0]
-        found = []
-        if best.remark:
-            found.append(best.remark)
-        elif bool(np.all(best.truth == 1.0)):
+        noiseless = best.remark
+        if not noiseless and bool(np.all(best.truth == 1.0)):
             parallel = "a person reaches one voter, so an answer costs what one voter costs (parallel composition)"
-            found.append(
-                f"No noise is needed: {parallel if asked.voters.reached == 1 else 'the voters are private enough'}."
-            )
-        if counted != asked:
-            found.append(
-                "Models that answer many queries share their training's randomness, and adding up per-query guarantees "
-                "is not proved for them: their votes are counted as those of voters that are not private."
-            )
-        elif asked.voters.each.is_private and asked.queries > 1:
-            found.append(
-                "Counted a query at a time: voters draw fresh randomness for each. Trained models: say --models."
-            )
+            reason = parallel if asked.voters.reached == 1 else "the voters are private enough"
+            noiseless = f"No noise is needed: {reason}."
+        hopeless = ""
         if not counted.voters.each.is_private and counted.voters.reached == counted.voters.K:
-            found.append(
+            hopeless = (
                 "One person may move every vote, so nothing beats randomised response. If a person's data reach fewer "
                 "voters (disjoint shards: one), say so with --overlap."
             )
-        return tuple(found)
+        return tuple(remark for remark in (noiseless, how_counted(asked), hopeless) if remark)
 
 
 def advise(
@@ -104,10 +93,8 @@ def advise(
 
     Parameters
     ----------
-    workload
-        The voters, how many votes are released, and the budget of all of them together.
-    prior
-        A public belief with linear expected error; `CommonP` by default.
+    workload, prior
+        As for `darrm.plan.plan`.
     contenders
         The aggregators that are asked; `darrm.advise.contenders.CONTENDERS` by default.
     report
@@ -124,14 +111,26 @@ def advise(
     >>> voters = Voters(11, PrivacyParams("0.0892", "1e-4"), overlap=1, models=True)
     >>> advise(Workload(voters, 100, PrivacyParams(1, "1e-4"))).options[0].name
     'no noise: private models'
+    >>> found = advise(Workload(Voters(11, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.2676", "0.0003")))
+    >>> {option.name: round(float(option.truth[-1]), 3) for option in found.options}  # for 11 of 11 votes
+    {'ours': 0.887, 'permute-and-flip': 0.886, 'exponential mechanism': 0.855, 'LNMax': 0.801, \
+'GNMax, tight σ': 0.727, "GNMax, paper's σ": 0.641, 'randomised response': 0.567}
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
     belief = CommonP() if prior is None else prior
-    asked = registry.CONTENDERS if contenders is None else contenders
-    options, absent = registry.calibrate_all(asked, workload, belief, report)
+    options, absent = [], []
+    for contender in registry.CONTENDERS if contenders is None else contenders:
+        if report is not None:
+            report(contender.name)
+        try:
+            option = contender.calibrate(workload, belief)
+        except PlanError as error:
+            absent.append((contender.name, str(error)))
+        else:
+            options += [] if option is None else [replace(option, name=contender.name)]
     if not options:
         raise PlanError("nothing applies: " + "; ".join(f"{name}: {reason}" for name, reason in absent))
     # stable: of equals the one that was asked first stays before the others
     ranked = sorted(options, key=lambda option: -option.accuracy(belief))
-    return Advice(workload, belief, tuple(ranked), absent)
+    return Advice(workload, belief, tuple(ranked), tuple(absent))

@@ -5,8 +5,8 @@ report, and `experiments.aggregators` with its tables and pictures go through th
 `CONTENDERS`, or hand a longer list to `advise`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -43,37 +43,6 @@ class Contender:
     about: str
     color: str
     linewidth: float = 1.2
-
-
-def calibrate_all(
-    contenders: Sequence[Contender],
-    workload: Workload,
-    prior: Prior,
-    report: Callable[[str], None] | None = None,
-) -> tuple[tuple[ReleaseOption, ...], tuple[tuple[str, str], ...]]:
-    """Return the options that apply, in the order of the contenders, and (name, reason) of those that do not.
-
-    ``report`` is called with the name of each before it is calibrated.
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> from darrm.gamma.priors import CommonP
-    >>> work = Workload(Voters(11, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.2676", "0.0003"))
-    >>> options, absent = calibrate_all(CONTENDERS, work, CommonP())
-    >>> {option.name: round(float(option.truth[-1]), 3) for option in options}  # for 11 of 11 votes
-    {'ours': 0.887, "GNMax, paper's σ": 0.641, 'GNMax, tight σ': 0.727, 'LNMax': 0.801, \
-'exponential mechanism': 0.855, 'permute-and-flip': 0.886, 'randomised response': 0.567}
-    """
-    options, absent = [], []
-    for contender in contenders:
-        if report is not None:
-            report(contender.name)
-        try:
-            option = contender.calibrate(workload, prior)
-            if option is not None:
-                options.append(replace(option, name=contender.name))
-        except PlanError as error:
-            absent.append((contender.name, str(error)))
-    return tuple(options), tuple(absent)
 
 
 def _no_noise(workload: Workload, _prior: Prior) -> ReleaseOption | None:

@@ -12,9 +12,8 @@ from darrm.optimize.comparison import Entry
 from darrm.problem import MajorityProblem
 from darrm.proof.table import GammaTable
 from darrm.system.figures import saved_figure
+from darrm.system.report_text import level_table
 
-_FORMAT = "darrm optimize report"
-_VERSION = 2
 _MOST_LINES = 60  # of the table of γ
 _COLUMN = 9  # characters
 
@@ -31,14 +30,14 @@ def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None
     """Write the same as plain data; `darrm/schemas/optimize_report.json` describes it."""
     optimality, problem = table.optimality, table.problem
     return {
-        "format": _FORMAT,
-        "version": _VERSION,
+        "format": "darrm optimize report",
+        "version": 2,
         "problem": {**problem.to_json(), "m": problem.m if problem.voters.each.is_private else None},
-        "levels": [int(level) for level in table.gamma.levels],
+        "levels": table.gamma.levels.tolist(),
         "noise_functions": [
             {
                 "name": entry.name,
-                "gamma": None if entry.table is None else [float(value) for value in entry.table.gamma.half],
+                "gamma": None if entry.table is None else entry.table.gamma.half.tolist(),
                 "expected_error": entry.expected_error,
                 "certificate": None if entry.table is None else asdict(entry.table.certificate),
                 "remark": entry.remark,
@@ -60,13 +59,11 @@ def plot_report(path: Path, table: GammaTable, entries: Sequence[Entry]) -> None
     with saved_figure(path) as figure:
         axes = figure.add_subplot()
         for entry in entries:
-            if entry.table is None:
-                continue
-            style, width = styles[entry.name]
-            label = f"{entry.name}   expected error {entry.expected_error:.4g}"
-            axes.plot(levels, entry.table.gamma.full, style[first:], linewidth=width, markersize=5, label=label)
-        axes.set_xlabel("l, number of ones among the votes")
-        axes.set_ylabel("γ(l), probability of telling the true majority")
+            if entry.table is not None:
+                style, width = styles[entry.name]
+                label = f"{entry.name}   expected error {entry.expected_error:.4g}"
+                axes.plot(levels, entry.table.gamma.full, style[first:], linewidth=width, markersize=5, label=label)
+        axes.set(xlabel="l, number of ones among the votes", ylabel="γ(l), probability of telling the true majority")
         axes.set_title(f"{problem.voters}\nreleased {problem.target}-private{_allowance(problem)}", fontsize=9)
         axes.set_ylim(-0.03, 1.03)
         axes.grid(alpha=0.3)
@@ -98,24 +95,15 @@ def _allowance(problem: MajorityProblem) -> str:
 
 
 def _values(table: GammaTable, entries: Sequence[Entry]) -> str:
-    shown = [entry for entry in entries if entry.table is not None]
-    levels = table.gamma.levels
-    chosen = list(range(len(levels)))
-    if len(levels) > _MOST_LINES:
-        chosen = sorted({round(i) for i in np.linspace(0, len(levels) - 1, _MOST_LINES)})
-    header = "".join(f"{entry.name + ('*' if entry.remark else ''):>{_COLUMN}}" for entry in shown)
-    lines = [
-        "γ(l): the probability of telling the true majority of l ones, else a fair coin; γ(l) = γ(K − l)",
-        f"{'l':>8}{header}",
-    ]
-    for i in chosen:
-        values = "".join(f"{entry.table.gamma.half[i]:>{_COLUMN}.4f}" for entry in shown if entry.table is not None)
-        lines.append(f"{levels[i]:>8}{values}")
-    if len(chosen) < len(levels):
-        lines.append(f"  ({len(chosen)} of {len(levels)} lines shown; --output or --format json has all)")
-    errors = "".join(f"{_short(entry.expected_error):>{_COLUMN}}" for entry in shown)
-    lines.append(f"{'error':>8}{errors}   (expected, under the prior)")
-    return "\n".join(lines)
+    shown = {entry.name + ("*" if entry.remark else ""): entry for entry in entries if entry.table is not None}
+    columns = {name: entry.table.gamma.half for name, entry in shown.items() if entry.table is not None}
+    elsewhere = "--output or --format json"
+    values = level_table(table.gamma.levels, columns, width=_COLUMN, most=_MOST_LINES, elsewhere=elsewhere)
+    errors = "".join(f"{_short(entry.expected_error):>{_COLUMN}}" for entry in shown.values())
+    return (
+        "γ(l): the probability of telling the true majority of l ones, else a fair coin; γ(l) = γ(K − l)\n"
+        f"{values}\n{'error':>8}{errors}   (expected, under the prior)"
+    )
 
 
 def _short(error: float | None) -> str:

@@ -1,6 +1,7 @@
-"""Command line: find the best release of many majority votes within one budget.
+"""Find the best release of many majority votes within one total budget.
 
-python -m darrm.plan --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5 --output plan.json
+It tells the truth most often of what was found, it is proved, and the report says what the accountant will report for
+all of it.
 """
 
 import sys
@@ -13,10 +14,6 @@ from darrm.system.command_line import CommandLine, add_outputs, check_outputs, p
 from darrm.system.flags import add_prior, add_workload, workload_of
 from darrm.system.progress import status_line
 
-DESCRIPTION = """\
-Find the release of many majority votes that stays within one total budget and tells the truth most often, prove it,
-and say what the accountant will report for all of it."""
-
 EPILOG = """\
 examples:
   python -m darrm.plan --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5 --output plan.json
@@ -27,7 +24,7 @@ The table that is written is released from like any other, with python -m darrm.
 
 def build_parser() -> CommandLine:
     """Describe the command line."""
-    parser = CommandLine(prog="python -m darrm.plan", description=DESCRIPTION, epilog=EPILOG)
+    parser = CommandLine(prog="python -m darrm.plan", description=str(__doc__), epilog=EPILOG)
     add_workload(parser)
     add_prior(parser)
     add_outputs(parser, made="the winner's table, with its proof", picture="the truth over l")

@@ -70,6 +70,18 @@ class ReleaseOption:
         return 1.0 - NoiseFunction(self.workload.voters.K, gamma).expected_error(prior)
 
 
+def how_counted(workload: Workload) -> str:
+    """Write how private voters count over many queries; empty where the question does not arise."""
+    if workload.counted() != workload:
+        return (
+            "Models that answer many queries share their training's randomness, and adding up per-query guarantees is "
+            "not proved for them: their votes are counted as those of voters that are not private."
+        )
+    if workload.voters.each.is_private and workload.queries > 1:
+        return "Counted a query at a time: voters draw fresh randomness for each. Trained models: say --models."
+    return ""
+
+
 def settings_in_words(settings: Mapping[str, float]) -> str:
     """Write the parameters of a mechanism for a reader.
 

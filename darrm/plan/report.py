@@ -4,34 +4,40 @@ from pathlib import Path
 from typing import Any
 
 from darrm.gamma.priors import in_words
-from darrm.plan.candidate import Candidate
-from darrm.plan.option import release_command, settings_in_words
+from darrm.plan.option import how_counted, release_command, settings_in_words
 from darrm.plan.search import Plan
 from darrm.system.figures import saved_figure
-from darrm.system.report_text import spread
+from darrm.system.report_text import level_table
 
-REPORT_FORMAT = "darrm plan report"
-REPORT_VERSION = 1
 MOST_LINES = 16
 STYLES = ("-", "--", ":")
 
 
 def text_report(plan: Plan, output: Path | None) -> str:
     """Write the plan for a reader."""
-    parts = [_heading(plan), _candidates(plan), _truth(plan), _closing(plan, output)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([_heading(plan), _candidates(plan), _truth(plan), _closing(plan, output)]) + "\n"
 
 
 def json_report(plan: Plan, output: Path | None) -> dict[str, Any]:
     """Write the plan as plain data; the schema is ``darrm/schemas/plan_report.json``."""
     return {
-        "format": REPORT_FORMAT,
-        "version": REPORT_VERSION,
+        "format": "darrm plan report",
+        "version": 1,
         "workload": plan.workload.to_json(),
         "counted_as": plan.workload.counted().to_json(),
         "prior": plan.prior.text,
-        "levels": [int(level) for level in plan.table.gamma.levels],
-        "candidates": [_candidate_json(candidate) for candidate in plan.candidates],
+        "levels": plan.table.gamma.levels.tolist(),
+        "candidates": [
+            {
+                "method": found.method,
+                "expected_error": found.expected_error,
+                "settings": dict(found.settings),
+                "query": found.table.problem.target.to_json(),
+                "spent": {"epsilon": found.spent.epsilon, "delta": found.spent.delta, "bound": found.spent.bound},
+                "truth": found.truth.tolist(),
+            }
+            for found in plan.candidates
+        ],
         "refused": [{"method": method, "reason": reason} for method, reason in plan.refused],
         "output": None if output is None else str(output),
     }
@@ -44,26 +50,11 @@ def plot_report(path: Path, plan: Plan) -> None:
         for candidate, style in zip(plan.candidates, STYLES, strict=False):
             label = f"{candidate.method}   expected error {candidate.expected_error:.4g}"
             axes.plot(candidate.table.gamma.levels, candidate.truth, style, linewidth=2.0, label=label)
-        axes.set_xlabel("l, votes for the majority")
-        axes.set_ylabel("probability of the true majority")
+        axes.set(xlabel="l, votes for the majority", ylabel="probability of the true majority", ylim=(0.48, 1.02))
         budget = f"{plan.workload.queries:,} votes within {plan.workload.total}"
         axes.set_title(f"{plan.workload.voters}\n{budget}", fontsize=9)
-        axes.set_ylim(0.48, 1.02)
         axes.grid(alpha=0.3)
         axes.legend(loc="lower right", framealpha=0.95)
-
-
-def _candidate_json(candidate: Candidate) -> dict[str, Any]:
-    """Write one candidate as plain data."""
-    spent = candidate.spent
-    return {
-        "method": candidate.method,
-        "expected_error": candidate.expected_error,
-        "settings": dict(candidate.settings),
-        "query": candidate.table.problem.target.to_json(),
-        "spent": {"epsilon": spent.epsilon, "delta": spent.delta, "bound": spent.bound},
-        "truth": candidate.truth.tolist(),
-    }
 
 
 def _heading(plan: Plan) -> str:
@@ -74,12 +65,8 @@ def _heading(plan: Plan) -> str:
         f"  {work.voters}",
         f"  all answers together are to be {work.total}-differentially private",
         f"  decided by the expected error under {in_words(plan.prior)}",
+        *([f"  {how_counted(work)} (docs/sharp-edges.md)"] if how_counted(work) else []),
     ]
-    if plan.workload.counted() != work:
-        lines.append("  counted by their votes alone: answers of models share their training's randomness, so sums of")
-        lines.append("  their own guarantees over queries are not proved (docs/sharp-edges.md)")
-    elif work.voters.each.is_private and work.queries > 1:
-        lines.append("  counted a query at a time: voters draw fresh randomness for each (docs/sharp-edges.md)")
     return "\n".join(lines)
 
 
@@ -99,24 +86,15 @@ def _candidates(plan: Plan) -> str:
 
 def _truth(plan: Plan) -> str:
     """Tabulate the probability of the truth at some numbers of votes."""
-    levels = plan.table.gamma.levels
-    chosen = spread(len(levels), MOST_LINES)
-    header = "".join(f"{candidate.method:>12}" for candidate in plan.candidates)
-    lines = ["How often the answer is the true majority of l votes", f"{'l':>8}{header}"]
-    for place in chosen:
-        truth = "".join(f"{candidate.truth[place]:>12.4f}" for candidate in plan.candidates)
-        lines.append(f"{levels[place]:>8}{truth}")
-    if len(chosen) < len(levels):
-        lines.append(f"  ({len(chosen)} of {len(levels)} lines shown; --format json has all)")
-    return "\n".join(lines)
+    columns = {candidate.method: candidate.truth for candidate in plan.candidates}
+    table = level_table(plan.table.gamma.levels, columns, width=12, most=MOST_LINES, elsewhere="--format json")
+    return f"How often the answer is the true majority of l votes\n{table}"
 
 
 def _closing(plan: Plan, output: Path | None) -> str:
     """Write what is proved, and how to release."""
-    certificate = plan.table.certificate
-    lines = [
-        f"One query is proved {plan.table.problem.target}-private: {certificate.rows:,} rows, {certificate.method}.",
-    ]
+    target, certificate = plan.table.problem.target, plan.table.certificate
+    lines = [f"One query is proved {target}-private: {certificate.rows:,} rows, {certificate.method}."]
     if plan.spent.bound == "pld":
         lines.append("The total needs the privacy loss distribution: install dp-accounting where it is released.")
     if output is None:

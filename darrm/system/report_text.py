@@ -1,5 +1,10 @@
 """What text reports share."""
 
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
 
 def spread(count: int, most: int) -> list[int]:
     """Choose at most so many of the places 0 … count − 1 to show, evenly, the first and the last among them.
@@ -10,3 +15,15 @@ def spread(count: int, most: int) -> list[int]:
     if count <= most:
         return list(range(count))
     return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})
+
+
+def level_table(
+    levels: NDArray[np.int64], columns: Mapping[str, NDArray[np.float64]], *, width: int, most: int, elsewhere: str
+) -> str:
+    """Tabulate functions of l in at most so many lines; ``elsewhere`` names what shows all."""
+    chosen = spread(len(levels), most)
+    lines = [f"{'l':>8}" + "".join(f"{name:>{width}}" for name in columns)]
+    lines += [f"{levels[i]:>8}" + "".join(f"{values[i]:>{width}.4f}" for values in columns.values()) for i in chosen]
+    if len(chosen) < len(levels):
+        lines.append(f"  ({len(chosen)} of {len(levels)} lines shown; {elsewhere} has all)")
+    return "\n".join(lines)

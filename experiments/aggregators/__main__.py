@@ -76,8 +76,9 @@ def _votes(*, quick: bool) -> list[dict[str, Any]]:
 
 def _drawn(comparisons: list[Comparison]) -> list[Comparison]:
     """Keep one budget and three numbers of plain voters, so that a picture can be read."""
-    chosen = [c for c in comparisons if not c.is_plain or c.workload["epsilon"] == PICTURE_TOTAL]
-    return [c for c in chosen if not c.is_plain or c.workload["K"] != 251]
+    return [
+        c for c in comparisons if not c.is_plain or (c.workload["epsilon"] == PICTURE_TOTAL and c.workload["K"] != 251)
+    ]
 
 
 if __name__ == "__main__":

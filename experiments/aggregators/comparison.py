@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm.advise import contenders
+from darrm.advise import advise, contenders
 from darrm.gamma.priors import CommonP
 from darrm.plan.option import ReleaseOption
 from darrm.problem import Workload
@@ -52,14 +52,14 @@ def compare(work: Workload) -> tuple[Comparison, list[ReleaseOption]]:
     """Run every aggregator; also return the options themselves, ours first."""
     prior = CommonP()
     started = time.perf_counter()
-    (ours,), _ = contenders.calibrate_all([contenders.OURS], work, prior)
+    (ours,) = advise(work, prior=prior, contenders=[contenders.OURS]).options
     seconds = time.perf_counter() - started
     rest = [each for each in contenders.CONTENDERS if each is not contenders.OURS]
-    others, absent = contenders.calibrate_all(rest, work, prior)
+    others = advise(work, prior=prior, contenders=rest)
     kept = spread(ours.truth.size, MOST_LEVELS)
     first = work.voters.first_majority
     options = []
-    for option in (ours, *others):
+    for option in (ours, *others.options):
         difference = ours.truth - option.truth
         worst = int(np.argmin(difference))
         entry = {
@@ -82,7 +82,7 @@ def compare(work: Workload) -> tuple[Comparison, list[ReleaseOption]]:
         "delta": work.total.delta,
     }
     levels = [first + place for place in kept]
-    return Comparison(described, levels, options, [*absent], seconds), [ours, *others]
+    return Comparison(described, levels, options, [*others.absent], seconds), [ours, *others.options]
 
 
 def decide(comparisons: list[Comparison]) -> list[Claim]:

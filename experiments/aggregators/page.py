@@ -36,7 +36,7 @@ def page(
     quick: bool,
 ) -> str:
     """Write the page."""
-    shown = {*_names([*plain, *private]), *(name for each in [*plain, *private] for name, _ in each.absent)}
+    shown = {name for each in [*plain, *private] for name in (*_of_options(each), *dict(each.absent))}
     lines = [
         HEAD,
         *(f"* *{each.name}*: {each.about}" for each in contenders.CONTENDERS if each.name in shown),
@@ -50,24 +50,30 @@ def page(
         ("Voters that are not private", "plain", plain),
         ("Private voters", "private", private),
     ):
-        lines += ["", f"## {title}", "", f"![{title}](aggregators/{name}.png)", "", _table(comparisons)]
+        rows = [([each.title], _of_options(each)) for each in comparisons]
+        lines += ["", f"## {title}", "", f"![{title}](aggregators/{name}.png)", "", _accuracies(["workload"], rows)]
         lines += [f"\n{reason}" for reason in _absences(comparisons)]
-    lines += ["", "## Recorded votes", "", VOTES, "", _votes(votes)]
+    recorded = []
+    for row in votes:
+        budget = f"({row['epsilon']:g}, {row['delta']:g})"
+        recorded.append(([row["votes"], row["queries"], budget, f"{row['majority']:.4f}"], row["accuracy"]))
+    head = ["votes", "Q", "budget", "majority, no noise"]
+    lines += ["", "## Recorded votes", "", VOTES, "", _accuracies(head, recorded)]
     return "\n".join(lines) + "\n"
 
 
-def _names(comparisons: Sequence[Comparison]) -> list[str]:
-    """List the options that occur, in their order."""
-    return list(dict.fromkeys(option["name"] for comparison in comparisons for option in comparison.options))
+def _accuracies(head: list[str], rows: Sequence[tuple[Sequence[object], dict[str, float]]]) -> str:
+    """Tabulate the accuracies of the aggregators that occur, the best of every row in bold."""
+    found = {name for _, accuracy in rows for name in accuracy}
+    names = [each.name for each in contenders.CONTENDERS if each.name in found]
+    cells = [
+        [*first, *(_cell(accuracy.get(name), max(accuracy.values())) for name in names)] for first, accuracy in rows
+    ]
+    return table([*head, *names], cells)
 
 
-def _table(comparisons: Sequence[Comparison]) -> str:
-    names, rows = _names(comparisons), []
-    for comparison in comparisons:
-        accuracy = {option["name"]: option["accuracy"] for option in comparison.options}
-        best = max(accuracy.values())
-        rows.append([comparison.title, *(_cell(accuracy.get(name), best) for name in names)])
-    return table(["workload", *names], rows)
+def _of_options(comparison: Comparison) -> dict[str, float]:
+    return {option["name"]: option["accuracy"] for option in comparison.options}
 
 
 def _cell(value: float | None, best: float) -> str:
@@ -85,15 +91,3 @@ def _absences(comparisons: Sequence[Comparison]) -> list[str]:
         f"*{name}* is absent ({'everywhere' if len(where) == len(comparisons) else '; '.join(where)}): {reason}."
         for (name, reason), where in reasons.items()
     ]
-
-
-def _votes(rows: Sequence[dict[str, Any]]) -> str:
-    """Tabulate the expected label accuracies."""
-    names = list(dict.fromkeys(name for row in rows for name in row["accuracy"]))
-    cells = []
-    for row in rows:
-        best = max(row["accuracy"].values())
-        budget = f"({row['epsilon']:g}, {row['delta']:g})"
-        shown = [_cell(row["accuracy"].get(name), best) for name in names]
-        cells.append([row["votes"], row["queries"], budget, f"{row['majority']:.4f}", *shown])
-    return table(["votes", "Q", "budget", "majority, no noise", *names], cells)

@@ -13,6 +13,8 @@ from darrm.system.extras import require
 from experiments.datasets import load
 from experiments.download import DATA_VARIABLE
 
+Examples = tuple[NDArray[Any], NDArray[np.int64]]  # what is seen, and its class
+
 SEED = 20_261_121
 DIGITS_VOTERS = (11, 101)
 MNIST_VOTERS = (101, 251)
@@ -48,15 +50,15 @@ def digits(K: int) -> RecordedVotes:
     order = np.random.default_rng(SEED).permutation(len(bunch.target))
     x, y = bunch.data[order] / 16.0, bunch.target[order] % 2
     cut = len(y) * 4 // 5
-    return _votes(f"digits, odd or even, {K} voters", x[:cut], y[:cut], x[cut:], y[cut:], K)
+    return _votes(f"digits, odd or even, {K} voters", (x[:cut], y[:cut]), (x[cut:], y[cut:]), K)
 
 
 def mnist(K: int) -> RecordedVotes:
     """Train K logistic regressions on MNIST's classes 5 and 8."""
     data = load("mnist")
     order = np.random.default_rng(SEED).permutation(len(data.train_y))
-    train, test = (part.reshape(len(part), -1) for part in (data.train_x[order], data.test_x))
-    return _votes(f"MNIST, 5 or 8, {K} voters", train, data.train_y[order], test, data.test_y, K)
+    x, test_x = (part.reshape(len(part), -1) for part in (data.train_x[order], data.test_x))
+    return _votes(f"MNIST, 5 or 8, {K} voters", (x, data.train_y[order]), (test_x, data.test_y), K)
 
 
 def available(*, quick: bool = False) -> list[RecordedVotes]:
@@ -70,23 +72,15 @@ def available(*, quick: bool = False) -> list[RecordedVotes]:
     return found
 
 
-def _votes(
-    name: str,
-    x: NDArray[Any],
-    y: NDArray[np.int64],
-    test_x: NDArray[Any],
-    test_y: NDArray[np.int64],
-    K: int,
-) -> RecordedVotes:
-    linear_model = require("sklearn.linear_model")
-    exceptions = require("sklearn.exceptions")
-    ones = np.zeros(len(test_y), dtype=np.int64)
+def _votes(name: str, train: Examples, test: Examples, K: int) -> RecordedVotes:
+    linear_model, exceptions = require("sklearn.linear_model"), require("sklearn.exceptions")
+    ones = np.zeros_like(test[1], dtype=np.int64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", exceptions.ConvergenceWarning)  # a voter need not be trained to the end
-        for shard_x, shard_y in zip(np.array_split(x, K), np.array_split(y, K), strict=True):
+        for shard_x, shard_y in zip(*(np.array_split(part, K) for part in train), strict=True):
             if np.all(shard_y == shard_y[0]):
                 ones += int(shard_y[0])
                 continue
             model = linear_model.LogisticRegression(max_iter=200).fit(shard_x, shard_y)
-            ones += model.predict(test_x).astype(np.int64)
-    return RecordedVotes(name, ones, np.asarray(test_y, dtype=np.int64), K)
+            ones += model.predict(test[0]).astype(np.int64)
+    return RecordedVotes(name, ones, np.asarray(test[1], dtype=np.int64), K)

@@ -91,7 +91,7 @@ def test_the_ranking_is_of_the_librarys_own_numbers() -> None:
     found = advised(MANY, prior)
     accuracies = [option.accuracy(prior) for option in found.options]
     assert accuracies == sorted(accuracies, reverse=True)
-    expected = {option.name: option.truth.tolist() for option in rivals(MANY)[0]}  # none of them asks the prior
+    expected = {option.name: option.truth.tolist() for option in rivals(MANY).options}  # none of them asks the prior
     expected["ours"] = planned(MANY, prior).option.truth.tolist()
     assert {option.name: option.truth.tolist() for option in found.options} == expected
     assert not any("No noise" in remark for remark in found.remarks)

@@ -54,11 +54,6 @@ def test_json_follows_its_schema_and_the_text_says_the_same(capsys: pytest.Captu
             assert f"{option['accuracy']:.5f}" in text
         for command in report["commands"]:
             assert command in text
-
-
-def test_models_are_told_to_publish_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: main(MODELS)) == 0
-    text = capsys.readouterr().out
     assert "No noise is needed" in text
     assert "publish the majority of the models' votes as it is" in text
 
@@ -68,22 +63,3 @@ def test_flags_are_read_back() -> None:
     for arguments in (MANY_FLAGS, ["--total", "0.3,1e-4", "--queries", "7"], ["--K", "5", "--total", "1/3,0"]):
         work = workload_of(parser.parse_args(arguments))
         assert workload_of(parser.parse_args(flags_of(work).split())) == work
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("", "--total must be EPS,DELTA"),
-        ("--total 1,1e-5 --prior magic", "the prior must be"),
-        ("--total 1,1e-5 --prior two-sided:0.7,1", "linear expected error"),
-        ("--total 1,1e-5 --voters plain --each-delta 0", "--each-delta is about private voters"),
-        ("--total 1,1e-5 --overlap x", "--overlap must be an integer"),
-        ("--total 1,1e-5 --queries -3", "queries must be an integer of at least 1"),
-    ],
-)
-def test_bad_input_is_one_clear_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: main(arguments.split())) == 2
-    captured = capsys.readouterr()
-    assert message in captured.err
-    assert captured.err.count("\n") == 1
-    assert captured.out == ""

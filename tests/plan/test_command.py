@@ -1,7 +1,7 @@
 """`python -m darrm.plan`: its report, its files, its refusals, and that the table it writes can be released from."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from darrm.account.accountant import PrivacyAccountant
+from darrm.advise.__main__ import main as advise
 from darrm.plan import report
 from darrm.plan.__main__ import main
 from darrm.privacy import PrivacyParams
@@ -100,41 +101,27 @@ def test_every_number_of_the_text_is_the_plans() -> None:
 def test_models_are_said_to_count_by_their_votes_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(lambda: main([*MODELS.split(), "--format", "text"])) == 0
     text = capsys.readouterr().out
-    assert "counted by their votes alone" in text
+    assert "their votes are counted as those of voters that are not private" in text
     assert "fresh randomness" not in text
 
 
-def test_the_picture_shows_the_truth_of_every_candidate(tmp_path: Path) -> None:
+def test_the_picture_shows_the_truth_of_every_candidate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, path = planned(MANY), tmp_path / "plan.png"
-    axes = drawn_axes(path, lambda: report.plot_report(path, plan))
+    drawn: list[Any] = []
+    original = Figure.savefig
+
+    def savefig(figure: Figure, *args: Any, **options: Any) -> None:
+        drawn.append(figure)
+        original(figure, *args, **options)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+    assert run(lambda: main([*MANY_FLAGS, "--plot", str(path), "--quiet"])) == 0
     assert path.read_bytes().startswith(b"\x89PNG")
+    (axes,) = drawn[0].axes
     assert len(axes.lines) == len(plan.candidates)
     for line, found in zip(axes.lines, plan.candidates, strict=True):
         assert line.get_xdata().tolist() == plan.table.gamma.levels.tolist()
         assert line.get_ydata().tolist() == pytest.approx(truth_of(found.table), abs=1e-15)
-
-
-def test_the_picture_of_the_command(tmp_path: Path) -> None:
-    path = tmp_path / "plan.png"
-    assert run(lambda: main([*MANY_FLAGS, "--plot", str(path), "--quiet"])) == 0
-    assert path.read_bytes().startswith(b"\x89PNG")
-
-
-def drawn_axes(path: Path, draw: Callable[[], None]) -> Any:
-    """The axes that are saved as a picture."""
-    figures: list[Any] = []
-    with pytest.MonkeyPatch.context() as patch:
-        original = Figure.savefig
-
-        def savefig(figure: Figure, *args: Any, **options: Any) -> None:
-            figures.append(figure)
-            original(figure, *args, **options)
-
-        patch.setattr(Figure, "savefig", savefig)
-        draw()
-    assert path.exists()
-    (axes,) = figures[0].axes
-    return axes
 
 
 def test_what_found_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,13 +150,27 @@ def test_what_found_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
         ("--total 1,1e-5 --epsilon inf --each-delta 0", "--epsilon must be finite for private voters"),
         ("--total 1,1e-5 --epsilon 0", "each.epsilon must be positive"),
         ("--total 1,1e-5 --prior two-sided:0.7,1", "the prior must be one with a linear expected error"),
-        ("--total 1,0 --queries 100", "no release within this budget was found"),
-        ("--total 1,1e-5 --output /nowhere/plan.json", "/nowhere"),
+        ("--total 1,1e-5 --prior magic", "the prior must be"),
+        ("--total 1,1e-5 --voters plain --each-delta 0", "--each-delta is about private voters"),
+        ("--total 1,1e-5 --overlap x", "--overlap must be an integer"),
+        ("--total 1,1e-5 --queries -3", "queries must be an integer of at least 1"),
         ("--total 1,1e-5 --K 11 surplus", "unrecognized arguments"),
     ],
 )
 def test_bad_input_is_one_clear_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: main(arguments.split())) == 2
+    for door in (main, advise):
+        refused(door, arguments, message, capsys)
+
+
+def test_what_is_refused_by_plan_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    refused(main, "--total 1,0 --queries 100", "no release within this budget was found", capsys)
+    refused(main, "--total 1,1e-5 --output /nowhere/plan.json", "/nowhere", capsys)
+
+
+def refused(
+    door: Callable[[Sequence[str]], int], arguments: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(lambda: door(arguments.split())) == 2
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.err.count("\n") == 1
