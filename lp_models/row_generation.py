@@ -6,7 +6,7 @@ breaks and for a feasible point near it (an upper bound), and stops when the two
 
 Measured on the γ programs up to K = 5,001: querying the master's own vertex needed fewer rounds and less time than
 in–out separation with any weight in 0.1 … 0.5, as long as the rows of a round are deep and spread out. So there is no
-stabilisation here; the diversity is the oracle's duty.
+stabilization here; the diversity is the oracle's duty.
 """
 
 import time

@@ -91,12 +91,12 @@ class PrivacyAccountant:
         Raises
         ------
         PrivateFigureError
-            If the charge's cost depends on the data and was not sanitised, and nothing admits it.
+            If the charge's cost depends on the data and was not sanitized, and nothing admits it.
         """
         if charge.data_dependent and consent != PRIVATE_TOTAL:
             raise PrivateFigureError(
                 charge.what,
-                "this cost was computed from the private data and is private itself: sanitise it first, charge the "
+                "this cost was computed from the private data and is private itself: sanitize it first, charge the "
                 f"data-independent cost, or say consent={PRIVATE_TOTAL!r}",
             )
         kind = charge.kind

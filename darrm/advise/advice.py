@@ -76,7 +76,7 @@ class Advice:
         hopeless = ""
         if not counted.voters.each.is_private and counted.voters.reached == counted.voters.K:
             hopeless = (
-                "One person may move every vote, so nothing beats randomised response. If a person's data reach fewer "
+                "One person may move every vote, so nothing beats randomized response. If a person's data reach fewer "
                 "voters (disjoint shards: one), say so with --overlap."
             )
         return tuple(remark for remark in (noiseless, how_counted(asked), hopeless) if remark)
@@ -114,7 +114,7 @@ def advise(
     >>> found = advise(Workload(Voters(11, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.2676", "0.0003")))
     >>> {option.name: round(float(option.truth[-1]), 3) for option in found.options}  # for 11 of 11 votes
     {'ours': 0.887, 'permute-and-flip': 0.886, 'exponential mechanism': 0.855, 'LNMax': 0.801, \
-'GNMax, tight σ': 0.727, "GNMax, paper's σ": 0.641, 'randomised response': 0.567}
+'GNMax, tight σ': 0.727, "GNMax, paper's σ": 0.641, 'randomized response': 0.567}
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")

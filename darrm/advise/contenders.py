@@ -106,7 +106,7 @@ CONTENDERS = (
         "tab:purple",
     ),
     Contender(
-        "randomised response",
+        "randomized response",
         tables.randomized_response,
         "one probability of the truth, the largest whose certified table the accountant admits.",
         "tab:gray",

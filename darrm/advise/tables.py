@@ -1,4 +1,4 @@
-"""Noise functions that are not optimized for the workload: subsampling, randomised response, the paper's DaRRM.
+"""Noise functions that are not optimized for the workload: subsampling, randomized response, the paper's DaRRM.
 
 Each is certified for a target of one query, and is the largest whose Q charges the accountant admits, like our own.
 """

@@ -14,7 +14,7 @@ Independent p_i on both sides of 1/2 have no such weights: the absolute value st
 A prior must be public: it must never be fitted to private votes.
 
 **A prior of your own** is any object with the four members of `Prior`; ``tests/contracts/test_priors.py`` says what
-they must fulfill. Here p is 0.9 in easy questions and 0.6 in hard ones, the same for all voters:
+they must fulfilll. Here p is 0.9 in easy questions and 0.6 in hard ones, the same for all voters:
 
 >>> class EasyAndHard:
 ...     text = "easy and hard"

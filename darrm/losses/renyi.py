@@ -112,7 +112,7 @@ class RenyiCurve:
 
     @classmethod
     def of(cls, value_at: Callable[[Array], ArrayLike], orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
-        """Evaluate a vectorised function of the order on a grid of orders."""
+        """Evaluate a vectorized function of the order on a grid of orders."""
         grid = _vector("orders", orders)
         return cls(grid, np.asarray(value_at(grid), dtype=np.float64))
 

@@ -130,6 +130,6 @@ def _table_2_lines(row: dict[str, Any]) -> list[str]:
         f"  smooth sensitivity    {row['smooth_sensitivity']:.5f}",
         f"  sigma_SS              {row['sigma_ss']:.3f}",
         f"  cost of publishing    {row['gnss_cost']:.4f}  (Theorem 23 as printed: {note})",
-        f"  sanitised epsilon     {row['sanitized_epsilon']:.4f} +- {row['sanitized_deviation']:.4f}",
+        f"  sanitized epsilon     {row['sanitized_epsilon']:.4f} +- {row['sanitized_deviation']:.4f}",
         f"  parameters chosen     {row['parameters_chosen']}",
     ]

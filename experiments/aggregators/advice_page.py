@@ -44,7 +44,7 @@ says what it asks about and why; its examples are that command's output, written
 experiments.aggregators.advice_page`.
 
 1. **Are your voters private by themselves?** If each of them satisfies (ε, Δ)-differential privacy (a model trained
-   with DP-SGD, a private test, randomised response on a phone) give `--epsilon` and `--each-delta`. If not,
+   with DP-SGD, a private test, randomized response on a phone) give `--epsilon` and `--each-delta`. If not,
    `--voters plain`: then all privacy comes from the aggregator.
 2. **How many voters can one person's data reach?** `--overlap`. One for disjoint shards, k − 1 for k-fold splits, all K
    if you cannot tell (the default, and the paper's analysis). This matters more than the choice of mechanism.

@@ -127,7 +127,7 @@ def _students(result: Result) -> str:
         for row in sorted(result["students"], key=lambda row: (row["m"] is None, row["m"] or 0, row["labels"]))
     ]
     return (
-        "### Students\n\nVirtual adversarial training on Q labelled and the other images of one half of the test set, "
+        "### Students\n\nVirtual adversarial training on Q labeled and the other images of one half of the test set, "
         f"measured on the other half ({result['held_size']} images), one training each.\n\n"
         + table(["labels by", "m", "Q", "labels right", "student's accuracy"], rows)
     )

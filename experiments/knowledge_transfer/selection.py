@@ -1,4 +1,4 @@
-"""Learning rates, batches and the student's regularisation, chosen on training data alone.
+"""Learning rates, batches and the student's regularization, chosen on training data alone.
 
 A fifth of the training images is held out and teachers are trained on the rest. Private teachers are compared by the
 accuracy of their majority on the fifth, which is what will be released; teachers without privacy by their own mean
@@ -80,10 +80,10 @@ def _student_score(
     for seed in SEEDS:
         rng = np.random.default_rng(seed)
         pool = rng.permutation(rest)[:STUDENT_POOL]
-        asked, unlabelled = np.split(pool, [min(STUDENT_QUERIES, len(pool) // 2)])
+        asked, unlabeled = np.split(pool, [min(STUDENT_QUERIES, len(pool) // 2)])
         labels = np.where(rng.random(len(asked)) < STUDENT_WRONG, 1 - y[asked], y[asked])
         measured = (x[held], y[held])
-        found.append(student_accuracy(x[asked], labels, x[unlabelled], measured, recipe, seed=seed, device=device))
+        found.append(student_accuracy(x[asked], labels, x[unlabeled], measured, recipe, seed=seed, device=device))
     return {"radius": radius, "weight": weight, "trainings": len(found), "accuracy": float(np.mean(found))}
 
 

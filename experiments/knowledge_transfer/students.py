@@ -1,8 +1,8 @@
 """The students: trained on an aggregator's labels, measured on images that nobody was asked about.
 
-As in [P, Section 5.1] the test images are split in two halves: the first is public (Q of its images are labelled, the
-rest are unlabelled), the second measures. The fully supervised model sees the private training images and their true
-classes: it is what giving up privacy and the labelling budget would buy.
+As in [P, Section 5.1] the test images are split in two halves: the first is public (Q of its images are labeled, the
+rest are unlabeled), the second measures. The fully supervised model sees the private training images and their true
+classes: it is what giving up privacy and the labeling budget would buy.
 """
 
 from dataclasses import replace
@@ -75,7 +75,7 @@ def _tasks(setup: Setup, allowances: tuple[int, ...], votes: TeacherVotes, publi
 def student_accuracy(
     x: NDArray[np.float32],
     labels: NDArray[np.int64],
-    unlabelled: NDArray[np.float32],
+    unlabeled: NDArray[np.float32],
     measured: tuple[NDArray[np.float32], NDArray[np.int64]],
     recipe: StudentRecipe,
     *,
@@ -84,5 +84,5 @@ def student_accuracy(
 ) -> float:
     """Train one student and measure its share of right answers on images with known classes."""
     build = partial(convolutional_network, side=x.shape[-1])
-    student = train_student(x, labels, unlabelled, recipe=recipe, build=build, seed=seed, device=device)
+    student = train_student(x, labels, unlabeled, recipe=recipe, build=build, seed=seed, device=device)
     return float((student.predict(measured[0]) == measured[1]).mean())

@@ -1,6 +1,6 @@
 """Figures 5 and 6 of [S]: the linear support vector machine, its sensitivity and its private error.
 
-The classifier is the paper's: hinge loss, C/n a record, a bias that is not regularised, released as (w, b) through the
+The classifier is the paper's: hinge loss, C/n a record, a bias that is not regularized, released as (w, b) through the
 Laplace mechanism. Proposition 19 bounds its L1 sensitivity by 2 + 2C√d + 4Cd/n on [0, 1]^d.
 """
 
@@ -18,7 +18,7 @@ from darrm.system.extras import require
 from experiments.pages import Claim
 from experiments.sensitivity.page import FigureData
 
-Labelled = tuple[NDArray[np.float64], NDArray[np.float64]]
+Labeled = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 RECORDS = 1_000
 C = 3.0
@@ -47,15 +47,15 @@ VANISHING = (
 STRICT_GAMMA = 0.1
 
 
-def two_classes(rng: np.random.Generator, count: int, dimension: int) -> Labelled:
+def two_classes(rng: np.random.Generator, count: int, dimension: int) -> Labeled:
     """Draw (count, d) features in [0, 1], N(0.2·1, 0.01·I) or N(0.8·1, 0.01·I), and labels ±1, equally likely."""
     labels = np.where(rng.random(count) < 0.5, 1.0, -1.0)
     centers = np.where(labels > 0, 0.2, 0.8)[:, np.newaxis]
     return np.clip(centers + 0.1 * rng.standard_normal((count, dimension)), 0.0, 1.0), labels
 
 
-def support_vector_machine(data: Labelled) -> NDArray[np.float64]:
-    """Fit the machine: minimise |w|²/2 + (C/n) Σ hinge; returns (w, b), shape (d + 1,)."""
+def support_vector_machine(data: Labeled) -> NDArray[np.float64]:
+    """Fit the machine: minimize |w|²/2 + (C/n) Σ hinge; returns (w, b), shape (d + 1,)."""
     features, labels = data
     machine = require("sklearn.svm").SVC(kernel="linear", C=C / len(labels), tol=TOLERANCE)
     machine.fit(features, labels)
@@ -121,7 +121,7 @@ def figure5(*, quick: bool, jobs: int) -> FigureData:
             bool(np.all(np.diff(first) > 0)),
         ),
     ]
-    settings = {"n": RECORDS, "C": C, "m": pairs, "loss": "hinge, C/n a record, bias not regularised"}
+    settings = {"n": RECORDS, "C": C, "m": pairs, "loss": "hinge, C/n a record, bias not regularized"}
     columns = ("d", "gamma", "sampled", "global bound")
     return FigureData(
         5, "sampled and global sensitivity of the linear SVM", settings, columns, rows, claims, [NOTE, VANISHING], quick

@@ -97,7 +97,7 @@ def product_delta(pairs: list[tuple[float, float]], epsilon: float) -> float:
 
 @pytest.mark.parametrize("delta", [1e-4, 0.02, 0.2])
 def test_profile_bounds_cover_every_adversary(delta: float) -> None:
-    # neighbours may answer (0.5, 0.4), (0.4, 0.5), (0.5, 0.6), … at each query: all have this profile or a smaller one
+    # neighbors may answer (0.5, 0.4), (0.4, 0.5), (0.5, 0.6), … at each query: all have this profile or a smaller one
     moves = [(0.5, 0.4), (0.4, 0.5), (0.6, 0.5), (0.5, 0.6)]
     accountant = PrivacyAccountant(charges=[Charge("a", profile=bernoulli_profile(0.5, 0.4), count=4)])
     spent = accountant.spent(delta)

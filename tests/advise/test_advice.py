@@ -36,7 +36,7 @@ NAMES = [
     "subsampling",
     "double subsampling",
     "DaRRM of the paper",
-    "randomised response",
+    "randomized response",
 ]
 
 
@@ -69,8 +69,8 @@ def test_models_beyond_their_cap_are_counted_as_plain_voters() -> None:
     found = advised(MODELS)
     assert not found.workload.counted().voters.each.is_private
     assert any("not proved for them" in remark for remark in found.remarks)
-    assert any("nothing beats randomised response" in remark for remark in found.remarks)
-    constant = next(option for option in found.options if option.name == "randomised response")
+    assert any("nothing beats randomized response" in remark for remark in found.remarks)
+    constant = next(option for option in found.options if option.name == "randomized response")
     assert found.options[0].accuracy(found.prior) >= constant.accuracy(found.prior) - 1e-9
     # one query is one query, for models too
     once = advise(Workload(Voters(3, MODEL, models=True), 1, TOTAL), contenders=[OURS])

@@ -128,7 +128,7 @@ def test_many_selections_are_counted_by_their_profile_and_stay_within_the_budget
 
 
 def repeated_divergence(h: np.ndarray, epsilon: float, queries: int) -> float:
-    """The worst divergence of so many answers to one pair of neighbours: the loss takes queries + 1 values."""
+    """The worst divergence of so many answers to one pair of neighbors: the loss takes queries + 1 values."""
     worst = 0.0
     ones = np.arange(queries + 1)
     log_choose = np.array([math.log(math.comb(queries, k)) for k in ones])
@@ -159,7 +159,7 @@ def test_which_rivals_apply() -> None:
         "LNMax",
         "exponential mechanism",
         "permute-and-flip",
-        "randomised response",
+        "randomized response",
     }
     assert {name for name, _ in plain.absent} == {"subsampling", "double subsampling", "DaRRM of the paper"}
     private = rivals(Workload(Voters(11, PrivacyParams("0.1")), 1, PrivacyParams("0.3", "1e-4")))
@@ -168,7 +168,7 @@ def test_which_rivals_apply() -> None:
     pure = rivals(Workload(Voters(11, PLAIN, overlap=1), 5, PrivacyParams(1)))
     assert {name for name, _ in pure.absent} >= {"GNMax, paper's σ", "GNMax, tight σ"}
     small = rivals(Workload(Voters(11, PrivacyParams("0.1")), 1, PrivacyParams("0.05", "1e-5")))
-    assert {name for name, _ in small.absent} >= {"subsampling", "DaRRM of the paper", "randomised response"}
+    assert {name for name, _ in small.absent} >= {"subsampling", "DaRRM of the paper", "randomized response"}
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_one_query_beats_every_rival_at_every_margin() -> None:
 
 
 def test_randomised_response_alone_knows_no_margin() -> None:
-    (constant,) = (option for option in rivals(ONE).options if option.name == "randomised response")
+    (constant,) = (option for option in rivals(ONE).options if option.name == "randomized response")
     # the largest constant: γ·(1 + c)/2 + … leaves no room
     assert np.ptp(constant.truth) == 0.0
     h = law(constant.truth, 11)

@@ -125,7 +125,7 @@ def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypa
         assert linewidth == known[option.name].linewidth
     written = page([found], [], [], quick=True)
     assert "* *oracle*: knows the answer." in written
-    assert "| randomised response | oracle |" in written
+    assert "| randomized response | oracle |" in written
     assert "(oracle at margin" in written  # ours is worse, and the claim says so
 
 

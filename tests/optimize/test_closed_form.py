@@ -40,12 +40,12 @@ def plain(K: int, target: tuple[str, str], overlap: int | None = 1) -> MajorityP
 
 
 def smallest_h(K: int, s: int, ratio: float, delta: float) -> float:
-    """Minimise h(s) over every symmetric private h: the rows written down from the definition of privacy."""
+    """Minimize h(s) over every symmetric private h: the rows written down from the definition of privacy."""
     rows = []
-    for given, neighbour in [(i, i + 1) for i in range(K)] + [(i + 1, i) for i in range(K)]:
+    for given, neighbor in [(i, i + 1) for i in range(K)] + [(i + 1, i) for i in range(K)]:
         one, zero = np.zeros(K + 1), np.zeros(K + 1)
-        one[neighbour], one[given] = 1.0, -ratio  # Pr[1]: h(neighbour) − c·h(given) ≤ δ
-        zero[neighbour], zero[given] = -1.0, ratio  # Pr[0]: (1 − h(neighbour)) − c·(1 − h(given)) ≤ δ
+        one[neighbor], one[given] = 1.0, -ratio  # Pr[1]: h(neighbor) − c·h(given) ≤ δ
+        zero[neighbor], zero[given] = -1.0, ratio  # Pr[0]: (1 − h(neighbor)) − c·(1 − h(given)) ≤ δ
         rows += [(one, delta), (zero, delta + ratio - 1.0)]
     symmetric = np.eye(K + 1) + np.eye(K + 1)[::-1]
     found = linprog(
@@ -142,7 +142,7 @@ def test_the_error_falls_with_the_overlap() -> None:
     errors = [table.gamma.expected_error(common) for table in tables]
     assert all(few <= many + 1e-9 for few, many in pairwise(errors))
     assert errors[0] < 0.6 * errors[-1]
-    # reached by all, the majority flips in one step: nothing beats randomised response
+    # reached by all, the majority flips in one step: nothing beats randomized response
     constant = certify(tables[-1].problem, baselines.randomized_response(tables[-1].problem))
     assert tables[-1].gamma.half == pytest.approx(constant.gamma.half, abs=1e-9)
 

@@ -153,7 +153,7 @@ def test_the_accountant_refuses_it_unless_told_in_words() -> None:
     charge = quiet(VOTES, CONFIDENT, 1e-5).charge()
     accountant = PrivacyAccountant()
     for consent in (None, "yes", ""):
-        with pytest.raises(PrivateFigureError, match="sanitise it first"):
+        with pytest.raises(PrivateFigureError, match="sanitize it first"):
             accountant.add(charge, consent=consent)
     with pytest.raises(PrivateFigureError):
         PrivacyAccountant(charges=[charge])

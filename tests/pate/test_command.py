@@ -77,7 +77,7 @@ def test_parameters_fixed_beforehand(votes: Path, capsys: pytest.CaptureFixture[
 def test_text_names_both_rows_and_the_warning(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(lambda: main([str(votes), *EXAMPLE])) == 0
     text = capsys.readouterr().out
-    for words in ("Table 1 row", "Table 2 row", "epsilon, Theorem 5", "sanitised epsilon", "PRIVATE: this epsilon"):
+    for words in ("Table 1 row", "Table 2 row", "epsilon, Theorem 5", "sanitized epsilon", "PRIVATE: this epsilon"):
         assert words in text
 
 

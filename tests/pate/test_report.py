@@ -90,7 +90,7 @@ def table_2_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
         "smooth sensitivity": (sensitivity, ""),
         "sigma_SS": (SIGMA_SS, ""),
         "cost of publishing": (cost, f"(Theorem 23 as printed: {printed})"),
-        "sanitised epsilon": (renyi + converted + cost + SAFETY * deviation, f"+- {deviation:.4f}"),
+        "sanitized epsilon": (renyi + converted + cost + SAFETY * deviation, f"+- {deviation:.4f}"),
         "parameters chosen": ("beforehand",),
     }
 
@@ -168,7 +168,7 @@ def test_the_rows_as_data_hold_the_same_figures(name: str) -> None:
         "sigma_ss": SIGMA_SS,
         "gnss_cost": figures["cost of publishing"][0],
         "gnss_cost_as_printed_in_theorem_23": printed_cost(ORDER, BETA, SIGMA_SS),
-        "sanitized_epsilon": pytest.approx(figures["sanitised epsilon"][0]),
+        "sanitized_epsilon": pytest.approx(figures["sanitized epsilon"][0]),
         "sanitized_deviation": pytest.approx(SIGMA_SS * figures["smooth sensitivity"][0]),  # type: ignore[operator]
         "parameters_chosen": "beforehand",
         "private": True,

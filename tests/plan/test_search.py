@@ -103,7 +103,7 @@ def test_the_operating_point_at_one_order_and_divergence() -> None:
     assert (1.0 - gaussian_lies(101, sigma))[places].round(3).tolist() == [0.959, 0.875, 0.712]
 
 
-def test_the_total_bounds_every_pair_of_neighbours_below_one_allowance() -> None:
+def test_the_total_bounds_every_pair_of_neighbors_below_one_allowance() -> None:
     """m < 1: composed exactly for each pair of laws, no pair costs more than the plan says."""
     pytest.importorskip("dp_accounting")
     from dp_accounting.pld import privacy_loss_distribution as pld

@@ -131,7 +131,7 @@ def test_discrete_gaussian_has_its_exact_law(variance: Fraction, whole_coins: Ca
 
 
 def chi_square(sample: np.ndarray, log_weights: np.ndarray, support: np.ndarray) -> float:
-    """Standardised chi-square statistic, cells below 20 expected draws pooled."""
+    """Standardized chi-square statistic, cells below 20 expected draws pooled."""
     probabilities = np.exp(log_weights - np.logaddexp.reduce(log_weights))
     expected = probabilities * sample.size
     found = np.array([np.count_nonzero(sample == x) for x in support], dtype=float)
