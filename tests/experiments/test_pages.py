@@ -26,8 +26,9 @@ def enter(door: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> o
     if "knowledge_transfer" in door:
         pytest.importorskip("torch")
     monkeypatch.setattr(sys, "argv", [door, *arguments])
-    for name in (door, f"{door}.__main__"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    # the module that runs, or runpy warns; a package stays, for others hold its modules
+    package = (ROOT / door.replace(".", "/")).is_dir()
+    monkeypatch.delitem(sys.modules, f"{door}.__main__" if package else door, raising=False)
     with pytest.raises(SystemExit) as left:
         runpy.run_module(door, run_name="__main__")
     return left.value.code
