@@ -13,7 +13,7 @@ from experiments.datasets import load, read_idx
 from experiments.download import RemoteFile, obtain
 
 CONTENT = bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9])
-GOOD = gzip.compress(CONTENT)
+GOOD = gzip.compress(CONTENT, mtime=0)
 
 
 class Mirror(http.server.BaseHTTPRequestHandler):
@@ -29,7 +29,7 @@ class Mirror(http.server.BaseHTTPRequestHandler):
             type(self).failures_left -= 1
             self.send_error(404 if kind == "missing" else 503)
             return
-        bad = {"truncated": GOOD[:-9], "other": gzip.compress(CONTENT[:-1] + b"\x01"), "text": b"<html>"}
+        bad = {"truncated": GOOD[:-9], "other": gzip.compress(CONTENT[:-1] + b"\x01", mtime=0), "text": b"<html>"}
         body = bad.get(kind, GOOD)
         self.send_response(200)
         self.send_header("Content-Length", str(len(body) + (5 if kind == "broken" else 0)))
@@ -108,8 +108,8 @@ def test_a_mirror_that_is_not_there_is_an_error_too() -> None:
         (GOOD[:-9], "is truncated or no gzip file"),
         (b"no gzip", "is truncated or no gzip file"),
         (GOOD[:15] + b"\xff\xff\xff" + GOOD[18:], "is truncated or no gzip file"),
-        (gzip.compress(CONTENT[:-1]), "holds 10 bytes, not 11"),
-        (gzip.compress(CONTENT[:-1] + b"\x01"), "is corrupt"),
+        (gzip.compress(CONTENT[:-1], mtime=0), "holds 10 bytes, not 11"),
+        (gzip.compress(CONTENT[:-1] + b"\x01", mtime=0), "is corrupt"),
     ],
 )
 @pytest.mark.parametrize("where", ["given", "cache"])
