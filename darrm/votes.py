@@ -24,7 +24,6 @@ from darrm.system.votes_file import load_matrix
 ABSTAIN = -1  # the answer to a query that is not answered (⊥ in [P])
 FORMATS = ("auto", "labels", "counts")
 ROWS_AT_ONCE = 2**16  # bounds the memory beside the counts; large files are mapped, not read whole
-MOST_CLASSES_FOUND = 2**16  # a larger label without ``classes`` is taken for a mistake, before memory is asked for it
 MOST_VOTERS = 2**31 - 1
 
 Classes = int | Sequence[Any] | None
@@ -60,7 +59,10 @@ class Votes:
     given: Literal["labels", "counts"]
 
     def __post_init__(self) -> None:
-        counts = self.counts
+        counts = _whole_numbers(_array("vote counts", self.counts))  # a copy that nobody else can write to
+        names = _class_names(self.classes)
+        if len(names) != counts.shape[1]:
+            checks.fail("classes", len(names), f"the number of columns of the counts, {counts.shape[1]}")
         if counts.size and counts.min() < 0:
             row = int(np.argmax((counts < 0).any(axis=1)))
             advice = f"row {row} is wrong; a count says how many voters chose a class"
@@ -71,9 +73,10 @@ class Votes:
             row = int(np.argmax(sums != self.voters))
             advice = "every voter must answer every query"
             checks.fail(f"the sum of row {row} of the vote counts", int(sums[row]), f"K = {self.voters}", advice)
-        if counts.flags.writeable:
-            object.__setattr__(self, "counts", counts.copy())
-            self.counts.setflags(write=False)
+        checks.one_of(FORMATS[1:], given=self.given)
+        counts.setflags(write=False)
+        for name, value in (("counts", counts), ("voters", int(self.voters)), ("classes", names)):
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of_labels(cls, labels: ArrayLike, classes: Classes = None, *, line: StatusLine | None = None) -> Votes:
@@ -84,8 +87,8 @@ class Votes:
         labels
             (Q, K) what each voter answers to each query; booleans count as 0 and 1.
         classes
-            The number C of classes 0 … C − 1, or what they are called, in order. By default the largest label plus one
-            (at least 2). It is public, so it should be said rather than found.
+            The number C of classes 0 … C − 1, or what they are called, in order; by default two, 0 and 1. It is public:
+            found in the labels, it would change with one voter, and no guarantee would hold.
         line
             Where to show progress.
 
@@ -107,11 +110,14 @@ class Votes:
         if matrix.ndim != 2 or matrix.shape[1] < 1:
             advice = f"reshape one query to (1, {matrix.size})" if matrix.ndim == 1 else "one row is one query"
             checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
-        names = _class_names(classes, matrix)
+        names = _class_names(2 if classes is None else classes)
+        advice = (
+            "; for more classes than 0 and 1 say classes=C (--classes C on a command line)" if classes is None else ""
+        )
         counts = np.empty((len(matrix), len(names)), dtype=np.int64)
         start = 0
         for block in blocks(matrix, ROWS_AT_ONCE, line or StatusLine(enabled=False), "checking votes"):
-            counts[start : start + len(block)] = _count(block, names, start)
+            counts[start : start + len(block)] = _count(block, names, start, advice)
             start += len(block)
         return cls(counts, matrix.shape[1], names, "labels")
 
@@ -143,16 +149,11 @@ class Votes:
         ValueError: vote counts must be at least 0, got -1: row 0 is wrong; a count says how many voters chose a class
         """
         whole = _whole_numbers(_array("vote counts", counts))
-        if whole.ndim != 2:
-            checks.fail("vote counts", whole.shape, "of shape (queries, classes)", "one row is one query")
         if voters is None:
             if not len(whole):
                 checks.fail("vote counts", whole.shape, "at least one row", "without any, say voters=")
             voters = int(np.maximum(whole[0], 0).sum())  # a negative count is named below
-        names = _class_names(whole.shape[1] if classes is None else classes, whole)
-        if len(names) != whole.shape[1]:
-            checks.fail("classes", len(names), f"the number of columns of the counts, {whole.shape[1]}")
-        return cls(whole, voters, names, "counts")
+        return cls(whole, voters, _class_names(whole.shape[1] if classes is None else classes), "counts")
 
     @classmethod
     def read(
@@ -252,19 +253,16 @@ def require_votes(votes: object) -> Votes:
 
 
 def _array(name: str, values: ArrayLike) -> NDArray[Any]:
+    if np.ma.is_masked(values) or (isinstance(values, list | tuple) and any(map(np.ma.is_masked, values))):
+        checks.fail(name, "masked entries", "complete", "every voter must answer every query")
     try:
         return np.asarray(values)
     except ValueError:
         return checks.fail(name, "rows of different lengths", "a rectangular array")
 
 
-def _class_names(classes: Classes, matrix: NDArray[Any]) -> tuple[Any, ...]:
-    """Return what the classes are called; without ``classes`` their number is that of the labels found."""
-    if classes is None:
-        largest = float(matrix.max()) if matrix.size and matrix.dtype.kind in "biuf" else 1.0
-        if largest >= MOST_CLASSES_FOUND:
-            checks.fail("votes", largest, f"labels below {MOST_CLASSES_FOUND}", "say classes=")
-        return tuple(range(int(largest) + 1 if largest >= 1.0 else 2))  # what is no label is named by `_count`
+def _class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
+    """Return what the classes are called, in order."""
     if isinstance(classes, int | np.integer):
         checks.integer_at_least(2, classes=classes, advice="with one class there is nothing to vote on")
         return tuple(range(classes))
@@ -285,7 +283,7 @@ def _as_typed(classes: Classes, matrix: NDArray[Any]) -> Classes:
     return tuple(int(number) if number.is_integer() else number for number in numbers)
 
 
-def _count(block: NDArray[Any], names: tuple[Any, ...], first_row: int) -> NDArray[np.int64]:
+def _count(block: NDArray[Any], names: tuple[Any, ...], first_row: int, advice: str) -> NDArray[np.int64]:
     """Count the votes of each class in (n, K) labels → (n, C); the error names the first vote that is none."""
     if block.dtype == np.bool_:
         block = block.view(np.int8)
@@ -294,7 +292,7 @@ def _count(block: NDArray[Any], names: tuple[Any, ...], first_row: int) -> NDArr
         with np.errstate(invalid="ignore"):
             chosen = block == name
         if not (isinstance(chosen, np.ndarray) and chosen.shape == block.shape and chosen.dtype == np.bool_):
-            _no_vote(names, f"an array of type {block.dtype}")
+            _no_vote(names, f"an array of type {block.dtype}", advice)
         counts[:, column] = chosen.sum(axis=1)
     short = counts.sum(axis=1) != block.shape[1]
     if short.any():
@@ -302,22 +300,24 @@ def _count(block: NDArray[Any], names: tuple[Any, ...], first_row: int) -> NDArr
         voter = next(index for index, vote in enumerate(block[query]) if vote not in names)
         found = block[query, voter]
         shown = found.item() if isinstance(found, np.generic) else found
-        _no_vote(names, f"{shown!r} from voter {voter} to query {first_row + query}")
+        _no_vote(names, f"{shown!r} from voter {voter} to query {first_row + query}", advice)
     return counts
 
 
-def _no_vote(names: tuple[Any, ...], found: str) -> NoReturn:
+def _no_vote(names: tuple[Any, ...], found: str, advice: str) -> NoReturn:
     if len(names) > 5:
         allowed = f"one of {names[0]!r}, {names[1]!r} … {names[-1]!r}"
     else:
         allowed = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
-    raise ValueError(f"votes must be {allowed}, got {found}: every voter must answer every query")
+    raise ValueError(f"votes must be {allowed}, got {found}: every voter must answer every query{advice}")
 
 
 def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
-    """Copy counts as integers."""
+    """Copy (Q, C) counts as integers."""
     if array.dtype.kind not in "biuf":
         checks.fail("the type of the vote counts", str(array.dtype), "whole numbers")
+    if array.ndim != 2:
+        checks.fail("vote counts", array.shape, "of shape (queries, classes)", "one row is one query")
     wrong = array[~(np.abs(array.astype(np.float64)) <= MOST_VOTERS)]  # NaN is wrong, too
     if not wrong.size and array.dtype.kind == "f":
         wrong = array[array != np.rint(array)]
@@ -330,8 +330,8 @@ def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
 def _guess(matrix: NDArray[Any], voters: int | None, classes: Classes) -> str:
     """Tell labels from counts, or refuse what could be either.
 
-    Where K is known, the number of columns decides. Else the entries do: counts have rows of one sum, K, and labels are
-    below the number of classes, which is below the number of columns (there are more voters than classes).
+    Labels have K columns, counts one for each class. Where that does not decide, the entries do: counts have rows of
+    one sum, K, and labels are below the number of classes, which is below that of columns (more voters than classes).
 
     >>> _guess(np.array([[3, 0], [1, 2]]), None, None), _guess(np.array([[0, 1, 1], [1, 1, 1]]), None, None)
     ('counts', 'labels')
@@ -340,16 +340,17 @@ def _guess(matrix: NDArray[Any], voters: int | None, classes: Classes) -> str:
     number = len(classes) if isinstance(classes, Sequence) else classes
     if matrix.dtype.kind not in "biuf":
         return "labels"
-    if voters is not None and not voters == columns == number:
-        return "counts" if columns == number else "labels"  # what is wrong with them is said where they are counted
+    if voters is not None and (columns != voters or number not in {None, columns}):
+        return "counts" if number in {None, columns} else "labels"  # what is wrong is said where they are counted
     sums, largest = matrix.sum(axis=1), matrix.max()
     if np.any(np.isnan(sums)) or matrix.min() < 0:
         return "counts"  # the check names what is wrong
-    row = int(np.argmax(sums != sums[0]))
-    same, below = bool(sums[row] == sums[0]), bool(largest < (columns if number is None else number))
+    total = sums[0] if voters is None else voters
+    row = int(np.argmax(sums != total))
+    same, below = bool(sums[row] == total), bool(largest < (columns if number is None else number))
     if same and not below and len(matrix) > 1:
         return "counts"
-    if not same and (below or number is not None):
+    if not same and (below or number is not None or voters is not None):
         return "labels"  # one that is not below the number is named where they are counted
     if same:
         raise ValueError("the votes could be labels or counts: say --votes-format labels or --votes-format counts")

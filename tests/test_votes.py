@@ -13,7 +13,7 @@ NAN, INF = math.nan, math.inf
 
 def test_labels_become_counts() -> None:
     labels = np.array([[0, 1, 1, 3], [2, 2, 2, 2]])
-    votes = Votes.of_labels(labels)
+    votes = Votes.of_labels(labels, classes=4)
     assert votes.counts.tolist() == [[1, 2, 0, 1], [0, 0, 4, 0]]
     assert (votes.queries, votes.voters, votes.classes, votes.given) == (2, 4, (0, 1, 2, 3), "labels")
     assert Votes.of_labels(labels, classes=6).counts.shape == (2, 6)
@@ -42,6 +42,28 @@ def test_votes_do_not_change_and_the_input_stays_free() -> None:
         assert votes.counts.dtype == np.int64
         with pytest.raises(ValueError, match="read-only"):
             votes.counts[0, 0] = 9
+
+
+def test_votes_made_by_hand_are_checked_and_copied() -> None:
+    owner = np.array([[2, 1]])
+    view = owner[:]
+    view.setflags(write=False)
+    votes = Votes(view, 3, (0, 1), "counts")
+    owner[0, 0] = 9
+    assert votes.counts.tolist() == [[2, 1]]
+    for counts, classes in (([[2, 1]], [0, 1]), (np.array([[2.0, 1.0]]), (0, 1))):
+        made = Votes(counts, 3, classes, "counts")  # type: ignore[arg-type]
+        assert (made.counts.tolist(), made.counts.dtype.name, made.classes) == ([[2, 1]], "int64", (0, 1))
+    for wrong, message in (
+        ((np.array([2, 1]), 3, (0, 1), "counts"), r"vote counts must be of shape \(queries, classes\)"),
+        ((np.array([[2.5, 0.5]]), 3, (0, 1), "counts"), "vote counts must be whole numbers"),
+        ((np.array([[2, 1]]), 3, (0, 1, 2), "counts"), "the number of columns of the counts, 2, got 3"),
+        ((np.array([[2, 1]]), 3, (0, 0), "counts"), "classes must be different labels"),
+        ((np.array([[2, 1]]), 3, (0, 1), "rumors"), "given must be one of"),
+    ):
+        with pytest.raises(ValueError, match=message) as caught:
+            Votes(*wrong)
+        assert "\n" not in str(caught.value)
 
 
 def test_rows_are_cut() -> None:
@@ -82,7 +104,10 @@ def test_answers_are_named_again(classes: tuple) -> None:
         ([[0, 1]], 1, "classes must be an integer of at least 2"),
         ([[0, 1]], (1, 1), "classes must be different labels"),
         ([[0, 1]], "ab", "classes must be different labels"),
-        ([[0, 10**6]], None, "labels below 65536"),
+        # the number of classes is public: one voter's 9 must not make ten columns out of two
+        ([[0, 9]], None, r"votes must be 0 or 1, got 9 .*: .*; for more classes .* say classes=C \(--classes C on"),
+        (np.ma.masked_equal([[0, 1], [1, 7]], 7), 2, "votes must be complete, got 'masked entries'"),
+        ([np.ma.masked_equal([0, 7], 7)], 2, "votes must be complete"),
         ([[]], None, r"votes must be of shape \(queries, voters\)"),
         ([0, 1, 1], None, r"reshape one query to \(1, 3\)"),
         (np.zeros((2, 3, 1)), None, "one row is one query"),
@@ -106,6 +131,7 @@ def test_malformed_labels_are_named(labels: object, classes: object, message: st
         ([[1.5, 1.5]], "vote counts must be whole numbers"),
         ([[3, 1], [2, 1]], "the sum of row 1 of the vote counts must be K = 4, got 3"),
         ([[0, 0]], "voters must be an integer of at least 1, got 0"),
+        (np.ma.masked_equal([[3, 1], [4, 0]], 0), "vote counts must be complete"),
         ([[5]], "classes must be an integer of at least 2, got 1: with one class there is nothing"),
         ([3, 1], "vote counts must be of shape"),
         (np.zeros((0, 3)), "at least one row"),
@@ -129,7 +155,7 @@ def test_what_is_known_is_compared() -> None:
         (lambda: Votes.of_counts([[3, 1]], classes=3), "the number of columns of the counts, 2, got 3"),
         (lambda: Votes.of_labels([[0, 1]]).of_voters(3), "of K = 3 voters, got '2 columns'"),
         (lambda: Votes.of_counts([[3, 1]]).of_voters(3), "of K = 3 voters, got '4 votes on every query'"),
-        (lambda: Votes.of_labels([[0, 2]]).ones, "about two classes"),
+        (lambda: Votes.of_labels([[0, 2]], classes=3).ones, "about two classes"),
         (lambda: require_votes([[3, 1]]), r"Votes.of_labels\(labels, classes\) or Votes.of_counts\(counts\)"),
         (lambda: counts_of(Votes.of_labels(np.zeros((0, 2)))), "at least one query"),
     ):
@@ -157,6 +183,8 @@ def read(folder: Path, matrix: object, suffix: str = ".npy", **named: object) ->
         ([[2, 0], [1, 1]], {"voters": 2, "classes": 2}, "counts", [[2, 0], [1, 1]]),
         ([["no", "yes", "yes"]], {"voters": 3, "classes": ("no", "yes")}, "labels", [[1, 2]]),
         ([[5, 8, 8]], {"voters": 3, "classes": ("5", "8")}, "labels", [[1, 2]]),
+        ([[3, 0], [0, 3]], {"voters": 3}, "counts", [[3, 0], [0, 3]]),
+        ([[1, 1, 0], [0, 1, 1]], {"voters": 3}, "labels", [[1, 2], [1, 2]]),
         # else the entries do
         ([[3, 0], [1, 2]], {}, "counts", [[3, 0], [1, 2]]),
         ([[0, 1, 1], [1, 1, 1]], {}, "labels", [[1, 2], [0, 3]]),
@@ -180,6 +208,8 @@ def test_files_are_told_apart(
         ([[0, 1], [1, 0]], {}, "could be labels or counts"),
         ([[3, 2]], {}, "could be labels or counts"),
         ([[1, 1], [1, 1]], {"voters": 2, "classes": 2}, "could be labels or counts"),
+        ([[1, 1, 1], [0, 1, 2]], {"voters": 3}, "could be labels or counts"),
+        ([[0, 1, 2], [2, 2, 2]], {"voters": 3}, "say classes=C"),
         ([[9, 0], [8, 0]], {}, r"no counts \(row 1 sums to 8, row 0 to 9\) and hardly labels"),
         ([[1, 1, 1]], {"voters": 5, "classes": 2}, "of K = 5 voters"),
         ([[3, 1]], {"voters": 5, "classes": 2}, "must be K = 5, got 4"),

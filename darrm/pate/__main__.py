@@ -28,7 +28,8 @@ from darrm.system.votes_file import classes_of, load_matrix
 from darrm.votes import FORMATS, Votes
 
 EPILOG = """\
-votes: a .npy or .csv matrix, one row a query: the labels of K teachers (Q, K), or the counts of C classes (Q, C)
+votes: a .npy or .csv matrix, one row a query: the labels of K teachers (Q, K), or the counts of C classes (Q, C);
+labels of more classes than 0 and 1 need --classes C, which is public and never found in the votes
 aggregators: --sigma2 alone is GNMax; with --threshold and --sigma1 Confident-GNMax; with --scores and --confidence
 Interactive-GNMax; --gamma alone is LNMax
 
@@ -48,7 +49,7 @@ def build_parser() -> CommandLine:
     add = parser.add_argument
     add("votes", type=Path, metavar="VOTES", help="file of labels (Q, K) or counts (Q, C)")
     add("--votes-format", choices=FORMATS, default="auto", help="what the file holds (default auto)")
-    add("--classes", metavar="C", help="number of classes, or their names, where the file holds labels")
+    add("--classes", metavar="C", help="number of classes, or their names (labels: default 2)")
     add("--queries", metavar="INT", help="use the first so many rows (default: all)")
     add("--delta", metavar="REAL", required=True, help="delta of the (epsilon, delta) statement")
     add("--threshold", metavar="REAL", help="T of the noisy check, in votes")

@@ -70,7 +70,7 @@ CASES = {
             "four voters": Votes.of_labels([[0, 1, 0, 1]], classes=2),
             "a matrix of four voters": [[0, 1, 0, 1]],
             "counts of ten voters": Votes.of_counts([[7, 3]]),
-            "three classes": Votes.of_labels([[0, 1, 2, 1, 0]]),
+            "three classes": Votes.of_labels([[0, 1, 2, 1, 0]], classes=3),
         },
     ),
     "GNMax": Case(GNMax(3.0), THREE, AMBIGUOUS),

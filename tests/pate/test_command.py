@@ -37,7 +37,9 @@ def test_labels_and_counts_in_both_formats_give_the_same_rows(
     np.savetxt(tmp_path / "counts.csv", COUNTS, delimiter=",", fmt="%d")
     np.savetxt(tmp_path / "labels.csv", LABELS, delimiter=",", fmt="%d")
     for name in ("labels.npy", "counts.csv", "labels.csv"):
-        assert rows(capsys, tmp_path / name, *EXAMPLE) == first
+        assert rows(capsys, tmp_path / name, *EXAMPLE, "--classes", "4") == first
+    assert run(lambda: main([str(tmp_path / "labels.npy"), *EXAMPLE])) == 2  # found in the labels, C would be private
+    assert "--classes C" in capsys.readouterr().err
     assert first["table_1"]["voters"] == 250
     assert first["table_1"]["private"] is True
     assert "itself private data" in first["warning"]
