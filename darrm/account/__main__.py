@@ -12,6 +12,7 @@ from pathlib import Path
 
 from darrm import checks
 from darrm.account.ledger import PrivacyLedger
+from darrm.account.ledger_store import check_kept
 from darrm.account.report import ledger_json, ledger_text, plot_bounds, spent_by, table_json, table_text
 from darrm.privacy import exact_number
 from darrm.proof.table import GammaTable
@@ -65,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = (options.queries, options.delta, options.plot, options.models or None, options.overlap)
     if any(value is not None for value in given):
         raise ValueError("--ledger goes with --format and --quiet only: its budget says the rest")
+    check_kept(options.ledger)
     ledger = PrivacyLedger(options.ledger)
     print_report(options, text=lambda: ledger_text(ledger), document=lambda: ledger_json(ledger))
     return 0

@@ -48,6 +48,18 @@ ADVICE = {
 }
 
 
+def check_kept(path: Path) -> None:
+    """Raise `ValueError` for a ledger in memory where a command line needs one that outlives it.
+
+    >>> check_kept(Path(":memory:"))
+    Traceback (most recent call last):
+    ...
+    ValueError: --ledger must be a file, got ':memory:': a ledger in memory forgets what was spent; name a file
+    """
+    if str(path) == MEMORY:
+        checks.fail("--ledger", str(path), "a file", "a ledger in memory forgets what was spent; name a file")
+
+
 class LedgerStore:
     """Transactions on one ledger file, or on a database in memory.
 

@@ -1,11 +1,13 @@
 """Command line ``python -m darrm.release``: the private majority of votes in a file, paid for from a ledger."""
 
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 from darrm import checks
 from darrm.account.ledger import PrivacyLedger
+from darrm.account.ledger_store import check_kept
 from darrm.proof.table import GammaTable
 from darrm.release.debited import release_debited
 from darrm.release.majority import DaRRM
@@ -51,7 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.output is None:
         raise ValueError("--output is needed: a new .npy or .csv file for the labels")
     check_outputs(options)
+    check_kept(options.ledger)
     check_new(options.output)
+    note = note_of(options)
     budget = None if options.create_budget is None else privacy_pair("--create-budget", options.create_budget, "3,1e-5")
     classes = 2 if options.classes is None else classes_of(options.classes)
     if classes != 2 and not (isinstance(classes, tuple) and len(classes) == 2):
@@ -72,7 +76,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # a budget that does not admit the votes leaves no ledger behind
             PrivacyLedger.create(":memory:", budget).debit(aggregator.charge(votes.queries))
             ledger = PrivacyLedger.create(options.ledger, budget)
-        note = options.note or f"{options.votes.name} to {options.output.name}"
         labels = release_debited(aggregator, votes, ledger=ledger, note=note)
     save_labels(options.output, labels)
     spent = ledger.spent
@@ -87,6 +90,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         },
     )
     return 0
+
+
+def note_of(options: Namespace) -> str:
+    """Return the note for the ledger's log, or refuse one that is no Unicode text."""
+    try:
+        options.note.encode()
+    except UnicodeEncodeError:
+        checks.fail("--note", options.note, "Unicode text", "leave out what your terminal could not encode")
+    names = f"{options.votes.name} to {options.output.name}"  # names of files may be any bytes
+    return options.note or names.encode(errors="backslashreplace").decode()
 
 
 if __name__ == "__main__":

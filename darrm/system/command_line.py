@@ -15,6 +15,7 @@ from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any, NoReturn
 
+from darrm import checks
 from darrm.errors import DarrmError
 from darrm.system.extras import require
 from darrm.system.files import check_parent
@@ -72,11 +73,23 @@ def add_outputs(parser: argparse.ArgumentParser, *, made: str | None = None, pic
 
 
 def check_outputs(options: argparse.Namespace) -> None:
-    """Refuse before the work what could not be written after it."""
+    """Refuse before the work what could not be written after it, or would destroy another file of the command.
+
+    >>> check_outputs(argparse.Namespace(table=Path("t.json"), output=Path("./t.json")))
+    Traceback (most recent call last):
+    ...
+    ValueError: --output must be a file of its own, got 't.json': it would overwrite table; name another file
+    """
+    files = {name: path for name, path in vars(options).items() if isinstance(path, Path)}
     for name in ("output", "plot"):
-        path = getattr(options, name, None)
-        if path is not None:
-            check_parent(path)
+        path = files.pop(name, None)
+        if path is None:
+            continue
+        check_parent(path)
+        for other, taken in files.items():
+            if path.resolve() == taken.resolve() or (path.exists() and taken.exists() and path.samefile(taken)):
+                advice = f"it would overwrite {other}; name another file"
+                checks.fail(f"--{name}", str(path), "a file of its own", advice)
     if getattr(options, "plot", None) is not None:
         require("matplotlib")
 

@@ -45,6 +45,20 @@ def test_labels_and_counts_in_both_formats_give_the_same_rows(
     assert "itself private data" in first["warning"]
 
 
+@pytest.mark.parametrize("flag", ["--output", "--plot"])
+def test_the_votes_are_never_overwritten(flag: str, votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = votes.read_bytes()
+    assert run(lambda: main([str(votes), *EXAMPLE, "--no-table-2", flag, str(votes)])) == 2
+    assert f"{flag} must be a file of its own" in capsys.readouterr().err
+    twice = votes.with_name("both.png")
+    votes.with_name("other.npy").hardlink_to(votes)
+    assert run(lambda: main([str(votes), *EXAMPLE, flag, str(votes.with_name("other.npy"))])) == 2
+    assert run(lambda: main([str(votes), *EXAMPLE, "--output", str(twice), "--plot", str(twice)])) == 2
+    assert "it would overwrite plot" in capsys.readouterr().err
+    assert votes.read_bytes() == before
+    assert not twice.exists()
+
+
 def test_fewer_queries_cost_less(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     all_of_them = rows(capsys, votes, *EXAMPLE, "--no-table-2")["table_1"]
     half = rows(capsys, votes, *EXAMPLE, "--no-table-2", "--queries", "30")

@@ -1,11 +1,13 @@
 """The command line that releases: what it prints, what it refuses, what it leaves behind."""
 
 import json
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from darrm.account import __main__ as account
 from darrm.account.ledger import PrivacyLedger
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
@@ -151,6 +153,7 @@ def test_the_command_draws_before_it_debits(
         (["--create-budget", "2,1e-3", "--classes", "0"], "two different labels"),
         (["--create-budget", "2,1e-3", "--votes-format", "counts"], "the number of columns of the counts, 3"),
         (["--create-budget", "2,1e-3", "--plot", "p.png"], "unrecognized arguments"),
+        (["--create-budget", "2,1e-3", "--note", "caf\udce9"], "--note must be Unicode text, got 'caf\\udce9'"),
         (["--create-budget", "0.01,0"], "does not admit 4 queries of DaRRM over 3 voters: 0 still fit"),
         ([], "no such file"),
     ],
@@ -162,6 +165,35 @@ def test_bad_options(arguments: list[str], word: str, folder: Path, capsys: pyte
     assert error.count("\n") == 1
     assert not (folder / "labels.npy").exists()
     assert not (folder / "l.sqlite").exists()
+
+
+@pytest.mark.parametrize("name", ["l.npy", "./l.npy", "link.npy"])
+@pytest.mark.parametrize("budget", [[], ["--create-budget", "2,1e-3"]])
+def test_labels_never_replace_their_ledger(
+    name: str, budget: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "link.npy").symlink_to(folder / "l.npy")
+    if not budget:
+        PrivacyLedger.create(folder / "l.npy", PrivacyParams(2, "1e-3"))
+    assert releasing(folder, "votes.npy", *budget, "--ledger", str(folder / "l.npy"), output=name) == 2
+    assert "it would overwrite ledger" in capsys.readouterr().err
+    assert (folder / "l.npy").exists() is (not budget)
+    if not budget:
+        assert PrivacyLedger(folder / "l.npy").entries() == ()
+
+
+@pytest.mark.parametrize("path", [":memory:", "./:memory:"])
+def test_a_ledger_that_forgets_is_refused(path: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert releasing(folder, "votes.npy", "--create-budget", "2,1e-3", "--ledger", path) == 2
+    assert "--ledger must be a file, got ':memory:'" in capsys.readouterr().err
+    assert not (folder / "labels.npy").exists()
+    assert run(lambda: account.main(["--ledger", path])) == 2
+    assert "--ledger must be a file" in capsys.readouterr().err
+
+
+def test_names_of_files_that_are_no_text_are_noted() -> None:
+    options = Namespace(note="", votes=Path("v\udcff.npy"), output=Path("labels.npy"))
+    assert release.note_of(options) == "v\\udcff.npy to labels.npy"
 
 
 def test_labels_are_never_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
