@@ -5,6 +5,7 @@ of plain differential privacy must not add up, so it has no ``charge`` and is no
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from darrm.errors import BudgetExceededError
 from darrm.gamma import baselines
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from darrm.pate.interactive import ScoredGNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import certify
@@ -44,7 +46,10 @@ NEVER: dict[str, Any] = {
     "halves": np.full((2, 5), 0.5),
     "a third class": np.full((1, 5), 2),
 }
-TAKEN = {"a class called ⊥": Votes.of_counts([[1, 2]], classes=(ABSTAIN, 1))}
+TAKEN = {
+    f"a class called {name!r}": Votes.of_counts([[1, 2]], classes=(name, 1))
+    for name in (ABSTAIN, -1.0, np.float32(-1), Fraction(-1), "-1", " -1.0")
+}
 AMBIGUOUS = {"an array": MATRIX, "a list": MATRIX.tolist(), "counts without a name": [[7, 3]]}
 
 
@@ -143,6 +148,12 @@ class TestEveryAggregator:
         assert labels.shape == (case.votes.queries,)
         assert ledger.spent.queries == case.votes.queries
 
+    def test_a_single_query_is_paid_for(self, case: Case) -> None:
+        one = MECHANISM.with_scores(SCORES[:1]) if isinstance(case.aggregator, ScoredGNMax) else case.aggregator
+        ledger = PrivacyLedger.create(":memory:", PrivacyParams(1000, "0.1"))
+        assert release_debited(one, case.votes[:1], ledger=ledger).shape == (1,)
+        assert [entry.count for entry in ledger.entries()] == [1]
+
     def test_a_refused_budget_debits_nothing(self, case: Case) -> None:
         ledger = PrivacyLedger.create(":memory:", PrivacyParams("1e-6", "1e-9"))
         with pytest.raises(BudgetExceededError, match="nothing was debited"):
@@ -171,6 +182,8 @@ def test_every_other_input_is_refused_in_one_line_and_costs_nothing(name: str, w
     assert "\n" not in str(caught.value)
     if what in AMBIGUOUS:
         assert "say Votes.of_labels(labels, classes) or Votes.of_counts(counts)" in str(caught.value)
+    if what in TAKEN:
+        assert "other than -1" in str(caught.value)
     assert ledger.entries() == ()
 
 
