@@ -21,7 +21,7 @@ from darrm.losses.renyi import DEFAULT_ORDERS, RenyiConversion, RenyiCurve
 from darrm.pate.confident import CheckedGNMax, ConfidentGNMax, NoisyCheck
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
-from darrm.votes import Votes, counts_of
+from darrm.votes import Votes, counts_of, require_votes
 
 PateAggregator = LNMax | GNMax | ConfidentGNMax | InteractiveGNMax
 CHECKS = ("data-dependent", "data-independent")
@@ -145,7 +145,7 @@ class Analysis:
 
 
 def analyze(
-    votes: Votes | ArrayLike,
+    votes: Votes,
     aggregator: PateAggregator,
     delta: float,
     *,
@@ -160,7 +160,7 @@ def analyze(
     Parameters
     ----------
     votes
-        The votes, or an array of their (Q, C) counts.
+        At least one query; arrays are refused, since labels and counts look alike.
     aggregator
         `LNMax`, `GNMax`, `ConfidentGNMax` or `InteractiveGNMax`.
     delta
@@ -190,20 +190,20 @@ def analyze(
 
     Examples
     --------
-    >>> votes = np.array([[240, 10], [200, 50], [130, 120]])
+    >>> votes = Votes.of_counts([[240, 10], [200, 50], [130, 120]])
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
     ...     found = analyze(votes, ConfidentGNMax(200, 150.0, 40.0), 1e-5)
     >>> round(found.expected_answered, 2), found.epsilon < found.data_independent_epsilon < found.worst_case_epsilon
     (1.43, True)
     """
-    counts = counts_of(votes)
+    counts = counts_of(require_votes(votes))
     checks.open_probability(delta=delta)
     checks.one_of(CHECKS, check=check)
     grid = RenyiCurve.of(np.zeros_like, orders).orders
     zero = np.zeros_like(grid)
     per_check, check_total, probabilities = zero, zero, np.ones(counts.shape[0])
-    statistic = _statistic(counts, aggregator, scores)
+    statistic = _statistic(votes, aggregator, scores)
     if isinstance(aggregator, CheckedGNMax) and statistic is not None:
         per_check = aggregator.check.independent(grid)
         dependent = check == "data-dependent"
@@ -256,17 +256,15 @@ def _at(curve: RenyiCurve, order: float) -> float:
     return float(np.interp(order, curve.orders, curve.values))
 
 
-def _statistic(
-    counts: NDArray[np.int64], aggregator: PateAggregator, scores: ArrayLike | None
-) -> NDArray[np.int64] | None:
+def _statistic(votes: Votes, aggregator: PateAggregator, scores: ArrayLike | None) -> NDArray[np.int64] | None:
     """Compute what the check compares with the threshold: (Q,); None without a check."""
     if isinstance(aggregator, InteractiveGNMax):
         if scores is None:
             raise ValueError("InteractiveGNMax needs scores=: the student's probabilities, one row for each query")
-        return aggregator.statistic(counts, scores)
+        return aggregator.statistic(votes, scores)
     if scores is not None:
         raise ValueError("scores are for InteractiveGNMax only: leave them out")
-    return aggregator.statistic(counts) if isinstance(aggregator, ConfidentGNMax) else None
+    return aggregator.statistic(votes) if isinstance(aggregator, ConfidentGNMax) else None
 
 
 def _pattern(answered: ArrayLike, queries: int, *, needed: bool) -> NDArray[np.bool_]:

@@ -138,9 +138,9 @@ class ConfidentGNMax(CheckedGNMax):
     sigma_answer: float
     noise: str = "discrete"
 
-    def statistic(self, votes: Votes | ArrayLike) -> NDArray[np.int64]:
-        """Find the plurality of each query, which the check looks at: votes or (Q, C) counts → (Q,)."""
-        return np.asarray(counts_of(votes).max(axis=1))
+    def statistic(self, votes: Votes) -> NDArray[np.int64]:
+        """Find the plurality of each query, which the check looks at: (Q,)."""
+        return np.asarray(counts_of(require_votes(votes)).max(axis=1))
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
         """Release one class, or `ABSTAIN` for ⊥, for each query; arrays are refused, as by `GNMax`."""

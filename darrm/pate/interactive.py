@@ -17,7 +17,7 @@ from darrm import checks
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate.confident import CheckedGNMax, may_decline
-from darrm.votes import Votes, counts_of
+from darrm.votes import Votes, counts_of, require_votes
 
 ANSWERED, REINFORCED, DECLINED = "answered", "reinforced", "declined"
 SUM_TOLERANCE = 1e-6  # scores are float32 in most training code
@@ -81,9 +81,9 @@ class InteractiveGNMax(CheckedGNMax):
         checks.probability(confidence=self.confidence)
         super().__post_init__()
 
-    def statistic(self, votes: Votes | ArrayLike, scores: ArrayLike) -> NDArray[np.int64]:
-        """Compute max_j (n_j − round(M p_j)) for each query, which the check looks at: (Q, C), (Q, C) → (Q,)."""
-        counts = counts_of(votes)
+    def statistic(self, votes: Votes, scores: ArrayLike) -> NDArray[np.int64]:
+        """Compute max_j (n_j − round(M p_j)) for each query, which the check looks at; scores (Q, C) → (Q,)."""
+        counts = counts_of(require_votes(votes))
         return _surplus(counts, int(counts[0].sum()), _check_scores(scores, counts.shape))
 
     def with_scores(self, scores: ArrayLike) -> ScoredGNMax:

@@ -17,7 +17,7 @@ _EXPECTED = "expectation over the noise of the check; pass the released answers 
 
 
 def quiet_analysis(
-    votes: Votes | NDArray[Any],
+    votes: Votes,
     aggregator: PateAggregator,
     delta: float,
     *,

@@ -17,6 +17,7 @@ from darrm.pate.noisy_max import LNMax
 from darrm.pate.report import quiet_analysis, table_1_row, table_2_row
 from darrm.privacy import PrivacyParams
 from darrm.system.command_line import run
+from darrm.votes import Votes
 from experiments import pages
 from experiments.pate.page import page
 from experiments.pate.settings import MNIST_COST, MNIST_SIZE, TABLE_2, TABLE_4, pate_like_votes
@@ -77,10 +78,10 @@ def table_4() -> list[dict[str, Any]]:
 
 def synthetic() -> dict[str, Any]:
     """Compute the rows of Tables 1 and 2 for synthetic votes with the parameters of the MNIST rows."""
-    counts = pate_like_votes(MNIST_SIZE)
+    votes = Votes.of_counts(pate_like_votes(MNIST_SIZE))
     confident = ConfidentGNMax(200, 150.0, 40.0, noise="continuous")
-    analysis = quiet_analysis(counts, confident, DELTA, conversion="classic")
-    laplace = quiet_analysis(counts[:100], LNMax(0.05, noise="continuous"), DELTA, conversion="classic")
+    analysis = quiet_analysis(votes, confident, DELTA, conversion="classic")
+    laplace = quiet_analysis(votes[:100], LNMax(0.05, noise="continuous"), DELTA, conversion="classic")
     published = table_2_row(analysis, None)
     return {
         "votes": asdict(MNIST_SIZE),

@@ -7,9 +7,11 @@ import warnings
 
 import mpmath
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
 from darrm.pate.analysis import Analysis, analyze
+from darrm.votes import Votes
 
 
 def digits(log_q: float) -> int:
@@ -17,11 +19,11 @@ def digits(log_q: float) -> int:
     return 80 + math.ceil(-log_q / math.log(10.0))
 
 
-def quiet(*arguments: object, **named: object) -> Analysis:
-    """An analysis without its warning that the figure is private."""
+def quiet(votes: ArrayLike, *arguments: object, **named: object) -> Analysis:
+    """An analysis of (Q, C) counts without its warning that the figure is private."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return analyze(*arguments, **named)  # type: ignore[arg-type]
+        return analyze(Votes.of_counts(votes), *arguments, **named)  # type: ignore[arg-type]
 
 
 @functools.cache

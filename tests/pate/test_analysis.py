@@ -1,5 +1,6 @@
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from darrm.pate.analysis import PrivateFigureWarning, analyze
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
+from darrm.votes import Votes
 from tests.pate.pate_oracles import lnmax_moments, quiet, theorem_6
 
 ORDERS = (1.5, 3.0, 8.0, 14.0, 20.0, 40.0, 90.0)
@@ -139,14 +141,14 @@ def test_discrete_noise_costs_a_little_more_than_the_papers() -> None:
 def test_it_warns_that_the_figure_is_private_and_of_a_best_order_at_the_edge() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = analyze(VOTES, CONFIDENT, 1e-5, orders=[2.0, 3.0])
+        found = analyze(Votes.of_counts(VOTES), CONFIDENT, 1e-5, orders=[2.0, 3.0])
     assert [one.category for one in caught] == [PrivateFigureWarning, RenyiGridWarning]
     assert "itself private data" in str(caught[0].message)
     assert "edge of the grid [2, 3]" in str(caught[1].message)
     assert found.best.at_edge
     assert found.order == 3.0
     with pytest.warns(PrivateFigureWarning):  # and of nothing else where the grid is wide enough
-        analyze(VOTES, CONFIDENT, 1e-5)
+        analyze(Votes.of_counts(VOTES), CONFIDENT, 1e-5)
 
 
 def test_the_accountant_refuses_it_unless_told_in_words() -> None:
@@ -161,6 +163,18 @@ def test_the_accountant_refuses_it_unless_told_in_words() -> None:
     accountant.add(charge, consent=PRIVATE_TOTAL)
     assert accountant.spent(1e-5).epsilon == pytest.approx(quiet(VOTES, CONFIDENT, 1e-5).epsilon, rel=1e-9)
     accountant.add(GNMax(40.0).charge(3))  # what the votes do not enter needs no consent
+
+
+@pytest.mark.parametrize("votes", [VOTES, VOTES.tolist(), VOTES % 2])
+def test_arrays_that_may_be_labels_or_counts_are_refused(votes: Any) -> None:
+    interactive = InteractiveGNMax(1, 1.0, 1.0, 0.5)
+    for call in (
+        lambda: analyze(votes, CONFIDENT, 1e-5),
+        lambda: CONFIDENT.statistic(votes),
+        lambda: interactive.statistic(votes, SCORES),
+    ):
+        with pytest.raises(ValueError, match=r"say Votes.of_labels\(labels, classes\) or Votes.of_counts\(counts\)"):
+            call()
 
 
 @pytest.mark.parametrize(

@@ -93,13 +93,13 @@ def test_the_interactive_statistic_is_the_largest_surplus_and_moves_by_at_most_o
     rng = np.random.default_rng(1)
     votes = rng.multinomial(30, [0.4, 0.3, 0.3], size=200)
     scores = rng.dirichlet([1.0, 1.0, 1.0], size=200)
-    found = aggregator.statistic(votes, scores)
+    found = aggregator.statistic(Votes.of_counts(votes), scores)
     assert np.abs(found - (votes - 30 * scores).max(axis=1)).max() <= 0.5
     moved = votes.copy()
     movable = np.flatnonzero(votes[:, 0] > 0)
     moved[movable, 0] -= 1
     moved[movable, 2] += 1
-    assert np.abs(aggregator.statistic(moved, scores) - found).max() == 1
+    assert np.abs(aggregator.statistic(Votes.of_counts(moved), scores) - found).max() == 1
 
 
 def test_guarantees_are_those_of_the_paper() -> None:

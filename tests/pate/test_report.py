@@ -15,6 +15,7 @@ from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.report import quiet_analysis, report_text, table_1_row, table_2_row
 from darrm.pate.smooth_sensitivity import smooth_cost
+from darrm.votes import Votes
 from tests.pate.pate_oracles import quiet
 
 RNG = np.random.default_rng(9)
@@ -193,9 +194,11 @@ def test_parameters_chosen_on_the_votes_are_private_and_theorem_23_may_not_apply
 def test_the_analysis_of_the_report_passes_everything_on_and_warns_in_words_only() -> None:
     scores = np.full((60, 4), 0.25)
     interactive = InteractiveGNMax(100, 150.0, 40.0, 0.9)
-    found = quiet_analysis(COUNTS, interactive, 1e-5, conversion="classic", scores=scores)
+    found = quiet_analysis(Votes.of_counts(COUNTS), interactive, 1e-5, conversion="classic", scores=scores)
     assert found.curve == quiet(COUNTS, interactive, 1e-5, scores=scores).curve
-    found = quiet_analysis(COUNTS, ConfidentGNMax(150, 20.0, 40.0), 1e-5, conversion="tight", check="data-dependent")
+    found = quiet_analysis(
+        Votes.of_counts(COUNTS), ConfidentGNMax(150, 20.0, 40.0), 1e-5, conversion="tight", check="data-dependent"
+    )
     assert found.curve == ANALYSES["checked by the data"].curve
     assert (found.delta, found.conversion) == (1e-5, "tight")
 
