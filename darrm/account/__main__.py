@@ -80,9 +80,10 @@ def _report_table(options: argparse.Namespace) -> int:
     if not 0.0 < delta < 1.0:
         checks.fail("--delta", options.delta, "in (0, 1)")
     table = GammaTable.load(options.table)
-    voters = replace(table.problem.voters, models=options.models)
+    declared = table.problem.voters
+    voters = replace(declared, models=options.models or declared.models)
     if options.overlap is not None:
-        if not options.models:
+        if not voters.models:
             raise ValueError("--overlap says how many models a person's data reach: say --models too, if they are")
         voters = replace(voters, overlap=integer("--overlap", options.overlap, 1))
     results = {count: spent_by(table, count, delta, voters) for count in counts}

@@ -92,7 +92,14 @@ class PrivacyAccountant:
         ------
         PrivateFigureError
             If the charge's cost depends on the data and was not sanitized, and nothing admits it.
+        ValueError
+            If a person reaches more of the voters than the charge holds for.
         """
+        if charge.reached is not None and self._voters is not None and charge.reached < self._voters.reached:
+            raise ValueError(
+                f"{charge.what} is private where a person reaches at most {charge.reached} of the voters, and of these "
+                f"voters a person reaches {self._voters.reached}: charge a release for that overlap"
+            )
         if charge.data_dependent and consent != PRIVATE_TOTAL:
             raise PrivateFigureError(
                 charge.what,

@@ -32,11 +32,13 @@ class Charge:
     data_dependent
         True where the cost was computed from the private data and not sanitized: it is then private data itself, and
         `PrivacyAccountant.add` refuses it unless told in words that the total stays private.
+    reached
+        Holds for a person who reaches at most so many voters; None says nothing about them.
 
     Raises
     ------
     ValueError
-        If no description is given or ``count`` is no positive integer.
+        If no description is given, or ``count`` or ``reached`` is no positive integer.
 
     Examples
     --------
@@ -54,9 +56,12 @@ class Charge:
     profile: PrivacyProfile | None = None
     count: int = 1
     data_dependent: bool = False
+    reached: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, count=self.count, advice="a charge of no query is no charge")
+        if self.reached is not None:
+            checks.integer_at_least(1, reached=self.reached, advice="how many voters a person reaches, or None")
         if self.guarantee is None and self.renyi is None and self.profile is None:
             raise ValueError("a charge needs at least one of guarantee, renyi and profile: a cost that nothing bounds")
 

@@ -95,7 +95,7 @@ class CheckedGNMax:
 
     def charge(self, queries: int = 1) -> Charge:
         """Describe what ``queries`` queries cost, whatever the votes and however many are answered."""
-        return Charge(f"{self!r}", renyi=self.guarantee, count=queries)
+        return Charge(f"{self!r}", renyi=self.guarantee, count=queries, reached=1)
 
     def answer_where(
         self, passed: NDArray[np.bool_], counts: NDArray[np.int64], rng: np.random.Generator | None

@@ -65,7 +65,7 @@ class GNMax:
 
     def charge(self, queries: int = 1) -> Charge:
         """Describe what ``queries`` answers cost, whatever the votes."""
-        return Charge(f"GNMax(sigma={self.sigma:g})", renyi=self.guarantee, count=queries)
+        return Charge(f"GNMax(sigma={self.sigma:g})", renyi=self.guarantee, count=queries, reached=1)
 
     def log_q(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Bound log Pr[answer ≠ plurality] for each query: (Q, C) counts → (Q,)."""
@@ -120,7 +120,7 @@ class LNMax:
     def charge(self, queries: int = 1) -> Charge:
         """Describe what ``queries`` answers cost, whatever the votes: (2γ, 0) each, and their Rényi curve."""
         each = PrivacyParams(2 * exact_number("gamma", self.gamma), 0)
-        return Charge(f"LNMax(gamma={self.gamma:g})", guarantee=each, renyi=self.guarantee, count=queries)
+        return Charge(f"LNMax(gamma={self.gamma:g})", guarantee=each, renyi=self.guarantee, count=queries, reached=1)
 
     def log_q(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Bound log Pr[answer ≠ plurality] for each query: (Q, C) counts → (Q,)."""

@@ -42,6 +42,7 @@ def charge_of(table: GammaTable, queries: int = 1, *, exact: bool | None = None)
         renyi=table.renyi if wanted else None,
         profile=table.profile if wanted else None,
         count=queries,
+        reached=voters.reached,
     )
 
 

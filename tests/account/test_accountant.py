@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,12 +11,18 @@ import pytest
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
 from darrm.account.pld import dominating_atoms, on_grid, profile_of
+from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_general, compose_optimal
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
+from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.interactive import InteractiveGNMax
+from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.privacy import PrivacyParams
-from darrm.problem import Voters
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.charge import charge_of
+from darrm.proof.table import GammaTable, certify
 
 QUERY = PrivacyParams(0.2676, 0.0003)
 
@@ -272,3 +279,47 @@ def test_a_budget_can_be_used_up_exactly() -> None:
         assert not account.admits(PrivacyParams("0.6", "1.9e-6"), adaptive=adaptive)
     # half of δ is the slack of the filter, so the queries' own deltas may not use it
     assert not account.admits(PrivacyParams("0.6", "3e-6"), adaptive=True)
+
+
+def table_of(voters: Voters, half: list[float], m: float = 1) -> GammaTable:
+    return certify(MajorityProblem.from_allowance(voters, m), NoiseFunction(voters.K, half))
+
+
+@pytest.mark.parametrize(
+    "charge",
+    [
+        GNMax(40.0).charge(100),
+        LNMax(0.05).charge(100),
+        ConfidentGNMax(200, 40.0, 40.0).charge(100),
+        InteractiveGNMax(100, 40.0, 40.0, 0.9).charge(),
+        InteractiveGNMax(100, 40.0, 40.0, 0.9).with_scores([[0.5, 0.5]]).charge(),
+        charge_of(table_of(Voters(250, PrivacyParams("0.1"), overlap=1), [0.1] * 125), exact=False).repeated(3),
+    ],
+    ids=lambda charge: charge.what[:9],
+)
+def test_a_charge_is_refused_for_people_who_reach_more_voters(charge: Charge) -> None:
+    one, two = (Voters(250, PrivacyParams("inf"), overlap=reached) for reached in (1, 2))
+    assert charge.reached == 1
+    # the reach is no part of the cost: a stored charge keeps its text, and kinds are counted as before
+    assert "reached" not in charge.to_text()
+    assert Charge.from_text(charge.to_text(), what="a") == charge.kind
+    assert PrivacyAccountant(one, [charge]).spent(0.01) == PrivacyAccountant(charges=[charge]).spent(0.01)
+    for voters in (two, Voters(250, PrivacyParams("inf"))):
+        with pytest.raises(ValueError, match=f"at most 1 of the voters.* reaches {voters.reached}: charge a release"):
+            PrivacyAccountant(voters, [charge])
+        accountant = PrivacyAccountant(voters)
+        with pytest.raises(ValueError, match="reaches"):
+            accountant.queries_that_fit(charge, PrivacyParams(1, 0.01), most=10)
+        assert accountant.queries == 0
+
+
+def test_a_table_is_charged_for_the_overlap_it_was_proved_for() -> None:
+    voters = Voters(11, PrivacyParams("0.1", "1e-5"), overlap=3)
+    charge = charge_of(table_of(voters, [0.1] * 6), exact=False)
+    assert charge.reached == 3
+    for overlap in (1, 3):
+        assert PrivacyAccountant(replace(voters, overlap=overlap), [charge]).queries == 1
+    with pytest.raises(ValueError, match="reaches 11"):
+        PrivacyAccountant(replace(voters, overlap=11, models=True), [charge])
+    with pytest.raises(ValueError, match="reached must be an integer of at least 1, got 0"):
+        Charge("a", guarantee=QUERY, reached=0)

@@ -61,6 +61,21 @@ def test_account_of_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "post-processing of models that are already private" in capsys.readouterr().out
 
 
+def models_table(folder: Path) -> list[str]:
+    voters = Voters(3, PrivacyParams("0.1"), overlap=2, models=True)
+    table = certify(MajorityProblem.from_allowance(voters, 1), NoiseFunction(3, [0.5, 1 / 3]))
+    table.save(folder / "models.json")
+    return ["--table", str(folder / "models.json"), "--delta", "1e-3", "--queries"]
+
+
+def test_an_overlap_above_that_of_the_table_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: account.main([*models_table(folder), "1", "--models", "--overlap", "3"])) == 2
+    error = capsys.readouterr().err
+    assert "at most 2 of the voters" in error
+    assert "reaches 3" in error
+    assert error.count("\n") == 1
+
+
 def test_account_draws(folder: Path) -> None:
     picture = folder / "loss.png"
     base = ["--table", str(folder / "table.json"), "--queries", "10", "--delta", "1e-3"]
