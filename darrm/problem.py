@@ -74,6 +74,11 @@ class Voters:
         return self.K if self.overlap is None else self.overlap
 
     @property
+    def are_private_models(self) -> bool:
+        """Whether they are models, trained once, that are private themselves: costs of their answers do not add up."""
+        return self.models and self.each.is_private
+
+    @property
     def first_majority(self) -> int:
         """The smallest number of ones that is a strict majority, floor(K/2) + 1."""
         return self.K // 2 + 1

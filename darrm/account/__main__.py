@@ -34,7 +34,8 @@ bounds:
   profile         optimal composition of the best point of the table's exact privacy profile
   renyi           Rényi curve of a table that is monotone in the votes
   pld             privacy loss distribution of that profile (needs dp-accounting)
-  private models  only with --models: answers are post-processing of K models that are already private"""
+  private models  only with --models, or a table for models: answers are post-processing of K models that are already
+                  private; the only bound on several queries, because costs of such answers do not add up"""
 
 
 def build_parser() -> CommandLine:

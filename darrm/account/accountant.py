@@ -2,7 +2,8 @@
 
 A `PrivacyAccountant` keeps charges; `PrivacyAccountant.spent` evaluates every bound that applies and returns the
 smallest with its name. The cap for private voters (the answers are post-processing of K private models) is one of these
-bounds only where `darrm.problem.Voters` says that they are models.
+bounds only where `darrm.problem.Voters` says that they are models. For several answers of such models it is the only
+one: they share the randomness of their training, which every theorem on composition excludes.
 """
 
 import math
@@ -11,7 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from darrm import checks
-from darrm.account.bounds import CLOSED_FORMS, Bound, BoundRule, exact_sum, filter_bound, models_bound, profile_bound
+from darrm.account.bounds import (
+    CLOSED_FORMS,
+    Account,
+    Bound,
+    BoundRule,
+    exact_sum,
+    filter_bound,
+    models_bound,
+    profile_bound,
+)
 from darrm.account.pld import discretized_bound
 from darrm.errors import PrivateFigureError
 from darrm.losses.charges import Charge
@@ -20,6 +30,10 @@ from darrm.probability.bisection import last_allowed_integer
 from darrm.problem import Voters
 
 PRIVATE_TOTAL = "the total stays private"
+SHARED_RANDOMNESS = (
+    "answers of trained models share the randomness of their training, so the costs of single queries do not add up: "
+    "only the cap of models that are declared with their overlap bounds them, at a delta that the models allow"
+)
 
 
 @dataclass(frozen=True)
@@ -119,6 +133,14 @@ class PrivacyAccountant:
         """How many queries were charged."""
         return sum(self._counts.values())
 
+    @property
+    def composes(self) -> bool:
+        """Whether costs add up: not for several queries where one of them, or the voters, are private models."""
+        if self.queries <= 1:
+            return True
+        declared = self._voters is not None and self._voters.are_private_models
+        return not declared and all(kind.composes for kind in self._counts)
+
     def spent(self, delta: float) -> Spent:
         """Bound what was spent at ``delta`` in [0, 1) by every bound that applies, and name the smallest.
 
@@ -127,7 +149,7 @@ class PrivacyAccountant:
         ValueError
             If ``delta`` lies outside its range.
         """
-        applied = (*CLOSED_FORMS, profile_bound, discretized_bound, lambda _, delta: models_bound(self._voters, delta))
+        applied = (*CLOSED_FORMS, profile_bound, discretized_bound, self._cap)
         return self._smallest(applied, delta, otherwise="the queries fail with more than this delta")
 
     def spent_adaptively(self, delta: float) -> Spent:
@@ -145,6 +167,8 @@ class PrivacyAccountant:
         """
         if not self._counts:
             return True
+        if not self.composes:
+            return self.smallest_epsilon(budget.delta) <= budget.epsilon
         # compared as fractions: two queries of 0.3 fit into 0.6, whatever the floats nearest to them say
         total = exact_sum(self.charges)
         allowed_delta = budget.exact_delta / 2 if adaptive else budget.exact_delta
@@ -179,15 +203,22 @@ class PrivacyAccountant:
         checks.probability_below_one(delta=delta)
         if not self._counts:
             return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
+        if not self.composes:
+            applied, otherwise = [self._cap], SHARED_RANDOMNESS
         found = (bound(self.charges, delta) for bound in applied)
         bounds = tuple(sorted(filter(None, found), key=lambda bound: bound.epsilon))
         best = bounds[0] if bounds else Bound("none", math.inf, otherwise)
         return Spent(best.epsilon, delta, best.name, best.explanation, bounds, self.queries)
 
+    def _cap(self, _: Account, delta: float) -> Bound | None:
+        return models_bound(self._voters, delta)
+
     def _deciding_bounds(self, delta: float) -> Iterator[Bound | None]:
         """Evaluate one bound after another, the cheap ones first, leaving out those that cannot be the smallest."""
         account = self.charges
-        yield models_bound(self._voters, delta)
+        yield self._cap(account, delta)
+        if not self.composes:
+            return
         yield from (bound(account, delta) for bound in CLOSED_FORMS)
         # without a profile the grid only rounds up what the optimal bound computes exactly
         if any(charge.profile is not None for charge in account):

@@ -151,7 +151,7 @@ def models_bound(voters: Voters | None, delta: float) -> Bound | None:
     >>> models_bound(Voters(11, PrivacyParams(0.0892, 1e-4), overlap=1, models=True), 1e-4).epsilon
     0.0892
     """
-    if voters is None or not voters.models or not voters.each.is_private:
+    if voters is None or not voters.are_private_models:
         return None
     epsilon = optimal_epsilon([(voters.each, voters.reached)], delta)
     if voters.reached == 1 and voters.each.delta <= delta:

@@ -33,6 +33,11 @@ from darrm.privacy import PrivacyParams
 
 KINDS = ("one", "planned", "adaptive")
 DEFAULT_TIMEOUT = 60.0
+# a ledger knows no voters, so it has no cap to fall back on
+SHARED_QUERY = (
+    "answers of trained models share the randomness of their training, so several do not add up and a ledger admits "
+    "one query: plan further queries with --voters plain"
+)
 
 
 @dataclass(frozen=True)
@@ -143,7 +148,8 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceededError
-            If the total would pass the budget: carries what was asked, what is left, how many queries still fit.
+            If the total would pass the budget, or has no bound because several answers of private models do not add
+            up: carries what was asked, what is left, how many queries still fit.
         ValueError
             If the ledger is for queries of one kind and this is another.
         LedgerError
@@ -201,6 +207,8 @@ class PrivacyLedger:
         one_more = PrivacyAccountant(charges=(*accountant.charges, charge.kind))
         hopeless = math.isinf(one_more.smallest_epsilon(self._budget.delta, adaptive=self._adaptive))
         reason = "; one more would fail with more than that delta, whatever epsilon is" if hopeless else ""
+        if not PrivacyAccountant(charges=(*accountant.charges, charge)).composes:
+            reason = f"; {SHARED_QUERY}"
         return BudgetExceededError(
             f"the budget {self._budget} does not admit {asked}: {fit} still {'fits' if fit == 1 else 'fit'}, "
             f"{remaining} is left{reason}; nothing was debited",

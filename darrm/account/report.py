@@ -68,7 +68,8 @@ def table_text(table: GammaTable, results: Mapping[int, Spent], delta: float) ->
         cells = [f"{row[name]:.4f}{'*' if name == best else ' '}" if name in row else "- " for name in columns]
         lines.append(f"{queries:7d}" + "".join(cell.rjust(16) for cell in cells))
     last = results[max(results)]
-    lines.append(f"* smallest; for {last.queries} queries by {last.bound}: {last.explanation}")
+    by = f"by {last.bound}" if last.bounds else "nothing bounds epsilon"
+    lines.append(f"* smallest; for {last.queries} queries {by}: {last.explanation}")
     return "\n".join(lines) + "\n"
 
 
@@ -92,7 +93,8 @@ def plot_bounds(path: Path, table: GammaTable, most: int, delta: float, voters: 
         axes.set_title(f"DaRRM over {table.problem.voters.K} voters, {table.problem.target} a query")
         axes.set_ylim(bottom=0.0)
         axes.grid(visible=True, alpha=0.3)
-        axes.legend()
+        if axes.lines:
+            axes.legend()
 
 
 def _by_name(spent: Spent) -> dict[str, float]:

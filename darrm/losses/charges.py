@@ -32,6 +32,9 @@ class Charge:
     data_dependent
         True where the cost was computed from the private data and not sanitized: it is then private data itself, and
         `PrivacyAccountant.add` refuses it unless told in words that the total stays private.
+    composes
+        False where one query alone is proved, so that the costs of several do not add up: answers of private models
+        share the randomness of their training.
     reached
         Holds for a person who reaches at most so many voters; None says nothing about them.
 
@@ -56,10 +59,12 @@ class Charge:
     profile: PrivacyProfile | None = None
     count: int = 1
     data_dependent: bool = False
+    composes: bool = True
     reached: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, count=self.count, advice="a charge of no query is no charge")
+        checks.instance(bool, composes=self.composes)
         if self.reached is not None:
             checks.integer_at_least(1, reached=self.reached, advice="how many voters a person reaches, or None")
         if self.guarantee is None and self.renyi is None and self.profile is None:
@@ -87,6 +92,8 @@ class Charge:
             # repr of a float reads back as the same float, and so does JSON's Infinity
             "renyi": None if curve is None else [curve.orders.tolist(), curve.values.tolist()],
             "profile": None if profile is None else [list(profile.epsilons), list(profile.deltas)],
+            # written where it is said only: charges that were stored before there was this word keep their text
+            **({} if self.composes else {"composes": False}),
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
@@ -104,6 +111,7 @@ class Charge:
                 guarantee=None if params is None else PrivacyParams(*params),
                 renyi=None if curve is None else RenyiCurve(*curve),
                 profile=None if profile is None else PrivacyProfile(*map(tuple, profile)),
+                composes=document.get("composes", True),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"this is no stored charge: {error}") from error
@@ -114,4 +122,5 @@ class Charge:
             for name, value in (("guarantee", self.guarantee), ("renyi", self.renyi), ("profile", self.profile))
             if value is not None
         ]
-        return f"Charge(what={self.what!r}, {', '.join(known)}, count={self.count})"
+        alone = "" if self.composes else ", composes=False"
+        return f"Charge(what={self.what!r}, {', '.join(known)}, count={self.count}{alone})"

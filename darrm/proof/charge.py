@@ -15,6 +15,8 @@ _MONOTONE_ROWS_UP_TO = math.comb(1001 + 2, 2)
 def charge_of(table: GammaTable, queries: int = 1, *, exact: bool | None = None) -> Charge:
     """Describe what ``queries`` queries with a table cost, whatever the data.
 
+    A table for private models is proved for one query: its charge says that it does not compose.
+
     Parameters
     ----------
     table
@@ -42,6 +44,7 @@ def charge_of(table: GammaTable, queries: int = 1, *, exact: bool | None = None)
         renyi=table.renyi if wanted else None,
         profile=table.profile if wanted else None,
         count=queries,
+        composes=not voters.are_private_models,
         reached=voters.reached,
     )
 

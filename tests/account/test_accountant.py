@@ -323,3 +323,90 @@ def test_a_table_is_charged_for_the_overlap_it_was_proved_for() -> None:
         PrivacyAccountant(replace(voters, overlap=11, models=True), [charge])
     with pytest.raises(ValueError, match="reached must be an integer of at least 1, got 0"):
         Charge("a", guarantee=QUERY, reached=0)
+
+
+MODELS = Voters(3, PrivacyParams("0.1"), models=True)
+
+
+def loss_of_two_questions(epsilon: float) -> float:
+    """Log-ratio of two labels 1, for three models of one randomized-response bit that answer (b, b), (0, b), (b, 0)."""
+    label = [1 / 3, 0.0, 1.0, 2 / 3]  # Pr[label 1] for so many ones, by γ = (1, 1/3)
+
+    def both(p: float) -> float:
+        return sum(
+            math.prod(p if bit else 1.0 - p for bit in bits) * label[bits[0] + bits[2]] * label[bits[0] + bits[1]]
+            for bits in itertools.product((0, 1), repeat=3)
+        )
+
+    high = 1.0 / (1.0 + math.exp(-epsilon))
+    return math.log(both(high) / both(1.0 - high))
+
+
+def test_costs_of_private_models_do_not_add_up() -> None:
+    charge = charge_of(table_of(MODELS, [1.0, 1 / 3]))
+    loss = loss_of_two_questions(0.1)
+    assert loss == pytest.approx(0.2394, abs=1e-4)
+    fresh = charge_of(table_of(replace(MODELS, models=False), [1.0, 1 / 3]))
+    assert PrivacyAccountant(charges=[fresh.repeated(2)]).spent(0.0).epsilon < loss  # what the sum would have claimed
+    assert not charge.composes
+    assert fresh.composes
+    assert charge != fresh
+
+    unknown, declared = PrivacyAccountant(charges=[charge.repeated(2)]), PrivacyAccountant(MODELS, [charge.repeated(2)])
+    for delta in (0.0, 1e-3):
+        for spent in (unknown.spent(delta), unknown.spent_adaptively(delta)):
+            assert (spent.bound, spent.epsilon, spent.bounds) == ("none", math.inf, ())
+            assert "share the randomness of their training" in spent.explanation
+        assert unknown.smallest_epsilon(delta) == unknown.smallest_epsilon(delta, adaptive=True) == math.inf
+        cap = models_bound(MODELS, delta)
+        assert cap is not None
+        assert cap.epsilon >= loss - 5 * delta
+        for spent in (declared.spent(delta), declared.spent_adaptively(delta)):
+            assert spent.bounds == (cap,)
+        assert declared.smallest_epsilon(delta) == declared.smallest_epsilon(delta, adaptive=True) == cap.epsilon
+    for adaptive in (False, True):
+        assert not unknown.admits(PrivacyParams(100, 0.1), adaptive=adaptive)
+        assert not declared.admits(PrivacyParams("0.2"), adaptive=adaptive)
+        assert declared.admits(PrivacyParams("0.301"), adaptive=adaptive)
+        for account, budget, fit in (
+            (PrivacyAccountant(), "100", 1),
+            (PrivacyAccountant(MODELS), "0.2", 1),
+            (PrivacyAccountant(MODELS), "0.301", 50),
+            (unknown, "100", 0),
+        ):
+            assert account.queries_that_fit(charge, PrivacyParams(budget), most=50, adaptive=adaptive) == fit
+
+
+def test_nothing_adds_up_beside_private_models() -> None:
+    charge = charge_of(table_of(MODELS, [1.0, 1 / 3]))
+    assert PrivacyAccountant(charges=[charge, Charge("b", guarantee=QUERY)]).spent(0.01).bound == "none"
+    # voters that were declared private models: no charge adds up, whatever it says of itself
+    spent = PrivacyAccountant(MODELS, [Charge("b", guarantee=PrivacyParams("0.001"), count=2)]).spent(0.01)
+    assert [bound.name for bound in spent.bounds] == ["private models"]
+    # models that are not private themselves: the release does not rest on their randomness
+    plain = Voters(3, PrivacyParams("inf"), models=True)
+    assert PrivacyAccountant(plain, [Charge("b", guarantee=QUERY, count=2)]).spent(0.01).bound == "optimal"
+    assert charge_of(certify(MajorityProblem(plain, PrivacyParams(1)), NoiseFunction(3, [0.1, 0.2]))).composes
+
+
+def test_one_query_of_private_models_keeps_its_bounds() -> None:
+    charge = charge_of(table_of(MODELS, [1.0, 1 / 3]))
+    fresh = charge_of(table_of(replace(MODELS, models=False), [1.0, 1 / 3]))
+    assert PrivacyAccountant(charges=[charge]).spent(1e-3) == PrivacyAccountant(charges=[fresh]).spent(1e-3)
+    assert PrivacyAccountant(charges=[charge]).spent_adaptively(0.0).epsilon == pytest.approx(0.1)
+    assert {bound.name for bound in PrivacyAccountant(MODELS, [charge]).spent(1e-3).bounds} > {
+        "simple",
+        "profile",
+        "private models",
+    }
+    assert PrivacyAccountant(charges=[charge]).admits(PrivacyParams("0.1"))
+
+
+def test_stored_charges_keep_whether_they_compose() -> None:
+    alone = Charge("a", guarantee=QUERY, composes=False)
+    assert Charge.from_text(alone.to_text(), what="a") == alone
+    assert Charge.from_text(alone.to_text(), what="a").composes is False
+    assert "composes" not in Charge("a", guarantee=QUERY).to_text()
+    assert "composes=False" in repr(alone)
+    with pytest.raises(ValueError, match="composes must be a bool, got 'false'"):
+        Charge.from_text(alone.to_text().replace("false", '"false"'), what="a")

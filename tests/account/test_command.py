@@ -7,6 +7,7 @@ import pytest
 
 from darrm.account import __main__ as account
 from darrm.account.accountant import PrivacyAccountant
+from darrm.account.bounds import models_bound
 from darrm.account.ledger import PrivacyLedger
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
@@ -68,12 +69,38 @@ def models_table(folder: Path) -> list[str]:
     return ["--table", str(folder / "models.json"), "--delta", "1e-3", "--queries"]
 
 
+def test_a_table_for_models_keeps_its_word(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = models_table(folder)
+    cap = {overlap: models_bound(Voters(3, PrivacyParams("0.1"), overlap, models=True), 1e-3) for overlap in (1, 2)}
+    for words, overlap in (([], 2), (["--models"], 2), (["--overlap", "1"], 1)):
+        assert run(lambda words=words: account.main([*base, "1,2,9", *words, "--format", "json"])) == 0  # type: ignore[misc]
+        found = json.loads(capsys.readouterr().out)["queries"]
+        known = cap[overlap]
+        assert known is not None
+        for queries in ("2", "9"):
+            assert found[queries]["bounds"] == {"private models": known.epsilon}
+        assert {"simple", "profile", "private models"} <= set(found["1"]["bounds"])
+    assert run(lambda: account.main([*base, "2"])) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split() == ["queries", "private", "models"]
+
+
 def test_an_overlap_above_that_of_the_table_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(lambda: account.main([*models_table(folder), "1", "--models", "--overlap", "3"])) == 2
     error = capsys.readouterr().err
     assert "at most 2 of the voters" in error
     assert "reaches 3" in error
     assert error.count("\n") == 1
+
+
+def test_where_nothing_bounds_the_queries(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # the models' own deltas pass what is allowed
+    voters = Voters(3, PrivacyParams("0.1", "1e-2"), models=True)
+    certify(MajorityProblem.from_allowance(voters, 1), NoiseFunction(3, [0.1, 0.1])).save(folder / "models.json")
+    picture = ["--plot", str(folder / "none.png")]
+    words = ["--table", str(folder / "models.json"), "--delta", "1e-3", "--queries", "5", *picture]
+    assert run(lambda: account.main(words)) == 0
+    assert "for 5 queries nothing bounds epsilon: answers of trained models share" in capsys.readouterr().out
 
 
 def test_account_draws(folder: Path) -> None:

@@ -16,11 +16,15 @@ import pytest
 import darrm.account.ledger as ledger_module
 from darrm.account.ledger import Entry, PrivacyLedger
 from darrm.errors import BudgetExceededError, LedgerError
+from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_optimal
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.charge import charge_of
+from darrm.proof.table import certify
 
 PARAMS = PrivacyParams("0.1", "1e-6")
 QUERY = Charge("majority of 11", guarantee=PARAMS)
@@ -67,6 +71,23 @@ def test_a_delta_that_is_used_up_is_said(path: Path) -> None:
     with pytest.raises(BudgetExceededError) as caught:
         small.debit(QUERY.repeated(50))
     assert "one more would fail" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kinds", ["one", "planned", "adaptive"])
+def test_a_second_query_of_private_models_is_refused(kinds: str, path: Path) -> None:
+    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.1"), models=True), 1)
+    charge = charge_of(certify(problem, NoiseFunction(3, [1.0, 1 / 3])))
+    ledger = PrivacyLedger.create(path, PrivacyParams(100, "1e-3"), kinds=kinds)
+    for asked, fit in ((charge.repeated(2), 1), (charge, 0)):
+        with pytest.raises(BudgetExceededError, match="share the randomness of their training") as caught:
+            PrivacyLedger(path).debit(asked)  # opened again: the file remembers what does not add up
+        assert caught.value.queries_that_fit == fit
+        assert "\n" not in str(caught.value)
+        if fit:
+            ledger.debit(charge)
+    assert ledger.spent.queries == 1
+    assert ledger.spent.epsilon == pytest.approx(0.1, rel=0.02)
+    assert ledger.queries_that_fit(charge) == 0
 
 
 def test_the_log(path: Path) -> None:
