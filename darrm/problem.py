@@ -64,6 +64,8 @@ class Voters:
             checks.integer_at_least(1, overlap=self.overlap, advice="how many voters one person's data can reach")
             if self.overlap > self.K:
                 checks.fail("overlap", self.overlap, f"at most K = {self.K}", "nobody reaches more voters than exist")
+        if not isinstance(self.models, bool):
+            checks.fail("models", self.models, "True or False", "True declares models that were trained once")
         object.__setattr__(self, "K", int(self.K))
         # all K voters, the paper's analysis, is written one way only
         object.__setattr__(self, "overlap", None if self.overlap in {None, self.K} else int(self.overlap))

@@ -243,6 +243,11 @@ def test_adaptive_kinds_cost_more() -> None:
         (lambda: Charge("a", guarantee=QUERY, count=0), "count"),
         (lambda: Charge("a", guarantee=QUERY).repeated(0), "times"),
         (lambda: Voters(0, QUERY), "K"),
+        (lambda: Voters(3, QUERY, models="False"), "models must be True or False, got 'False'"),  # type: ignore[arg-type]
+        (
+            lambda: Voters.from_json({"K": 3, "each": QUERY.to_json(), "models": "false"}),
+            "models must be True or False",
+        ),
         (lambda: PrivacyAccountant().spent(1.0), "delta"),
         (lambda: PrivacyAccountant().spent(math.nan), "delta"),
         (lambda: PrivacyProfile((), ()), "at least one"),
