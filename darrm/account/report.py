@@ -42,7 +42,7 @@ def ledger_text(ledger: PrivacyLedger) -> str:
 def ledger_json(ledger: PrivacyLedger) -> dict[str, Any]:
     """Write the budget, what was spent and the whole log as plain data."""
     return {
-        "budget": {"epsilon": ledger.budget.epsilon, "delta": ledger.budget.delta},
+        "budget": ledger.budget.to_json(),
         "kinds": ledger.kinds,
         "spent": ledger.spent.to_json(),
         "entries": [vars(entry) for entry in ledger.entries()],

@@ -37,6 +37,7 @@ def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert out.splitlines()[-1].endswith("DaRRM over 3 voters  first")
     assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--format", "json"])) == 0
     document = json.loads(capsys.readouterr().out)
+    assert document["budget"] == {"epsilon": "2", "delta": "0.001"}
     assert document["spent"]["epsilon"] == spent.epsilon
     assert document["entries"][0]["count"] == 4
 
