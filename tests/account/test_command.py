@@ -1,11 +1,17 @@
 """The command line that accounts: what it prints of a ledger and of a table, and what it refuses."""
 
 import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from darrm.account import __main__ as account
+from darrm.account import report
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
 from darrm.account.ledger import PrivacyLedger
@@ -56,6 +62,9 @@ def test_account_of_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) ->
         printed = [float(cell.rstrip("*")) for cell in cells[1:]]
         assert printed == pytest.approx([found[name] for name in lines[2].split()[1:]], abs=1e-4)
         assert line.count("*") == 1
+    # the last line explains the row of the most queries
+    most = PrivacyAccountant(charges=[aggregator.charge(50)]).spent(1e-3)
+    assert lines[-1] == f"* smallest; for 50 queries by {most.bound}: {most.explanation}"
     assert run(lambda: account.main([*base, "--models", "--format", "json"])) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["queries"]["20"]["bounds"]["private models"] > 0
@@ -109,6 +118,27 @@ def test_account_draws(folder: Path) -> None:
     base = ["--table", str(folder / "table.json"), "--queries", "10", "--delta", "1e-3"]
     assert run(lambda: account.main([*base, "--plot", str(picture)])) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_point_of_the_picture_is_a_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = Figure()
+
+    @contextmanager
+    def kept(_: Path) -> Iterator[Figure]:
+        yield figure
+
+    monkeypatch.setattr(report, "saved_figure", kept)
+    table = GammaTable.load(folder / "table.json")
+    report.plot_bounds(folder / "none.png", table, 4, 1e-3, table.problem.voters)
+    charge = DaRRM(table).charge()
+    drawn = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in figure.axes[0].lines}
+    assert set(drawn) >= {"simple", "optimal", "profile"}
+    for queries in (1, 2, 3, 4):
+        found = PrivacyAccountant(charges=[charge.repeated(queries)]).spent(1e-3).bounds
+        shown = {name: points[queries - 1][1] for name, points in drawn.items()}
+        drawn_here = {name: epsilon for name, epsilon in shown.items() if not math.isnan(epsilon)}
+        assert drawn_here == {bound.name: bound.epsilon for bound in found}
+        assert all(points[queries - 1][0] == queries for points in drawn.values())
 
 
 @pytest.mark.parametrize(
