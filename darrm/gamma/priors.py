@@ -302,9 +302,21 @@ def parse(text: str) -> Prior:
     return checks.fail("the prior", text, allowed, "for example uniform:0.7,1")
 
 
+def is_built_in(prior: Prior) -> bool:
+    """Whether its text says all of a prior: a subclass of one of this module may have weights of its own.
+
+    >>> class Doubled(Point):
+    ...     def weights(self, K):
+    ...         return 2.0 * super().weights(K)
+    >>> is_built_in(Point(0.8)), is_built_in(Doubled(0.8))
+    (True, False)
+    """
+    return type(prior) in _KINDS.values()
+
+
 def to_json(prior: Prior, K: int) -> dict[str, str]:
     """Write what a file about K voters keeps of a prior: all of one of this module, name and digest of any other."""
-    if isinstance(prior, _Known | StoredPrior):
+    if isinstance(prior, _Known | StoredPrior) and type(prior) in {*_KINDS.values(), StoredPrior}:
         return prior.to_json()
     return StoredPrior(str(prior.text), digest_of(prior, K)).to_json()
 
@@ -316,8 +328,10 @@ def from_json(data: Any) -> Prior:  # noqa: ANN401 (whatever a JSON file holds)
     True
     """
     if isinstance(data, str):
-        known = data.partition(":")[0] in _KINDS
-        return parse(data) if known else StoredPrior(data, "")
+        try:
+            return parse(data)
+        except ValueError:  # the name of a user's own prior
+            return StoredPrior(data, "")
     values = dict(data)
     kind = values.pop("kind")
     if kind == _OTHER:
@@ -340,7 +354,7 @@ def in_words(prior: Prior) -> str:
     >>> in_words(Point(0.8))
     'every p_i = 0.8 (--prior point:0.8)'
     """
-    return f"{prior} (--prior {prior.text})" if isinstance(prior, _Known) else f"the prior {prior.text!r}"
+    return f"{prior} (--prior {prior.text})" if is_built_in(prior) else f"the prior {prior.text!r}"
 
 
 def weights_of(prior: Prior, K: int) -> Array:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import InitVar, asdict, dataclass
+from dataclasses import InitVar, asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,7 @@ class GammaTable:
             certificate = prove(problem, gamma, scale=float(stored["scale"]))
         except (ValueError, TypeError, KeyError, CertificationError) as error:
             raise TableError("gamma", str(error)) from error
-        optimality = _optimality_from_json(data.get("optimality"), gamma)
+        optimality = _optimality_from_json(data.get("optimality"), gamma, data["version"])
         provenance = {str(key): str(value) for key, value in (data.get("provenance") or {}).items()}
         return cls(problem, gamma, certificate, optimality, provenance, _PROVED)
 
@@ -181,13 +181,22 @@ def certify(problem: MajorityProblem, gamma: NoiseFunction) -> GammaTable:
     return GammaTable(problem, scaled, certificate, None, {}, _PROVED)
 
 
-def _optimality_from_json(data: Any, gamma: NoiseFunction) -> Optimality | None:  # noqa: ANN401 (any JSON)
-    """Read what is said about how good γ is; the expected error is computed again where the file holds the prior."""
+def _optimality_from_json(data: Any, gamma: NoiseFunction, version: int) -> Optimality | None:  # noqa: ANN401 (JSON)
+    """Read what is said about how good γ is; the expected error is computed again where the file holds the prior.
+
+    The text of version 1 was rounded, and an own prior could have the name of another: where the error is not the one
+    that the file claims, the text is a name only. Privacy does not depend on it.
+    """
     if data is None:
         return None
     try:
         optimality = Optimality.from_json(data)
         known = optimality.held_out is None and not isinstance(optimality.prior, priors.StoredPrior)
+        if version == 1 and known:
+            linear = optimality.prior.has_closed_form
+            known = linear and abs(gamma.expected_error(optimality.prior) - optimality.value) <= _VALUE_TOLERANCE
+            prior = optimality.prior if known else priors.StoredPrior(str(data["prior"]), "")
+            optimality = replace(optimality, prior=prior)
         value = gamma.expected_error(optimality.prior) if known else optimality.value
         holds = abs(optimality.value - value) <= _VALUE_TOLERANCE and optimality.bound <= optimality.value
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -118,6 +118,20 @@ def test_version_1_is_read_whatever_its_prior_was_called(table: GammaTable, tmp_
         jsonschema.validate(json.loads(path.read_text()), json.loads((SCHEMAS / "gamma_table.json").read_text()))
 
 
+@pytest.mark.parametrize("text", ["uniform:0.6666667,1", "common", "point:0.9", "point:mine", "point:7", "uniform:0,1"])
+def test_version_1_loads_under_a_prior_that_its_text_does_not_say(table: GammaTable, tmp_path: Path, text: str) -> None:
+    """The text was rounded, or an own prior had the name: the proof stands, the figures are the file's claim."""
+    said = table.to_json()["optimality"]
+    path = change(table, tmp_path, version=1, optimality={**said, "prior": text})
+    again = GammaTable.load(path)
+    assert optimality_of(again) == replace(optimality_of(table), prior=priors.StoredPrior(text, ""))
+    again.save(path)
+    assert optimality_of(GammaTable.load(path)) == optimality_of(again)
+    jsonschema.validate(json.loads(path.read_text()), json.loads((SCHEMAS / "gamma_table.json").read_text()))
+    with pytest.raises(TableError, match="it claims an expected error"):
+        GammaTable.load(change(table, tmp_path, optimality={**said, "prior": {"kind": "common"}}))
+
+
 def test_missing_fields_are_named(table: GammaTable) -> None:
     for name in ("problem", "gamma", "checksum", "certificate"):
         data = table.to_json()
