@@ -78,7 +78,7 @@ def how_counted(workload: Workload) -> str:
             "not proved for them: their votes are counted as those of voters that are not private."
         )
     if workload.voters.each.is_private and workload.queries > 1:
-        return "Counted a query at a time: voters draw fresh randomness for each. Trained models: say --models."
+        return "Counted a query at a time, as voters draw fresh randomness for each: for trained models say --models."
     return ""
 
 

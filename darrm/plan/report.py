@@ -65,7 +65,7 @@ def _heading(plan: Plan) -> str:
         f"  {work.voters}",
         f"  all answers together are to be {work.total}-differentially private",
         f"  decided by the expected error under {in_words(plan.prior)}",
-        *([f"  {how_counted(work)} (docs/sharp-edges.md)"] if how_counted(work) else []),
+        *([f"  {how_counted(work)}"] if how_counted(work) else []),
     ]
     return "\n".join(lines)
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from darrm import checks
 from darrm.account.accountant import Spent
 from darrm.errors import PlanError
-from darrm.gamma.priors import CommonP, Prior
+from darrm.gamma.priors import CommonP, Prior, is_built_in
 from darrm.plan.candidate import Candidate
 from darrm.plan.option import ReleaseOption, release_command
 from darrm.plan.per_query import best_per_query
@@ -73,10 +73,15 @@ class Plan:
 
     @property
     def option(self) -> ReleaseOption:
-        """The plan as one option among others, with the two commands that make and use its table."""
-        prior = "" if self.prior == CommonP() else f" --prior {self.prior.text}"
-        made = f"python -m darrm.plan {flags_of(self.workload)}{prior} --output plan.json"
-        return self.best.option(instructions=(made, release_command("plan.json", self.workload.total)))
+        """The plan as one option among others, with the commands that make and use its table."""
+        made: tuple[str, ...] = (
+            "from darrm.plan import plan",
+            'plan(workload, prior=prior).table.save("plan.json")  # in Python: the prior is one of your own',
+        )
+        if is_built_in(self.prior):
+            prior = "" if self.prior == CommonP() else f" --prior {self.prior.text}"
+            made = (f"python -m darrm.plan {flags_of(self.workload)}{prior} --output plan.json",)
+        return self.best.option(instructions=(*made, release_command("plan.json", self.workload.total)))
 
     @property
     def spent(self) -> Spent:

@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -166,6 +167,22 @@ def test_what_is_printed_releases_what_the_option_promises(work: Workload) -> No
             assert workload_of(build_parser().parse_args(words[3:])) == work
             assert isinstance(option.aggregator, DaRRM)
             assert isinstance(option.aggregator.table, GammaTable)
+
+
+def test_a_prior_of_ones_own_is_planned_with_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No flag of `python -m darrm.plan` reads it, whatever its name."""
+
+    class Own(priors.Point):
+        def weights(self, K: int) -> np.ndarray:
+            return 0.5 * super().weights(K)
+
+    monkeypatch.chdir(tmp_path)
+    found = planned(ONE, Own(0.9))
+    *python, release = found.option.instructions
+    exec("\n".join(python), {"workload": ONE, "prior": Own(0.9)})  # noqa: S102 (the lines under test)
+    assert GammaTable.load("plan.json").gamma.half.tolist() == found.table.gamma.half.tolist()
+    assert "--table plan.json" in release
+    assert "--prior" not in " ".join(found.option.instructions)
 
 
 def test_noisy_counts_are_only_compared_where_a_person_reaches_more_voters() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from darrm.advise.__main__ import main as advise
 from darrm.plan import report
 from darrm.plan.__main__ import main
 from darrm.privacy import PrivacyParams
+from darrm.problem import Voters, Workload
 from darrm.proof.table import GammaTable
 from darrm.release import DaRRM
 from darrm.release.__main__ import main as release
 from darrm.system.command_line import run
-from tests.planned import MANY, MANY_FLAGS, planned, share
+from tests.planned import FRESH, MANY, MANY_FLAGS, planned, share
 
 SCHEMA = Path(__file__).parents[2] / "darrm/schemas/plan_report.json"
 MODELS = "--K 5 --each-delta 1e-5 --overlap 2 --models --queries 10 --total 2,1e-5"
@@ -96,6 +98,37 @@ def test_every_number_of_the_text_is_the_plans() -> None:
         assert epsilon == pytest.approx(account.spent(1e-5).epsilon, rel=1e-5)
         assert delta == 1e-5
         assert line.startswith("*") is (found is plan.best)
+
+
+@pytest.mark.parametrize("work", [MANY, FRESH], ids=str)
+def test_every_number_of_the_json_is_the_plans(work: Workload) -> None:
+    plan, K = planned(work), work.voters.K
+    said = report.json_report(plan, None)
+    assert said["levels"] == list(range(K // 2 + 1, K + 1))
+    assert Workload(Voters.from_json(said["workload"]), said["workload"]["queries"], work.total) == work
+    assert PrivacyParams.from_json(said["workload"]["total"]) == work.total
+    assert said["counted_as"] == said["workload"]
+    assert len(said["candidates"]) == len(plan.candidates) > 1
+    for shown, found in zip(said["candidates"], plan.candidates, strict=True):
+        told = np.array(truth_of(found.table))
+        spent = PrivacyAccountant(charges=[DaRRM(found.table).charge(work.queries)]).spent(work.total.delta)
+        assert shown["truth"] == pytest.approx(told, abs=1e-15)
+        assert shown["expected_error"] == pytest.approx(float(plan.prior.weights(K) @ (1.0 - told)), rel=1e-12)
+        assert shown["settings"] == found.settings
+        assert PrivacyParams.from_json(shown["query"]) == found.table.problem.target
+        assert shown["spent"] == {"epsilon": spent.epsilon, "delta": work.total.delta, "bound": spent.bound}
+
+
+def test_two_queries_to_models_are_not_summed(capsys: pytest.CaptureFixture[str]) -> None:
+    two = ["--K", "3", "--overlap", "2", "--queries", "2", "--total", "0.5,1e-3", "--format", "json"]
+    for door in (main, advise):
+        assert run(partial(door, [*two, "--models"])) == 0
+        counted = str(json.loads(capsys.readouterr().out)["counted_as"])
+        assert "inf" in counted or "--voters plain" in counted
+    work = Workload(Voters(3, PrivacyParams("0.1", "1e-5"), overlap=2), 2, PrivacyParams("0.5", "1e-3"))
+    models = planned(replace(work, voters=replace(work.voters, models=True)))
+    assert not any(found.table.problem.voters.each.is_private for found in models.candidates)
+    assert "at a time, as voters draw fresh randomness" in report.text_report(planned(work), None)
 
 
 def test_models_are_said_to_count_by_their_votes_alone(capsys: pytest.CaptureFixture[str]) -> None:
