@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from darrm.account.bounds import Account, Bound
 from darrm.losses.charges import Charge
 from darrm.losses.profile import PrivacyProfile
+from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.system.extras import require
 
 _MOST_CELLS = 2**21  # cells of the composed distribution: about a second and 50 MB
+_LEAST_STEP = 1e-15  # e^0 and e^step are to be different floats
 _CELLS_A_STEP = 16  # with several kinds no common grid hits every loss, so the grid is this much finer than the steps
 # a transform of n cells is off by at most about log2(n) units in the last place of the largest value (1) in each cell
 _ROUNDING_A_CELL = 64 * 2.0**-53
@@ -26,7 +28,7 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
     """Compose the loss distributions of all queries on a grid; None without ``dp_accounting`` or at a too small δ."""
     if importlib.util.find_spec("dp_accounting") is None:
         return None
-    if any(charge.profile is None and charge.guarantee is None for charge in account):
+    if not all(charge.profile or _has_profile(charge.guarantee) for charge in account):
         return None
     profiles = [(profile_of(charge), charge.count) for charge in account]
     span = sum(profile.epsilons[-1] * count for profile, count in profiles)
@@ -36,7 +38,7 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
     fineness = 1.0 if len(profiles) == 1 else 1.0 / _CELLS_A_STEP
     step = max(smallest_step * fineness, 2.0 * span / _MOST_CELLS)
     rounding = _ROUNDING_A_CELL * (2.0 * span / step + 1.0)
-    if delta <= rounding:
+    if delta <= rounding or step < _LEAST_STEP:
         return None
     library = require("dp_accounting.pld.privacy_loss_distribution")
     total = None
@@ -52,6 +54,11 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
         return None
     source = "profiles" if any(charge.profile is not None for charge in account) else "guarantees"
     return Bound("pld", epsilon * (1.0 + 1e-12), f"privacy loss distribution of the {source}, grid step {step:.3g}")
+
+
+def _has_profile(guarantee: PrivacyParams | None) -> bool:
+    """Whether an (ε, δ) is known and has an ε that a profile reaches."""
+    return guarantee is not None and guarantee.epsilon <= LARGEST_EXPONENT
 
 
 def profile_of(charge: Charge) -> PrivacyProfile:

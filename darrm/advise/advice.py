@@ -18,7 +18,7 @@ from darrm.advise import contenders as registry
 from darrm.advise.contenders import Contender
 from darrm.errors import PlanError
 from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import CommonP, Prior
+from darrm.gamma.priors import CommonP, Prior, weights_of
 from darrm.plan.option import ReleaseOption, how_counted
 from darrm.problem import Workload
 
@@ -119,13 +119,14 @@ def advise(
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
     belief = CommonP() if prior is None else prior
+    weights_of(belief, workload.voters.K)  # a prior without linear expected error says so before the search
     options, absent = [], []
     for contender in registry.CONTENDERS if contenders is None else contenders:
         if report is not None:
             report(contender.name)
         try:
             option = contender.calibrate(workload, belief)
-        except PlanError as error:
+        except (PlanError, ValueError) as error:  # one that is out of its range leaves the others
             absent.append((contender.name, str(error)))
         else:
             options += [] if option is None else [replace(option, name=contender.name)]

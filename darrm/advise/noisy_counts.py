@@ -32,7 +32,7 @@ from darrm.problem import Workload
 Array = NDArray[np.float64]
 
 GAUSSIAN_REACH = 12.0  # standard deviations of a discrete Gaussian that are written down; what is left is below 1e-32
-LEAST_SIGMA = 0.5  # of discrete noise, in votes
+LEAST_SIGMA, MOST_SIGMA = 0.5, 3e5  # of discrete noise, in votes; more would need gigabytes to be written down
 
 
 def gnmax_of_the_paper(workload: Workload, _prior: Prior) -> ReleaseOption:
@@ -126,6 +126,8 @@ def gaussian_lies(K: int, sigma: float) -> Array:
     >>> gaussian_lies(3, 1.0).round(4)
     array([0.2491, 0.0206])
     """
+    if sigma > MOST_SIGMA:
+        raise PlanError(f"its noise would have sigma = {sigma:.3g} votes: nothing is left to be computed")
     reach = max(K + 1, math.ceil(GAUSSIAN_REACH * sigma))
     weights = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2.0 * sigma**2))
     weights /= np.sum(weights)

@@ -70,7 +70,8 @@ def renyi_sigma(target: PrivacyParams, queries: int = 1) -> Calibration:
     checks.integer_at_least(1, queries=queries)
     epsilon, log_inverse_delta = _positive(target)
     smallest = log_inverse_delta / epsilon + 1.0
-    orders = np.arange(smallest + _ORDER_STEP, _LARGEST_ORDER + _ORDER_STEP / 2.0, _ORDER_STEP)
+    first = min(smallest, _LARGEST_ORDER) + _ORDER_STEP
+    orders = np.arange(first, _LARGEST_ORDER + _ORDER_STEP / 2.0, _ORDER_STEP)
     if not orders.size:
         checks.fail(
             "target.epsilon",

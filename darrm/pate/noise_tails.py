@@ -81,9 +81,9 @@ def laplace_log_tails(largest_gap: int, gamma: float, noise: str = "continuous")
     if noise == "continuous":
         return _rounded_up(np.log((2.0 + gamma * gaps) / 4.0) - gamma * gaps)
     a, one_minus_a = math.exp(-gamma), -math.expm1(-gamma)
-    b = (1.0 + a * a) / -math.expm1(-2.0 * gamma)
-    weight = (gaps + b) / one_minus_a + a / one_minus_a**2
-    return _rounded_up(np.log(weight) + 2.0 * math.log(one_minus_a / (1.0 + a)) - gamma * gaps)
+    # multiplied out, so that nothing is divided by 1 − a, which may be tiny
+    weight = gaps * one_minus_a + (1.0 + a * a) / (1.0 + a) + a
+    return _rounded_up(np.log(weight) - 2.0 * math.log1p(a) - gamma * gaps)
 
 
 def discrete_gaussian_log_survival(sigma: float, span: int) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from darrm.account.accountant import PrivacyAccountant
+from darrm.errors import PlanError
 from darrm.losses.charges import Charge
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Workload
@@ -23,9 +24,13 @@ def account_of(workload: Workload, query: Charge) -> PrivacyAccountant:
 
 
 def largest_within(workload: Workload, charge: Callable[[float], Charge]) -> float:
-    """Bisect for the largest parameter whose Q charges the accountant admits; a larger one costs more."""
+    """Bisect for the largest parameter whose Q charges the accountant admits, or raise `PlanError`."""
 
     def admitted(parameter: float) -> bool:
         return account_of(workload, charge(parameter)).admits(workload.total)
 
-    return last_allowed(admitted, 0.0, LARGEST_PARAMETER * workload.total.epsilon, steps=BISECTIONS)
+    most = LARGEST_PARAMETER * workload.total.epsilon
+    largest = last_allowed(admitted, 0.0, most, steps=BISECTIONS)
+    if largest == 0.0:
+        raise PlanError(f"no parameter above {most * 0.5**BISECTIONS:.3g} composes within {workload.total}")
+    return largest

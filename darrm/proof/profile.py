@@ -64,4 +64,5 @@ def privacy_profile(problem: MajorityProblem, gamma: NoiseFunction, *, points: i
     # the true profile never rises; rounding may
     falling = np.minimum(1.0, np.ceil(np.maximum.accumulate(bounds[::-1])[::-1] * _DECIMALS) / _DECIMALS)
     # a float above the exact ε keeps its bound
-    return PrivacyProfile(tuple(np.nextafter(float(e), np.inf) if e else 0.0 for e in grid), tuple(falling.tolist()))
+    above = [min(np.nextafter(float(e), np.inf), float(LARGEST_EXPONENT)) if e else 0.0 for e in grid]
+    return PrivacyProfile(tuple(above), tuple(falling.tolist()))

@@ -58,6 +58,30 @@ def test_json_follows_its_schema_and_the_text_says_the_same(capsys: pytest.Captu
     assert "publish the majority of the models' votes as it is" in text
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reasons"),
+    [
+        ("--total 1e-2,0 --queries 100000000000", {"LNMax": "no parameter above 3.73e-11 composes within (0.01, 0)"}),
+        ("--total 600,1e-5", {}),
+        ("--total 690,1e-5", {}),
+        ("--total 700,0", {}),
+        ("--total 1e-300,1e-5", {"GNMax, paper's σ": "target.epsilon must be at least 0.02307"}),
+    ],
+)
+def test_a_budget_beyond_one_aggregators_range_leaves_the_others(
+    arguments: str, reasons: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ["--K", "3", "--voters", "plain", "--overlap", "1", *arguments.split(), "--format", "json"]
+    assert run(lambda: main(said)) == 0
+    report = json.loads(capsys.readouterr().out)
+    names = {option["name"] for option in report["options"]}
+    assert "ours" in names
+    assert names.isdisjoint(reasons)
+    absent = {row["name"]: row["reason"] for row in report["absent"]}
+    assert all(absent[name].startswith(reason) for name, reason in reasons.items())
+    assert all(len(reason) < 300 for reason in absent.values())
+
+
 def test_flags_are_read_back() -> None:
     parser = build_parser()
     for arguments in (MANY_FLAGS, ["--total", "0.3,1e-4", "--queries", "7"], ["--K", "5", "--total", "1/3,0"]):

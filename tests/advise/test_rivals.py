@@ -9,6 +9,7 @@ import pytest
 from darrm.account.accountant import PrivacyAccountant
 from darrm.advise.noisy_counts import gaussian_lies, gnmax_of_the_paper, gnmax_tight, lnmax
 from darrm.advise.selection import curve_of_votes, exponential_mechanism, permute_and_flip, profile_of_votes
+from darrm.errors import PlanError
 from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
@@ -207,3 +208,8 @@ def test_a_charge_of_the_curve_alone_is_what_the_accountant_converts() -> None:
     log_lies = np.log1p(-option.truth)
     charge = Charge("e", renyi=curve_of_votes(log_lies, 11, 1), count=50)
     assert PrivacyAccountant(charges=[charge]).spent(1e-5).epsilon == pytest.approx(option.cost.epsilon, rel=1e-6)
+
+
+def test_noise_too_wide_to_be_written_down_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"sigma = 1e\+08 votes"):
+        gaussian_lies(3, 1e8)

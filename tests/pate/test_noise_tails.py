@@ -42,6 +42,10 @@ def test_tails_of_whole_number_noise_are_above_those_of_continuous_noise() -> No
         assert np.all(tails(50, parameter, "discrete") >= tails(50, parameter, "continuous"))
 
 
+def test_tails_of_almost_endless_noise_are_a_coin() -> None:
+    assert np.exp(laplace_log_tails(3, 1e-300, "discrete")) == pytest.approx([0.5] * 4, rel=1e-12)
+
+
 def test_survival_of_one_draw() -> None:
     log_mass = gaussian_log_mass(3.0)
     middle = log_mass.size // 2
