@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-PYTEST := $(BIN)/python -m pytest -n auto
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
 .PHONY: demo test test-slow check lint format clean
 

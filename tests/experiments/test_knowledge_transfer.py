@@ -110,7 +110,7 @@ def published() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("data", ["mnist", "fashion-mnist"])
-@pytest.mark.parametrize("m", [1, 3, pytest.param(5, marks=pytest.mark.slow), pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("m", [1, *(pytest.param(m, marks=pytest.mark.slow) for m in (3, 5, 7))])
 def test_published_numbers_that_need_no_training_are_those_of_today(
     data: str, m: int, published: dict[str, dict[str, Any]]
 ) -> None:

@@ -172,7 +172,7 @@ def hard_problem(K: int, m: str, epsilon: str, each_delta: str, delta: str | Non
         (hard_problem(41, "20.9999", "0.1", "1e-5"), "common"),
         (hard_problem(101, "7", "0.1", "1e-5"), "point:0.500001"),
         (hard_problem(501, "10", "0.1", "0"), "uniform"),
-        (hard_problem(501, "10", "0.1", "1e-5"), "uniform"),
+        pytest.param(hard_problem(501, "10", "0.1", "1e-5"), "uniform", marks=pytest.mark.slow),
         (hard_problem(101, "60", "5", "0.01"), "common"),
     ],
 )
