@@ -68,7 +68,7 @@ class Votes:
             advice = f"row {row} is wrong; a count says how many voters chose a class"
             checks.fail("vote counts", int(counts[row].min()), "at least 0", advice)
         checks.integer_at_least(1, voters=self.voters, advice="K, how many voters answer each query")
-        sums = counts.sum(axis=1)
+        sums = _row_sums(counts)
         if np.any(sums != self.voters):
             row = int(np.argmax(sums != self.voters))
             advice = "every voter must answer every query"
@@ -293,8 +293,8 @@ def _count(block: NDArray[Any], names: tuple[Any, ...], first_row: int, advice: 
             chosen = block == name
         if not (isinstance(chosen, np.ndarray) and chosen.shape == block.shape and chosen.dtype == np.bool_):
             _no_vote(names, f"an array of type {block.dtype}", advice)
-        counts[:, column] = chosen.sum(axis=1)
-    short = counts.sum(axis=1) != block.shape[1]
+        counts[:, column] = _row_sums(chosen.view(np.uint8))
+    short = _row_sums(counts) != block.shape[1]
     if short.any():
         query = int(np.argmax(short))
         voter = next(index for index, vote in enumerate(block[query]) if vote not in names)
@@ -302,6 +302,11 @@ def _count(block: NDArray[Any], names: tuple[Any, ...], first_row: int, advice: 
         shown = found.item() if isinstance(found, np.generic) else found
         _no_vote(names, f"{shown!r} from voter {voter} to query {first_row + query}", advice)
     return counts
+
+
+def _row_sums(matrix: NDArray[Any]) -> NDArray[np.int64]:
+    """Add whole numbers along short rows, several times faster than ``sum(axis=1)``."""
+    return np.asarray(np.einsum("ij->i", matrix, dtype=np.int64, casting="safe"), dtype=np.int64)
 
 
 def _no_vote(names: tuple[Any, ...], found: str, advice: str) -> NoReturn:
