@@ -27,9 +27,8 @@ from darrm.pate.noise_tails import laplace_log_tails
 from darrm.plan.budget import account_of, largest_within
 from darrm.plan.option import ReleaseOption
 from darrm.privacy import PrivacyParams
+from darrm.probability import Array
 from darrm.problem import Workload
-
-Array = NDArray[np.float64]
 
 GAUSSIAN_REACH = 12.0  # standard deviations of a discrete Gaussian that are written down; what is left is below 1e-32
 LEAST_SIGMA, MOST_SIGMA = 0.5, 3e5  # of discrete noise, in votes; more would need gigabytes to be written down

@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm.advise.noisy_counts import leads
 from darrm.gamma.priors import Prior
@@ -24,9 +23,8 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.plan.budget import account_of, largest_within
 from darrm.plan.option import ReleaseOption
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
+from darrm.probability import Array
 from darrm.problem import Workload
-
-Array = NDArray[np.float64]
 
 ROUNDING = 1e-12  # of a curve, relative, and of a profile, absolute
 PROFILE_POINTS = 129

@@ -28,9 +28,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.pate.noise_tails import check_noise, gaussian_log_tails, laplace_log_tails, sum_of_tails, winner_gaps
+from darrm.probability import Array
 from darrm.votes import counts_of
-
-Array = NDArray[np.float64]
 
 LOG_HALF = -math.log(2.0)
 _ROUNDING = 1e-12  # relative: the kernel errs by less than 1e-13 against fifty digits; ten times that is added

@@ -25,8 +25,7 @@ from darrm.pate.cost_shape import CostShape
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noise_tails import gaussian_log_tails, sum_of_tails, winner_gaps
 from darrm.pate.noisy_max import LNMax
-
-Array = NDArray[np.float64]
+from darrm.probability import Array
 
 # e^{−βd} < 5e-5 from this many smoothing lengths 1/β on
 _LARGEST_DISTANCE = 10.0

@@ -4,18 +4,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm.gamma import baselines
 from darrm.gamma.sampled_error import differences, errors_of, summarize
 from darrm.losses.composition import compose_general
 from darrm.optimize.optimizer import optimize_gamma
+from darrm.probability import Array
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import GammaTable, certify
 from experiments.simulations import settings
 from experiments.simulations.settings import Panel
-
-Array = NDArray[np.float64]
 
 OPTIMAL, TRUE, MONOTONE = "γ_opt", "γ_true (ours)", "γ_mono (ours)"
 OPTIMAL_U, OPTIMAL_P, TRUE_P = "γ_opt-U", "γ_opt-P", "γ_true-P (ours)"
