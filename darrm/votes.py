@@ -323,8 +323,11 @@ def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
         checks.fail("the type of the vote counts", str(array.dtype), "whole numbers")
     if array.ndim != 2:
         checks.fail("vote counts", array.shape, "of shape (queries, classes)", "one row is one query")
+    whole = array.dtype.kind != "f"
+    if whole and array.size and int(array.min()) >= -MOST_VOTERS and int(array.max()) <= MOST_VOTERS:
+        return array.astype(np.int64)  # every count made from labels: nothing is copied but the result
     wrong = array[~(np.abs(array.astype(np.float64)) <= MOST_VOTERS)]  # NaN is wrong, too
-    if not wrong.size and array.dtype.kind == "f":
+    if not wrong.size and not whole:
         wrong = array[array != np.rint(array)]
     if wrong.size:
         allowed = "finite" if not np.isfinite(wrong[0]) else f"whole numbers of at most {MOST_VOTERS}"
