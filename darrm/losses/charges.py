@@ -37,6 +37,8 @@ class Charge:
         share the randomness of their training.
     reached
         Holds for a person who reaches at most so many voters; None says nothing about them.
+    table
+        The digest of the proven table that answers, `darrm.proof.table.GammaTable.digest`; empty where there is none.
 
     Raises
     ------
@@ -61,6 +63,7 @@ class Charge:
     data_dependent: bool = False
     composes: bool = True
     reached: int | None = field(default=None, compare=False)
+    table: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, count=self.count, advice="a charge of no query is no charge")

@@ -46,6 +46,7 @@ def charge_of(table: GammaTable, queries: int = 1, *, exact: bool | None = None)
         count=queries,
         composes=not voters.are_private_models,
         reached=voters.reached,
+        table=table.digest,
     )
 
 

@@ -86,6 +86,11 @@ class GammaTable:
             raise TypeError("a GammaTable is made by certify, optimize_gamma or GammaTable.load, which prove it")
 
     @cached_property
+    def digest(self) -> str:
+        """The SHA-256, in hexadecimal, of the problem and γ as JSON: what a ledger and an auditor know the table by."""
+        return _checksum(self._content())
+
+    @cached_property
     def profile(self) -> PrivacyProfile:
         """The exact privacy profile of one query: the worst divergence over the corners for each ε."""
         return privacy_profile(self.problem, self.gamma)
@@ -101,16 +106,19 @@ class GammaTable:
 
     def to_json(self) -> dict[str, Any]:
         """Write the table as plain data; floats keep their exact value, ε and δ their decimals."""
-        content = {"problem": self.problem.to_json(), "gamma": [float(value) for value in self.gamma.half]}
         return {
             "format": FORMAT,
             "version": VERSION,
-            **content,
-            "checksum": _checksum(content),
+            **self._content(),
+            "checksum": self.digest,
             "certificate": asdict(self.certificate),
             "optimality": None if self.optimality is None else self.optimality.to_json(self.problem.voters.K),
             "provenance": dict(self.provenance),
         }
+
+    def _content(self) -> dict[str, Any]:
+        """Write what the digest is of."""
+        return {"problem": self.problem.to_json(), "gamma": [float(value) for value in self.gamma.half]}
 
     @classmethod
     def from_json(cls, data: Any) -> GammaTable:  # noqa: ANN401 (whatever a JSON file holds)
