@@ -9,8 +9,8 @@ Both are held as counts: an answer depends on how many voters chose what, never 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -19,12 +19,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.system.progress import StatusLine, blocks
-from darrm.system.votes_file import load_matrix
+from darrm.system.votes_file import LONGEST_NAME, is_csv, is_text, load_matrix
 
 ABSTAIN = -1  # the answer to a query that is not answered (⊥ in [P])
 FORMATS = ("auto", "labels", "counts")
 ROWS_AT_ONCE = 2**16  # bounds the memory beside the counts; large files are mapped, not read whole
 MOST_VOTERS = 2**31 - 1
+MOST_CLASSES = 2**16
+MOST_COUNTS = 2**29  # Q·C: four gigabytes of counts
+
+_NAMES = (str, int, float, np.integer, np.floating, np.bool_)
 
 Classes = int | Sequence[Any] | None
 
@@ -114,6 +118,9 @@ class Votes:
         advice = (
             "; for more classes than 0 and 1 say classes=C (--classes C on a command line)" if classes is None else ""
         )
+        if len(matrix) * len(names) > MOST_COUNTS:
+            found = f"{len(matrix):,} queries and {len(names):,} classes"
+            checks.fail("votes", found, f"at most {MOST_COUNTS:,} counts", "count some of the queries at a time")
         counts = np.empty((len(matrix), len(names)), dtype=np.int64)
         start = 0
         for block in blocks(matrix, ROWS_AT_ONCE, line or StatusLine(enabled=False), "checking votes"):
@@ -158,7 +165,7 @@ class Votes:
     @classmethod
     def read(
         cls,
-        path: Path,
+        path: Path | str,
         *,
         voters: int | None = None,
         classes: Classes = None,
@@ -174,7 +181,7 @@ class Votes:
         voters
             K, where it is known.
         classes
-            As in `of_labels`; names as text become numbers where the file holds numbers.
+            As in `of_labels`; names as text become numbers where an .npy file holds numbers.
         votes_format
             ``"labels"``, ``"counts"``, or ``"auto"``, which refuses what could be either.
         line
@@ -188,12 +195,22 @@ class Votes:
             If it cannot be read.
         """
         checks.one_of(FORMATS, votes_format=votes_format)
-        named = classes is not None and not isinstance(classes, int)
-        matrix = load_matrix(path, words=named and votes_format != "counts")
+        path = Path(path)
+        if is_csv(path) and votes_format != "counts" and not isinstance(classes, int | np.integer | None):
+            names = _class_names(classes)
+            places = cls.of_labels(load_matrix(path, _words(names)), len(names), line=line)
+            votes = replace(places, classes=names)
+            return votes if voters is None else votes.of_voters(voters)
+        matrix = load_matrix(path)
         kind = _guess(matrix, voters, classes) if votes_format == "auto" else votes_format
-        if kind == "counts":
-            return cls.of_counts(matrix, voters, classes)
-        votes = cls.of_labels(matrix, _as_typed(classes, matrix), line=line)
+        try:
+            if kind == "counts":
+                return cls.of_counts(matrix, voters, classes)
+            votes = cls.of_labels(matrix, _as_typed(classes, matrix), line=line)
+        except ValueError as error:
+            if not is_csv(path):
+                raise
+            raise ValueError(f"{error} (in {str(path)!r} query 0, or row 0, is line 1)") from error
         return votes if voters is None else votes.of_voters(voters)
 
     @property
@@ -265,11 +282,28 @@ def _class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
     """Return what the classes are called, in order."""
     if isinstance(classes, int | np.integer):
         checks.integer_at_least(2, classes=classes, advice="with one class there is nothing to vote on")
+        if classes > MOST_CLASSES:
+            checks.fail("classes", classes, f"at most {MOST_CLASSES:,}")
         return tuple(range(classes))
-    names = () if isinstance(classes, str) else tuple(classes)
-    if len(names) < 2 or len(set(names)) != len(names):
-        checks.fail("classes", classes, "different labels, at least two, the one for class 0 first")
+    names = () if isinstance(classes, str) or not isinstance(classes, Iterable) else tuple(classes)
+    for name in names:
+        if not isinstance(name, _NAMES) or np.asarray(name).dtype.kind not in "biufU":
+            checks.fail("classes", name, "text or numbers", "labels are kept in files")
+        if isinstance(name, str) and not (len(name) <= LONGEST_NAME and is_text(name) and "\0" not in name):
+            checks.fail("classes", name[:LONGEST_NAME], f"Unicode text of at most {LONGEST_NAME} characters, none zero")
+    if not 2 <= len(names) <= MOST_CLASSES or len(set(names)) != len(names) or len(set(map(str, names))) != len(names):
+        allowed = f"different labels, at least two and at most {MOST_CLASSES:,}, the one for class 0 first"
+        checks.fail("classes", names[:5] or classes, allowed)
     return names
+
+
+def _words(names: tuple[Any, ...]) -> tuple[str, ...]:
+    """Return the names of classes as a .csv file spells them, where spaces around a vote do not count."""
+    words = tuple(map(str, names))
+    for word in words:
+        if word != word.strip() or not word:
+            checks.fail("classes", word, "without spaces around it in a .csv file", "use an .npy file")
+    return words
 
 
 def _as_typed(classes: Classes, matrix: NDArray[Any]) -> Classes:
@@ -350,7 +384,9 @@ def _guess(matrix: NDArray[Any], voters: int | None, classes: Classes) -> str:
         return "labels"
     if voters is not None and (columns != voters or number not in {None, columns}):
         return "counts" if number in {None, columns} else "labels"  # what is wrong is said where they are counted
-    sums, largest = matrix.sum(axis=1), matrix.max()
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = matrix.sum(axis=1, dtype=np.float64)  # exact for every K that is allowed
+    largest = matrix.max()
     if np.any(np.isnan(sums)) or matrix.min() < 0:
         return "counts"  # the check names what is wrong
     total = sums[0] if voters is None else voters

@@ -1,11 +1,21 @@
 """Votes: one parser for labels and counts, and what it refuses."""
 
+import csv
 import math
+import os
+import re
+import tempfile
+import tracemalloc
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from darrm.system.votes_file import labels_digest, load_labels, load_matrix, save_labels
 from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, require_votes
 
 NAN, INF = math.nan, math.inf
@@ -215,8 +225,11 @@ def test_files_are_told_apart(
         ([[3, 1]], {"voters": 5, "classes": 2}, "must be K = 5, got 4"),
         ([[0, 1]], {"votes_format": "xml"}, "votes_format must be one of"),
         ([[0, 1]], {"votes_format": "labels", "classes": ("a", "b")}, "classes must be numbers"),
-        ([0, 1], {}, r"must hold a matrix of votes .*: one row is one query; reshape a single one"),
-        (np.zeros((0, 3)), {}, r"must hold a matrix of votes with at least one entry, got shape \(0, 3\)"),
+        ([0, 1], {}, r"must hold a matrix with at least one entry, .*: one row is one query; reshape a single one"),
+        (np.zeros((0, 3)), {}, r"must hold a matrix with at least one entry, got shape \(0, 3\)"),
+        (np.zeros((0, 10**9, 10**9)), {}, "one row is one query"),
+        ([[1e308, 1e308], [0.0, 0.0]], {}, "no counts"),
+        (np.array([[2**63, 2**63, 5]], dtype=np.uint64), {"voters": 5}, "whole numbers of at most"),
     ],
 )
 def test_files_that_are_refused(matrix: object, named: dict, message: str, tmp_path: Path) -> None:
@@ -224,24 +237,316 @@ def test_files_that_are_refused(matrix: object, named: dict, message: str, tmp_p
         read(tmp_path, matrix, **named)
 
 
+def refusal(path: Path, **named: object) -> str:
+    """Read a file and return the one line that refuses it."""
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 (each test looks at the text)
+        Votes.read(path, **named)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+WORDS = {"classes": ("C", "D")}
+
+
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "named", "message"),
     [
-        (b"0,1,1\n0,1\n", "columns"),
-        (b"0,1,x\n", "could not convert"),
-        (b"a,b\n", "could not convert"),
-        (b"", "with at least one entry"),
-        (b"0,1,nan\n", "got nan"),
-        (b"0;1;1\n", "could not convert"),
-        (b"\xff", "no table of votes"),
-        (b"\x93NUMPY", "no table of votes"),
+        (b"0,1,1\n0,1\n", {}, "line 2 has 2 fields, the lines before it 3"),
+        (b"0,1,1\n0,1,x\n", {}, "line 2, field 3: 'x' is no number"),
+        (b"0,1\n\n1,1\n", {}, "line 2 is blank: every line is a query"),
+        (b"\n0,1\n", {}, "line 1 is blank"),
+        (b"0,1\n\n", {}, "line 2 is blank"),
+        (b"0,1\n \n", {}, "line 2 has 1 fields"),
+        (b"0,1 # two\n", {}, "line 1, field 2: '1 # two' is no number"),
+        (b"0,1\n# 1,1\n", {}, "line 2, field 1: '# 1' is no number"),
+        (b"", {}, "at least one line"),
+        (b"0,1,nan\n", {}, "line 1, field 3: the vote is missing ('nan'): every voter must answer every query"),
+        (b"0,,1\n", {}, "line 1, field 2: the vote is missing ('')"),
+        (b"0,1\n1,?\n", {}, "line 2, field 2: the vote is missing ('?')"),
+        (b"C,N/A\n", WORDS, "line 1, field 2: the vote is missing ('N/A')"),
+        (b"0,inf\n", {}, "line 1, field 2: 'inf' is no number"),
+        (b"0,1e999\n", {}, "line 1, field 2: '1e999' is no number"),
+        (b"0,1_0\n", {}, "'1_0' is no number"),
+        ("0,１\n".encode(), {}, "'１' is no number"),
+        (b"0," + b"9" * 120_000 + b"x\n", {}, "9' is no number"),
+        (b"a,b\n0,1\n", {}, "line 1 looks like a header: 'a', 'b': delete it if it is one"),
+        (b"0;1;1\n", {}, "line 1 looks like a header: '0;1;1': delete it if it is one; a line has, between commas, "),
+        (b"voter,voter\nC,D\n", WORDS, "line 1 looks like a header: 'voter', 'voter'"),
+        (b"0,1,2,3,4\n0,0,0,0,0\n", {}, "line 1 looks like a header: '0', '1', '2', '3', …: delete it, for every"),
+        (b"1,2,3,4,5\n0,0,0,0,0\n", {}, "line 1 looks like a header"),
+        (b"C,C,C#\nD,D,D\n", WORDS, "line 1, field 3: 'C#' is none of the classes 'C', 'D'"),
+        (b"C,C\nD,c\n", WORDS, "line 2, field 2: 'c' is none of the classes 'C', 'D'"),
+        (b"4,1\n", WORDS, "line 1, field 1: '4' is none of the classes"),
+        (b'C,"C\nD,D\nC,C"\n', WORDS, "is none of the classes"),
+        (b'C,"C\n', WORDS, "line 1: unexpected end of data"),
+        (b'C,"C"D\n', WORDS, "line 1: ',' expected after '\"'"),
+        ("0,1\n1,1\n".encode("utf-16"), {}, "line 1 holds zero bytes, as UTF-16 does: save it as UTF-8"),
+        ("0,1\n".encode("utf-16-le"), {}, "line 1 holds zero bytes"),
+        (b"0,1\n0,\xff\n", {}, "line 2 is not in UTF-8"),
+        (b"0," * 2**24, {}, "line 1 has 16,777,216 characters or more"),
+        (b"0,1\n0," + b"1" * 200_000, {}, "line 2: field larger than field limit"),
+        (
+            b"0,2\n",
+            {"classes": 2, "votes_format": "labels"},
+            "got 2.0 from voter 1 to query 0: .* query 0, or row 0, is line 1",
+        ),
+        (b"3,1\n3,2\n", {"votes_format": "counts"}, "the sum of row 1 .* query 0, or row 0, is line 1"),
     ],
 )
-def test_broken_files(content: bytes, message: str, tmp_path: Path) -> None:
-    for suffix, words in (("csv", message), ("npy", "no table of votes")):
-        (tmp_path / f"votes.{suffix}").write_bytes(content)
-        with pytest.raises(ValueError, match=words) as caught:
-            Votes.read(tmp_path / f"votes.{suffix}", classes=2)
-        assert "\n" not in str(caught.value)
-    with pytest.raises(OSError, match="not found"):
-        Votes.read(tmp_path / "nowhere.csv")
+def test_lines_that_are_no_query(content: bytes, named: dict, message: str, tmp_path: Path) -> None:
+    (tmp_path / "votes.csv").write_bytes(content)
+    found = refusal(tmp_path / "votes.csv", **named)
+    assert message in found or re.search(message, found)
+    assert len(found) < 600
+
+
+@pytest.mark.parametrize(
+    ("content", "classes", "counts"),
+    [
+        (b"C,D\nD,D", ("C", "D"), [[1, 1], [0, 2]]),
+        (b"\xef\xbb\xbfC,D\r\nD,D\r\n", ("C", "D"), [[1, 1], [0, 2]]),
+        (b" C ,\tD\n", ("C", "D"), [[1, 1]]),
+        (b'"C","D"\n', ("C", "D"), [[1, 1]]),
+        (b'"a,b","c""d"\n"e\nf","a,b"\n', ("a,b", 'c"d', "e\nf"), [[1, 1, 0], [1, 0, 1]]),
+        (b"#,C\n", ("#", "C"), [[1, 1]]),
+        (b"NA,C\n", ("NA", "C"), [[1, 1]]),
+        ("é,ß\n".encode(), ("é", "ß"), [[1, 1]]),
+        (b"8,5,5\n", (5, 8), [[2, 1]]),
+        (b"8,5,5\n", ("5", "8"), [[2, 1]]),
+        (b"\xef\xbb\xbf+1,0.0,1e0\r1,1,1\r", 2, [[1, 2], [0, 3]]),
+        (b"0,1,2,3\n", 4, [[1, 1, 1, 1]]),
+    ],
+)
+def test_lines_that_are_queries(content: bytes, classes: object, counts: list, tmp_path: Path) -> None:
+    (tmp_path / "votes.csv").write_bytes(content)
+    votes = Votes.read(str(tmp_path / "votes.csv"), classes=classes, votes_format="labels")  # type: ignore[arg-type]
+    assert votes.counts.tolist() == counts
+    assert len(votes.classes) == classes if isinstance(classes, int) else votes.classes == classes
+
+
+def oracle(text: str, names: tuple[str, ...] | None) -> list | None:
+    """The matrix of a .csv file, read line by line; None for what must be refused."""
+    matrix: list[list[float]] = []
+    for line in re.split("\r\n|\r|\n", re.sub(r"(\r\n|\r|\n)\Z", "", text)):
+        try:
+            rows = list(csv.reader([line], strict=True))
+            fields = [field.strip(" ") for field in rows[0]]
+            number = [float(field) if set(field) <= set("0123456789.e-") else math.inf for field in fields]
+            row = number if names is None else [float(names.index(field)) for field in fields]
+        except (ValueError, IndexError, csv.Error):
+            return None
+        if not row or math.inf in row or (matrix and len(matrix[0]) != len(row)):
+            return None
+        matrix.append(row)
+    counted = [list(range(first, first + len(matrix[0]))) for first in (0, 1)]
+    return None if names is None and len(matrix[0]) >= 5 and matrix[0] in counted else matrix
+
+
+FIELDS = st.sampled_from(
+    ["0", "1", "2", " 1", "C", "D", '"C"', '"1"', "C#", "#", "", "nan", "1e0", "-1", '"', "x", '""']
+)
+SEPARATORS = st.sampled_from([",", ",", ",", ",", "\n", "\n", "\r\n", "\n\n", "\r", ";", " "])
+
+
+@given(st.lists(st.tuples(FIELDS, SEPARATORS), max_size=12), st.sampled_from([None, ("C", "D"), ("1", "C#", "0")]))
+@example([("C", ","), ("C", ","), ("C#", "\n"), ("D", ","), ("D", ","), ("D", "\n")], ("C", "D"))
+@settings(max_examples=600)
+def test_a_csv_file_is_what_its_lines_say(parts: list[tuple[str, str]], names: tuple[str, ...] | None) -> None:
+    text = "".join(field + separator for field, separator in parts)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "votes.csv"
+        path.write_bytes(text.encode())
+        expected = oracle(text, names)
+        try:
+            found = load_matrix(path, names).tolist()
+        except ValueError as error:
+            found = None if "line" in str(error) else str(error)
+        assert found == expected
+
+
+def npy(header: str, data: bytes = b"\0" * 24, version: bytes = b"\x01\x00") -> bytes:
+    width = 2 if version == b"\x01\x00" else 4
+    return b"\x93NUMPY" + version + len(header).to_bytes(width, "little") + header.encode("latin-1") + data
+
+
+def described(dtype: str, shape: str) -> str:
+    return f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x93NUMPY",
+        b"\x93NUMPY\x01\x00",
+        npy(described("<i8", "(1, 3)"), version=b"\x09\x00"),
+        npy("(((((" * 1000),
+        npy("-" * 5000 + "1"),
+        npy("{{}:1}"),
+        npy("{" * 60_000),
+        npy(described("<i8", "(True, 3)")),
+        npy(described("<i8", "(1, -3)")),
+        npy(described("<i8", "(3,)")),
+        npy(described("<i8", "()")),
+        npy(described("<i8", "(1, 1, 3)")),
+        npy(described("<i8", f"({10**23}, 3)")),
+        npy(described("<i8", f"(0, {10**23})"), b""),
+        npy(described("<i8", "(" + "9" * 5000 + ", 3)")),
+        npy(described("<i8", "(1, 2)")),
+        npy(described("<i8", "(1, 3)"), b"\0" * 23),
+        npy(described("|V8", "(1, 3)")),
+        npy(described("|O", "(1, 3)")),
+        npy(described("<c8", "(1, 3)")),
+        npy(described("<M8", "(1, 3)")),
+        npy(described("<f3", "(1, 8)")),
+        npy(described("<U0", "(1, 3)"), b""),
+        npy(described("<U1", "(2, 3)"), b"\0" * 20 + b"\0\0\x11\0"),
+        npy(described(">U1", "(2, 3)"), b"\0" * 20 + b"\xff\0\0\0"),
+        npy(described("|b1", "(8, 3)"), b"\x01" * 23 + b"\x02"),
+        npy("{'descr': [('a', '<i8')], 'fortran_order': False, 'shape': (1, 3), }"),
+    ],
+)
+def test_hostile_npy_files(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "votes.npy").write_bytes(content)
+    tracemalloc.start()
+    found = refusal(tmp_path / "votes.npy", classes=2)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "is no table of votes: it" in found
+    assert most < 2**20
+
+
+@pytest.mark.parametrize("form", ["whole", "cut"])
+def test_archives_are_no_votes(form: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "votes.npz", votes=np.zeros((1, 3)))
+    content = (tmp_path / "votes.npz").read_bytes()
+    (tmp_path / "votes.npy").write_bytes(content if form == "whole" else content[:-30])
+    assert "does not begin as an .npy file" in refusal(tmp_path / "votes.npy")
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["?", "<i1", ">i8", "<u4", ">f4", "<f8", ">U3", "<U3"])
+def test_npy_files_of_every_kind(dtype: str, order: Any, tmp_path: Path) -> None:
+    labels = np.random.default_rng(0).integers(0, 2, (5, 3))
+    array = np.where(labels, "no", "yes") if "U" in dtype else labels
+    np.save(tmp_path / "votes.npy", np.asarray(array.astype(dtype), order=order))
+    assert np.load(tmp_path / "votes.npy").flags.f_contiguous == (order == "F")
+    classes = ("yes", "no") if "U" in dtype else 2
+    votes = Votes.read(tmp_path / "votes.npy", classes=classes, votes_format="labels")
+    assert votes.ones.tolist() == labels.sum(axis=1).tolist()
+
+
+def test_what_is_no_regular_file_is_never_opened(tmp_path: Path) -> None:
+    for suffix in ("npy", "csv"):
+        os.mkfifo(tmp_path / f"pipe.{suffix}")
+        (tmp_path / f"zeros.{suffix}").symlink_to("/dev/zero")
+        (tmp_path / f"folder.{suffix}").mkdir()
+        for name in ("pipe", "zeros", "folder"):
+            assert "it is no regular file" in refusal(tmp_path / f"{name}.{suffix}")
+        with pytest.raises(FileNotFoundError):
+            Votes.read(tmp_path / f"nowhere.{suffix}")
+    with (tmp_path / "votes.csv").open("wb") as file:
+        file.truncate(2**30 + 1)  # a hole
+    assert "has 1,073,741,825 bytes and at most 1,073,741,824 are read" in refusal(tmp_path / "votes.csv")
+
+
+def test_memory_is_refused_before_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "votes.csv").write_text("0,2000000000\n0,0\n", encoding="utf-8")
+    large = np.broadcast_to(np.int8(0), (2**20, 1))
+    tracemalloc.start()
+    for call, message in (
+        (lambda: Votes.read(tmp_path / "votes.csv", classes=2_000_000_001), "classes must be at most 65,536"),
+        (lambda: Votes.read(tmp_path / "votes.csv", classes=2), "query 0"),
+        (lambda: Votes.of_labels([[0, 2_000_000_000]], 2_000_000_001), "classes must be at most 65,536"),
+        (lambda: Votes.of_labels(large, 1024), "at most 536,870,912 counts"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    assert tracemalloc.get_traced_memory()[1] < 2**21
+    tracemalloc.stop()
+
+
+def test_a_mapped_file_is_not_copied(tmp_path: Path) -> None:
+    np.save(tmp_path / "votes.npy", np.zeros((2**21, 11), dtype=np.int8))
+    tracemalloc.start()
+    Votes.read(tmp_path / "votes.npy", voters=11, classes=2, votes_format="labels")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2.7 * 2**21 * 2 * 8  # the counts, their checked copy and their sums; the labels would be eleven
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        (("a", "\udce9"), "Unicode text"),
+        (("a", "a\0"), "Unicode text"),
+        (("a", "b" * 201), "Unicode text of at most 200"),
+        ((1, "1"), "classes must be different labels"),
+        ((0, 2**70), "text or numbers"),
+        ((0, Fraction(1, 2)), "text or numbers"),
+        (((0, 1), (1, 0)), "text or numbers"),
+        (1.5, "classes must be different labels"),
+    ],
+)
+def test_names_that_no_file_could_keep(classes: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Votes.of_labels([[0, 1]], classes)
+
+
+def test_spaces_around_a_name_are_for_npy(tmp_path: Path) -> None:
+    (tmp_path / "votes.csv").write_text("a, a\n", encoding="utf-8")
+    assert "without spaces around it in a .csv file" in refusal(tmp_path / "votes.csv", classes=("a", " a"))
+
+
+TEXTS = st.text(st.sampled_from("ab,\"\r\n #0'é\ufeff\u2028\x1f"), max_size=4)
+LABELS = st.one_of(
+    st.lists(TEXTS, min_size=1, max_size=5),
+    st.lists(st.integers(-(2**62), 2**62), max_size=5),
+    st.lists(st.booleans(), min_size=1, max_size=5),
+    st.lists(st.sampled_from(["0", "1", "-1", "01", "-0", "+1", "1.0"]), min_size=1, max_size=3),
+)
+
+
+@given(LABELS, st.sampled_from(["labels.csv", "labels.npy"]))
+@settings(max_examples=400)
+def test_labels_come_back(values: list, name: str) -> None:
+    labels = np.array(values) if values else np.empty(0, dtype=np.int64)
+    with tempfile.TemporaryDirectory() as folder:
+        save_labels(Path(folder) / name, labels)
+        loaded = load_labels(Path(folder) / name)
+    assert list(map(str, loaded.tolist())) == list(map(str, labels.tolist()))
+    assert labels_digest(loaded) == labels_digest(labels)
+    assert loaded.dtype == labels.dtype or name == "labels.csv"
+
+
+@given(st.lists(TEXTS, max_size=3), st.lists(TEXTS, max_size=3))
+@example(["a\nb", "c"], ["a", "b\nc"])
+def test_other_labels_have_another_digest(one: list[str], other: list[str]) -> None:
+    digests = [labels_digest(np.array(texts, dtype=np.str_)) for texts in (one, other)]
+    assert (digests[0] == digests[1]) == (one == other)
+
+
+def test_labels_that_were_changed_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    labels = np.array(["yes", "a,b", 'c"d', "yes"])
+    save_labels(path, labels)
+    content = path.read_bytes()
+    rng, refused = np.random.default_rng(0), 0
+    for _ in range(300):
+        damaged = bytearray(content)
+        place = rng.integers(len(damaged))
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        try:
+            assert labels_digest(load_labels(path)) != labels_digest(labels)
+        except ValueError as error:
+            refused += 1
+            assert "\n" not in str(error)  # noqa: PT017 (one line)
+    assert refused > 30
+    for wrong in (b"1\r\n0\r\n", b"1\n0", b"1,0\n", b"1\n\n0\n", b'"1"\n', b"\xef\xbb\xbf1\n", b"x" * 201 + b"\n"):
+        path.write_bytes(wrong)
+        with pytest.raises(ValueError, match="is no file of labels"):
+            load_labels(path)
+    np.save(tmp_path / "labels.npy", np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="is no file of labels: it must hold one row"):
+        load_labels(tmp_path / "labels.npy")

@@ -1,9 +1,21 @@
-"""Votes and labels in files: .npy or .csv, one row a query."""
+"""Votes and labels in files: .npy or .csv, one row a query.
 
+A vote never changes its meaning on the way in, and a query never its place. So every line of a .csv file is a query, or
+an error that names the line: there are no comments, no blank lines, no headers and no missing votes. An .npy file is
+mapped, not read, after its header was compared with its size; nothing in it is evaluated. What is no regular file (a
+pipe, a device) is refused before it is opened.
+"""
+
+import csv
 import hashlib
-import warnings
+import math
+import re
+import stat
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +24,40 @@ from darrm import checks
 from darrm.system.files import check_parent, replacing
 
 SUFFIXES = (".npy", ".csv")
+MOST_CSV_BYTES = 2**30  # its numbers take up to four times as much memory; an .npy file is mapped and may be larger
+MOST_NPY_BYTES = 2**40
+LONGEST_NAME = 200  # characters of a class: labels as text take four bytes of memory for each
+_LONGEST_LINE = 2**24  # characters: eight million voters
+_LONGEST_NUMBER = 100  # characters
+_LONGEST_HEADER = 10_000  # bytes, numpy's own limit
+_MOST_REMEMBERED = 4096  # different fields whose meaning is looked up and not found again
+_LEAST_COUNTED = 5  # fields: fewer that say 0, 1, 2 … may be votes, so many are the numbers of columns
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
+_UNQUOTED = re.compile(r"(?!\ufeff)[^\s\",](?:[^\",\r\n]*[^\s\",])?")  # needs no quotes
+_MISSING = frozenset(("", "?", "-", ".", "na", "n/a", "nan", "nil", "none", "null"))  # in small letters
+_NPY_MAGIC = b"\x93NUMPY"
+_NPY_HEADER = re.compile(
+    r"\{\s*'descr':\s*'(?P<type>[<>|=]?(?:b1|[iu][1248]|f[248]|U[1-9][0-9]{0,5}))',"
+    r"\s*'fortran_order':\s*(?P<fortran>True|False),"
+    r"\s*'shape':\s*\((?P<shape>(?:[0-9]{1,30},\s*)*(?:[0-9]{1,30})?)\),?\s*\}\s*"
+)
 
 
 def _check_suffix(name: str, path: Path) -> None:
     """Raise `ValueError` unless the name ends in .npy or .csv."""
     if path.suffix.lower() not in SUFFIXES:
         checks.fail(name, str(path), "a file that ends in .npy or .csv")
+
+
+def _size_of(path: Path, most_bytes: int) -> int:
+    """Return the size of a regular file of at most so many bytes."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("it is no regular file: copy what it holds into one")
+    if found.st_size > most_bytes:
+        raise ValueError(f"it has {found.st_size:,} bytes and at most {most_bytes:,} are read: split it or use .npy")
+    return found.st_size
 
 
 def check_new(path: Path) -> None:
@@ -28,33 +68,170 @@ def check_new(path: Path) -> None:
         raise ValueError(f"{str(path)!r} exists already: labels are paid for, so name another file or move this one")
 
 
-def load_matrix(path: Path, *, words: bool = False) -> NDArray[Any]:
+def is_csv(path: Path) -> bool:
+    """Whether the name of a file says that it is text."""
+    return path.suffix.lower() == ".csv"
+
+
+def load_matrix(path: Path, names: Sequence[str] | None = None) -> NDArray[Any]:
     """Read a matrix with at least one entry: numbers, or text; an .npy file is mapped, not copied.
 
-    ``words`` reads a .csv file as words. `ValueError` if the file holds no such matrix, `OSError` if it cannot be read.
+    Where ``names`` are given a .csv file must hold these and is read as their places, 0 for the first. `ValueError` if
+    the file holds no such matrix, `OSError` if it cannot be read.
     """
     _check_suffix("votes", path)
     try:
-        matrix = _read_npy(path) if path.suffix.lower() == ".npy" else _read_csv(path, words=words)
-    except (ValueError, EOFError) as error:
+        return _read_csv(path, names) if is_csv(path) else _map_npy(path, dimensions=2)
+    except ValueError as error:
         raise ValueError(f"{str(path)!r} is no table of votes: {error}") from error
-    if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "biufU":
-        found = f"shape {matrix.shape} of type {matrix.dtype}"
-        advice = "one row is one query; " + ("reshape a single one" if matrix.ndim == 1 else "no row is no vote")
-        raise ValueError(f"{str(path)!r} must hold a matrix of votes with at least one entry, got {found}: {advice}")
-    return matrix
 
 
-def _read_npy(path: Path) -> NDArray[Any]:
-    loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-    return np.asarray(loaded) if isinstance(loaded, np.ndarray) else checks.fail("votes", path.name, "one array")
+def _map_npy(path: Path, *, dimensions: int) -> NDArray[Any]:
+    """Map the array of an .npy file whose header and size agree."""
+    size = _size_of(path, MOST_NPY_BYTES)
+    with path.open("rb") as file:
+        magic, version = file.read(len(_NPY_MAGIC)), file.read(2)
+        length = int.from_bytes(file.read(2 if version == b"\x01\x00" else 4), "little")
+        header = _NPY_HEADER.fullmatch(file.read(min(length, _LONGEST_HEADER)).decode("latin-1"))
+        offset = file.tell()
+    if magic != _NPY_MAGIC or version not in {b"\x01\x00", b"\x02\x00", b"\x03\x00"} or header is None:
+        raise ValueError("it does not begin as an .npy file of numbers or text does: save such an array by numpy.save")
+    dtype = np.dtype(header["type"])
+    shape = tuple(int(length) for length in re.findall("[0-9]+", header["shape"]))
+    count = math.prod(shape)
+    if len(shape) != dimensions or (count == 0 and dimensions == 2):
+        wanted = "a matrix with at least one entry" if dimensions == 2 else "one row"
+        advice = "one row is one query; " + ("reshape a single one" if len(shape) == 1 else "no row is no vote")
+        raise ValueError(f"it must hold {wanted}, got shape {shape} of type {dtype}: {advice}")
+    if size - offset != count * dtype.itemsize:
+        raise ValueError(
+            f"its header says {shape} of type {dtype}, which does not fit its {size:,} bytes: it is damaged"
+        )
+    if count == 0:
+        return np.empty(0, dtype=dtype)
+    if dtype.kind in "bU":  # not every pattern of bits is a boolean, or Unicode
+        most, raw = (1, "u1") if dtype.kind == "b" else (sys.maxunicode, f"{dtype.str[0]}u4")
+        if int(np.memmap(path, dtype=raw, mode="r", offset=offset).max()) > most:
+            raise ValueError(f"it holds what is nothing of type {dtype}: it is damaged")
+    order: Literal["C", "F"] = "F" if header["fortran"] == "True" else "C"
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order))
 
 
-def _read_csv(path: Path, *, words: bool) -> NDArray[Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # an empty file is reported by its shape
-        table = np.loadtxt(path, delimiter=",", ndmin=2, dtype=str if words else np.float64, encoding="utf-8")
-    return np.char.strip(table) if words else table
+def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number and the fields of each line of a .csv file; a quoted field may hold line breaks."""
+    _size_of(path, MOST_CSV_BYTES)
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        reader = csv.reader(_lines(file), strict=True)
+        while True:
+            line = reader.line_num + 1
+            try:
+                fields = next(reader, None)
+            except csv.Error as error:
+                raise ValueError(f"line {line}: {error}") from error
+            if fields is None:
+                return
+            if not fields:
+                raise ValueError(f"line {line} is blank: every line is a query")
+            yield line, fields
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    """Yield the lines of a text in UTF-8, none of them too long to be kept."""
+    number = 0
+    while line := file.readline(_LONGEST_LINE):
+        number += 1
+        if len(line) == _LONGEST_LINE:
+            raise ValueError(f"line {number} has {_LONGEST_LINE:,} characters or more")
+        if "\0" in line:
+            raise ValueError(f"line {number} holds zero bytes, as UTF-16 does: save it as UTF-8")
+        if not line.isascii() and not is_text(line):
+            raise ValueError(f"line {number} is not in UTF-8: save it as UTF-8")
+        yield line
+
+
+def is_text(text: str) -> bool:
+    r"""Whether a string is Unicode text: half a surrogate pair, which stands for bytes that are none, is not.
+
+    >>> is_text("é"), is_text("\udce9")
+    (True, False)
+    """
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _read_csv(path: Path, names: Sequence[str] | None) -> NDArray[Any]:
+    """Read the numbers of a .csv file, or the places of its words among the names."""
+    known: dict[str, float] = {} if names is None else {name: place for place, name in enumerate(names)}
+    numbers: array[Any] = array("d" if names is None else "i")
+    width = 0
+    for line, fields in _records(path):
+        if not width:
+            width = len(fields)
+            _refuse_header(fields, names)
+        if len(fields) != width:
+            raise ValueError(f"line {line} has {len(fields)} fields, the lines before it {width}")
+        end = len(numbers)
+        try:
+            numbers.extend(map(known.__getitem__, fields))
+        except KeyError:  # a field that was not seen before
+            del numbers[end:]
+            numbers.extend(_meanings(line, fields, known, names))
+    if not width:
+        raise ValueError("it must hold at least one line: every line is a query")
+    return np.frombuffer(numbers, dtype=numbers.typecode).reshape(-1, width)
+
+
+def _meaning(field: str, names: Sequence[str] | None) -> float | None:
+    """Return the number that a field is, or its place among the names; None if it is none."""
+    word = field.strip(" \t")
+    if names is not None:
+        return names.index(word) if word in names else None
+    number = float(word) if len(word) <= _LONGEST_NUMBER and _NUMBER.fullmatch(word) else math.inf
+    return number if math.isfinite(number) else None
+
+
+def _meanings(line: int, fields: list[str], known: dict[str, float], names: Sequence[str] | None) -> list[Any]:
+    """Return what each field of a line means, and remember it."""
+    found = []
+    for column, field in enumerate(fields, 1):
+        number = _meaning(field, names)
+        if number is None:
+            raise ValueError(f"line {line}, field {column}: {_complaint(field, names)}")
+        if len(known) < _MOST_REMEMBERED:
+            known[field] = number
+        found.append(number)
+    return found
+
+
+def _is_missing(field: str) -> bool:
+    return field.strip().lower() in _MISSING
+
+
+def _complaint(field: str, names: Sequence[str] | None) -> str:
+    """Say why a field is no vote."""
+    if _is_missing(field):
+        return f"the vote is missing ({field!r}): every voter must answer every query, so leave other queries out"
+    return f"{_shown([field])} is {'no number' if names is None else f'none of the classes {_shown(names)}'}"
+
+
+def _refuse_header(fields: list[str], names: Sequence[str] | None) -> None:
+    """Raise `ValueError` if line 1 names the columns, or counts them."""
+    words = [field.strip(" \t") for field in fields]
+    counted = len(words) >= _LEAST_COUNTED and words in (
+        [str(first + i) for i in range(len(words))] for first in (0, 1)
+    )
+    named = all(_meaning(word, names) is _meaning(word, None) is None for word in words)
+    named = named and not all(map(_is_missing, words))
+    if named or counted:
+        what = "numbers; name classes that are words (--classes A,B)" if names is None else f"classes {_shown(names)}"
+        advice = (
+            "delete it, for every line is a query; or use .npy, if it is one" if counted else "delete it if it is one"
+        )
+        raise ValueError(f"line 1 looks like a header: {_shown(words)}: {advice}; a line has, between commas, {what}")
+
+
+def _shown(words: Sequence[str]) -> str:
+    """Quote the first few words, shortened."""
+    return ", ".join(repr(word[:40]) for word in words[:4]) + (", …" if len(words) > 4 else "")
 
 
 def classes_of(text: str | None) -> int | tuple[str, ...] | None:
@@ -74,18 +251,62 @@ def classes_of(text: str | None) -> int | tuple[str, ...] | None:
 
 
 def labels_digest(labels: NDArray[Any]) -> str:
-    """Return the SHA-256, in hexadecimal, of released labels as text, one on a line: the same for .npy and .csv.
+    """Return the SHA-256, in hexadecimal, of labels as `write_labels` writes them to .csv, whatever file they are in.
 
     >>> labels_digest(np.array([1, 0, 1]))[:16], labels_digest(np.array(["1", "0", "1"]))[:16]
     ('a714acf0208a1a2e', 'a714acf0208a1a2e')
     """
-    return hashlib.sha256("".join(f"{label}\n" for label in labels.tolist()).encode()).hexdigest()
+    return hashlib.sha256(_as_csv(labels)).hexdigest()
 
 
 def save_labels(path: Path, labels: NDArray[Any]) -> None:
     """Write labels in one step: the file is complete or it is not there."""
     with replacing(path) as temporary:
-        if path.suffix.lower() == ".npy":
-            np.save(temporary, labels, allow_pickle=False)
-        else:
-            np.savetxt(temporary, labels, fmt="%s", encoding="utf-8")
+        write_labels(temporary, labels)
+
+
+def write_labels(path: Path, labels: NDArray[Any]) -> None:
+    """Write labels to a file that nobody reads yet; `load_labels` reads them back.
+
+    A .csv file has one label a line, quoted where it holds a comma, a quote or a line break, or ends in a space.
+    """
+    if is_csv(path):
+        path.write_bytes(_as_csv(labels))
+    else:
+        with path.open("wb") as file:
+            np.save(file, labels, allow_pickle=False)
+
+
+def load_labels(path: Path) -> NDArray[Any]:
+    """Read the (Q,) labels that `write_labels` wrote: of their type from .npy, integers or text from .csv.
+
+    Labels have the digest that they were written with, though 1 and "1" look alike in .csv. `ValueError` if the file
+    is not to the byte what would be written again (.csv) or holds no labels (.npy), `OSError` if it cannot be read.
+    """
+    _check_suffix("labels", path)
+    try:
+        return _labels_of_csv(path) if is_csv(path) else np.array(_map_npy(path, dimensions=1))
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is no file of labels: {error}") from error
+
+
+def _labels_of_csv(path: Path) -> NDArray[Any]:
+    texts = []
+    for line, fields in _records(path):
+        if len(fields) != 1 or len(fields[0]) > LONGEST_NAME:
+            raise ValueError(f"line {line} is no single label of at most {LONGEST_NAME} characters")
+        texts += fields
+    whole = all(map(_WHOLE_NUMBER.fullmatch, texts))
+    labels = np.array([int(text) for text in texts], dtype=np.int64) if whole else np.array(texts)
+    if _as_csv(labels) != path.read_bytes():
+        raise ValueError("it was changed after it was written, or by another program")
+    return labels
+
+
+def _as_csv(labels: NDArray[Any]) -> bytes:
+    """Write labels as text that says where each one ends."""
+    return "".join(_quoted(str(label)) + "\n" for label in labels.tolist()).encode()
+
+
+def _quoted(text: str) -> str:
+    return text if _UNQUOTED.fullmatch(text) else '"' + text.replace('"', '""') + '"'

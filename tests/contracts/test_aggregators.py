@@ -5,7 +5,6 @@ of plain differential privacy must not add up, so it has no ``charge`` and is no
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,7 @@ NEVER: dict[str, Any] = {
 }
 TAKEN = {
     f"a class called {name!r}": Votes.of_counts([[1, 2]], classes=(name, 1))
-    for name in (ABSTAIN, -1.0, np.float32(-1), Fraction(-1), "-1", " -1.0")
+    for name in (ABSTAIN, -1.0, np.float32(-1), "-1", " -1.0")
 }
 AMBIGUOUS = {"an array": MATRIX, "a list": MATRIX.tolist(), "counts without a name": [[7, 3]]}
 
