@@ -23,6 +23,23 @@ class TableError(DarrmError):
         self.field = field
 
 
+class CheckpointError(DarrmError, ValueError):
+    """A file of teachers is damaged, or belongs to another training or another network.
+
+    Attributes
+    ----------
+    path
+        The file.
+    """
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(path, message)  # both, for it travels between processes
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path!r}: {self.args[1]}"
+
+
 class CertificationError(DarrmError):
     """A noise function does not satisfy the privacy condition and was not to be scaled.
 

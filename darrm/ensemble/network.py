@@ -1,9 +1,14 @@
 """The teachers' network, where it runs, and stacks of K sets of its parameters."""
 
+import hashlib
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from types import FunctionType
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
@@ -90,6 +95,77 @@ def built(build: Build) -> Module:
         return build()
 
 
+def network_digest(build: Build) -> str:
+    """Return the SHA-256 of what a network computes from its parameters: structure, settings, buffers and code.
+
+    Of each module its class counts, with the source unless it is torch's own, its settings (the size of a kernel, a
+    function) and its buffers; functions that its code finds by their names do not. No source is a `ValueError`.
+    """
+    model = built(build)
+    own = vars(nn.Module()).keys()
+    facts: list[object] = [
+        [
+            name,
+            [_fact(kind) for kind in type(part).__mro__],
+            _fact({k: v for k, v in vars(part).items() if k not in own}),
+        ]
+        for name, part in model.named_modules()
+    ]
+    facts += [[name, tuple(value.shape), str(value.dtype)] for name, value in model.named_parameters()]
+    facts += [[name, _fact(value)] for name, value in model.named_buffers()]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def _fact(value: object) -> object:
+    """Return what tells a setting, a function or a class from others, the same in every process."""
+    if isinstance(value, bool | int | float | str | torch.dtype | torch.device | None):
+        return value
+    if isinstance(value, list | tuple):
+        return [_fact(item) for item in value]
+    if isinstance(value, dict):
+        return sorted((str(key), repr(_fact(item))) for key, item in value.items())
+    if isinstance(value, torch.Tensor | np.ndarray):
+        array = torch.as_tensor(value).detach().cpu().contiguous().numpy()
+        return [str(array.dtype), array.shape, hashlib.sha256(array.tobytes()).hexdigest()]
+    if isinstance(value, partial):
+        return [_fact(value.func), _fact(value.args), _fact(value.keywords)]
+    named: Any = value if hasattr(value, "__qualname__") else type(value)
+    return [named.__module__, named.__qualname__, _source(named)]
+
+
+def _source(code: Any) -> str:  # noqa: ANN401 (a class, or any callable)
+    """Return the source of a class or function that is neither torch's nor Python's own."""
+    if not isinstance(code, type | FunctionType) or code.__module__.partition(".")[0] in {"torch", "builtins"}:
+        return ""
+    try:
+        return inspect.getsource(code)
+    except (OSError, TypeError):
+        return checks.fail("build", code.__qualname__, "made of code whose source can be read", "define it in a file")
+
+
+def check_fits(model: Module, x: NDArray[Any], y: NDArray[Any]) -> None:
+    """Raise `ValueError` unless a network takes such inputs, (n, …), and knows such classes, (n,)."""
+    logits = answers_to(model.eval(), torch.as_tensor(x[:1]))
+    if logits.ndim != 2:
+        checks.fail("model", f"answers of shape {tuple(logits.shape)}", "a network with one logit for each class")
+    if y.size and y.max() >= logits.shape[1]:
+        checks.fail(
+            "y", int(y.max()), f"a class of the network, 0 … {logits.shape[1] - 1}", "build it for more classes"
+        )
+
+
+def answers_to(ask: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Return the logits of ``ask``, (…, B, C), without gradients; `ValueError` if it does not take such inputs."""
+    try:
+        with torch.no_grad():
+            return ask(x)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        return checks.fail("x", f"inputs of shape {tuple(x.shape[1:])}", "inputs that the network takes", reason)
+
+
 def initial_parameters(build: Build, seed: int) -> Parameters:
     """Build a network with its own initialization from ``seed``, leaving torch's global generator as it was."""
     with torch.random.fork_rng(devices=[]):
@@ -109,6 +185,6 @@ def along_first(factors: Tensor, like: Tensor) -> Tensor:
 
 def best_classes(ask: Callable[[Tensor], Tensor], x: NDArray[Any], device: Device, batch: int) -> list[NDArray[Any]]:
     """Return the class of the largest logit of ``ask``, (…, B, C) → (B, …), for every batch of inputs."""
-    with torch.no_grad(), threads_for(device):
-        parts = (x[start : start + batch] for start in range(0, len(x), batch))
-        return [ask(torch.tensor(part, device=device)).argmax(dim=-1).cpu().numpy().T for part in parts]
+    with threads_for(device):
+        parts = (torch.tensor(x[start : start + batch], device=device) for start in range(0, len(x), batch))
+        return [answers_to(ask, part).argmax(dim=-1).cpu().numpy().T for part in parts]

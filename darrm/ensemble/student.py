@@ -24,6 +24,8 @@ from darrm.ensemble.network import (
     Tensor,
     along_first,
     best_classes,
+    built,
+    check_fits,
     choose_device,
     convolutional_network,
     threads_for,
@@ -121,8 +123,11 @@ def train_student(
     if not answered.any():
         checks.fail("labels", "no label", "at least one label that is not an abstention")
     target = choose_device(device)
-    inputs = np.asarray(x, dtype=np.float32)
-    everything = np.concatenate([inputs, np.asarray(unlabeled, dtype=np.float32).reshape(-1, *inputs.shape[1:])])
+    inputs, more = np.asarray(x, dtype=np.float32), np.asarray(unlabeled, dtype=np.float32)
+    if len(more) and more.shape[1:] != inputs.shape[1:]:
+        checks.fail("unlabeled", f"inputs of shape {more.shape[1:]}", f"inputs of the shape of x, {inputs.shape[1:]}")
+    check_fits(built(build), inputs, classes)
+    everything = np.concatenate([inputs, more]) if len(more) else inputs
     known_x = torch.tensor(inputs[answered], device=target)
     known_y = torch.tensor(classes[answered].astype(np.int64), device=target)
     all_x = torch.tensor(everything, device=target)

@@ -24,14 +24,23 @@ from numpy.typing import NDArray
 from torch.func import functional_call, vmap
 
 from darrm import checks
-from darrm.ensemble.network import Build, best_classes, built, choose_device, convolutional_network
+from darrm.ensemble.network import (
+    Build,
+    best_classes,
+    built,
+    check_fits,
+    choose_device,
+    convolutional_network,
+    network_digest,
+)
 from darrm.ensemble.partition import Partition
 from darrm.ensemble.randomness import RandomSource
 from darrm.ensemble.recipes import PrivateSGD, Recipe, recipe_from
-from darrm.ensemble.training import Group, load_tensors, save_tensors, train_group
-from darrm.errors import TableError
+from darrm.ensemble.training import UNSEEDED, Group, load_tensors, save_tensors, train_group
+from darrm.errors import CheckpointError
 from darrm.system.extras import require
 
+_LARGEST_CLASS = np.iinfo(np.int8).max  # of votes
 _CPU_STACK, _GPU_STACK = 6, 64  # teachers a stack: beyond these, measured, nothing is gained but memory use
 
 
@@ -96,31 +105,34 @@ class TeacherEnsemble:
         tensors = {name: torch.as_tensor(value, device=target) for name, value in self.parameters.items()}
         vote = vmap(lambda parameters, inputs: functional_call(model, parameters, (inputs,)), in_dims=(0, None))
         answers = best_classes(lambda inputs: vote(tensors, inputs), _inputs(x), target, batch)
-        return np.concatenate([np.empty((0, self.K), dtype=np.int8), *answers]).astype(np.int8)
+        votes = np.concatenate([np.empty((0, self.K), dtype=np.int64), *answers])
+        if votes.size and votes.max() > _LARGEST_CLASS:
+            checks.fail("a vote", int(votes.max()), f"a class of at most {_LARGEST_CLASS}")
+        return votes.astype(np.int8)
 
-    def save(self, path: Path) -> None:
-        """Write the ensemble to a safetensors file."""
-        save_tensors(path, self.parameters, {"kind": "ensemble", "recipe": self.recipe.to_dict()})
+    def save(self, path: Path | str) -> None:
+        """Write the ensemble to a safetensors file, with the digest of its parameters and of its network."""
+        facts = {"kind": "ensemble", "recipe": self.recipe.to_dict(), "network": network_digest(self.build)}
+        save_tensors(Path(path), self.parameters, facts)
 
     @classmethod
-    def load(cls, path: Path, build: Build = convolutional_network) -> TeacherEnsemble:
+    def load(cls, path: Path | str, build: Build = convolutional_network) -> TeacherEnsemble:
         """Read an ensemble; the network's code is the caller's, a file holds numbers only.
 
         Raises
         ------
-        TableError
-            If the file is damaged or holds something else.
-        ValueError
-            If the parameters do not fit the network.
+        CheckpointError
+            If the file is damaged, holds something else, or was written with another network.
         """
-        arrays, facts = load_tensors(path)
-        try:
-            if facts["kind"] != "ensemble":
-                raise TableError("kind", f"{str(path)!r} holds no ensemble")
-            recipe = recipe_from(facts["recipe"])
-        except (KeyError, TypeError) as error:
-            raise TableError("recipe", f"{str(path)!r} holds no ensemble: {error}") from error
-        return cls(arrays, build, recipe)
+        arrays, facts = load_tensors(Path(path))
+        if facts.get("kind") != "ensemble":
+            raise CheckpointError(str(path), "it holds no ensemble")
+        if facts["network"] != network_digest(build):
+            advice = "name the network, in the very code, that they were trained with"
+            raise CheckpointError(
+                str(path), f"its teachers were trained with another network than build makes: {advice}"
+            )
+        return cls(arrays, build, recipe_from(facts["recipe"]))
 
 
 def train_teachers(
@@ -134,7 +146,7 @@ def train_teachers(
     jobs: int | None = None,
     stack_size: int | None = None,
     device: str = "auto",
-    checkpoints: Path | None = None,
+    checkpoints: Path | str | None = None,
     progress: bool = True,
 ) -> TeacherEnsemble:
     """Train one teacher on every shard of a partition.
@@ -161,15 +173,17 @@ def train_teachers(
     device
         See `choose_device`.
     checkpoints
-        A folder; a training that was killed continues from it when it is started again with the same arguments. It
-        holds unfinished teachers: keep it as safe as the training data.
+        A folder; a training with a seed that was killed continues from it when it is started again with the same
+        arguments. It holds unfinished teachers: keep it as safe as the training data.
     progress
         Show bars on standard error.
 
     Raises
     ------
     ValueError
-        If shapes or values do not fit.
+        If shapes or values do not fit, or there are checkpoints and no seed.
+    CheckpointError
+        If a checkpoint is damaged, or belongs to another training.
     """
     inputs, classes = _inputs(x), _classes(y)
     if not len(inputs) == len(classes) == partition.n:
@@ -177,12 +191,15 @@ def train_teachers(
     if stack_size is None:
         stack_size = _CPU_STACK if choose_device(device).type == "cpu" else _GPU_STACK
     checks.integer_at_least(1, stack_size=stack_size)
+    check_fits(built(build), inputs, classes)
+    folder = None if checkpoints is None else Path(checkpoints)
+    if folder is not None:
+        if seed is None:
+            checks.fail("seed", seed, "an integer where there are checkpoints", UNSEEDED)
+        folder.mkdir(parents=True, exist_ok=True)
     if seed is None and not isinstance(recipe, PrivateSGD):
-        if checkpoints is not None:
-            checks.fail("seed", seed, "an integer here", "without it a training cannot resume with the same batches")
         seed = secrets.randbits(63)  # an epoch's batches share one order, which a seed remembers
-    if checkpoints is not None:
-        checkpoints.mkdir(parents=True, exist_ok=True)
+    network = "" if folder is None else network_digest(build)
     source = RandomSource(seed)
     stacks = np.array_split(np.arange(partition.K), math.ceil(partition.K / stack_size))  # of nearly equal size
     groups = [
@@ -193,6 +210,7 @@ def train_teachers(
             build=build,
             recipe=recipe,
             source=source,
+            network=network,
         )
         for teachers in (tuple(stack.tolist()) for stack in stacks)
     ]
@@ -201,7 +219,7 @@ def train_teachers(
         joblib.delayed(train_group)(
             group,
             device=device,
-            checkpoint=None if checkpoints is None else checkpoints / f"teachers-{group.teachers[0]}.safetensors",
+            checkpoint=None if folder is None else folder / f"teachers-{group.teachers[0]}.safetensors",
             progress=progress,
             position=position,
         )
@@ -215,9 +233,11 @@ def _inputs(x: NDArray[Any]) -> NDArray[np.float32]:
     array = np.asarray(x)
     if array.ndim < 2 or not np.issubdtype(array.dtype, np.floating):
         checks.fail("x", f"shape {array.shape}, dtype {array.dtype}", "floats, one row a record")
-    if not np.isfinite(array).all():
-        checks.fail("x", "an array with NaN or infinite values", "finite")
-    return array.astype(np.float32)
+    with np.errstate(over="ignore"):
+        inputs = array.astype(np.float32)
+    if not np.isfinite(inputs).all():
+        checks.fail("x", "an array with NaN, infinite or huge values", "finite in single precision")
+    return inputs
 
 
 def _classes(y: NDArray[Any]) -> NDArray[np.int64]:

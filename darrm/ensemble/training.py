@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from darrm import checks
 from darrm.ensemble.dpsgd import add_noise, check_model, clipped_sums, mean_gradients, per_example_gradients
 from darrm.ensemble.network import (
     Build,
@@ -32,12 +33,13 @@ from darrm.ensemble.network import (
 )
 from darrm.ensemble.randomness import INITIAL, NOISE, RandomSource, gaussians
 from darrm.ensemble.recipes import PrivateSGD, Recipe
-from darrm.errors import TableError
+from darrm.errors import CheckpointError
 from darrm.system import files
 from darrm.system.extras import require
 
+UNSEEDED = "draws from the operating system cannot be repeated, so no training without a seed is continued"
 Array = NDArray[Any]
-_FACTS = "darrm"  # the one metadata key in use
+_FACTS, _DIGEST = "darrm", "sha256"  # the metadata keys in use
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,8 @@ class Group:
     """What one process trains: some teachers, their own records and nobody else's, and how.
 
     ``x`` and ``y`` hold, for each teacher, its inputs (n_k, …) and classes (n_k,); ``teachers`` the numbers of these
-    teachers, which name their random streams. Every teacher starts from an initialization of its own.
+    teachers, which name their random streams. Every teacher starts from an initialization of its own. ``network`` is
+    the digest of what ``build`` makes; without checkpoints nobody asks for it.
     """
 
     x: tuple[Array, ...]
@@ -54,6 +57,7 @@ class Group:
     build: Build
     recipe: Recipe
     source: RandomSource
+    network: str = ""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -62,13 +66,9 @@ class Group:
 
     def fingerprint(self) -> str:
         """Name this very training: a checkpoint of another one is refused."""
-        digest = hashlib.sha256()
-        shapes = [(name, tuple(value.shape)) for name, value in built(self.build).named_parameters()]
-        facts = [self.recipe.to_dict(), self.teachers, self.source.seed, self.sizes, shapes]
-        digest.update(json.dumps(facts, sort_keys=True).encode())
-        for array in (*self.x, *self.y):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
+        data = [_digest_of(array) for array in (*self.x, *self.y)]
+        facts = [self.recipe.to_dict(), self.teachers, self.source.seed, self.network, data]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def train_group(
@@ -82,12 +82,14 @@ def train_group(
 ) -> dict[str, Array]:
     """Train the teachers of a group and return their parameters, {name: (G, …)}.
 
-    A checkpoint that is there is continued, and deleted by nobody; that of another training is a `TableError`.
+    A checkpoint that is there is continued, and deleted by nobody; that of another training is a `CheckpointError`.
     ``position`` is the line of standard error on which the bar is shown.
     """
     target = choose_device(device)
     model = built(group.build)
     check_model(model)
+    if checkpoint is not None and group.source.seed is None:
+        checks.fail("seed", None, "an integer where there are checkpoints", UNSEEDED)
     with threads_for(target):
         run = _Run(group, model.to(target).train(), target)
         if checkpoint is not None and checkpoint.exists():
@@ -131,13 +133,11 @@ class _Run:
         """Continue from a checkpoint of this very training."""
         tensors, facts = load_tensors(path)
         if facts.get("fingerprint") != self.fingerprint:
-            raise TableError(
-                "fingerprint",
-                f"the checkpoint {str(path)!r} belongs to a training with other data, seed, network or recipe: "
-                "delete it or name another folder",
+            raise CheckpointError(
+                str(path), "it belongs to a training with other data, seed, network or recipe: name another folder"
             )
         self.parameters = {name: torch.as_tensor(tensors[name], device=self.device) for name in self.parameters}
-        self.step = int(facts["step"])
+        self.step = facts["step"]
 
     def save(self, path: Path) -> None:
         """Keep the state; the file is replaced in one step."""
@@ -189,23 +189,40 @@ class _Run:
         return self.x[rows], self.y[rows], torch.as_tensor(mask, device=self.device)
 
 
-def save_tensors(path: Path, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
-    """Write arrays and plain facts to one file, replacing it in one step."""
+def save_tensors(path: Path, arrays: dict[str, Array], facts: dict[str, Any]) -> None:
+    """Write arrays and plain facts to one file with the digest of all of it, replacing it in one step."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    text = json.dumps(facts)
+    metadata = {_FACTS: text, _DIGEST: _digest(text, contiguous)}
     with files.replacing(path) as temporary:
-        require("safetensors.numpy").save_file(contiguous, temporary, metadata={_FACTS: json.dumps(facts)})
+        require("safetensors.numpy").save_file(contiguous, temporary, metadata=metadata)
 
 
-def load_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Read what `save_tensors` wrote; a file that is damaged or comes from somewhere else is a `TableError`."""
+def load_tensors(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Read what `save_tensors` wrote, to the last bit; anything else is a `CheckpointError`."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
     safetensors = require("safetensors")
     try:
         with safetensors.safe_open(path, framework="numpy") as stored:
-            facts = json.loads((stored.metadata() or {})[_FACTS])
-            names = list(stored.keys())
-            arrays = {name: np.array(stored.get_tensor(name)) for name in names}
-    except (safetensors.SafetensorError, KeyError, ValueError) as error:
-        raise TableError("file", f"{str(path)!r} is no file of this library, or damaged: {error}") from error
-    return arrays, facts
+            metadata = stored.metadata() or {}
+            arrays = {name: np.array(stored.get_tensor(name)) for name in stored.keys()}  # noqa: SIM118 (no mapping)
+    except (safetensors.SafetensorError, ValueError, TypeError, AttributeError, OverflowError, MemoryError) as error:
+        raise CheckpointError(str(path), f"it is no file of this library, or damaged: {error}") from error
+    if _FACTS not in metadata or metadata.get(_DIGEST) != _digest(metadata[_FACTS], arrays):
+        advice = "train again; a file of an older release carries no digest, and nothing vouches for it"
+        raise CheckpointError(str(path), f"it is damaged, for its digest is not that of what it holds: {advice}")
+    return arrays, json.loads(metadata[_FACTS])
+
+
+def _digest(facts: str, arrays: dict[str, Array]) -> str:
+    """Return the SHA-256 of facts and of each array by its name."""
+    content = [facts, sorted((name, _digest_of(array)) for name, array in arrays.items())]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def _digest_of(array: Array) -> str:
+    """Return the SHA-256 of an array's type, shape and entries."""
+    digest = hashlib.sha256(f"{array.dtype.str} {array.shape} ".encode())
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

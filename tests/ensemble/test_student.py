@@ -73,8 +73,20 @@ def test_abstentions_count_as_unlabeled_and_a_seed_repeats() -> None:
         (np.full(4, -1), "at least one label"),
         (np.zeros(3, dtype=int), "4 integers, one for each input"),
         (np.zeros(4), "4 integers"),
+        (np.array([0, 1, 2, -1]), "y must be a class of the network, 0 … 1, got 2"),
     ],
 )
 def test_bad_labels_are_refused(labels: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         train_student(np.zeros((4, 2)), labels, np.zeros((0, 2)), build=build)
+
+
+def test_inputs_of_another_width_are_refused() -> None:
+    y = np.array([0, 1, 0, 1])
+    with pytest.raises(ValueError, match="x must be inputs that the network takes"):
+        train_student(np.zeros((4, 3)), y, np.zeros((0, 3)), build=build)
+    with pytest.raises(ValueError, match=r"unlabeled must be inputs of the shape of x, \(2,\), got .*\(4,\)"):
+        train_student(np.zeros((4, 2)), y, np.zeros((3, 4)), build=build)  # as many numbers as six inputs
+    student = train_student(np.zeros((4, 2)), y, np.zeros((0, 2)), recipe=StudentRecipe(steps=1), build=build)
+    with pytest.raises(ValueError, match="x must be inputs that the network takes"):
+        student.predict(np.zeros((4, 3)))

@@ -14,7 +14,7 @@ from darrm.ensemble.recipes import PlainSGD, PrivateSGD  # noqa: E402 (as above)
 from darrm.ensemble.teachers import TeacherEnsemble, train_teachers  # noqa: E402 (as above)
 from darrm.ensemble.training import save_tensors  # noqa: E402 (as above)
 from darrm.ensemble.voting import load_votes, majority, save_votes  # noqa: E402 (as above)
-from darrm.errors import TableError  # noqa: E402 (as above)
+from darrm.errors import CheckpointError  # noqa: E402 (as above)
 
 BUILD = functools.partial(convolutional_network, side=8)
 
@@ -23,6 +23,13 @@ def bright_and_dark(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, n)
     return (0.5 * rng.random((n, 1, 8, 8)) + 0.5 * y[:, None, None, None]).astype(np.float32), y
+
+
+def with_tanh() -> Any:
+    """The network of `BUILD`, with the same parameters and another curve."""
+    network = BUILD()
+    network[1] = torch.nn.Tanh()
+    return network
 
 
 def ensemble(recipe: Any = None, **arguments: Any) -> TeacherEnsemble:
@@ -91,16 +98,19 @@ def test_damaged_or_foreign_files_are_refused(trained: TeacherEnsemble, tmp_path
     path = tmp_path / "ensemble.safetensors"
     trained.save(path)
     path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(TableError, match="damaged"):
+    with pytest.raises(CheckpointError, match="damaged"):
         TeacherEnsemble.load(path, BUILD)
     save_tensors(path, {"w": np.zeros(3)}, {"kind": "checkpoint"})
-    with pytest.raises(TableError, match="holds no ensemble"):
+    with pytest.raises(CheckpointError, match="holds no ensemble"):
         TeacherEnsemble.load(path, BUILD)
     with pytest.raises(FileNotFoundError, match="there is no file"):
         TeacherEnsemble.load(tmp_path / "none.safetensors", BUILD)
-    trained.save(path)
+    trained.save(str(path))
+    for other in (convolutional_network, with_tanh):
+        with pytest.raises(CheckpointError, match="were trained with another network than build makes"):
+            TeacherEnsemble.load(str(path), other)
     with pytest.raises(ValueError, match="parameters must be stacks of the network's parameters"):
-        TeacherEnsemble.load(path, convolutional_network)
+        TeacherEnsemble(trained.parameters, convolutional_network, trained.recipe)
 
 
 def test_votes_save_and_load(tmp_path: Path) -> None:
@@ -108,10 +118,15 @@ def test_votes_save_and_load(tmp_path: Path) -> None:
     save_votes(tmp_path / "votes.npy", votes)
     assert (load_votes(tmp_path / "votes.npy") == votes).all()
     (tmp_path / "votes.npy").write_bytes(b"no votes")
-    with pytest.raises(TableError, match="is no file of votes"):
+    with pytest.raises(ValueError, match="is no table of votes"):
         load_votes(tmp_path / "votes.npy")
     with pytest.raises(ValueError, match=r"a name that ends in \.npy"):
         save_votes(tmp_path / "votes.txt", votes)
+
+
+def test_classes_that_do_not_fit_in_memory_are_refused() -> None:
+    with pytest.raises(ValueError, match="classes must be at most"):
+        majority([[0, 1]], classes=2_000_000_001)
 
 
 @pytest.mark.parametrize("votes", [[0, 1], [[0.5, 1.0]], np.empty((2, 0), dtype=int), [[-1, 0]], [[2, 0]]])
@@ -124,6 +139,11 @@ def test_bad_votes_are_refused(votes: object) -> None:
     ("x", "y", "message"),
     [
         (np.full((6, 1, 8, 8), np.nan), np.zeros(6, dtype=int), "x must be finite"),
+        (np.full((6, 1, 8, 8), 1e39), np.zeros(6, dtype=int), "x must be finite in single precision"),
+        (np.zeros((6, 1, 8, 16)), np.zeros(6, dtype=int), r"x must be inputs that the network takes, got .*1, 8, 16"),
+        (np.zeros((6, 3, 8, 8)), np.zeros(6, dtype=int), "x must be inputs that the network takes"),
+        (np.zeros((6, 64)), np.zeros(6, dtype=int), "x must be inputs that the network takes"),
+        (np.zeros((6, 1, 8, 8)), np.array([0, 1, 2, 0, 0, 0]), r"y must be a class of the network, 0 … 1, got 2"),
         (np.zeros((6, 1, 8, 8)), np.zeros(5, dtype=int), "one for each of 6 records"),
         (np.zeros((6, 1, 8, 8)), np.zeros(6), "y must be classes 0, 1"),
         (np.zeros(6), np.zeros(6, dtype=int), "x must be floats, one row a record"),
@@ -135,9 +155,28 @@ def test_bad_data_are_refused(x: np.ndarray, y: np.ndarray, message: str) -> Non
         train_teachers(x, y, Partition.random(6, 2, seed=0), PlainSGD(0.1, 1, 2), build=BUILD)
 
 
-def test_shuffled_training_with_checkpoints_needs_a_seed(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="seed must be an integer here"):
-        ensemble(seed=None, checkpoints=tmp_path)
+def test_checkpoints_need_a_seed(tmp_path: Path) -> None:
+    for recipe in (None, PrivateSGD(0.1, 2, 0.3, 1.0)):
+        with pytest.raises(ValueError, match="seed must be an integer where there are checkpoints"):
+            ensemble(recipe, seed=None, checkpoints=tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
+
+
+def test_a_folder_belongs_to_one_network(tmp_path: Path, trained: TeacherEnsemble) -> None:
+    for _ in range(2):  # the second is read, not trained
+        again = ensemble(checkpoints=str(tmp_path / "folder"))
+        assert all((again.parameters[name] == value).all() for name, value in trained.parameters.items())
+    for other in (with_tanh, functools.partial(convolutional_network, side=8, classes=3)):
+        with pytest.raises(CheckpointError, match="a training with other data, seed, network or recipe"):
+            ensemble(build=other, checkpoints=tmp_path / "folder")
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["teachers-0.safetensors"]
+
+
+def test_other_inputs_are_refused(trained: TeacherEnsemble) -> None:
+    for shape in ((5, 1, 8, 16), (5, 64), (5, 3, 8, 8)):
+        with pytest.raises(ValueError, match="x must be inputs that the network takes") as caught:
+            trained.votes(np.zeros(shape), device="cpu")
+        assert "\n" not in str(caught.value)
 
 
 def test_private_training_needs_no_seed_and_takes_joblibs_backend() -> None:

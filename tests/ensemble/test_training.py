@@ -1,4 +1,8 @@
 import functools
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +11,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from safetensors.numpy import save_file  # noqa: E402 (as above)
+
 from darrm.ensemble import training  # noqa: E402 (after the check for torch)
-from darrm.ensemble.network import convolutional_network, initial_parameters, threads_for  # noqa: E402 (as above)
+from darrm.ensemble.network import (  # noqa: E402 (as above)
+    convolutional_network,
+    initial_parameters,
+    network_digest,
+    threads_for,
+)
 from darrm.ensemble.randomness import INITIAL, NOISE, RandomSource, gaussians  # noqa: E402 (as above)
 from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe  # noqa: E402 (as above)
 from darrm.ensemble.training import Group, train_group  # noqa: E402 (as above)
-from darrm.errors import TableError  # noqa: E402 (as above)
+from darrm.errors import CheckpointError  # noqa: E402 (as above)
 
 BUILD = functools.partial(convolutional_network, side=8)
 PRIVATE = PrivateSGD(learning_rate=0.5, steps=10, sampling_rate=0.15, noise=0.5, clip=0.3)
@@ -126,12 +137,131 @@ def test_a_killed_training_ends_where_it_would_have_ended(
     assert steps[-1] < len(steps) + 6
 
 
-@pytest.mark.parametrize("other", [group(seed=1), group(PrivateSGD(0.5, 10, 0.15, 0.6, 0.3)), group(sizes=(8, 9))])
+@pytest.mark.parametrize(
+    "other",
+    [
+        group(seed=1),
+        group(PrivateSGD(0.5, 10, 0.15, 0.6, 0.3)),
+        group(sizes=(8, 9)),
+        replace(group(), network="other"),
+        replace(group(), x=tuple(x.reshape(-1, 1, 4, 16) for x in group().x)),  # the same bytes
+    ],
+)
 def test_a_checkpoint_of_another_training_is_refused(other: Group, tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
     train(group(), checkpoint=path)
-    with pytest.raises(TableError, match="belongs to a training with other data, seed, network or recipe"):
-        train(other, checkpoint=path)
+    with pytest.raises(CheckpointError, match="belongs to a training with other data, seed, network or recipe"):
+        training._Run(other, BUILD(), torch.device("cpu")).resume(path)
+
+
+def test_a_training_without_a_seed_is_never_continued(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="seed must be an integer where there are checkpoints"):
+        train(replace(group(), source=RandomSource()), checkpoint=tmp_path / "state.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+class OneLayer(torch.nn.Module):  # type: ignore[name-defined,misc]
+    """A linear layer and a curve."""
+
+    def __init__(self, curve: Any = torch.tanh, scale: Any = 1.0, buffer: float = 0.0) -> None:
+        super().__init__()
+        self.layer, self.curve, self.scale = torch.nn.Linear(4, 2), curve, scale
+        self.register_buffer("shift", torch.tensor([buffer]))
+
+    def forward(self, x: Any) -> Any:
+        return self.curve(self.layer(x)) * self.scale + self.shift
+
+
+class Twin(OneLayer):
+    def forward(self, x: Any) -> Any:
+        return self.curve(self.layer(x)) * self.scale - self.shift
+
+
+def layers(activation: Any, *, dilation: int = 1) -> Any:
+    return lambda: torch.nn.Sequential(torch.nn.Conv1d(1, 1, 2, dilation=dilation), activation, torch.nn.Flatten())
+
+
+def test_what_a_network_computes_is_in_its_digest() -> None:
+    networks = [
+        OneLayer,
+        Twin,
+        functools.partial(OneLayer, torch.relu),
+        functools.partial(OneLayer, scale=2.0),
+        functools.partial(OneLayer, scale=torch.tensor(2.0)),
+        functools.partial(OneLayer, scale=np.array([2.0, 1.0])),
+        functools.partial(OneLayer, buffer=1.0),
+        functools.partial(OneLayer, functools.partial(torch.clamp, min=0.0)),
+        functools.partial(OneLayer, functools.partial(torch.clamp, min=1.0)),
+        layers(torch.nn.ReLU()),
+        layers(torch.nn.Tanh()),
+        layers(torch.nn.LeakyReLU(0.1)),
+        layers(torch.nn.LeakyReLU(0.2)),
+        layers(torch.nn.ReLU(), dilation=2),
+        BUILD,
+        functools.partial(convolutional_network, side=8, classes=3),
+    ]
+    digests = [network_digest(build) for build in networks]
+    assert len(set(digests)) == len(networks)
+    assert digests == [network_digest(build) for build in networks]
+    script = "from functools import partial; from darrm.ensemble.network import convolutional_network as c; "
+    script += "from darrm.ensemble.network import network_digest as d; print(d(partial(c, side=8)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == network_digest(BUILD)  # in another process, too
+
+
+def test_a_network_without_source_has_no_digest() -> None:
+    names: dict[str, Any] = {"torch": torch, "__name__": "typed"}
+    exec("class Typed(torch.nn.Module):\n    pass", names)  # noqa: S102 (as at a prompt)
+    with pytest.raises(ValueError, match="build must be made of code whose source can be read, got 'Typed'"):
+        network_digest(names["Typed"])
+
+
+def damaged(content: bytes, rng: np.random.Generator) -> bytes:
+    """Flip, cut, insert, repeat or swap bytes, anywhere or in the header."""
+    end = len(content) if rng.random() < 0.5 else min(len(content), 8 + int.from_bytes(content[:8], "little"))
+    first, last = sorted(rng.integers(0, end, 2).tolist())
+    part = content[first : last + 1]
+    one = bytes([content[first] ^ (1 << int(rng.integers(8)))])
+    return (
+        content[:first] + one + content[first + 1 :],
+        content[:first] + rng.bytes(1) + content[first + 1 :],
+        content[:first] + content[last:],
+        content[:last],
+        content[:first] + rng.bytes(3) + content[first:],
+        content[: last + 1] + part + content[last + 1 :],
+        content[:first] + part[::-1] + content[last + 1 :],
+        content[:first] + bytes(len(part)) + content[last + 1 :],
+    )[int(rng.integers(8))]
+
+
+def test_damaged_checkpoints_are_refused_or_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    what = group(PlainSGD(0.2, 1, 4))
+    train(what, checkpoint=path)
+    content = path.read_bytes()
+    whole, facts = training.load_tensors(path)
+    rng, refused = np.random.default_rng(0), 0
+    for _ in range(1000):
+        path.write_bytes(damaged(content, rng))
+        try:
+            tensors, found = training.load_tensors(path)
+        except CheckpointError as error:
+            assert "\n" not in str(error)  # noqa: PT017 (one line)
+            refused += 1
+        else:
+            assert found == facts
+            assert tensors.keys() == whole.keys()
+            assert all(tensors[name].tobytes() == whole[name].tobytes() for name in whole)
+    assert refused > 900
+
+
+def test_files_without_a_digest_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    save_file({"w": np.zeros(3, dtype=np.float32)}, path, metadata={"darrm": '{"kind": "ensemble"}'})
+    with pytest.raises(CheckpointError, match="train again; a file of an older release carries no digest") as caught:
+        training.load_tensors(path)
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 (as a worker process hands it over)
+    assert (str(again), again.path) == (str(caught.value), str(path))
 
 
 def test_torch_keeps_its_threads_and_its_generator() -> None:
