@@ -13,7 +13,8 @@ import re
 import stat
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -40,7 +41,7 @@ _NPY_MAGIC = b"\x93NUMPY"
 _NPY_HEADER = re.compile(
     r"\{\s*'descr':\s*'(?P<type>[<>|=]?(?:b1|[iu][1248]|f[248]|U[1-9][0-9]{0,5}))',"
     r"\s*'fortran_order':\s*(?P<fortran>True|False),"
-    r"\s*'shape':\s*\((?P<shape>(?:[0-9]{1,30},\s*)*(?:[0-9]{1,30})?)\),?\s*\}\s*"
+    r"\s*'shape':\s*\((?P<shape>(?:[0-9]{1,30},\s*){0,32}(?:[0-9]{1,30})?)\),?\s*\}\s*"
 )
 
 
@@ -160,13 +161,14 @@ def is_text(text: str) -> bool:
 
 def _read_csv(path: Path, names: Sequence[str] | None) -> NDArray[Any]:
     """Read the numbers of a .csv file, or the places of its words among the names."""
-    known: dict[str, float] = {} if names is None else {name: place for place, name in enumerate(names)}
+    places = None if names is None else {name: place for place, name in enumerate(names)}
+    known: dict[str, float] = dict(places or {})
     numbers: array[Any] = array("d" if names is None else "i")
     width = 0
     for line, fields in _records(path):
         if not width:
             width = len(fields)
-            _refuse_header(fields, names)
+            _refuse_header(fields, places)
         if len(fields) != width:
             raise ValueError(f"line {line} has {len(fields)} fields, the lines before it {width}")
         end = len(numbers)
@@ -174,28 +176,28 @@ def _read_csv(path: Path, names: Sequence[str] | None) -> NDArray[Any]:
             numbers.extend(map(known.__getitem__, fields))
         except KeyError:  # a field that was not seen before
             del numbers[end:]
-            numbers.extend(_meanings(line, fields, known, names))
+            numbers.extend(_meanings(line, fields, known, places))
     if not width:
         raise ValueError("it must hold at least one line: every line is a query")
     return np.frombuffer(numbers, dtype=numbers.typecode).reshape(-1, width)
 
 
-def _meaning(field: str, names: Sequence[str] | None) -> float | None:
-    """Return the number that a field is, or its place among the names; None if it is none."""
+def _meaning(field: str, places: dict[str, int] | None) -> float | None:
+    """Return the number that a field is, or the place of the class that it names; None if it is none."""
     word = field.strip(" \t")
-    if names is not None:
-        return names.index(word) if word in names else None
+    if places is not None:
+        return places.get(word)
     number = float(word) if len(word) <= _LONGEST_NUMBER and _NUMBER.fullmatch(word) else math.inf
     return number if math.isfinite(number) else None
 
 
-def _meanings(line: int, fields: list[str], known: dict[str, float], names: Sequence[str] | None) -> list[Any]:
+def _meanings(line: int, fields: list[str], known: dict[str, float], places: dict[str, int] | None) -> list[Any]:
     """Return what each field of a line means, and remember it."""
     found = []
     for column, field in enumerate(fields, 1):
-        number = _meaning(field, names)
+        number = _meaning(field, places)
         if number is None:
-            raise ValueError(f"line {line}, field {column}: {_complaint(field, names)}")
+            raise ValueError(f"line {line}, field {column}: {_complaint(field, places)}")
         if len(known) < _MOST_REMEMBERED:
             known[field] = number
         found.append(number)
@@ -206,32 +208,31 @@ def _is_missing(field: str) -> bool:
     return field.strip().lower() in _MISSING
 
 
-def _complaint(field: str, names: Sequence[str] | None) -> str:
+def _complaint(field: str, places: dict[str, int] | None) -> str:
     """Say why a field is no vote."""
     if _is_missing(field):
         return f"the vote is missing ({field!r}): every voter must answer every query, so leave other queries out"
-    return f"{_shown([field])} is {'no number' if names is None else f'none of the classes {_shown(names)}'}"
+    return f"{_shown([field])} is {'no number' if places is None else f'none of the classes {_shown(places)}'}"
 
 
-def _refuse_header(fields: list[str], names: Sequence[str] | None) -> None:
-    """Raise `ValueError` if line 1 names the columns, or counts them."""
+def _refuse_header(fields: list[str], places: dict[str, int] | None) -> None:
+    """Raise `ValueError` if line 1 names the columns, or counts them from 0 or 1."""
     words = [field.strip(" \t") for field in fields]
-    counted = len(words) >= _LEAST_COUNTED and words in (
-        [str(first + i) for i in range(len(words))] for first in (0, 1)
-    )
-    named = all(_meaning(word, names) is _meaning(word, None) is None for word in words)
-    named = named and not all(map(_is_missing, words))
-    if named or counted:
-        what = "numbers; name classes that are words (--classes A,B)" if names is None else f"classes {_shown(names)}"
-        advice = (
-            "delete it, for every line is a query; or use .npy, if it is one" if counted else "delete it if it is one"
-        )
-        raise ValueError(f"line 1 looks like a header: {_shown(words)}: {advice}; a line has, between commas, {what}")
+    named = all(_meaning(word, places) is _meaning(word, None) is None for word in words)
+    counted = words[0] in {"0", "1"} and all(word == str(i) for i, word in enumerate(words, int(words[0])))
+    if named and not all(map(_is_missing, words)):
+        what = "numbers; name classes that are words (--classes A,B)" if places is None else f"classes {_shown(places)}"
+        advice = f"delete it if it is one; a line has, between commas, {what}"
+    elif counted and len(words) >= _LEAST_COUNTED:
+        advice = "delete it, for every line is a query; or use .npy if it is one"
+    else:
+        return
+    raise ValueError(f"line 1 looks like a header: {_shown(words)}: {advice}")
 
 
-def _shown(words: Sequence[str]) -> str:
+def _shown(words: Collection[str]) -> str:
     """Quote the first few words, shortened."""
-    return ", ".join(repr(word[:40]) for word in words[:4]) + (", …" if len(words) > 4 else "")
+    return ", ".join(repr(word[:40]) for word in islice(words, 4)) + (", …" if len(words) > 4 else "")
 
 
 def classes_of(text: str | None) -> int | tuple[str, ...] | None:
@@ -243,10 +244,10 @@ def classes_of(text: str | None) -> int | tuple[str, ...] | None:
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]
-    if len(parts) == 1 and parts[0].isdecimal():
+    if len(parts) == 1 and re.fullmatch("[0-9]{1,10}", parts[0]):
         return int(parts[0])
     if len(parts) < 2 or "" in parts or len(set(parts)) != len(parts):
-        checks.fail("--classes", text, "their number or different labels, at least two, like no,yes")
+        checks.fail("--classes", text[:LONGEST_NAME], "their number or different labels, at least two, like no,yes")
     return tuple(parts)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.ensemble.calibration import calibrate_sampling
-from darrm.ensemble.network import convolutional_network
+from darrm.ensemble.network import Build, convolutional_network, network_digest
 from darrm.ensemble.partition import Partition
 from darrm.ensemble.recipes import PrivateSGD, Recipe
 from darrm.ensemble.teachers import TeacherEnsemble, train_teachers
@@ -77,13 +77,20 @@ def train(
 ) -> TeacherEnsemble:
     """Train K teachers on disjoint shards of some images."""
     shards = Partition.random(len(y), K, seed=PARTITION_SEED)
-    build = partial(convolutional_network, side=x.shape[-1])
     how = partial(train_teachers, jobs=machine.jobs, device=machine.device, progress=machine.progress)
-    return how(x, y, shards, recipe, build=build, seed=seed, checkpoints=checkpoints)
+    return how(x, y, shards, recipe, build=network_for(x), seed=seed, checkpoints=checkpoints)
+
+
+def network_for(x: NDArray[np.float32]) -> Build:
+    """Return what makes the teachers' network for such images."""
+    return partial(convolutional_network, side=x.shape[-1])
 
 
 def _votes(data: TwoClasses, recipe: Recipe, seed: int, machine: Machine) -> NDArray[np.int8]:
-    facts: list[Any] = [recipe.to_dict(), seed, K, PARTITION_SEED, data.train_x.shape, data.test_x.shape]
+    arrays = [data.train_x, data.train_y, data.test_x]
+    digests = [hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for array in arrays]
+    network = network_digest(network_for(data.train_x))
+    facts: list[Any] = [recipe.to_dict(), seed, K, PARTITION_SEED, data.train_x.shape, digests, network]
     name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
     path = machine.folder / f"votes-{data.name}-{recipe.to_dict()['kind']}-{seed}-{name}.npy"
     if path.is_file():

@@ -154,6 +154,62 @@ def test_a_checkpoint_of_another_training_is_refused(other: Group, tmp_path: Pat
         training._Run(other, BUILD(), torch.device("cpu")).resume(path)
 
 
+KILLED_OFTEN = """
+import functools, os, random, sys, time
+import numpy as np
+from pathlib import Path
+from darrm.ensemble import training
+from darrm.ensemble.network import convolutional_network
+from darrm.ensemble.randomness import RandomSource
+from darrm.ensemble.recipes import PrivateSGD
+
+path, result = Path(sys.argv[1]), Path(sys.argv[2])
+rng = np.random.default_rng(0)
+x, y = rng.random((2, 9, 1, 8, 8), dtype=np.float32), rng.integers(0, 2, (2, 9))
+build, recipe = functools.partial(convolutional_network, side=8), PrivateSGD(0.5, 200, 0.15, 0.5, 0.3)
+group = training.Group(tuple(x), tuple(y), (3, 4), build, recipe, RandomSource(0))
+
+def child(checkpoint, output):
+    number = os.fork()
+    if not number:
+        options = {"device": "cpu", "progress": False, "checkpoint_every": 1}
+        trained = training.train_group(group, checkpoint=checkpoint, **options)
+        np.savez(output, **trained)
+        os._exit(0)
+    return number
+
+assert os.waitstatus_to_exitcode(os.waitpid(child(None, result.with_name("whole.npz")), 0)[1]) == 0
+kills = 0
+while kills < 35:
+    number = child(path, result)
+    if path.exists():
+        before = path.read_bytes()
+        while path.exists() and path.read_bytes() == before and os.waitpid(number, os.WNOHANG) == (0, 0):
+            time.sleep(0.001)  # until it has moved
+    time.sleep(random.random() * 0.02)
+    try:
+        os.kill(number, 9)
+        status = os.waitpid(number, 0)[1]
+    except (ProcessLookupError, ChildProcessError):
+        break
+    if not os.WIFSIGNALED(status):
+        break
+    kills += 1
+assert os.waitstatus_to_exitcode(os.waitpid(child(path, result), 0)[1]) == 0
+print(kills)
+"""
+
+
+@pytest.mark.slow
+def test_a_training_that_is_killed_over_and_over_ends_the_same(tmp_path: Path) -> None:
+    result = tmp_path / "result.npz"
+    command = [sys.executable, "-c", KILLED_OFTEN, str(tmp_path / "state.safetensors"), str(result)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) >= 20
+    whole, resumed = np.load(tmp_path / "whole.npz"), np.load(result)
+    assert all((whole[name] == resumed[name]).all() for name in whole)
+
+
 def test_a_training_without_a_seed_is_never_continued(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="seed must be an integer where there are checkpoints"):
         train(replace(group(), source=RandomSource()), checkpoint=tmp_path / "state.safetensors")
