@@ -23,6 +23,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("darrm.optimize",),
     ("darrm.account",),
     ("darrm.release", "darrm.ensemble"),
+    ("darrm.verify",),
     ("darrm.plan",),
     ("darrm.advise",),
     ("darrm", "darrm.__main__"),

@@ -1,0 +1,210 @@
+"""Attacks: the worst pair by brute force, the bounds by exact sums, honest tables stand, planted bugs are found."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.optimize.optimizer import optimize_gamma
+from darrm.privacy import PrivacyParams
+from darrm.probability.binomial import binomial_pmf
+from darrm.probability.exact_coins import ExactCoins
+from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.definition import all_multisets
+from darrm.proof.renyi import renyi_divergences
+from darrm.proof.table import GammaTable, certify
+from darrm.release import DaRRM
+from darrm.release import majority as release_module
+from darrm.verify.attack import Intervals, attack, bernoulli_divergence, worst_pair
+
+DRAWS = 150_000
+
+
+def private(K: int, epsilon: str, delta: str, m: str, overlap: int | None = None, shape: str = "free") -> GammaTable:
+    voters = Voters(K, PrivacyParams(epsilon, delta), overlap)
+    return optimize_gamma(MajorityProblem.from_allowance(voters, m), shape=shape)
+
+
+def plain(K: int, epsilon: str, delta: str, overlap: int) -> GammaTable:
+    voters = Voters(K, PrivacyParams("inf"), overlap)
+    return optimize_gamma(MajorityProblem(voters, PrivacyParams(epsilon, delta)))
+
+
+def falling(K: int) -> GammaTable:
+    """A table that is not monotone: the worst rows need not be in the dominating family."""
+    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("1.5", "1e-3")), "1.2")
+    return certify(problem, NoiseFunction(K, np.linspace(1.0, 0.0, K - K // 2)))
+
+
+TABLES = {
+    "K=1": lambda: private(1, "0.5", "0", "1"),
+    "K=4": lambda: private(4, "0.3", "0", "2"),
+    "K=5": lambda: private(5, "0.8", "1e-2", "2"),
+    "K=5, overlap 2": lambda: private(5, "0.8", "1e-2", "1.5", overlap=2),
+    "K=6, falling": lambda: falling(6),
+    "K=5, plain": lambda: plain(5, "1", "1e-2", overlap=1),
+    "K=5, plain, overlap 2": lambda: plain(5, "1", "1e-2", overlap=2),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_worst_pair_is_the_worst_of_all_multisets(name: str) -> None:
+    table = TABLES[name]()
+    delta = table.problem.target.delta
+    first, second = (
+        0.5 * (1.0 + poisson_binomial_pmf(p) @ table.gamma.signed) for p in all_multisets(table.problem.voters)
+    )
+    with np.errstate(divide="ignore"):
+        losses = np.log(np.maximum(first - delta, 0.0)) - np.log(second)
+    epsilon, (p, p_prime) = worst_pair(table)
+    assert epsilon == pytest.approx(max(0.0, float(np.max(losses))), abs=1e-12)
+    one, one_prime = (0.5 * (1.0 + float(poisson_binomial_pmf(side) @ table.gamma.signed)) for side in (p, p_prime))
+    assert math.log((one - delta) / one_prime) == pytest.approx(epsilon, abs=1e-12)
+    assert np.sum(p != p_prime) <= table.problem.voters.reached
+
+
+@pytest.mark.parametrize("n", [1, 7, 30])
+@pytest.mark.parametrize("miss", [0.2, 0.01])
+def test_a_bound_fails_as_seldom_as_it_says_and_not_much_less(n: int, miss: float) -> None:
+    bounds = Intervals.of_counts(np.arange(n + 1), n, miss)
+    below, above = [], []
+    for P in np.linspace(0.001, 0.999, 999):
+        law = binomial_pmf(n, P)
+        below.append(float(law[bounds.lower > P].sum()))
+        above.append(float(law[bounds.upper < P].sum()))
+    assert 0.5 * miss < max(below) <= miss
+    assert 0.5 * miss < max(above) <= miss
+
+
+def test_a_refuted_epsilon_is_the_largest_that_no_law_within_the_bounds_has() -> None:
+    bounds = Intervals(np.array([[0.3, 0.1], [0.1, 0.5]]), np.array([[0.4, 0.2], [0.2, 0.7]]))
+    assert bounds.epsilon(0.0) == pytest.approx(math.log(0.5 / 0.2))  # the second event, from the second side
+    assert bounds.epsilon(0.25) == pytest.approx(math.log(0.25 / 0.2))
+    assert bounds.epsilon(0.45) == 0.0
+    grid = [np.linspace(low, high, 41) for low, high in ((0.3, 0.4), (0.1, 0.2), (0.1, 0.2), (0.5, 0.7))]
+    for order in (1.5, 8.0):
+        least = []
+        for P, Q in ((grid[0], grid[2]), (grid[1], grid[3])):
+            mesh = np.meshgrid(P, Q)
+            least.append(max(bernoulli_divergence(*mesh, order).min(), bernoulli_divergence(*mesh[::-1], order).min()))
+        assert bounds.renyi(order) == pytest.approx(max(least), rel=1e-12)
+    assert Intervals(np.array([[0.1], [0.2]]), np.array([[0.3], [0.4]])).renyi(2.0) == 0.0
+
+
+def test_the_divergence_agrees_with_its_sum() -> None:
+    for P, Q, order in ((0.3, 0.6, 2.0), (0.9, 0.2, 1.25), (0.0, 0.5, 8.0), (1.0, 0.5, 3.0)):
+        total = P**order * Q ** (1 - order) + (1 - P) ** order * (1 - Q) ** (1 - order)
+        found = bernoulli_divergence(np.array([P]), np.array([Q]), order)
+        assert found[0] == pytest.approx(math.log(total) / (order - 1.0))
+    assert bernoulli_divergence(np.array([0.5]), np.array([0.0]), 2.0)[0] == np.inf
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", TABLES)
+def test_an_honest_release_stands_and_the_bound_is_near_the_truth(name: str) -> None:
+    table = TABLES[name]()
+    found = attack(table, DRAWS, rng=np.random.default_rng(5))  # a false alarm in 1e-6 of all seeds
+    assert not found.refuted
+    assert found.departures == ()
+    assert found.epsilon <= found.worst <= table.problem.target.epsilon * (1.0 + 1e-12)
+    assert found.epsilon >= 0.5 * found.worst
+    for order, bound in found.renyi.items():
+        assert 0.0 < bound <= found.worst_renyi[order]
+        if table.gamma.is_monotone:
+            worst = float(renyi_divergences(table.problem.voters, table.gamma, [order])[0])
+            assert found.worst_renyi[order] <= worst * (1.0 + 1e-9)
+
+
+@pytest.mark.statistical
+def test_a_release_from_the_operating_system_stands() -> None:
+    assert attack(private(5, "0.8", "1e-2", "2"), 20_000).departures == ()  # a false alarm in 1e-6 of all runs
+
+
+@pytest.mark.statistical
+def test_more_draws_come_nearer() -> None:
+    table = private(11, "0.1", "1e-5", "3")
+    bounds = [attack(table, draws, rng=np.random.default_rng(1)).epsilon for draws in (2_000, 50_000, 1_000_000)]
+    assert bounds[0] < bounds[1] < bounds[2] < 0.3
+    assert bounds[2] > 0.26
+
+
+def half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release_module, "ExactCoins", lambda lies: ExactCoins([lie / 2 for lie in lies]))
+
+
+def one_coin_for_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = ExactCoins._draw
+    monkeypatch.setattr(ExactCoins, "_draw", lambda self, size, source: np.repeat(draw(self, 1, source), size))
+
+
+def one_coin_for_two_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = ExactCoins._draw
+    monkeypatch.setattr(
+        ExactCoins, "_draw", lambda self, size, source: np.repeat(draw(self, size, source)[: (size + 1) // 2], 2)[:size]
+    )
+
+
+def the_wrong_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = DaRRM.release
+    monkeypatch.setattr(DaRRM, "release", lambda self, votes, *, rng=None: 1 - release(self, votes, rng=rng))
+
+
+def a_bare_minority_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    def release(self: DaRRM, votes: Any, *, rng: Any = None) -> Any:
+        told = 2 * votes.ones + 1 >= votes.voters  # one vote too few is enough
+        return (told ^ self._lies.flip(votes.ones, source=rng.bytes)).astype(np.int64)
+
+    monkeypatch.setattr(DaRRM, "release", release)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("bug", [half_the_noise, one_coin_for_a_call, one_coin_for_two_queries])
+@pytest.mark.parametrize("plain_voters", [False, True])
+def test_a_planted_bug_refutes_the_claim(bug: Any, plain_voters: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = plain(11, "0.2676", "0.0003", overlap=1) if plain_voters else private(11, "0.1", "1e-5", "1")
+    bug(monkeypatch)
+    found = attack(table, DRAWS, rng=np.random.default_rng(2))
+    assert found.refuted
+    assert found.epsilon > 1.2 * found.claimed.epsilon
+    assert found.departures
+    assert "THE CLAIM IS FALSE" in found.text
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("bug", [the_wrong_side, a_bare_minority_wins])
+def test_a_bug_that_costs_no_privacy_is_named_too(bug: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = private(11, "0.1", "1e-5", "3")
+    bug(monkeypatch)
+    found = attack(table, DRAWS, rng=np.random.default_rng(2))
+    assert any("worst pair" in event for event in found.departures)
+    assert "NOT THOSE OF THE TABLE" in found.text
+
+
+def test_the_report_holds_the_numbers() -> None:
+    told: list[str] = []
+    found = attack(private(5, "0.8", "1e-2", "2"), 3_000, rng=np.random.default_rng(1), report=told.append)
+    data = found.to_json()
+    for value in (found.epsilon, found.worst, found.claimed.epsilon):
+        assert f"{value:.6g}" in found.text
+    assert (data["refuted_epsilon"], data["worst_epsilon"]) == (found.epsilon, found.worst)
+    assert data["claimed"] == {"epsilon": "1.6", "delta": "0.0199"}
+    assert {row["order"]: row["refuted"] for row in data["renyi"]} == found.renyi
+    pairs = ["worst pair", "worst pair without noise", "random pair 1", "random pair 2"]
+    assert told == [f"drawing labels on the {pair}" for pair in pairs]
+    assert f"{found.draws:,} labels from either side of {len(pairs)} pairs" in found.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"draws": 0}, "draws must be an integer of at least 1"),
+        ({"draws": 10, "confidence": 1.0}, r"confidence must be in \(0, 1\)"),
+        ({"draws": 10, "orders": (1.0,)}, "orders must be finite and above 1"),
+    ],
+)
+def test_arguments_are_checked(arguments: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        attack(private(1, "0.5", "0", "1"), **arguments)
