@@ -83,9 +83,10 @@ class Intervals:
 
     def epsilon(self, delta: float) -> float:
         """Return the largest ε that the bounds refute at δ; 0 if they refute none, ∞ if they refute all."""
-        gained, lost = np.maximum(self.lower - delta, 0.0), self.upper[::-1]
+        gained, lost = self.lower - delta, self.upper[::-1]
+        refuting = gained > lost
         with np.errstate(divide="ignore"):
-            return float(np.max(np.log(gained) - np.log(lost), initial=0.0))
+            return float(np.max(np.log(gained[refuting]) - np.log(lost[refuting]), initial=0.0))
 
     def renyi(self, order: float) -> float:
         """Bound the Rényi divergence of an order from below, in both directions."""
@@ -246,6 +247,7 @@ def worst_pair(table: GammaTable) -> tuple[float, tuple[Array, Array]]:
         pair = _costliest(voters, gamma, at)
         first, second = (np.array([_probability_of_one(gamma, p)]) for p in pair)
         loss = Intervals(np.stack([first, second]), np.stack([np.ones(1), second])).epsilon(target.delta)
+        loss = min(loss, target.epsilon)  # as is proved: what is above it is rounding
         if found is not None and loss <= best:
             break
         best, at, found = loss, Fraction(loss), pair

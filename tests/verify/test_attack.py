@@ -46,6 +46,7 @@ TABLES = {
     "K=5, overlap 2": lambda: private(5, "0.8", "1e-2", "1.5", overlap=2),
     "K=6, falling": lambda: falling(6),
     "K=5, plain": lambda: plain(5, "1", "1e-2", overlap=1),
+    "K=11, plain, some answers impossible": lambda: plain(11, "0.5", "0.1", overlap=1),
     "K=5, plain, overlap 2": lambda: plain(5, "1", "1e-2", overlap=2),
 }
 
@@ -57,10 +58,10 @@ def test_the_worst_pair_is_the_worst_of_all_multisets(name: str) -> None:
     first, second = (
         0.5 * (1.0 + poisson_binomial_pmf(p) @ table.gamma.signed) for p in all_multisets(table.problem.voters)
     )
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         losses = np.log(np.maximum(first - delta, 0.0)) - np.log(second)
     epsilon, (p, p_prime) = worst_pair(table)
-    assert epsilon == pytest.approx(max(0.0, float(np.max(losses))), abs=1e-12)
+    assert epsilon == pytest.approx(float(np.max(losses, where=first > delta + 1e-12, initial=0.0)), abs=1e-12)
     one, one_prime = (0.5 * (1.0 + float(poisson_binomial_pmf(side) @ table.gamma.signed)) for side in (p, p_prime))
     assert math.log((one - delta) / one_prime) == pytest.approx(epsilon, abs=1e-12)
     assert np.sum(p != p_prime) <= table.problem.voters.reached
@@ -84,6 +85,11 @@ def test_a_refuted_epsilon_is_the_largest_that_no_law_within_the_bounds_has() ->
     assert bounds.epsilon(0.0) == pytest.approx(math.log(0.5 / 0.2))  # the second event, from the second side
     assert bounds.epsilon(0.25) == pytest.approx(math.log(0.25 / 0.2))
     assert bounds.epsilon(0.45) == 0.0
+    impossible = np.zeros((1, 2))
+    assert Intervals(np.vstack([impossible, [[0.0, 0.3]]]), np.vstack([impossible, [[0.0, 0.4]]])).epsilon(0.3) == 0.0
+    assert (
+        Intervals(np.vstack([impossible, [[0.0, 0.3]]]), np.vstack([impossible, [[0.0, 0.4]]])).epsilon(0.2) == np.inf
+    )
     grid = [np.linspace(low, high, 41) for low, high in ((0.3, 0.4), (0.1, 0.2), (0.1, 0.2), (0.5, 0.7))]
     for order in (1.5, 8.0):
         least = []
