@@ -35,6 +35,8 @@ _WORKS = {
     "MS20": "McKenna, Sheldon: Permute-and-Flip: A new mechanism for differentially private selection (NeurIPS "
     "2020, arXiv:2010.12603)",
     "AR17": "Aldà, Rubinstein: The Bernstein Mechanism: Function Release under Differential Privacy (AAAI 2017)",
+    "SNJ23": "Steinke, Nasr, Jagielski: Privacy Auditing with One (1) Training Run (NeurIPS 2023, arXiv:2305.08846v1)",
+    "CJPCN24": "Chadha, Jagielski, Papernot, Choquette-Choo, Nasr: Auditing Private Prediction (ICML 2024)",
     "H02": "Higham: Accuracy and Stability of Numerical Algorithms, 2nd edition (SIAM 2002, ISBN 0-89871-521-0)",
 }
 PAPERS: Mapping[str, str] = MappingProxyType(_WORKS)

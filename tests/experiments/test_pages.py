@@ -18,12 +18,13 @@ DOORS = sorted(
     if '__name__ == "__main__"' in path.read_text(encoding="utf-8")
 )
 PAGES = sorted(path.stem for path in DOCS.glob("*.md"))
+NEED_TORCH = {"audits", "knowledge_transfer"}
 MODULE_OF = {"composition": "experiments.composition_tables"}  # the others are called as their pages are
 
 
 def enter(door: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
     """Start a door as `python -m` does, and return its exit status."""
-    if "knowledge_transfer" in door:
+    if door.rpartition(".")[2] in NEED_TORCH:
         pytest.importorskip("torch")
     monkeypatch.setattr(sys, "argv", [door, *arguments])
     # the module that runs, or runpy warns; a package stays, for others hold its modules
@@ -93,7 +94,7 @@ def test_bad_arguments_give_one_line(
 
 def written(name: str, folder: Path, change: Any = lambda value: value) -> str:
     """Let the program write a page from its committed JSON, every float of which may be changed."""
-    if name == "knowledge_transfer":
+    if name in NEED_TORCH:
         pytest.importorskip("torch")
     (folder / name).mkdir()
     for path in (DOCS / name).glob("*.json"):

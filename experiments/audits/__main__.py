@@ -1,0 +1,88 @@
+"""Lower bounds from outside: tables attacked by their labels, teachers by canaries, PATE by repeated draws.
+
+    python -m experiments.audits --quick           # ten seconds
+    python -m experiments.audits                   # three minutes
+
+Writes OUTPUT/audits/audits.json, and OUTPUT/audits.md from it. Everything is drawn from fixed seeds, for a page that
+can be made again; an attack on a release of one's own draws from the operating system, see `darrm.verify.attack`.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from darrm.ensemble import PrivateSGD
+from darrm.optimize.optimizer import optimize_gamma
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.system.command_line import run
+from darrm.verify.attack import attack
+from experiments import pages
+from experiments.audits import canaries, noisy_maxima
+from experiments.audits.page import decide, page
+
+NAME = "audits"
+SEED = 20_230_515
+PLAIN = PrivacyParams("inf")
+PRIVATE = PrivacyParams("0.1", "1e-5")
+PROBLEMS = {
+    "K = 11, each (0.1, 1e-5), m = 1": MajorityProblem.from_allowance(Voters(11, PRIVATE), 1),
+    "K = 11, each (0.1, 1e-5), m = 3": MajorityProblem.from_allowance(Voters(11, PRIVATE), 3),
+    "K = 101, each (0.1, 1e-5), m = 10": MajorityProblem.from_allowance(Voters(101, PRIVATE), 10),
+    "K = 41, each (1, 0), a person reaches 3": MajorityProblem.from_allowance(Voters(41, PrivacyParams(1), 3), 2),
+    "K = 11, not private, a person reaches 1": MajorityProblem(Voters(11, PLAIN, 1), PrivacyParams("0.2676", "0.0003")),
+    "K = 250, not private, a person reaches 1": MajorityProblem(Voters(250, PLAIN, 1), PrivacyParams("1", "1e-5")),
+}
+NOISES = (10.0, 5.0)  # σ of DP-SGD
+TRAINING_CONFIDENCE = 0.999
+
+
+def attacked(draws: int) -> Iterator[dict[str, Any]]:
+    """Attack the table of every problem."""
+    for number, (name, problem) in enumerate(PROBLEMS.items()):
+        found = attack(optimize_gamma(problem), draws, rng=np.random.default_rng([SEED, number]))
+        numbers = {"claimed_epsilon": found.claimed.epsilon, "claimed_delta": found.claimed.delta}
+        yield {"name": name, **found.to_json(), **numbers}
+
+
+def trained(count: int, steps: int, noises: Sequence[float]) -> Iterator[dict[str, Any]]:
+    """Audit one training with clipping and one without for every noise."""
+    for noise in noises:
+        recipe = PrivateSGD(learning_rate=0.5, steps=steps, sampling_rate=0.5, noise=noise)
+        for clipped in (True, False):
+            yield asdict(canaries.one_run(recipe, count, TRAINING_CONFIDENCE, clipped=clipped, seed=SEED))
+
+
+def drawn(draws: int) -> Iterator[dict[str, Any]]:
+    """Audit every noisy maximum."""
+    for number, mechanism in enumerate(noisy_maxima.MECHANISMS):
+        rng = np.random.default_rng([SEED, number])
+        yield from map(asdict, noisy_maxima.audit(mechanism, draws, TRAINING_CONFIDENCE, rng))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Audit, print and write."""
+    options = pages.command_line(NAME, str(__doc__), quick="fewer draws and one small training").parse_args(arguments)
+    folder = pages.data_folder(options, NAME)
+    data = folder / "audits.json"
+    if not options.page:
+        labels, maxima_labels = (100_000, 10_000) if options.quick else (4_000_000, 400_000)
+        numbers = {
+            "tables": list(attacked(labels)),
+            "one_run_delta": canaries.DELTA,
+            "one_run": list(trained(300, 20, NOISES[:1]) if options.quick else trained(1000, 50, NOISES)),
+            "voters": noisy_maxima.VOTERS,
+            "noisy_maxima": list(drawn(maxima_labels)),
+        }
+        pages.write_json(data, numbers)
+    found = pages.read_json(data)
+    pages.print_claims(decide(found))
+    pages.write_page(folder, page(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

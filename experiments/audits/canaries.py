@@ -1,0 +1,77 @@
+"""One training of a DP-SGD teacher with canaries, audited by [SNJ23].
+
+The teacher is a linear classifier of the digits with one more feature for each canary. A canary has the value `SIZE`
+in its own feature and 0 elsewhere, so that its gradient touches two weights that no other record touches, and is long
+enough to be clipped. Half of the canaries, by fair coins, are in the training data; the others are blank records,
+whose gradient is zero: that is the relation between neighbors that DP-SGD's accounting assumes. The auditor sees the
+trained weights, which is what the claim is about, and guesses the canaries with the largest weights in, those with the
+smallest out.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from darrm.ensemble import Partition, PrivateSGD, privacy_of, train_teachers
+from darrm.ensemble.network import Module
+from experiments.audits.one_run import refuted_epsilon
+from experiments.datasets import load
+
+SIZE = 20.0  # a canary's gradient is 14 times the clipping threshold at first
+UNCLIPPED = 100.0  # a threshold in this many C clips nothing here
+DELTA = 1e-8  # small beside one in the number of canaries, which multiplies it in the bound
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """What one training with canaries showed."""
+
+    canaries: int
+    guesses: int
+    right: int
+    noise: float
+    clipped: bool  # False where the planted bug leaves the clipping out
+    claimed: float  # ε at `DELTA` by the accounting of DP-SGD
+    refuted: float  # the largest ε that the guesses refute
+    confidence: float
+
+
+def linear_network(features: int) -> Module:
+    """Make a linear classifier of two classes that starts at zero."""
+    network = nn.Linear(features, 2, bias=False)
+    nn.init.zeros_(network.weight)
+    return network
+
+
+def one_run(recipe: PrivateSGD, canaries: int, confidence: float, *, clipped: bool, seed: int) -> OneRun:
+    """Train with canaries and guess half of them; without ``clipped`` gradients keep their length, the noise its σC."""
+    coins = np.random.default_rng([seed, canaries]).integers(0, 2, canaries).astype(bool)
+    trained = recipe
+    if not clipped:
+        trained = replace(recipe, clip=UNCLIPPED * recipe.clip, noise=recipe.noise / UNCLIPPED)
+    scores = canary_weights(trained, coins, seed)
+    each_way = canaries // 4
+    order = np.argsort(scores)
+    right = int(np.sum(coins[order[-each_way:]]) + np.sum(~coins[order[:each_way]]))
+    claimed = privacy_of(recipe, DELTA).epsilon
+    refuted = refuted_epsilon(canaries, 2 * each_way, right, DELTA, confidence)
+    return OneRun(canaries, 2 * each_way, right, recipe.noise, clipped, claimed, refuted, confidence)
+
+
+def canary_weights(recipe: PrivateSGD, included: NDArray[np.bool_], seed: int) -> NDArray[np.float64]:
+    """Train one teacher on the digits and the included canaries, and return how far each canary's weights moved."""
+    digits = load("digits")
+    images = digits.train_x.reshape(len(digits.train_x), -1)
+    records, pixels, canaries = *images.shape, included.size
+    x = np.zeros((records + canaries, pixels + canaries), dtype=np.float32)
+    x[:records, :pixels] = images
+    x[records + np.flatnonzero(included), pixels + np.flatnonzero(included)] = SIZE
+    y = np.concatenate([digits.train_y, np.ones(canaries, dtype=np.int64)])
+    everybody = Partition(K=1, teacher_of=np.zeros(len(x), dtype=np.int64))
+    build = partial(linear_network, pixels + canaries)
+    teacher = train_teachers(x, y, everybody, recipe, build=build, seed=seed, device="cpu", progress=False)
+    weights = teacher.parameters["weight"][0, :, pixels:].astype(np.float64)
+    return np.asarray(weights[1] - weights[0])

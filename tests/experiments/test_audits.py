@@ -1,0 +1,155 @@
+"""The audits: bounds that fail as seldom as they say, laws that the releases have, planted bugs that are refuted."""
+
+import copy
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm.pate import GNMax
+from darrm.probability.binomial import binomial_pmf
+from darrm.verify.attack import Intervals
+from experiments.audits import noisy_maxima
+from experiments.audits.one_run import p_value, refuted_epsilon
+from experiments.audits.page import decide
+
+DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "audits" / "audits.json"
+
+
+@pytest.mark.parametrize(
+    ("canaries", "guesses", "right", "delta", "printed"),
+    # [SNJ23, Appendix D and Section 7], the second truncated after three digits
+    [(1_000, 100, 75, 1e-4, 0.673), (100_000, 1_510, 1_439, 1e-5, 2.675)],
+)
+def test_the_numbers_of_the_paper(canaries: int, guesses: int, right: int, delta: float, printed: float) -> None:
+    assert refuted_epsilon(canaries, guesses, right, delta, 0.95) == pytest.approx(printed, abs=1e-3)
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.99])
+@pytest.mark.parametrize(
+    ("canaries", "epsilon", "delta"), [(40, 0.5, 0.0), (40, 2.0, 0.0), (60, 1.0, 1e-3), (30, 0.0, 0.02)]
+)
+def test_private_mechanisms_are_refuted_as_seldom_as_stated(
+    canaries: int, epsilon: float, delta: float, confidence: float
+) -> None:
+    """Exact laws of the right guesses of three (ε, δ)-private mechanisms, each the worst in its way."""
+    q = 1.0 / (1.0 + math.exp(-epsilon))
+    shows_each = binomial_pmf(canaries, delta + (1.0 - delta) * q)  # randomized response that fails bit by bit
+    shows_all = (1.0 - delta) * binomial_pmf(canaries, q)  # or fails for all bits at once
+    shows_all[-1] += delta
+    refuted = np.array(
+        [p_value(canaries, canaries, right, epsilon, delta) <= 1 - confidence for right in range(canaries + 1)]
+    )
+    for law in (shows_each, shows_all):
+        assert law[refuted].sum() <= 1.0 - confidence + 1e-12
+    if delta == 0.0:
+        assert shows_each[refuted].sum() > 0.2 * (1.0 - confidence)  # exact but for the lattice
+
+
+def test_without_delta_the_mechanism_that_shows_all_would_be_refuted_too_often() -> None:
+    assert p_value(30, 30, 30, 0.0, 0.0) < 0.01
+    assert p_value(30, 30, 30, 0.0, 0.02) > 0.02
+
+
+def test_the_refuted_epsilon_of_randomized_response_comes_near_the_truth() -> None:
+    right = round(10_000 / (1.0 + math.exp(-1.0)))
+    assert 0.9 < refuted_epsilon(10_000, 10_000, right, 0.0, 0.999) < 1.0
+    assert refuted_epsilon(100, 100, 50, 0.0, 0.999) == 0.0
+
+
+def test_impossible_numbers_of_guesses_are_refused() -> None:
+    with pytest.raises(ValueError, match="in ascending order"):
+        p_value(10, 20, 5, 1.0, 0.0)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("mechanism", noisy_maxima.MECHANISMS, ids=repr)
+@pytest.mark.parametrize("ones", [30, 45, 50, 51, 62])
+def test_the_release_has_the_law_that_is_computed(mechanism: Any, ones: int) -> None:
+    draws = 4_000
+    seen = noisy_maxima.answers(mechanism, ones, draws, np.random.default_rng(ones))
+    bounds = Intervals.of_counts([seen, seen], draws, 1e-6 / 100)  # a false alarm in 1e-6 of all seeds
+    law = noisy_maxima.label_law(mechanism, np.array([100 - ones, ones]))
+    assert sum(seen) == draws
+    assert law.sum() == pytest.approx(1.0, abs=1e-12)
+    assert np.all((bounds.lower[0] <= law) & (law <= bounds.upper[0]))
+
+
+def test_a_divergence_is_its_sum() -> None:
+    p, q = np.array([0.2, 0.3, 0.5]), np.array([0.1, 0.6, 0.3])
+    ways = [math.log(float(np.sum(a**3.0 * b**-2.0))) / 2.0 for a, b in ((p, q), (q, p))]
+    assert ways[0] < ways[1]
+    assert noisy_maxima.both_ways(p, q, 3.0) == pytest.approx(ways[1])
+    assert noisy_maxima.both_ways(q, p, 3.0) == pytest.approx(ways[1])
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("mechanism", noisy_maxima.MECHANISMS, ids=repr)
+def test_an_audit_lies_below_the_truth_and_that_below_the_charge(mechanism: Any) -> None:
+    for row in noisy_maxima.audit(mechanism, 4_000, 0.999999, np.random.default_rng(3)):
+        assert row.refuted <= row.exact <= row.charged
+
+
+def test_noise_that_is_too_small_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = GNMax(5.0)
+    answers = noisy_maxima.answers
+    planted = lambda mechanism, *rest: answers(GNMax(mechanism.sigma / 2), *rest)  # noqa: E731 (the bug)
+    monkeypatch.setattr(noisy_maxima, "answers", planted)
+    first = noisy_maxima.audit(honest, 20_000, 0.999999, np.random.default_rng(3))[0]
+    assert first.refuted > first.charged
+
+
+class TestCanaries:
+    """One small training; the false-alarm rate of the honest one is 1e-6."""
+
+    @staticmethod
+    def refuted(*, clipped: bool) -> Any:
+        torch_users = pytest.importorskip("experiments.audits.canaries")
+        recipe = torch_users.PrivateSGD(learning_rate=0.5, steps=20, sampling_rate=0.5, noise=10.0)
+        return torch_users.one_run(recipe, 600, 0.999999, clipped=clipped, seed=1)
+
+    def test_an_honest_training_stands(self) -> None:
+        run = self.refuted(clipped=True)
+        assert run.refuted < run.claimed
+        assert run.right > 0.53 * run.guesses  # the canaries are seen
+
+    def test_a_training_without_clipping_is_refuted(self) -> None:
+        run = self.refuted(clipped=False)
+        assert run.refuted > run.claimed
+
+    def test_clipping_taken_out_of_the_code_is_refuted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        training = pytest.importorskip("darrm.ensemble.training")
+
+        def unclipped(gradients: Any, mask: Any, clip: float) -> Any:  # noqa: ARG001 (that is the bug)
+            return {
+                name: (value * mask.view(*mask.shape, *[1] * (value.ndim - 2))).sum(1)
+                for name, value in gradients.items()
+            }
+
+        monkeypatch.setattr(training, "clipped_sums", unclipped)
+        run = self.refuted(clipped=True)
+        assert run.refuted > run.claimed
+
+
+@pytest.mark.parametrize(
+    ("part", "claim", "change"),
+    [
+        ("tables", 0, {"claim_refuted": True}),
+        ("tables", 0, {"departures": ["label 1, worst pair, side 1"]}),
+        ("tables", 1, {"refuted_epsilon": 0.01}),
+        ("one_run", 2, {"refuted": 9.0}),
+        ("one_run", 3, {"refuted": 0.0}),
+        ("noisy_maxima", 4, {"refuted": 9.0}),
+        ("noisy_maxima", 5, {"exact": 9.0}),
+    ],
+)
+def test_claims_are_decided_by_the_numbers(part: str, claim: int, change: dict[str, Any]) -> None:
+    data = json.loads(DATA.read_text(encoding="utf-8"))
+    assert all(found.holds for found in decide(data))
+    broken = copy.deepcopy(data)
+    for row in broken[part]:
+        row.update(change)
+    assert not decide(broken)[claim].holds
