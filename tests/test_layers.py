@@ -25,7 +25,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("darrm.release", "darrm.ensemble"),
     ("darrm.verify",),
     ("darrm.plan",),
-    ("darrm.advise",),
+    ("darrm.advise", "darrm.verify"),
     ("darrm", "darrm.__main__"),
     ("experiments",),
 )

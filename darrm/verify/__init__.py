@@ -1,1 +1,1 @@
-"""What an auditor runs: a table, its ledger and its labels, looked at from outside."""
+"""What an auditor runs: a table, a ledger and labels, judged claim by claim."""
