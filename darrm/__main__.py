@@ -16,6 +16,7 @@ DOORS = {
     "advise": "which aggregator to use: every option at one budget, ranked",
     "release": "private labels for a file of votes, paid for from a ledger",
     "account": "what a ledger has spent, or what queries with a table will cost",
+    "verify": "what an auditor runs: a table, its ledger and its labels, claim by claim",
     "pate": "the privacy cost of a PATE run, and how to publish it",
 }
 HELP = "\n".join(

@@ -35,7 +35,7 @@ AT_HOME = {  # which rooms may import a library
     "highspy": ("lp_models",),
     "cvxpy": ("lp_models",),
     "sqlite3": ("darrm.account",),
-    "lp_models": ("lp_models", "darrm.optimize", "darrm", "darrm.plan", "experiments"),
+    "lp_models": ("lp_models", "darrm.optimize", "darrm", "darrm.plan", "darrm.verify", "experiments"),
 }
 
 

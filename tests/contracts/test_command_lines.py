@@ -74,6 +74,12 @@ DOORS = (
         shared=("--table", "--ledger", "--queries", "--models", "--overlap", "--plot", "--format", "--quiet"),
     ),
     Door(
+        "verify",
+        "table.json --ledger ledger.sqlite",
+        "verify_report",
+        shared=("--ledger", "--labels", "--classes", "--format", "--quiet"),
+    ),
+    Door(
         "pate",
         "counts.npy --sigma2 4 --delta 1e-5 --votes-format counts",
         "pate_report",

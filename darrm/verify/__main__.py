@@ -1,0 +1,81 @@
+"""Command line ``python -m darrm.verify``: what an auditor runs on a table, a ledger and labels."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from darrm import checks
+from darrm.account.ledger_store import check_kept
+from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
+from darrm.system.files import check_parent, write_text
+from darrm.system.flags import integer
+from darrm.system.progress import status_line
+from darrm.system.votes_file import classes_of
+from darrm.verify.audit import audit
+from darrm.verify.report import html_report, json_report, text_report
+
+DESCRIPTION = """\
+Judge every claim of a table, of the ledger that paid for its answers, and of the labels: one line a claim. Privacy is
+decided in exact rational arithmetic by code that shares nothing with the prover. Nothing is written to the files or
+beside them: copies are enough, read-only ones too."""
+
+EPILOG = """\
+examples:
+  python -m darrm.verify table.json
+  python -m darrm.verify table.json --ledger ledger.sqlite --labels labels.csv --report report.html
+  python -m darrm.verify table.json --attack 1000000 --format json
+
+verdicts:
+  proved here           recomputed by this audit, with every rounding bounded
+  consistent            agrees with everything else that was given; nothing here would show a careful forgery
+  claimed by the maker  cannot be seen in the files
+  false                 contradicted by the files themselves
+
+Exit status: 0 if nothing is false, 1 if a claim is, 2 if a file could not be read or a flag is wrong."""
+
+
+def build_parser() -> CommandLine:
+    """Describe the command line."""
+    parser = CommandLine(prog="python -m darrm.verify", description=DESCRIPTION, epilog=EPILOG)
+    parser.add_argument("table", type=Path, metavar="T.json", help="a table with its proof")
+    parser.add_argument("--ledger", type=Path, metavar="L.sqlite", help="the ledger that paid for its answers")
+    parser.add_argument("--labels", type=Path, metavar="FILE", help="released labels, .npy or .csv")
+    parser.add_argument("--classes", metavar="A,B", help="the labels that stand for 0 and for 1")
+    parser.add_argument("--attack", metavar="INT", help="draw so many labels on neighboring votes, to refute the claim")
+    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page to read and sign")
+    add_outputs(parser)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge, report, and return 1 if anything is false."""
+    options = build_parser().parse_args(arguments)
+    check_outputs(options)
+    given = [path for path in (options.table, options.ledger, options.labels) if path is not None]
+    if options.ledger is not None:
+        check_kept(options.ledger)
+    if options.report is not None:
+        check_parent(options.report)
+        if options.report.resolve() in {path.resolve() for path in given}:
+            checks.fail("--report", str(options.report), "a file of its own", "it would overwrite what is verified")
+    classes = classes_of(options.classes)
+    if classes is not None and not (isinstance(classes, tuple) and len(classes) == 2):
+        checks.fail("--classes", options.classes, "two different labels, like no,yes", "the majority is of two classes")
+    draws = None if options.attack is None else integer("--attack", options.attack, 1)
+    with status_line(quiet=options.quiet) as line:
+        found = audit(
+            options.table,
+            ledger_path=options.ledger,
+            labels_path=options.labels,
+            classes=classes,
+            draws=draws,
+            report=line.show,
+        )
+    if options.report is not None:
+        write_text(options.report, html_report(found))
+    print_report(options, text=lambda: text_report(found), document=lambda: json_report(found))
+    return found.status
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -1,0 +1,142 @@
+"""One audit: the files that were given, what was found about each claim, and what it means for a person."""
+
+import hashlib
+import platform
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from darrm import checks
+from darrm.errors import LedgerError
+from darrm.proof.table import GammaTable
+from darrm.verify.labels import judge_labels, read_labels
+from darrm.verify.ledger import LedgerCopy, judge_ledger, read_ledger
+from darrm.verify.table import judge_table
+from darrm.verify.verdicts import FALSE, VERDICTS, Verdict, judged
+
+_LIBRARIES = ("darrm", "numpy", "scipy", "python-flint", "highspy", "dp-accounting")
+
+
+@dataclass(frozen=True)
+class AuditedFile:
+    """A file as it was when it was read."""
+
+    role: str  # table, ledger or labels
+    path: str
+    size: int  # bytes
+    sha256: str
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What was found."""
+
+    files: tuple[AuditedFile, ...]
+    verdicts: tuple[Verdict, ...]
+    table: GammaTable | None  # None if it cannot be used
+    ledger: LedgerCopy | None
+    labels: NDArray[Any] | None
+    attack: Mapping[str, Any] | None  # `darrm.verify.attack.Refutation` as plain data
+    made: str  # when, in UTC
+    versions: Mapping[str, str]
+
+    @property
+    def status(self) -> int:
+        """The exit status: 1 if a claim is false, else 0."""
+        return int(any(verdict.verdict == FALSE for verdict in self.verdicts))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many claims got each verdict."""
+        found = Counter(verdict.verdict for verdict in self.verdicts)
+        return {name: found[name] for name in VERDICTS}
+
+
+def audit(
+    table_path: Path,
+    *,
+    ledger_path: Path | None = None,
+    labels_path: Path | None = None,
+    classes: tuple[str, ...] | None = None,
+    draws: int | None = None,
+    report: Callable[[str], None] = lambda _text: None,
+) -> Audit:
+    """Judge every claim of a table, of a ledger that paid for its answers, and of labels that it answered.
+
+    Parameters
+    ----------
+    table_path, ledger_path, labels_path
+        The files; nothing is written to or beside them.
+    classes
+        The two names of the labels, where they have names.
+    draws
+        Attack the table with so many labels, see `darrm.verify.attack`.
+    report
+        Is told what is being judged.
+
+    Raises
+    ------
+    ValueError
+        If a file cannot be understood at all.
+    OSError
+        If a file cannot be read.
+    """
+    given = {"table": table_path, "ledger": ledger_path, "labels": labels_path}
+    contents = {role: _content(path) for role, path in given.items() if path is not None}
+    files = tuple(
+        AuditedFile(role, str(given[role]), len(content), hashlib.sha256(content).hexdigest())
+        for role, content in contents.items()
+    )
+    labels = None if labels_path is None else read_labels(labels_path, contents["labels"])
+    report("proving the table")
+    table, verdicts = judge_table(contents["table"])
+    ledger = None
+    if ledger_path is not None:
+        report("adding up the ledger")
+        try:
+            ledger = read_ledger(ledger_path)
+            verdicts += judge_ledger(ledger, table)
+        except LedgerError as error:
+            verdicts.append(Verdict("ledger", "it is a whole ledger", FALSE, str(error)))
+    if labels is not None:
+        verdicts += judge_labels(labels, table, ledger, classes)
+    attack = None
+    if draws is not None and table is not None:
+        attack, verdict = _attacked(table, draws, report)
+        verdicts.append(verdict)
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    return Audit(files, tuple(verdicts), table, ledger, labels, attack, made, _versions())
+
+
+def _attacked(table: GammaTable, draws: int, report: Callable[[str], None]) -> tuple[Mapping[str, Any], Verdict]:
+    """Draw labels and say what they refute."""
+    found = import_module("darrm.verify.attack").attack(table, draws, report=report)
+    numbers = f"refuted ε {found.epsilon:.6g}, true worst case {found.worst:.6g}, claimed {found.claimed.epsilon:.6g}"
+    claim = f"{draws:,} labels from either side of neighboring votes do not refute it"
+    departures = f"; not the table's own labels: {', '.join(found.departures)}" if found.departures else ""
+    holds = not found.refuted and not found.departures
+    reason = f"{numbers}, at confidence {found.confidence:g}{departures}"
+    return found.to_json(), judged("attack", claim, reason, holds=holds)
+
+
+def _content(path: Path) -> bytes:
+    if path.exists() and not path.is_file():
+        checks.fail("the file", str(path), "a regular file", "copy what it holds into one")
+    return path.read_bytes()
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found

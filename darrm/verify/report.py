@@ -1,0 +1,212 @@
+"""What `python -m darrm.verify` shows: one line a claim, plain data, and a page that a person can read and sign."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from html import escape
+from typing import Any
+
+from darrm.account.report import BOUNDS, spent_by
+from darrm.system.report_text import spread
+from darrm.verify.audit import Audit
+from darrm.verify.curves import curve_svg
+from darrm.verify.ledger import labels_of, table_of
+from darrm.verify.plain_words import who_may_know
+from darrm.verify.verdicts import FALSE, VERDICTS
+
+_CURVE_POINTS = 12  # of ε over queries: each may compose a loss distribution
+_DIGEST_SHOWN = 16  # characters
+_MEANINGS = {
+    "proved here": "recomputed by this audit, with every rounding bounded",
+    "consistent": "agrees with everything else that was given; a careful forgery would, too",
+    "claimed by the maker": "cannot be seen in the files: whoever signs believes the maker",
+    "false": "contradicted by the files themselves",
+}
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 Georgia, 'Times New Roman', serif; color: #1c1c1c; max-width: 60rem; margin: 2.5rem auto;
+       padding: 0 1.5rem; background: #fff; }
+h1 { font-size: 1.9rem; margin: 0 0 .2rem; } h2 { font-size: 1.25rem; margin: 2.2rem 0 .6rem; }
+.made, figcaption, .note { color: #555; font-size: .9rem; }
+.result { border-left: .4rem solid #1b6e3c; background: #eef6f0; padding: .8rem 1.1rem; margin: 1.4rem 0; }
+.result.bad { border-color: #a31515; background: #fbeeee; }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; } caption { text-align: left; }
+th, td { text-align: left; vertical-align: top; padding: .4rem .6rem .4rem 0; border-bottom: 1px solid #ddd; }
+th { font-weight: 600; border-bottom: 2px solid #999; } td.number { text-align: right; }
+td, code { overflow-wrap: anywhere; } code { font: .85em ui-monospace, Menlo, Consolas, monospace; }
+.verdict { white-space: nowrap; font-weight: 600; } .reason { color: #555; display: block; }
+.proved-here { color: #1b6e3c; } .consistent { color: #1f5a94; } .claimed-by-the-maker { color: #8a5a00; }
+.false { color: #a31515; }
+figure { margin: 1.2rem 0; break-inside: avoid; } svg { width: 100%; height: auto; max-width: 46rem; }
+.sign { display: grid; grid-template-columns: 2fr 1fr 2fr; gap: 2rem; margin-top: 3.5rem; break-inside: avoid; }
+.sign div { border-top: 1px solid #1c1c1c; padding-top: .3rem; font-size: .9rem; }
+@media print { body { margin: 0; max-width: none; font-size: 11pt; } tr { break-inside: avoid; } }
+"""
+
+
+def text_report(audit: Audit) -> str:
+    """Write a line a claim, and how many got which verdict."""
+    counts = ", ".join(f"{count} {name}" for name, count in audit.counts.items())
+    lines = [f"{file.role:<22}{file.path}, {file.size:,} bytes, SHA-256 {file.sha256}" for file in audit.files]
+    return "\n".join([*lines, *map(str, audit.verdicts), f"{len(audit.verdicts)} claims: {counts}"]) + "\n"
+
+
+def json_report(audit: Audit) -> dict[str, Any]:
+    """Write the same as plain data; `darrm/schemas/verify_report.json` describes it."""
+    table, ledger = audit.table, audit.ledger
+    return {
+        "format": "darrm verify report",
+        "version": 1,
+        "made": audit.made,
+        "status": audit.status,
+        "files": [asdict(file) for file in audit.files],
+        "verdicts": [asdict(verdict) for verdict in audit.verdicts],
+        "counts": audit.counts,
+        "who_may_know": who_may_know(audit),
+        "table": None if table is None else {"digest": table.digest, "problem": table.problem.to_json()},
+        "ledger": None
+        if ledger is None
+        else {
+            "budget": ledger.budget.to_json(),
+            "kinds": ledger.kinds,
+            "spent": ledger.spent.to_json(),
+            "entries": [
+                {
+                    "time": entry.time,
+                    "what": entry.what,
+                    "count": entry.count,
+                    "note": entry.note,
+                    "table": table_of(entry),
+                    "labels": labels_of(entry),
+                }
+                for entry in ledger.entries
+            ],
+        },
+        "labels": None if audit.labels is None else int(audit.labels.size),
+        "attack": audit.attack,
+        "versions": dict(audit.versions),
+    }
+
+
+def html_report(audit: Audit) -> str:
+    """Write one page without scripts and without anything from elsewhere."""
+    parts = [
+        _head(audit),
+        _section("Who may know what", "".join(f"<p>{escape(sentence)}</p>" for sentence in who_may_know(audit))),
+        _section("The claims, one by one", _verdicts(audit)),
+        *_curves(audit),
+        *_log(audit),
+        _section("Files and versions", _files(audit)),
+        _signature(audit),
+    ]
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width">\n<title>Audit of a private release</title>\n'
+        f"<style>{_STYLE}</style>\n</head>\n<body>\n{''.join(parts)}</body>\n</html>\n"
+    )
+
+
+def _section(title: str, content: str) -> str:
+    return f"<h2>{escape(title)}</h2>\n{content}\n"
+
+
+def _row(*cells: object) -> str:
+    return "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>\n"
+
+
+def _table(heads: tuple[str, ...], rows: str) -> str:
+    names = "".join(f"<th>{escape(head)}</th>" for head in heads)
+    return f"<table>\n<thead><tr>{names}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>"
+
+
+def _head(audit: Audit) -> str:
+    bad = audit.counts[FALSE]
+    problem = (
+        "" if audit.table is None else f"{audit.table.problem.voters}, released {audit.table.problem.target}-private"
+    )
+    if bad:
+        result = (
+            f"{bad} of {len(audit.verdicts)} claims {'is' if bad == 1 else 'are'} false. Do not rely on this release."
+        )
+    else:
+        others = ", ".join(f"{count} {name}" for name, count in audit.counts.items() if count)
+        result = f"Nothing false was found in {len(audit.verdicts)} claims: {others}."
+    return (
+        f'<h1>Audit of a private release</h1>\n<p class="made">{escape(problem)}<br>made {escape(audit.made)} by darrm '
+        f'{escape(audit.versions["darrm"])}</p>\n<p class="result{" bad" if bad else ""}">{escape(result)}</p>\n'
+    )
+
+
+def _verdicts(audit: Audit) -> str:
+    order = {name: place for place, name in enumerate(reversed(VERDICTS))}
+    rows = "".join(
+        f'<tr><td class="verdict {verdict.verdict.replace(" ", "-")}">{verdict.verdict}</td><td>{verdict.about}</td>'
+        f'<td>{escape(verdict.claim)}<span class="reason">{escape(verdict.reason)}</span></td></tr>\n'
+        for verdict in sorted(audit.verdicts, key=lambda verdict: order[verdict.verdict])
+    )
+    words = "".join(f"<b>{name}</b>: {escape(_MEANINGS[name])}. " for name in VERDICTS)
+    return f'<p class="note">{words}</p>\n' + _table(("verdict", "about", "claim, and what was found"), rows)
+
+
+def _curves(audit: Audit) -> Iterator[str]:
+    if audit.table is None:
+        return
+    profile, target = audit.table.profile, audit.table.problem.target
+    points = list(zip(profile.epsilons, profile.deltas, strict=True))
+    figure = curve_svg({"exact": points}, across="ε", up="δ", logarithmic=True, marked=(target.epsilon, target.delta))
+    caption = "The privacy profile of one label: the smallest δ for every ε. The circle is what is claimed."
+    content = f"<figure>{figure}<figcaption>{caption}</figcaption></figure>"
+    if audit.ledger is not None and audit.ledger.spent.queries:
+        most, delta = audit.ledger.spent.queries, audit.ledger.budget.delta
+        series: dict[str, list[tuple[float, float]]] = {}
+        for place in spread(most, _CURVE_POINTS):
+            spent = spent_by(audit.table, place + 1, delta, audit.table.problem.voters)
+            for bound in spent.bounds:
+                series.setdefault(bound.name, []).append((place + 1, bound.epsilon))
+        ordered = {name: series[name] for name in BOUNDS if name in series} | series
+        here = (most, audit.ledger.spent.epsilon)
+        figure = curve_svg(ordered, across="labels", up="ε", logarithmic=False, marked=here)
+        caption = (
+            f"ε of so many labels of this table together, at δ = {delta:g}, by every bound. The circle is the ledger."
+        )
+        content += f"<figure>{figure}<figcaption>{caption}</figcaption></figure>"
+    yield _section("Curves", content)
+
+
+def _log(audit: Audit) -> Iterator[str]:
+    if audit.ledger is None:
+        return
+    rows = "".join(
+        _row(
+            entry.time,
+            f"{entry.count:,}",
+            entry.what,
+            entry.note,
+            table_of(entry)[:_DIGEST_SHOWN] or "–",
+            labels_of(entry)[:_DIGEST_SHOWN] or "–",
+        )
+        for entry in audit.ledger.entries
+    )
+    heads = ("time", "labels", "what", "note", "digest of the table", "digest of the labels")
+    spent = f"<p>Budget {escape(str(audit.ledger.budget))}; spent: {escape(str(audit.ledger.spent))}.</p>"
+    yield _section("The ledger’s log", spent + _table(heads, rows))
+
+
+def _files(audit: Audit) -> str:
+    rows = "".join(
+        f"<tr><td>{file.role}</td><td>{escape(file.path)}</td><td>{file.size:,}</td><td><code>{file.sha256}</code></td></tr>\n"
+        for file in audit.files
+    )
+    digest = "" if audit.table is None else f"<p>Digest of the table’s numbers: <code>{audit.table.digest}</code></p>"
+    versions = ", ".join(f"{name} {number}" for name, number in audit.versions.items())
+    return _table(("file", "name", "bytes", "SHA-256"), rows) + digest + f"<p>{escape(versions)}</p>"
+
+
+def _signature(audit: Audit) -> str:
+    claimed = audit.counts["claimed by the maker"]
+    return (
+        "<h2>Signature</h2>\n<p>I have read this report. I compared the SHA-256 of the files with those that were "
+        f"published, and I take the {claimed} claims that the files cannot show from whoever made them.</p>\n"
+        '<div class="sign"><div>name</div><div>date</div><div>signature</div></div>\n'
+    )

@@ -1,0 +1,34 @@
+"""What an audit says about one claim, in four words.
+
+========================  ============================================================================================
+verdict                   meaning
+========================  ============================================================================================
+``proved here``           recomputed by this audit, with every rounding bounded
+``consistent``            agrees with everything else that was given; nothing here would show a careful forgery
+``claimed by the maker``  cannot be seen in the files: whoever signs believes the maker
+``false``                 contradicted by the files themselves
+========================  ============================================================================================
+"""
+
+from dataclasses import dataclass
+
+PROVED, CONSISTENT, CLAIMED, FALSE = VERDICTS = ("proved here", "consistent", "claimed by the maker", "false")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One claim, what it is about, and what was found."""
+
+    about: str  # table, ledger, labels or attack
+    claim: str
+    verdict: str  # one of `VERDICTS`
+    reason: str
+
+    def __str__(self) -> str:
+        shown = "FALSE" if self.verdict == FALSE else self.verdict
+        return f"{shown:<22}{self.about}: {self.claim} ({self.reason})"
+
+
+def judged(about: str, claim: str, reason: str, *, holds: bool, how: str = CONSISTENT) -> Verdict:
+    """Say that a claim is false, or ``how`` it holds."""
+    return Verdict(about, claim, how if holds else FALSE, reason)
