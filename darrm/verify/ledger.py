@@ -107,6 +107,9 @@ def judge_ledger(ledger: LedgerCopy, table: GammaTable | None) -> Iterator[Verdi
         f"{logged} in the log, {queries} in the totals",
         holds=logged == queries,
     )
+    if ledger.entries:
+        first, last = ledger.entries[0].time, ledger.entries[-1].time
+        yield Verdict(_LEDGER, f"it was debited from {first} to {last}", CLAIMED, "the times and notes of its log")
     if table is not None:
         yield from _judge_charges(ledger, table)
     yield from _judge_total(ledger)

@@ -178,6 +178,8 @@ def _judge_optimality(table: GammaTable) -> Iterator[Verdict]:
         reason = f"it {'never does' if gamma.is_monotone else 'does'}"
         claim = "γ never falls on the way from the tie to unanimity"
         yield judged(_TABLE, claim, reason, holds=gamma.is_monotone, how=PROVED)
+    claim = f"the objective was {optimality.objective!r}, and the solver stopped with {optimality.status!r}"
+    yield Verdict(_TABLE, claim, CLAIMED, "a note of whoever made the table")
     claim = f"no private γ of the {optimality.shape} shape has an expected error below {optimality.bound!r}"
     verdict, reason = _bound_verdict(table, computable=exact is not None)
     yield Verdict(_TABLE, claim, verdict, reason)

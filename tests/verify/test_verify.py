@@ -1,0 +1,624 @@
+"""Planted lies, an honest trio, damaged bytes: what an audit finds, and what it says."""
+
+import json
+import os
+import shutil
+import sqlite3
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from darrm import (
+    DaRRM,
+    GammaTable,
+    MajorityProblem,
+    NoiseFunction,
+    PrivacyLedger,
+    PrivacyParams,
+    Voters,
+    certify,
+    optimize_gamma,
+    release_debited,
+)
+from darrm.account.ledger import Entry
+from darrm.errors import LedgerError
+from darrm.gamma.priors import CommonP
+from darrm.losses.charges import Charge
+from darrm.losses.profile import PrivacyProfile
+from darrm.losses.renyi import RenyiCurve
+from darrm.proof import certify as prover
+from darrm.system.command_line import run
+from darrm.system.votes_file import labels_digest, save_labels
+from darrm.verify import ledger as ledger_claims
+from darrm.verify import table as table_claims
+from darrm.verify.__main__ import main
+from darrm.verify.audit import audit
+from darrm.verify.labels import judge_labels, read_labels
+from darrm.verify.ledger import LedgerCopy, judge_ledger, read_ledger
+from darrm.verify.table import judge_table
+from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, Verdict
+
+SCHEMA = Path(__file__).parents[2] / "darrm" / "schemas" / "verify_report.json"
+BUDGET = PrivacyParams(20, "1e-2")
+
+
+@dataclass(frozen=True)
+class DigestEntry(Entry):
+    """An entry of a ledger that stores digests."""
+
+    table: str = ""
+    labels: str = ""
+
+
+@dataclass(frozen=True)
+class Trio:
+    """Honest files, made as a release makes them."""
+
+    folder: Path
+
+    table_path = property(lambda self: self.folder / "table.json")
+    ledger_path = property(lambda self: self.folder / "ledger.sqlite")
+    labels_path = property(lambda self: self.folder / "labels.csv")
+
+    @property
+    def table(self) -> GammaTable:
+        return GammaTable.load(self.table_path)
+
+    def ledger_with_digests(self) -> LedgerCopy:
+        """Read the ledger; where its version holds no digests, as if it did."""
+        copy, table = read_ledger(self.ledger_path), self.table
+        digests = [labels_digest(read_labels(path, path.read_bytes())) for path in (self.labels_path, self.more_path)]
+        entries = [
+            DigestEntry(entry.time, entry.what, entry.count, entry.note, table.digest, digest)
+            for entry, digest in zip(copy.entries, digests, strict=True)
+        ]
+        return replace(copy, entries=tuple(entries))
+
+    more_path = property(lambda self: self.folder / "more.npy")
+
+    def arguments(self) -> list[str]:
+        return [str(self.table_path), "--ledger", str(self.ledger_path), "--labels", str(self.labels_path)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trio")
+    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
+    table = optimize_gamma(problem, prior=CommonP())
+    table.save(folder / "table.json")
+    ledger = PrivacyLedger.create(folder / "ledger.sqlite", BUDGET)
+    rng = np.random.default_rng(3)
+    for name, queries in (("labels.csv", 20), ("more.npy", 12)):
+        labels = release_debited(DaRRM(table), rng.integers(0, 2, (queries, 3)), ledger=ledger, note=name)
+        save_labels(folder / name, labels)
+    return folder
+
+
+@pytest.fixture
+def trio(made: Path, tmp_path: Path) -> Trio:
+    shutil.copytree(made, tmp_path / "trio")
+    return Trio(tmp_path / "trio")
+
+
+def false_claims(verdicts: list[Verdict]) -> str:
+    return "\n".join(str(verdict) for verdict in verdicts if verdict.verdict == FALSE)
+
+
+def rewritten(trio: Trio, change: Callable[[dict[str, Any]], object]) -> bytes:
+    """Change what a table's file says, and sign it anew, as a forger would."""
+    data = json.loads(trio.table_path.read_text())
+    change(data)
+    text = json.dumps(
+        {name: data[name] for name in ("problem", "gamma")}, sort_keys=True, ensure_ascii=False, separators=(",", ":")
+    )
+    data["checksum"] = sha256(text.encode()).hexdigest()
+    return json.dumps(data).encode()
+
+
+class TestAnHonestTrio:
+    def test_it_passes(self, trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
+        before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in trio.folder.iterdir()}
+        assert run(lambda: main(trio.arguments())) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        assert "\nproved here           table: one label is (0.3, 1.5e-05)-differentially private" in shown.out
+        assert shown.out.endswith(" 0 false\n")
+        assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in trio.folder.iterdir()} == before
+
+    def test_each_kind_of_claim_has_its_word(self, trio: Trio) -> None:
+        found = audit(trio.table_path, ledger_path=trio.ledger_path, labels_path=trio.labels_path)
+
+        def word(about: str, start: str) -> str:
+            (one,) = [
+                verdict
+                for verdict in found.verdicts
+                if (verdict.about, True) == (about, verdict.claim.startswith(start))
+            ]
+            return one.verdict
+
+        assert word("table", "one label is (0.3, 1.5e-05)-differentially private") == PROVED
+        assert word("table", "the cost of no pair of neighbors exceeds") == PROVED
+        assert word("table", "the budget is no less than") == PROVED
+        assert word("table", "the expected error is") == PROVED
+        assert word("table", "no private γ of the free shape has an expected error below") in {PROVED, CONSISTENT}
+        assert word("table", "each of the 3 voters is (0.2, 1e-05)-differentially private") == CLAIMED
+        assert word("ledger", "the privacy profile of a query is this table's") == PROVED
+        assert word("ledger", "all queries together are (9.6, 0.01)-private by the bound 'simple'") == PROVED
+        assert word("labels", "as many were paid for as there are") in {PROVED, CONSISTENT}
+
+    def test_copies_that_cannot_be_written_are_enough(self, trio: Trio) -> None:
+        for path in trio.folder.iterdir():
+            path.chmod(0o444)
+        trio.folder.chmod(0o555)
+        names = sorted(trio.folder.iterdir())
+        assert run(lambda: main([*trio.arguments(), "--quiet"])) == 0
+        assert sorted(trio.folder.iterdir()) == names
+        trio.folder.chmod(0o755)
+
+    def test_a_cut_short_debit_is_rolled_back_in_the_copy_only(self, trio: Trio) -> None:
+        before = read_ledger(trio.ledger_path)
+        child = os.fork()
+        if not child:
+            connection = sqlite3.connect(trio.ledger_path, isolation_level=None)
+            connection.execute("PRAGMA cache_size = 1")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("UPDATE charges SET count = 1, note = hex(zeroblob(100000))")
+            os._exit(0)  # pages are in the file, and nothing was committed
+        os.waitpid(child, 0)
+        journal = trio.ledger_path.with_name("ledger.sqlite-journal")
+        held = journal.read_bytes(), trio.ledger_path.read_bytes()
+        assert held[0]
+        assert read_ledger(trio.ledger_path) == before
+        assert (journal.read_bytes(), trio.ledger_path.read_bytes()) == held
+        journal.unlink()
+        with pytest.raises(LedgerError):
+            read_ledger(trio.ledger_path)
+
+    def test_the_larger_family_is_left_to_the_prover(self, trio: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("darrm.verify.exact.MOST_WORK", 0)
+        table, verdicts = judge_table(trio.table_path.read_bytes())
+        assert false_claims(verdicts) == ""
+        assert table is not None
+        private = next(verdict for verdict in verdicts if verdict.claim.startswith("one label"))
+        assert "too large for the checker that shares nothing with the prover" in private.reason
+
+
+class TestLiesInATable:
+    def lie(self, trio: Trio, change: Callable[[dict[str, Any]], object]) -> str:
+        content = rewritten(trio, change)
+        trio.table_path.write_bytes(content)
+        assert run(lambda: main([str(trio.table_path), "--quiet"])) == 1
+        return false_claims(judge_table(content)[1])
+
+    def test_numbers_that_were_changed(self, trio: Trio) -> None:
+        data = json.loads(trio.table_path.read_text())
+        data["gamma"][0] *= 0.5
+        assert "its numbers are as they were saved" in false_claims(judge_table(json.dumps(data).encode())[1])
+
+    def test_privacy(self, trio: Trio) -> None:
+        assert "worst privacy cost" in self.lie(trio, lambda data: data.update(gamma=[1.0, 1.0]))
+
+    def test_privacy_where_the_prover_is_broken(self, trio: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(prover, "bound_worst_cost", lambda *_: (0.0, prover.BALLS))
+        # a relative 1e-11 too much
+
+        def change(data: dict[str, Any]) -> None:
+            data.update(gamma=[min(1.0, value * (1 + 1e-11)) for value in data["gamma"]], optimality=None)
+
+        content = rewritten(trio, change)
+        assert "a cost of 0.34988" in false_claims(judge_table(content)[1])
+
+    @pytest.mark.parametrize(
+        ("name", "factor", "claim"),
+        [
+            ("worst_cost", 1 - 1e-12, "the cost of no pair"),
+            ("worst_cost", 1.01, "the cost of no pair"),
+            ("budget", 1 + 1e-12, "the budget is"),
+            ("rows", 2, "the proof covers"),
+            ("scale", 3.0, "scale"),
+        ],
+    )
+    def test_a_figure_of_the_certificate(self, trio: Trio, name: str, factor: float, claim: str) -> None:
+        def change(data: dict[str, Any]) -> None:
+            data["certificate"][name] *= factor
+
+        assert claim in self.lie(trio, change)
+
+    def test_the_expected_error(self, trio: Trio) -> None:
+        def change(data: dict[str, Any]) -> None:
+            data["optimality"]["value"] -= 1e-9
+            data["optimality"]["bound"] -= 1e-9
+
+        assert "expected error" in self.lie(trio, change)
+
+    def test_the_expected_error_where_the_loader_is_broken(self, trio: Trio) -> None:
+        table = trio.table
+        assert table.optimality is not None
+        lying = table.with_optimality(None, {})
+        object.__setattr__(
+            lying, "optimality", replace(table.optimality, value=table.optimality.value - 1e-9, bound=0.0)
+        )
+        assert "exact rational arithmetic gives" in false_claims(list(table_claims._judge_optimality(lying)))
+
+    def test_optimality(self, trio: Trio) -> None:
+        def change(data: dict[str, Any]) -> None:
+            data["gamma"] = [0.05, 0.05]
+            error = NoiseFunction(3, [0.05, 0.05]).expected_error(CommonP())
+            data["optimality"].update(value=error, bound=error)
+            data["certificate"]["worst_cost"] = prover.prove(
+                trio.table.problem, NoiseFunction(3, [0.05, 0.05])
+            ).worst_cost
+
+        assert "private" in self.lie(trio, change)
+
+    def test_its_shape(self, trio: Trio) -> None:
+        gamma = NoiseFunction(3, [0.3, 0.2])
+
+        def change(data: dict[str, Any]) -> None:
+            error = gamma.expected_error(CommonP())
+            data["gamma"] = gamma.half.tolist()
+            data["optimality"].update(value=error, bound=0.0, shape="monotone")
+            data["certificate"]["worst_cost"] = prover.prove(trio.table.problem, gamma).worst_cost
+
+        assert "falls" in self.lie(trio, change) or "shape" in self.lie(trio, change)
+
+    def test_a_field_that_no_table_has(self, trio: Trio) -> None:
+        assert "/approved" in self.lie(trio, lambda data: data.update(approved="by the board"))
+
+    def test_a_field_that_went_by_another_name(self, trio: Trio) -> None:
+        assert "optimality" in self.lie(trio, lambda data: data.update(optimalitz=data.pop("optimality")))
+
+
+class TestLiesInALedger:
+    def lie(self, trio: Trio, charge: Charge) -> str:
+        trio.ledger_path.unlink()
+        PrivacyLedger.create(trio.ledger_path, BUDGET).debit(charge)
+        assert run(lambda: main([str(trio.table_path), "--ledger", str(trio.ledger_path), "--quiet"])) == 1
+        return false_claims(list(judge_ledger(read_ledger(trio.ledger_path), trio.table)))
+
+    def test_a_line_of_the_log_is_gone(self, trio: Trio) -> None:
+        with sqlite3.connect(trio.ledger_path) as connection:
+            connection.execute("DELETE FROM charges WHERE id = 1")
+        connection.close()
+        found = audit(trio.table_path, ledger_path=trio.ledger_path)
+        assert found.status == 1
+        assert "corrupted" in false_claims(list(found.verdicts))
+        assert str(trio.ledger_path) in false_claims(list(found.verdicts))
+
+    def test_the_cost_of_a_query(self, trio: Trio) -> None:
+        charge = replace(DaRRM(trio.table).charge(20), guarantee=PrivacyParams("0.2", "1e-5"))
+        assert "costs what one with this table costs" in self.lie(trio, charge)
+
+    def test_the_profile_of_a_query(self, trio: Trio) -> None:
+        charge = DaRRM(trio.table).charge(20)
+        assert charge.profile is not None
+        profile = PrivacyProfile(charge.profile.epsilons, tuple(0.9 * delta for delta in charge.profile.deltas))
+        assert "costs what one with this table costs" in self.lie(trio, replace(charge, profile=profile))
+
+    def test_the_renyi_curve_of_a_query(self, trio: Trio) -> None:
+        charge = DaRRM(trio.table).charge(20)
+        assert charge.renyi is not None
+        curve = RenyiCurve(charge.renyi.orders, 0.99 * charge.renyi.values)
+        assert "costs what one with this table costs" in self.lie(trio, replace(charge, renyi=curve))
+
+    def test_a_profile_that_the_prover_gets_wrong(self, trio: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
+        copy, table = read_ledger(trio.ledger_path), trio.table
+        (charge,) = copy.charges
+        assert charge.profile is not None
+        profile = PrivacyProfile(charge.profile.epsilons, tuple((1 - 1e-9) * delta for delta in charge.profile.deltas))
+        wrong = replace(charge, profile=profile)
+        monkeypatch.setattr(ledger_claims, "charge_of", lambda *_, **__: wrong)
+        assert "profile" in false_claims(list(judge_ledger(replace(copy, charges=(wrong,)), table)))
+
+    def test_the_budget(self, trio: Trio) -> None:
+        copy = replace(read_ledger(trio.ledger_path), budget=PrivacyParams("0.5", "1e-2"))
+        found = list(judge_ledger(copy, trio.table))
+        assert "the total stays within the budget (0.5, 0.01)" in false_claims(found)
+        assert all("above the budget" in verdict.reason for verdict in found if "by the bound" in verdict.claim)
+
+    def test_the_sum(self, trio: Trio) -> None:
+        copy = read_ledger(trio.ledger_path)
+        for name in ("simple", "optimal"):
+            bounds = tuple(
+                replace(bound, epsilon=bound.epsilon * (0.999 if bound.name == name else 1))
+                for bound in copy.spent.bounds
+            )
+            lying = replace(copy)
+            lying.__dict__["spent"] = replace(copy.spent, bounds=bounds)
+            false = false_claims(list(judge_ledger(lying, trio.table)))
+            assert f"by the bound {name!r}" in false
+            assert false.count("\n") == 0
+
+    def test_the_log_and_the_totals(self, trio: Trio) -> None:
+        copy = read_ledger(trio.ledger_path)
+        lying = replace(copy, entries=copy.entries[:1])
+        assert "its log adds up to its totals" in false_claims(list(judge_ledger(lying, trio.table)))
+
+    def test_the_table(self, trio: Trio) -> None:
+        copy = trio.ledger_with_digests()
+        other = certify(trio.table.problem, NoiseFunction(3, [0.1, 0.2]))
+        assert "queries were answered with this table" in false_claims(list(judge_ledger(copy, other)))
+        assert false_claims(list(judge_ledger(copy, trio.table))) == ""
+
+    def test_a_table_that_was_charged_at_less(self, trio: Trio) -> None:
+        copy = trio.ledger_with_digests()
+        cheap = Charge("DaRRM", guarantee=PrivacyParams("0.1", 0), count=12)
+        lying = replace(copy, charges=(copy.charges[0].kind.repeated(20), cheap), kinds="planned")
+        assert "charged at its cost" in false_claims(list(judge_ledger(lying, trio.table)))
+
+    def test_who_the_voters_are(self, trio: Trio) -> None:
+        # the same γ, said to be for models: the ledger knows better
+        content = rewritten(trio, lambda data: data["problem"].update(models=True))
+        table, _ = judge_table(content)
+        assert table is not None
+        assert false_claims(list(judge_ledger(trio.ledger_with_digests(), table))) != ""
+
+
+class TestLiesInLabels:
+    def judged(self, trio: Trio, content: bytes, **more: Any) -> str:
+        labels = read_labels(trio.labels_path, content)
+        return false_claims(list(judge_labels(labels, trio.table, trio.ledger_with_digests(), more.get("classes"))))
+
+    def test_the_honest_ones(self, trio: Trio) -> None:
+        assert self.judged(trio, trio.labels_path.read_bytes()) == ""
+        assert self.judged(trio, trio.labels_path.read_bytes(), classes=("0", "1")) == ""
+
+    def test_one_label_is_another(self, trio: Trio) -> None:
+        content = trio.labels_path.read_bytes()
+        flipped = (b"1" if content[:1] == b"0" else b"0") + content[1:]
+        assert "they are the labels of a debit" in self.judged(trio, flipped)
+
+    def test_one_more_label_than_was_paid_for(self, trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
+        trio.labels_path.write_bytes(trio.labels_path.read_bytes() + b"1\n")
+        assert run(lambda: main(trio.arguments())) == 1
+        assert "FALSE                 labels: " in capsys.readouterr().out
+
+    def test_a_third_class(self, trio: Trio) -> None:
+        content = trio.labels_path.read_bytes()
+        assert "of 2 classes" in self.judged(trio, content + b"2\n")
+        assert "of the classes no, yes" in self.judged(trio, content, classes=("no", "yes"))
+
+    def test_labels_of_another_table(self, trio: Trio) -> None:
+        labels = read_labels(trio.labels_path, trio.labels_path.read_bytes())
+        other = certify(trio.table.problem, NoiseFunction(3, [0.1, 0.2]))
+        found = list(judge_labels(labels, other, trio.ledger_with_digests(), None))
+        assert "they were drawn with this table" in false_claims(found)
+
+    def test_a_count_that_the_debit_does_not_have(self, trio: Trio) -> None:
+        labels = read_labels(trio.labels_path, trio.labels_path.read_bytes())
+        copy = trio.ledger_with_digests()
+        lying = replace(copy, entries=(replace(copy.entries[0], count=19), copy.entries[1]))
+        assert "as many were paid for" in false_claims(list(judge_labels(labels, trio.table, lying, None)))
+
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [
+            ("l.csv", b"0\n1"),
+            ("l.csv", b"0\n\xff\n"),
+            ("l.npy", b"\x93NUMPY\x01\x00v\x00((((("),
+            ("l.npy", b""),
+            ("l.txt", b"0\n"),
+        ],
+    )
+    def test_no_labels_at_all(self, trio: Trio, name: str, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+        path = trio.folder / name
+        path.write_bytes(content)
+        assert run(lambda: main([str(trio.table_path), "--labels", str(path)])) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+class TestWhatCannotBeRead:
+    @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"K": 1, "K": 2}', b"[" * 100_000, b"\xff"])
+    def test_no_table(self, tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+        path = tmp_path / "table.json"
+        path.write_bytes(content)
+        assert run(lambda: main([str(path)])) == 2
+        assert capsys.readouterr().err.startswith("error: ")
+
+    def test_files_that_are_not_there_or_no_files(self, trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
+        missing = str(trio.folder / "missing")
+        for words in ([missing], [str(trio.table_path), "--ledger", missing], ["/dev/zero"], [str(trio.folder)]):
+            assert run(partial(main, words)) == 2
+            assert capsys.readouterr().err.count("\n") == 1
+
+    def test_a_report_never_overwrites_what_it_is_about(self, trio: Trio) -> None:
+        before = trio.ledger_path.read_bytes()
+        for path in (trio.table_path, trio.ledger_path, trio.labels_path, trio.folder / "no" / "where.html"):
+            assert run(partial(main, [*trio.arguments(), "--report", str(path)])) == 2
+        assert trio.ledger_path.read_bytes() == before
+
+
+class Page(HTMLParser):
+    """Collect the text and the tags of a page, and whether every tag is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.words, self.tags, self.open = "", Counter[str](), list[str]()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        assert not {"src", "href", "onload", "onclick"} & {name for name, _ in attrs}
+        if tag not in {"meta", "br"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+class TestTheReport:
+    def test_a_page_to_read_and_sign(self, trio: Trio) -> None:
+        note = "<script>alert('x')</script>"
+        PrivacyLedger(trio.ledger_path).debit(DaRRM(trio.table).charge(1), note=note)
+        path = trio.folder / "report.html"
+        assert run(lambda: main([*trio.arguments(), "--report", str(path), "--quiet"])) == 0
+        page = Page(path.read_text(encoding="utf-8"))
+        assert page.open == []
+        assert page.tags["script"] == page.tags["link"] == page.tags["img"] == 0
+        assert note in page.words
+        for file in (trio.table_path, trio.ledger_path, trio.labels_path):
+            assert sha256(file.read_bytes()).hexdigest() in page.words
+        found = audit(trio.table_path, ledger_path=trio.ledger_path, labels_path=trio.labels_path)
+        assert all(verdict.claim in page.words and verdict.reason in page.words for verdict in found.verdicts)
+        assert f"Nothing false was found in {len(found.verdicts)} claims" in page.words
+        assert "by at most e^0.3 = 1.35, except with a probability of at most 1.5e-05" in page.words
+        spent = read_ledger(trio.ledger_path).spent.epsilon
+        assert f"All 33 labels of the ledger together change such odds by at most e^{spent:.4g}" in page.words
+        assert page.tags["svg"] == 2
+        assert page.tags["polyline"] >= 3
+
+    def test_a_false_claim_is_seen_first(self, trio: Trio) -> None:
+        trio.table_path.write_bytes(rewritten(trio, lambda data: data.update(gamma=[1.0, 1.0])))
+        path = trio.folder / "report.html"
+        assert run(lambda: main([*trio.arguments(), "--report", str(path), "--quiet"])) == 1
+        page = Page(path.read_text(encoding="utf-8"))
+        assert "claims are false. Do not rely" in page.words or "claims is false. Do not rely" in page.words
+        assert "The table cannot be trusted" in page.words
+
+    def test_plain_data(self, trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(lambda: main([*trio.arguments(), "--format", "json"])) == 0
+        data = json.loads(capsys.readouterr().out)
+        jsonschema.validate(data, json.loads(SCHEMA.read_text()))
+        assert sum(data["counts"].values()) == len(data["verdicts"])
+        assert [entry["count"] for entry in data["ledger"]["entries"]] == [20, 12]
+        assert data["labels"] == 20
+        assert data["table"]["digest"] == trio.table.digest
+
+
+class TestTheAttack:
+    def attacked(
+        self, trio: Trio, monkeypatch: pytest.MonkeyPatch, *, refuted: bool, departures: tuple[str, ...]
+    ) -> int:
+        def attack(table: GammaTable, draws: int, *, report: Callable[[str], None]) -> SimpleNamespace:
+            report("drawing")
+            assert (table.digest, draws) == (trio.table.digest, 1000)
+            return SimpleNamespace(
+                epsilon=0.4 if refuted else 0.21,
+                worst=0.299,
+                claimed=table.problem.target,
+                refuted=refuted,
+                departures=departures,
+                confidence=0.999999,
+                to_json=lambda: {"refuted_epsilon": 0.21},
+            )
+
+        monkeypatch.setitem(sys.modules, "darrm.verify.attack", SimpleNamespace(attack=attack))
+        return run(lambda: main([str(trio.table_path), "--attack", "1000"]))
+
+    def test_three_numbers_are_shown(
+        self, trio: Trio, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert self.attacked(trio, monkeypatch, refuted=False, departures=()) == 0
+        assert "refuted ε 0.21, true worst case 0.299, claimed 0.3, at confidence 0.999999" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(("refuted", "departures"), [(True, ()), (False, ("label 1, worst pair, side 1",))])
+    def test_what_it_refutes_is_false(
+        self, trio: Trio, monkeypatch: pytest.MonkeyPatch, refuted: bool, departures: tuple[str, ...]
+    ) -> None:
+        assert self.attacked(trio, monkeypatch, refuted=refuted, departures=departures) == 1
+
+
+# what the report calls the maker's own words, and figures of which a smaller one says less
+WORDS = ("/provenance", "/optimality/status", "/optimality/objective", "/certificate/scale")
+MUTATIONS = 10_000
+Record = Callable[[str, object], None]
+
+
+def mutations(content: bytes, seed: int) -> Iterator[bytes]:
+    """Replace one byte by another, or one bit, at random places."""
+    rng = np.random.default_rng(seed)
+    for _ in range(MUTATIONS):
+        damaged = bytearray(content)
+        damaged[rng.integers(len(content))] ^= int(1 << rng.integers(8) if rng.random() < 0.5 else rng.integers(1, 256))
+        yield bytes(damaged)
+
+
+@pytest.mark.slow
+class TestDamagedBytes:
+    """Every mutation is found (status 1 or 2), or what is read says the same as before."""
+
+    def test_in_a_table(self, trio: Trio, monkeypatch: pytest.MonkeyPatch, record_property: Record) -> None:
+        content, found = trio.table_path.read_bytes(), Counter[str]()
+        honest = trio.table.to_json()
+        monkeypatch.setattr(table_claims, "_SEARCH_SECONDS", 1.0)
+        for damaged in mutations(content, 1):
+            try:
+                table, verdicts = judge_table(damaged)
+            except ValueError:
+                found["status 2"] += 1
+                continue
+            if false_claims(verdicts):
+                found["status 1"] += 1
+                continue
+            assert table is not None
+            read = table.to_json()
+            differing = [path for path in table_claims._differences(read, honest, "") if not path.startswith(WORDS)]
+            if differing == ["/optimality/bound"]:
+                assert read["optimality"]["bound"] < honest["optimality"]["bound"]
+                found["a weaker bound, which the file's own implies"] += 1
+                continue
+            assert differing == []
+            found["the maker's words" if read != honest else "equal"] += 1
+        record_property("found", dict(found))
+        assert sum(found.values()) == MUTATIONS
+
+    def test_in_a_ledger(self, trio: Trio, record_property: Record) -> None:
+        content, found = trio.ledger_path.read_bytes(), Counter[str]()
+        honest, table = read_ledger(trio.ledger_path), trio.table
+        for damaged in mutations(content, 2):
+            trio.ledger_path.write_bytes(damaged)
+            try:
+                copy = read_ledger(trio.ledger_path)
+            except LedgerError:
+                found["status 1"] += 1
+                continue
+            except ValueError:
+                found["status 2"] += 1
+                continue
+            if copy == honest:
+                found["equal"] += 1
+                continue
+            nameless = [replace(entry, time="", note="") for entry in honest.entries]
+            if [
+                replace(entry, time="", note="") for entry in copy.entries
+            ] == nameless and copy.charges == honest.charges:
+                assert (copy.budget, copy.kinds) == (honest.budget, honest.kinds)
+                found["the maker's words"] += 1
+                continue
+            assert false_claims(list(judge_ledger(copy, table))) != ""
+            found["status 1"] += 1
+        record_property("found", dict(found))
+        assert sum(found.values()) == MUTATIONS
+
+    @pytest.mark.parametrize("name", ["labels.csv", "more.npy"])
+    def test_in_labels(self, trio: Trio, name: str, record_property: Record) -> None:
+        path, found = trio.folder / name, Counter[str]()
+        copy, table = trio.ledger_with_digests(), trio.table
+        honest = read_labels(path, path.read_bytes()).tolist()
+        for damaged in mutations(path.read_bytes(), 3):
+            try:
+                labels = read_labels(path, damaged)
+            except ValueError:
+                found["status 2"] += 1
+                continue
+            if labels.tolist() == honest:
+                found["equal"] += 1
+                continue
+            assert false_claims(list(judge_labels(labels, table, copy, None))) != ""
+            found["status 1"] += 1
+        record_property("found", dict(found))
+        assert sum(found.values()) == MUTATIONS
