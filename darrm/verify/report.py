@@ -11,15 +11,15 @@ from darrm.verify.audit import Audit
 from darrm.verify.curves import curve_svg
 from darrm.verify.ledger import labels_of, table_of
 from darrm.verify.plain_words import who_may_know
-from darrm.verify.verdicts import FALSE, VERDICTS
+from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, VERDICTS
 
 _CURVE_POINTS = 12  # of ε over queries: each may compose a loss distribution
 _DIGEST_SHOWN = 16  # characters
 _MEANINGS = {
-    "proved here": "recomputed by this audit, with every rounding bounded",
-    "consistent": "agrees with everything else that was given; a careful forgery would, too",
-    "claimed by the maker": "cannot be seen in the files: whoever signs believes the maker",
-    "false": "contradicted by the files themselves",
+    PROVED: "recomputed by this audit, with every rounding bounded",
+    CONSISTENT: "agrees with everything else that was given; a careful forgery would, too",
+    CLAIMED: "cannot be seen in the files: whoever signs believes the maker",
+    FALSE: "contradicted by the files themselves",
 }
 _STYLE = """
 :root { color-scheme: light; }
@@ -33,7 +33,7 @@ table { border-collapse: collapse; width: 100%; font-size: .9rem; } caption { te
 th, td { text-align: left; vertical-align: top; padding: .4rem .6rem .4rem 0; border-bottom: 1px solid #ddd; }
 th { font-weight: 600; border-bottom: 2px solid #999; } td.number { text-align: right; }
 td, code { overflow-wrap: anywhere; } code { font: .85em ui-monospace, Menlo, Consolas, monospace; }
-.verdict { white-space: nowrap; font-weight: 600; } .reason { color: #555; display: block; }
+.verdict, .about { white-space: nowrap; } .verdict { font-weight: 600; } .reason { color: #555; display: block; }
 .proved-here { color: #1b6e3c; } .consistent { color: #1f5a94; } .claimed-by-the-maker { color: #8a5a00; }
 .false { color: #a31515; }
 figure { margin: 1.2rem 0; break-inside: avoid; } svg { width: 100%; height: auto; max-width: 46rem; }
@@ -139,9 +139,10 @@ def _head(audit: Audit) -> str:
 
 
 def _verdicts(audit: Audit) -> str:
-    order = {name: place for place, name in enumerate(reversed(VERDICTS))}
+    order = {FALSE: 0, PROVED: 1, CONSISTENT: 2, CLAIMED: 3}
     rows = "".join(
-        f'<tr><td class="verdict {verdict.verdict.replace(" ", "-")}">{verdict.verdict}</td><td>{verdict.about}</td>'
+        f'<tr><td class="verdict {verdict.verdict.replace(" ", "-")}">{verdict.verdict}</td>'
+        f'<td class="about">{verdict.about}</td>'
         f'<td>{escape(verdict.claim)}<span class="reason">{escape(verdict.reason)}</span></td></tr>\n'
         for verdict in sorted(audit.verdicts, key=lambda verdict: order[verdict.verdict])
     )

@@ -532,10 +532,10 @@ class TestTheAttack:
         assert self.attacked(trio, monkeypatch, refuted=refuted, departures=departures) == 1
 
 
-# what the report calls the maker's own words, and figures of which a smaller one says less
+# what the report calls the maker's own words
 WORDS = ("/provenance", "/optimality/status", "/optimality/objective", "/certificate/scale")
+ROUNDING = 1e-12  # to which an expected error is recomputed
 MUTATIONS = 10_000
-Record = Callable[[str, object], None]
 
 
 def mutations(content: bytes, seed: int) -> Iterator[bytes]:
@@ -551,7 +551,7 @@ def mutations(content: bytes, seed: int) -> Iterator[bytes]:
 class TestDamagedBytes:
     """Every mutation is found (status 1 or 2), or what is read says the same as before."""
 
-    def test_in_a_table(self, trio: Trio, monkeypatch: pytest.MonkeyPatch, record_property: Record) -> None:
+    def test_in_a_table(self, trio: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
         content, found = trio.table_path.read_bytes(), Counter[str]()
         honest = trio.table.to_json()
         monkeypatch.setattr(table_claims, "_SEARCH_SECONDS", 1.0)
@@ -567,16 +567,17 @@ class TestDamagedBytes:
             assert table is not None
             read = table.to_json()
             differing = [path for path in table_claims._differences(read, honest, "") if not path.startswith(WORDS)]
-            if differing == ["/optimality/bound"]:
-                assert read["optimality"]["bound"] < honest["optimality"]["bound"]
-                found["a weaker bound, which the file's own implies"] += 1
+            if differing in (["/optimality/bound"], ["/optimality/value"]):
+                name = differing[0].rpartition("/")[2]
+                change = read["optimality"][name] - honest["optimality"][name]
+                assert abs(change) <= ROUNDING or (name == "bound" and change < 0.0)
+                found["a rounding, or a weaker bound, which the file's own implies"] += 1
                 continue
             assert differing == []
             found["the maker's words" if read != honest else "equal"] += 1
-        record_property("found", dict(found))
         assert sum(found.values()) == MUTATIONS
 
-    def test_in_a_ledger(self, trio: Trio, record_property: Record) -> None:
+    def test_in_a_ledger(self, trio: Trio) -> None:
         content, found = trio.ledger_path.read_bytes(), Counter[str]()
         honest, table = read_ledger(trio.ledger_path), trio.table
         for damaged in mutations(content, 2):
@@ -601,11 +602,10 @@ class TestDamagedBytes:
                 continue
             assert false_claims(list(judge_ledger(copy, table))) != ""
             found["status 1"] += 1
-        record_property("found", dict(found))
         assert sum(found.values()) == MUTATIONS
 
     @pytest.mark.parametrize("name", ["labels.csv", "more.npy"])
-    def test_in_labels(self, trio: Trio, name: str, record_property: Record) -> None:
+    def test_in_labels(self, trio: Trio, name: str) -> None:
         path, found = trio.folder / name, Counter[str]()
         copy, table = trio.ledger_with_digests(), trio.table
         honest = read_labels(path, path.read_bytes()).tolist()
@@ -620,5 +620,4 @@ class TestDamagedBytes:
                 continue
             assert false_claims(list(judge_labels(labels, table, copy, None))) != ""
             found["status 1"] += 1
-        record_property("found", dict(found))
         assert sum(found.values()) == MUTATIONS
