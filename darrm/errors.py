@@ -129,6 +129,25 @@ class LedgerError(DarrmError):
         self.path = path
 
 
+class PaidError(DarrmError):
+    """Something failed, or was interrupted, after the debit: the budget is spent, and the message says what remains.
+
+    It stands for `KeyboardInterrupt`, too, which would hide that the budget is spent.
+
+    Attributes
+    ----------
+    path
+        The ledger's file.
+    entry
+        The number of the ledger's entry whose labels wait in the ledger; None where none wait.
+    """
+
+    def __init__(self, path: str, message: str, *, entry: int | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+        self.entry = entry
+
+
 class PrivateFigureError(DarrmError):
     """A data-dependent privacy cost, which is itself private data, was about to enter a published total.
 

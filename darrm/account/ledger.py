@@ -1,7 +1,19 @@
 """A privacy budget that survives crashes: a ledger of charges in one SQLite file, shared by any number of processes.
 
 A debit is one transaction: lock, add up, compare with the budget, write, make durable. Only then does the caller hold
-the right to let labels out, so a process that is killed at any moment has debited at least what it released.
+the right to let labels out, so a process that is killed at any moment has debited at least what it released. The labels
+themselves are kept in the ledger by the very transaction that pays for them, until they are delivered: a process that
+is killed after it paid has lost nothing. Of the votes nothing is kept, not even a digest, which could be guessed back.
+
+Every transaction believes only what it reads: budget, kinds, totals and the sums of the log are read and compared in
+the transaction that debits, and an object refuses a file that is not the one that it opened.
+
+**Bounds are computed while the lock is free.** An account is private if a larger one of the same kinds is: dropping
+answers is post-processing, and the sums of the filter only shrink. So an object remembers the counts of an account that
+it found within the budget. A debit that stays below them is admitted by comparing counts, under the lock; otherwise the
+lock is released, a larger account is bounded, and the debit tried again. What is refused stays refused: totals never
+fall. After `_ATTEMPTS` rounds, in which others debited faster than the bounds were computed, it is decided under the
+lock.
 
 What the budget means depends on what is decided when:
 
@@ -19,25 +31,45 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+import secrets
+import shlex
 import sqlite3
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import BytesIO
 from os import PathLike
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.account.accountant import PrivacyAccountant, Spent
-from darrm.account.ledger_store import RESTORE, SCHEMA, LedgerStore, check_header
-from darrm.errors import BudgetExceededError, LedgerError
+from darrm.account.ledger_store import MEMORY, RESTORE, SCHEMA, SCHEMA_VERSION, UPGRADE, LedgerStore, check_header
+from darrm.errors import BudgetExceededError, LedgerError, PaidError
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
+from darrm.system.votes_file import check_new, labels_digest
 
 KINDS = ("one", "planned", "adaptive")
 DEFAULT_TIMEOUT = 60.0
+MOST_QUERIES = 2**53  # in a charge and in a ledger: beyond it neither floats nor SQLite's sums count exactly
+_ATTEMPTS = 5
 # a ledger knows no voters, so it has no cap to fall back on
 SHARED_QUERY = (
-    "answers of trained models share the randomness of their training, so several do not add up and a ledger admits "
-    "one query: plan further queries with --voters plain"
+    "answers of trained models share the randomness of their training, and what is proved for several of them does not "
+    "fit: plan further queries with --voters plain"
 )
+_LOG = {
+    1: "SELECT charges.id, time, what, count, note, '', '', '', '', '', 0, kinds.seal",
+    2: "SELECT charges.id, time, what, count, note, proof, digest, token, output, charges.seal, labels IS NOT NULL, "
+    "kinds.seal",
+}
 
 
 @dataclass(frozen=True)
@@ -48,6 +80,11 @@ class Entry:
     what: str
     count: int
     note: str
+    table: str = ""  # the digest of the proven table that answered
+    labels: str = ""  # the digest of the labels that were paid for, `darrm.system.votes_file.labels_digest`
+    delivered: bool = True  # False while the labels wait in the ledger
+    output: str = ""  # the file that they are for
+    number: int = 0  # counts from 1
 
 
 class PrivacyLedger:
@@ -80,8 +117,8 @@ class PrivacyLedger:
     """
 
     def __init__(self, path: str | PathLike[str], *, timeout: float = DEFAULT_TIMEOUT) -> None:
-        self._store = LedgerStore(str(path), timeout=timeout)
-        self._load_budget()
+        self._start(path, timeout)
+        self._load()
 
     @classmethod
     def create(
@@ -111,7 +148,7 @@ class PrivacyLedger:
         checks.positive(budget_epsilon=budget.epsilon, advice="a budget of 0 admits nothing")
         checks.one_of(KINDS, kinds=kinds)
         ledger = cls.__new__(cls)
-        ledger._store = LedgerStore(str(path), timeout=timeout)  # noqa: SLF001 (its own constructor reads a file)
+        ledger._start(path, timeout)  # noqa: SLF001 (its own constructor reads a file)
         ledger._store.create()  # noqa: SLF001
         row = (budget.epsilon_text, budget.delta_text, kinds, now())
         try:
@@ -119,10 +156,11 @@ class PrivacyLedger:
                 for statement in SCHEMA:
                     connection.execute(statement)
                 connection.execute("INSERT INTO budget VALUES (1, ?, ?, ?, ?, ?)", (*row, seal(*row)))
+                _upgrade(connection)
         except LedgerError:
             ledger._store.discard()  # noqa: SLF001
             raise
-        ledger._load_budget()  # noqa: SLF001
+        ledger._load()  # noqa: SLF001
         return ledger
 
     @property
@@ -135,7 +173,15 @@ class PrivacyLedger:
         """What may be debited: ``one``, ``planned`` or ``adaptive``, see the module."""
         return self._kinds
 
-    def debit(self, charge: Charge, *, note: str = "") -> None:
+    def debit(
+        self,
+        charge: Charge,
+        *,
+        note: str = "",
+        labels: NDArray[Any] | None = None,
+        output: Path | None = None,
+        deliver: Callable[[], object] | None = None,
+    ) -> None:
         """Debit a charge, durably, or raise and change nothing.
 
         Parameters
@@ -144,31 +190,54 @@ class PrivacyLedger:
             What is about to be released.
         note
             The caller's words for the log.
+        labels
+            (charge.count,) what the charge pays for: kept in the ledger by the same transaction, until delivered.
+        output
+            The new file that ``labels`` are for; another debit for it is refused until they are delivered.
+        deliver
+            Called after the debit: hands the labels over. They then leave the ledger.
 
         Raises
         ------
         BudgetExceededError
-            If the total would pass the budget, or has no bound because several answers of private models do not add
-            up: carries what was asked, what is left, how many queries still fit.
+            If the total would pass the budget, or has no bound because what is proved for several answers of private
+            models does not fit: carries what was asked, what is left, how many queries still fit.
         ValueError
-            If the ledger is for queries of one kind and this is another.
+            If the ledger is for queries of one kind and this is another, a count passes `MOST_QUERIES`, the note is no
+            printable text, the labels are not as many as the queries, or the output exists or is taken.
         LedgerError
-            If the file cannot be read or written.
+            If the file cannot be read or written, or is not the one that was opened; nothing was debited.
+        PaidError
+            If anything failed after the debit, also in ``deliver``.
         """
-        with self._store.transaction(write=True) as connection:
-            accountant = self._accountant(connection)
-            if self._kinds == "one" and any(other.kind != charge.kind for other in accountant.charges):
-                raise ValueError(
-                    f"this ledger accounts for queries of one kind, {accountant.charges[0].what!r}, and "
-                    f"{charge.what!r} costs something else: make a ledger with kinds='planned' or kinds='adaptive'"
-                )
-            trial = PrivacyAccountant(charges=(*accountant.charges, charge))
-            admitted = trial.admits(self._budget, adaptive=self._adaptive)
-            if admitted:
-                self._write(connection, charge, note)
-        # the refusal takes longer than the decision: the lock is free again
-        if not admitted:
-            raise self._refusal(accountant, charge)
+        _check_text("note", note)
+        _check_text("the charge's words", charge.what)
+        _check_count("the number of queries in a charge", charge.count)
+        kept = None if labels is None else _to_npy(labels, charge.count)
+        digest = "" if labels is None else labels_digest(labels)
+        target = "" if output is None else _words(output.absolute())
+        token, written = secrets.token_hex(16), False
+        try:
+            for attempt in range(_ATTEMPTS + 1):
+                with self._transaction(write=True) as (connection, accountant):
+                    self._check_addition(accountant, charge)
+                    self._check_output(connection, output, target)
+                    trial = PrivacyAccountant(charges=(*accountant.charges, charge))
+                    if self._is_admitted(trial) or (attempt == _ATTEMPTS and self._admits(trial)):
+                        written = True
+                        _write(connection, charge, (note, charge.table, digest, token, target), kept)
+                if written:
+                    break
+                if attempt == _ATTEMPTS or not self._admits_with_room(accountant, charge):
+                    self._refuse(accountant, charge)
+            if deliver is not None:
+                deliver()
+            if kept is not None:
+                self._forget_labels("token", token)
+        except BaseException as error:
+            if written:
+                self._raise_if_paid(token, error)
+            raise
 
     @property
     def spent(self) -> Spent:
@@ -178,8 +247,8 @@ class PrivacyLedger:
 
     def accountant(self) -> PrivacyAccountant:
         """Return an accountant that holds everything debited so far."""
-        with self._store.transaction(write=False) as connection:
-            return self._accountant(connection)
+        with self._transaction(write=False) as (_, accountant):
+            return accountant
 
     def queries_that_fit(self, charge: Charge, *, most: int = 1_000_000) -> int:
         """Count how many more queries of this kind fit, up to ``most``."""
@@ -187,18 +256,42 @@ class PrivacyLedger:
 
     def entries(self) -> tuple[Entry, ...]:
         """List the log, oldest first."""
-        with self._store.transaction(write=False) as connection:
-            check_header(connection, self._store.path)
-            rows = connection.execute(
-                "SELECT time, what, count, note FROM charges JOIN kinds ON kinds.id = charges.kind ORDER BY charges.id"
-            )
-            return tuple(Entry(*row) for row in rows)
+        with self._transaction(write=False) as (connection, _):
+            return self._log(connection)
+
+    def undelivered(self) -> tuple[Entry, ...]:
+        """List the entries whose labels were paid for and wait in the ledger, oldest first."""
+        return tuple(entry for entry in self.entries() if not entry.delivered)
+
+    def kept_labels(self, number: int) -> NDArray[Any]:
+        """Return the labels of an undelivered entry, as they were drawn; `ValueError` for any other entry."""
+        with self._transaction(write=False) as (connection, _):
+            row = connection.execute("SELECT labels, digest FROM charges WHERE id = ?", (number,)).fetchone()
+        if row is None or row[0] is None:
+            waiting = ", ".join(str(entry.number) for entry in self.undelivered())
+            checks.fail("the entry", number, f"one of {waiting}" if waiting else "undelivered, and none is")
+        try:
+            labels = np.load(BytesIO(row[0]), allow_pickle=False)
+            if labels_digest(labels) == row[1]:
+                return np.asarray(labels)
+        except (ValueError, EOFError, TypeError):
+            pass
+        raise self._corrupted("the labels that wait in it were changed")
+
+    def forget_labels(self, number: int) -> None:
+        """Drop the labels of an entry from the ledger, because they were delivered."""
+        self._forget_labels("id", number)
+
+    def recovery(self, number: int | str) -> str:
+        """Return the command that delivers the labels of an undelivered entry, and pays nothing."""
+        ledger = shlex.quote(_words(self._store.path))
+        return f"python -m darrm.release --recover {number} --ledger {ledger} --output LABELS"
 
     @property
     def _adaptive(self) -> bool:
         return self._kinds == "adaptive"
 
-    def _refusal(self, accountant: PrivacyAccountant, charge: Charge) -> BudgetExceededError:
+    def _refuse(self, accountant: PrivacyAccountant, charge: Charge) -> NoReturn:
         fit = accountant.queries_that_fit(charge, self._budget, most=charge.count - 1, adaptive=self._adaptive)
         spent = accountant.smallest_epsilon(self._budget.delta, adaptive=self._adaptive)
         asked = f"{charge.count} {'query' if charge.count == 1 else 'queries'} of {charge.what}"
@@ -209,7 +302,7 @@ class PrivacyLedger:
         reason = "; one more would fail with more than that delta, whatever epsilon is" if hopeless else ""
         if not PrivacyAccountant(charges=(*accountant.charges, charge)).composes:
             reason = f"; {SHARED_QUERY}"
-        return BudgetExceededError(
+        raise BudgetExceededError(
             f"the budget {self._budget} does not admit {asked}: {fit} still {'fits' if fit == 1 else 'fit'}, "
             f"{remaining} is left{reason}; nothing was debited",
             requested=asked,
@@ -217,49 +310,222 @@ class PrivacyLedger:
             queries_that_fit=fit,
         )
 
-    def _write(self, connection: sqlite3.Connection, charge: Charge, note: str) -> None:
-        cost = charge.to_text()
-        connection.execute(
-            "INSERT INTO kinds (cost, what, total, seal) VALUES (?, ?, 0, ?) ON CONFLICT (cost) DO NOTHING",
-            (cost, charge.what, seal(cost, charge.what)),
-        )
-        connection.execute("UPDATE kinds SET total = total + ? WHERE cost = ?", (charge.count, cost))
-        connection.execute(
-            "INSERT INTO charges (time, kind, count, note) SELECT ?, id, ?, ? FROM kinds WHERE cost = ?",
-            (now(), charge.count, note, cost),
-        )
+    def _start(self, path: str | PathLike[str], timeout: float) -> None:
+        """Set what every ledger has before its file is read."""
+        self._store = LedgerStore(str(path), timeout=timeout)
+        self._row: tuple[str, ...] = ()
+        self._identity = ""
+        self._seen = 0  # queries
+        self._admitted: dict[Charge, int] = {}
+        self._room, self._growing = 0, True
 
-    def _accountant(self, connection: sqlite3.Connection) -> PrivacyAccountant:
-        check_header(connection, self._store.path)
-        accountant = PrivacyAccountant()
-        for cost, what, total, stored in connection.execute("SELECT cost, what, total, seal FROM kinds ORDER BY id"):
-            if stored != seal(cost, what):
-                raise self._corrupted("the cost of a query was changed")
-            try:
-                accountant.add(Charge.from_text(cost, what=what).repeated(total))
-            except ValueError as error:
-                raise self._corrupted(str(error)) from error
-        return accountant
-
-    def _load_budget(self) -> None:
-        with self._store.transaction(write=False) as connection:
-            check_header(connection, self._store.path)
+    def _load(self) -> None:
+        """Read the whole file once, page by page and row by row."""
+        with self._transaction(write=False) as (connection, _):
             (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if state != "ok":
                 raise self._corrupted(state)
-            row = connection.execute("SELECT epsilon, delta, kinds, created, seal FROM budget").fetchone()
-            if row is None or row[4] != seal(*row[:4]):
-                raise self._corrupted("the budget was changed")
-            differs = """SELECT 1 FROM kinds WHERE total < 1 OR total <>
-                         (SELECT coalesce(sum(count), 0) FROM charges WHERE charges.kind = kinds.id)"""
-            strays = "SELECT 1 FROM charges WHERE kind NOT IN (SELECT id FROM kinds)"
-            if connection.execute(differs).fetchone() or connection.execute(strays).fetchone():
+            self._log(connection)
+
+    @contextmanager
+    def _transaction(self, *, write: bool) -> Iterator[tuple[sqlite3.Connection, PrivacyAccountant]]:
+        """Run a block as one transaction, with the account that it reads."""
+        seen = self._seen  # before the lock: what others debit meanwhile must not look like a loss
+        with self._store.transaction(write=write) as connection:
+            version = check_header(connection, self._store.path)
+            self._read_budget(connection)
+            if write and version < SCHEMA_VERSION:
+                self._log(connection)
+                _upgrade(connection)
+                self._read_budget(connection)
+            accountant = self._read_account(connection)
+            if accountant.queries < seen:
+                raise self._corrupted("it lost queries since it was opened, so an older copy took its place")
+            self._seen = max(self._seen, accountant.queries)
+            yield connection, accountant
+
+    def _read_budget(self, connection: sqlite3.Connection) -> None:
+        """Check that the budget and the identity are those of the first transaction."""
+        found = connection.execute("SELECT * FROM budget").fetchone()
+        if found is None or found[5] != seal(*found[1:5], *found[6:]):
+            raise self._corrupted("the budget was changed")
+        row, identity = found[1:5], "".join(found[6:])
+        if self._row and (row != self._row or self._identity not in {"", identity}):
+            raise self._corrupted("its budget or its identity changed since it was opened")
+        if not self._row:
+            try:
+                self._budget = PrivacyParams(row[0], row[1])
+                checks.one_of(KINDS, kinds=row[2])
+            except ValueError as error:
+                raise self._corrupted(str(error)) from error
+            self._kinds: str = row[2]
+        self._row, self._identity = row, identity
+
+    def _read_account(self, connection: sqlite3.Connection) -> PrivacyAccountant:
+        """Read the totals and compare them with the sums of the log."""
+        sums = dict(connection.execute("SELECT kind, sum(count) FROM charges GROUP BY kind"))
+        accountant = PrivacyAccountant()
+        for kind, cost, what, total, stored in connection.execute(
+            "SELECT id, cost, what, total, seal FROM kinds ORDER BY id"
+        ):
+            if stored != seal(cost, what):
+                raise self._corrupted("the cost of a query was changed")
+            if sums.pop(kind, None) != total:
                 raise self._corrupted("the log and its totals differ")
-        self._budget = PrivacyParams(row[0], row[1])
-        self._kinds: str = row[2]
+            try:
+                accountant.add(Charge.from_text(cost, what=what).repeated(total))
+            except (ValueError, RecursionError) as error:
+                raise self._corrupted(str(error)) from error
+        if sums:
+            raise self._corrupted("the log and its totals differ")
+        return accountant
+
+    def _log(self, connection: sqlite3.Connection) -> tuple[Entry, ...]:
+        """Read the log and check its seals, where it has some."""
+        version = check_header(connection, self._store.path)
+        entries = []
+        for row in connection.execute(
+            f"{_LOG[version]} FROM charges JOIN kinds ON kinds.id = kind ORDER BY charges.id"
+        ):
+            number, time, what, count, note, proof, digest, token, output, stored, waits, kind = row
+            if version > 1 and stored != seal(number, time, kind, count, note, proof, digest, token, output):
+                raise self._corrupted(f"entry {number} of the log was changed")
+            entries.append(Entry(time, what, count, note, proof, digest, not waits, output, number))
+        return tuple(entries)
+
+    def _check_addition(self, accountant: PrivacyAccountant, charge: Charge) -> None:
+        """Raise `ValueError` for a second kind where there may be one only, and for too many queries."""
+        if self._kinds == "one" and any(other.kind != charge.kind for other in accountant.charges):
+            raise ValueError(
+                f"this ledger accounts for queries of one kind, {accountant.charges[0].what!r}, and "
+                f"{charge.what!r} costs something else: make a ledger with kinds='planned' or kinds='adaptive'"
+            )
+        _check_count("the number of queries in a ledger", accountant.queries + charge.count)
+
+    def _check_output(self, connection: sqlite3.Connection, output: Path | None, target: str) -> None:
+        """Raise `ValueError` if the file exists or other labels wait for it: asked under the lock, so that one wins."""
+        if output is None:
+            return
+        waiting = "SELECT id FROM charges WHERE labels IS NOT NULL AND output = ?"
+        row = connection.execute(waiting, (target,)).fetchone()
+        if row is not None:
+            raise ValueError(
+                f"labels for {target!r} were paid for already and are not delivered yet (entry {row[0]} of the "
+                f"ledger): wait for the other release, or run `{self.recovery(row[0])}`; nothing was debited"
+            )
+        check_new(output)
+
+    def _is_admitted(self, trial: PrivacyAccountant) -> bool:
+        """Return whether an account holds no more of any kind than one that is known to stay within the budget."""
+        return all(charge.count <= self._admitted.get(charge.kind, 0) for charge in trial.charges)
+
+    def _admits(self, trial: PrivacyAccountant) -> bool:
+        """Bound an account, and remember it if it stays within the budget."""
+        if not trial.admits(self._budget, adaptive=self._adaptive):
+            return False
+        self._admitted = {charge.kind: charge.count for charge in trial.charges}
+        return True
+
+    def _admits_with_room(self, accountant: PrivacyAccountant, charge: Charge) -> bool:
+        """Bound an account with room for further queries, twice as many each time until they no longer fit."""
+        trial = PrivacyAccountant(charges=(*accountant.charges, charge))
+        if self._room:
+            if self._admits(PrivacyAccountant(charges=(*trial.charges, charge.kind.repeated(self._room)))):
+                self._room *= 2 if self._growing else 1
+                return True
+            self._room, self._growing = self._room // 2, False
+        admitted = self._admits(trial)
+        if admitted and self._growing:
+            self._room = charge.count
+        return admitted
+
+    def _forget_labels(self, column: str, value: int | str) -> None:
+        with self._transaction(write=True) as (connection, _):
+            connection.execute(f"UPDATE charges SET labels = NULL WHERE {column} = ?", (value,))  # noqa: S608 (a constant)
+
+    def _raise_if_paid(self, token: str, error: BaseException) -> None:
+        """Raise `PaidError` unless the transaction that wrote the token was rolled back."""
+        failure = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+        path = self._store.path
+        try:
+            with self._transaction(write=False) as (connection, _):
+                row = connection.execute(
+                    "SELECT id, labels IS NOT NULL FROM charges WHERE token = ?", (token,)
+                ).fetchone()
+        except BaseException as unread:
+            where = shlex.quote(_words(path))
+            raise PaidError(
+                path,
+                f"{failure}; the ledger cannot be read now, so count the budget as spent: if `python -m darrm.account "
+                f"--ledger {where}` lists the labels as undelivered, `{self.recovery('ENTRY')}` writes them",
+            ) from unread
+        if row is None:
+            return
+        number, waits = row
+        if waits and path != MEMORY:
+            message = f"{failure}; the budget is spent and the labels are kept: `{self.recovery(number)}` writes them"
+            raise PaidError(path, message, entry=number) from error
+        raise PaidError(path, f"{failure}; the budget is spent (entry {number} of the ledger)") from error
 
     def _corrupted(self, what: str) -> LedgerError:
         return LedgerError(self._store.path, f"it is corrupted ({what}): {RESTORE}")
+
+
+def _write(connection: sqlite3.Connection, charge: Charge, words: tuple[str, ...], kept: bytes | None) -> None:
+    """Add a charge to the totals and to the log; ``words`` are the note, the digests, the token and the output."""
+    cost, count, time = charge.to_text(), int(charge.count), now()
+    connection.execute(
+        "INSERT INTO kinds (cost, what, total, seal) VALUES (?, ?, 0, ?) ON CONFLICT (cost) DO NOTHING",
+        (cost, charge.what, seal(cost, charge.what)),
+    )
+    connection.execute("UPDATE kinds SET total = total + ? WHERE cost = ?", (count, cost))
+    kind, stored = connection.execute("SELECT id, seal FROM kinds WHERE cost = ?", (cost,)).fetchone()
+    number = connection.execute(
+        "INSERT INTO charges (time, kind, count, note, proof, digest, token, output, labels) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (time, kind, count, *words, kept),
+    ).lastrowid
+    connection.execute("UPDATE charges SET seal = ? WHERE id = ?", (seal(number, time, stored, count, *words), number))
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Turn version 1 into version 2: an identity for the file, and a seal for every entry."""
+    for statement in UPGRADE:
+        connection.execute(statement)
+    row = (*connection.execute("SELECT epsilon, delta, kinds, created FROM budget").fetchone(), secrets.token_hex(16))
+    connection.execute("UPDATE budget SET identity = ?, seal = ?", (row[-1], seal(*row)))
+    old = connection.execute(
+        "SELECT charges.id, time, kinds.seal, count, note FROM charges JOIN kinds ON kinds.id = kind"
+    ).fetchall()
+    connection.executemany(
+        "UPDATE charges SET seal = ? WHERE id = ?", [(seal(*entry, "", "", "", ""), entry[0]) for entry in old]
+    )
+
+
+def _check_text(name: str, text: str) -> None:
+    """Raise `ValueError` for text that a terminal or a file cannot show as it is."""
+    if not all(letter.isprintable() or unicodedata.category(letter) == "Zs" for letter in text):
+        checks.fail(name, text, "printable Unicode text on one line", "leave out control characters")
+
+
+def _check_count(name: str, count: int) -> None:
+    if count > MOST_QUERIES:
+        checks.fail(name, count, f"at most 2**53 = {MOST_QUERIES}", "larger numbers are not counted exactly")
+
+
+def _words(path: str | PathLike[str]) -> str:
+    """Return the name of a file as text that every terminal and SQLite can hold."""
+    name = os.fspath(path)
+    return name if name.isprintable() else ascii(name)[1:-1]
+
+
+def _to_npy(labels: NDArray[Any], count: int) -> bytes:
+    """Return (count,) labels as the bytes of an .npy file."""
+    if labels.shape != (count,):
+        checks.fail("labels", labels.shape, f"({count},), one for each query of the charge")
+    file = BytesIO()
+    np.save(file, labels, allow_pickle=False)
+    return file.getvalue()
 
 
 def seal(*fields: object) -> str:

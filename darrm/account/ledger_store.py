@@ -5,23 +5,29 @@ process leaves at most a journal that the next opening rolls back. Every transac
 (``BEGIN IMMEDIATE``), so nobody decides on a total that another process is about to change; ``synchronous=EXTRA`` makes
 a commit durable before it returns, even where the power fails right after it (the rollback journal's folder is synced
 too). A journal beside the file belongs to it: whoever copies a ledger copies both.
+
+A transaction believes only what it reads. It refuses a file with a second name (a journal lies beside one name and is
+not seen through the other), and a file that is not the one that this object found first: its inode, here, and its
+identity, in `darrm.account.ledger`.
 """
 
+import math
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from urllib.parse import quote
 
 from darrm import checks
 from darrm.errors import LedgerError
 
 MEMORY = ":memory:"
 APPLICATION_ID = 0x64617272  # "darr"
-SCHEMA_VERSION = 1
-# the totals in `kinds` repeat the sums over `charges`: a flipped bit in either shows
+SCHEMA_VERSION = 2
+VERSIONS = (1, SCHEMA_VERSION)
+# version 1; the totals in `kinds` repeat the sums over `charges`: a flipped bit in either shows
 SCHEMA = (
     """CREATE TABLE budget (id INTEGER PRIMARY KEY CHECK (id = 1), epsilon TEXT NOT NULL, delta TEXT NOT NULL,
        kinds TEXT NOT NULL, created TEXT NOT NULL, seal TEXT NOT NULL)""",
@@ -30,11 +36,27 @@ SCHEMA = (
     """CREATE TABLE charges (id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL,
        kind INTEGER NOT NULL REFERENCES kinds (id), count INTEGER NOT NULL CHECK (count > 0), note TEXT NOT NULL)""",
     f"PRAGMA application_id = {APPLICATION_ID}",
+    "PRAGMA user_version = 1",
+)
+# what version 2 adds: an identity of the file; with each debit the digests of its table and its labels, a token of the
+# call that made it, the labels themselves until they are delivered, and where they go; nothing of the votes
+UPGRADE = (
+    "ALTER TABLE budget ADD COLUMN identity TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE charges ADD COLUMN proof TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE charges ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE charges ADD COLUMN token TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE charges ADD COLUMN output TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE charges ADD COLUMN seal TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE charges ADD COLUMN labels BLOB",
+    "CREATE INDEX counts ON charges (kind, count)",  # makes the comparison with the totals cheap
+    "CREATE INDEX undelivered ON charges (output) WHERE labels IS NOT NULL",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+_POLLING_SECONDS = 0.002  # far below the time of a debit, which waits for the disk
 RESTORE = "restore a copy that is at least as new as the last release, or count its whole budget as spent"
 _PERMISSIONS = "it cannot be accessed: check the permissions of the file and its folder"
 ADVICE = {
+    sqlite3.SQLITE_ERROR: f"it is corrupted, a table or a column of it is missing or damaged: {RESTORE}",
     sqlite3.SQLITE_FULL: "the disk is full: nothing was debited; free some space and try again",
     sqlite3.SQLITE_IOERR: "the file system refused to read or write: nothing was released; check the disk",
     sqlite3.SQLITE_READONLY: "it cannot be written, so nothing was debited: make the file and its folder writable",
@@ -76,6 +98,7 @@ class LedgerStore:
         # a later change of the working folder must not lead to another file
         self.path = path if path == MEMORY else str(Path(path).absolute())
         self.timeout = timeout
+        self._inode: tuple[int, int] | None = None
         self._memory: sqlite3.Connection | None = None
         self._memory_owner = os.getpid()
         self._memory_lock = threading.RLock()
@@ -114,8 +137,9 @@ class LedgerStore:
             If the database refuses; the block's changes are then undone.
         """
         with translated(self.path), self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            self._begin(connection, write=write)
             try:
+                self._check_file()
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
@@ -135,12 +159,45 @@ class LedgerStore:
         if not Path(self.path).is_file():
             raise LedgerError(self.path, "there is no such file: create a ledger with a budget first")
         # mode=rw: a file that has vanished must not come back empty, with its whole budget
-        uri = f"file:{quote(self.path)}?mode=rw"
-        with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=self.timeout)) as connection:
-            connection.execute("PRAGMA synchronous = EXTRA")
-            connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone stops at the drive's cache
-            connection.execute("PRAGMA trusted_schema = OFF")
+        uri = f"{Path(self.path).as_uri()}?mode=rw"
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=0)) as connection:
             yield connection
+
+    def _begin(self, connection: sqlite3.Connection, *, write: bool) -> None:
+        """Wait for the lock; SQLite's own waiting sleeps so long that a reader among many writers waits for seconds."""
+        deadline = time.monotonic() + self.timeout
+        while True:
+            try:
+                connection.execute("PRAGMA synchronous = EXTRA")
+                connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone stops at the drive's cache
+                connection.execute("PRAGMA trusted_schema = OFF")
+                connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                connection.execute("SELECT count(*) FROM sqlite_master")  # a reader locks when it first reads
+                break
+            except sqlite3.OperationalError as error:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLLING_SECONDS)
+        connection.execute(f"PRAGMA busy_timeout = {math.ceil(1000 * self.timeout)}")  # a commit waits for readers
+
+    def _check_file(self) -> None:
+        """Raise `LedgerError` unless the path still leads to the file of the first transaction, by its only name."""
+        if self.path == MEMORY:
+            return
+        try:
+            found = Path(self.path).stat()
+        except OSError as error:
+            raise LedgerError(self.path, f"it was moved away: {RESTORE}") from error
+        if found.st_nlink != 1:
+            message = f"it has {found.st_nlink} names (hard links), and a journal is found by one of them only"
+            raise LedgerError(self.path, f"{message}: keep one name; nothing was debited")
+        inode = (found.st_dev, found.st_ino)
+        if self._inode not in {None, inode}:
+            message = "another file was put in its place since it was opened, so nothing was debited"
+            raise LedgerError(self.path, f"{message}: {RESTORE}")
+        self._inode = inode
 
 
 @contextmanager
@@ -156,15 +213,16 @@ def translated(path: str) -> Iterator[None]:
         raise LedgerError(path, ADVICE[sqlite3.SQLITE_CORRUPT]) from error
 
 
-def check_header(connection: sqlite3.Connection, path: str) -> None:
-    """Raise `LedgerError` unless the database is a ledger of this version."""
+def check_header(connection: sqlite3.Connection, path: str) -> int:
+    """Return the ledger's version; `LedgerError` unless the database is a ledger that this darrm reads."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         state = "it is empty, its creation was cut short: delete it" if tables == 0 else "it is no ledger"
         raise LedgerError(path, f"{state}, and create a ledger with a budget")
-    if version != SCHEMA_VERSION:
+    if version not in VERSIONS:
         relation = "a newer" if version > SCHEMA_VERSION else "an older"
         message = f"it has schema version {version}, written by {relation} darrm; this one reads version"
         raise LedgerError(path, f"{message} {SCHEMA_VERSION}: use the version of darrm that wrote it")
+    return int(version)

@@ -36,6 +36,12 @@ def ledger_text(ledger: PrivacyLedger) -> str:
         f"  {entry.time}  {entry.count:>8}  {entry.what}" + (f"  {entry.note}" if entry.note else "")
         for entry in entries[-_LAST_ENTRIES:]
     ]
+    lines += [
+        f"entry {entry.number}: {entry.count} labels were paid for and not delivered; "
+        f"`{ledger.recovery(entry.number)}` writes them and pays nothing"
+        for entry in entries
+        if not entry.delivered
+    ]
     return "\n".join(lines) + "\n"
 
 

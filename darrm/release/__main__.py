@@ -1,30 +1,50 @@
-"""Command line ``python -m darrm.release``: the private majority of votes in a file, paid for from a ledger."""
+"""Command line ``python -m darrm.release``: the private majority of votes in a file, paid for from a ledger.
 
+The exit status says what became of the budget: 0, the labels are paid for and written; 2, nothing was paid; 3, they
+are paid for, and something failed afterwards, which the line on standard error says.
+"""
+
+import os
+import signal
 import sys
+import threading
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_store import check_kept
+from darrm.errors import PaidError
 from darrm.proof.table import GammaTable
-from darrm.release.debited import release_debited
+from darrm.release.debited import recover, release_debited
 from darrm.release.majority import DaRRM
-from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
-from darrm.system.flags import privacy_pair
+from darrm.system.command_line import CommandLine, add_outputs, check_outputs, complain, print_report, run
+from darrm.system.flags import integer, privacy_pair
 from darrm.system.progress import status_line
-from darrm.system.votes_file import check_new, classes_of, save_labels
+from darrm.system.votes_file import check_new, classes_of
 from darrm.votes import FORMATS, Votes
 
+PAID_STATUS = 3
 DESCRIPTION = """\
 Release one private label for each row of a file of votes. The ledger is debited for all rows, durably, before the
-first label is written; votes that cannot be released, and budgets that do not admit them, debit and write nothing."""
+first label is written, and keeps the labels until they are; votes that cannot be released, and budgets that do not
+admit them, debit and write nothing."""
 
 EPILOG = """\
 examples:
   python -m darrm.release votes.csv --table table.json --ledger ledger.sqlite --create-budget 8,1e-2 --output labels.csv
   python -m darrm.release more.npy --table table.json --ledger ledger.sqlite --output more-labels.npy --note "batch 2"
+  python -m darrm.release --recover 2 --ledger ledger.sqlite --output more-labels.npy
+
+exit status:
+  0  the labels are paid for and written
+  2  nothing was paid
+  3  the labels are paid for and something failed afterwards: the message says what --recover writes
 
 A file of votes has one row a query and one column a voter: 0/1, or the two labels named by --classes. Or two columns:
 how many voters chose each class.
@@ -34,26 +54,54 @@ Randomness comes from the operating system; there is no seed, on purpose."""
 def build_parser() -> CommandLine:
     """Describe the command line."""
     parser = CommandLine(prog="python -m darrm.release", description=DESCRIPTION, epilog=EPILOG)
-    parser.add_argument("votes", type=Path, metavar="VOTES", help=".npy or .csv: one row a query, one column a voter")
+    parser.add_argument(
+        "votes", type=Path, nargs="?", metavar="VOTES", help=".npy or .csv: one row a query, one column a voter"
+    )
     parser.add_argument("--votes-format", choices=FORMATS, default="auto", help="what the file holds (default auto)")
     parser.add_argument("--classes", metavar="A,B", help="the labels that stand for 0 and for 1 (default 0,1)")
-    parser.add_argument("--table", type=Path, required=True, metavar="T.json", help="a table with its proof")
+    parser.add_argument("--table", type=Path, metavar="T.json", help="a table with its proof")
     parser.add_argument("--ledger", type=Path, required=True, metavar="L.sqlite", help="where to debit")
     parser.add_argument(
         "--create-budget", metavar="EPS,DELTA", help="make the ledger first, with this budget for all its queries"
     )
     parser.add_argument("--note", default="", metavar="TEXT", help="a note for the ledger's log")
+    parser.add_argument(
+        "--recover",
+        metavar="ENTRY",
+        help="write the labels of this entry of the ledger, which were paid for and not delivered; pays nothing",
+    )
     add_outputs(parser, made="the labels to a new .npy or .csv file (always needed)")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read and check everything, release against the ledger, write the labels."""
+    """Read and check everything, release against the ledger, write the labels; or recover labels."""
     options = build_parser().parse_args(arguments)
     if options.output is None:
         raise ValueError("--output is needed: a new .npy or .csv file for the labels")
     check_outputs(options)
     check_kept(options.ledger)
+    if sys.stdout is None:  # closed by whoever started the command, who wants no report
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (until the process ends)
+    if options.recover is not None:
+        others = (options.votes, options.table, options.create_budget, options.classes, options.note or None)
+        if any(value is not None for value in others):
+            raise ValueError("--recover goes with --ledger and --output only: the labels are drawn and paid for")
+        ledger = PrivacyLedger(options.ledger)
+        labels = recover(ledger, integer("--recover", options.recover, 1), options.output)
+        return _report(options, ledger, labels)
+    if options.votes is None or options.table is None:
+        raise ValueError("VOTES and --table are needed, unless --recover writes labels that were paid for already")
+    with _one_interrupt():
+        try:
+            ledger, labels = _release(options)
+        except PaidError as error:
+            return complain(str(error), PAID_STATUS)
+        return _report(options, ledger, labels)
+
+
+def _release(options: Namespace) -> tuple[PrivacyLedger, NDArray[Any]]:
+    """Draw, pay, keep, write."""
     check_new(options.output)
     note = note_of(options)
     budget = None if options.create_budget is None else privacy_pair("--create-budget", options.create_budget, "3,1e-5")
@@ -73,33 +121,60 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if budget is None:
             ledger = PrivacyLedger(options.ledger)
         else:
-            # a budget that does not admit the votes leaves no ledger behind
-            PrivacyLedger.create(":memory:", budget).debit(aggregator.charge(votes.queries))
+            # a budget that does not admit the votes, or a note that is refused, leaves no ledger behind
+            PrivacyLedger.create(":memory:", budget).debit(aggregator.charge(votes.queries), note=note)
             ledger = PrivacyLedger.create(options.ledger, budget)
-        labels = release_debited(aggregator, votes, ledger=ledger, note=note)
-    save_labels(options.output, labels)
-    spent = ledger.spent
-    print_report(
-        options,
-        text=lambda: f"{labels.size} labels written to {options.output}\n{spent}\nbudget: {ledger.budget}\n",
-        document=lambda: {
-            "labels": int(labels.size),
-            "output": str(options.output),
-            "spent": spent.to_json(),
-            "budget": ledger.budget.to_json(),
-        },
-    )
+        return ledger, release_debited(aggregator, votes, ledger=ledger, note=note, output=options.output)
+
+
+def _report(options: Namespace, ledger: PrivacyLedger, labels: NDArray[Any]) -> int:
+    """Say what was written and what is spent; whatever fails here, the labels are paid for and written."""
+    try:
+        spent = ledger.spent
+        print_report(
+            options,
+            text=lambda: f"{labels.size} labels written to {options.output}\n{spent}\nbudget: {ledger.budget}\n",
+            document=lambda: {
+                "labels": int(labels.size),
+                "output": str(options.output),
+                "spent": spent.to_json(),
+                "budget": ledger.budget.to_json(),
+            },
+        )
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise  # the reader has read enough
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (nothing may look like labels that were not paid)
+        reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+        with suppress(OSError, ValueError):  # what could not be printed must not fail again when the interpreter ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        message = f"{reason}; only the report failed: {labels.size} labels are paid for and written to {options.output}"
+        return complain(message, PAID_STATUS)
     return 0
 
 
-def note_of(options: Namespace) -> str:
-    """Return the note for the ledger's log, or refuse one that is no Unicode text."""
+@contextmanager
+def _one_interrupt() -> Iterator[None]:
+    """Let Ctrl-C interrupt once: a second one must not interrupt the reading of what the first one left paid."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
-        options.note.encode()
-    except UnicodeEncodeError:
-        checks.fail("--note", options.note, "Unicode text", "leave out what your terminal could not encode")
-    names = f"{options.votes.name} to {options.output.name}"  # names of files may be any bytes
-    return options.note or names.encode(errors="backslashreplace").decode()
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def note_of(options: Namespace) -> str:
+    """Return the note for the ledger's log: by default the files, whose names may be any bytes."""
+    names = f"{options.votes.name} to {options.output.name}"
+    return options.note or (names if names.isprintable() else ascii(names)[1:-1])
 
 
 if __name__ == "__main__":

@@ -1,31 +1,81 @@
-"""Releases that are paid for: the charge is debited, durably, before a label leaves."""
+"""Releases that are paid for, and labels that are not lost: draw, pay and keep, deliver, forget.
 
+The order is one, in Python and on the command line:
+
+1. The output's folder is tried: a temporary file is made and linked there, without a byte in it.
+2. The labels are drawn, in memory. Bad votes raise here, and nothing is paid.
+3. One transaction of the ledger debits them and keeps them. Nothing drawn is on a disk before.
+4. They are written and synced under the temporary name, and published by a link, which cannot replace a file.
+5. They leave the ledger.
+
+*Theorem.* A process that dies at any moment leaves no labels without their debit, and no debit whose labels are neither
+at their output nor in the ledger. *Proof.* Labels reach a file in step 4 only, after the commit of step 3. The commit
+is atomic and durable: it holds the debit and the labels, or neither. They leave the ledger in step 5 only, after step 4
+made file and name durable. A death between 4 and 5 leaves the same labels in both: `recover` finds the file, byte for
+byte what it would write, and does step 5. ∎
+
+Labels that are returned in memory count as delivered when `release_debited` returns: from then on they are the caller's
+to lose. Whoever wants them to outlive the process names an output.
+"""
+
+import filecmp
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
+from darrm import checks
 from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
+from darrm.system.votes_file import check_new, save_labels
 from darrm.votes import Votes
 
 
 def release_debited(
-    aggregator: Aggregator, votes: Votes | ArrayLike, *, ledger: PrivacyLedger, note: str = ""
+    aggregator: Aggregator,
+    votes: Votes | ArrayLike,
+    *,
+    ledger: PrivacyLedger,
+    note: str = "",
+    output: str | os.PathLike[str] | None = None,
 ) -> NDArray[Any]:
-    """Check, draw, hold back, debit, hand over: one label for each query, and the ledger debited for all at once.
+    """Release one label for each query, with the ledger debited for all at once before a label leaves.
 
-    The labels are drawn first and held back: bad votes raise before anything is debited, and whatever happens later, a
-    label that left was paid for. A crash between the debit and the return loses labels, never budget. Nothing is paid
-    for predictable draws, so there is no ``rng``. ``note`` is the caller's words for the ledger's log.
+    Nothing is paid for predictable draws, so there is no ``rng``.
+
+    Parameters
+    ----------
+    aggregator
+        What answers.
+    votes
+        The votes on Q queries.
+    ledger
+        What pays.
+    note
+        The caller's words for the ledger's log.
+    output
+        A new .npy or .csv file that the labels are written to as well; None hands them over in memory only.
+
+    Returns
+    -------
+    labels
+        (Q,) names of classes.
 
     Raises
     ------
     ValueError
-        If the votes are not what the aggregator takes; nothing is debited.
+        If the votes are not what the aggregator takes, ``ledger`` is none, or ``output`` cannot be a new file; nothing
+        is debited.
     BudgetExceededError
         If the budget does not admit so many queries; nothing is debited, the labels are discarded.
     LedgerError
-        If the ledger cannot be written; the labels are discarded.
+        If the ledger cannot be written; nothing is debited, the labels are discarded.
+    PaidError
+        If anything failed, or was interrupted, after the debit: the labels wait in the ledger for `recover`.
 
     Examples
     --------
@@ -39,7 +89,98 @@ def release_debited(
     >>> round(ledger.spent.epsilon, 12)
     0.6
     """
-    labels = aggregator.release(votes)  # type: ignore[arg-type]  # an array is converted or refused by the aggregator
-    if labels.size:
-        ledger.debit(aggregator.charge(int(labels.size)), note=note)
+    _check_ledger(ledger)
+    path = None if output is None else Path(output)
+    with _prepared(path) as deliver:
+        labels = aggregator.release(votes)  # type: ignore[arg-type]  # an array is converted or refused by the aggregator
+        if labels.size:
+            charge = aggregator.charge(int(labels.size))
+            ledger.debit(charge, note=note, labels=labels, output=path, deliver=lambda: deliver(labels))
+        elif path is not None:
+            checks.fail("votes", f"{labels.size} queries", "at least one query", "there is nothing to write")
     return labels
+
+
+def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) -> NDArray[Any]:
+    """Write the labels of an entry that was paid for and not delivered, once, and pay nothing.
+
+    Where ``output`` holds these very labels already (a process died between publishing and saying so), it is left.
+
+    Parameters
+    ----------
+    ledger
+        What paid.
+    number
+        The entry, as `PrivacyLedger.undelivered` lists it.
+    output
+        A new .npy or .csv file.
+
+    Returns
+    -------
+    labels
+        (Q,) as they were drawn.
+
+    Raises
+    ------
+    ValueError
+        If the entry is not an undelivered one, or ``output`` is another file.
+    LedgerError
+        If the ledger cannot be read or written; the labels stay in it, or, if they were published, can be delivered
+        to the same output again.
+    """
+    _check_ledger(ledger)
+    path, labels = Path(output), ledger.kept_labels(number)
+    if not _holds(path, labels):
+        with _prepared(path) as deliver:
+            deliver(labels)
+    ledger.forget_labels(number)
+    return labels
+
+
+def _check_ledger(ledger: object) -> None:
+    if not isinstance(ledger, PrivacyLedger):
+        advice = "open a file with PrivacyLedger(path), or make one with PrivacyLedger.create(path, budget)"
+        checks.fail("ledger", ledger, "a PrivacyLedger", advice)
+
+
+@contextmanager
+def _prepared(path: Path | None) -> Iterator[Callable[[NDArray[Any]], None]]:
+    """Yield what publishes labels at a new path, after its folder was seen to take files and links."""
+    if path is None:
+        yield lambda _: None
+        return
+    check_new(path)
+    with tempfile.TemporaryDirectory(prefix=".labels-", dir=path.parent, ignore_cleanup_errors=True) as folder:
+        temporary = Path(folder) / f"labels{path.suffix}"
+        temporary.touch()
+        try:
+            os.link(temporary, temporary.with_stem("second-name"))
+        except OSError as error:
+            allowed = f"on a file system with hard links ({error.strerror})"
+            checks.fail("output", str(path), allowed, "a link publishes labels without replacing a file; name another")
+
+        def publish(labels: NDArray[Any]) -> None:
+            save_labels(temporary, labels)
+            os.link(temporary, path)
+            _sync(path.parent)
+
+        yield publish
+
+
+def _holds(path: Path, labels: NDArray[Any]) -> bool:
+    """Return whether a file exists and is what these labels are written as."""
+    if not path.is_file():
+        return False
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        again = Path(folder) / f"labels{path.suffix}"
+        save_labels(again, labels)
+        return filecmp.cmp(path, again, shallow=False)
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder outlive a power failure."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

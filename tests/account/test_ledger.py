@@ -95,8 +95,8 @@ def test_the_log(path: Path) -> None:
     ledger.debit(QUERY.repeated(3), note="Grüße; DROP TABLE charges")
     ledger.debit(OTHER)
     first, second = PrivacyLedger(path).entries()
-    assert first == Entry(first.time, "majority of 11", 3, "Grüße; DROP TABLE charges")
-    assert second == Entry(second.time, "majority of 5", 1, "")
+    assert first == Entry(first.time, "majority of 11", 3, "Grüße; DROP TABLE charges", number=1)
+    assert second == Entry(second.time, "majority of 5", 1, "", number=2)
     assert first.time <= second.time
     assert first.time.endswith("+00:00")
     again = PrivacyLedger(str(path))
@@ -223,7 +223,7 @@ def test_another_database_and_another_version(path: Path) -> None:
     connection.execute("PRAGMA user_version = 7")
     connection.commit()
     connection.close()
-    with pytest.raises(LedgerError, match="schema version 7, written by a newer darrm; this one reads version 1"):
+    with pytest.raises(LedgerError, match="schema version 7, written by a newer darrm; this one reads version 2"):
         PrivacyLedger(path)
     with pytest.raises(LedgerError, match="schema version 7"):
         ledger.debit(QUERY)

@@ -153,7 +153,10 @@ def test_the_command_draws_before_it_debits(
         (["--create-budget", "2,1e-3", "--classes", "0"], "two different labels"),
         (["--create-budget", "2,1e-3", "--votes-format", "counts"], "the number of columns of the counts, 3"),
         (["--create-budget", "2,1e-3", "--plot", "p.png"], "unrecognized arguments"),
-        (["--create-budget", "2,1e-3", "--note", "caf\udce9"], "--note must be Unicode text, got 'caf\\udce9'"),
+        (
+            ["--create-budget", "2,1e-3", "--note", "caf\udce9"],
+            "note must be printable Unicode text on one line, got 'caf\\udce9'",
+        ),
         (["--create-budget", "0.01,0"], "does not admit 4 queries of DaRRM over 3 voters: 0 still fit"),
         ([], "no such file"),
     ],
@@ -194,6 +197,8 @@ def test_a_ledger_that_forgets_is_refused(path: str, folder: Path, capsys: pytes
 def test_names_of_files_that_are_no_text_are_noted() -> None:
     options = Namespace(note="", votes=Path("v\udcff.npy"), output=Path("labels.npy"))
     assert release.note_of(options) == "v\\udcff.npy to labels.npy"
+    options = Namespace(note="", votes=Path("v\n\x1b[2J.npy"), output=Path("labels.npy"))
+    assert release.note_of(options) == "v\\n\\x1b[2J.npy to labels.npy"
 
 
 def test_labels_are_never_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
