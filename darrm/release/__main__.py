@@ -130,14 +130,13 @@ def _release(options: Namespace) -> tuple[PrivacyLedger, NDArray[Any]]:
 def _report(options: Namespace, ledger: PrivacyLedger, labels: NDArray[Any]) -> int:
     """Say what was written and what is spent; whatever fails here, the labels are paid for and written."""
     try:
-        spent = ledger.spent
         print_report(
             options,
-            text=lambda: f"{labels.size} labels written to {options.output}\n{spent}\nbudget: {ledger.budget}\n",
+            text=lambda: f"{labels.size} labels written to {options.output}\n{ledger.spent}\nbudget: {ledger.budget}\n",
             document=lambda: {
                 "labels": int(labels.size),
                 "output": str(options.output),
-                "spent": spent.to_json(),
+                "spent": ledger.spent.to_json(),
                 "budget": ledger.budget.to_json(),
             },
         )

@@ -14,6 +14,7 @@ import stat
 import sys
 from array import array
 from collections.abc import Collection, Iterator, Sequence
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -274,8 +275,10 @@ def write_labels(path: Path, labels: NDArray[Any]) -> None:
     if is_csv(path):
         path.write_bytes(_as_csv(labels))
     else:
-        with path.open("wb") as file:
-            np.save(file, labels, allow_pickle=False)
+        # numpy writes arrays to real files itself, and a disk that is full at its last flush goes unnoticed
+        file = BytesIO()
+        np.save(file, labels, allow_pickle=False)
+        path.write_bytes(file.getvalue())
 
 
 def load_labels(path: Path) -> NDArray[Any]:
