@@ -12,12 +12,16 @@ ValueError: epsilon must be a positive finite number, got -1.0
 import math
 from collections.abc import Callable, Collection
 from numbers import Integral, Real
-from typing import NoReturn
+from typing import Any, NoReturn
+
+# what the largest array of a call may take; with what stands beside it, a call stays below 1 GiB
+MOST_BYTES = 2**28
+_SHOWN_CHARACTERS = 200  # of a refused value in a message
 
 
 def fail(name: str, value: object, allowed: str, advice: str = "") -> NoReturn:
     """Raise the `ValueError` that every check raises: name, allowed range, value, advice."""
-    text = f"{name} must be {allowed}, got {value!r}"
+    text = f"{name} must be {allowed}, got {_shown(value)}"
     raise ValueError(f"{text}: {advice}" if advice else text)
 
 
@@ -51,8 +55,8 @@ def open_probability(*, advice: str = "", **named: object) -> None:
     _each(named, lambda x: 0.0 < x < 1.0, "in (0, 1)", advice)
 
 
-def integer_at_least(minimum: int, *, advice: str = "", **named: object) -> None:
-    """Check that every argument is an integer (not a bool) of at least ``minimum``.
+def integer_at_least(minimum: int, *, most: float = math.inf, advice: str = "", **named: object) -> None:
+    """Check that every argument is an integer (not a bool) of at least ``minimum`` and at most ``most``.
 
     >>> integer_at_least(1, K=0)
     Traceback (most recent call last):
@@ -60,25 +64,57 @@ def integer_at_least(minimum: int, *, advice: str = "", **named: object) -> None
     ValueError: K must be an integer of at least 1, got 0
     """
     for name, value in named.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < minimum:
-            fail(name, value, f"an integer of at least {minimum}", advice)
+        if not isinstance(value, Integral) or isinstance(value, bool) or not minimum <= int(value) <= most:
+            allowed = f"of at least {minimum}" if most == math.inf else f"from {minimum} to {most}"
+            fail(name, value, f"an integer {allowed}", advice)
 
 
 def one_of(allowed: Collection[str], *, advice: str = "", **named: object) -> None:
     """Check that every argument is one of the allowed words."""
     for name, value in named.items():
-        if value not in allowed:
+        if not isinstance(value, str) or value not in allowed:
             fail(name, value, "one of " + ", ".join(sorted(allowed)), advice)
 
 
-def instance(kind: type, **named: object) -> None:
+def instance(kind: type, *, advice: str = "", **named: object) -> None:
     """Check that every argument is of a class."""
     for name, value in named.items():
         if not isinstance(value, kind):
-            fail(name, value, f"a {kind.__name__}")
+            fail(name, value, f"of the class {kind.__name__}", advice)
+
+
+def affordable(what: str, size: float, advice: str, *, bytes_each: int = 8) -> None:
+    """Check before the work that ``size`` numbers fit into `MOST_BYTES`: the array that decides what a call needs.
+
+    >>> affordable("the profile of distances and queries", 1e10, "take a larger beta")
+    Traceback (most recent call last):
+    ...
+    ValueError: the profile of distances and queries needs 74.5 GiB, more than the 0.25 GiB that a call may take: \
+take a larger beta
+    """
+    if not size * bytes_each <= MOST_BYTES:
+        needs, allowed = f"{size * bytes_each / 2**30:.3g} GiB", f"{MOST_BYTES / 2**30:.3g} GiB"
+        raise ValueError(f"{what} needs {needs}, more than the {allowed} that a call may take: {advice}")
 
 
 def _each(named: dict[str, object], is_allowed: Callable[[float], bool], allowed: str, advice: str) -> None:
     for name, value in named.items():
-        if not isinstance(value, Real) or isinstance(value, bool) or not is_allowed(float(value)):
+        if not isinstance(value, Real) or isinstance(value, bool) or not is_allowed(_nearest_float(value)):
             fail(name, value, allowed, advice)
+
+
+def _nearest_float(value: Any) -> float:  # noqa: ANN401 (any Real; its type has no order)
+    """Return the float nearest to a number, an infinity for one beyond all floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, 1 if value > 0 else -1)
+
+
+def _shown(value: object) -> str:
+    """Return a value as a message shows it: in one line of a length that a person reads."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # more digits than Python writes, or a nest without end
+        text = f"{type(value).__name__} too long to be shown"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"

@@ -6,42 +6,75 @@ A certificate is about 1/10, and ``float(0.1)`` is not 1/10; formulas read the n
 from __future__ import annotations
 
 import math
+import re
+import warnings
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
+from numbers import Integral, Rational, Real
+from typing import Any, SupportsFloat
 
 from darrm import checks
 
-Number = int | float | str | Fraction | Decimal
+Number = int | float | str | Fraction | Decimal | SupportsFloat  # the last are numpy's scalars
 
 # e^700 is about 1e304: beyond it e^{mε} has no room left in a float, and below 1e-323 ε and δ have none
 LARGEST_EXPONENT, SMALLEST_NUMBER = 700, Fraction(1, 10**323)
+
+# text is bounded before it is read: ten characters can ask for a number of a billion digits. A numerator and a
+# denominator of so many bits are written in fewer characters, so what can be saved can be loaded.
+_MOST_CHARACTERS, _MOST_BITS, _MOST_PLACES = 8000, 13_000, 1000
+_LARGEST_NUMBER = 10**308  # no float overflows
+_LIKELY_DELTA, _LIKELY_EPSILON = Fraction(1, 1000), Fraction(1, 100)  # up to which, and from which on
+_TOO_LONG = f"a finite number of at most {_MOST_CHARACTERS} characters and of a size up to 1e308"
 
 
 def exact_number(name: str, value: Number) -> Fraction:
     """Read a number as the fraction that its decimal writing means.
 
-    A float counts as its shortest decimal writing, which is what the user typed.
+    A float counts as its shortest decimal writing, which is what the user typed; so do numpy's.
 
     Raises
     ------
     ValueError
-        If ``value`` is no number, or not finite.
+        If ``value`` is no number, not finite, beyond all floats, or longer than any number that is meant.
 
     Examples
     --------
     >>> exact_number("epsilon", 0.1), exact_number("epsilon", "1e-5")
     (Fraction(1, 10), Fraction(1, 100000))
+    >>> exact_number("epsilon", "1e999999999")
+    Traceback (most recent call last):
+    ...
+    ValueError: epsilon must be a finite number of at most 8000 characters and of a size up to 1e308, \
+got '1e999999999'
     """
-    text = repr(float(value)) if isinstance(value, float) else value
     try:
-        return Fraction(text)
+        exact = _fraction(value)
     except (ValueError, OverflowError, TypeError, ZeroDivisionError):
         return checks.fail(name, value, "a finite number")
+    return checks.fail(name, value, _TOO_LONG) if exact is None or abs(exact) > _LARGEST_NUMBER else exact
+
+
+def _fraction(value: Any) -> Fraction | None:  # noqa: ANN401 (whatever a caller passes for a number)
+    """Read a number, or return None where it is longer than any that is meant."""
+    if isinstance(value, bool):
+        raise TypeError
+    if isinstance(value, Rational):  # ints, fractions, and numpy's whole numbers, whose arithmetic would overflow
+        exact = Fraction(int(value)) if isinstance(value, Integral) else Fraction(value)
+    else:
+        text = repr(float(value)) if isinstance(value, float) else str(value)
+        if not isinstance(value, str | Decimal | Real):
+            raise TypeError
+        exponent = re.search("[eE][+-]?0*([0-9_]*)", text)
+        if len(text) > _MOST_CHARACTERS or (exponent is not None and len(exponent[1]) > 3):
+            return None
+        exact = Fraction(text)
+    return exact if max(map(int.bit_length, exact.as_integer_ratio())) <= _MOST_BITS else None
 
 
 def decimal_text(value: Fraction) -> str:
-    """Write a fraction as a decimal where it ends, else as ``p/q``; `exact_number` reads both back.
+    """Write a fraction as a decimal where it ends soon enough, else as ``p/q``; `exact_number` reads both back.
 
     >>> decimal_text(Fraction(1, 100000)), decimal_text(Fraction(3, 10)), decimal_text(Fraction(1, 3))
     ('0.00001', '0.3', '1/3')
@@ -52,9 +85,9 @@ def decimal_text(value: Fraction) -> str:
         rest, twos = rest // 2, twos + 1
     while rest % 5 == 0:
         rest, fives = rest // 5, fives + 1
-    if rest != 1:
-        return f"{numerator}/{denominator}"
     places = max(twos, fives)
+    if rest != 1 or places > _MOST_PLACES:
+        return f"{numerator}/{denominator}"
     digits = Decimal(numerator * 2 ** (places - twos) * 5 ** (places - fives))
     return str(digits.scaleb(-places, Context(prec=places + 400))).lower()
 
@@ -71,6 +104,12 @@ class PrivacyParams:
     delta
         δ in [0, 1).
 
+    Warns
+    -----
+    UserWarning
+        If numbers were typed that are probably swapped: ε of at most 0.001 beside δ of at least 0.01. Fractions, as
+        computations and files give them, do not warn.
+
     Examples
     --------
     >>> each = PrivacyParams(0.1, 1e-5)
@@ -85,7 +124,7 @@ class PrivacyParams:
 
     def __init__(self, epsilon: Number, delta: Number = 0) -> None:
         exact_delta = exact_number("delta", delta)
-        if str(epsilon).strip().lower().lstrip("+") in {"inf", "infinity"}:
+        if not isinstance(epsilon, Rational) and str(epsilon).strip().lower().lstrip("+") in {"inf", "infinity"}:
             exact_epsilon = None
             if exact_delta != 0:
                 checks.fail("epsilon", epsilon, "a finite number of at least 0 where delta is not 0")
@@ -98,6 +137,10 @@ class PrivacyParams:
             if exact is not None and not (exact == 0 or SMALLEST_NUMBER <= exact < most):
                 shown = float(given) if isinstance(given, Fraction) else given
                 checks.fail(name, shown, f"{allowed}, and 1e-323 or more if it is not 0")
+        computed = isinstance(epsilon, Fraction) or isinstance(delta, Fraction)
+        if exact_epsilon and exact_epsilon <= _LIKELY_DELTA and exact_delta >= _LIKELY_EPSILON and not computed:
+            shown = f"epsilon = {decimal_text(exact_epsilon)} beside delta = {decimal_text(exact_delta)}"
+            warnings.warn(f"{shown} promises next to nothing: are the two swapped?", stacklevel=2)
         object.__setattr__(self, "finite_epsilon", exact_epsilon)
         object.__setattr__(self, "exact_delta", exact_delta)
 
@@ -115,8 +158,8 @@ class PrivacyParams:
 
     @property
     def epsilon(self) -> float:
-        """The float nearest to ε, ∞ for one beyond all floats; raises `ValueError` if it is infinite itself."""
-        return math.inf if self.exact_epsilon > 10**308 else float(self.exact_epsilon)
+        """The float nearest to ε; raises `ValueError` if it is infinite."""
+        return float(self.exact_epsilon)
 
     @property
     def delta(self) -> float:
@@ -140,7 +183,9 @@ class PrivacyParams:
     @classmethod
     def from_json(cls, data: dict[str, str]) -> PrivacyParams:
         """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
-        return cls(data["epsilon"], data["delta"])
+        text = data["epsilon"]
+        epsilon = text if text == "inf" else exact_number("epsilon", text)
+        return cls(epsilon, exact_number("delta", data["delta"]))
 
     def __repr__(self) -> str:
         return f"PrivacyParams(epsilon={self.epsilon_text}, delta={self.delta_text})"

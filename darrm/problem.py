@@ -23,6 +23,11 @@ from typing import Any
 from darrm import checks
 from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyParams, exact_number
 
+# γ is a number for each possible majority and its proof looks at all of them: a million voters take minutes and a table
+# of 10 MB. The exact composition of a million queries takes minutes, too.
+MOST_VOTERS, MOST_QUERIES = 10**6, 10**6
+_SAY_PRIVACY = "say PrivacyParams(epsilon, delta)"
+
 
 @dataclass(frozen=True)
 class Voters:
@@ -31,7 +36,7 @@ class Voters:
     Parameters
     ----------
     K
-        Number of voters, at least 1. For even K a tie is answered by a fair coin.
+        Number of voters, from 1 to a million. For even K a tie is answered by a fair coin.
     each
         What every voter satisfies, ε > 0; ``PrivacyParams("inf")`` for voters about whom nothing is promised, such as
         PATE's teachers.
@@ -55,7 +60,7 @@ class Voters:
     models: bool = False
 
     def __post_init__(self) -> None:
-        checks.integer_at_least(1, K=self.K, advice="K is the number of voters")
+        checks.integer_at_least(1, most=MOST_VOTERS, K=self.K, advice="K is the number of voters")
         if not isinstance(self.each, PrivacyParams):
             checks.fail("each", self.each, "PrivacyParams(epsilon, delta)", 'say PrivacyParams("inf") for plain voters')
         if self.each.is_private and self.each.exact_epsilon <= 0:
@@ -138,8 +143,8 @@ class MajorityProblem:
     target: PrivacyParams
 
     def __post_init__(self) -> None:
-        checks.instance(Voters, voters=self.voters)
-        checks.instance(PrivacyParams, target=self.target)
+        checks.instance(Voters, voters=self.voters, advice="say Voters(K, each)")
+        checks.instance(PrivacyParams, target=self.target, advice=_SAY_PRIVACY)
         each = self.voters.each
         if self.target.exact_epsilon > LARGEST_EXPONENT:
             advice = "e^(m*epsilon) would overflow, and such a target protects nobody"
@@ -171,6 +176,7 @@ class MajorityProblem:
         >>> MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), m=3).target
         PrivacyParams(epsilon=0.3, delta=0.000029999700001)
         """
+        checks.instance(Voters, voters=voters, advice="say Voters(K, each)")
         allowance, each = exact_number("m", m), voters.each
         if not 1 <= allowance <= voters.K:
             checks.fail("m", m, f"in [1, K] = [1, {voters.K}]")
@@ -223,7 +229,7 @@ class Workload:
     voters
         Who votes.
     queries
-        Q, how many votes are released, at least 1.
+        Q, how many votes are released, from 1 to a million.
     total
         The budget of all Q answers together, ε > 0.
     classes
@@ -242,9 +248,10 @@ class Workload:
     classes: int = 2
 
     def __post_init__(self) -> None:
-        checks.instance(Voters, voters=self.voters)
-        checks.instance(PrivacyParams, total=self.total)
-        checks.integer_at_least(1, queries=self.queries, advice="how many votes are to be released")
+        checks.instance(Voters, voters=self.voters, advice="say Voters(K, each)")
+        checks.instance(PrivacyParams, total=self.total, advice=_SAY_PRIVACY)
+        advice = "how many votes are to be released"
+        checks.integer_at_least(1, most=MOST_QUERIES, queries=self.queries, advice=advice)
         object.__setattr__(self, "queries", int(self.queries))
         if not 0 < self.total.exact_epsilon <= LARGEST_EXPONENT:
             checks.fail("total.epsilon", self.total.epsilon, f"in (0, {LARGEST_EXPONENT}]")

@@ -1,6 +1,7 @@
 """Files that are either the old one or the new one, never half of one."""
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,26 @@ def check_parent(path: Path) -> None:
         raise ValueError(f"the folder {str(path.parent)!r} of {str(path)!r} does not exist: create it first")
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder: name a file")
+
+
+def check_regular(path: Path, most_bytes: int) -> None:
+    """Raise `ValueError` unless ``path`` is a regular file of at most so many bytes; `OSError` if there is none.
+
+    A pipe would wait for a writer, and a device like /dev/zero never ends.
+
+    >>> check_regular(Path("/dev/zero"), 2**20)
+    Traceback (most recent call last):
+    ...
+    ValueError: '/dev/zero' is no regular file: copy what it holds into a file first
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        folder = stat.S_ISDIR(found.st_mode)
+        what = "a folder: name a file" if folder else "no regular file: copy what it holds into a file first"
+        raise ValueError(f"{str(path)!r} is {what}")
+    if found.st_size > most_bytes:
+        held, most = f"{found.st_size:,} bytes", f"{most_bytes:,}"
+        raise ValueError(f"{str(path)!r} holds {held}, more than the {most} that are read: is it the right file?")
 
 
 @contextmanager

@@ -1,0 +1,69 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from darrm.system.files import check_regular
+from darrm.system.json_text import parse_json, read_json
+
+
+def read(path: Path) -> object:
+    return read_json(path, what="table", most_bytes=1000)
+
+
+def test_only_regular_files_of_a_plausible_size_are_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")  # opening it would wait for a writer for ever
+    (tmp_path / "large").write_bytes(b"1" + b" " * 1000)
+    (tmp_path / "right").write_bytes(b"1" + b" " * 999)
+    for path in (Path("/dev/zero"), tmp_path / "pipe", tmp_path):
+        with pytest.raises(ValueError, match=r"no regular file|a folder"):
+            read(path)
+    with pytest.raises(ValueError, match="1,001 bytes, more than the 1,000"):
+        check_regular(tmp_path / "large", 1000)
+    assert read(tmp_path / "right") == 1
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / "none")
+
+
+def test_a_file_that_says_it_is_empty_is_bounded_as_it_is_read() -> None:
+    path = Path("/proc/self/maps")
+    if not path.exists():
+        pytest.skip("this system has no /proc")
+    with pytest.raises(ValueError, match="holds more than the 1,000 bytes"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[" * 34 + "]" * 34, "more than 32 levels"),
+        ("[" * 100_000 + "]" * 100_000, "more than 32 levels"),
+        ('{"a":' * 5_000 + "1" + "}" * 5_000, "more than 32 levels"),
+        ("1" * 1001, "a number of 1,001 characters"),
+        ("1" * 5000, "a number of 5,000 characters"),
+        ("0." + "1" * 1000, "a number of 1,002 characters"),
+        ("[1e999]", "beyond all floats"),
+        ("[-1e999]", "beyond all floats"),
+        ('{"a": NaN}', "NaN is no number"),
+        ("-Infinity", "-Infinity is no number"),
+        ('{"a": "\\ud800"}', "half a surrogate pair"),
+        ('{"\\ud800": 1}', "half a surrogate pair"),
+        ('{"a": {"b": 1, "c": 2, "b": 3}}', "the name 'b' stands twice"),
+        ("[1", "Expecting"),
+    ],
+)
+def test_text_beyond_the_bounds_is_one_line(text: str, line: str) -> None:
+    with pytest.raises(ValueError, match=line) as caught:
+        parse_json(text)
+    assert len(str(caught.value)) < 200
+
+
+def test_what_is_within_the_bounds_is_read_as_json_reads_it() -> None:
+    assert parse_json("[" * 32 + "]" * 32) is not None
+    assert parse_json('{"é\\ud83d\\ude00": [1, -2.5e-300, true, null]}') == {"é😀": [1, -2.5e-300, True, None]}
+
+
+def test_bytes_that_are_no_text_are_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "latin").write_bytes(b'{"a": "\xe9"}')
+    with pytest.raises(ValueError, match="latin' holds no table: 'utf-8' codec"):
+        read(tmp_path / "latin")
