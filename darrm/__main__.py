@@ -4,7 +4,7 @@ Each command is the ``__main__`` of the package that does its work, so ``python 
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 
@@ -34,7 +34,12 @@ HELP = "\n".join(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """List the commands, or start the one that is named."""
+    """List the commands, or start the one that is named; the import is inside, so that its interrupt is one line."""
+    return run(lambda: start(arguments))
+
+
+def start(arguments: Sequence[str] | None) -> int:
+    """Do what `main` says, with the exceptions of the command that is named."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in {"-h", "--help"}:
         sys.stdout.write(HELP)
@@ -44,8 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if words[0] not in DOORS:
         return complain(f"there is no command {words[0]!r}: choose from {', '.join(DOORS)}", 2)
-    door = import_module(f"darrm.{words[0]}.__main__")
-    return run(lambda: door.main(words[1:]))
+    door: Callable[[Sequence[str]], int] = import_module(f"darrm.{words[0]}.__main__").main
+    return door(words[1:])
 
 
 if __name__ == "__main__":

@@ -64,9 +64,10 @@ def integer_at_least(minimum: int, *, most: float = math.inf, advice: str = "", 
     ValueError: K must be an integer of at least 1, got 0
     """
     for name, value in named.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or not minimum <= int(value) <= most:
-            allowed = f"of at least {minimum}" if most == math.inf else f"from {minimum} to {most}"
-            fail(name, value, f"an integer {allowed}", advice)
+        if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < minimum:
+            fail(name, value, f"an integer of at least {minimum}", advice)
+        if int(value) > most:
+            fail(name, value, f"an integer of at most {most}", advice)
 
 
 def one_of(allowed: Collection[str], *, advice: str = "", **named: object) -> None:
@@ -80,7 +81,7 @@ def instance(kind: type, *, advice: str = "", **named: object) -> None:
     """Check that every argument is of a class."""
     for name, value in named.items():
         if not isinstance(value, kind):
-            fail(name, value, f"of the class {kind.__name__}", advice)
+            fail(name, value, f"a {kind.__name__}", advice)
 
 
 def affordable(what: str, size: float, advice: str, *, bytes_each: int = 8) -> None:

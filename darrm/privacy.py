@@ -25,7 +25,6 @@ LARGEST_EXPONENT, SMALLEST_NUMBER = 700, Fraction(1, 10**323)
 # denominator of so many bits are written in fewer characters, so what can be saved can be loaded.
 _MOST_CHARACTERS, _MOST_BITS, _MOST_PLACES = 8000, 13_000, 1000
 _LARGEST_NUMBER = 10**308  # no float overflows
-_LIKELY_DELTA, _LIKELY_EPSILON = Fraction(1, 1000), Fraction(1, 100)  # up to which, and from which on
 _TOO_LONG = f"a finite number of at most {_MOST_CHARACTERS} characters and of a size up to 1e308"
 
 
@@ -92,6 +91,11 @@ def decimal_text(value: Fraction) -> str:
     return str(digits.scaleb(-places, Context(prec=places + 400))).lower()
 
 
+def _seem_swapped(epsilon: Fraction, delta: Fraction) -> bool:
+    """Whether ε is small as a δ and δ large as an ε, both with at most three digits."""
+    return epsilon <= Fraction(1, 1000) and delta >= Fraction(1, 100) and max(epsilon.numerator, delta.numerator) < 1000
+
+
 @dataclass(frozen=True, init=False, repr=False)
 class PrivacyParams:
     """An (ε, δ) pair of differential privacy.
@@ -107,8 +111,8 @@ class PrivacyParams:
     Warns
     -----
     UserWarning
-        If numbers were typed that are probably swapped: ε of at most 0.001 beside δ of at least 0.01. Fractions, as
-        computations and files give them, do not warn.
+        If they are probably swapped: ε of at most 0.001 beside δ of at least 0.01, both with few digits, as a person
+        types them and computations do not return them.
 
     Examples
     --------
@@ -137,8 +141,7 @@ class PrivacyParams:
             if exact is not None and not (exact == 0 or SMALLEST_NUMBER <= exact < most):
                 shown = float(given) if isinstance(given, Fraction) else given
                 checks.fail(name, shown, f"{allowed}, and 1e-323 or more if it is not 0")
-        computed = isinstance(epsilon, Fraction) or isinstance(delta, Fraction)
-        if exact_epsilon and exact_epsilon <= _LIKELY_DELTA and exact_delta >= _LIKELY_EPSILON and not computed:
+        if exact_epsilon and _seem_swapped(exact_epsilon, exact_delta):
             shown = f"epsilon = {decimal_text(exact_epsilon)} beside delta = {decimal_text(exact_delta)}"
             warnings.warn(f"{shown} promises next to nothing: are the two swapped?", stacklevel=2)
         object.__setattr__(self, "finite_epsilon", exact_epsilon)
@@ -183,9 +186,7 @@ class PrivacyParams:
     @classmethod
     def from_json(cls, data: dict[str, str]) -> PrivacyParams:
         """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
-        text = data["epsilon"]
-        epsilon = text if text == "inf" else exact_number("epsilon", text)
-        return cls(epsilon, exact_number("delta", data["delta"]))
+        return cls(data["epsilon"], data["delta"])
 
     def __repr__(self) -> str:
         return f"PrivacyParams(epsilon={self.epsilon_text}, delta={self.delta_text})"

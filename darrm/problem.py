@@ -24,8 +24,8 @@ from darrm import checks
 from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyParams, exact_number
 
 # γ is a number for each possible majority and its proof looks at all of them: a million voters take minutes and a table
-# of 10 MB. The exact composition of a million queries takes minutes, too.
-MOST_VOTERS, MOST_QUERIES = 10**6, 10**6
+# of 10 MB. Numbers of queries are multiplied as floats, to which all whole numbers up to 2^53 are known.
+MOST_VOTERS, MOST_QUERIES = 10**6, 10**12
 _SAY_PRIVACY = "say PrivacyParams(epsilon, delta)"
 
 
@@ -229,7 +229,7 @@ class Workload:
     voters
         Who votes.
     queries
-        Q, how many votes are released, from 1 to a million.
+        Q, how many votes are released, from 1 to a million millions.
     total
         The budget of all Q answers together, ε > 0.
     classes

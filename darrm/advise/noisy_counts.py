@@ -70,7 +70,7 @@ def lnmax(workload: Workload, _prior: Prior) -> ReleaseOption:
         return Charge("LNMax", guarantee=PrivacyParams(2.0 * rate), renyi=curve)
 
     gamma = largest_within(workload, charge)
-    tails = np.exp(laplace_log_tails(workload.voters.K + 1, gamma, "discrete"))
+    tails = np.exp(laplace_log_tails(np.arange(workload.voters.K + 2), gamma, "discrete"))
     lead = leads(workload.voters.K)
     truth = 1.0 - 0.5 * (tails[lead] + tails[lead + 1])
     return _option(workload, charge(gamma), truth, {"gamma": gamma}, LNMax(gamma))

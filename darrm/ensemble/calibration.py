@@ -21,6 +21,8 @@ from darrm.system.extras import require
 _DIGITS = 6  # ε is reported with so many decimal places, rounded up
 _ROUNDING = 1e-9  # covers the floating-point error of the FFT and of this rounding
 _COARSEST, _FINEST, _RELATIVE_INTERVAL = 1e-3, 1e-6, 1e-4  # of the discretization: 0.1 s a call
+_BYTES_A_POINT = 64  # of a distribution: its probabilities, two transforms of them, and their product
+_SMALLEST_NOISE = 0.1  # below, the distribution of a single step takes long, for an epsilon in the hundreds
 _MOST_STEPS = 1_000_000
 _MOST_NOISE = 1e6
 _LEAST_NOISE = 0.2  # below, epsilon is in the hundreds and the discretized distributions grow without need
@@ -158,12 +160,30 @@ def _check_target(target: PrivacyParams) -> None:
 
 
 def _epsilon(noise: float, sampling_rate: float, steps: int, delta: float) -> float:
-    """Bound ε on a coarse grid and then on one as fine as ε asks for, and round up."""
+    """Bound ε on a coarse grid and then on one as fine as ε asks for and memory allows, and round up."""
+    range_of_losses = _range_of_losses(noise, sampling_rate, steps)
+    what = f"the privacy loss distribution of {steps:,} steps with noise = {noise:g}"
+    checks.affordable(what, range_of_losses / _COARSEST, "take more noise", bytes_each=_BYTES_A_POINT)
     coarse = _epsilon_at(_COARSEST, noise, sampling_rate, steps, delta)
-    interval = min(_COARSEST, max(_FINEST, coarse * _RELATIVE_INTERVAL))
-    epsilon = min(coarse, _epsilon_at(interval, noise, sampling_rate, steps, delta))  # both are upper bounds
+    finest = max(_FINEST, range_of_losses * _BYTES_A_POINT / checks.MOST_BYTES)
+    interval = min(_COARSEST, max(finest, coarse * _RELATIVE_INTERVAL))
+    fine = coarse if interval == _COARSEST else _epsilon_at(interval, noise, sampling_rate, steps, delta)
+    epsilon = min(coarse, fine)  # both are upper bounds
     scale = 10.0**_DIGITS
     return math.ceil(epsilon * (1.0 + _ROUNDING) * scale) / scale
+
+
+def _range_of_losses(noise: float, sampling_rate: float, steps: int) -> float:
+    """Estimate the width, in nats, of the losses kept: eight deviations of one step, and sixteen of all.
+
+    A step's loss is log(1 − q + q·e^L), L of mean 1/(2σ²) and deviation 1/σ; its own deviation is at most 1/σ and about
+    q·√(e^{1/σ²} − 1).
+    """
+    if noise < _SMALLEST_NOISE:
+        checks.fail("noise", noise, f"at least {_SMALLEST_NOISE:g}", "with less, epsilon is above a hundred")
+    largest = math.log1p(sampling_rate * math.expm1(0.5 / noise**2 + 8.0 / noise))
+    deviation = min(1.0 / noise, sampling_rate * math.sqrt(math.expm1(noise**-2)))
+    return largest + 16.0 * math.sqrt(steps) * deviation
 
 
 def _epsilon_at(interval: float, noise: float, sampling_rate: float, steps: int, delta: float) -> float:

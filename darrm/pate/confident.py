@@ -17,7 +17,7 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.pate.noise_tails import check_noise, discrete_gaussian_log_survival
 from darrm.pate.noisy_max import GNMax, gaussian_draw, noisy_argmax
 from darrm.pate.renyi_bounds import gaussian_renyi
-from darrm.votes import ABSTAIN, Votes, counts_of, require_votes
+from darrm.votes import ABSTAIN, MOST_VOTERS, Votes, counts_of, require_votes
 
 # the logarithms of the check's probabilities err by less; a larger q only enlarges a bound
 CHECK_ROUNDING = 1e-9
@@ -34,6 +34,8 @@ class NoisyCheck:
     def __post_init__(self) -> None:
         check_noise(self.sigma, self.noise)
         checks.finite(threshold=self.threshold)
+        if abs(self.threshold) > MOST_VOTERS:
+            checks.fail("threshold", self.threshold, f"of a size up to {MOST_VOTERS}", "it is compared with votes")
 
     def independent(self, orders: ArrayLike) -> NDArray[np.float64]:
         """Compute λ/(2σ₁²), what one check costs whatever the votes: (L,) → (L,)."""
@@ -45,9 +47,8 @@ class NoisyCheck:
             z = (statistic - self.threshold) / self.sigma
             return log_ndtr(z), log_ndtr(-z)
         needed = np.ceil(self.threshold - statistic).astype(np.int64)  # the noise passes at this value and above
-        span = int(np.abs(needed).max()) + 1
-        survival = discrete_gaussian_log_survival(self.sigma, span)
-        return survival[span + needed], survival[span + 1 - needed]
+        both = discrete_gaussian_log_survival(np.stack([needed, 1 - needed]), self.sigma)  # by symmetry
+        return both[0], both[1]
 
     def dependent(self, statistic: NDArray[np.int64], orders: ArrayLike) -> NDArray[np.float64]:
         """Bound what each check costs from its statistic, by Theorem 6: (Q,) and (L,) → (Q, L); private data.
@@ -87,6 +88,15 @@ class CheckedGNMax:
     def answer(self) -> GNMax:
         """The mechanism that answers the queries that pass."""
         return GNMax(self.sigma_answer, self.noise)
+
+    def check_threshold(self, voters: int) -> None:
+        """Raise `ValueError` where the threshold is beyond what so many voters can say."""
+        if self.threshold > voters:
+            advice = "no query could be answered but by an accident of the noise, and the checks would be paid for"
+            checks.fail("threshold", self.threshold, f"at most the number of voters, {voters}", advice)
+        if self.threshold < -voters:
+            advice = "every query would pass, and the checks would be paid for: leave them out"
+            checks.fail("threshold", self.threshold, f"at least -{voters}", advice)
 
     @property
     def guarantee(self) -> RenyiCurve:
@@ -140,11 +150,14 @@ class ConfidentGNMax(CheckedGNMax):
 
     def statistic(self, votes: Votes) -> NDArray[np.int64]:
         """Find the plurality of each query, which the check looks at: (Q,)."""
-        return np.asarray(counts_of(require_votes(votes)).max(axis=1))
+        counts = counts_of(require_votes(votes))
+        self.check_threshold(votes.voters)
+        return np.asarray(counts.max(axis=1))
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
         """Release one class, or `ABSTAIN` for ⊥, for each query; arrays are refused, as by `GNMax`."""
         given = may_decline(votes)
+        self.check_threshold(given.voters)
         passed = self.check.release(given.counts.max(axis=1), rng)
         return given.labeled(self.answer_where(passed, given.counts, rng))
 

@@ -109,10 +109,13 @@ class CostShape:
         flat = (log_q >= self.log_q1) & (log_q <= self.log_q0)
         return np.where(flat, self.plateau, np.maximum(above - here, here - below))
 
+    def log_tails(self, gaps: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Bound log Pr[D ≥ g] for each gap."""
+        return gaussian_log_tails(gaps, self.sigma, self.noise)
+
     def smallest_log_q(self, voters: int) -> float:
         """Compute log q where all voters agree."""
-        tail = float(gaussian_log_tails(voters, self.sigma, self.noise)[voters])
-        return min(tail + math.log(self.classes - 1), 0.0)
+        return min(float(self.log_tails(np.array([voters]))[0]) + math.log(self.classes - 1), 0.0)
 
     def check_conditions(self, voters: int) -> None:
         """Raise `ConditionError` unless C5, C6 and B_U(q₀) < 1 hold on a grid of gaps from q(all agree) to q₀."""

@@ -24,6 +24,7 @@ from darrm.probability.exact_sampling import discrete_gaussian, uniform_below
 # the float arithmetic behind SS and f errs by less than this, relative, per changed vote: β is charged larger by it
 _SMOOTHNESS_ROUNDING = 1e-9
 _STEPS = 2**48  # of the discrete Gaussian to one standard deviation of the normal that it stands for
+_LARGEST_ORDER, _SMALLEST_SCALE, _LARGEST_SCALE = 1e9, 1e-9, 1e9  # squares and exponentials stay far from overflow
 _DECIMALS = 6  # of a published figure
 
 
@@ -62,9 +63,12 @@ class GnssParameters:
     def __post_init__(self) -> None:
         checks.positive(smoothness=self.smoothness, noise_scale=self.noise_scale)
         checks.non_negative(safety=self.safety)
-        if not 1.0 < self.order < math.inf:
-            checks.fail("order", self.order, "a finite number above 1")
-        if _room(self.order, _charged(self.smoothness)) <= 0.0:
+        if not 1.0 < self.order <= _LARGEST_ORDER:
+            checks.fail("order", self.order, f"above 1 and at most {_LARGEST_ORDER:g}")
+        if not _SMALLEST_SCALE <= self.noise_scale <= _LARGEST_SCALE or self.safety > _LARGEST_SCALE:
+            found = f"{self.noise_scale:g} (safety {self.safety:g})"
+            checks.fail("noise_scale", found, f"in [{_SMALLEST_SCALE:g}, {_LARGEST_SCALE:g}]")
+        if self.smoothness > 1.0 or _room(self.order, _charged(self.smoothness)) <= 0.0:
             allowed = f"below log(order/(order-1))/2 = {largest_smoothness(self.order):.6g}"
             checks.fail("smoothness", self.smoothness, allowed, "take a smaller one")
 

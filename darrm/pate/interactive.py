@@ -84,6 +84,7 @@ class InteractiveGNMax(CheckedGNMax):
     def statistic(self, votes: Votes, scores: ArrayLike) -> NDArray[np.int64]:
         """Compute max_j (n_j − round(M p_j)) for each query, which the check looks at; scores (Q, C) → (Q,)."""
         counts = counts_of(require_votes(votes))
+        self.check_threshold(votes.voters)
         return _surplus(counts, int(counts[0].sum()), _check_scores(scores, counts.shape))
 
     def with_scores(self, scores: ArrayLike) -> ScoredGNMax:
@@ -121,6 +122,7 @@ class ScoredGNMax:
         As `Aggregator.release`; `ValueError` also where the scores are malformed or of other queries.
         """
         given, mechanism = may_decline(votes), self.mechanism
+        mechanism.check_threshold(given.voters)
         scores = _check_scores(self.scores, given.counts.shape)
         passed = mechanism.check.release(_surplus(given.counts, given.voters, scores), rng)
         sure = ~passed & (scores.max(axis=1) > mechanism.confidence)

@@ -23,27 +23,37 @@ Pr[D = k] = f(k)·S_k/Z² with Z = Σ_j e^{−j²/(2σ²)} and S_k = Σ_j e^{−
 
 Ties count as overtaking, so the bound holds for every rule that breaks them. For g = 0 the formula is used too; it is
 above ½ there, and no cost is ever drawn from a q above ½.
+
+The same steps with f(x) = e^{−x²/(2σ²)} bound one discrete Gaussian: Pr[X ≥ k] ≤ ½ erfc((k − ½)/(√2σ)) for k ≥ 1 and
+σ ≥ √½, because its Z ≥ σ√(2π) by Poisson summation. A smaller σ makes it only less likely: the ratio of the weights of
+|X| = x under two σ is monotone in x.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
 from darrm import checks
-from darrm.probability.logspace import log_sum
+from darrm.probability.logspace import log1mexp, log_sum
 
 NOISES = ("continuous", "discrete")
 _SMALLEST_DISCRETE_SIGMA = 0.5
+_SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-6, 1e11  # votes: σ² and its inverse stay far from overflow
+_MOST_SUMMED = 2**20  # values of a discrete Gaussian that are summed one by one: beyond, the bound is closer than 1e-9
 # log_ndtr and the rounding of its argument err by less than 2^-48 of |log|; the tests compare with fifty digits
 _RELATIVE_ROUNDING = 2.0**-46
+LogTails = Callable[[NDArray[np.int64]], NDArray[np.float64]]  # gaps to log Pr[D ≥ g], elementwise
 
 
 def check_noise(sigma: float, noise: str) -> None:
     """Raise `ValueError` unless the noise is known and its σ within the range that the bounds cover."""
     checks.positive(sigma=sigma)
     checks.one_of(NOISES, noise=noise)
+    if not _SMALLEST_SIGMA <= sigma <= _LARGEST_SIGMA:
+        checks.fail("sigma", sigma, f"in [{_SMALLEST_SIGMA:g}, {_LARGEST_SIGMA:g}] votes")
     if noise == "discrete" and sigma < _SMALLEST_DISCRETE_SIGMA:
         checks.fail("sigma", sigma, f"at least {_SMALLEST_DISCRETE_SIGMA} for discrete noise", "add more noise")
 
@@ -53,56 +63,59 @@ def log_tail_factor(sigma: float, noise: str) -> float:
     return math.log1p(2.1 * math.exp(-((math.pi * sigma) ** 2))) if noise == "discrete" else 0.0
 
 
-def gaussian_log_tails(largest_gap: int, sigma: float, noise: str = "continuous") -> NDArray[np.float64]:
-    """Bound log Pr[D ≥ g] for Gaussian noise of σ votes on each count, g = 0 … largest_gap, rounded up.
+def gaussian_log_tails(gaps: ArrayLike, sigma: float, noise: str = "continuous") -> NDArray[np.float64]:
+    """Bound log Pr[D ≥ g] for Gaussian noise of σ votes on each count, elementwise for whole g ≥ 0, rounded up.
 
-    >>> np.exp(gaussian_log_tails(2, sigma=1.0)).round(4).tolist()
+    >>> np.exp(gaussian_log_tails([0, 1, 2], sigma=1.0)).round(4).tolist()
     [0.5, 0.2398, 0.0786]
     """
     check_noise(sigma, noise)
-    gaps = np.arange(largest_gap + 1, dtype=np.float64)
-    if noise == "discrete":
-        gaps -= 0.5  # the lattice shortens every gap by half a vote
-    return _rounded_up(log_ndtr(-gaps / (math.sqrt(2.0) * sigma)) + log_tail_factor(sigma, noise))
+    # the lattice shortens every gap by half a vote
+    apart = np.asarray(gaps, dtype=np.float64) - (0.5 if noise == "discrete" else 0.0)
+    return _rounded_up(log_ndtr(-apart / (math.sqrt(2.0) * sigma)) + log_tail_factor(sigma, noise))
 
 
-def laplace_log_tails(largest_gap: int, gamma: float, noise: str = "continuous") -> NDArray[np.float64]:
-    """Compute log Pr[D ≥ g] for Laplace noise of scale 1/γ on each count, g = 0 … largest_gap, rounded up.
+def laplace_log_tails(gaps: ArrayLike, gamma: float, noise: str = "continuous") -> NDArray[np.float64]:
+    """Compute log Pr[D ≥ g] for Laplace noise of scale 1/γ on each count, elementwise for whole g ≥ 0, rounded up.
 
     For the discrete law with a = e^{−γ}: Pr[D = k] = ((1 − a)/(1 + a))²·a^k·(k + b), b = (1 + a²)/(1 − a²), and
     Pr[D ≥ g] = ((1 − a)/(1 + a))²·a^g·((g + b)/(1 − a) + a/(1 − a)²).
 
-    >>> np.exp(laplace_log_tails(1, gamma=1.0)).round(4).tolist()
+    >>> np.exp(laplace_log_tails([0, 1], gamma=1.0)).round(4).tolist()
     [0.5, 0.2759]
     """
     checks.positive(gamma=gamma)
     checks.one_of(NOISES, noise=noise)
-    gaps = np.arange(largest_gap + 1, dtype=np.float64)
+    apart = np.asarray(gaps, dtype=np.float64)
     if noise == "continuous":
-        return _rounded_up(np.log((2.0 + gamma * gaps) / 4.0) - gamma * gaps)
+        return _rounded_up(np.log((2.0 + gamma * apart) / 4.0) - gamma * apart)
     a, one_minus_a = math.exp(-gamma), -math.expm1(-gamma)
     # multiplied out, so that nothing is divided by 1 − a, which may be tiny
-    weight = gaps * one_minus_a + (1.0 + a * a) / (1.0 + a) + a
-    return _rounded_up(np.log(weight) - 2.0 * math.log1p(a) - gamma * gaps)
+    weight = apart * one_minus_a + (1.0 + a * a) / (1.0 + a) + a
+    return _rounded_up(np.log(weight) - 2.0 * math.log1p(a) - gamma * apart)
 
 
-def discrete_gaussian_log_survival(sigma: float, span: int) -> NDArray[np.float64]:
-    """Compute log Pr[X ≥ k] for k = −span … span, where Pr[X = x] is proportional to e^{−x²/(2σ²)}.
+def discrete_gaussian_log_survival(points: NDArray[np.int64], sigma: float) -> NDArray[np.float64]:
+    """Compute log Pr[X ≥ k] elementwise, where Pr[X = x] is proportional to e^{−x²/(2σ²)}.
 
-    Used for expectations (how many queries pass a check) and for q of a check; relative error below 1e-12.
+    Used for expectations (how many queries pass a check) and for q of a check. Relative error below 1e-12 where the
+    values are summed; where they are too many, the smaller of Pr[X ≥ k] and Pr[X < k] is bounded from above.
     """
     checks.positive(sigma=sigma)
-    reach = span + math.ceil(40.0 * sigma) + 1  # beyond: below e^-800 of what is kept
+    reach = int(np.abs(points).max()) + math.ceil(40.0 * sigma) + 1  # beyond: below e^-800 of what is kept
+    if reach > _MOST_SUMMED:
+        apart = np.where(points >= 1, points, 1 - points) - 0.5
+        smaller = _rounded_up(log_ndtr(-apart / max(sigma, math.sqrt(0.5))))
+        return np.where(points >= 1, smaller, log1mexp(smaller))
     support = np.arange(-reach, reach + 1, dtype=np.float64)
     logs = -(support**2) / (2.0 * sigma**2)
     upper = np.logaddexp.accumulate(logs[::-1])[::-1] - log_sum(logs)
-    return np.asarray(upper[reach - span : reach + span + 1], dtype=np.float64)
+    return np.asarray(upper[reach + points], dtype=np.float64)
 
 
-def sum_of_tails(gaps: NDArray[np.int64], log_tails: NDArray[np.float64]) -> NDArray[np.float64]:
+def sum_of_tails(gaps: NDArray[np.int64], log_tails: LogTails) -> NDArray[np.float64]:
     """Compute log Σ_i Pr[D ≥ gap_i] along the last axis, at most 0; the winner's own gap is marked by −1."""
-    table = np.append(log_tails, -np.inf)  # index −1 reads this entry
-    logs = table[gaps]
+    logs = np.where(gaps < 0, -np.inf, log_tails(np.maximum(gaps, 0)))
     largest = logs.max(axis=-1)
     logs -= largest[..., np.newaxis]
     np.exp(logs, out=logs)

@@ -23,6 +23,7 @@ from darrm.probability.exact_sampling import discrete_gaussian, discrete_laplace
 from darrm.votes import Votes, require_votes
 
 DRAWS_AT_ONCE = 1 << 18  # bounds the memory of a release
+_SMALLEST_GAMMA, _LARGEST_GAMMA = 1e-9, 1e6  # per vote: γ² and 1/γ stay far from overflow
 Draw = Callable[[int], NDArray[np.int64] | NDArray[np.float64]]
 
 
@@ -110,6 +111,8 @@ class LNMax:
 
     def __post_init__(self) -> None:
         checks.positive(gamma=self.gamma)
+        if not _SMALLEST_GAMMA <= self.gamma <= _LARGEST_GAMMA:
+            checks.fail("gamma", self.gamma, f"in [{_SMALLEST_GAMMA:g}, {_LARGEST_GAMMA:g}] per vote")
         checks.one_of(NOISES, noise=self.noise)
 
     @property

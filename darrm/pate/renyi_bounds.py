@@ -38,7 +38,10 @@ _LARGEST_EXPONENT = 700.0  # nats: e^709 is the largest float
 _SMALLEST_LOG_Q = -1e12  # nats: stands for log q = −∞
 _SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
 _LARGEST_SHARE = 1.0 - 2.0**-50  # from here on 1 − share has no correct digit left
-_SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-6, 1e12  # votes: σ² and its inverse stay far from overflow
+_SMALLEST_SIGMA, _LARGEST_SIGMA = (
+    1e-6,
+    1e12,
+)  # votes, with room for the √2 of a check: σ² and its inverse stay far from overflow
 _ENTRIES_AT_ONCE = 1 << 15  # (query, order) pairs worked on at a time: they stay in the processor's cache
 
 
@@ -55,7 +58,7 @@ def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> 
     """
     counts = counts_of(histograms)
     check_noise(sigma, noise)
-    return sum_of_tails(winner_gaps(counts), gaussian_log_tails(int(counts.max()), sigma, noise))
+    return sum_of_tails(winner_gaps(counts), lambda gaps: gaussian_log_tails(gaps, sigma, noise))
 
 
 def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuous") -> Array:
@@ -65,7 +68,7 @@ def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuo
     [-11.2121]
     """
     counts = counts_of(histograms)
-    return sum_of_tails(winner_gaps(counts), laplace_log_tails(int(counts.max()), gamma, noise))
+    return sum_of_tails(winner_gaps(counts), lambda gaps: laplace_log_tails(gaps, gamma, noise))
 
 
 def gaussian_renyi(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> Array:

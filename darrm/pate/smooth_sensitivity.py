@@ -23,7 +23,7 @@ from darrm.pate.analysis import Analysis, answer_of
 from darrm.pate.confident import CheckedGNMax, NoisyCheck
 from darrm.pate.cost_shape import CostShape
 from darrm.pate.interactive import InteractiveGNMax
-from darrm.pate.noise_tails import gaussian_log_tails, sum_of_tails, winner_gaps
+from darrm.pate.noise_tails import sum_of_tails, winner_gaps
 from darrm.pate.noisy_max import LNMax
 from darrm.probability import Array
 
@@ -85,7 +85,8 @@ def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCo
 def reach_of(smoothness: float, voters: int) -> int:
     """Choose the number D of distances that are looked at one by one: public, since β and K are."""
     checks.positive(smoothness=smoothness)
-    return min(voters, math.ceil(_LARGEST_DISTANCE / smoothness)) + 1
+    far = voters * smoothness > _LARGEST_DISTANCE
+    return (math.ceil(_LARGEST_DISTANCE / smoothness) if far else voters) + 1
 
 
 def answer_profile(counts: NDArray[np.int64], shape: CostShape, reach: int) -> Array:
@@ -97,16 +98,16 @@ def answer_profile(counts: NDArray[np.int64], shape: CostShape, reach: int) -> A
     queries, classes = counts.shape
     if classes != shape.classes:
         checks.fail("the number of classes", classes, f"that of the cost, {shape.classes}")
+    _affordable(reach, queries)
     voters = int(counts[0].sum())
     if shape.never_helps(voters):
         return np.zeros((reach, queries))  # the cost is the same for all votes
     shape.check_conditions(voters)
     profile = np.full((reach, queries), shape.plateau)
-    tails = gaussian_log_tails(voters, shape.sigma, shape.noise)
-    log_q = sum_of_tails(winner_gaps(counts), tails)
+    log_q = sum_of_tails(winner_gaps(counts), shape.log_tails)
     descending = -np.sort(-counts, axis=1)
-    _fill_below(profile, np.flatnonzero(log_q < shape.log_q1), descending, shape, tails)
-    _fill_above(profile, np.flatnonzero(log_q > shape.log_q0), descending, shape, tails)
+    _fill_below(profile, np.flatnonzero(log_q < shape.log_q1), descending, shape)
+    _fill_above(profile, np.flatnonzero(log_q > shape.log_q0), descending, shape)
     return profile
 
 
@@ -117,6 +118,7 @@ def check_profile(
 
     ``lowest`` and ``highest`` end the range of the statistic over all votes.
     """
+    _affordable(reach, max(statistic.size, highest - lowest))
     values = np.arange(lowest, highest + 1)
     steps = np.abs(np.diff(check.dependent(values, [order])[:, 0]))
     widest = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))  # the larger of the two neighboring differences
@@ -140,9 +142,13 @@ def smooth_sensitivity(total_profile: Array, largest: float, smoothness: float) 
     return float(max(within, math.exp(-smoothness * total_profile.size) * largest))
 
 
-def _fill_below(
-    profile: Array, rows: NDArray[np.intp], descending: NDArray[np.int64], shape: CostShape, tails: Array
-) -> None:
+def _affordable(distances: int, queries: int) -> None:
+    """Refuse a profile that would not fit in memory, before it is filled."""
+    advice = "take fewer queries or a larger beta, or leave Table 2 out (--no-table-2)"
+    checks.affordable(f"a profile of {distances:,} distances and {queries:,} queries", distances * queries, advice)
+
+
+def _fill_below(profile: Array, rows: NDArray[np.intp], descending: NDArray[np.int64], shape: CostShape) -> None:
     """Fill queries with q < q₁: move d votes from the first class to the second, until q passes q₁."""
     gaps = descending[rows, :1] - descending[rows]
     for distance in range(profile.shape[0]):
@@ -150,7 +156,7 @@ def _fill_below(
         moved = gaps[apart] - distance
         moved[:, 0] = -1  # marks the winner
         moved[:, 1] -= distance
-        log_q = sum_of_tails(moved, tails)
+        log_q = sum_of_tails(moved, shape.log_tails)
         low = log_q <= shape.log_q1
         gaps, rows = gaps[apart][low], rows[apart][low]
         if not rows.size:
@@ -158,9 +164,7 @@ def _fill_below(
         profile[distance, rows] = shape.local(log_q[low])
 
 
-def _fill_above(
-    profile: Array, rows: NDArray[np.intp], descending: NDArray[np.int64], shape: CostShape, tails: Array
-) -> None:
+def _fill_above(profile: Array, rows: NDArray[np.intp], descending: NDArray[np.int64], shape: CostShape) -> None:
     """Fill queries with q > q₀: give votes of the second class to the first, until q passes q₀ or none are left."""
     top, others = descending[rows, 0].copy(), descending[rows, 1:].copy()
     for distance in range(profile.shape[0]):
@@ -170,7 +174,7 @@ def _fill_above(
             taken = np.minimum(others[index, second], 1)
             others[index, second] -= taken
             top += taken
-        log_q = sum_of_tails(top[:, np.newaxis] - others, tails)
+        log_q = sum_of_tails(top[:, np.newaxis] - others, shape.log_tails)
         high = log_q >= shape.log_q0
         top, others, rows = top[high], others[high], rows[high]
         if not rows.size:

@@ -172,7 +172,7 @@ def exchangeable_sample_size(*, gamma: Number | None = None, m: int | None = Non
     1241
     """
     if m is not None:
-        checks.integer_at_least(1, m=m)
+        checks.integer_at_least(1, most=_LARGEST_M, m=m)
     if gamma is None:
         if m is None:
             checks.fail("gamma, m", None, "given, at least one of them")

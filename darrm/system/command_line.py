@@ -10,7 +10,9 @@ import argparse
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -103,23 +105,44 @@ def print_report(options: argparse.Namespace, *, text: Callable[[], str], docume
 
 
 def run(main: Callable[[], int]) -> int:
-    """Call ``main`` and return its exit status; turn expected errors into one line and status 2."""
+    """Call ``main`` and return its exit status; turn expected errors into one line and status 2, warnings into one."""
+    if sys.stdout is None:  # a shell's >&-
+        return complain("standard output is closed: send it to a file, or to /dev/null", USAGE_STATUS)
     try:
-        status = main()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # the reader (head, less) has gone: point stdout elsewhere so that the interpreter's own flush is silent
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning  # type: ignore[assignment]  # the rest of its arguments is not shown
+            status = main()
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader (head, less) has gone
+        _settle_output()
         return 0
     except KeyboardInterrupt:
         return complain("interrupted", INTERRUPTED_STATUS)
-    except (ValueError, OSError, DarrmError) as error:
+    except MemoryError as error:
+        return complain(f"out of memory ({error or 'no more was given'}): ask for less at once", USAGE_STATUS)
+    except (ValueError, OSError, DarrmError, UserWarning) as error:
+        _settle_output()
         return complain(str(error), USAGE_STATUS)
     return status
 
 
-def complain(message: str, status: int) -> int:
+def complain(message: str, status: int, kind: str = "error") -> int:
     """Print one line on standard error and return ``status``."""
     line = " ".join(message.split())
-    sys.stderr.write(f"error: {line}\n")
+    if sys.stderr is not None:
+        with suppress(OSError):
+            sys.stderr.write(f"{kind}: {line}\n")
     return status
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    """Print a warning in one line, without the place in the code."""
+    complain(str(message), 0, "warning")
+
+
+def _settle_output() -> None:
+    """Point an output that takes nothing more elsewhere, so that the interpreter's own flush is silent."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,32 +8,33 @@ import math
 
 from darrm import checks
 from darrm.privacy import PrivacyParams
-from darrm.problem import Voters, Workload
+from darrm.problem import MOST_QUERIES, Voters, Workload
 
+_MOST_NUMBERS = 100  # of queries side by side: a line of a report each
 DEFAULT_EPSILON, DEFAULT_EACH_DELTA = "0.1", "1e-5"
 
 
 def integer(flag: str, text: str, least: int) -> int:
-    """Read an integer; its range is checked where it is used.
+    """Read an integer of a length that is meant; its range is checked where it is used.
 
     >>> integer("--K", "11", 1)
     11
     """
     try:
         return int(text)
-    except ValueError:
+    except ValueError:  # no integer, or one of more digits than Python reads
         return checks.fail(flag, text, f"an integer of at least {least}")
 
 
 def integers(flag: str, text: str) -> list[int]:
-    """Read whole numbers of at least 1, each once and in order.
+    """Read numbers of queries, each once and in order.
 
     >>> integers("--queries", "50,20,50")
     [20, 50]
     """
     found = sorted({integer(flag, part, 1) for part in text.split(",")})
-    if found[0] < 1:
-        checks.fail(flag, text, "whole numbers of at least 1, like 20,50,100")
+    if found[0] < 1 or found[-1] > MOST_QUERIES or len(found) > _MOST_NUMBERS:
+        checks.fail(flag, text, f"up to {_MOST_NUMBERS} whole numbers from 1 to {MOST_QUERIES}, like 20,50,100")
     return found
 
 

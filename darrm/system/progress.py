@@ -14,7 +14,7 @@ class StatusLine:
     """A line that is rewritten as work goes on; on a terminal only, and only for work that takes over two seconds."""
 
     def __init__(self, *, enabled: bool) -> None:
-        self.enabled = enabled and sys.stderr.isatty()
+        self.enabled = enabled and sys.stderr is not None and sys.stderr.isatty()
         self.width = 0
         self.started = time.monotonic()
 

@@ -89,7 +89,7 @@ def test_interactive_answers_reinforces_and_declines() -> None:
 
 
 def test_the_interactive_statistic_is_the_largest_surplus_and_moves_by_at_most_one() -> None:
-    aggregator = InteractiveGNMax(50, 10.0, 10.0, 0.8)
+    aggregator = InteractiveGNMax(20, 10.0, 10.0, 0.8)
     rng = np.random.default_rng(1)
     votes = rng.multinomial(30, [0.4, 0.3, 0.3], size=200)
     scores = rng.dirichlet([1.0, 1.0, 1.0], size=200)

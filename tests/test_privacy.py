@@ -1,0 +1,98 @@
+import math
+import warnings
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, Voters, Workload, certify
+from darrm.privacy import decimal_text, exact_number
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1e999999999",
+        "1e-999999999",
+        "0.000029E999700001",
+        "1e+0999999999",
+        "9" * 5000,
+        "9" * 100_000,
+        "1/" + "9" * 100_000,
+        10**5000,
+        Fraction(1, 10**5000),
+        Decimal("1e999999999"),
+        Decimal("-1e-999999999"),
+        "1e309",
+        10**309,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_number_that_nobody_means_is_refused_at_once(value: Any) -> None:
+    with pytest.raises(ValueError, match="x must be a finite number") as caught:
+        exact_number("x", value)
+    assert len(str(caught.value)) < 400  # the longest do not fill a screen
+
+
+@pytest.mark.parametrize("value", [True, None, [1], (1,), np.array([1.0]), b"1", math.nan, -math.inf, "1/0", "ten"])
+def test_what_is_no_number_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="x must be a finite number, got"):
+        exact_number("x", value)
+
+
+def test_numbers_of_numpy_count_as_they_are_printed() -> None:
+    assert exact_number("x", np.float32(1e-5)) == Fraction(1, 10**5)  # as a double it is 9.99999974…e-06
+    assert exact_number("x", np.float64(0.1)) == exact_number("x", np.float16(0.1)) == Fraction(1, 10)
+    whole = exact_number("x", np.int64(2**62))
+    assert whole * 4 == 2**64  # it is Python's number, which does not overflow
+    assert PrivacyParams(np.float32(0.5), np.float32(1e-5)) == PrivacyParams("0.5", "1e-5")
+
+
+@pytest.mark.parametrize("exact", [Fraction(1, 2**900), Fraction(3, 2**1500), Fraction(2, 3), Fraction(5, 10**320)])
+def test_what_is_written_is_read_back(exact: Fraction) -> None:
+    assert exact_number("x", decimal_text(exact)) == exact
+
+
+def test_a_swapped_pair_warns_and_a_computed_one_does_not() -> None:
+    with pytest.warns(UserWarning, match=r"epsilon = 0.00001 beside delta = 0.1 .* are the two swapped\?"):
+        PrivacyParams(1e-5, 0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PrivacyParams(0, 0.1)
+        PrivacyParams(0.1, 0.2)
+        PrivacyParams(1e-5, 1e-6)
+        PrivacyParams(0.000952680243, 0.0368605537)
+
+
+def test_numpy_and_text_are_welcome_in_voters_and_survive_a_file(tmp_path: Path) -> None:
+    voters = Voters(np.int64(3), PrivacyParams(np.float32(0.5)), np.int8(2))
+    problem = MajorityProblem.from_allowance(voters, np.float64(1.5))
+    certify(problem, NoiseFunction(np.int64(3), np.float32([0.25, 0.5]))).save(str(tmp_path / "t.json"))  # type: ignore[arg-type]
+    assert GammaTable.load(str(tmp_path / "t.json")).problem == problem
+    assert Workload(voters, np.uint16(7), PrivacyParams(1)).to_json()["queries"] == 7
+
+
+PAIR = PrivacyParams(1, "1e-5")
+WRONG: tuple[tuple[Callable[..., Any], str], ...] = (
+    (lambda: Voters(11, 0.1), r"each must be PrivacyParams\(epsilon, delta\), got 0.1"),
+    (lambda: Voters(11, [0.1, 0]), "each must be PrivacyParams"),
+    (lambda: Voters(11, (0.1, 0)), "each must be PrivacyParams"),
+    (lambda: Voters(11.0, PAIR), "K must be an integer"),
+    (lambda: Voters(10**9, PAIR), "K must be an integer of at most 1000000"),
+    (lambda: Voters(11, PAIR, overlap="1"), "overlap must be an integer"),
+    (lambda: Workload(Voters(11, PAIR), 3, (1, 0)), r"total must be a PrivacyParams, got \(1, 0\): say Priv"),
+    (lambda: Workload(11, 3, PAIR), "voters must be a Voters, got 11: say Voters"),
+    (lambda: Workload(Voters(11, PAIR), 10**20, PAIR), "queries must be an integer of at most"),
+    (lambda: MajorityProblem(Voters(11, PAIR), 0.3), "target must be a PrivacyParams"),  # type: ignore[arg-type]
+    (lambda: MajorityProblem.from_allowance(11, 3), "voters must be a Voters"),  # type: ignore[arg-type]
+)
+
+
+@pytest.mark.parametrize(("call", "line"), WRONG)
+def test_a_wrong_type_is_told_what_to_pass(call: Callable[[], Any], line: str) -> None:
+    with pytest.raises(ValueError, match=line):
+        call()
