@@ -34,8 +34,10 @@ bounds:
   profile         optimal composition of the best point of the table's exact privacy profile
   renyi           Rényi curve of a table that is monotone in the votes
   pld             privacy loss distribution of that profile (needs dp-accounting)
-  private models  only with --models, or a table for models: answers are post-processing of K models that are already
-                  private; the only bound on several queries, because costs of such answers do not add up"""
+only with --models, or a table for models, where the costs of several answers do not add up:
+  private models  the answers are post-processing of the models that a person reaches
+  plain voters    the release alone, as for voters about whom nothing is promised
+  both ends       both together"""
 
 
 def build_parser() -> CommandLine:

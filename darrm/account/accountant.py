@@ -1,10 +1,20 @@
 """The accountant: adds up charges and says what was spent, by which bound, and why.
 
 A `PrivacyAccountant` keeps charges; `PrivacyAccountant.spent` evaluates every bound that applies and returns the
-smallest with its name. The cap for private voters (the answers are post-processing of K private models) is one of these
-bounds only where `darrm.problem.Voters` says that they are models. For several answers of such models it is the only
-one: they share the randomness of their training, which every theorem on composition excludes.
+smallest with its name. Several answers of private *models* share the randomness of their training, which every theorem
+on composition excludes: their costs do not add up, and no bound here adds them. Three bounds are proved for them,
+whatever their queries and however these depend on earlier answers:
+
+* **private models**: the answers are post-processing of the models that a person reaches;
+* **plain voters**: given the models that a person does not reach, all queries are about votes of which the person moves
+  at most t, and each tosses coins of its own; so the queries' costs for plain voters add up, by every bound there is;
+* **both ends**: the two together, `darrm.losses.both_ends`.
+
+Which models these are, the account is told, or its charges say. Where these are about different models, or some do not
+say about which, nothing is proved here and nothing is reported.
 """
+
+from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
@@ -14,16 +24,18 @@ from typing import Any
 from darrm import checks
 from darrm.account.bounds import (
     CLOSED_FORMS,
-    Account,
     Bound,
     BoundRule,
+    both_ends_bound,
     exact_sum,
     filter_bound,
     models_bound,
+    plain_bound,
     profile_bound,
 )
 from darrm.account.pld import discretized_bound
 from darrm.errors import PrivateFigureError
+from darrm.losses.both_ends import release_within, smallest_whole
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed_integer
@@ -32,7 +44,8 @@ from darrm.problem import Voters
 PRIVATE_TOTAL = "the total stays private"
 SHARED_RANDOMNESS = (
     "answers of trained models share the randomness of their training, so the costs of single queries do not add up: "
-    "only the cap of models that are declared with their overlap bounds them, at a delta that the models allow"
+    "only models that are declared, the same for all queries, with their overlap, are bounded, at a delta that they or "
+    "the release allow"
 )
 
 
@@ -72,7 +85,7 @@ class PrivacyAccountant:
     Parameters
     ----------
     voters
-        Who votes; None says nothing about them.
+        Who votes; None leaves it to the charges, which say about which models they are.
     charges
         Charges to start with.
 
@@ -107,7 +120,8 @@ class PrivacyAccountant:
         PrivateFigureError
             If the charge's cost depends on the data and was not sanitized, and nothing admits it.
         ValueError
-            If a person reaches more of the voters than the charge holds for.
+            If a person reaches more of the voters than the charge holds for; if the voters are private models, and the
+            charge is for other models, or one of several queries that was proved for fresh randomness at every query.
         """
         if charge.reached is not None and self._voters is not None and charge.reached < self._voters.reached:
             raise ValueError(
@@ -121,7 +135,10 @@ class PrivacyAccountant:
                 f"data-independent cost, or say consent={PRIVATE_TOTAL!r}",
             )
         kind = charge.kind
-        self._counts[kind] = self._counts.get(kind, 0) + charge.count
+        counts = {**self._counts, kind: self._counts.get(kind, 0) + charge.count}
+        if self._voters is not None and self._voters.are_private_models:
+            _check_models(self._voters, counts)
+        self._counts = counts
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -134,12 +151,20 @@ class PrivacyAccountant:
         return sum(self._counts.values())
 
     @property
+    def models(self) -> Voters | None:
+        """The private models that all queries are about; None if there are none, or more than one kind of them."""
+        if self._voters is not None and self._voters.are_private_models:
+            return self._voters
+        kinds = {kind.models for kind in self._counts}
+        return kinds.pop() if len(kinds) == 1 else None
+
+    @property
     def composes(self) -> bool:
         """Whether costs add up: not for several queries where one of them, or the voters, are private models."""
         if self.queries <= 1:
             return True
         declared = self._voters is not None and self._voters.are_private_models
-        return not declared and all(kind.composes for kind in self._counts)
+        return not declared and not any(kind.alone for kind in self._counts)
 
     def spent(self, delta: float) -> Spent:
         """Bound what was spent at ``delta`` in [0, 1) by every bound that applies, and name the smallest.
@@ -149,7 +174,7 @@ class PrivacyAccountant:
         ValueError
             If ``delta`` lies outside its range.
         """
-        applied = (*CLOSED_FORMS, profile_bound, discretized_bound, self._cap)
+        applied = (*CLOSED_FORMS, profile_bound, discretized_bound)
         return self._smallest(applied, delta, otherwise="the queries fail with more than this delta")
 
     def spent_adaptively(self, delta: float) -> Spent:
@@ -158,7 +183,7 @@ class PrivacyAccountant:
         Only the filter of [WRRW23, Theorem 1] is used: the other bounds assume kinds that were fixed beforehand.
         """
         reason = "the queries' own deltas pass half of it, or a query has no (epsilon, delta)"
-        return self._smallest([filter_bound], delta, otherwise=reason)
+        return self._smallest([filter_bound], delta, otherwise=reason, adaptive=True)
 
     def admits(self, budget: PrivacyParams, *, adaptive: bool = False) -> bool:
         """Return whether everything charged so far stays within ``budget``; stops at the first bound that shows it.
@@ -167,8 +192,10 @@ class PrivacyAccountant:
         """
         if not self._counts:
             return True
+        if self._models_admit(budget, adaptive=adaptive):
+            return True
         if not self.composes:
-            return self.smallest_epsilon(budget.delta) <= budget.epsilon
+            return False
         # compared as fractions: two queries of 0.3 fit into 0.6, whatever the floats nearest to them say
         total = exact_sum(self.charges)
         allowed_delta = budget.exact_delta / 2 if adaptive else budget.exact_delta
@@ -182,9 +209,10 @@ class PrivacyAccountant:
         """Return the ε of `spent` without the bounds that cannot be the smallest: fast enough for every debit."""
         if not self._counts:
             return 0.0
-        if adaptive:
-            return self.spent_adaptively(delta).epsilon
-        return min((bound.epsilon for bound in filter(None, self._deciding_bounds(delta))), default=math.inf)
+        bounds = [*self._models_bounds(delta, adaptive=adaptive, named=False)]
+        if self.composes:
+            bounds += [filter_bound(self.charges, delta)] if adaptive else self._deciding_bounds(delta)
+        return min((bound.epsilon for bound in filter(None, bounds)), default=math.inf)
 
     def queries_that_fit(self, charge: Charge, budget: PrivacyParams, *, most: int, adaptive: bool = False) -> int:
         """Count how many queries of the kind of ``charge``, up to ``most``, could still be added within ``budget``."""
@@ -198,29 +226,87 @@ class PrivacyAccountant:
 
         return last_allowed_integer(fits, inside=0, outside=most + 1)
 
-    def _smallest(self, applied: Iterable[BoundRule], delta: float, *, otherwise: str) -> Spent:
+    def _smallest(self, applied: Iterable[BoundRule], delta: float, *, otherwise: str, adaptive: bool = False) -> Spent:
         """Return what was spent by the smallest of the bounds; ``otherwise`` is the reason where none holds."""
         checks.probability_below_one(delta=delta)
         if not self._counts:
             return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
-        if not self.composes:
-            applied, otherwise = [self._cap], SHARED_RANDOMNESS
-        found = (bound(self.charges, delta) for bound in applied)
+        found = [*self._models_bounds(delta, adaptive=adaptive, named=True)]
+        if self.composes:
+            found += [bound(self.charges, delta) for bound in applied]
+        else:
+            otherwise = SHARED_RANDOMNESS
         bounds = tuple(sorted(filter(None, found), key=lambda bound: bound.epsilon))
         best = bounds[0] if bounds else Bound("none", math.inf, otherwise)
         return Spent(best.epsilon, delta, best.name, best.explanation, bounds, self.queries)
 
-    def _cap(self, _: Account, delta: float) -> Bound | None:
-        return models_bound(self._voters, delta)
+    def _models_bounds(self, delta: float, *, adaptive: bool, named: bool) -> Iterator[Bound | None]:
+        """Evaluate what is proved for any number of answers of the private models that all queries are about.
+
+        With ``named`` the one for plain voters says by which bound it is: it is never the smallest.
+        """
+        models = self.models
+        if models is None:
+            return
+        yield models_bound(models, delta)
+        wholes = [math.inf, math.inf]
+        for one_by_one, release in self._releases(models):
+
+            def epsilon_at(left: float, release: PrivacyAccountant = release) -> float:
+                return release.smallest_epsilon(left, adaptive=adaptive)
+
+            wholes[one_by_one] = smallest_whole(models, delta, epsilon_at, one_by_one=one_by_one)
+            if named and not one_by_one:
+                alone = release.spent_adaptively(delta) if adaptive else release.spent(delta)
+                yield plain_bound(models, alone.epsilon, alone.bound)
+        yield both_ends_bound(models, (wholes[0], wholes[1]))
+
+    def _models_admit(self, budget: PrivacyParams, *, adaptive: bool) -> bool:
+        """Return whether what is proved for private models shows that the account stays within ``budget``."""
+        models = self.models
+        if models is None:
+            return False
+        cap = models_bound(models, budget.delta)
+        if cap is not None and cap.epsilon <= budget.epsilon:
+            return True
+        for one_by_one, release in self._releases(models):
+            # a release that is as private as the whole is to be, needs nothing of the models
+            left = release_within(models, budget, one_by_one=one_by_one)
+            if left is None or release.admits(left, adaptive=adaptive):
+                return True
+            if not one_by_one and release.admits(budget, adaptive=adaptive):
+                return True
+        return False
+
+    def _releases(self, models: Voters) -> Iterator[tuple[bool, PrivacyAccountant]]:
+        """Account for the same queries for plain voters: a person reaches as many of them as models, and one."""
+        for one_by_one in (False, True) if models.reached > 1 else (False,):
+            overlap = 1 if one_by_one else models.reached
+            charges = [charge.as_for_plain_voters(overlap) for charge in self.charges]
+            if all(charge is not None for charge in charges):
+                yield one_by_one, PrivacyAccountant(charges=filter(None, charges))
 
     def _deciding_bounds(self, delta: float) -> Iterator[Bound | None]:
         """Evaluate one bound after another, the cheap ones first, leaving out those that cannot be the smallest."""
         account = self.charges
-        yield self._cap(account, delta)
-        if not self.composes:
-            return
         yield from (bound(account, delta) for bound in CLOSED_FORMS)
         # without a profile the grid only rounds up what the optimal bound computes exactly
         if any(charge.profile is not None for charge in account):
             # a single point of the profile cannot beat all of it
             yield discretized_bound(account, delta) or profile_bound(account, delta)
+
+
+def _check_models(models: Voters, counts: dict[Charge, int]) -> None:
+    """Refuse charges that say nothing about these models."""
+    for kind in counts:
+        proved = kind.voters
+        if proved is None or not proved.each.is_private:
+            continue
+        if kind.models is not None and replace(kind.models, overlap=models.overlap) != models:
+            raise ValueError(f"{kind.what} is charged for other models ({proved}) than those declared ({models})")
+        if kind.models is None and sum(counts.values()) > 1:
+            raise ValueError(
+                f"{kind.what} was proved for voters that draw fresh randomness at every query, and several answers of "
+                "trained models share that of their training: make the table for models (--models), or charge it for "
+                "them with charge_of(table, queries, voters=models)"
+            )

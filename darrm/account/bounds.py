@@ -34,7 +34,7 @@ MOST_PROFILE_QUERIES = 20_000  # beyond, trying every point takes longer than a 
 class Bound:
     """One bound on what was spent: the account is (epsilon, δ)-private."""
 
-    name: str  # simple, general, optimal, profile, renyi, pld, filter or private models
+    name: str  # simple, general, optimal, profile, renyi, pld, filter, or one of `MODELS_BOUNDS`
     epsilon: float
     explanation: str  # the reason in words
 
@@ -143,6 +143,9 @@ def filter_bound(account: Account, delta: float) -> Bound | None:
     return Bound("filter", epsilon, "holds even if the kinds of queries were chosen after earlier answers")
 
 
+MODELS_BOUNDS = ("private models", "plain voters", "both ends")
+
+
 def models_bound(voters: Voters | None, delta: float) -> Bound | None:
     """Bound any number of answers by the models that a person reaches, whose post-processing they are.
 
@@ -162,6 +165,27 @@ def models_bound(voters: Voters | None, delta: float) -> Bound | None:
         f"{reached} that a person's data reach, so the aggregator's noise buys nothing beyond this"
     )
     return _finite("private models", epsilon, explanation)
+
+
+def plain_bound(voters: Voters, epsilon: float, name: str) -> Bound | None:
+    """Bound the answers of models by what the release costs for plain voters, by the named bound."""
+    explanation = (
+        f"as for voters about whom nothing is promised, of whom a person reaches {voters.reached}: the costs of their "
+        f"queries add up, by {name}"
+    )
+    return _finite("plain voters", epsilon, explanation)
+
+
+def both_ends_bound(voters: Voters, epsilons: tuple[float, float]) -> Bound | None:
+    """Bound the answers of models by both, the models and the release: see `darrm.losses.both_ends`.
+
+    The two are ε with all the models that a person reaches exchanged at once, and one after another.
+    """
+    at_once = epsilons[0] <= epsilons[1]
+    way = "all at once" if at_once else "one after another"
+    count = "the one model" if voters.reached == 1 else f"the {voters.reached} models, exchanged {way},"
+    explanation = f"the release is private as for plain voters, and {count} that a person reaches: together"
+    return _finite("both ends", min(epsilons), explanation)
 
 
 def guarantees_of(account: Account) -> list[Group] | None:

@@ -18,6 +18,7 @@ from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.system.extras import require
 
 _MOST_CELLS = 2**21  # cells of the composed distribution: about a second and 50 MB
+_PARTS, _PARTS_TO_CORNER = 256, 16  # of an uneven profile, up to its last point and up to its first corner
 _LEAST_STEP = 1e-15  # e^0 and e^step are to be different floats
 _CELLS_A_STEP = 16  # with several kinds no common grid hits every loss, so the grid is this much finer than the steps
 # a transform of n cells is off by at most about log2(n) units in the last place of the largest value (1) in each cell
@@ -34,7 +35,7 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
     span = sum(profile.epsilons[-1] * count for profile, count in profiles)
     if span == 0.0:
         return None
-    smallest_step = min(float(np.min(np.diff(profile.epsilons), initial=np.inf)) for profile, _ in profiles)
+    smallest_step = min(_step_of(profile) for profile, _ in profiles)
     fineness = 1.0 if len(profiles) == 1 else 1.0 / _CELLS_A_STEP
     step = max(smallest_step * fineness, 2.0 * span / _MOST_CELLS)
     rounding = _ROUNDING_A_CELL * (2.0 * span / step + 1.0)
@@ -59,6 +60,17 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
 def _has_profile(guarantee: PrivacyParams | None) -> bool:
     """Whether an (ε, δ) is known and has an ε that a profile reaches."""
     return guarantee is not None and guarantee.epsilon <= LARGEST_EXPONENT
+
+
+def _step_of(profile: PrivacyProfile) -> float:
+    """Return the step of an even profile, and a part of the range of one that is given at its corners."""
+    steps = np.diff(profile.epsilons)
+    if steps.size == 0:
+        return math.inf
+    if np.max(steps) <= np.min(steps) * (1.0 + 1e-6):
+        return float(np.min(steps))
+    first, last = profile.epsilons[1], profile.epsilons[-1]
+    return max(min(last / _PARTS, first / _PARTS_TO_CORNER), last / _PARTS**2)
 
 
 def profile_of(charge: Charge) -> PrivacyProfile:

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from darrm.account.accountant import PrivacyAccountant, Spent
+from darrm.account.bounds import MODELS_BOUNDS
 from darrm.account.ledger import PrivacyLedger
 from darrm.problem import Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.table import GammaTable
 from darrm.system.figures import saved_figure
 
-BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", "private models")
-_STYLES = ("--", "-.", "-", ":", "--", "-", "-")
+BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", *MODELS_BOUNDS)
+_STYLES = ("--", "-.", "-", ":", "--", "-", "-", "--", "-.")
 _LAST_ENTRIES = 10  # of the log, in the text
 _PLOT_POINTS = 24
 _MOST_QUERIES_COUNTED = 1_000_000
@@ -56,8 +57,8 @@ def ledger_json(ledger: PrivacyLedger) -> dict[str, Any]:
 
 
 def spent_by(table: GammaTable, queries: int, delta: float, voters: Voters) -> Spent:
-    """Evaluate every bound for so many queries with a table."""
-    return PrivacyAccountant(voters, [charge_of(table, queries)]).spent(delta)
+    """Evaluate every bound for so many queries of such voters with a table."""
+    return PrivacyAccountant(voters, [charge_of(table, queries, voters=voters)]).spent(delta)
 
 
 def table_text(table: GammaTable, results: Mapping[int, Spent], delta: float) -> str:

@@ -1,14 +1,23 @@
-"""What a release costs: a charge describes one query by every bound that is known about it, and a count repeats it."""
+"""What a release costs: a charge describes one query by every bound that is known about it, and a count repeats it.
+
+A charge says for whom it was proved. One for private voters holds where they draw fresh randomness at every query; for
+private *models* it holds for one query alone, because their answers share the randomness of their training. What is
+known of several queries starts from the description of the same release for plain voters, voters about whom nothing is
+promised: given the models that a person does not reach, all queries are about votes of which the person moves at most
+t, and every query tosses coins of its own, so these descriptions compose.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from darrm import checks
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
+from darrm.problem import Voters
 
 
 @dataclass(frozen=True)
@@ -32,18 +41,26 @@ class Charge:
     data_dependent
         True where the cost was computed from the private data and not sanitized: it is then private data itself, and
         `PrivacyAccountant.add` refuses it unless told in words that the total stays private.
-    composes
-        False where one query alone is proved, so that the costs of several do not add up: answers of private models
-        share the randomness of their training.
+    voters
+        Whom the descriptions were proved for; None where that is not known, or where they hold whatever the voters are
+        for a person who reaches at most ``reached`` of them.
     reached
-        Holds for a person who reaches at most so many voters; None says nothing about them.
+        Holds for a person who reaches at most so many voters: those of ``voters`` where these are given; None says
+        nothing about them.
+    for_plain_voters
+        The same query for voters about whom nothing is promised, one charge for each overlap: what several answers of
+        private models are counted by.
+    alone
+        True where one query is proved and no more is known: always so for private models, and for those that a ledger
+        kept before charges named their voters.
     table
         The digest of the proven table that answers, `darrm.proof.table.GammaTable.digest`; empty where there is none.
 
     Raises
     ------
     ValueError
-        If no description is given, or ``count`` or ``reached`` is no positive integer.
+        If no description is given, ``count`` or ``reached`` is no positive integer, or ``for_plain_voters`` holds
+        something else.
 
     Examples
     --------
@@ -61,13 +78,26 @@ class Charge:
     profile: PrivacyProfile | None = None
     count: int = 1
     data_dependent: bool = False
-    composes: bool = True
+    voters: Voters | None = field(default=None, compare=False)
     reached: int | None = field(default=None, compare=False)
+    for_plain_voters: tuple[Charge, ...] = ()
+    alone: bool = False
     table: str = field(default="", compare=False)
+    # costs are of one kind only if they are about the same models
+    models: Voters | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, count=self.count, advice="a charge of no query is no charge")
-        checks.instance(bool, composes=self.composes)
+        checks.instance(bool, alone=self.alone)
+        if self.voters is not None:
+            checks.instance(Voters, voters=self.voters)
+            object.__setattr__(self, "reached", self.voters.reached)
+            object.__setattr__(self, "models", self.voters if self.voters.are_private_models else None)
+            object.__setattr__(self, "alone", self.alone or self.models is not None)
+        for plain in self.for_plain_voters:
+            described = plain.voters is not None and not plain.voters.each.is_private and not plain.alone
+            if self.models is None or not described or plain.count != 1:
+                raise ValueError("for_plain_voters holds one query each for plain voters, beside one of private models")
         if self.reached is not None:
             checks.integer_at_least(1, reached=self.reached, advice="how many voters a person reaches, or None")
         if self.guarantee is None and self.renyi is None and self.profile is None:
@@ -83,22 +113,46 @@ class Charge:
         checks.integer_at_least(1, times=times)
         return replace(self, count=self.count * int(times))
 
+    def as_for_plain_voters(self, overlap: int) -> Charge | None:
+        """Describe the same queries for a person who reaches so many voters about whom nothing is promised, if known.
+
+        >>> from darrm.privacy import PrivacyParams
+        >>> pate = Charge("GNMax", guarantee=PrivacyParams(1), reached=1, count=5)
+        >>> pate.as_for_plain_voters(1) is pate, pate.as_for_plain_voters(2)
+        (True, None)
+        """
+        proved_for_votes = not self.alone and (self.voters is None or not self.voters.each.is_private)
+        known = ((self,) if proved_for_votes else ()) + self.for_plain_voters
+        fitting = [charge for charge in known if charge.reached is not None and charge.reached >= overlap]
+        if not fitting:
+            return None
+        closest = min(fitting, key=lambda charge: charge.reached or 0)
+        return closest if closest is self else closest.repeated(self.count)
+
     def to_text(self) -> str:
         """Write the cost of one query, without its words and its count, as canonical JSON: equal costs, equal texts.
 
         >>> Charge("majority", guarantee=PrivacyParams(0.3, 3e-5), count=7).to_text()
         '{"guarantee":["0.3","0.00003"],"profile":null,"renyi":null}'
         """
+        return json.dumps(self._document(), sort_keys=True, separators=(",", ":"))
+
+    def _document(self) -> dict[str, Any]:
         params, curve, profile = self.guarantee, self.renyi, self.profile
-        document = {
+        document: dict[str, Any] = {
             "guarantee": None if params is None else [params.epsilon_text, params.delta_text],
             # repr of a float reads back as the same float, and so does JSON's Infinity
             "renyi": None if curve is None else [curve.orders.tolist(), curve.values.tolist()],
             "profile": None if profile is None else [list(profile.epsilons), list(profile.deltas)],
-            # written where it is said only: charges that were stored before there was this word keep their text
-            **({} if self.composes else {"composes": False}),
         }
-        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+        # written where they are said only: charges that were stored before there were these words keep their text
+        if self.alone:
+            document["composes"] = False
+        if self.models is not None:
+            document["voters"] = self.models.to_json()
+            plain = self.for_plain_voters
+            document["plain"] = [[one.reached, one._document()] for one in plain]  # noqa: SLF001 (of its own class)
+        return document
 
     @classmethod
     def from_text(cls, text: str, *, what: str) -> Charge:
@@ -106,18 +160,31 @@ class Charge:
 
         `ValueError` if the text is no charge.
         """
-        document = json.loads(text)
         try:
-            params, curve, profile = document["guarantee"], document["renyi"], document["profile"]
-            return cls(
-                what,
-                guarantee=None if params is None else PrivacyParams(*params),
-                renyi=None if curve is None else RenyiCurve(*curve),
-                profile=None if profile is None else PrivacyProfile(*map(tuple, profile)),
-                composes=document.get("composes", True),
-            )
-        except (KeyError, TypeError) as error:
+            return cls._read(json.loads(text), what)
+        except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"this is no stored charge: {error}") from error
+
+    @classmethod
+    def _read(cls, document: dict[str, Any], what: str, voters: Voters | None = None) -> Charge:
+        params, curve, profile = document["guarantee"], document["renyi"], document["profile"]
+        models = Voters.from_json(document["voters"]) if "voters" in document else voters
+        plain = [
+            cls._read(inner, what, Voters(models.K, PrivacyParams("inf"), overlap=reached))
+            for reached, inner in document.get("plain", ())
+            if models is not None
+        ]
+        composes = document.get("composes", True)
+        checks.instance(bool, composes=composes)
+        return cls(
+            what,
+            guarantee=None if params is None else PrivacyParams(*params),
+            renyi=None if curve is None else RenyiCurve(*curve),
+            profile=None if profile is None else PrivacyProfile(*map(tuple, profile)),
+            voters=models,
+            for_plain_voters=tuple(plain),
+            alone=not composes,
+        )
 
     def __repr__(self) -> str:
         known = [
@@ -125,5 +192,5 @@ class Charge:
             for name, value in (("guarantee", self.guarantee), ("renyi", self.renyi), ("profile", self.profile))
             if value is not None
         ]
-        alone = "" if self.composes else ", composes=False"
-        return f"Charge(what={self.what!r}, {', '.join(known)}, count={self.count}{alone})"
+        models = f", voters={self.models}" if self.models is not None else ", alone=True" if self.alone else ""
+        return f"Charge(what={self.what!r}, {', '.join(known)}, count={self.count}{models})"

@@ -1,8 +1,15 @@
 """What queries with a proven table cost."""
 
 import math
+from functools import lru_cache
 
+import numpy as np
+
+from darrm import checks
 from darrm.losses.charges import Charge
+from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters
 from darrm.proof.table import GammaTable
 
 # exact descriptions of a table are computed for every charge up to so many voters, or so many rows of neighbors: those
@@ -12,10 +19,13 @@ _ROWS_UP_TO = math.comb(_PROFILE_UP_TO + 2, 2)
 _MONOTONE_ROWS_UP_TO = math.comb(1001 + 2, 2)
 
 
-def charge_of(table: GammaTable, queries: int = 1, *, exact: bool | None = None) -> Charge:
+def charge_of(
+    table: GammaTable, queries: int = 1, *, voters: Voters | None = None, exact: bool | None = None
+) -> Charge:
     """Describe what ``queries`` queries with a table cost, whatever the data.
 
-    A table for private models is proved for one query: its charge says that it does not compose.
+    A charge about private models says what one query costs, and what every query costs for plain voters: the accountant
+    knows what follows for several.
 
     Parameters
     ----------
@@ -23,10 +33,18 @@ def charge_of(table: GammaTable, queries: int = 1, *, exact: bool | None = None)
         The proven noise function.
     queries
         How many, at least 1.
+    voters
+        Who votes, where it is not the voters of the table word for word: as private as those and reached as little, or
+        declared models.
     exact
         Add the exact privacy profile of the table, and its Rényi curve: the accountant's bounds on many queries shrink
         by a third or so. None does so up to K = 301, and for more voters where γ is monotone or a person reaches few
         of them; beyond, it takes longer to compute than most releases.
+
+    Raises
+    ------
+    ValueError
+        If the table is not proved for such voters.
 
     Examples
     --------
@@ -35,7 +53,10 @@ def charge_of(table: GammaTable, queries: int = 1, *, exact: bool | None = None)
     >>> charge_of(certify(problem, NoiseFunction(3, [0.2, 0.6])), 20)
     Charge(what='DaRRM over 3 voters', guarantee=PrivacyParams(epsilon=0.1, delta=0), renyi=…, profile=…, count=20)
     """
-    voters = table.problem.voters
+    proved = table.problem.voters
+    voters = proved if voters is None else voters
+    if not _covers(proved, voters):
+        checks.fail("voters", str(voters), f"as private as those of the table, and reached as little: {proved}")
     reach = "" if voters.overlap is None else f", a person reaching at most {voters.overlap}"
     wanted = _is_cheap_to_describe(table) if exact is None else exact
     return Charge(
@@ -44,10 +65,52 @@ def charge_of(table: GammaTable, queries: int = 1, *, exact: bool | None = None)
         renyi=table.renyi if wanted else None,
         profile=table.profile if wanted else None,
         count=queries,
-        composes=not voters.are_private_models,
-        reached=voters.reached,
+        voters=voters,
+        for_plain_voters=_for_plain_voters(table, voters) if voters.are_private_models else (),
         table=table.digest,
     )
+
+
+def _covers(proved: Voters, voters: Voters) -> bool:
+    """Whether what is proved for some voters holds for others."""
+    if proved.K != voters.K or proved.reached < voters.reached:
+        return False
+    most, each = proved.each, voters.each
+    if not (most.is_private and each.is_private):
+        return not most.is_private
+    return most.exact_epsilon >= each.exact_epsilon and most.exact_delta >= each.exact_delta
+
+
+def _for_plain_voters(table: GammaTable, voters: Voters) -> tuple[Charge, ...]:
+    """Describe one query for plain voters of whom a person reaches one, or as many as of the voters."""
+    found = (_plain_charge(table, overlap) for overlap in sorted({1, voters.reached}))
+    return tuple(charge for charge in found if charge is not None)
+
+
+@lru_cache(maxsize=64)  # tables do not change, and every charge of one asks again
+def _plain_charge(table: GammaTable, overlap: int) -> Charge | None:
+    """Describe one query for plain voters; None where nothing bounds it.
+
+    Its (ε, δ) is the corner of the profile that carries most of the privacy loss, or the pure ε where that is finite.
+    """
+    K = table.gamma.K
+    with np.errstate(divide="ignore"):
+        log_lies = np.log(0.5 * (1.0 - table.gamma.half))
+    profile = profile_of_votes(log_lies, K, overlap)
+    if profile is None:
+        return None
+    epsilons, deltas = profile.arrays()
+    corner = -1
+    if deltas[-1] > 0.0 and epsilons.size > 2:
+        # an outcome of loss ε has the probability e^ε·(change of slope in e^ε) [ZDW22, Proposition 8]
+        slopes = np.append(np.diff(deltas) / np.diff(np.exp(epsilons)), 0.0)
+        corner = 1 + int(np.argmax(np.exp(epsilons[1:]) * np.diff(slopes)))
+    params = None
+    if deltas[corner] < 1.0:
+        params = PrivacyParams(float(np.nextafter(epsilons[corner], np.inf)), float(deltas[corner]))
+    voters = Voters(K, PrivacyParams("inf"), overlap=overlap)
+    what = f"DaRRM over {K} plain voters"
+    return Charge(what, params, curve_of_votes(log_lies, K, overlap), profile, voters=voters, table=table.digest)
 
 
 def _is_cheap_to_describe(table: GammaTable) -> bool:

@@ -6,6 +6,8 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.losses.composition import compose_general
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
+from darrm.proof.charge import charge_of
+from darrm.release.majority import DaRRM
 from experiments.composition_tables import DELTA_PRIME, PRINTED_TOTALS, K
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import Way, per_query, ways
@@ -47,8 +49,8 @@ def best_bound(way: Way, each: PrivacyParams, queries: int, delta: float) -> dic
     charge = way.aggregator.charge(queries)
     alone = PrivacyAccountant(charges=[charge]).spent(delta)
     result = {"epsilon": alone.epsilon, "delta": delta, "bound": alone.bound}
-    if way.private_teachers:
+    if isinstance(way.aggregator, DaRRM):  # of the private teachers' votes
         voters = Voters(K, each, overlap=1, models=True)
-        capped = PrivacyAccountant(voters, charges=[charge]).spent(delta)
+        capped = PrivacyAccountant(charges=[charge_of(way.aggregator.table, queries, voters=voters)]).spent(delta)
         result["with_private_models"] = {"epsilon": capped.epsilon, "bound": capped.bound}
     return result

@@ -353,11 +353,17 @@ def test_costs_of_private_models_do_not_add_up() -> None:
     assert loss == pytest.approx(0.2394, abs=1e-4)
     fresh = charge_of(table_of(replace(MODELS, models=False), [1.0, 1 / 3]))
     assert PrivacyAccountant(charges=[fresh.repeated(2)]).spent(0.0).epsilon < loss  # what the sum would have claimed
-    assert not charge.composes
-    assert fresh.composes
+    assert charge.alone
+    assert not fresh.alone
     assert charge != fresh
 
-    unknown, declared = PrivacyAccountant(charges=[charge.repeated(2)]), PrivacyAccountant(MODELS, [charge.repeated(2)])
+    # a charge that a ledger kept before charges named their models
+    text = charge_of(table_of(replace(MODELS, models=False), [1.0, 1 / 3])).to_text()
+    nameless = Charge.from_text('{"composes":false,' + text[1:], what="DaRRM")
+    assert nameless.alone
+    assert nameless.models is None
+    unknown = PrivacyAccountant(charges=[nameless.repeated(2)])
+    declared = PrivacyAccountant(charges=[charge.repeated(2)])
     for delta in (0.0, 1e-3):
         for spent in (unknown.spent(delta), unknown.spent_adaptively(delta)):
             assert (spent.bound, spent.epsilon, spent.bounds) == ("none", math.inf, ())
@@ -367,19 +373,23 @@ def test_costs_of_private_models_do_not_add_up() -> None:
         assert cap is not None
         assert cap.epsilon >= loss - 5 * delta
         for spent in (declared.spent(delta), declared.spent_adaptively(delta)):
-            assert spent.bounds == (cap,)
-        assert declared.smallest_epsilon(delta) == declared.smallest_epsilon(delta, adaptive=True) == cap.epsilon
+            assert {bound.name for bound in spent.bounds} <= {"private models", "plain voters", "both ends"}
+            assert cap in spent.bounds
+            assert all(bound.epsilon >= loss - 5 * delta for bound in spent.bounds)
+        assert declared.smallest_epsilon(delta) == pytest.approx(declared.spent(delta).epsilon, rel=1e-9)
     for adaptive in (False, True):
         assert not unknown.admits(PrivacyParams(100, 0.1), adaptive=adaptive)
         assert not declared.admits(PrivacyParams("0.2"), adaptive=adaptive)
         assert declared.admits(PrivacyParams("0.301"), adaptive=adaptive)
-        for account, budget, fit in (
-            (PrivacyAccountant(), "100", 1),
-            (PrivacyAccountant(MODELS), "0.2", 1),
-            (PrivacyAccountant(MODELS), "0.301", 50),
-            (unknown, "100", 0),
+        for account, query, budget, fit in (
+            (PrivacyAccountant(), nameless, "100", 1),
+            (unknown, nameless, "100", 0),
+            (PrivacyAccountant(), charge, "0.2", 1),
+            (PrivacyAccountant(MODELS), charge, "0.2", 1),
+            (PrivacyAccountant(), charge, "0.301", 50),
+            (PrivacyAccountant(MODELS), nameless, "0.301", 50),
         ):
-            assert account.queries_that_fit(charge, PrivacyParams(budget), most=50, adaptive=adaptive) == fit
+            assert account.queries_that_fit(query, PrivacyParams(budget), most=50, adaptive=adaptive) == fit
 
 
 def test_nothing_adds_up_beside_private_models() -> None:
@@ -388,16 +398,22 @@ def test_nothing_adds_up_beside_private_models() -> None:
     # voters that were declared private models: no charge adds up, whatever it says of itself
     spent = PrivacyAccountant(MODELS, [Charge("b", guarantee=PrivacyParams("0.001"), count=2)]).spent(0.01)
     assert [bound.name for bound in spent.bounds] == ["private models"]
+    other = charge_of(table_of(replace(MODELS, K=5), [0.1, 0.2, 0.3]))
+    assert PrivacyAccountant(charges=[charge, other]).spent(0.01).bound == "none"
+    with pytest.raises(ValueError, match="charged for other models"):
+        PrivacyAccountant(MODELS, [charge, other])
     # models that are not private themselves: the release does not rest on their randomness
     plain = Voters(3, PrivacyParams("inf"), models=True)
     assert PrivacyAccountant(plain, [Charge("b", guarantee=QUERY, count=2)]).spent(0.01).bound == "optimal"
-    assert charge_of(certify(MajorityProblem(plain, PrivacyParams(1)), NoiseFunction(3, [0.1, 0.2]))).composes
+    assert not charge_of(certify(MajorityProblem(plain, PrivacyParams(1)), NoiseFunction(3, [0.1, 0.2]))).alone
 
 
 def test_one_query_of_private_models_keeps_its_bounds() -> None:
     charge = charge_of(table_of(MODELS, [1.0, 1 / 3]))
     fresh = charge_of(table_of(replace(MODELS, models=False), [1.0, 1 / 3]))
-    assert PrivacyAccountant(charges=[charge]).spent(1e-3) == PrivacyAccountant(charges=[fresh]).spent(1e-3)
+    spent = PrivacyAccountant(charges=[charge]).spent(1e-3)
+    assert set(PrivacyAccountant(charges=[fresh]).spent(1e-3).bounds) < set(spent.bounds)
+    assert PrivacyAccountant(MODELS, [fresh]).spent(1e-3).epsilon == pytest.approx(spent.epsilon)
     assert PrivacyAccountant(charges=[charge]).spent_adaptively(0.0).epsilon == pytest.approx(0.1)
     assert {bound.name for bound in PrivacyAccountant(MODELS, [charge]).spent(1e-3).bounds} > {
         "simple",
@@ -407,11 +423,24 @@ def test_one_query_of_private_models_keeps_its_bounds() -> None:
     assert PrivacyAccountant(charges=[charge]).admits(PrivacyParams("0.1"))
 
 
-def test_stored_charges_keep_whether_they_compose() -> None:
-    alone = Charge("a", guarantee=QUERY, composes=False)
-    assert Charge.from_text(alone.to_text(), what="a") == alone
-    assert Charge.from_text(alone.to_text(), what="a").composes is False
+def test_stored_charges_keep_their_models() -> None:
+    charge = charge_of(table_of(MODELS, [0.5, 1 / 3]))
+    again = Charge.from_text(charge.to_text(), what="a")
+    assert again == charge
+    assert (again.models, again.alone) == (MODELS, True)
+    assert again.as_for_plain_voters(2) == charge.as_for_plain_voters(2) is not None
+    assert charge != charge_of(table_of(replace(MODELS, overlap=1), [0.5, 1 / 3]))
+    assert '"composes":false' in charge.to_text()  # an older release that reads it adds nothing up
     assert "composes" not in Charge("a", guarantee=QUERY).to_text()
-    assert "composes=False" in repr(alone)
-    with pytest.raises(ValueError, match="composes must be a bool, got 'false'"):
-        Charge.from_text(alone.to_text().replace("false", '"false"'), what="a")
+    for changed, word in (
+        ("false", '"false"'),
+        ('"plain":[[1,', '"plain":[[0,'),
+        ('"voters":{', '"voters":{"x":0,"K":0,'),
+    ):
+        with pytest.raises(ValueError, match=r"composes|overlap|K must|stored charge"):
+            Charge.from_text(charge.to_text().replace(changed, word).replace('"K":3,', ""), what="a")
+    plain = charge.for_plain_voters[0]
+    with pytest.raises(ValueError, match="beside one of private models"):
+        Charge("a", guarantee=QUERY, for_plain_voters=(plain,))
+    with pytest.raises(ValueError, match="beside one of private models"):
+        Charge("a", guarantee=QUERY, voters=MODELS, for_plain_voters=(charge,))

@@ -88,25 +88,26 @@ def test_a_table_for_models_keeps_its_word(folder: Path, capsys: pytest.CaptureF
         known = cap[overlap]
         assert known is not None
         for queries in ("2", "9"):
-            assert found[queries]["bounds"] == {"private models": known.epsilon}
+            assert set(found[queries]["bounds"]) == {"private models", "plain voters", "both ends"}
+            assert found[queries]["bounds"]["private models"] == known.epsilon
         assert {"simple", "profile", "private models"} <= set(found["1"]["bounds"])
     assert run(lambda: account.main([*base, "2"])) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[2].split() == ["queries", "private", "models"]
+    assert lines[2].split() == ["queries", "private", "models", "plain", "voters", "both", "ends"]
 
 
 def test_an_overlap_above_that_of_the_table_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(lambda: account.main([*models_table(folder), "1", "--models", "--overlap", "3"])) == 2
     error = capsys.readouterr().err
-    assert "at most 2 of the voters" in error
-    assert "reaches 3" in error
+    assert "reached as little" in error
+    assert "reach at most 2 of them" in error
     assert error.count("\n") == 1
 
 
 def test_where_nothing_bounds_the_queries(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # the models' own deltas pass what is allowed
+    # the models' own deltas pass what is allowed, and the release tells the majority of three votes for sure
     voters = Voters(3, PrivacyParams("0.1", "1e-2"), models=True)
-    certify(MajorityProblem.from_allowance(voters, 1), NoiseFunction(3, [0.1, 0.1])).save(folder / "models.json")
+    certify(MajorityProblem.from_allowance(voters, 3), NoiseFunction(3, [1.0, 1.0])).save(folder / "models.json")
     picture = ["--plot", str(folder / "none.png")]
     words = ["--table", str(folder / "models.json"), "--delta", "1e-3", "--queries", "5", *picture]
     assert run(lambda: account.main(words)) == 0

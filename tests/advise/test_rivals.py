@@ -8,12 +8,13 @@ import pytest
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.advise.noisy_counts import gaussian_lies, gnmax_of_the_paper, gnmax_tight, lnmax
-from darrm.advise.selection import curve_of_votes, exponential_mechanism, permute_and_flip, profile_of_votes
+from darrm.advise.selection import exponential_mechanism, permute_and_flip
 from darrm.errors import PlanError
 from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import DEFAULT_ORDERS
+from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
 from darrm.pate import GNMax, LNMax
 from darrm.plan import Workload
 from darrm.privacy import PrivacyParams

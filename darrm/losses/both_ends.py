@@ -1,0 +1,165 @@
+"""What a release costs through the models that vote: the models are private and so is the release, and both count.
+
+A person's data reach t models, trained independently, each (ε, Δ)-private; many labels are released from what all
+models answer. Fix everything that the person does not reach. Then the labels are a kernel κ: given the values w of the
+t models they have the law κ_w. As for voters about whom nothing is promised, any two of these laws are close:
+H_{e^y}(κ_w ‖ κ_w') ≤ h(y), where H_c(P ‖ P') = sup_S P(S) − c·P'(S) and h is the profile of the whole release for a
+person who reaches t plain voters.
+
+**Theorem.** Let R = H_{e^x}(W ‖ W') for the laws W, W' of the t models on two neighboring data sets. The labels have
+
+    H_{e^x}(P ‖ P') ≤ R·h(y),   e^y = 1 + (e^x − 1)/R,
+
+and any upper bound of R may stand for R. *Proof.* Put c = e^x and let r₊ − r₋ be the Hahn decomposition of W − c·W':
+the masses are R and R + c − 1. So P(S) − c·P'(S) = ∫κ_w(S) (r₊ − r₋)(dw) = R·(A(S) − e^y·B(S)) with mixtures A and B
+of the laws κ_w, and H is jointly convex: at most R·h(y). Written as sup R·(A(S) − B(S)) − (c − 1)·B(S), where a
+positive value has A(S) > B(S), it does not fall as R grows. Averaging over what was fixed keeps it, by convexity. ∎
+
+R is at most the divergence of t randomized responses that confess with probability Δ [KOV15, Theorem 3.3]; for t = 1
+and x ≤ ε it is hi − e^x·lo with the hi and lo of `darrm.proof.corners`, and for Δ = 0 and a release that is (ε', 0)-
+private tanh(x/2) = tanh(ε/2)·tanh(ε'/2). As h ≤ 1 and R ≤ 1, it is never more than what the models cost alone (R) or
+the release alone (h(x)).
+
+**One model after another.** Where the release is known for a person who reaches one voter only, exchange the t models
+one at a time: each step is the theorem with t = 1, and t steps of (x, d) are (t·x, d·(1 + e^x + … + e^{(t−1)x})).
+
+Every number is rounded to the safe side: R up, y and the δ that is left for the release down.
+"""
+
+import math
+from collections.abc import Callable
+
+from darrm import checks
+from darrm.losses.loss_distribution import LossDistribution
+from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
+from darrm.probability.bisection import last_allowed
+from darrm.problem import Voters
+
+_ROUNDING = 1e-12  # relative; of every result, fewer than a hundred operations of 2^-53 each, and of ε and Δ as floats
+_ROUNDS = 16  # the first few come near, where the release's ε' depends on δ' smoothly; else it is bisection
+_TOLERANCE = 1e-6  # relative, of the ε that is found
+
+
+def models_delta(each: PrivacyParams, count: int, epsilon: float) -> float:
+    """Bound R = H_{e^epsilon} of so many independent models, from above.
+
+    >>> round(models_delta(PrivacyParams(1), 1, 0.0) - math.tanh(0.5), 9)  # the total variation of one bit
+    0.0
+    """
+    log_divergence = LossDistribution.of_groups([(each.epsilon, count)]).log_divergence(epsilon)
+    kept = count * math.log1p(-each.delta)
+    if log_divergence >= 0.0:
+        return 1.0
+    return min(1.0, -math.expm1(kept + math.log1p(-math.exp(log_divergence))) * (1.0 + _ROUNDING))
+
+
+def release_within(voters: Voters, whole: PrivacyParams, *, one_by_one: bool = False) -> PrivacyParams | None:
+    """Find the largest (ε', δ') that a release to plain voters may have where the whole is to be ``whole``-private.
+
+    Parameters
+    ----------
+    voters
+        The private models, and how many of them a person reaches.
+    whole
+        What all labels together must satisfy.
+    one_by_one
+        Whether (ε', δ') is about a person who reaches one plain voter; by default one who reaches as many as models.
+
+    Returns
+    -------
+    PrivacyParams or None
+        None where any release will do: the models that a person reaches stay within ``whole`` themselves.
+
+    Examples
+    --------
+    >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
+    >>> found = release_within(models, PrivacyParams("0.434"))
+    >>> round(found.epsilon, 2), found.delta
+    (1.0, 0.0)
+    """
+    steps, size = _steps(voters, one_by_one=one_by_one)
+    x = whole.epsilon / steps
+    if models_delta(voters.each, voters.reached, whole.epsilon) <= whole.delta:
+        return None
+    allowed = min(_delta_for_release(voters.each, steps, size, x, whole.delta), math.nextafter(1.0, 0.0))
+    epsilon = min(_epsilon_for_release(voters.each, size, x), float(LARGEST_EXPONENT))
+    return PrivacyParams(epsilon, allowed if allowed > math.ulp(0.0) * 2**60 else 0)
+
+
+def smallest_whole(
+    voters: Voters, delta: float, release_epsilon: Callable[[float], float], *, one_by_one: bool = False
+) -> float:
+    """Find an ε at which the whole is (ε, delta)-private, nearly the smallest; ∞ where the theorem gives none.
+
+    Parameters
+    ----------
+    voters, one_by_one
+        As for `release_within`.
+    delta
+        δ of the whole, in [0, 1).
+    release_epsilon
+        δ' → the ε' at which the release to plain voters is (ε', δ')-private, ∞ where there is none.
+
+    Examples
+    --------
+    Models of ε = 1 on disjoint shards under a release of ε' = 1:
+
+    >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
+    >>> round(smallest_whole(models, 0.0, lambda delta: 1.0), 3)
+    0.434
+    """
+    checks.probability_below_one(delta=delta)
+    each, (steps, size) = voters.each, _steps(voters, one_by_one=one_by_one)
+    forbidden, allowed, x = 0.0, math.inf, 0.0  # of one step; what is returned was tried
+    for _ in range(_ROUNDS):
+        left = _delta_for_release(each, steps, size, x, delta)
+        # any release has δ' < 1
+        epsilon = 0.0 if left >= 1.0 else release_epsilon(left)
+        if epsilon <= _epsilon_for_release(each, size, x):
+            allowed = min(allowed, x)
+        else:
+            forbidden = max(forbidden, x)
+        if math.isfinite(allowed) and allowed - forbidden <= _TOLERANCE * allowed:
+            break
+        # the fixed point for this ε' lies on the other side of what is searched for, and near it
+        x = _smallest_step(each, size, epsilon) * (1.0 + _TOLERANCE / 2.0)
+        if not forbidden < x < allowed:
+            # at size·ε and beyond R does not fall any more
+            x = 0.5 * (forbidden + allowed) if math.isfinite(allowed) else size * each.epsilon
+            if x <= forbidden:
+                break
+    return steps * allowed * (1.0 + _ROUNDING)
+
+
+def _steps(voters: Voters, *, one_by_one: bool) -> tuple[int, int]:
+    """Return in how many steps the models are exchanged, and how many at a time."""
+    return (voters.reached, 1) if one_by_one else (1, voters.reached)
+
+
+def _epsilon_for_release(each: PrivacyParams, size: int, x: float) -> float:
+    """Compute y = log(1 + (e^x − 1)/R), rounded down; ∞ for R = 0."""
+    model = models_delta(each, size, x)
+    if x > LARGEST_EXPONENT or model == 0.0:
+        return math.inf
+    ratio = math.expm1(x) / model
+    return math.inf if math.isinf(ratio) else math.log1p(ratio) * (1.0 - _ROUNDING)
+
+
+def _delta_for_release(each: PrivacyParams, steps: int, size: int, x: float, delta: float) -> float:
+    """Compute d with R·d·(1 + e^x + … + e^{(steps−1)x}) = δ, rounded down; it may exceed 1."""
+    model = models_delta(each, size, x)
+    if steps > 1:
+        exponent = (steps - 1) * x
+        if exponent > LARGEST_EXPONENT:
+            return 0.0
+        delta /= math.fsum(math.exp(index * x) for index in range(steps))
+    return delta / model * (1.0 - _ROUNDING) if model > 0.0 else float(delta > 0.0)
+
+
+def _smallest_step(each: PrivacyParams, size: int, epsilon: float) -> float:
+    """Find the smallest x whose y is at least ε', rounded up; ∞ for ε' = ∞."""
+    # y ≥ x, because R ≤ 1
+    most = epsilon * (1.0 + 10.0 * _ROUNDING)
+    if not 0.0 < most <= LARGEST_EXPONENT:
+        return most if most == 0.0 else math.inf
+    return last_allowed(lambda x: _epsilon_for_release(each, size, x) >= epsilon, most, 0.0, tolerance=_ROUNDING)

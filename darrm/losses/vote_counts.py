@@ -1,0 +1,119 @@
+"""What one label costs that depends on the number of votes for it alone, where nothing is promised of the voters.
+
+A person who reaches t of K voters moves the number of ones from l to some l' with |l − l'| ≤ t, and any such pair of
+numbers may occur. By joint convexity of the divergences no pair of laws on the votes is worse than a pair of numbers.
+With h(l) = Pr[1 | l] and Pr[1 | l] = Pr[0 | K − l], and as the divergence of two bits grows with their distance, for
+every l the worst l' has the largest h within t of it, once for each answer: K + 1 pairs are enough, for any t.
+
+So the privacy profile is the maximum of K + 1 straight lines in e^ε, and its corners hold all of it.
+"""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from darrm.losses.profile import PrivacyProfile
+from darrm.losses.renyi import RenyiCurve
+from darrm.privacy import LARGEST_EXPONENT
+from darrm.probability import Array
+
+ROUNDING = 1e-12  # of a curve, relative, and of a profile, absolute
+_NEXT_TO = 1e-4  # corners that are nearer, relative to the last, differ by rounding or hardly matter
+
+
+def curve_of_votes(log_lies: Array, K: int, moved: int) -> RenyiCurve:
+    """Compute the Rényi curve of a bit that depends on the number of ones, where a person moves up to so many votes.
+
+    ``log_lies`` is log Pr[the answer is not the majority] for l = floor(K/2) + 1 … K; a tie is a fair coin.
+    Randomized response with ε = 1:
+
+    >>> lie = np.log([1.0 / (1.0 + math.e)])
+    >>> bool(np.allclose(curve_of_votes(lie, 1, 1).values, RenyiCurve.of_pure(1.0).values))
+    True
+    """
+    (p_one, q_one), (p_zero, q_zero) = _neighbors(log_lies, K, moved)
+
+    def powers(p: Array, q: Array, a: Array) -> Array:
+        """Log of p^a·q^{1−a}: nothing for p = 0, ∞ for q = 0 < p."""
+        with np.errstate(invalid="ignore"):
+            return np.where(np.isneginf(p), -np.inf, a * p - (a - 1.0) * q)
+
+    def value_at(orders: Array) -> Array:
+        a = orders[:, None]
+        log_sum = np.logaddexp(powers(p_one, q_one, a), powers(p_zero, q_zero, a))
+        worst = np.max(log_sum, axis=1) / (orders - 1.0)
+        return np.asarray(np.maximum(worst, 0.0) * (1.0 + ROUNDING))
+
+    return RenyiCurve.of(value_at)
+
+
+def profile_of_votes(log_lies: Array, K: int, moved: int) -> PrivacyProfile | None:
+    """Compute the privacy profile of such a bit at all its corners, rounded up: δ(ε) = max of 0 and p − e^ε·q.
+
+    None where it bounds nothing, δ = 1. Where the largest privacy loss is finite the last point has δ = 0.
+    Randomized response with ε = log 3 has total variation distance 1/2:
+
+    >>> profile = profile_of_votes(np.log([0.25]), 1, 1)
+    >>> round(profile.deltas[0], 9), round(profile.epsilons[-1] - math.log(3.0), 9)
+    (0.5, 0.0)
+    """
+    (log_p, log_q), _ = _neighbors(log_lies, K, moved)
+    p, q = np.exp(log_p), np.exp(log_q)
+    certain = float(np.max(p, where=q == 0.0, initial=0.0))
+    with np.errstate(invalid="ignore"):
+        losses = np.where(q > 0.0, log_p - log_q, 0.0)
+    largest = max(0.0, float(np.max(losses)))
+    top = largest + ROUNDING * (1.0 + largest)
+    if certain + ROUNDING >= 1.0 or top > LARGEST_EXPONENT:
+        return None
+    grid = np.array(_apart([0.0, *(math.log(x) for x in _corners(p, q) if 1.0 < x < math.exp(top)), top]))
+    # an exponent above 0 belongs to a difference below 0
+    scaled = np.exp(np.minimum(grid[:, None] + log_q, 0.0))
+    deltas = np.maximum(0.0, np.max(p - scaled, axis=1)) + ROUNDING
+    deltas[-1] = certain + ROUNDING if certain else 0.0  # the last loss was rounded up instead
+    falling = np.minimum(1.0, np.maximum.accumulate(deltas[::-1])[::-1])
+    return PrivacyProfile(tuple(grid.tolist()), tuple(falling.tolist()))
+
+
+def _neighbors(log_lies: Array, K: int, moved: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """List log (Pr[answer | l'], Pr[answer | l]) of the answers 1 and 0 for all l and its worst l', shape (K + 1,)."""
+    log_zero = np.full(K + 1, math.log(0.5))
+    log_zero[K // 2 + 1 :] = log_lies
+    with np.errstate(divide="ignore"):
+        log_zero[: log_lies.size] = np.log1p(-np.exp(log_lies))[::-1]
+    log_one = log_zero[::-1]
+    reach = min(moved, K)
+    # -inf, the logarithm of what cannot happen, never is the largest: every window holds its own center
+    around = sliding_window_view(np.pad(log_one, reach, constant_values=-np.inf), 2 * reach + 1)
+    worst = np.argmax(around, axis=1) + np.arange(K + 1) - reach
+    worst = np.clip(worst, 0, K)  # a window of zeros only: any place in it
+    return (log_one[worst], log_one), (log_zero[worst], log_zero)
+
+
+def _apart(points: list[float]) -> list[float]:
+    """Leave out what is next to a point that is kept, from the last one down: chords stay above a convex function."""
+    kept = [points[-1]]
+    for point in reversed(points[1:-1]):
+        if min(kept[-1] - point, point) > _NEXT_TO * points[-1]:
+            kept.append(point)
+    return [0.0, *reversed(kept)]
+
+
+def _corners(p: Array, q: Array) -> list[float]:
+    """Return the places x, increasing, at which the maximum of the lines p − x·q and 0 bends."""
+    hull: list[tuple[float, float]] = []
+    # from the steepest: to the right the flatter line wins, and of equal slopes the highest
+    lines = sorted({*zip(p.tolist(), q.tolist(), strict=True), (0.0, 0.0)}, key=lambda line: (-line[1], line[0]))
+    for line in lines:
+        if hull and hull[-1][1] == line[1]:
+            hull.pop()
+        while len(hull) > 1 and _crossing(hull[-1], line) <= _crossing(*hull[-2:]):
+            hull.pop()
+        hull.append(line)
+    return [_crossing(*pair) for pair in pairwise(hull)]
+
+
+def _crossing(steep: tuple[float, float], flat: tuple[float, float]) -> float:
+    return (steep[0] - flat[0]) / (steep[1] - flat[1])

@@ -1,0 +1,175 @@
+"""Several answers of trained models: every bound that is reported holds for models whose joint laws are enumerated."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.bounds import MODELS_BOUNDS
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.losses.charges import Charge
+from darrm.pate import GNMax
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.charge import charge_of
+from darrm.proof.table import GammaTable, certify
+
+ANSWERS = list(itertools.product((0, 1), repeat=2))  # of one model to two questions
+
+
+def table_for(voters: Voters, half: list[float]) -> GammaTable:
+    return certify(MajorityProblem.from_allowance(voters, voters.reached), NoiseFunction(voters.K, half))
+
+
+def laws(table: GammaTable, reached: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The laws of two labels on two data sets, for models of one randomized-response bit and fixed ones, all of them.
+
+    A bit b is 1 with probability e^ε/(1 + e^ε), or 1/(1 + e^ε) on the other data set, and says which answers are given.
+    """
+    K, each = table.gamma.K, table.problem.voters.each
+    one = 0.5 * (1.0 + table.gamma.signed)
+    high = 1.0 / (1.0 + math.exp(-each.epsilon))
+    weights = np.array(
+        [
+            [math.prod(p if bit else 1.0 - p for bit in bits) for bits in itertools.product((0, 1), repeat=reached)]
+            for p in (high, 1.0 - high)
+        ]
+    )
+    for frozen in itertools.combinations_with_replacement(ANSWERS, K - reached):
+        for moved in itertools.combinations_with_replacement(itertools.product(ANSWERS, repeat=2), reached):
+            ones = np.array(
+                [
+                    np.sum([*frozen, *(pair[bit] for pair, bit in zip(moved, bits, strict=True))], axis=0)
+                    for bits in itertools.product((0, 1), repeat=reached)
+                ]
+            )
+            told = one[ones]  # (bits, questions)
+            labels = np.stack([told[:, 0] * told[:, 1], told[:, 0] * (1 - told[:, 1])], axis=1)
+            labels = np.hstack([labels, np.stack([(1 - told[:, 0]) * told[:, 1], np.prod(1 - told, axis=1)], axis=1)])
+            yield weights[0] @ labels, weights[1] @ labels
+
+
+@pytest.mark.parametrize(
+    ("K", "reached", "epsilon", "half"),
+    [
+        (1, 1, "1", [0.6]),
+        (2, 1, "0.5", [0.8]),
+        (3, 1, "1", [0.3, 0.9]),
+        (3, 2, "0.5", [0.4, 0.7]),
+        (3, 3, "0.1", [1.0, 1 / 3]),  # the false sum says 0.2 for two questions, and 0.2394 is true
+        (3, 3, "1", [0.1, 0.5]),
+    ],
+)
+def test_every_bound_holds_for_two_questions(K: int, reached: int, epsilon: str, half: list[float]) -> None:
+    voters = Voters(K, PrivacyParams(epsilon), overlap=reached, models=True)
+    table = table_for(voters, half)
+    account = PrivacyAccountant(charges=[charge_of(table, 2)])
+    known = list(laws(table, reached))
+    for delta in (0.0, 1e-3, 0.03):
+        spent = account.spent(delta)
+        assert {bound.name for bound in spent.bounds} <= set(MODELS_BOUNDS)
+        assert "both ends" in {bound.name for bound in spent.bounds}
+        for bound in (*spent.bounds, account.spent_adaptively(delta).bounds[0]):
+            c = math.exp(bound.epsilon)
+            worst = max(float(np.maximum(a - c * b, 0.0).sum()) for P, Q in known for a, b in ((P, Q), (Q, P)))
+            assert worst <= delta + 1e-12, bound
+        smallest = spent.bounds[0].epsilon
+        assert account.admits(PrivacyParams(smallest + 1e-9, delta))
+        assert not account.admits(PrivacyParams(0.99 * smallest, delta))
+
+
+def test_both_ends_are_as_small_as_the_models_allow() -> None:
+    """One model of one bit that answers every question alike costs exactly what is reported for one question."""
+    voters = Voters(1, PrivacyParams(1), overlap=1, models=True)
+    truth = math.tanh(0.5)  # (1 + γ)/2 = e/(1 + e): the release of one question has ε' = 1
+    account = PrivacyAccountant(charges=[charge_of(table_for(voters, [truth]), 1)])
+    found = {bound.name: bound.epsilon for bound in account.spent(0.0).bounds}
+    assert found["both ends"] == pytest.approx(2.0 * math.atanh(math.tanh(0.5) ** 2), abs=1e-6)
+    assert found["both ends"] == pytest.approx(0.434, abs=1e-3)
+    assert found["plain voters"] == pytest.approx(1.0, abs=1e-9)
+    assert found["private models"] == 1.0
+
+
+MODELS = Voters(5, PrivacyParams("0.5", "1e-6"), overlap=2, models=True)
+FRESH = replace(MODELS, models=False)
+PLAIN = Voters(5, PrivacyParams("inf"), overlap=2)
+HALF = [0.1, 0.2, 0.3]
+SENTENCE = "was proved for voters that draw fresh randomness at every query"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda account, _charge: account.spent(1e-3),
+        lambda account, _charge: account.spent_adaptively(1e-3),
+        lambda account, _charge: account.smallest_epsilon(1e-3),
+        lambda account, _charge: account.admits(PrivacyParams("0.1", "1e-3")),
+        lambda account, charge: account.queries_that_fit(charge, PrivacyParams("0.1", "1e-3"), most=9),
+    ],
+)
+def test_a_sum_for_fresh_randomness_is_not_written_for_models(
+    ask: Callable[[PrivacyAccountant, Charge], object],
+) -> None:
+    charge = charge_of(table_for(FRESH, HALF))
+    with pytest.raises(ValueError, match=SENTENCE):
+        ask(PrivacyAccountant(MODELS, [charge.repeated(2)]), charge)
+    account = PrivacyAccountant(MODELS, [charge])
+    for more in (charge, charge_of(table_for(MODELS, HALF)), charge_of(table_for(PLAIN_TABLE, HALF), 3)):
+        with pytest.raises(ValueError, match=SENTENCE):
+            account.add(more)
+    assert account.queries == 1
+    # charged again for the models it is bounded, and not by the sum
+    account = PrivacyAccountant(MODELS, [charge_of(table_for(FRESH, HALF), 2, voters=MODELS)])
+    names = {bound.name for bound in account.spent(1e-3).bounds}
+    assert names == set(MODELS_BOUNDS)
+
+
+PLAIN_TABLE = Voters(5, PrivacyParams(3), overlap=2, models=True)
+
+
+def test_the_voters_of_a_charge_are_as_private_as_those_of_the_table() -> None:
+    table = table_for(FRESH, HALF)
+    for voters in (
+        replace(MODELS, overlap=3),
+        replace(MODELS, K=7),
+        replace(MODELS, each=PrivacyParams("0.6", "1e-6")),
+        replace(MODELS, each=PrivacyParams("0.5", "1e-5")),
+        PLAIN,
+    ):
+        with pytest.raises(ValueError, match="reached as little"):
+            charge_of(table, voters=voters)
+    assert charge_of(table, voters=replace(MODELS, overlap=1)).models == replace(MODELS, overlap=1)
+    plain = certify(MajorityProblem(PLAIN, PrivacyParams(1)), NoiseFunction(5, HALF))
+    assert charge_of(plain, voters=MODELS).for_plain_voters
+
+
+def test_votes_alone_count_for_models_too() -> None:
+    """PATE's aggregators are private for plain voters of whom a person reaches one."""
+    one = replace(MODELS, overlap=1)
+    query = GNMax(40.0).charge(10)
+    account = PrivacyAccountant(one, [query])
+    alone = PrivacyAccountant(charges=[query]).spent(1e-5)
+    found = {bound.name: bound.epsilon for bound in account.spent(1e-5).bounds}
+    assert found["plain voters"] == alone.epsilon
+    assert found["both ends"] < min(alone.epsilon, found["private models"])
+
+
+def test_the_profile_for_plain_voters_by_exact_fractions() -> None:
+    table = table_for(MODELS, HALF)
+    one = [(1 + Fraction(float(g))) / 2 for g in table.gamma.signed]
+    for plain in charge_of(table).for_plain_voters:
+        assert plain.profile is not None
+        assert plain.guarantee is not None
+        reach = plain.reached or 0
+        pairs = [(one[i], one[j]) for i in range(6) for j in range(6) if abs(i - j) <= reach]
+        for epsilon, delta in zip(plain.profile.epsilons, plain.profile.deltas, strict=True):
+            exact = max(0, *(p - Fraction(math.exp(epsilon)) * q for p, q in pairs))
+            assert exact <= Fraction(delta) + Fraction(1, 10**16)
+            assert delta <= exact + Fraction(3, 10**12)
+        growth = Fraction(math.exp(plain.guarantee.epsilon))
+        assert max(p - growth * q for p, q in pairs) <= plain.guarantee.exact_delta + Fraction(1, 10**15)
