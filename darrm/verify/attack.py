@@ -18,9 +18,9 @@ confidence stated. Then log((a − δ)/b) < ε for any true (ε, δ)-claim, wher
 on P'; and D_α(Bern(P) ‖ Bern(P')) is at least its value at the two nearest points of the intervals, for it grows as P
 or P' moves away from the other. By data processing it is a lower bound on the divergence of the labels.
 
-**Events.** Every label is released beside the label of a vote that nobody moves: a bare majority for 0 on both sides,
-which costs nothing. So any event of both labels is bound by the claim about one, and a release that reuses a coin, or
-lets one label depend on another, is seen: the known label tells what the coin was.
+**Events.** Every label is released beside the label of a vote that nobody moves, floor(K/2) ones on both sides, which
+costs nothing. So any event of both labels is bound by the claim about one, and a release that reuses a coin, or lets
+one label depend on another, is seen: the known label tells what the coin was.
 """
 
 import math

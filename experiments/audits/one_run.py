@@ -5,10 +5,10 @@ the coins, r fixed beforehand, and v guesses are right. Were the training (ε, �
 
     Pr[at least v are right] ≤ β + 2mδ·α,   β = Pr[B ≥ v],   α = max over i = 1 … v of Pr[v − i ≤ B < v]/i,
 
-with B ~ Bin(r, e^ε/(1 + e^ε)) [SNJ23, Appendix D]. For δ = 0 the proof is short: given the output and all other coins,
-each coin's odds are at most e^ε, so given the output and the guesses before it each guess is right with probability at
-most e^ε/(1 + e^ε), and v is dominated by B. A claim with a smaller ε implies one with a larger: so every ε is refuted
-that is not above a refuted one.
+with B ~ Bin(r, e^ε/(1 + e^ε)) [SNJ23, Appendix D]. For δ = 0 the proof is short: given the output and the coins before
+it, the odds of a coin are at most e^ε, so a guess, which depends on the output alone, is right with probability at most
+e^ε/(1 + e^ε), and v is dominated by B. A claim with a smaller ε implies one with a larger: so every ε is refuted that
+is not above a refuted one.
 """
 
 import math
