@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -33,7 +34,7 @@ from darrm import (
 )
 from darrm.account.ledger import Entry
 from darrm.errors import LedgerError
-from darrm.gamma.priors import CommonP
+from darrm.gamma.priors import CommonP, Independent, Point
 from darrm.losses.charges import Charge
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
@@ -44,8 +45,10 @@ from darrm.verify import ledger as ledger_claims
 from darrm.verify import table as table_claims
 from darrm.verify.__main__ import main
 from darrm.verify.audit import audit
+from darrm.verify.curves import curve_svg
 from darrm.verify.labels import judge_labels, read_labels
 from darrm.verify.ledger import LedgerCopy, judge_ledger, read_ledger
+from darrm.verify.plain_words import who_may_know
 from darrm.verify.table import judge_table
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, Verdict
 
@@ -192,6 +195,79 @@ class TestAnHonestTrio:
         assert table is not None
         private = next(verdict for verdict in verdicts if verdict.claim.startswith("one label"))
         assert "too large for the checker that shares nothing with the prover" in private.reason
+
+
+class OwnPrior:
+    """A prior that a file cannot keep."""
+
+    text = "own"
+    has_closed_form = True
+
+    def weights(self, K: int) -> np.ndarray:
+        return Point(0.7).weights(K)
+
+    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> np.ndarray:  # noqa: ARG002 (as the protocol)
+        return np.full((count, K), 0.7)
+
+
+def allowed(K: int, m: str, delta: str = "1e-5", **more: Any) -> MajorityProblem:
+    return MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", delta), **more), m)
+
+
+PLAIN = MajorityProblem(Voters(30, PrivacyParams("inf"), overlap=1), PrivacyParams("0.3", "1e-6"))
+HONEST = {
+    "a prior of one's own": lambda: optimize_gamma(allowed(5, "2"), prior=OwnPrior()),
+    "a sampled objective": lambda: optimize_gamma(allowed(5, "2"), objective="expected-error", draws=200),
+    "a monotone shape": lambda: optimize_gamma(allowed(7, "2"), prior=Independent(0.6, 0.9), shape="monotone"),
+    "an even number": lambda: optimize_gamma(allowed(6, "4/3", "0"), prior=Point(0.2)),
+    "an overlap": lambda: optimize_gamma(allowed(9, "2", overlap=2), prior=CommonP()),
+    "models": lambda: optimize_gamma(allowed(5, "2", models=True), prior=CommonP()),
+    "plain voters": lambda: optimize_gamma(PLAIN, prior=CommonP()),
+    "a tiny epsilon": lambda: optimize_gamma(
+        MajorityProblem.from_allowance(Voters(3, PrivacyParams("1e-6")), 1), prior=CommonP()
+    ),
+    "no truth at all": lambda: certify(allowed(4, "2"), NoiseFunction(4, [0.0, 0.0])),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_tables_of_every_kind_pass(tmp_path: Path, name: str) -> None:
+    table = HONEST[name]()
+    table.save(tmp_path / "table.json")
+    read, verdicts = judge_table((tmp_path / "table.json").read_bytes())
+    assert read is not None
+    assert false_claims(verdicts) == ""
+    ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(9, "1e-2"), kinds="adaptive")
+    ledger.debit(DaRRM(table).charge(1))
+    assert false_claims(list(judge_ledger(read_ledger(tmp_path / "ledger.sqlite"), table))) == ""
+
+
+def test_other_tables_may_have_paid_from_the_same_ledger(tmp_path: Path) -> None:
+    table, other = (certify(allowed(K, "2"), NoiseFunction(K, [0.2, 0.3])) for K in (3, 4))
+    ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(9, "1e-2"), kinds="planned")
+    ledger.debit(DaRRM(table).charge(2))
+    ledger.debit(DaRRM(other).charge(5))
+    found = list(judge_ledger(read_ledger(tmp_path / "ledger.sqlite"), table))
+    assert false_claims(found) == ""
+    assert "5 queries of 'DaRRM over 4 voters' cost something else" in [verdict.claim for verdict in found]
+    third = certify(allowed(5, "2"), NoiseFunction(5, [0.1, 0.2, 0.3]))
+    assert "costs what one with this table costs" in false_claims(
+        list(judge_ledger(read_ledger(tmp_path / "ledger.sqlite"), third))
+    )
+
+
+def test_who_may_know_what(tmp_path: Path) -> None:
+    plain = certify(PLAIN, NoiseFunction(30, np.linspace(0.0, 0.01, 15)))
+    plain.save(tmp_path / "table.json")
+    text = "\n".join(who_may_know(audit(tmp_path / "table.json")))
+    assert "Protected is every person whose data reach at most 1 of the 30 voters; others are not" in text
+    assert "at most e^0.3 = 1.35, except with a probability of at most 1e-06" in text
+    assert "Nothing is asked of the voters" in text
+    certify(allowed(4, "2", "0", models=True), NoiseFunction(4, [0.1, 0.2])).save(tmp_path / "table.json")
+    text = "\n".join(who_may_know(audit(tmp_path / "table.json")))
+    assert "reach any number of the 4 voters" in text
+    assert "at most e^0.2 = 1.221.\n" in text
+    assert "costs of single labels do not add up" in text
 
 
 class TestLiesInATable:
@@ -497,6 +573,21 @@ class TestTheReport:
         assert [entry["count"] for entry in data["ledger"]["entries"]] == [20, 12]
         assert data["labels"] == 20
         assert data["table"]["digest"] == trio.table.digest
+
+
+def test_a_curve_goes_where_its_points_are() -> None:
+    points = [(0.0, 1.0), (1.0, 0.01), (2.0, 0.0001)]
+    picture = curve_svg({"δ": points}, across="ε", up="δ", logarithmic=True, marked=points[1])
+    (line,) = re.findall('points="([^"]*)"', picture)
+    (x, y), (circle_x, circle_y) = (
+        [float(number) for number in found]
+        for found in (line.split()[1].split(","), re.findall('c[xy]="([^"]*)"', picture))
+    )
+    first, last = ([float(number) for number in line.split()[place].split(",")] for place in (0, 2))
+    assert (circle_x, circle_y) == (x, y) == ((first[0] + last[0]) / 2, (first[1] + last[1]) / 2)
+    assert first[0] < last[0]
+    assert first[1] < last[1]  # SVG counts downwards
+    assert re.findall(">(1e-?[0-9]+)<", picture) == ["1e-4", "1e-3", "1e-2", "1e-1", "1e0"]
 
 
 class TestTheAttack:
