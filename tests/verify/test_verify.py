@@ -32,6 +32,7 @@ from darrm import (
     optimize_gamma,
     release_debited,
 )
+from darrm.account.bounds import Bound
 from darrm.account.ledger import Entry
 from darrm.errors import LedgerError
 from darrm.gamma.priors import CommonP, Independent, Point
@@ -402,6 +403,13 @@ class TestLiesInALedger:
         found = list(judge_ledger(copy, trio.table))
         assert "the total stays within the budget (0.5, 0.01)" in false_claims(found)
         assert all("above the budget" in verdict.reason for verdict in found if "by the bound" in verdict.claim)
+
+    def test_a_sum_for_models(self, trio: Trio) -> None:
+        # 32 · 0.3 is within 20, but no sum bounds several answers of trained models
+        copy = read_ledger(trio.ledger_path)
+        cap = Bound("private models", 21.0, "their post-processing")
+        copy.__dict__["spent"] = replace(copy.spent, epsilon=21.0, bound=cap.name, bounds=(cap,))
+        assert "the total stays within the budget" in false_claims(list(judge_ledger(copy, trio.table)))
 
     def test_the_sum(self, trio: Trio) -> None:
         copy = read_ledger(trio.ledger_path)
