@@ -174,6 +174,9 @@ class Votes:
     ) -> Votes:
         """Read a .npy or .csv file with one row a query; an .npy file is mapped and looked at in blocks.
 
+        Every line of a .csv file is a query, or an error that names the line: a header, a comment, a blank line and a
+        missing vote are errors. Fields may be quoted, lines may end as on Windows, and the text is UTF-8.
+
         Parameters
         ----------
         path

@@ -172,6 +172,17 @@ def test_a_folder_belongs_to_one_network(tmp_path: Path, trained: TeacherEnsembl
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["teachers-0.safetensors"]
 
 
+def test_votes_for_more_classes_than_they_hold_are_refused() -> None:
+    build = functools.partial(torch.nn.Linear, 1, 200)
+    parameters = {"weight": np.zeros((2, 200, 1), dtype=np.float32), "bias": np.zeros((2, 200), dtype=np.float32)}
+    teachers = TeacherEnsemble(parameters, build, PlainSGD(0.1, 1, 1))
+    parameters["bias"][:, 127] = 1.0
+    assert teachers.votes(np.zeros((1, 1)), device="cpu").tolist() == [[127, 127]]
+    parameters["bias"][1, 128] = 2.0
+    with pytest.raises(ValueError, match="a vote must be a class of at most 127, got 128"):
+        teachers.votes(np.zeros((1, 1)), device="cpu")
+
+
 def test_other_inputs_are_refused(trained: TeacherEnsemble) -> None:
     for shape in ((5, 1, 8, 16), (5, 64), (5, 3, 8, 8)):
         with pytest.raises(ValueError, match="x must be inputs that the network takes") as caught:
