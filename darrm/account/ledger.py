@@ -227,6 +227,7 @@ class PrivacyLedger:
                         written = True
                         _write(connection, charge, (note, charge.table, digest, token, target), kept)
                 if written:
+                    self._seen = max(self._seen, trial.queries)
                     break
                 if attempt == _ATTEMPTS or not self._admits_with_room(accountant, charge):
                     self._refuse(accountant, charge)
