@@ -1,0 +1,284 @@
+"""What is fuzzed: command lines, tables, vote files, npy headers and ledgers.
+
+Sizes that take long and are meant (thousands of voters) are not drawn: what is drawn is small, or beyond every bound.
+"""
+
+import io
+import json
+import os
+import shutil
+import sqlite3
+import warnings
+from argparse import Action
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+import darrm.__main__ as front
+from darrm import (
+    DaRRM,
+    GammaTable,
+    MajorityProblem,
+    NoiseFunction,
+    PrivacyLedger,
+    PrivacyParams,
+    Voters,
+    Votes,
+    certify,
+)
+from darrm.errors import DarrmError
+from tests.fuzz.harness import Case, Target
+
+WHOLE = [
+    "1",
+    "2",
+    "3",
+    "5",
+    "9",
+    "0",
+    "-1",
+    "2.5",
+    "1e3",
+    "1_0",
+    "٣",
+    "nan",
+    "1000000001",
+    "2147483648",
+    "99999999999999999999",
+] + ["9" * 5000, ""]
+REAL = ["0.1", "0.5", "1", "2", "40", "1e-5", "1e-2", "0", "-1", "inf", "-inf", "nan", "1e308", "1e300", "1e-300", "1e-320", "1/3", "ten", "1_0.5"] + [
+    "1e999999999", "0.000029E999700001", "1e-999999999", "9" * 5000, "", "1/" + "9" * 5000,
+]  # fmt: skip
+FILES = "table.json votes.npy votes.csv counts.npy ledger.sqlite scores.npy none.json pipe folder /dev/zero /dev/null"
+WORDS = [
+    *FILES.split(),
+    *["no,yes", "a,a", "2000000000", "common", "uniform:0.6,1", "two-sided:0.7,1", "point:nan", "--", "-", "out.json"],
+]
+WORDS += ["\udc80", "\x00", "x" * 5000, "uniform:1e999999999,1"]
+OUTPUTS = ("out.json", "out.npy", "out.csv", "folder", "none/out.json", "/dev/full")
+DOORS = {
+    "optimize": "--K 3 --m 2",
+    "plan": "--K 3 --voters plain --overlap 1 --queries 2 --total 1,1e-5",
+    "advise": "--K 3 --voters plain --overlap 1 --queries 2 --total 1,1e-5",
+    "release": "votes.npy --table table.json --ledger out.sqlite --create-budget 8,1e-2 --output out.npy",
+    "account": "--table table.json --queries 20,5 --delta 1e-2",
+    "pate": "counts.npy --threshold 20 --sigma1 9 --sigma2 4 --delta 1e-5 --votes-format counts --no-table-2",
+}
+JSON_VALUES: tuple[Callable[[Random], Any], ...] = (
+    lambda rng: rng.choice([None, True, {}, [], "", "x", "\ud800", -1, 0, 1, 2.5, 1e308, -0.0, 10**400, {"a": [{}]}]),
+    lambda rng: rng.choice([*WHOLE, *REAL]),
+    lambda rng: [rng.random() for _ in range(rng.randrange(5))],
+)
+HEADERS = ("(((((", "-" * 5000 + "1", "{{}:1}", "{'descr': '<i8'}", "{}", "None", "[1]", "'" * 7, "\x00", "1" * 5000)
+DESCRIPTIONS = ("<i8", "|b1", "|V1", "<U1", "<U9", "|O", "<f8", ">f2", "<c16", "<M8[s]", "<U999999999", "|i1", "x", "")
+SHAPES = ("(4, 3)", "(True, 11)", "(3,)", "()", "(0, 3)", "(-1, 3)", "(4, 3, 1)", f"({10**23}, 3)", "(2**62, 4)",
+          "(4294967296, 4294967296)", "4", "(1.5, 2)", "('a', 2)", f"({'9' * 5000}, 1)")  # fmt: skip
+
+
+def prepare(folder: Path) -> None:
+    """Write the files that the cases start from, and import what they call."""
+    rng = np.random.default_rng(0)
+    table = certify(
+        MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5"), NoiseFunction(3, [0.5, 1])
+    )
+    table.save(folder / "table.json")
+    labels = rng.integers(0, 2, (4, 3))
+    np.save(folder / "votes.npy", labels)
+    np.savetxt(folder / "votes.csv", labels, fmt="%d", delimiter=",")
+    np.save(folder / "counts.npy", rng.multinomial(32, [0.5, 0.3, 0.2], 6))
+    np.save(folder / "scores.npy", rng.dirichlet([1, 1, 1], 6))
+    PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(2, "1e-3")).debit(DaRRM(table).charge(4))
+    (folder / "folder").mkdir()
+    os.mkfifo(folder / "pipe")
+    for door in DOORS:
+        import_module(f"darrm.{door}.__main__")
+
+
+def command_line(rng: Random) -> tuple[str, Case]:
+    """A command with flags that its parser knows, and with values that they may or may not take."""
+    door = rng.choice(list(DOORS))
+    words = DOORS[door].split()
+    actions = [
+        action for action in import_module(f"darrm.{door}.__main__").build_parser()._actions if action.dest != "help"
+    ]
+    for _ in range(rng.randrange(1, 4)):
+        action = rng.choice(actions)
+        flag, value = (rng.choice(action.option_strings) if action.option_strings else None), _value(action, rng)
+        if flag in words and action.nargs != 0:
+            words[words.index(flag) + 1 : words.index(flag) + 2] = [value]
+        else:
+            words += [flag] * (flag is not None) + [value] * (action.nargs != 0)
+    if rng.random() < 0.2:
+        words[rng.randrange(len(words))] = rng.choice([*WORDS, *REAL])
+    if rng.random() < 0.1:
+        del words[rng.randrange(len(words))]
+    return f"{door} {words}", lambda: _call([door, *words])
+
+
+def table(rng: Random) -> tuple[str, Case]:
+    """A table with some value of it, or some bytes, replaced."""
+    text = Path("table.json").read_text(encoding="utf-8")
+    if rng.random() < 0.5:
+        data = json.loads(text)
+        for _ in range(rng.randrange(1, 3)):
+            _replace_somewhere(data, rng)
+        raw = json.dumps(data, allow_nan=True).encode()
+    else:
+        raw = _mutated(text.encode(), rng)
+    return f"{raw[:2000]!r}", lambda: _load("out.json", raw, GammaTable.load)
+
+
+def vote_file(rng: Random) -> tuple[str, Case]:
+    """A file of votes, .npy or .csv, with some bytes replaced, read in one of the ways."""
+    name = rng.choice(["votes.npy", "votes.csv", "counts.npy"])
+    return _read_votes(rng, Path(name).suffix, _mutated(Path(name).read_bytes(), rng))
+
+
+def npy_header(rng: Random) -> tuple[str, Case]:
+    """An .npy file whose header says something else than what follows."""
+    header = rng.choice(HEADERS)
+    if rng.random() < 0.8:
+        order = rng.choice(["True", "False", "2", "None"])
+        header = f"{{'descr': {rng.choice(DESCRIPTIONS)!r}, 'fortran_order': {order}, 'shape': {rng.choice(SHAPES)}, }}"
+    if rng.random() < 0.2:
+        header = _mutated(header.encode("latin1"), rng).decode("latin1")
+    version = rng.choice([(1, 0), (1, 0), (2, 0), (3, 0), (9, 9)])
+    text = header.encode("latin1") + b"\n"
+    length = len(text) if rng.random() < 0.9 else rng.randrange(2**16)
+    size = length.to_bytes(2 if version == (1, 0) else 4, "little")
+    raw = b"\x93NUMPY" + bytes(version) + size + text + rng.randbytes(rng.choice([0, 7, 96, 96, 12]))
+    return _read_votes(rng, ".npy", raw)
+
+
+def ledger(rng: Random) -> tuple[str, Case]:
+    """A ledger with some bytes, or some value in it, replaced."""
+    shutil.copy("ledger.sqlite", "out.sqlite")
+    if rng.random() < 0.5:
+        Path("out.sqlite").write_bytes(_mutated(Path("ledger.sqlite").read_bytes(), rng))
+        return "bytes", lambda: _refused_in_a_line(_open_ledger)
+    with sqlite3.connect("out.sqlite") as store:
+        tables = [name for (name,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        name = rng.choice(tables)
+        column = rng.choice([row[1] for row in store.execute(f"PRAGMA table_info({name})")])
+        value = rng.choice([None, -1, 2**62, 1.5, b"x", *REAL, *WHOLE])
+        try:
+            store.execute(f"UPDATE {name} SET {column} = ?", (value,))  # noqa: S608 (its own names)
+        except sqlite3.Error:
+            value = "refused by its own checks"
+    store.close()
+    return f"{name}.{column} = {repr(value)[:200]}", lambda: _refused_in_a_line(_open_ledger)
+
+
+TARGETS = (
+    Target("command-lines", command_line),
+    Target("tables", table),
+    Target("vote-files", vote_file),
+    Target("npy-headers", npy_header),
+    Target("ledgers", ledger),
+)
+
+
+def _value(action: Action, rng: Random) -> str:
+    """Draw a value for a flag: mostly of its kind."""
+    pools = {"INT": WHOLE, "C": WHOLE, "REAL": REAL, "SECONDS": REAL, "RELATIVE": REAL}
+    if rng.random() < 0.1:
+        pool: list[str] = [*WORDS, *REAL, *WHOLE]
+    elif action.choices is not None:
+        pool = [str(choice) for choice in action.choices]
+    elif action.type is Path:
+        pool = list(OUTPUTS) if action.dest in {"output", "plot", "ledger"} else FILES.split()
+    elif action.metavar in {"EPS,DELTA", "Q,Q,…"}:
+        return ",".join(rng.choice([*REAL, *WHOLE]) for _ in range(2))
+    else:
+        pool = pools.get(str(action.metavar), WORDS)
+    return rng.choice(pool)
+
+
+def _call(words: list[str]) -> None:
+    """Start a command; what it prints must be a report, or one line that says what is wrong."""
+    for left in Path().glob("out*"):
+        if left.suffix != ".sqlite" or words[0] == "release":
+            left.unlink()
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            status: Any = front.main(words)
+        except SystemExit as asked:  # --help and --version
+            status = asked.code
+    errors = [line for line in err.getvalue().splitlines() if not line.startswith("warning: ")]
+    if status not in {0, 2} or len(errors) != (status == 2) or "out of memory" in err.getvalue():
+        raise AssertionError(f"status {status!r} with {len(errors)} lines: {err.getvalue()[:2000]}")
+    if errors and (not errors[0].startswith("error: ") or len(errors[0]) > 2000):
+        raise AssertionError(f"no line for a person: {errors[0][:2000]}")
+
+
+def _open_ledger() -> object:
+    found = PrivacyLedger("out.sqlite")
+    return found.budget, list(found.log())
+
+
+def _load(name: str, raw: bytes, load: Callable[[Path], object]) -> None:
+    """Write a file and load it."""
+    Path(name).write_bytes(raw)
+    _refused_in_a_line(lambda: load(Path(name)))
+
+
+def _refused_in_a_line(call: Callable[[], object]) -> None:
+    """Call: whatever comes out, or one of the documented errors in a line."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            call()
+        except (ValueError, OSError, DarrmError) as error:
+            if len(str(error)) > 2000 or type(error) in {UnicodeEncodeError, UnicodeDecodeError}:
+                raise AssertionError("no line for a person") from error
+
+
+def _read_votes(rng: Random, suffix: str, raw: bytes) -> tuple[str, Case]:
+    voters = rng.choice([None, 3, 32])
+    classes = rng.choice([None, 2, 3, ("0", "1"), ("no", "yes"), 2**31])
+    kind = rng.choice(["auto", "labels", "counts"])
+
+    def read(path: Path) -> object:
+        return Votes.read(path, voters=voters, classes=classes, votes_format=kind)
+
+    shown = f"{suffix} {raw[:500]!r} voters={voters} classes={classes} votes_format={kind}"
+    return shown, lambda: _load(f"out{suffix}", raw, read)
+
+
+def _replace_somewhere(data: Any, rng: Random) -> None:
+    """Replace, drop or add a value at a random place of a JSON document."""
+    while True:
+        keys = list(data) if isinstance(data, dict) else list(range(len(data)))
+        key = rng.choice(keys)
+        if isinstance(data[key], dict | list) and data[key] and rng.random() < 0.8:
+            data = data[key]
+            continue
+        if rng.random() < 0.2:
+            del data[key]
+        else:
+            data[key] = rng.choice(JSON_VALUES)(rng)
+        return
+
+
+def _mutated(raw: bytes, rng: Random) -> bytes:
+    """Flip, drop, repeat or replace bytes at one to four places."""
+    found = bytearray(raw)
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        start = rng.randrange(len(found) + 1)
+        stop = min(len(found), start + rng.choice([0, 1, 1, 2, 8, 64]))
+        pieces = (
+            b"",
+            rng.randbytes(stop - start),
+            bytes(found[start:stop]) * rng.choice([2, 3, 500]),
+            rng.choice(REAL).encode(),
+            b"[" * rng.choice([1, 50, 5000]),
+            rng.choice([b"\xff\xfe", b"\xef\xbb\xbf", b"\r\n", b'"', b"#", b",", b"\x00"]),
+        )
+        found[start:stop] = rng.choice(pieces)
+    return bytes(found[: rng.randrange(len(found) + 1)] if rng.random() < 0.1 else found)
