@@ -28,12 +28,16 @@ THREE = [Fraction(1), Fraction(1, 3)]  # γ(2), γ(3)
 THREE_MODELS: list[Model] = [((1, 1), (0, 0)), ((0, 1), (0, 0)), ((1, 0), (0, 0))]  # (b1, b1), (0, b2), (b3, 0)
 FIVE, FIVE_TIMES = [Fraction(0), Fraction(0), Fraction(5, 100)], 100
 NINE, NINE_TIMES = [*[Fraction(0)] * 4, Fraction(5, 100)], 150
-# γ(101) … γ(201): nothing below 126 ones, a step, six flat, a ramp of 25 votes
+# nothing up to some number of ones, then a step, then a ramp of so many votes
 MONOTONE = [
     Fraction(0) if ones < 126 else Fraction(155, 1000) + Fraction(92, 10_000) * min(max(ones - 131, 0), 25)
     for ones in range(101, 202)
 ]
-MONOTONE_TIMES = 8
+SMALLEST = [
+    Fraction(0) if ones < 32 else Fraction(367, 1000) + Fraction(199, 10_000) * min(max(ones - 34, 0), 9)
+    for ones in range(26, 52)
+]
+MONOTONE_TIMES, MONOTONE_RATIO = 8, Fraction(101, 100)
 
 
 def truths(half: Iterable[Fraction]) -> list[Fraction]:
@@ -166,21 +170,32 @@ def test_a_monotone_shape_that_costs_less_than_a_voter(
     assert reported(voters, PrivacyParams(epsilon), loss(one), times) >= loss(total)
 
 
-def test_a_monotone_shape_that_costs_more_than_a_voter() -> None:
-    assert all(0 <= low <= high <= 1 for low, high in pairwise(MONOTONE))
-    r = Fraction(101, 100)
-    one, total = same_question(MONOTONE, r, 1), same_question(MONOTONE, r, MONOTONE_TIMES)
+@pytest.mark.parametrize(
+    ("half", "r", "times", "moving", "more"),
+    [
+        (MONOTONE, MONOTONE_RATIO, MONOTONE_TIMES, 140, 1.0049),
+        (SMALLEST, Fraction(16487, 10_000), 2, 36, 1.00012),  # about e^(1/2)
+    ],
+)
+def test_a_monotone_shape_that_costs_more_than_a_voter(
+    half: list[Fraction], r: Fraction, times: int, moving: int, more: float
+) -> None:
+    assert all(0 <= low <= high <= 1 for low, high in pairwise(half))
+    one, total = same_question(half, r, 1), same_question(half, r, times)
     assert one > r
-    assert total > one**MONOTONE_TIMES
-    assert loss(total) > 1.0049 * MONOTONE_TIMES * loss(one)
-    # the models of the page: 140 say their bit, 61 say 0
-    powers = [value**MONOTONE_TIMES for value in truths(MONOTONE)]
+    assert total > one**times
+    assert loss(total) > more * times * loss(one)
+    assert total <= r ** len(truths(half))
+    # by the models that do it: so many say their bit, the others 0
+    powers = [value**times for value in truths(half)]
     up, down = (
-        sum(math.comb(140, ones) * r ** (ones if towards else 140 - ones) * powers[ones] for ones in range(141))
+        sum(
+            math.comb(moving, ones) * r ** (ones if towards else moving - ones) * powers[ones]
+            for ones in range(moving + 1)
+        )
         for towards in (True, False)
     )
     assert up / down == total
-    assert total <= r ** len(truths(MONOTONE))
 
 
 @pytest.mark.parametrize("times", [2, 3])
@@ -203,14 +218,13 @@ def test_the_figures_of_the_page() -> None:
     ratio = (9 * r**3 + 1) / (9 + r**3)
     five = exponential(Fraction(1))
     one, total = same_question(FIVE, five, 1), same_question(FIVE, five, FIVE_TIMES)
-    step = Fraction(101, 100)
-    dear, dear_total = same_question(MONOTONE, step, 1), same_question(MONOTONE, step, MONOTONE_TIMES)
+    dear, dear_total = (same_question(MONOTONE, MONOTONE_RATIO, times) for times in (1, MONOTONE_TIMES))
     both_ends = 2 * mpmath.atanh(mpmath.tanh(0.5) ** 2)
     for figure in (
         f"{float(ratio):.4f}, a loss of {loss(ratio):.4f}",
         f"costs {loss(one):.4f}",
         f"loses {loss(total):.3f}, where the sum is {FIVE_TIMES * loss(one):.3f}",
-        f"costs {loss(dear):.5f}, {loss(dear) / loss(step):.3f} times what one voter does",
+        f"costs {loss(dear):.5f}, {loss(dear) / loss(MONOTONE_RATIO):.3f} times what one voter does",
         f"loses {loss(dear_total):.5f}, where the sum is {MONOTONE_TIMES * loss(dear):.5f}",
         f"give {float(both_ends):.3f}",
     ):

@@ -88,27 +88,29 @@ def _totals(result: Result) -> str:
     rows = []
     for row in result["totals"]:
         paper, best = row["printed"], row["best"]
-        optimal = best[settings.OPTIMAL]
-        capped = optimal["with_private_models"]
+        ways = (settings.SUBSAMPLING, settings.OPTIMAL)
         rows.append(
             [
                 row["m"],
                 row["queries"],
                 "–" if paper is None else f"({paper['epsilon']:.3f}, {paper['delta']:.3f})",
                 f"({row['general']['epsilon']:.3f}, {row['general']['delta']:.3f})",
-                f"{best[settings.SUBSAMPLING]['epsilon']:.3f} ({best[settings.SUBSAMPLING]['bound']})",
-                f"{optimal['epsilon']:.3f} ({optimal['bound']})",
-                f"{capped['epsilon']:.4f} ({capped['bound']})",
+                *(f"{best[way]['epsilon']:.3f} ({best[way]['bound']})" for way in ways),
+                *("{epsilon:.4f} ({bound})".format(**best[way]["with_private_models"]) for way in ways),
                 f"{best[settings.GNMAX]['epsilon']:.3f}",
                 f"{best[settings.GNMAX_TIGHT]['epsilon']:.3f}",
             ]
         )
-    head = ["m", "Q", "paper's total", "general composition", "gamma_Sub, best", "gamma_opt, best"]
-    head += ["gamma_opt, models known private", "GNMax, best", "GNMax tight, best"]
+    head = ["m", "Q", "paper's total", "general composition", "gamma_Sub, sum", "gamma_opt, sum"]
+    head += ["gamma_Sub, **proved**", "gamma_opt, **proved**", "GNMax, **proved**", "GNMax tight, **proved**"]
     return (
         "### Total privacy loss (Tables 2, 5, 7, 9 of the paper)\n\n"
-        f"General composition with slack {DELTA_PRIME:g}; the columns after it are the smallest epsilon that "
-        "the accountant can prove at the same delta, with the bound's name. The majority of the private teachers costs "
+        "The paper's total and the three columns after it are sums over the questions, as the paper has them. They "
+        "hold for voters with fresh randomness; these teachers were trained once, and for them a sum is [no "
+        f"guarantee](../trained-models.md). General composition has slack {DELTA_PRIME:g}; the other columns are the "
+        "smallest epsilon at the same delta, with the bound's name. **Proved** are those that hold for this set-up: "
+        "for private teachers that are models on disjoint shards, and for GNMax, which counts votes and asks nothing "
+        "of its teachers. The majority of the private teachers costs "
         f"({result['each']['epsilon']:g}, {result['each']['delta']:g}) in total, for any number of queries.\n\n"
         + table(head, rows)
     )
@@ -170,15 +172,15 @@ of the mean over independent trainings, which a table from one training cannot s
 
 - **If your voters are models trained with DP-SGD on disjoint data, you need no noise at the end.** The models are
   private already, so the bare majority of their votes ("private teachers" in the tables) costs what one model costs,
-  however many questions are asked. An aggregator's noise only spoils labels there, and buys nothing: knowing that the
-  voters are such models, the accountant gives the labels of gamma_opt the very same total.
-- **gamma_opt is the right tool where that does not hold:** one person's data reach several voters, or the voters draw
-  fresh randomness on the data at every question. Where the voters disagree (MNIST) it gives clearly more right labels
-  than subsampling at the same guarantee; where they agree anyway (Fashion-MNIST) both are good; at m = 1 they are the
-  same.
+  however many questions are asked. An aggregator's noise only spoils labels there.
+- **Do not add up single questions for such teachers.** The paper's totals do, and so do the columns "sum" below; for
+  trained models [a sum may be smaller than the true loss](../trained-models.md). The columns "proved" are what holds.
+- **gamma_opt is the right tool where voters draw fresh randomness on the data at every question, or where one label is
+  all that is asked.** Where the voters disagree (MNIST) it gives clearly more right labels than subsampling at the same
+  guarantee; where they agree anyway (Fashion-MNIST) both are good; at m = 1 they are the same.
 - **Ask what "the same privacy" keeps the same.** At the same guarantee for one query GNMax with the paper's noise looks
   weak. Part of this is a loose formula: the exact calibration needs far less noise (both are given above each table).
-  And over many queries GNMax composes far better: the last columns of the totals compare both at the same delta.
+  And over many queries GNMax composes far better: its columns of the totals are at the same delta as the sums.
 - **One training tells little.** Draws of the queries from one training share its teachers; the error bars here come
   from several trainings.
 

@@ -1,4 +1,4 @@
-"""What Q labels cost in total: by the paper's general composition, and by the best bound that the accountant knows."""
+"""What Q labels cost in total: the paper's sums, for fresh randomness, and what is proved for its teachers."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from experiments.knowledge_transfer.settings import Setup
 
 
 def total_rows(data: str, setup: Setup, allowances: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Compute Tables 2, 5, 7 and 9 of [D], and beside them the best bound for every way at the same δ."""
+    """Compute Tables 2, 5, 7 and 9 of [D], and beside them the best sum and the best proved bound at the same δ."""
     rows = []
     for m in allowances:
         query = per_query(setup.each, m)
@@ -39,8 +39,8 @@ def total_rows(data: str, setup: Setup, allowances: tuple[int, ...]) -> list[dic
 def best_bound(way: Way, each: PrivacyParams, queries: int, delta: float) -> dict[str, Any]:
     """Ask the accountant for the smallest ε at ``delta``.
 
-    Private teachers are models trained once on disjoint shards: answers are post-processing of them. Labels by DaRRM
-    are bounded both with and without this knowledge, since it would make DaRRM's noise needless.
+    Private teachers are models trained once on disjoint shards. For labels by DaRRM ``epsilon`` is a sum, which holds
+    for voters with fresh randomness and not for these; ``with_private_models`` is what is proved.
     """
     if way.name == settings.PLAIN_MAJORITY:
         return {"epsilon": None, "delta": delta, "bound": "no privacy"}
