@@ -24,6 +24,9 @@ from darrm.votes import Votes
 class DaRRM:
     """Tell the true majority with probability γ(l), else toss a fair coin [D, Algorithm 1].
 
+    The guarantee is that of one query. Those of several add up where voters draw fresh randomness for each, not where
+    they are trained models (docs/trained-models.md): the accountant knows what holds then.
+
     Parameters
     ----------
     table
