@@ -7,53 +7,58 @@ import numpy as np
 from darrm.gamma.noise_function import NoiseFunction
 from experiments.boundary.search import Search
 
-# K, ε, questions, γ(l) for l > K/2: asked of every multiset of models
-FALLING = ((3, 0.1, 2, (1.0, 1 / 3)), (3, 2.0, 2, (1.0, 0.7653)))
-# the same question, γ non-zero at unanimity alone
-UNANIMITY = ((5, 1.0, 100, 0.05), (9, 0.3, 150, 0.05), (11, 0.1, 200, 0.05))
-
 
 @dataclass(frozen=True)
-class Ramp:
-    """A γ that is 0 below ``first`` votes, then ``step``, and rises by ``slope`` a vote from ``start`` to ``end``.
+class Shape:
+    """A γ, and how many questions are asked of which models: all that there are, or one-bit ones that agree."""
 
-    >>> Ramp(5, 0.1, 2, 4, 0.2, 4, 5, 0.1).gamma.half.round(3).tolist()
-    [0.0, 0.2, 0.3]
-    """
-
+    kind: str  # falling (all models), unanimity or ramp (the same question)
+    shape: str
     K: int
     epsilon: float
     questions: int
-    first: int
-    step: float
-    start: int
-    end: int
-    slope: float
-
-    @property
-    def gamma(self) -> NoiseFunction:
-        """The shape itself."""
-        votes = np.arange(self.K // 2 + 1, self.K + 1)
-        rise = self.slope * np.clip(votes - self.start, 0, self.end - self.start)
-        return NoiseFunction(self.K, np.where(votes < self.first, 0.0, self.step) + rise)
-
-    def __str__(self) -> str:
-        return f"ramp: {self.step} from {self.first}, then {self.slope} a vote from {self.start} to {self.end}"
+    gamma: NoiseFunction
 
 
-# the same question asked of one-bit models
-RAMPS = (
-    Ramp(51, 0.5, 2, 32, 0.367, 34, 43, 0.0199),
-    Ramp(101, 0.3, 5, 60, 0.202, 59, 83, 0.0118),
-    Ramp(201, 0.01, 8, 126, 0.155, 131, 156, 0.0092),
-    Ramp(401, 0.1, 31, 240, 0.118, 249, 296, 0.00508),
-    Ramp(1001, 0.1, 64, 642, 0.0939, 660, 736, 0.00253),
+def falling(K: int, epsilon: float, questions: int, *half: float) -> Shape:
+    """Take γ(l) for l > K/2."""
+    words = "falling: " + ", ".join(f"{value:.4f}" for value in half)
+    return Shape("falling", words, K, epsilon, questions, NoiseFunction(K, half))
+
+
+def unanimity(K: int, epsilon: float, questions: int, value: float) -> Shape:
+    """Take the γ that is ``value`` where all agree and 0 elsewhere."""
+    gamma = NoiseFunction(K, [*[0.0] * (K - K // 2 - 1), value])
+    return Shape("unanimity", "unanimity", K, epsilon, questions, gamma)
+
+
+def ramp(
+    K: int, epsilon: float, questions: int, *, first: int, step: float, start: int, end: int, slope: float
+) -> Shape:
+    """Take the γ that is 0 below ``first`` votes, then ``step``, and rises by ``slope`` a vote from start to end.
+
+    >>> ramp(5, 0.1, 2, first=4, step=0.2, start=4, end=5, slope=0.1).gamma.half.round(3).tolist()
+    [0.0, 0.2, 0.3]
+    """
+    votes = np.arange(K // 2 + 1, K + 1)
+    gamma = NoiseFunction(K, np.where(votes < first, 0.0, step) + slope * np.clip(votes - start, 0, end - start))
+    return Shape(
+        "ramp", f"ramp: {step} from {first}, then {slope} a vote from {start} to {end}", K, epsilon, questions, gamma
+    )
+
+
+SHAPES = (
+    falling(3, 0.1, 2, 1.0, 1 / 3),
+    falling(3, 2.0, 2, 1.0, 0.7653),
+    unanimity(5, 1.0, 100, 0.05),
+    unanimity(9, 0.3, 150, 0.05),
+    unanimity(11, 0.1, 200, 0.05),
+    ramp(51, 0.5, 2, first=32, step=0.367, start=34, end=43, slope=0.0199),
+    ramp(101, 0.3, 5, first=60, step=0.202, start=59, end=83, slope=0.0118),
+    ramp(201, 0.01, 8, first=126, step=0.155, start=131, end=156, slope=0.0092),
+    ramp(401, 0.1, 31, first=240, step=0.118, start=249, end=296, slope=0.00508),
+    ramp(1001, 0.1, 64, first=642, step=0.0939, start=660, end=736, slope=0.00253),
 )
-
-
-def unanimity(K: int, value: float) -> NoiseFunction:
-    """Return the γ that is ``value`` where all agree and 0 elsewhere."""
-    return NoiseFunction(K, [*[0.0] * (K - K // 2 - 1), value])
 
 
 def searches(*, quick: bool) -> list[Search]:
