@@ -18,7 +18,8 @@ from darrm import checks
 from darrm.gamma.priors import Independent
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
-from darrm.proof.library import SHAPES, Setting, compress
+from darrm.proof.library import Setting, compress
+from darrm.proof.optimality import SHAPES
 from darrm.system.command_line import CommandLine, run
 from darrm.system.files import replacing
 

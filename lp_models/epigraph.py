@@ -55,7 +55,10 @@ class SampledError:
 
 
 class EpigraphOracle:
-    """Knows the cuts of F and the rows of another oracle, which repairs a point by moving x, over (x, θ)."""
+    """Knows the cuts of F and the rows of another oracle, which repairs a point by moving x, over (x, θ).
+
+    The cuts are labeled by their tangents.
+    """
 
     def __init__(self, rows: Oracle, sampled: SampledError, shape: Shape) -> None:
         self.rows, self.sampled, self.shape = rows, sampled, shape
@@ -67,10 +70,10 @@ class EpigraphOracle:
         found = self.rows.separate(x, thorough=thorough)
         gamma = self.shape.variables_to_gamma(x)
         matrix = np.hstack([found.matrix, np.zeros((found.limits.size, 1))])
-        limits = found.limits
+        limits, labels = found.limits, [*found.labels]
         if self.sampled.share * (self.sampled.mixed_error(gamma) - theta) > self.least_lift:
             tangent = self.sampled.tangent(gamma)
             matrix = np.vstack([matrix, [*self.shape.rows(-tangent), -1.0]])
-            limits = np.append(limits, -np.sum(tangent))
+            limits, labels = np.append(limits, -np.sum(tangent)), [*labels, tangent]
         epigraph = self.sampled.mixed_error(self.shape.variables_to_gamma(found.feasible))
-        return Separation(matrix, limits, np.append(found.feasible, epigraph), found.thorough)
+        return Separation(matrix, limits, np.append(found.feasible, epigraph), found.thorough, labels)

@@ -6,6 +6,9 @@ generation stalls at violations near 1e-9. Statuses are read only to decide whet
 """
 
 import time
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
 
 import highspy
 import numpy as np
@@ -38,6 +41,7 @@ class Master:
         self.cost, self.offset = cost, program.offset
         self.matrix = np.empty((0, cost.size))
         self.limits = np.empty(0)
+        self.labels: list[Any] = []  # what whoever added a row knows it by
         self.idle = np.empty(0, dtype=np.int64)
         self._permanent = program.limits.size
         self._indices = np.arange(cost.size, dtype=np.int32)
@@ -58,9 +62,10 @@ class Master:
         """Add to the cost that the solver minimizes, shape (n,); values and bounds stay about the program's own."""
         self._highs.changeColsCost(self.cost.size, self._indices, (self.cost + extra) * self._cost_scale)
 
-    def add_rows(self, matrix: Array, limits: Array) -> None:
-        """Append the rows matrix x ≤ limits; shapes (r, n) and (r,)."""
+    def add_rows(self, matrix: Array, limits: Array, labels: Sequence[Any] = ()) -> None:
+        """Append the rows matrix x ≤ limits, shapes (r, n) and (r,), with r labels or none."""
         count, n = matrix.shape
+        self.labels += labels or [None] * count
         scale = _SCALE / np.maximum(np.max(np.abs(matrix), axis=1), np.finfo(np.float64).tiny)
         starts = np.arange(count, dtype=np.int32) * n
         self._highs.addRows(
@@ -84,6 +89,7 @@ class Master:
         if drop.size:
             self._highs.deleteRows(drop.size, drop)
             self.matrix, self.limits, self.idle = self.matrix[keep], self.limits[keep], self.idle[keep]
+            self.labels = list(compress(self.labels, keep))
         return int(drop.size)
 
     def forget(self) -> None:

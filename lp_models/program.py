@@ -69,7 +69,8 @@ def lagrangian_bound(program: LinearProgram, duals: Array) -> float:
 
     For y ≥ 0, min over 0 ≤ x ≤ 1 of cost·x + y·(matrix x − limits) is −y·limits + Σ min(0, cost + matrixᵀ y), and no
     feasible x costs less. The rounding error of every inner product is bounded by [H02, Section 3.1] and subtracted;
-    a reduced cost that is positive beyond its error contributes exactly nothing.
+    a reduced cost that is positive beyond its error contributes exactly nothing. The bound is about the program's own
+    numbers: what they stand for may differ by the rounding of whoever wrote the program.
 
     >>> program = LinearProgram(np.array([-1.0]), np.array([[2.0]]), np.array([1.0]))
     >>> -0.5 - 1e-13 < lagrangian_bound(program, np.array([0.5])) <= -0.5

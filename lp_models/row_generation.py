@@ -10,9 +10,9 @@ stabilization here; the diversity is the oracle's duty.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class Separation:
     limits: Array  # their limits, (r,)
     feasible: Array  # a point near the query, (n,), that satisfies every row that was looked at
     thorough: bool  # whether every row of the feasible set was looked at
+    labels: Sequence[Any] = ()  # what the oracle knows the rows by, r of them or none
 
 
 class Oracle(Protocol):
@@ -54,6 +55,7 @@ class Result:
     status: Status
     rounds: int
     rows_generated: int
+    multipliers: tuple[tuple[float, Any], ...]  # the positive ones that make ``bound``, with the labels of their rows
 
 
 def minimize_with_rows(
@@ -90,6 +92,7 @@ class _Loop:
     best: Array | None = None
     value: float = np.inf
     bound: float = -np.inf
+    multipliers: tuple[tuple[float, Any], ...] = ()  # of the bound
     mark: tuple[int, float, float] = (0, np.inf, -np.inf)  # round, value and bound when something last moved
     candidate_value: float = np.inf
     rounds: int = 0
@@ -108,7 +111,7 @@ class _Loop:
 
     def break_ties(self, tie_break: Array) -> None:
         """Repeat rounds for the cost plus a small extra one; keep the result if its value is as good."""
-        best, value, bound = self.best, self.value, self.bound
+        best, value, bound, multipliers = self.best, self.value, self.bound, self.multipliers
         allowed = value + max(self.options.gap * abs(value), self.options.floor, value - bound)
         self.best, self.value, self.bound = None, np.inf, -np.inf
         self.mark = (self.rounds, np.inf, -np.inf)
@@ -118,7 +121,7 @@ class _Loop:
         finally:
             if self.best is None or self.value > allowed:
                 self.best, self.value = best, value
-            self.bound = bound
+            self.bound, self.multipliers = bound, multipliers
 
     def rounds_until_stop(self) -> Status:
         """Repeat rounds until the gap closes, time is up, or nothing moves even after a fresh start."""
@@ -142,7 +145,9 @@ class _Loop:
         """Solve the master, separate its point, add rows."""
         solution = self.master.solve(self.options.time_limit - self.elapsed())
         self.rounds += 1
-        self.bound = max(self.bound, solution.bound)
+        if solution.bound > self.bound:
+            labelled = zip(solution.duals.tolist(), self.master.labels, strict=True)
+            self.bound, self.multipliers = solution.bound, tuple(pair for pair in labelled if pair[0] > 0.0)
         if solution.status is Status.FAILED:
             return Status.TIME_LIMIT if self.elapsed() > self.options.time_limit else Status.FAILED
         cuts = self.oracle.separate(solution.point, thorough=False)
@@ -162,7 +167,7 @@ class _Loop:
             return Status.STALLED
         if self.master.limits.size > self.options.rows_per_variable * self.master.cost.size:
             self.master.drop_idle_rows(self.options.idle_rounds)
-        self.master.add_rows(cuts.matrix, cuts.limits)
+        self.master.add_rows(cuts.matrix, cuts.limits, cuts.labels)
         self.generated += cuts.limits.size
         return None
 
@@ -208,4 +213,5 @@ class _Loop:
             status=status,
             rounds=self.rounds,
             rows_generated=self.generated,
+            multipliers=self.multipliers,
         )

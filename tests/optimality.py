@@ -2,7 +2,7 @@
 
 from darrm import GammaTable
 from darrm.gamma.sampled_error import Estimate
-from darrm.proof.table import Optimality
+from darrm.proof.optimality import Optimality
 
 
 def optimality_of(table: GammaTable) -> Optimality:

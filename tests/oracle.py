@@ -6,7 +6,7 @@ problems that differ from the real one by less than that.
 
 from collections.abc import Iterable
 from fractions import Fraction
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise
 
 import mpmath
 import numpy as np
@@ -73,3 +73,67 @@ def lowest_partner(p: np.ndarray, each: PrivacyParams) -> np.ndarray:
     """The smallest p' that (ε, Δ)-privacy allows beside p, in floats; the largest is 1 − lowest_partner(1 − p)."""
     e, delta = np.exp(each.epsilon), each.delta
     return np.maximum.reduce([np.zeros_like(p), (p - delta) / e, 1 - e * (1 - p) - delta])
+
+
+def exact_rows(problem: MajorityProblem) -> list[list[Fraction]]:
+    """The coefficients of γ's free half in the cost of every multiset of corners with at most ``overlap`` touched."""
+    K, ratio = problem.voters.K, exponential(problem.target.exact_epsilon)
+    rows = []
+    for corners in combinations_with_replacement(corner_list(problem), K):
+        if sum(p != p_prime for p, p_prime in corners) <= problem.voters.reached:
+            first, second = law(p for p, _ in corners), law(p_prime for _, p_prime in corners)
+            cost = [one - ratio * other for one, other in zip(first, second, strict=True)]
+            rows.append([cost[ones] - cost[K - ones] for ones in range(K // 2 + 1, K + 1)])
+    return rows
+
+
+def law(probabilities: Iterable[Fraction]) -> list[Fraction]:
+    """The distribution of the number of ones among independent voters."""
+    found = [Fraction(1)]
+    for p in probabilities:
+        found = [
+            (1 - p) * stay + p * rise for stay, rise in zip([*found, Fraction(0)], [Fraction(0), *found], strict=True)
+        ]
+    return found
+
+
+def exact_least_error(problem: MajorityProblem, weights: Iterable[float], shape: str) -> Fraction:
+    """The smallest ½ Σ w (1 − γ) of all private γ, or of those that never fall."""
+    w = [Fraction(float(weight)) for weight in weights]
+    h = len(w)
+    unit = [[Fraction(int(row == column)) for column in range(h)] for row in range(h)]
+    costs = exact_rows(problem)
+    rows, limits = costs + unit, [exact_budget(problem)] * len(costs) + [Fraction(1)] * h
+    gain = w
+    if shape == "monotone":  # γ(l) = u_1 + … + u_l
+        rows = [[sum(row[k:], Fraction(0)) for k in range(h)] for row in rows]
+        gain = [sum(w[k:], Fraction(0)) for k in range(h)]
+    return (sum(w) - maximum(gain, rows, limits)) / 2
+
+
+def maximum(gain: list[Fraction], rows: list[list[Fraction]], limits: list[Fraction]) -> Fraction:
+    """The largest gain · x with rows x ≤ limits and x ≥ 0, limits ≥ 0: the simplex method with Bland's rule."""
+    n, value = len(gain), Fraction(0)
+    # the dictionary: every basic variable = limit − row · (the nonbasic ones)
+    basic, free = list(range(n, n + len(rows))), list(range(n))
+    rows, limits, gain = [list(row) for row in rows], list(limits), list(gain)
+    while True:
+        rising = [place for place in range(n) if gain[place] > 0]
+        if not rising:
+            return value
+        enter = min(rising, key=lambda place: free[place])
+        ratios = [(limits[r] / rows[r][enter], basic[r], r) for r in range(len(rows)) if rows[r][enter] > 0]
+        step, _, leave = min(ratios)
+        pivot = rows[leave]
+        scale = 1 / pivot[enter]
+        new = [scale * (entry if place != enter else 1) for place, entry in enumerate(pivot)]
+        for r, row in enumerate(rows):
+            if r != leave and row[enter] != 0:
+                factor = row[enter]
+                rows[r] = [(entry if place != enter else 0) - factor * new[place] for place, entry in enumerate(row)]
+                limits[r] -= factor * step
+        factor = gain[enter]
+        value += factor * step
+        gain = [(entry if place != enter else 0) - factor * new[place] for place, entry in enumerate(gain)]
+        rows[leave], limits[leave] = new, step
+        basic[leave], free[enter] = free[enter], basic[leave]

@@ -328,14 +328,19 @@ def from_json(data: Any) -> Prior:  # noqa: ANN401 (whatever a JSON file holds)
     True
     """
     if isinstance(data, str):
+        data.encode()  # what cannot be written again is no text
         try:
             return parse(data)
         except ValueError:  # the name of a user's own prior
             return StoredPrior(data, "")
     values = dict(data)
+    for name, value in values.items():
+        if not isinstance(value, str):
+            checks.fail(f"the prior's {name}", value, "text")
+        value.encode()
     kind = values.pop("kind")
     if kind == _OTHER:
-        return StoredPrior(text=str(values["name"]), digest=str(values["sha256"]))
+        return StoredPrior(text=values["name"], digest=values["sha256"])
     return _KINDS[kind](**{name: float(number) for name, number in values.items()})
 
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from darrm.gamma import priors
 from darrm.optimize.comparison import compare
-from darrm.optimize.optimizer import OBJECTIVES, SHAPES, SOLVERS, default_prior, optimize_gamma
+from darrm.optimize.optimizer import SOLVERS, default_prior, optimize_gamma
 from darrm.optimize.report import json_report, plot_report, text_report
 from darrm.problem import MajorityProblem
+from darrm.proof.optimality import OBJECTIVES, SHAPES
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.flags import add_prior, add_voters, integer, privacy_pair, real, voters_of
 from darrm.system.progress import status_line

@@ -2,7 +2,8 @@
 
 `optimize_gamma` states the linear program of `lp_models.gamma_lp`, generates its privacy rows from the dominating
 family and, once that is content, from the full set, and hands the solver's point to `certify`. Nothing that the solver
-says is believed: privacy comes from the proof, optimality from a bound recomputed from the duals.
+says is believed: privacy comes from the proof, optimality from a bound recomputed from the duals, which go with the
+table.
 
 **Why the free optimum is not monotone.** The rows limit E_p[g] − c·E_{p'}[g], which is about how g *changes* under
 small moves of the number of ones. Averages blur γ, so a γ that alternates between 1 and 0 near the tie has the same
@@ -27,10 +28,11 @@ from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.probability import Array
 from darrm.problem import MajorityProblem
 from darrm.proof.corners import CornerCounts, budget_below
-from darrm.proof.definition import all_coefficients
+from darrm.proof.definition import all_coefficients, all_multisets, counts_of
 from darrm.proof.dominating import choose_violated
 from darrm.proof.full_set import FullSet
-from darrm.proof.table import GammaTable, Optimality, certify
+from darrm.proof.optimality import OBJECTIVES, SHAPES, Multiplier, Optimality, largest, lower_bound
+from darrm.proof.table import GammaTable, certify
 from darrm.system.extras import require
 from lp_models.epigraph import EpigraphOracle, SampledError
 from lp_models.gamma_lp import Shape, expected_error_program, sampled_error_program
@@ -39,8 +41,6 @@ from lp_models.program import Status
 from lp_models.reference import solve_with_cvxpy
 from lp_models.row_generation import Oracle, Separation, minimize_with_rows
 
-SHAPES = tuple(shape.value for shape in Shape)
-OBJECTIVES = ("linear", "expected-error")
 SOLVERS = ("production", "reference")
 # rows taken from a thorough look: it costs as much as many solves, so more than from a cheap one
 _THOROUGH_ROWS = 240
@@ -129,7 +129,7 @@ def optimize_gamma(
         sampled = SampledError(differences(belief.sample(problem.voters.K, count, rng=generator)))
         found = solve(sampled.mean_size, sampled)
         table = certify(problem, found.gamma)
-        value = sampled.value(table.gamma.half)
+        value, multipliers = sampled.value(table.gamma.half), None  # no file keeps the draws, which its bound needs
         held_out = table.gamma.estimate_error(belief, draws=count, rng=generator)
         fitted = {"draws fitted": str(count)}
     else:
@@ -138,9 +138,9 @@ def optimize_gamma(
         # the closed form is the largest private γ at every l, also where the prior is silent; the bound is the solver's
         closed = solver == "production" and has_closed_form(problem.voters)
         table = certify(problem, best_for_plain_voters(problem) if closed else found.gamma)
-        value = table.gamma.expected_error(belief)
-    bound = min(found.bound, value)
-    optimality = Optimality(belief, shape, objective, value, bound, found.status.value, held_out)
+        value, multipliers = table.gamma.expected_error(belief), found.multipliers
+    bound = min(value, lower_bound(problem, found.weights, shape, found.multipliers))
+    optimality = Optimality(belief, shape, objective, value, bound, found.status.value, held_out, multipliers)
     return table.with_optimality(optimality, {"solver": solver, **found.provenance, **fitted})
 
 
@@ -178,7 +178,7 @@ class PrivacyOracle:
         feasible = self.shape.gamma_to_variables(gamma * min(1.0, self.budget / worst))
         matrix = np.array([row.coefficients(self.full.voters, self.full.ratio.value) for row in rows])
         matrix = self.shape.rows(matrix.reshape(len(rows), gamma.size))
-        return Separation(matrix, np.full(len(rows), self.budget), feasible, thorough)
+        return Separation(matrix, np.full(len(rows), self.budget), feasible, thorough, rows)
 
 
 def _most_useful(broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
@@ -188,10 +188,11 @@ def _most_useful(broken: Sequence[tuple[float, CornerCounts]], limit: float) -> 
 
 @dataclass(frozen=True)
 class _Found:
-    """What a solver proposes, and the bound recomputed from its duals."""
+    """What a solver proposes, and what `lower_bound` makes the bound of."""
 
     gamma: NoiseFunction
-    bound: float
+    weights: Array  # of an expected error that is never above the program's cost
+    multipliers: tuple[Multiplier, ...]
     status: Status
     provenance: dict[str, str]
 
@@ -216,8 +217,20 @@ def _solve_production(
         tie_break = np.append(tie_break, np.zeros(program.cost.size - weights.size))
     result = minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report)
     gamma = NoiseFunction(problem.voters.K, shape.variables_to_gamma(result.point[: weights.size]))
+    rows = [(y, row) for y, row in result.multipliers if isinstance(row, CornerCounts)]
+    if sampled is not None:
+        tangents = [(y, tangent) for y, tangent in result.multipliers if isinstance(tangent, np.ndarray)]
+        weights = _tangent_weights(sampled, tangents)
     counts = {"rounds": str(result.rounds), "rows generated": str(result.rows_generated)}
-    return _Found(gamma, result.bound, result.status, {"made by": _versions("darrm", "highspy"), **counts})
+    provenance = {"made by": _versions("darrm", "highspy"), **counts}
+    return _Found(gamma, weights, largest(rows, problem.voters), result.status, provenance)
+
+
+def _tangent_weights(sampled: SampledError, tangents: Sequence[tuple[float, Array]]) -> Array:
+    """Return w with ½ Σ_l w_l (1 − γ(l)) ≤ F(γ) for every γ: the linear part, and tangents with shares Σ y ≤ s of θ."""
+    most = sampled.share / max(sampled.share, sum(y for y, _ in tangents), np.finfo(np.float64).tiny)
+    weights: Array = sampled.linear + 2.0 * most * sum((y * t for y, t in tangents), np.zeros(sampled.linear.size))
+    return weights
 
 
 def _solve_reference(problem: MajorityProblem, weights: Array, shape: Shape) -> _Found:
@@ -229,8 +242,10 @@ def _solve_reference(problem: MajorityProblem, weights: Array, shape: Shape) -> 
     if solution.status is not Status.OPTIMAL:
         raise SolveError("the reference solver found no optimum: try --solver production", status=solution.status.value)
     gamma = NoiseFunction(problem.voters.K, shape.variables_to_gamma(solution.point))
+    duals, pairs = solution.duals[-len(matrix) :], all_multisets(problem.voters)
+    rows = [(float(duals[r]), counts_of(problem.voters, pairs[0][r], pairs[1][r])) for r in np.flatnonzero(duals)]
     provenance = {"made by": _versions("darrm", "cvxpy", "highspy"), "rows written": str(len(matrix))}
-    return _Found(gamma, solution.bound, solution.status, provenance)
+    return _Found(gamma, weights, largest(rows, problem.voters), solution.status, provenance)
 
 
 @cache

@@ -10,6 +10,7 @@ import numpy as np
 from darrm.gamma.priors import in_words
 from darrm.optimize.comparison import Entry
 from darrm.problem import MajorityProblem
+from darrm.proof.optimality import Optimality
 from darrm.proof.table import GammaTable
 from darrm.system.figures import saved_figure
 from darrm.system.report_text import level_table
@@ -44,10 +45,17 @@ def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None
             }
             for entry in entries
         ],
-        "optimality": None if optimality is None else {**optimality.to_json(problem.voters.K), "gap": optimality.gap},
+        "optimality": None if optimality is None else _optimality(optimality, problem.voters.K),
         "provenance": dict(table.provenance),
         "output": None if output is None else str(output),
     }
+
+
+def _optimality(optimality: Optimality, K: int) -> dict[str, Any]:
+    """Write what is known about the optimum; the multipliers are the table's."""
+    said = optimality.to_json(K)
+    del said["multipliers"]
+    return {**said, "gap": optimality.gap, "claimed": optimality.claimed}
 
 
 def plot_report(path: Path, table: GammaTable, entries: Sequence[Entry]) -> None:
@@ -136,6 +144,11 @@ def _proof(table: GammaTable) -> str:
         lines.append(
             f"  optimality     no private γ of this shape has an expected error below {optimality.bound:.10g}{where}: "
             f"gap {optimality.gap:.1e} (relative {relative:.1e})"
+        )
+        lines.append(
+            "  claimed        by the maker: the table does not keep what the bound was computed from"
+            if optimality.claimed
+            else "  proved again   with the privacy, from the multipliers in the table, by whoever loads it"
         )
         if optimality.held_out is not None:
             lines.append(f"  held out       expected error {optimality.held_out} that were not fitted")

@@ -39,6 +39,8 @@ class Certificate:
 
 def bound_worst_cost(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[float, str]:
     """Bound the largest privacy cost from above; return the bound and the method."""
+    checks.instance(MajorityProblem, problem=problem)
+    checks.instance(NoiseFunction, gamma=gamma)
     if gamma.K != problem.voters.K:
         checks.fail("gamma.K", gamma.K, f"K = {problem.voters.K} of the problem")
     if averaging_steps(problem.voters, gamma) <= _MOST_BALL_STEPS:

@@ -48,6 +48,23 @@ class CornerCounts:
     moved_zeros_prime: int = 0  # the same for p'
     moved_ones_prime: int = 0
 
+    def is_of(self, voters: Voters) -> bool:
+        """Whether this is a row of the full set of these voters: a point of the region, with at most t of them touched.
+
+        Frozen voters have p = p', which may be Δ as well: of those near 0 only as many need to be touched as more of
+        them have p = Δ than p' = Δ, or the other way round.
+        """
+        places = (self.high, self.low, self.zeros, self.ones)
+        moved = (self.moved_zeros, self.moved_zeros_prime, self.moved_ones, self.moved_ones_prime)
+        touched = self.high + self.low + abs(moved[0] - moved[1]) + abs(moved[2] - moved[3])
+        return (
+            min(*places, *moved) >= 0
+            and sum(places) == voters.K
+            and max(moved[:2]) <= self.zeros
+            and max(moved[2:]) <= self.ones
+            and touched <= voters.reached
+        )
+
     def probabilities(self, voters: Voters) -> tuple[Array, Array]:
         """Write the row out as (p, p'), two arrays of shape (K,)."""
         corners = corners_of(voters.each)
@@ -120,13 +137,25 @@ ratio_of = lru_cache(maxsize=64)(CostRatio)
 @lru_cache(maxsize=64)
 def budget_below(target: PrivacyParams) -> float:
     """Compute a float that is not above B = c − 1 + 2δ, what the cost may be."""
+    return lower_float(budget_of(target))
+
+
+@lru_cache(maxsize=64)
+def budget_of(target: PrivacyParams) -> arb:
+    """Enclose B = c − 1 + 2δ, what the cost may be."""
     with ctx.workprec(PRECISION_BITS):
-        return -upper_float(-(ratio_of(target.exact_epsilon).ball - 1 + 2 * _ball(target.exact_delta)))
+        return ratio_of(target.exact_epsilon).ball - 1 + 2 * _ball(target.exact_delta)
 
 
 def upper_float(ball: arb) -> float:
     """Round the upper end of a ball up to a float."""
     return float(np.nextafter(float(ball.upper()), np.inf))
+
+
+def lower_float(ball: arb) -> float:
+    """Round the lower end of a ball down to a float."""
+    with ctx.workprec(PRECISION_BITS):
+        return -upper_float(-ball)
 
 
 def corner_pairs(voters: Voters) -> Array:

@@ -13,7 +13,7 @@ from darrm.gamma.noise_function import NoiseFunction
 from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import MajorityProblem, Voters
-from darrm.proof.corners import corner_pairs, full_set_size
+from darrm.proof.corners import CornerCounts, corner_pairs, full_set_size
 
 _MOST_ROWS = 2_000_000
 
@@ -48,6 +48,15 @@ def all_multisets(voters: Voters) -> tuple[Array, Array]:
     touched = np.sum((pairs[indices, 0] != pairs[indices, 1]), axis=1)
     indices = indices[touched <= voters.reached]
     return pairs[indices, 0], pairs[indices, 1]
+
+
+def counts_of(voters: Voters, p: Array, p_prime: Array) -> CornerCounts:
+    """Name a row of `all_multisets`, two arrays (K,)."""
+    is_at = (corner_pairs(voters)[:, :1] == p) & (corner_pairs(voters)[:, 1:] == p_prime)
+    found = np.bincount(is_at.argmax(axis=0), minlength=8).tolist()
+    zeros, ones, high, low, moved_zeros_prime, moved_zeros, moved_ones, moved_ones_prime = found
+    all_zeros, all_ones = zeros + moved_zeros + moved_zeros_prime, ones + moved_ones + moved_ones_prime
+    return CornerCounts(high, low, all_zeros, all_ones, moved_zeros, moved_ones, moved_zeros_prime, moved_ones_prime)
 
 
 def all_expectations(voters: Voters) -> tuple[Array, Array]:

@@ -18,12 +18,13 @@ from darrm.errors import TableError
 from darrm.gamma.priors import Prior, to_json
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
-from darrm.proof.table import FORMAT, VERSION, GammaTable, certify
+from darrm.proof.optimality import SHAPES
+from darrm.proof.table import FORMAT, GammaTable, certify
 
 _LIBRARY_FORMAT = "darrm table library"
-_LIBRARY_VERSION = 2
-_READ_VERSIONS = (1, _LIBRARY_VERSION)  # version 1 had the prior as text
-SHAPES = ("free", "monotone")
+_LIBRARY_VERSION = 3
+_READ_VERSIONS = (1, 2, _LIBRARY_VERSION)  # as those of `darrm.proof.table`
+_OPTIMALITY = ("value", "bound", "status", "multipliers")  # what an entry holds of it; the last since version 3
 _MOST_NEAR = 3  # how many settings a miss names
 _SMALLEST_DELTA = 1e-9  # stands for δ = 0 where settings are compared on a logarithmic scale
 
@@ -150,7 +151,7 @@ def _entry(setting: Setting, table: GammaTable) -> dict[str, Any]:
         "gamma": data["gamma"],
         "checksum": data["checksum"],
         "scale": data["certificate"]["scale"],
-        **{name: data["optimality"][name] for name in ("value", "bound", "status")},
+        **{name: data["optimality"][name] for name in _OPTIMALITY},
     }
 
 
@@ -158,7 +159,7 @@ def _table_json(problem: MajorityProblem, entry: dict[str, Any], library: dict[s
     """Complete a library entry to what `GammaTable.from_json` reads."""
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": library["version"],
         "problem": problem.to_json(),
         "gamma": entry["gamma"],
         "checksum": entry["checksum"],
@@ -166,7 +167,8 @@ def _table_json(problem: MajorityProblem, entry: dict[str, Any], library: dict[s
         "optimality": {
             "prior": library["prior"],
             "objective": "linear",
-            **{name: entry[name] for name in ("shape", "value", "bound", "status")},
+            "shape": entry["shape"],
+            **{name: entry.get(name) for name in _OPTIMALITY},
         },
         "provenance": library["provenance"],
     }

@@ -10,64 +10,31 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import InitVar, asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from darrm import checks
 from darrm.errors import CertificationError, TableError
 from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.sampled_error import Estimate
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.problem import MajorityProblem
 from darrm.proof.certify import Certificate, prove, scale_and_prove
+from darrm.proof.optimality import Optimality
 from darrm.proof.profile import privacy_profile
 from darrm.proof.renyi import renyi_curve
 from darrm.system.files import write_text
 
 FORMAT = "darrm gamma table"
-VERSION = 2
-_READ_VERSIONS = (1, VERSION)  # version 1 had the prior as text
-# expected errors are at most 1/2: this is the rounding of a few thousand additions
-_VALUE_TOLERANCE = 1e-12
+VERSION = 3
+READ_VERSIONS = (1, 2, VERSION)  # version 1 had the prior as text, neither of the first two the multipliers
+_MESSAGE = 200  # characters of another error that a message repeats
 _PROVED = object()  # handed to the constructor by the two functions that prove
-
-
-@dataclass(frozen=True)
-class Optimality:
-    """How good a noise function is under a prior, and how much better one could be.
-
-    If the expected error was sampled, ``value`` and ``bound`` are about the draws that were fitted, and ``held_out`` is
-    the expected error on draws that were not.
-    """
-
-    prior: priors.Prior  # what γ was optimized for; after loading, a `StoredPrior` stands for one of a user's own
-    shape: str  # as `darrm.optimize.optimize_gamma` was told, like `objective`: a record for its readers
-    objective: str
-    value: float  # expected error of the certified γ
-    bound: float  # no private γ of that shape has a smaller expected error
-    status: str  # why the solver stopped; a comment, not a claim
-    held_out: Estimate | None = None
-
-    @property
-    def gap(self) -> float:
-        """``value`` − ``bound``, at least 0."""
-        return max(0.0, self.value - self.bound)
-
-    def to_json(self, K: int) -> dict[str, Any]:
-        """Write what is known about a γ for K voters as plain data."""
-        held_out = None if self.held_out is None else asdict(self.held_out)
-        return {**vars(self), "prior": priors.to_json(self.prior, K), "held_out": held_out}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Optimality:
-        """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
-        held_out = data.get("held_out")
-        estimate = None if held_out is None else Estimate(**held_out)
-        return cls(**{**data, "prior": priors.from_json(data["prior"]), "held_out": estimate})
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +44,7 @@ class GammaTable:
     problem: MajorityProblem  # what it is private for
     gamma: NoiseFunction
     certificate: Certificate  # the proof's numbers
-    optimality: Optimality | None  # how good it is, or None for a γ that was not optimized
+    optimality: Optimality | None  # how good it is, proved or claimed; None for a γ that was not optimized
     provenance: Mapping[str, str]  # where it comes from: name, version and settings of what made it
     proof: InitVar[object] = None
 
@@ -101,8 +68,12 @@ class GammaTable:
         return renyi_curve(self.problem.voters, self.gamma) if self.gamma.is_monotone else None
 
     def with_optimality(self, optimality: Optimality | None, provenance: Mapping[str, str]) -> GammaTable:
-        """Add what is known about how good the proven γ is and where it comes from."""
-        return GammaTable(self.problem, self.gamma, self.certificate, optimality, dict(provenance), _PROVED)
+        """Add how good the proven γ is, computed again where that is possible, and where it comes from.
+
+        `TableError` if what is said about the optimality does not hold.
+        """
+        checked = None if optimality is None else optimality.checked(self.problem, self.gamma)
+        return GammaTable(self.problem, self.gamma, self.certificate, checked, dict(provenance), _PROVED)
 
     def to_json(self) -> dict[str, Any]:
         """Write the table as plain data; floats keep their exact value, ε and δ their decimals."""
@@ -122,35 +93,47 @@ class GammaTable:
 
     @classmethod
     def from_json(cls, data: Any) -> GammaTable:  # noqa: ANN401 (whatever a JSON file holds)
-        """Read a table and prove it again.
+        """Read a table and prove it again: that γ is private and, from its multipliers, how good it is.
 
         `TableError` if a field is missing, malformed, changed, or does not hold; ``field`` names it.
         """
-        if not isinstance(data, dict):
-            raise TableError("format", "the file does not hold a JSON object")
-        if data.get("format") != FORMAT:
-            raise TableError("format", f"expected {FORMAT!r}, got {data.get('format')!r}")
-        if data.get("version") not in _READ_VERSIONS:
-            raise TableError("version", f"this release reads versions up to {VERSION}, got {data.get('version')!r}")
-        try:
-            problem = MajorityProblem.from_json(_field(data, "problem"))
-        except (KeyError, TypeError, ValueError) as error:
-            raise TableError("problem", f"it is malformed ({error})") from error
-        values = _field(data, "gamma")
-        if not isinstance(values, list) or len(values) != problem.voters.half_size:
-            length = len(values) if isinstance(values, list) else "no list"
-            raise TableError("gamma", f"K = {problem.voters.K} needs {problem.voters.half_size} values, got {length}")
-        if _field(data, "checksum") != _checksum({"problem": data["problem"], "gamma": values}):
-            raise TableError("gamma", "it was changed after it was saved: its checksum does not match")
-        stored = _field(data, "certificate")
-        try:
+        with _reading("format"):
+            if not isinstance(data, dict):
+                raise TableError("format", "the file does not hold a JSON object")
+            if data.get("format") != FORMAT:
+                raise TableError("format", f"expected {FORMAT!r}, got {data.get('format')!r}")
+        with _reading("version"):
+            version = data.get("version")
+            if type(version) is not int or version not in READ_VERSIONS:
+                raise TableError("version", f"this release reads versions up to {VERSION}, got {version!r}")
+        with _reading("problem"):
+            stored = _field(data, "problem")
+            for pair in (stored["each"], stored["target"]):
+                _texts(pair)
+            problem = MajorityProblem.from_json(stored)
+        with _reading("gamma"):
+            values = _field(data, "gamma")
+            if not isinstance(values, list) or len(values) != problem.voters.half_size:
+                length = len(values) if isinstance(values, list) else "no list"
+                raise TableError(
+                    "gamma", f"K = {problem.voters.K} needs {problem.voters.half_size} values, got {length}"
+                )
+            checks.probability(**{f"value {place}": value for place, value in enumerate(values)})
+            if _field(data, "checksum") != _checksum({"problem": stored, "gamma": values}):
+                raise TableError("gamma", "it was changed after it was saved: its checksum does not match")
             gamma = NoiseFunction(problem.voters.K, values)
-            certificate = prove(problem, gamma, scale=float(stored["scale"]))
-        except (ValueError, TypeError, KeyError, CertificationError) as error:
-            raise TableError("gamma", str(error)) from error
-        optimality = _optimality_from_json(data.get("optimality"), gamma, data["version"])
-        provenance = {str(key): str(value) for key, value in (data.get("provenance") or {}).items()}
-        return cls(problem, gamma, certificate, optimality, provenance, _PROVED)
+        with _reading("certificate"):
+            scale = _field(data, "certificate")["scale"]
+            checks.probability(scale=scale)
+            if scale == 0.0:
+                checks.fail("scale", scale, "in (0, 1]")
+        with _reading("gamma"):
+            certificate = prove(problem, gamma, scale=float(scale))
+        with _reading("provenance"):
+            provenance = _texts(data.get("provenance") or {})
+        with _reading("optimality"):
+            optimality = _claim(data.get("optimality"), problem, gamma, version)
+        return cls(problem, gamma, certificate, None, {}, _PROVED).with_optimality(optimality, provenance)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table to a file, replacing an old one in one step."""
@@ -167,9 +150,10 @@ class GammaTable:
         OSError
             If the file cannot be read.
         """
+        content = Path(path).read_bytes()
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            data = json.loads(content.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
             raise TableError("file", f"{str(path)!r} is not complete JSON ({error})") from error
         return cls.from_json(data)
 
@@ -189,29 +173,48 @@ def certify(problem: MajorityProblem, gamma: NoiseFunction) -> GammaTable:
     return GammaTable(problem, scaled, certificate, None, {}, _PROVED)
 
 
-def _optimality_from_json(data: Any, gamma: NoiseFunction, version: int) -> Optimality | None:  # noqa: ANN401 (JSON)
-    """Read what is said about how good γ is; the expected error is computed again where the file holds the prior.
+def _claim(data: Any, problem: MajorityProblem, gamma: NoiseFunction, version: int) -> Optimality | None:  # noqa: ANN401 (JSON)
+    """Read what is said about how good γ is.
 
-    The text of version 1 was rounded, and an own prior could have the name of another: where the error is not the one
-    that the file claims, the text is a name only. Privacy does not depend on it.
+    The text of a prior in version 1 was rounded, and an own prior could have the name of another: where the error is
+    not the one that the file claims, the text is a name only.
     """
     if data is None:
         return None
+    claim = Optimality.from_json(data, problem.voters)
+    if version == 1:
+        try:
+            claim.checked(problem, gamma)
+        except TableError:
+            return replace(claim, prior=priors.StoredPrior(str(data["prior"]), ""))
+    return claim
+
+
+@contextmanager
+def _reading(field: str) -> Iterator[None]:
+    """Turn whatever a malformed value raises into a `TableError` about the field."""
     try:
-        optimality = Optimality.from_json(data)
-        known = optimality.held_out is None and not isinstance(optimality.prior, priors.StoredPrior)
-        if version == 1 and known:
-            linear = optimality.prior.has_closed_form
-            known = linear and abs(gamma.expected_error(optimality.prior) - optimality.value) <= _VALUE_TOLERANCE
-            prior = optimality.prior if known else priors.StoredPrior(str(data["prior"]), "")
-            optimality = replace(optimality, prior=prior)
-        value = gamma.expected_error(optimality.prior) if known else optimality.value
-        holds = abs(optimality.value - value) <= _VALUE_TOLERANCE and optimality.bound <= optimality.value
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise TableError("optimality", f"it is malformed ({error})") from error
-    if not holds:
-        raise TableError("optimality", f"it claims an expected error of {optimality.value!r}, but γ has {value!r}")
-    return optimality
+        yield
+    except CertificationError as error:
+        raise TableError(field, str(error)) from error
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise TableError(field, f"it is malformed ({_start(error)})") from error
+
+
+def _start(error: Exception) -> str:
+    """Return as much of an error's text as a line has room for."""
+    text = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
+    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"
+
+
+def _texts(data: dict[str, str]) -> dict[str, str]:
+    """Check that an object holds nothing but text that can be written again."""
+    for key, value in data.items():
+        for text in (key, value):
+            if not isinstance(text, str):
+                checks.fail(str(key), text, "text")
+            text.encode()
+    return dict(data)
 
 
 def _field(data: dict[str, Any], name: str) -> Any:  # noqa: ANN401 (whatever a JSON file holds)

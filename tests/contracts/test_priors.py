@@ -136,7 +136,9 @@ class TestEveryPrior:
         jsonschema.validate(json.loads((tmp_path / "table.json").read_text()), SCHEMA)
         again = GammaTable.load(tmp_path / "table.json")
         assert optimality_of(again).prior == priors.from_json(priors.to_json(prior, 5))
-        assert optimality_of(again) == replace(optimality_of(table), prior=optimality_of(again).prior)
+        # of a prior of one's own the file keeps too little to compute the bound again
+        claimed = not (prior.has_closed_form and prior in BUILT_IN)
+        assert optimality_of(again) == replace(optimality_of(table), prior=optimality_of(again).prior, claimed=claimed)
         assert again.to_json() == table.to_json()
         assert DaRRM(again).release(np.ones((3, 5), dtype=int)).shape == (3,)
 

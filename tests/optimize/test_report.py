@@ -140,6 +140,7 @@ def test_the_same_as_plain_data(report: Report) -> None:
     assert [entry["expected_error"] for entry in found] == pytest.approx(report.errors(), rel=1e-12)
     assert (said["value"], said["bound"]) == (optimality.value, optimality.bound)
     assert said["gap"] == max(0.0, said["value"] - said["bound"])
+    assert said["claimed"] is optimality.claimed is ("claimed" in report.text)
     assert priors.from_json(said["prior"]) == optimality.prior
 
 

@@ -12,6 +12,7 @@ from darrm.errors import TableError
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof import library
 from darrm.proof.definition import all_coefficients
+from darrm.proof.optimality import SHAPES
 from experiments import make_tables
 from tests.optimality import optimality_of
 
@@ -67,7 +68,7 @@ def test_a_sample_is_regenerated(index: int) -> None:
     assert optimality_of(stored).bound <= optimality_of(fresh).value + 1e-15
 
 
-@pytest.mark.parametrize("shape", library.SHAPES)
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("each_delta", make_tables.DELTAS)
 def test_every_row_of_the_paper_holds(each_delta: str, shape: str) -> None:
     for epsilon in make_tables.EPSILONS:

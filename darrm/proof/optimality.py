@@ -1,0 +1,267 @@
+"""How good a noise function is, and the proof that no private one is much better.
+
+**Theorem.** Let w_l be the weights of the expected error ½ Σ_l w_l (1 − γ(l)), and y_r ≥ 0 any multipliers of any rows
+a_r·γ ≤ B of the full set. With ρ_l = Σ_r y_r a_{r,l} − ½ w_l no private γ has an expected error below
+
+    (1)  ½ Σ_l w_l − B Σ_r y_r + G,      G = Σ_l min(0, ρ_l),
+    (2)  and no private γ that never falls one below the same with      G = min(0, min_k Σ_{l≥k} ρ_l).
+
+*Proof.* A private γ satisfies the rows, so its expected error is at least ½ Σ_l w_l (1 − γ(l)) + Σ_r y_r (a_r·γ − B) =
+½ Σ_l w_l − B Σ_r y_r + Σ_l ρ_l γ(l). In (1) every γ(l) lies in [0, 1]; in (2) γ is a convex combination of 0 and of the
+steps that are 1 from some k on, and a linear function of it is at least its smallest value there. ∎
+
+Good multipliers come from the solver; bad ones give a weak bound, never a false one. So a table keeps them, and whoever
+loads it computes the bound again. Everything is done in balls that contain the real e^ε, rows and budget: however small
+ε is, no rounding lifts the bound. w are the floats that the prior computes; value and bound are both about them, and a
+relative error of w moves both by as much.
+
+**The sum over rows.** As in `darrm.proof.corners` a row costs E_p[g] + c·E_q[g] with q = 1 − p'. As a polynomial in x
+the law of the number of ones is x^i·(lo + hi·x)^high·(hi + lo·x)^low times short binomials for the voters moved by Δ,
+so a Horner scheme in both powers adds all rows up in O(K) products with a linear factor. The binomials are cut where a
+term is below `_CUT`; all that was cut is what (1 + c)·Σ y_r exceeds the sum of the coefficients by, |g| ≤ 1, and it is
+subtracted from the bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, dataclass, field, replace
+from typing import Any
+
+from flint import arb, arb_poly, ctx
+
+from darrm import checks
+from darrm.errors import TableError
+from darrm.gamma import priors
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.gamma.sampled_error import Estimate
+from darrm.probability import Array
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.corners import PRECISION_BITS, CornerCounts, budget_of, corners_of, lower_float, ratio_of
+
+SHAPES = ("free", "monotone")
+OBJECTIVES = ("linear", "expected-error")
+STATUSES = ("optimal", "time limit", "interrupted", "stalled at the solver's precision", "failed")
+
+Multiplier = tuple[float, CornerCounts]
+
+_CUT = 2.0**-PRECISION_BITS
+# expected errors are at most 1/2: this is the rounding of a few thousand additions, and of another library's logarithm
+_TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class Optimality:
+    """How good a noise function is under a prior, and how much better one could be.
+
+    A claim until `checked` has computed it again. If the expected error was sampled, ``value`` and ``bound`` are about
+    the draws that were fitted, which no file keeps, and ``held_out`` is the expected error on draws that were not.
+    """
+
+    prior: priors.Prior  # what γ was optimized for; after loading, a `StoredPrior` stands for one of a user's own
+    shape: str  # of `SHAPES`
+    objective: str  # of `OBJECTIVES`
+    value: float  # expected error of the certified γ
+    bound: float  # no private γ of that shape has a smaller expected error
+    status: str  # of `STATUSES`: why the solver stopped; a comment, not a claim
+    held_out: Estimate | None = None
+    multipliers: tuple[Multiplier, ...] | None = field(default=None, repr=False)  # what (1) or (2) makes the bound of
+    claimed: bool = True  # value or bound are the maker's word
+
+    @property
+    def gap(self) -> float:
+        """``value`` − ``bound``, at least 0."""
+        return max(0.0, self.value - self.bound)
+
+    def __str__(self) -> str:
+        source = "claimed by the maker" if self.claimed else "proved"
+        return f"expected error {self.value:.10g}, no private γ of this shape below {self.bound:.10g} ({source})"
+
+    def checked(self, problem: MajorityProblem, gamma: NoiseFunction) -> Optimality:
+        """Return the same with value and bound computed again, as far as the prior and the multipliers allow.
+
+        `TableError` if something does not hold.
+        """
+        try:
+            self._check_fields(gamma)
+            known = self.prior.has_closed_form and self.held_out is None
+            value = gamma.expected_error(self.prior) if known else self.value
+            if not abs(self.value - value) <= _TOLERANCE:
+                checks.fail("the expected error", self.value, f"that of γ, {value!r}")
+            if not known or self.multipliers is None:
+                if not self.bound <= self.value + _TOLERANCE:
+                    checks.fail("the bound", self.bound, f"at most the expected error {self.value!r}")
+                return replace(self, value=value, bound=min(self.bound, value), claimed=True)
+            weights = priors.weights_of(self.prior, gamma.K)
+            # the expected error is rounded: it may lie below a bound that meets it
+            bound = min(value, lower_bound(problem, weights, self.shape, self.multipliers))
+            if not abs(self.bound - bound) <= _TOLERANCE:
+                checks.fail("the bound", self.bound, f"what its multipliers prove, {bound!r}")
+            return replace(self, value=value, bound=bound, claimed=False)
+        except ValueError as error:
+            raise TableError("optimality", str(error)) from error
+
+    def _check_fields(self, gamma: NoiseFunction) -> None:
+        """Check everything that needs no computation; `ValueError` if it fails."""
+        checks.one_of(SHAPES, shape=self.shape)
+        checks.one_of(OBJECTIVES, objective=self.objective)
+        checks.one_of(STATUSES, status=self.status)
+        checks.non_negative(value=self.value)
+        checks.finite(bound=self.bound)
+        if self.shape == "monotone" and not gamma.is_monotone:
+            checks.fail("shape", self.shape, "'free'", "this γ falls somewhere")
+        if self.held_out is not None:
+            checks.integer_at_least(2, draws=self.held_out.draws)
+            checks.probability(mean=self.held_out.mean, standard_error=self.held_out.standard_error)
+        if priors.is_built_in(self.prior):
+            sampled = not self.prior.has_closed_form
+            if sampled != (self.held_out is not None) or (sampled and self.objective == "linear"):
+                allowed = "there with the objective expected-error" if sampled else "absent"
+                checks.fail("held_out", self.held_out, allowed, f"the prior is {self.prior.text}")
+
+    def to_json(self, K: int) -> dict[str, Any]:
+        """Write what is known about a γ for K voters as plain data; a file does not say what is proved."""
+        said = {name: getattr(self, name) for name in ("shape", "objective", "value", "bound", "status")}
+        return {
+            "prior": priors.to_json(self.prior, K),
+            **said,
+            "held_out": None if self.held_out is None else asdict(self.held_out),
+            "multipliers": None if self.multipliers is None else [_to_list(each) for each in self.multipliers],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any], voters: Voters) -> Optimality:
+        """Read what `to_json` wrote: a claim; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
+        held_out, stored = data.get("held_out"), data.get("multipliers")
+        return cls(
+            prior=priors.from_json(data["prior"]),
+            shape=data["shape"],
+            objective=data["objective"],
+            value=_finite("value", data["value"]),
+            bound=_finite("bound", data["bound"]),
+            status=data["status"],
+            held_out=None if held_out is None else Estimate(**held_out),
+            multipliers=None if stored is None else multipliers_from_json(stored, voters),
+        )
+
+
+def lower_bound(problem: MajorityProblem, weights: Array, shape: str, multipliers: Sequence[Multiplier]) -> float:
+    """Compute a float that is at most (1), or (2) for the shape ``"monotone"``, and at least 0, as every error is.
+
+    Parameters
+    ----------
+    problem
+        The voters and the target.
+    weights
+        w_l for l = floor(K/2) + 1 … K, shape (K − floor(K/2),).
+    shape
+        ``"free"`` or ``"monotone"``.
+    multipliers
+        Pairs of y ≥ 0 and a row of the full set of these voters.
+
+    Examples
+    --------
+    For K = 1 and m = 1 every γ is private, and the bound is 0 without any row:
+
+    >>> import numpy as np
+    >>> from darrm import PrivacyParams
+    >>> problem = MajorityProblem.from_allowance(Voters(1, PrivacyParams("1e-6")), 1)
+    >>> lower_bound(problem, np.ones(1), "free", [])
+    0.0
+    """
+    voters, K = problem.voters, problem.voters.K
+    ratio = ratio_of(problem.target.exact_epsilon).ball
+    with ctx.workprec(PRECISION_BITS):
+        total = sum((arb(y) for y, _ in multipliers), arb(0))
+        law = _summed_law(voters, ratio, multipliers)
+        half_weights = [arb(float(w)) / 2 for w in weights]
+        levels = range(voters.first_majority, K + 1)
+        reduced = [law[ones] - law[K - ones] - w for ones, w in zip(levels, half_weights, strict=True)]
+        gain = arb(0)
+        if shape == "free":
+            gain = sum((each.min(0) for each in reduced), gain)
+        else:
+            tail = arb(0)
+            for each in reversed(reduced):
+                tail += each
+                gain = gain.min(tail)
+        cut = (1 + ratio) * total - sum(law, arb(0))
+        bound = lower_float(sum(half_weights, arb(0)) - budget_of(problem.target) * total - cut + gain)
+    return max(0.0, bound)
+
+
+def _summed_law(voters: Voters, ratio: arb, multipliers: Sequence[Multiplier]) -> list[arb]:
+    """Compute Σ_r y_r·(law of L under p + c·law of L under 1 − p') at L = 0 … K, but for what was cut."""
+    corners, K = corners_of(voters.each), voters.K
+    hi, lo = corners.ball_hi, 1 - corners.ball_hi
+    near: dict[tuple[int, int], list[arb]] = {}  # by how many voters are at (lo, hi) and (hi, lo)
+    for y, row in multipliers:
+        law = near.setdefault((row.low, row.high), [arb(0)] * (K + 1))
+        for weight, ones, rising, falling in (
+            (arb(y), row.ones, row.moved_zeros, row.moved_ones),
+            (arb(y) * ratio, row.zeros, row.moved_ones_prime, row.moved_zeros_prime),
+        ):
+            for i, up in enumerate(_binomial(rising, corners.ball_delta)):
+                for k, down in enumerate(_binomial(falling, corners.ball_delta)):
+                    law[ones + i - k] += weight * up * down
+    total = arb_poly()
+    for low in range(max((low for low, _ in near), default=0), -1, -1):
+        inner = arb_poly()
+        for high in range(max((high for each, high in near if each == low), default=0), -1, -1):
+            inner = inner * arb_poly([lo, hi]) + arb_poly(near.get((low, high), []))
+        total = total * arb_poly([hi, lo]) + inner
+    coefficients: list[arb] = total.coeffs()
+    return coefficients + [arb(0)] * (K + 1 - len(coefficients))
+
+
+def _binomial(n: int, p: arb) -> list[arb]:
+    """Compute Pr[Bin(n, p) = i] for i = 0, 1 and so on, up to where it is below `_CUT`."""
+    terms = [(1 - p) ** n]
+    for i in range(n):
+        if i > n * p and terms[-1] < _CUT:
+            break
+        terms.append(terms[-1] * (n - i) / (i + 1) * p / (1 - p))
+    return terms
+
+
+def _finite(name: str, value: Any) -> float:  # noqa: ANN401 (JSON)
+    checks.finite(**{name: value})
+    return float(value)
+
+
+def _to_list(multiplier: Multiplier) -> list[float]:
+    """Write y and its row as y, high, low, ones and the numbers of moved voters, without trailing zeros."""
+    y, row = multiplier
+    counts = [row.high, row.low, *astuple(row)[3:]]
+    while counts and counts[-1] == 0:
+        counts.pop()
+    return [y, *counts]
+
+
+def multipliers_from_json(data: Any, voters: Voters) -> tuple[Multiplier, ...]:  # noqa: ANN401 (JSON)
+    """Read what `Optimality.to_json` wrote; `TypeError` or `ValueError` if it is malformed or names no row.
+
+    A vertex of the program has at most as many multipliers as γ has values, so more than K of them are refused.
+    """
+    if not isinstance(data, list) or len(data) > voters.K:
+        checks.fail("multipliers", type(data).__name__, f"a list of at most K = {voters.K} entries")
+    found = []
+    for entry in data:
+        if not isinstance(entry, list):
+            checks.fail("multipliers", entry, "a list of lists")
+        y, *counts = entry
+        checks.non_negative(multiplier=y)
+        checks.integer_at_least(0, **{f"count {place}": count for place, count in enumerate(counts)})
+        counts += [0] * (7 - len(counts))
+        row = CornerCounts(counts[0], counts[1], voters.K - sum(counts[:3]), *counts[2:])
+        if not row.is_of(voters):
+            checks.fail("multipliers", entry, "a multiplier and a row of these voters")
+        found.append((float(y), row))
+    return tuple(found)
+
+
+def largest(multipliers: Sequence[Multiplier], voters: Voters) -> tuple[Multiplier, ...]:
+    """Keep the K largest multipliers: a vertex has no more, and any give a bound."""
+    kept = sorted(multipliers, key=lambda each: -each[0])[: voters.K]
+    return tuple((y, row) for y, row in kept if 0.0 < y < math.inf)
