@@ -35,6 +35,20 @@ def test_the_exponential_is_enclosed(x: str) -> None:
     assert found.upper - found.lower <= found.lower * Fraction(1, 10**75)
 
 
+@pytest.mark.parametrize("delta", ["0", "0.01"])
+def test_no_corner_is_forgotten(delta: str) -> None:
+    # (lo, hi) is worst only for hundreds of voters, where no tree of assignments reaches
+    each = PrivacyParams("0.3", delta)
+    true = oracle.corner_list(MajorityProblem(Voters(3, each), PrivacyParams("0.5", delta)))
+    ours = [(Fraction(0), Fraction(0)), (Fraction(1), Fraction(1))]
+    ours += [
+        (Fraction(p, exact._ONE), Fraction(p_prime, exact._ONE))
+        for p, p_prime in exact._corners((each.exact_epsilon, each.exact_delta))
+    ]
+    for first, second in zip(sorted(true), sorted(ours), strict=True):
+        assert max(abs(first[side] - second[side]) for side in (0, 1)) < Fraction(2, exact._ONE)
+
+
 @given(st.data())
 @settings(deadline=None, max_examples=150)
 def test_the_worst_cost_is_that_of_every_assignment(data: st.DataObject) -> None:
@@ -115,19 +129,18 @@ def test_the_expected_error_is_the_priors(K: int, prior: priors.Prior, p: float 
 @pytest.mark.parametrize(("count", "total"), [(1, "0.1"), (3, "0.4"), (4, "0"), (3, "1"), (3, "0.9")])
 def test_composition_is_that_of_the_worst_mechanism(count: int, total: str) -> None:
     # randomized response that confesses with probability δ, every outcome of `count` of them [KOV15]
-    epsilon, delta = 0.3, 0.01
-    truth = math.exp(epsilon) / (1 + math.exp(epsilon))
-    one = [
-        (delta, 0.0),
-        ((1 - delta) * truth, (1 - delta) * (1 - truth)),
-        ((1 - delta) * (1 - truth), (1 - delta) * truth),
-    ]
-    expected = 0.0
-    for outcome in product(one, repeat=count):
-        P, Q = (math.prod(pair[side] for pair in outcome) for side in (0, 1))
-        expected += max(0.0, P - math.exp(float(total)) * Q)
-    found = exact.composed_delta(Fraction(3, 10), Fraction(1, 100), count, Fraction(total))
-    assert float(found) == pytest.approx(expected, abs=1e-14)
+    with mpmath.workdps(60):
+        delta = mpmath.mpf(1) / 100
+        truth = 1 / (1 + mpmath.exp(-mpmath.mpf(3) / 10)) * (1 - delta)
+        one = [(delta, mpmath.mpf(0)), (truth, 1 - delta - truth), (1 - delta - truth, truth)]
+        ratio = mpmath.exp(mpmath.mpf(total))
+        expected = mpmath.mpf(0)
+        for outcome in product(one, repeat=count):
+            P, Q = (mpmath.fprod(pair[side] for pair in outcome) for side in (0, 1))
+            expected += max(mpmath.mpf(0), P - ratio * Q)
+        found = exact.composed_delta(Fraction(3, 10), Fraction(1, 100), count, Fraction(total))
+        excess = mpmath.mpf(found.numerator) / found.denominator - expected
+        assert -(mpmath.mpf(10) ** -55) < excess < mpmath.mpf(10) ** -35
 
 
 def test_an_overlap_leaves_fewer_rows() -> None:
