@@ -116,6 +116,8 @@ class PrivacyLedger:
     90 queries of majority of 11 | 0
     """
 
+    _seen: int  # how many queries some transaction of this object held
+
     def __init__(self, path: str | PathLike[str], *, timeout: float = DEFAULT_TIMEOUT) -> None:
         self._start(path, timeout)
         self._load()
@@ -316,7 +318,7 @@ class PrivacyLedger:
         self._store = LedgerStore(str(path), timeout=timeout)
         self._row: tuple[str, ...] = ()
         self._identity = ""
-        self._seen = 0  # queries
+        self._seen = 0
         self._admitted: dict[Charge, int] = {}
         self._room, self._growing = 0, True
 

@@ -1,0 +1,284 @@
+"""Paying and keeping are one act: whatever fails after the debit, the labels can be had, once, and for nothing."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import darrm
+from darrm.account import __main__ as account
+from darrm.account.ledger import PrivacyLedger
+from darrm.errors import LedgerError, PaidError
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.table import GammaTable, certify
+from darrm.release import DaRRM, debited, release_debited
+from darrm.release import __main__ as release
+from darrm.release.debited import recover
+from darrm.system.command_line import run
+from darrm.system.votes_file import labels_digest, save_labels
+from darrm.votes import Votes
+
+VOTES = np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
+SCHEMAS = Path(darrm.__file__).parent / "schemas"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
+    certify(problem, NoiseFunction(3, [0.5, 1.0])).save(tmp_path / "table.json")
+    np.save(tmp_path / "votes.npy", VOTES)
+    PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(20, "1e-2"))
+    return tmp_path
+
+
+@pytest.fixture
+def aggregator(folder: Path) -> DaRRM:
+    return DaRRM(GammaTable.load(folder / "table.json"))
+
+
+def words(folder: Path, output: str = "labels.npy") -> list[str]:
+    files = ["--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
+    return [str(folder / "votes.npy"), *files, "--output", str(folder / output)]
+
+
+def releasing(folder: Path, *more: str, output: str = "labels.npy") -> int:
+    return run(lambda: release.main([*words(folder, output), *more]))
+
+
+def recovering(folder: Path, number: int, output: str) -> int:
+    arguments = ["--recover", str(number), "--ledger", str(folder / "l.sqlite"), "--output", str(folder / output)]
+    return run(lambda: release.main(arguments))
+
+
+def failing(error: BaseException) -> Any:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("suffix", ["npy", "csv"])
+@pytest.mark.parametrize("classes", [(0, 1), ("no", "yes")])
+def test_what_the_ledger_keeps(suffix: str, classes: tuple[Any, Any], folder: Path, aggregator: DaRRM) -> None:
+    ledger = PrivacyLedger(folder / "l.sqlite")
+    output = folder / f"labels.{suffix}"
+    votes = Votes.of_labels(np.asarray(classes)[VOTES], classes)
+    labels = release_debited(aggregator, votes, ledger=ledger, note="n", output=str(output))
+    (entry,) = ledger.entries()
+    assert (entry.table, entry.labels) == (aggregator.table.digest, labels_digest(labels))
+    assert (entry.count, entry.note, entry.delivered, entry.output) == (4, "n", True, str(output))
+    written = np.load(output) if suffix == "npy" else np.array(output.read_text().split())
+    assert written.astype(labels.dtype).tolist() == labels.tolist()
+    with pytest.raises(ValueError, match="undelivered, and none is"):
+        recover(ledger, 1, folder / "again.csv")
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_labels_in_memory_count_as_delivered(folder: Path, aggregator: DaRRM) -> None:
+    ledger = PrivacyLedger(folder / "l.sqlite")
+    labels = release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger)
+    (entry,) = ledger.entries()
+    assert (entry.delivered, entry.output, entry.labels) == (True, "", labels_digest(labels))
+
+
+FAILURES = {
+    "full disk": OSError(28, "No space left on device"),
+    "ctrl-c": KeyboardInterrupt(),
+    "no memory": MemoryError(),
+    "exit": SystemExit(7),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_what_fails_after_the_debit_is_recovered_once(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(debited, "save_labels", failing(FAILURES[name]))
+    assert releasing(folder) == release.PAID_STATUS
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    command = f"python -m darrm.release --recover 1 --ledger {folder / 'l.sqlite'} --output LABELS"
+    assert f"the budget is spent and the labels are kept: `{command}` writes them" in error
+    monkeypatch.undo()
+    ledger = PrivacyLedger(folder / "l.sqlite")
+    (entry,) = ledger.undelivered()
+    assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite")])) == 0
+    assert f"entry 1: 4 labels were paid for and not delivered; `{command}` writes them" in capsys.readouterr().out
+    assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--format", "json"])) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, json.loads((SCHEMAS / "account_report.json").read_text()))
+    assert document["entries"][0]["delivered"] is False
+    # the name is taken until they are delivered
+    assert releasing(folder) == 2
+    assert f"not delivered yet (entry 1 of the ledger): wait for the other release, or run `{command}`" in (
+        capsys.readouterr().err
+    )
+    assert recovering(folder, 1, "rescued.csv") == 0
+    assert labels_digest(np.array((folder / "rescued.csv").read_text().split())) == entry.labels
+    assert ledger.accountant().queries == 4
+    assert recovering(folder, 1, "twice.csv") == 2
+    assert not (folder / "twice.csv").exists()
+
+
+def test_a_name_that_is_taken_after_the_debit_is_not_overwritten(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtaken(path: Path, labels: np.ndarray) -> None:
+        save_labels(path, labels)
+        (folder / "labels.npy").write_text("mine")
+
+    monkeypatch.setattr(debited, "save_labels", overtaken)
+    assert releasing(folder) == 3
+    assert "--recover 1" in capsys.readouterr().err
+    assert (folder / "labels.npy").read_text() == "mine"
+    monkeypatch.undo()
+    assert recovering(folder, 1, "labels.npy") == 2
+    assert (folder / "labels.npy").read_text() == "mine"
+    assert recovering(folder, 1, "other.npy") == 0
+
+
+def test_labels_that_were_published_and_not_marked_are_left_where_they_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PrivacyLedger, "_forget_labels", failing(LedgerError("l.sqlite", "locked")))
+    assert releasing(folder) == 3
+    monkeypatch.undo()
+    before = (folder / "labels.npy").stat()
+    assert recovering(folder, 1, "labels.npy") == 0
+    assert (folder / "labels.npy").stat() == before
+    assert PrivacyLedger(folder / "l.sqlite").undelivered() == ()
+
+
+def test_three_releases_into_one_file_pay_once(folder: Path, aggregator: DaRRM) -> None:
+    outcomes: list[str] = []
+    ready = threading.Barrier(3)
+
+    def go() -> None:
+        ledger = PrivacyLedger(folder / "l.sqlite")
+        ready.wait()
+        try:
+            release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "labels.csv")
+            outcomes.append("paid")
+        except ValueError as error:
+            outcomes.append("refused" if "paid for" in str(error) else str(error))
+
+    threads = [threading.Thread(target=go) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["paid", "refused", "refused"]
+    assert [entry.delivered for entry in PrivacyLedger(folder / "l.sqlite").entries()] == [True]
+
+
+@pytest.mark.parametrize(("stdout", "status"), [("> /dev/full", 3), (">&-", 0), ("| head -c 0", 0)])
+def test_a_report_that_cannot_be_printed(stdout: str, status: int, folder: Path) -> None:
+    command = f'"{sys.executable}" -m darrm.release "$@" {stdout}'
+    done = subprocess.run(
+        ["/bin/bash", "-c", f"set -o pipefail; {command}", "bash", *words(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status
+    if status:
+        assert done.stderr.count("\n") == 1
+        assert "only the report failed: 4 labels are paid for and written" in done.stderr
+    else:
+        assert done.stderr == ""
+    assert np.load(folder / "labels.npy").shape == (4,)
+    assert PrivacyLedger(folder / "l.sqlite").undelivered() == ()
+
+
+@pytest.mark.parametrize("error", [LedgerError("l", "another process kept it locked"), KeyboardInterrupt()])
+def test_a_closing_read_that_fails_says_that_labels_are_paid(
+    error: BaseException, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PrivacyLedger, "spent", property(failing(error)))
+    monkeypatch.setattr(os, "dup2", lambda *_: None)  # the test's own stdout
+    assert releasing(folder) == 3
+    assert "only the report failed: 4 labels are paid for and written" in capfd.readouterr().err
+    assert (folder / "labels.npy").exists()
+
+
+def test_ctrl_c_before_the_debit_pays_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DaRRM, "release", failing(KeyboardInterrupt()))
+    assert releasing(folder) == 130
+    assert PrivacyLedger(folder / "l.sqlite").entries() == ()
+    assert not (folder / "labels.npy").exists()
+
+
+def test_a_folder_without_links_is_refused_before_anything_is_paid(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", failing(OSError(1, "Operation not permitted")))
+    assert releasing(folder) == 2
+    assert "on a file system with hard links (Operation not permitted)" in capsys.readouterr().err
+    assert PrivacyLedger(folder / "l.sqlite").entries() == ()
+
+
+def test_labels_are_on_no_disk_before_they_are_paid(
+    folder: Path, aggregator: DaRRM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debit, sizes = PrivacyLedger.debit, []
+
+    def watched(self: PrivacyLedger, *arguments: Any, **options: Any) -> None:
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        sizes.append({path.name: path.stat().st_size for path in files if path.parent != folder})
+        debit(self, *arguments, **options)
+
+    monkeypatch.setattr(PrivacyLedger, "debit", watched)
+    ledger = PrivacyLedger(folder / "l.sqlite")
+    release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "labels.csv")
+    assert sizes == [{"labels.csv": 0, "second-name.csv": 0}]
+
+
+@pytest.mark.parametrize("ledger", ["l.sqlite", Path("l.sqlite"), None])
+def test_a_ledger_is_opened_by_the_caller(ledger: Any, folder: Path, aggregator: DaRRM) -> None:
+    word = r"ledger must be a PrivacyLedger, got .* open a file with PrivacyLedger"
+    with pytest.raises(ValueError, match=word):
+        release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger)
+    with pytest.raises(ValueError, match=word):
+        recover(ledger, 1, folder / "x.csv")
+
+
+def test_python_gets_an_error_that_knows_the_entry(
+    folder: Path, aggregator: DaRRM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = PrivacyLedger(folder / "l.sqlite")
+    monkeypatch.setattr(debited, "save_labels", failing(OSError(28, "No space left on device")))
+    with pytest.raises(PaidError) as caught:
+        release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "labels.csv")
+    monkeypatch.undo()
+    assert caught.value.entry is not None
+    kept = ledger.kept_labels(caught.value.entry)
+    assert recover(ledger, caught.value.entry, folder / "labels.csv").tolist() == kept.tolist()
+    with pytest.raises(ValueError, match="at least one query"):
+        release_debited(aggregator, Votes.of_labels(VOTES[:0]), ledger=ledger, output=folder / "none.csv")
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        (["--recover", "1"], "--recover goes with --ledger and --output only"),
+        (["--recover", "x"], "--recover"),
+    ],
+)
+def test_recovering_takes_nothing_else(
+    more: list[str], word: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert releasing(folder, *more) == 2
+    assert word in capsys.readouterr().err
+    assert recovering(folder, 5, "x.csv") == 2
+    assert "the entry must be undelivered, and none is, got 5" in capsys.readouterr().err
+    assert run(lambda: release.main(["--ledger", str(folder / "l.sqlite"), "--output", str(folder / "x.csv")])) == 2
+    assert "VOTES and --table are needed" in capsys.readouterr().err
