@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FUZZ_SECONDS ?= 600
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test test-slow check lint format clean
+.PHONY: demo test test-slow fuzz check lint format clean
 
 demo: $(VENV)/.core
 	$(BIN)/python -m darrm.optimize
@@ -15,6 +16,10 @@ test: $(VENV)/.dev lint
 
 test-slow: $(VENV)/.dev
 	$(PYTEST) -m slow
+
+# bad input at every door, as long as wanted: make fuzz FUZZ_SECONDS=3600
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 # in between: lint, types, and the tests that say at once whether the house stands
 check: $(VENV)/.dev lint

@@ -19,7 +19,7 @@ class TableError(DarrmError):
     """
 
     def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
+        super().__init__(f"{field}: {message[:1000]}")  # what a file holds may be long
         self.field = field
 
 

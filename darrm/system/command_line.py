@@ -24,6 +24,7 @@ from darrm.system.files import check_parent
 
 USAGE_STATUS = 2
 INTERRUPTED_STATUS = 130
+_MOST_CHARACTERS = 1000  # of a line on standard error: what was typed, or what a file holds, may be long
 
 
 class CommandLine(argparse.ArgumentParser):
@@ -129,6 +130,7 @@ def run(main: Callable[[], int]) -> int:
 def complain(message: str, status: int, kind: str = "error") -> int:
     """Print one line on standard error and return ``status``."""
     line = " ".join(message.split())
+    line = line if len(line) <= _MOST_CHARACTERS else f"{line[: _MOST_CHARACTERS - 1]}…"
     if sys.stderr is not None:
         with suppress(OSError):
             sys.stderr.write(f"{kind}: {line}\n")

@@ -1,7 +1,7 @@
 """Run cases in a warm child process, within limits of time and memory, and say what is wrong with them.
 
-A case is a target and a whole number: it is made again from the two. The child is forked once, with everything imported,
-so a case costs as much as what it calls; a child that dies or hangs is replaced.
+A case is a target and a whole number: it is made again from the two. The child is forked once, with everything
+imported, so a case costs as much as what it calls; a child that dies or hangs is replaced.
 """
 
 import multiprocessing
