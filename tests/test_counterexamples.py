@@ -91,7 +91,7 @@ def worst_of(half: Sequence[Fraction], r: Fraction, questions: int) -> Fraction:
 
 
 def same_question(half: Sequence[Fraction], r: Fraction, times: int) -> Fraction:
-    """The worst Pr[all labels 1] ratio where one-bit models are asked the same question, γ monotone.
+    """The worst Pr[all labels 1] ratio where one-bit models are asked the same question.
 
     Where n models say their bit and s of the others say 1: E[h(s + Bin(n, hi))^Q] against lo, over all s and n, by
     Pascal's triangle in integers. For one question and a monotone γ no other models are worse.
@@ -198,6 +198,14 @@ def test_a_monotone_shape_that_costs_more_than_a_voter(
     assert up / down == total
 
 
+def test_the_table_that_is_made_by_default_fails() -> None:
+    table = optimize_gamma(MajorityProblem.from_allowance(Voters(51, PrivacyParams("0.1")), 1))
+    r = exponential(Fraction(1, 10))
+    total = same_question(signed_values(51, table.gamma.half)[26:], r, 10)
+    assert exponential(Fraction(113, 100)) < total < exponential(Fraction(114, 100))
+    assert reported(51, PrivacyParams("0.1"), 0.1, 10) >= loss(total)
+
+
 @pytest.mark.parametrize("times", [2, 3])
 def test_the_same_question_is_the_triangles(times: int) -> None:
     half, r = [Fraction(1, 5), Fraction(3, 5)], Fraction(5, 4)
@@ -225,6 +233,7 @@ def test_the_figures_of_the_page() -> None:
         f"costs {loss(one):.4f}",
         f"loses {loss(total):.3f}, where the sum is {FIVE_TIMES * loss(one):.3f}",
         f"costs {loss(dear):.5f}, {loss(dear) / loss(MONOTONE_RATIO):.3f} times what one voter does",
+        "loses 1.13, where the sum is 1",
         f"loses {loss(dear_total):.5f}, where the sum is {MONOTONE_TIMES * loss(dear):.5f}",
         f"give {float(both_ends):.3f}",
     ):

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from darrm.gamma.noise_function import NoiseFunction
+from darrm.optimize.optimizer import optimize_gamma
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
 from experiments.boundary.search import Search
 
 
@@ -12,7 +15,7 @@ from experiments.boundary.search import Search
 class Shape:
     """A γ, and how many questions are asked of which models: all that there are, or one-bit ones that agree."""
 
-    kind: str  # falling (all models), unanimity or ramp (the same question)
+    kind: str  # falling (all models); optimum, unanimity or ramp (the same question)
     shape: str
     K: int
     epsilon: float
@@ -47,9 +50,18 @@ def ramp(
     )
 
 
+def optimum(K: int, questions: int) -> Shape:
+    """Take the optimal γ for m = 1 and ε = 0.1, whose certificate says that a question costs at most one voter."""
+    table = optimize_gamma(MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1")), 1))
+    return Shape("optimum", "optimum, m = 1", K, 0.1, questions, table.gamma)
+
+
 SHAPES = (
     falling(3, 0.1, 2, 1.0, 1 / 3),
     falling(3, 2.0, 2, 1.0, 0.7653),
+    optimum(51, 10),
+    optimum(101, 21),
+    optimum(201, 13),
     unanimity(5, 1.0, 100, 0.05),
     unanimity(9, 0.3, 150, 0.05),
     unanimity(11, 0.1, 200, 0.05),
@@ -57,6 +69,8 @@ SHAPES = (
     ramp(101, 0.3, 5, first=60, step=0.202, start=59, end=83, slope=0.0118),
     ramp(201, 0.01, 8, first=126, step=0.155, start=131, end=156, slope=0.0092),
     ramp(401, 0.1, 31, first=240, step=0.118, start=249, end=296, slope=0.00508),
+    ramp(401, 0.1, 14, first=249, step=0.229, start=258, end=286, slope=0.00898),
+    ramp(1001, 0.1, 16, first=661, step=0.22, start=669, end=721, slope=0.00524),
     ramp(1001, 0.1, 64, first=642, step=0.0939, start=660, end=736, slope=0.00253),
 )
 

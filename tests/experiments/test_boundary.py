@@ -45,7 +45,7 @@ def test_the_shapes_are_those_of_today() -> None:
     for shape, then in zip(SHAPES, read_json(DATA / "shapes.json"), strict=True):
         now = measure(shape)
         assert {name: then[name] for name in now if name not in ("cost", "loss")}.items() <= now.items()
-        assert [now["cost"], now["loss"]] == pytest.approx([then["cost"], then["loss"]], rel=1e-9)
+        assert [now["cost"], now["loss"]] == pytest.approx([then["cost"], then["loss"]], rel=1e-6)  # solvers
 
 
 def test_ramps_are_monotone_and_dear() -> None:
@@ -56,19 +56,19 @@ def test_ramps_are_monotone_and_dear() -> None:
         assert same_question(shape.gamma, shape.epsilon, 1) > shape.epsilon
 
 
-@pytest.mark.parametrize(("claim", "kind"), [(0, "falling"), (1, "unanimity"), (2, "ramp")])
+@pytest.mark.parametrize(("claim", "kind"), [(0, "falling"), (1, "optimum"), (2, "unanimity"), (3, "ramp")])
 def test_a_sum_that_holds_would_be_noticed(claim: int, kind: str) -> None:
     rows, looked = (read_json(DATA / f"{name}.json") for name in ("shapes", "searches"))
     assert all(one.holds for one in decide(rows, looked))
     row = next(row for row in rows if row["kind"] == kind)
     row["loss"] = row["questions"] * row["cost"] * row["epsilon"]
-    assert [one.holds for one in decide(rows, looked)] == [place != claim for place in range(6)]
+    assert [one.holds for one in decide(rows, looked)] == [place != claim for place in range(7)]
 
 
 def test_a_failure_for_few_voters_would_be_noticed() -> None:
     rows, looked = (read_json(DATA / f"{name}.json") for name in ("shapes", "searches"))
     next(row for row in looked if row["monotone"])["worst"] = 1.001
-    assert [one.holds for one in decide(rows, looked)] == [True] * 4 + [False, True]
+    assert [one.holds for one in decide(rows, looked)] == [True] * 5 + [False, True]
 
 
 def test_the_search_finds_a_failure_and_climbs() -> None:
