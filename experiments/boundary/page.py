@@ -109,9 +109,10 @@ Written by `python -m experiments.boundary --output docs/reproduction` from the 
 each ε-private, answer Q questions, and each label leaves through the same γ. Does the whole cost at most Q times what
 one question costs? [Why it need not, and what to do](../trained-models.md). Here is how far it may be from true.
 
-**Sums fail for every kind of γ**, even where γ is monotone and a question costs at least what one voter costs. There it
-takes many voters: the smallest counterexample below has 51, and the one of 201 is checked in exact fractions by a test.
-For few voters none was found, and nothing is proved."""
+**Neither a monotone γ nor a dear question saves the sum.** The table that this library makes by default can lose twice
+the sum. Where γ is monotone and a question costs at least what one voter costs, it takes many voters: the
+smallest counterexample below has 51; that one and the one of 201 are checked in exact fractions by a test. For fewer
+than 51 none was found, and nothing is proved."""
 
 SHAPES = """## Shapes that fail
 
