@@ -4,13 +4,15 @@ State: n_h voters at (hi, lo), n_l at (lo, hi), N = K − n_h − n_l near 0 or 
 Bin(n_l, lo))] for s = 0 … N comes from its neighbors by one averaging step: a triangle of triangles.
 
 **Where it may stop (theorem).** Call a level j = n_h + n_l monotone if every T of that level is non-decreasing. Then
-every row with more than j voters at (hi, lo) or (lo, hi) costs no more than some row of the dominating family.
+every row with more than j voters at (hi, lo) or (lo, hi) costs no more than some row of the dominating family. Rows
+with exactly j of them are not covered, so level j itself is looked at; but for j = 0, where nobody is at (lo, hi).
 *Proof.* Smoothing is an average, so a level above a monotone one is monotone. Take a row with more than j such
 voters and let i be any voter. With all others fixed, f is A + p_i·D − c·p'_i·D' where D = E_p[g(L + 1) − g(L)] over
 the others, D' likewise under p'. If at least j of the others sit at (hi, lo) or (lo, hi), D ≥ 0 and D' ≥ 0, so f does
 not fall when p_i grows and p'_i shrinks. Moving (lo, hi) to (hi, lo) keeps the number of such voters; do it for all
 of them. Then more than j voters are at (hi, lo) and every other voter may move to (Δ, 0) or (1, 1 − Δ), whichever side
-it is on. ∎ For a monotone γ level 0 is monotone and the dominating family is all there is. In floats D ≥ −τ is what
+it is on. ∎ For a monotone γ level 0 is monotone, D ≥ 0 whatever the others do, also where nobody is at (hi, lo) or (lo,
+hi), and the dominating family is all there is. In floats D ≥ −τ is what
 can be seen; each of at most K moves then loses at most (1 + c)·max(hi − lo, Δ)·τ, which is added to the result.
 
 **With frozen voters.** If one person reaches t < K voters the same proof holds with "any other voter" read as any
@@ -21,8 +23,9 @@ most t ≤ K voters move, so the price of τ covers them.
 **Voters near 0 and 1 for Δ > 0.** By the decoupling of `darrm.proof.corners` a row costs V(n_1) + c·V(N − n_1) with
 V(n_1) = max over a ≤ n_0, a_1 ≤ n_1 of E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))]. In a (and in a_1) the second difference of
 this is Δ²·E[T'' (…)], so V is at most the best of the four choices a ∈ {0, n_0}, a_1 ∈ {0, n_1} plus
-Δ²(n_0² + n_1²)/8 · max |T''| nearby. Where that leaves an entry undecided, all (a, a_1) are tried: the result is
-exact unless more than `_MOST_UNDECIDED` entries of one block are, and then `slack` says what the bound costs.
+Δ²(n_0² + n_1²)/8 · max |T''| nearby (proof in `darrm.proof.near_shifts`). Where that leaves an entry undecided, all
+(a, a_1) are tried: the result is exact unless more than `_MOST_UNDECIDED` entries of one block are, and then `slack`
+says what the bound costs.
 """
 
 from __future__ import annotations
@@ -116,8 +119,10 @@ class FullSet:
         for j, blocks in enumerate(self._levels(half)):
             steepest_fall = -min(float(np.min(np.diff(block), initial=0.0)) for _, block in blocks)
             error = 2.0 * STEP_ERROR * j
-            if steepest_fall <= error:
+            is_monotone = steepest_fall <= error
+            if is_monotone:
                 moves = self._cost_of_moves(steepest_fall + error)
+            if is_monotone and j == 0:
                 break
             levels = j + 1
             for first_low, block in blocks:
@@ -125,6 +130,8 @@ class FullSet:
                     broken.extend(block_maxima.broken)
                     best = max(best, block_maxima.cost)
                     bound = max(bound, block_maxima.bound)
+            if is_monotone:
+                break
         worst = float(np.nextafter(max(best, bound) + self.family.rounding(self.ratio) + moves, np.inf))
         return FullMaxima(worst, tuple(broken), levels, worst - best)
 
@@ -137,11 +144,14 @@ class FullSet:
         worst = -np.inf
         broken: list[tuple[float, CornerCounts]] = []
         for j in range(self.voters.reached + 1):
-            if np.all(np.diff(level) >= 0.0):
+            is_monotone = bool(np.all(np.diff(level) >= 0.0))
+            if is_monotone and j == 0:
                 break
             for found in self._examine_windows(j, level, j, max(worst, limit), limit):
                 worst = max(worst, found.cost)
                 broken.extend(found.broken)
+            if is_monotone:
+                break
             level = smooth(level, 1.0 - self.corners.hi)
         return worst, tuple(broken)
 

@@ -6,6 +6,17 @@ For a state with N voters near 0 or 1, n_1 of them near 1, and T(s) the expectat
 
 Four answers, each dearer and sharper than the one before: a bound on V − T for a whole state, one for each n_1, the
 four vertices a ∈ {0, n_0}, a_1 ∈ {0, n_1} with a curvature bound, and all pairs.
+
+**The curvature bound.** Let T''(s) = T(s + 1) − 2T(s) + T(s − 1), X ~ Bin(a_1, Δ) and Y ~ Bin(a, Δ). The second
+difference of φ(a, a_1) = E[T(n_1 − X + Y)] from a to a + 2 is Δ²·E[T''(n_1 − X + Y + 1)], from a_1 to a_1 + 2 it is
+Δ²·E[T''(n_1 − X + Y − 1)]. If X and Y are at most J, T'' is taken within J + 1 steps of n_1; X or Y is larger with
+probability at most Pr[X + Y > J] ≤ Pr[Bin(N, Δ) > J], and |T''| ≤ 4 then. So both second differences are at most
+
+    Δ²·M(n_1),      M(n_1) = max of |T''| within J + 1 steps of n_1, + 4·Pr[Bin(N, Δ) > J].
+
+A function on 0 … n whose second differences are at least −D is at most its larger end plus D·n²/8. Once in a and then,
+at the two ends, in a_1: V(n_1) is at most the best vertex plus Δ²·(n_0² + n_1²)/8·M(n_1). T'' is taken where all of
+n_1 − X + Y ± 1 and its neighbors lie in 0 … N, because X ≤ a_1 ≤ n_1 and Y ≤ a ≤ n_0 leave room for the step. ∎
 """
 
 from dataclasses import dataclass
@@ -80,7 +91,6 @@ class NearShifts:
         values = np.take_along_axis(candidates, choice[None], axis=0)[0]
         n_1 = np.arange(N + 1.0)
         lever = self.delta**2 * ((N - n_1) ** 2 + n_1**2) / 8.0
-        # the tail holds second differences of at most 4
         curvature = lever * (self._curvature(block) + 4.0 * tail_bound(N, self.delta, self.family.terms))
         return Vertices(values, values + 1.0001 * curvature, choice)
 
@@ -119,11 +129,11 @@ class NearShifts:
         return self._band[1]
 
     def _curvature(self, block: Array) -> Array:
-        """Compute the largest |T(s+1) − 2T(s) + T(s−1)| within J steps of each s."""
+        """Compute the largest |T''| within J + 1 steps of each n_1."""
         second = np.zeros_like(block)
         if block.shape[1] > 2:
             second[:, 1:-1] = np.abs(np.diff(block, n=2, axis=1))
-        J = self.family.terms
-        padded = np.pad(second, ((0, 0), (J, J)))
-        windows = sliding_window_view(padded, 2 * J + 1, axis=1)
+        reach = self.family.terms + 1
+        padded = np.pad(second, ((0, 0), (reach, reach)))
+        windows = sliding_window_view(padded, 2 * reach + 1, axis=1)
         return np.asarray(windows.max(axis=-1), dtype=np.float64)

@@ -1,5 +1,7 @@
 """The separations and the ball proof against enumeration of every multiset, and against exact fractions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -74,6 +76,55 @@ def test_the_dominating_family_is_not_enough_for_every_gamma() -> None:
     worst, broken = full_set(problem).border(gamma.half, problem.budget)
     assert worst > problem.budget
     assert broken
+
+
+def first_monotone_level(problem: MajorityProblem, half: Array, most_low: int) -> int:
+    """The first n_h + n_l at which no E[g(s + …)] falls in s, with at most so many voters of one of the two kinds."""
+    K, g = problem.voters.K, NoiseFunction(problem.voters.K, half).signed
+    hi = float(corner_pairs(problem.voters)[2, 0])
+    for j in range(K + 1):
+        laws = [
+            poisson_binomial_pmf(np.array([hi] * (j - low) + [1.0 - hi] * low)) if j else np.ones(1)
+            for low in range(j + 1)
+            if min(low, j - low) <= most_low
+        ]
+        if all(np.all(np.diff(np.correlate(g, law, "valid")) >= -1e-15) for law in laws):
+            return j
+    return K
+
+
+@pytest.mark.parametrize("delta", ["0", "0.01"])
+def test_the_first_monotone_level_is_looked_at_as_well(delta: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows with exactly so many voters at (hi, lo) and (lo, hi) are covered by no theorem."""
+    problem = MajorityProblem.from_allowance(Voters(8, PrivacyParams("1", delta)), 2)
+    examined: set[int] = set()
+    look = FullSet._examine_windows
+
+    def recorded(self: FullSet, first_low: int, block: Array, j: int, best: float, limit: float) -> Any:
+        examined.add(j)
+        return look(self, first_low, block, j, best, limit)
+
+    monkeypatch.setattr(FullSet, "_examine_windows", recorded)
+    found = set()
+    for half in ([0.1, 0.0, 1.0, 1.0], [0.5, 0.3, 0.4, 1.0], [1.0, 0.0, 1.0, 1.0], [1.0, 0.9, 0.0, 0.0]):
+        last = first_monotone_level(problem, np.array(half), most_low=8)
+        examined.clear()
+        assert full_set(problem).maxima(np.array(half)).levels == last + 1
+        assert examined == set(range(last + 1))
+        examined.clear()
+        full_set(problem).border(np.array(half), problem.budget)
+        assert examined == set(range(first_monotone_level(problem, np.array(half), most_low=0) + 1))
+        found.add(last)
+    assert len(found) >= 3
+
+
+@pytest.mark.parametrize("delta", ["1e-5", "0.01"])
+def test_curvature_is_taken_one_step_further_than_the_moves(delta: str) -> None:
+    """The second difference from a to a + 2 moves is centered one step beyond the first a of them."""
+    shifts = full_set(MajorityProblem.from_allowance(Voters(60, PrivacyParams("0.1", delta)), 5)).shifts
+    kink = np.abs(np.arange(61.0) - 30.0) / 30.0
+    touched = np.flatnonzero(shifts._curvature(kink[None, :])[0] > 0.01)
+    assert touched.tolist() == list(range(30 - shifts.family.terms - 1, 30 + shifts.family.terms + 2))
 
 
 @pytest.mark.parametrize(
