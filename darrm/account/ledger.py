@@ -448,8 +448,7 @@ class PrivacyLedger:
 
     def _raise_if_paid(self, token: str, error: BaseException) -> None:
         """Raise `PaidError` unless the transaction that wrote the token was rolled back."""
-        failure = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
-        path = self._store.path
+        failure, path = reason_of(error), self._store.path
         try:
             with self._transaction(write=False) as (connection, _):
                 row = connection.execute(
@@ -472,6 +471,19 @@ class PrivacyLedger:
 
     def _corrupted(self, what: str) -> LedgerError:
         return LedgerError(self._store.path, f"it is corrupted ({what}): {RESTORE}")
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why something failed after a debit, without a `LedgerError`'s words that nothing was debited.
+
+    >>> reason_of(KeyboardInterrupt())
+    'interrupted'
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, LedgerError) and error.__cause__ is not None:
+        return f"ledger {error.path!r}: {error.__cause__}"
+    return str(error) or type(error).__name__
 
 
 def _write(connection: sqlite3.Connection, charge: Charge, words: tuple[str, ...], kept: bytes | None) -> None:

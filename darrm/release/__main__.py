@@ -17,7 +17,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.account.ledger import PrivacyLedger
+from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.account.ledger_store import check_kept
 from darrm.errors import PaidError
 from darrm.proof.table import GammaTable
@@ -144,11 +144,10 @@ def _report(options: Namespace, ledger: PrivacyLedger, labels: NDArray[Any]) -> 
     except BrokenPipeError:
         raise  # the reader has read enough
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (nothing may look like labels that were not paid)
-        reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
         with suppress(OSError, ValueError):  # what could not be printed must not fail again when the interpreter ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        message = f"{reason}; only the report failed: {labels.size} labels are paid for and written to {options.output}"
-        return complain(message, PAID_STATUS)
+        written = f"{labels.size} labels are paid for and written to {options.output}"
+        return complain(f"{reason_of(error)}; only the report failed: {written}", PAID_STATUS)
     return 0
 
 
