@@ -552,6 +552,7 @@ class TestTheReport:
     def test_a_page_to_read_and_sign(self, trio: Trio) -> None:
         note = "<script>alert('x')</script>"
         PrivacyLedger(trio.ledger_path).debit(DaRRM(trio.table).charge(1), note=note)
+        trio.table_path.write_bytes(rewritten(trio, lambda data: data["provenance"].update(solver=note)))
         path = trio.folder / "report.html"
         assert run(lambda: main([*trio.arguments(), "--report", str(path), "--quiet"])) == 0
         page = Page(path.read_text(encoding="utf-8"))
