@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.system import files
-from darrm.system.votes_file import load_matrix
+from darrm.system.votes_file import load_matrix, npy_bytes
 from darrm.votes import Votes
 
 _LARGEST_CLASS = 127  # of an int8
@@ -34,7 +34,7 @@ def save_votes(path: Path, votes: object) -> None:
         checks.fail("path", str(path), "a name that ends in .npy")
     array = _check_votes(votes)
     with files.replacing(path) as temporary:
-        np.save(temporary, array, allow_pickle=False)
+        temporary.write_bytes(npy_bytes(array))
 
 
 def load_votes(path: Path) -> NDArray[np.int8]:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 
 def check_parent(path: Path) -> None:
-    """Raise `ValueError` unless the folder that will hold ``path`` exists and ``path`` is no folder.
+    """Raise `ValueError` unless the folder that will hold ``path`` exists and ``path`` is a file or nothing yet.
+
+    Whoever may replace anything would replace a device by a file.
 
     >>> check_parent(Path("/no/such/folder/table.json"))
     Traceback (most recent call last):
@@ -20,6 +22,8 @@ def check_parent(path: Path) -> None:
         raise ValueError(f"the folder {str(path.parent)!r} of {str(path)!r} does not exist: create it first")
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder: name a file")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{str(path)!r} is a device or a pipe, which would be replaced: name a file")
 
 
 def check_regular(path: Path, most_bytes: int) -> None:

@@ -275,10 +275,17 @@ def write_labels(path: Path, labels: NDArray[Any]) -> None:
     if is_csv(path):
         path.write_bytes(_as_csv(labels))
     else:
-        # numpy writes arrays to real files itself, and a disk that is full at its last flush goes unnoticed
-        file = BytesIO()
-        np.save(file, labels, allow_pickle=False)
-        path.write_bytes(file.getvalue())
+        path.write_bytes(npy_bytes(labels))
+
+
+def npy_bytes(array: NDArray[Any]) -> bytes:
+    """Return what an .npy file of an array holds.
+
+    To a real file numpy would write by itself, and a disk that is full at the last flush would go unnoticed.
+    """
+    file = BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
 
 
 def load_labels(path: Path) -> NDArray[Any]:

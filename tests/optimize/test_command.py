@@ -143,6 +143,7 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--output /no/such/folder/t.json", "does not exist: create it first"),
         ("--plot /no/such/folder/t.png", "does not exist: create it first"),
         ("--output /", "is a folder: name a file"),
+        ("--output /dev/null", "is a device or a pipe, which would be replaced: name a file"),
         ("--K 41 --solver reference", "too many to write down"),
         ("surplus", "unrecognized arguments"),
     ],
