@@ -15,7 +15,7 @@ here                  [D]                meaning
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
@@ -257,17 +257,6 @@ class Workload:
             checks.fail("total.epsilon", self.total.epsilon, f"in (0, {LARGEST_EXPONENT}]")
         if self.classes != 2:
             checks.fail("classes", self.classes, "2", "releases of more classes are not planned yet")
-
-    def counted(self) -> Workload:
-        """State what a sum over the queries may be taken of: private models count by their votes alone.
-
-        The answers of a trained model to several queries share the randomness of its training, which composition
-        theorems exclude. Given the models that a person does not reach, all queries are about votes of which the person
-        moves at most t: the voters count as voters that are not private.
-        """
-        if not self.voters.models or self.queries == 1:
-            return self
-        return replace(self, voters=replace(self.voters, each=PrivacyParams("inf")))
 
     def problem(self, target: PrivacyParams) -> MajorityProblem:
         """State the problem of one query that is to be ``target``-private; `ValueError` where there is none."""

@@ -39,7 +39,8 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
     fineness = 1.0 if len(profiles) == 1 else 1.0 / _CELLS_A_STEP
     step = max(smallest_step * fineness, 2.0 * span / _MOST_CELLS)
     rounding = _ROUNDING_A_CELL * (2.0 * span / step + 1.0)
-    if delta <= rounding or step < _LEAST_STEP:
+    # with too many queries one cell would hold all losses of one
+    if delta <= rounding or not _LEAST_STEP <= step <= max(profile.epsilons[-1] for profile, _ in profiles):
         return None
     library = require("dp_accounting.pld.privacy_loss_distribution")
     total = None

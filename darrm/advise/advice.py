@@ -1,11 +1,9 @@
 """Which aggregator to use: every option that applies to a workload, ranked by its expected accuracy.
 
 What is counted depends on how the voters draw their randomness. Private voters that draw it afresh at every query
-compose a query at a time. Private *models* do not: their votes on all queries share the training's randomness, so only
-two statements are proved for many queries, and only these are used. Either any number of answers is post-processing of
-the models a person reaches (then no noise is needed), or the votes count as those of voters that are not private. The
-latter holds because, given the models of the untouched voters, which have the same law on both data sets, all queries
-are about a vote of which a person moves at most t.
+compose a query at a time. Private *models* do not: their votes on all queries share the training's randomness. Either
+any number of answers is post-processing of the models a person reaches (then no noise is needed), or every option is
+calibrated as for voters that are not private, within what both ends leave for it: see `darrm.plan.budget`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +17,7 @@ from darrm.advise.contenders import Contender
 from darrm.errors import PlanError
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import CommonP, Prior, weights_of
+from darrm.plan.budget import counted
 from darrm.plan.option import ReleaseOption, how_counted
 from darrm.problem import Workload
 
@@ -67,14 +66,14 @@ class Advice:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences about this workload."""
-        asked, counted, best = self.workload, self.workload.counted(), self.options[0]
+        asked, release, best = self.workload, counted(self.workload), self.options[0]
         noiseless = best.remark
         if not noiseless and bool(np.all(best.truth == 1.0)):
             parallel = "a person reaches one voter, so an answer costs what one voter costs (parallel composition)"
             reason = parallel if asked.voters.reached == 1 else "the voters are private enough"
             noiseless = f"No noise is needed: {reason}."
         hopeless = ""
-        if not counted.voters.each.is_private and counted.voters.reached == counted.voters.K:
+        if not release.voters.each.is_private and release.voters.reached == release.voters.K:
             hopeless = (
                 "One person may move every vote, so nothing beats randomized response. If a person's data reach fewer "
                 "voters (disjoint shards: one), say so with --overlap."

@@ -31,7 +31,7 @@ class Contender:
         As reports, tables and pictures show it.
     calibrate
         (workload, prior) → the best that it does within the workload's budget. Raises `PlanError` with the reason where
-        it does not apply; None where the question does not arise. It must heed `Workload.counted`.
+        it does not apply; None where the question does not arise. It must heed `darrm.plan.budget.counted`.
     about
         A sentence about how it is calibrated, for pages.
     color, linewidth

@@ -24,7 +24,7 @@ from darrm.losses.gaussian import SENSITIVITY, analytic_sigma, renyi_sigma
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate import GNMax, LNMax
 from darrm.pate.noise_tails import laplace_log_tails
-from darrm.plan.budget import account_of, largest_within
+from darrm.plan.budget import account_of, counted, largest_within
 from darrm.plan.option import ReleaseOption
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
@@ -38,8 +38,9 @@ def gnmax_of_the_paper(workload: Workload, _prior: Prior) -> ReleaseOption:
     """GNMax with the σ of [D, Section D.2.1], for all queries together: discrete noise, as it is released."""
     voters = workload.voters
     with _refused(workload):
-        sigma = max(LEAST_SIGMA, renyi_sigma(workload.total, workload.queries).value * voters.reached)
-    charge = Charge("GNMax", renyi=RenyiCurve.of(lambda orders: orders * (voters.reached / sigma) ** 2))
+        sigma = max(LEAST_SIGMA, renyi_sigma(counted(workload).total, workload.queries).value * voters.reached)
+    curve = RenyiCurve.of(lambda orders: orders * (voters.reached / sigma) ** 2)
+    charge = Charge("GNMax", renyi=curve, reached=voters.reached)
     return _option(workload, charge, 1.0 - gaussian_lies(voters.K, sigma), {"sigma": sigma}, GNMax(sigma))
 
 
@@ -50,7 +51,7 @@ def gnmax_tight(workload: Workload, _prior: Prior) -> ReleaseOption:
     """
     sensitivity = SENSITIVITY * math.sqrt(workload.queries) * workload.voters.reached
     with _refused(workload):
-        sigma = analytic_sigma(workload.total, sensitivity=sensitivity).value
+        sigma = analytic_sigma(counted(workload).total, sensitivity=sensitivity).value
     return ReleaseOption(
         name="GNMax",
         workload=workload,
@@ -67,9 +68,9 @@ def lnmax(workload: Workload, _prior: Prior) -> ReleaseOption:
     def charge(gamma: float) -> Charge:
         rate = gamma * workload.voters.reached
         curve = RenyiCurve.of(lambda orders: np.minimum(2.0 * rate**2 * orders, 2.0 * rate))
-        return Charge("LNMax", guarantee=PrivacyParams(2.0 * rate), renyi=curve)
+        return Charge("LNMax", guarantee=PrivacyParams(2.0 * rate), renyi=curve, reached=workload.voters.reached)
 
-    gamma = largest_within(workload, charge)
+    gamma = largest_within(counted(workload), charge)
     tails = np.exp(laplace_log_tails(np.arange(workload.voters.K + 2), gamma, "discrete"))
     lead = leads(workload.voters.K)
     truth = 1.0 - 0.5 * (tails[lead] + tails[lead + 1])

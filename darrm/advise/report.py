@@ -4,6 +4,7 @@ from typing import Any
 
 from darrm.advise.advice import Advice
 from darrm.gamma.priors import in_words
+from darrm.plan.budget import counted
 from darrm.plan.option import settings_in_words
 from darrm.system.flags import flags_of
 
@@ -40,7 +41,7 @@ def json_report(advice: Advice) -> dict[str, Any]:
         "format": "darrm advice",
         "version": 1,
         "workload": flags_of(advice.workload),
-        "counted_as": flags_of(advice.workload.counted()),
+        "counted_as": flags_of(counted(advice.workload)),
         "prior": advice.prior.text,
         "coin_accuracy": advice.coin_accuracy,
         "options": [

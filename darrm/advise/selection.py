@@ -19,7 +19,7 @@ from darrm.advise.noisy_counts import leads
 from darrm.gamma.priors import Prior
 from darrm.losses.charges import Charge
 from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
-from darrm.plan.budget import account_of, largest_within
+from darrm.plan.budget import account_of, counted, largest_within
 from darrm.plan.option import ReleaseOption
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
@@ -47,9 +47,9 @@ def _selection(workload: Workload, name: str, log_lie: Callable[[Array], Array])
         lies = log_lies(epsilon)
         curve = curve_of_votes(lies, voters.K, voters.reached)
         profile = profile_of_votes(lies, voters.K, voters.reached)
-        return Charge(name, guarantee=PrivacyParams(epsilon), renyi=curve, profile=profile)
+        return Charge(name, PrivacyParams(epsilon), curve, profile, reached=voters.reached)
 
-    epsilon = largest_within(workload, charge)
+    epsilon = largest_within(counted(workload), charge)
     return ReleaseOption(
         name=name,
         workload=workload,

@@ -13,6 +13,7 @@ from darrm.errors import PlanError
 from darrm.gamma import baselines
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior
+from darrm.plan.budget import counted
 from darrm.plan.candidate import Candidate, rounded, smallest_target
 from darrm.plan.option import ReleaseOption
 from darrm.plan.per_query import best_per_query, largest_epsilon
@@ -37,47 +38,47 @@ def double_subsampling(workload: Workload, prior: Prior) -> ReleaseOption:
 
 def darrm_of_the_paper(workload: Workload, prior: Prior) -> ReleaseOption:
     """DaRRM as [D] has it: one person may reach all K voters, and queries compose by their (ε, δ)."""
-    counted = _counted(workload)
-    reaching_all = replace(counted, voters=replace(counted.voters, overlap=None))
+    _check_counted(workload)
+    reaching_all = replace(workload, voters=replace(workload.voters, overlap=None))
     found = best_per_query(reaching_all, prior, StatusLine(enabled=False).show)
     return found.option(only_compared="it takes every person to reach all voters; plan asks how many one reaches")
 
 
 def randomized_response(workload: Workload, prior: Prior) -> ReleaseOption:
     """Tell the truth with one probability whatever the votes; the largest that composes within the budget."""
-    counted = workload.counted()
-    found = _constant_of_one(counted, prior) if counted.queries == 1 else _constant_of_many(counted, prior)
+    if workload.queries == 1:
+        found = _constant_of_one(workload, prior)
+    else:
+        found = _constant_of_many(counted(workload), prior).restated(workload)
     truth = float(found.table.gamma.half[0])
-    gamma = f"NoiseFunction({counted.voters.K}, [{truth!r}] * {counted.voters.half_size})"
+    gamma = f"NoiseFunction({workload.voters.K}, [{truth!r}] * {workload.voters.half_size})"
     return found.option(instructions=_python(found.table, gamma))
 
 
-def _counted(workload: Workload) -> Workload:
-    """Return what the workload is counted as; `PlanError` where the voters' own privacy does not count."""
-    counted = workload.counted()
-    if not counted.voters.each.is_private:
+def _check_counted(workload: Workload) -> None:
+    """Raise `PlanError` where the voters' own privacy does not count a query at a time."""
+    if not counted(workload).voters.each.is_private:
         raise PlanError("it rests on the voters' own privacy, which is not counted here")
-    return counted
 
 
 def _subsampled(
     workload: Workload, prior: Prior, proposal: Callable[[MajorityProblem], NoiseFunction]
 ) -> ReleaseOption:
     """Bisect for the largest integer m; `PlanError` if not even m = 1 composes within the budget."""
-    counted = _counted(workload)
+    _check_counted(workload)
 
     @cache
     def trial(m: int) -> Candidate | None:
-        problem = MajorityProblem.from_allowance(counted.voters, m)
-        if problem.target.exact_epsilon > counted.total.exact_epsilon * counted.queries:
+        problem = MajorityProblem.from_allowance(workload.voters, m)
+        if problem.target.exact_epsilon > workload.total.exact_epsilon * workload.queries:
             return None
-        found = Candidate(proposal.__name__, counted, certify(problem, proposal(problem)), prior, {"m": float(m)})
+        found = Candidate(proposal.__name__, workload, certify(problem, proposal(problem)), prior, {"m": float(m)})
         return found if found.is_within_budget else None
 
-    largest = last_allowed_integer(lambda m: trial(m) is not None, inside=0, outside=counted.voters.K + 1)
+    largest = last_allowed_integer(lambda m: trial(m) is not None, inside=0, outside=workload.voters.K + 1)
     found = trial(largest) if largest else None
     if found is None:
-        raise PlanError(f"not even the majority of one voter (m = 1) composes within {counted.total}")
+        raise PlanError(f"not even the majority of one voter (m = 1) composes within {workload.total}")
     return found.option(instructions=_python(found.table, f"baselines.{proposal.__name__}(problem)"))
 
 
@@ -125,10 +126,11 @@ def _python(table: GammaTable, gamma: str) -> tuple[str, ...]:
     """Write the lines that build a table's aggregator again and release from it."""
     voters, target = table.problem.voters, table.problem.target
     each = f'PrivacyParams("{voters.each.epsilon_text}", "{voters.each.delta_text}")'
+    models = ", models=True" if voters.models else ""
     goal = f'PrivacyParams("{target.epsilon_text}", "{target.delta_text}")'
     return (
         "from darrm import DaRRM, MajorityProblem, NoiseFunction, PrivacyParams, Voters, certify",
         "from darrm.gamma import baselines",
-        f"problem = MajorityProblem(Voters({voters.K}, {each}, overlap={voters.overlap}), {goal})",
+        f"problem = MajorityProblem(Voters({voters.K}, {each}, overlap={voters.overlap}{models}), {goal})",
         f"DaRRM(certify(problem, {gamma})).release(votes)",
     )

@@ -36,7 +36,7 @@ from darrm.probability.bisection import last_allowed
 from darrm.problem import Voters
 
 _ROUNDING = 1e-12  # relative; of every result, fewer than a hundred operations of 2^-53 each, and of ε and Δ as floats
-_ROUNDS = 16  # the first few come near, where the release's ε' depends on δ' smoothly; else it is bisection
+_ROUNDS = 40  # five are enough where the release's ε' depends on δ' smoothly; else it is bisection
 _TOLERANCE = 1e-6  # relative, of the ε that is found
 
 
@@ -111,7 +111,7 @@ def smallest_whole(
     checks.probability_below_one(delta=delta)
     each, (steps, size) = voters.each, _steps(voters, one_by_one=one_by_one)
     forbidden, allowed, x = 0.0, math.inf, 0.0  # of one step; what is returned was tried
-    for _ in range(_ROUNDS):
+    for index in range(_ROUNDS):
         left = _delta_for_release(each, steps, size, x, delta)
         # any release has δ' < 1
         epsilon = 0.0 if left >= 1.0 else release_epsilon(left)
@@ -123,11 +123,15 @@ def smallest_whole(
             break
         # the fixed point for this ε' lies on the other side of what is searched for, and near it
         x = _smallest_step(each, size, epsilon) * (1.0 + _TOLERANCE / 2.0)
-        if not forbidden < x < allowed:
-            # at size·ε and beyond R does not fall any more
-            x = 0.5 * (forbidden + allowed) if math.isfinite(allowed) else size * each.epsilon
-            if x <= forbidden:
+        # beyond size·ε R does not fall any more: nowhere is more δ' left
+        if forbidden < size * each.epsilon < x:
+            x = size * each.epsilon
+        elif math.isinf(allowed) and 0.0 < forbidden < x:  # it comes slowly from below: further on
+            x += 2.0 * (x - forbidden)
+        elif not forbidden < x < allowed or index % 2:
+            if math.isinf(allowed):
                 break
+            x = 0.5 * (forbidden + allowed)
     return steps * allowed * (1.0 + _ROUNDING)
 
 

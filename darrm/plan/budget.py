@@ -1,14 +1,25 @@
-"""What the queries of a workload cost together, and the largest parameter whose queries stay within the budget."""
+"""What the queries of a workload cost together, and the largest parameter whose queries stay within the budget.
+
+The answers of private *models* to several queries share the randomness of their training, so their costs do not add up.
+Such a workload is planned as one of plain voters, whose queries do add up, within the larger budget that both ends
+leave for the release (`darrm.losses.both_ends`).
+"""
 
 from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 
 from darrm.account.accountant import PrivacyAccountant
+from darrm.account.bounds import models_bound
 from darrm.errors import PlanError
+from darrm.losses.both_ends import release_within
 from darrm.losses.charges import Charge
+from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Workload
 
 BISECTIONS = 30
+MARGIN = Fraction(1, 250_000)  # of ε is left, so that what is reported, found to a part in a million, fits as well
 LARGEST_PARAMETER = 4.0  # times the total ε: with δ > 0 one query may have more than ε
 
 
@@ -20,7 +31,42 @@ def account_of(workload: Workload, query: Charge) -> PrivacyAccountant:
     >>> account_of(work, Charge("one", guarantee=PrivacyParams("0.1"))).admits(work.total)
     True
     """
-    return PrivacyAccountant(charges=[query.repeated(workload.queries)])
+    return PrivacyAccountant(workload.voters, [query.repeated(workload.queries)])
+
+
+def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
+    """State what a sum over the queries may be taken of: several answers of private models count as of plain voters.
+
+    Their budget is what both ends leave for the release, for a person who reaches as many plain voters as models, or
+    with ``one_by_one`` one; the total itself where the models are private enough for any release.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
+    >>> found = counted(Workload(models, 100, PrivacyParams("0.5", "1e-5")))
+    >>> str(found.voters), round(found.total.epsilon, 3), round(found.total.delta, 7)
+    ("11 voters, not private themselves; one person's data reach at most 1 of them", 1.179, 3.48e-05)
+    """
+    voters = workload.voters
+    if workload.queries == 1 or not voters.are_private_models:
+        return workload
+    plain = replace(voters, each=PrivacyParams("inf"), overlap=1 if one_by_one else voters.overlap, models=False)
+    whole = PrivacyParams(workload.total.exact_epsilon * (1 - MARGIN), workload.total.exact_delta)
+    total = release_within(voters, whole, one_by_one=one_by_one) or workload.total
+    return replace(workload, voters=plain, total=total)
+
+
+def needs_no_noise(workload: Workload) -> bool:
+    """Whether any number of answers stays within the budget, because the models that a person reaches do.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> models = Voters(11, PrivacyParams("0.1"), overlap=1, models=True)
+    >>> [needs_no_noise(Workload(models, queries, PrivacyParams("0.1"))) for queries in (1, 100)]
+    [False, True]
+    """
+    if workload.queries == 1 or not workload.voters.are_private_models:
+        return False
+    cap = models_bound(workload.voters, workload.total.delta)
+    return cap is not None and cap.epsilon <= workload.total.epsilon
 
 
 def largest_within(workload: Workload, charge: Callable[[float], Charge]) -> float:

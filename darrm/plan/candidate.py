@@ -1,5 +1,7 @@
 """A certified table as an answer to a workload, with the total that the accountant reports for it."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -20,12 +22,13 @@ from darrm.probability.bisection import last_allowed
 from darrm.problem import MajorityProblem, Workload
 from darrm.proof.charge import charge_of
 from darrm.proof.profile import divergence
-from darrm.proof.table import GammaTable
+from darrm.proof.table import GammaTable, certify
 from darrm.release.majority import DaRRM
 
 DIGITS = 6  # of the ε and δ of one query that a search finds
 LARGEST_TARGET = Fraction(15)  # beyond, δ of one query is rounding
 BISECTIONS = 40
+SCALINGS = 9
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +60,21 @@ class Candidate:
     def expected_error(self) -> float:
         """The expected error under the prior."""
         return self.table.gamma.expected_error(self.prior)
+
+    def restated(self, workload: Workload) -> Candidate:
+        """Certify γ for the private models that a workload asked about, scaled down until their account admits it.
+
+        `PlanError` if it is not admitted.
+        """
+        if self.workload == workload:
+            return self
+        for less in (0.0, *(10.0**power for power in range(-SCALINGS, 0))):
+            gamma = self.table.gamma.scaled(1.0 - less)
+            table = certify(smallest_target(workload, gamma), gamma)
+            found = Candidate(self.method, workload, table, self.prior, self.settings)
+            if found.is_within_budget:
+                return found
+        raise PlanError(f"a release within {self.workload.total} could not be scaled into the total of the models")
 
     @property
     def truth(self) -> NDArray[np.float64]:

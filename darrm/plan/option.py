@@ -11,6 +11,7 @@ from darrm.account.bounds import Bound
 from darrm.aggregator import Aggregator
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior
+from darrm.plan.budget import counted, needs_no_noise
 from darrm.privacy import PrivacyParams
 from darrm.problem import Workload
 
@@ -72,10 +73,13 @@ class ReleaseOption:
 
 def how_counted(workload: Workload) -> str:
     """Write how private voters count over many queries; empty where the question does not arise."""
-    if workload.counted() != workload:
+    if needs_no_noise(workload):
+        return ""
+    if (release := counted(workload)) != workload:
         return (
-            "Models that answer many queries share their training's randomness, and adding up per-query guarantees is "
-            "not proved for them: their votes are counted as those of voters that are not private."
+            "Models that answer many queries share their training's randomness, so the costs of single queries do not "
+            "add up. Their votes count as those of voters that are not private, and the release may be "
+            f"{release.total}-private for these: both ends together, models and release, are {workload.total}-private."
         )
     if workload.voters.each.is_private and workload.queries > 1:
         return "Counted a query at a time, as voters draw fresh randomness for each: for trained models say --models."

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from darrm.gamma.priors import in_words
+from darrm.plan.budget import counted
 from darrm.plan.option import how_counted, release_command, settings_in_words
 from darrm.plan.search import Plan
 from darrm.system.figures import saved_figure
@@ -24,7 +25,7 @@ def json_report(plan: Plan, output: Path | None) -> dict[str, Any]:
         "format": "darrm plan report",
         "version": 1,
         "workload": plan.workload.to_json(),
-        "counted_as": plan.workload.counted().to_json(),
+        "counted_as": counted(plan.workload).to_json(),
         "prior": plan.prior.text,
         "levels": plan.table.gamma.levels.tolist(),
         "candidates": [
@@ -78,7 +79,7 @@ def _candidates(plan: Plan) -> str:
         spent = candidate.spent
         lines.append(
             f"{mark} {candidate.method:<12}{candidate.expected_error:>15.6g}   ({spent.epsilon:.6g}, {spent.delta:.6g})"
-            f" by {spent.bound}; a query has {settings_in_words(candidate.settings)}"
+            f" by {spent.bound}; a query has {settings_in_words(candidate.settings) or 'no noise'}"
         )
     lines += [f"  {method:<12}{'none':>15}   {reason}" for method, reason in plan.refused]
     return "\n".join(lines)

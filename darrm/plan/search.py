@@ -12,6 +12,10 @@ Two ways are tried, and the one with the smaller expected error is taken:
 The winner is the best of these two families and not of all laws: counted by its exact profile, permute-and-flip errs
 less in some workloads of few voters and many queries (`experiments.aggregators` says where and by how much).
 
+Private *models* that answer several queries are planned for as plain voters, within what both ends leave for the
+release (`darrm.plan.budget`); γ is then certified for the models themselves. Where the models alone stay within the
+budget, the votes need no noise, and γ = 1 is returned with the models' own cost.
+
 Nothing here is a claim. The γ that is found is certified for a target of one query, its Rényi divergences and its
 profile are bounded by the charge of `DaRRM`, and the total is what the accountant reports for Q such charges; where
 that exceeds the budget, γ is scaled down until it does not.
@@ -20,16 +24,20 @@ that exceeds the budget, γ is scaled down until it does not.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from darrm import checks
 from darrm.account.accountant import Spent
 from darrm.errors import PlanError
+from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import CommonP, Prior, is_built_in
-from darrm.plan.candidate import Candidate
+from darrm.plan.budget import counted, needs_no_noise
+from darrm.plan.candidate import Candidate, smallest_target
 from darrm.plan.option import ReleaseOption, release_command
 from darrm.plan.per_query import best_per_query
 from darrm.plan.under_renyi import best_under_renyi_budget
 from darrm.problem import Workload
-from darrm.proof.table import GammaTable
+from darrm.proof.table import GammaTable, certify
 from darrm.release.majority import DaRRM
 from darrm.system.flags import flags_of
 from darrm.system.progress import StatusLine
@@ -122,17 +130,33 @@ def plan(workload: Workload, *, prior: Prior | None = None, report: Callable[[st
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
-    counted = workload.counted()
     belief = CommonP() if prior is None else prior
     belief.weights(workload.voters.K)  # a prior without linear expected error says so before the search
+    if needs_no_noise(workload):
+        return Plan(workload, belief, (_no_noise(workload, belief),), ())
+    releases = [counted(workload)]
+    if releases[0] != workload and workload.voters.reached > 1:
+        releases.append(counted(workload, one_by_one=True))
     found: list[Candidate] = []
     refused = []
     for method, search in (("per query", best_per_query), ("Rényi", best_under_renyi_budget)):
-        try:
-            found.append(search(counted, belief, report or StatusLine(enabled=False).show))
-        except PlanError as error:
-            refused.append((method, str(error)))
+        ways: list[Candidate] = []
+        for release in releases:
+            try:
+                ways.append(search(release, belief, report or StatusLine(enabled=False).show).restated(workload))
+            except PlanError as error:
+                reason = str(error)
+        if ways:
+            found.append(min(ways, key=lambda candidate: candidate.expected_error))
+        else:
+            refused.append((method, reason))
     if not found:
         raise PlanError("no release within this budget was found: " + "; ".join(reason for _, reason in refused))
     found.sort(key=lambda candidate: candidate.expected_error)
     return Plan(workload, belief, tuple(found), tuple(refused))
+
+
+def _no_noise(workload: Workload, prior: Prior) -> Candidate:
+    """Tell the majority of models that are private enough, γ = 1."""
+    gamma = NoiseFunction(workload.voters.K, np.ones(workload.voters.half_size))
+    return Candidate("no noise", workload, certify(smallest_target(workload, gamma), gamma), prior, {})

@@ -17,6 +17,7 @@ from darrm.proof.table import certify
 from lp_models.options import SolveOptions
 
 FIRST_ORDERS = 9  # so many, evenly over the grid, before the search closes in
+LEAST_BUDGET = 1e-11  # of one query: γ of less is the rounding of its own divergence
 BUDGET_MARGIN = 1e-9  # of the budget is left for the rounding of bounds
 SCALINGS = 12
 
@@ -47,11 +48,14 @@ def best_under_renyi_budget(workload: Workload, prior: Prior, report: Callable[[
 
 
 def _budgets(workload: Workload) -> dict[float, float]:
-    """Compute ρ(α) > 0 for the accountant's orders: Q·ρ and the conversion meet ε exactly [CKS20, Proposition 12]."""
+    """Compute ρ(α) for the accountant's orders: Q·ρ and the conversion meet ε exactly [CKS20, Proposition 12].
+
+    Those of at most `LEAST_BUDGET` are left out.
+    """
     orders, total = DEFAULT_ORDERS, workload.total
     conversion = np.log1p(-1.0 / orders) - (math.log(total.delta) + np.log(orders)) / (orders - 1.0)
     budgets = (1.0 - BUDGET_MARGIN) * (total.epsilon - conversion) / workload.queries
-    return {float(a): float(budget) for a, budget in zip(orders, budgets, strict=True) if budget > 0.0}
+    return {float(a): float(budget) for a, budget in zip(orders, budgets, strict=True) if budget > LEAST_BUDGET}
 
 
 def _best_order(orders: list[float], error: Callable[[float], float]) -> float:

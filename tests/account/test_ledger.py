@@ -77,7 +77,7 @@ def test_a_delta_that_is_used_up_is_said(path: Path) -> None:
 def test_a_second_query_of_private_models_is_refused(kinds: str, path: Path) -> None:
     problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.1"), models=True), 1)
     charge = charge_of(certify(problem, NoiseFunction(3, [1.0, 1 / 3])))
-    ledger = PrivacyLedger.create(path, PrivacyParams(100, "1e-3"), kinds=kinds)
+    ledger = PrivacyLedger.create(path, PrivacyParams("0.2", "1e-3"), kinds=kinds)
     for asked, fit in ((charge.repeated(2), 1), (charge, 0)):
         with pytest.raises(BudgetExceededError, match="share the randomness of their training") as caught:
             PrivacyLedger(path).debit(asked)  # opened again: the file remembers what does not add up

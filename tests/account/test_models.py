@@ -168,7 +168,7 @@ def test_the_profile_for_plain_voters_by_exact_fractions() -> None:
         reach = plain.reached or 0
         pairs = [(one[i], one[j]) for i in range(6) for j in range(6) if abs(i - j) <= reach]
         for epsilon, delta in zip(plain.profile.epsilons, plain.profile.deltas, strict=True):
-            exact = max(0, *(p - Fraction(math.exp(epsilon)) * q for p, q in pairs))
+            exact = max(Fraction(0), *(p - Fraction(math.exp(epsilon)) * q for p, q in pairs))
             assert exact <= Fraction(delta) + Fraction(1, 10**16)
             assert delta <= exact + Fraction(3, 10**12)
         growth = Fraction(math.exp(plain.guarantee.epsilon))

@@ -49,9 +49,9 @@ def test_several_models_have_the_divergence_of_their_composition() -> None:
 @pytest.mark.parametrize("release", [0.05, 1.0, 6.0])
 def test_pure_privacy_multiplies_hyperbolic_tangents(epsilon: float, release: float) -> None:
     models = Voters(11, PrivacyParams(epsilon), overlap=1, models=True)
-    whole = smallest_whole(models, 0.0, lambda _delta: release)
-    assert whole == pytest.approx(2.0 * math.atanh(math.tanh(epsilon / 2) * math.tanh(release / 2)), rel=2e-6)
-    left = release_within(models, PrivacyParams(whole))
+    exact = 2.0 * math.atanh(math.tanh(epsilon / 2) * math.tanh(release / 2))
+    assert smallest_whole(models, 0.0, lambda _delta: release) == pytest.approx(exact, rel=2e-6)
+    left = release_within(models, PrivacyParams(exact))
     assert left is not None
     assert left.epsilon == pytest.approx(release, rel=1e-5)
     assert left.delta == 0.0

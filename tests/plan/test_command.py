@@ -13,6 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from darrm.account.accountant import PrivacyAccountant
+from darrm.account.bounds import MODELS_BOUNDS
 from darrm.advise.__main__ import main as advise
 from darrm.plan import report
 from darrm.plan.__main__ import main
@@ -127,14 +128,16 @@ def test_two_queries_to_models_are_not_summed(capsys: pytest.CaptureFixture[str]
         assert "inf" in counted or "--voters plain" in counted
     work = Workload(Voters(3, PrivacyParams("0.1", "1e-5"), overlap=2), 2, PrivacyParams("0.5", "1e-3"))
     models = planned(replace(work, voters=replace(work.voters, models=True)))
-    assert not any(found.table.problem.voters.each.is_private for found in models.candidates)
+    for found in models.candidates:
+        assert found.table.problem.voters == models.workload.voters
+        assert {bound.name for bound in found.spent.bounds} <= set(MODELS_BOUNDS)
     assert "at a time, as voters draw fresh randomness" in report.text_report(planned(work), None)
 
 
 def test_models_are_said_to_count_by_their_votes_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(lambda: main([*MODELS.split(), "--format", "text"])) == 0
     text = capsys.readouterr().out
-    assert "their votes are counted as those of voters that are not private" in text
+    assert "Their votes count as those of voters that are not private" in text
     assert "fresh randomness" not in text
 
 

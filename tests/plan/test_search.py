@@ -1,6 +1,7 @@
 """Plans stay within their budget, by every road to the total, and take the best candidate."""
 
 import math
+from dataclasses import replace
 from decimal import ROUND_CEILING
 from fractions import Fraction
 from pathlib import Path
@@ -32,6 +33,7 @@ from tests.planned import planned
 PLAIN = PrivacyParams("inf")
 PRIVATE = PrivacyParams("0.1")
 WITH_DELTA = PrivacyParams("0.1", "1e-5")
+WITH_DELTA_OF_ONE = PrivacyParams(1, "1e-6")
 SETTINGS = [
     (11, PLAIN, 1, 1, ("0.5", "1e-6")),
     (20, PLAIN, 1, 7, ("1", "1e-5")),
@@ -180,15 +182,32 @@ def test_a_gamma_that_only_delta_one_admits_has_no_target() -> None:
         smallest_target(Workload(Voters(3, PLAIN, overlap=1), 2, PrivacyParams(2, "1e-5")), NoiseFunction(3, [1, 1]))
 
 
-def test_private_models_count_by_their_votes_alone() -> None:
-    """The same release as for voters that are not private; one query is one query."""
-    asked = Workload(Voters(5, WITH_DELTA, overlap=2, models=True), 10, PrivacyParams("2", "1e-5"))
+@pytest.mark.parametrize("overlap", [1, 2])
+def test_private_models_are_planned_for_both_ends(tmp_path: Path, overlap: int) -> None:
+    """The whole stays within the budget by what is proved for models, and a ledger admits it; one is one query."""
+    asked = Workload(Voters(5, WITH_DELTA_OF_ONE, overlap=overlap, models=True), 10, PrivacyParams("0.5", "1e-5"))
     found = planned(asked)
-    alone = planned(Workload(Voters(5, PLAIN, overlap=2), 10, PrivacyParams("2", "1e-5")))
+    alone = planned(replace(asked, voters=Voters(5, PLAIN, overlap=overlap)))
     assert found.workload == asked
-    assert not found.table.problem.voters.each.is_private
-    assert found.table.gamma.half.tolist() == alone.table.gamma.half.tolist()
-    assert found.option.instructions[0].startswith("python -m darrm.plan --K 5 --epsilon 0.1 --each-delta 0.00001")
+    assert found.table.problem.voters == asked.voters
+    assert found.best.expected_error < alone.best.expected_error
+    assert found.spent.bound == "both ends"
+    assert 0.95 * 0.5 < found.spent.epsilon <= 0.5
+    ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", asked.total)
+    ledger.debit(found.aggregator.charge(10))
+    with pytest.raises(BudgetExceededError):
+        ledger.debit(found.aggregator.charge(10))
     assert "--models" in found.option.instructions[0]
     once = Workload(Voters(3, WITH_DELTA, models=True), 1, PrivacyParams("0.2", "1e-4"))
     assert planned(once).table.problem.voters == once.voters
+
+
+@pytest.mark.parametrize(("overlap", "total"), [(1, "0.1"), (2, "0.2")])
+def test_models_within_the_budget_need_no_noise(overlap: int, total: str) -> None:
+    asked = Workload(Voters(5, WITH_DELTA, overlap=overlap, models=True), 1000, PrivacyParams(total, "1e-4"))
+    found = plan(asked)
+    assert found.table.gamma.half.tolist() == [1.0] * 3
+    assert found.spent.bound == "private models"
+    assert found.spent.epsilon <= float(total)
+    short = plan(replace(asked, queries=2, total=PrivacyParams(0.99 * float(total), "1e-4")))
+    assert short.best.expected_error > 0.0
