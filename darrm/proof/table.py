@@ -101,11 +101,11 @@ class GammaTable:
             if not isinstance(data, dict):
                 raise TableError("format", "the file does not hold a JSON object")
             if data.get("format") != FORMAT:
-                raise TableError("format", f"expected {FORMAT!r}, got {data.get('format')!r}")
+                raise TableError("format", f"expected {FORMAT!r}, got {_start(repr(data.get('format')))}")
         with _reading("version"):
             version = data.get("version")
             if type(version) is not int or version not in READ_VERSIONS:
-                raise TableError("version", f"this release reads versions up to {VERSION}, got {version!r}")
+                raise TableError("version", f"this release reads versions up to {VERSION}, got {_start(repr(version))}")
         with _reading("problem"):
             stored = _field(data, "problem")
             for pair in (stored["each"], stored["target"]):
@@ -198,12 +198,16 @@ def _reading(field: str) -> Iterator[None]:
     except CertificationError as error:
         raise TableError(field, str(error)) from error
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise TableError(field, f"it is malformed ({_start(error)})") from error
+        raise TableError(field, f"it is malformed ({_start(_text_of(error))})") from error
 
 
-def _start(error: Exception) -> str:
-    """Return as much of an error's text as a line has room for."""
-    text = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
+def _text_of(error: Exception) -> str:
+    """Return an error's text, with its kind where that says more."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
+
+
+def _start(text: str) -> str:
+    """Return as much of a text as a line has room for."""
     return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"
 
 
