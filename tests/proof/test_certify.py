@@ -1,6 +1,7 @@
 """Certificates: what they accept, what they refuse, and that each planted bug in a prover is noticed."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from darrm.gamma import baselines
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
-from darrm.proof import balls, certify, corners, full_set
+from darrm.proof import balls, certify, corners, full_set, table
 from darrm.proof.certify import BALLS, FLOATS, bound_worst_cost, prove, scale_and_prove
 from tests.oracle import exact_budget, exact_worst_cost
 from tests.strategies import gammas, problems
@@ -128,6 +129,16 @@ def test_the_wrong_number_of_voters() -> None:
     problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
     with pytest.raises(ValueError, match=r"gamma\.K must be K = 5"):
         prove(problem, NoiseFunction(7, np.zeros(4)))
+
+
+@pytest.mark.parametrize("prover", [table.certify, prove, bound_worst_cost, scale_and_prove])
+def test_what_is_no_noise_function_or_no_problem_is_named(prover: Any) -> None:
+    problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
+    for gamma in ([0.1, 0.2, 0.3], np.zeros(3), lambda: 0.0, None):
+        with pytest.raises(ValueError, match="gamma must be a NoiseFunction"):
+            prover(problem, gamma)
+    with pytest.raises(ValueError, match="problem must be a MajorityProblem"):
+        prover(5, NoiseFunction(5, np.zeros(3)))
 
 
 @pytest.mark.parametrize("K", [10, 41, 250, 1001])
