@@ -15,7 +15,8 @@ from typing import Any
 from darrm.errors import DarrmError
 from darrm.gamma import priors
 from darrm.optimize.optimizer import optimize_gamma
-from darrm.proof.table import VERSION, GammaTable, Optimality
+from darrm.proof.optimality import Optimality
+from darrm.proof.table import VERSION, GammaTable
 from darrm.verify.exact import Enclosure, ReleaseNumbers, budget, expected_error, worst_costs
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, Verdict, judged
 from lp_models.options import SolveOptions
