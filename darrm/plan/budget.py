@@ -43,8 +43,8 @@ def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
     >>> from darrm import PrivacyParams, Voters
     >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
     >>> found = counted(Workload(models, 100, PrivacyParams("0.5", "1e-5")))
-    >>> str(found.voters), round(found.total.epsilon, 3), round(found.total.delta, 7)
-    ("11 voters, not private themselves; one person's data reach at most 1 of them", 1.179, 3.48e-05)
+    >>> found.voters.each.is_private, round(found.total.epsilon, 2), round(found.total.delta, 6)
+    (False, 1.18, 3.5e-05)
     """
     voters = workload.voters
     if workload.queries == 1 or not voters.are_private_models:
