@@ -85,16 +85,16 @@ def leads(K: int) -> NDArray[np.int64]:
 def _option(
     workload: Workload, charge: Charge, truth: Array, settings: dict[str, float], aggregator: Aggregator
 ) -> ReleaseOption:
-    """Account for all queries; an aggregator's own charge is about persons who reach one voter, and so is its release.
+    """Account for all queries; an aggregator's own charge is about persons who reach one plain voter, and its release.
 
-    What is calibrated to a person who reaches more would be debited at too small a cost.
+    What is calibrated to a person who reaches more would be debited at too small a cost, and models at too large a one.
     """
     lines = (
         f"from darrm.pate import {charge.what}",
         "from darrm.votes import Votes",
         f"{aggregator}.release(Votes.of_counts(counts))",
     )
-    released = workload.voters.reached == 1
+    released = workload.voters.reached == 1 and counted(workload) == workload
     return ReleaseOption(
         name=charge.what,
         workload=workload,
@@ -103,7 +103,7 @@ def _option(
         settings=settings,
         aggregator=aggregator if released else None,
         instructions=lines if released else (),
-        only_compared="" if released else "its ledger entry would be that of persons who reach one voter",
+        only_compared="" if released else "its ledger entry would be that of plain voters of whom a person reaches one",
     )
 
 

@@ -191,7 +191,7 @@ def test_noisy_counts_are_only_compared_where_a_person_reaches_more_voters() -> 
     found = {option.name: option for option in advised(FRESH).options}
     for name in ("GNMax, paper's σ", "LNMax"):
         assert found[name].aggregator is None
-        assert "reach one voter" in found[name].only_compared
+        assert "a person reaches one" in found[name].only_compared
 
 
 def test_a_new_aggregator_is_one_entry() -> None:
