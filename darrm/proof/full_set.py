@@ -4,14 +4,16 @@ State: n_h voters at (hi, lo), n_l at (lo, hi), N = K − n_h − n_l near 0 or 
 Bin(n_l, lo))] for s = 0 … N comes from its neighbors by one averaging step: a triangle of triangles.
 
 **Where it may stop (theorem).** Call a level j = n_h + n_l monotone if every T of that level is non-decreasing. Then
-every row with more than j voters at (hi, lo) or (lo, hi) costs no more than some row of the dominating family. Rows
-with exactly j of them are not covered, so level j itself is looked at; but for j = 0, where nobody is at (lo, hi).
+every row with more than j voters at (hi, lo) or (lo, hi), or with j of them at (hi, lo) and none at (lo, hi), costs no
+more than some row of the dominating family. What is left of level j is looked at, with the voters near 0 and 1 at
+(Δ, 0) and (1, 1 − Δ) only.
 *Proof.* Smoothing is an average, so a level above a monotone one is monotone. Take a row with more than j such
 voters and let i be any voter. With all others fixed, f is A + p_i·D − c·p'_i·D' where D = E_p[g(L + 1) − g(L)] over
 the others, D' likewise under p'. If at least j of the others sit at (hi, lo) or (lo, hi), D ≥ 0 and D' ≥ 0, so f does
 not fall when p_i grows and p'_i shrinks. Moving (lo, hi) to (hi, lo) keeps the number of such voters; do it for all
 of them. Then more than j voters are at (hi, lo) and every other voter may move to (Δ, 0) or (1, 1 − Δ), whichever side
-it is on. ∎ For a monotone γ level 0 is monotone, D ≥ 0 whatever the others do, also where nobody is at (hi, lo) or (lo,
+it is on. In a row with exactly j such voters D ≥ 0 for every voter near 0 or 1, and these may move all the same. ∎
+For a monotone γ level 0 is monotone, D ≥ 0 whatever the others do, also where nobody is at (hi, lo) or (lo,
 hi), and the dominating family is all there is. In floats D ≥ −τ is what
 can be seen; each of at most K moves then loses at most (1 + c)·max(hi − lo, Δ)·τ, which is added to the result.
 
@@ -125,8 +127,11 @@ class FullSet:
             if is_monotone and j == 0:
                 break
             levels = j + 1
-            for first_low, block in blocks:
-                for block_maxima in self._examine_windows(first_low, block, j, best, limit):
+            for first, states in blocks:
+                # at the last level nobody at (lo, hi) is covered
+                skipped = 1 if is_monotone and first == 0 else 0
+                first_low, block = first + skipped, states[skipped:]
+                for block_maxima in self._examine_windows(first_low, block, j, best, limit, is_last=is_monotone):
                     broken.extend(block_maxima.broken)
                     best = max(best, block_maxima.cost)
                     bound = max(bound, block_maxima.bound)
@@ -178,30 +183,37 @@ class FullSet:
         yield blocks
 
     def _examine_windows(
-        self, first_low: int, block: Array, j: int, best: float, limit: float
+        self, first_low: int, block: Array, j: int, best: float, limit: float, *, is_last: bool = False
     ) -> Iterator[_BlockMaxima]:
         """Examine a block once for every number of voters that may be frozen at 1, see `DominatingFamily.windows`."""
+        if block.shape[0] == 0:
+            return
         held = self.voters.K - self.voters.reached
         if held == 0 or self.corners.delta == 0.0:
-            yield self._examine(_Window(block, block, j, first_low, 0), best, limit)
+            yield self._examine(_Window(block, block, j, first_low, 0), best, limit, is_last=is_last)
             return
         width = block.shape[1] - held
         for frozen in range(held + 1):
             mirrored = held - frozen
             own, other = block[:, frozen : frozen + width], block[:, mirrored : mirrored + width]
-            found = self._examine(_Window(own, other, j, first_low, frozen), best, limit)
+            found = self._examine(_Window(own, other, j, first_low, frozen), best, limit, is_last=is_last)
             best = max(best, found.cost)
             yield found
 
-    def _examine(self, window: _Window, best: float, limit: float) -> _BlockMaxima:
+    def _examine(self, window: _Window, best: float, limit: float, *, is_last: bool) -> _BlockMaxima:
         """Find the largest cost among the states of a block, and its broken rows."""
         ratio = self.ratio.value
+        if is_last or self.corners.delta == 0.0:
+            own_moved, mirrored_moved = window.each(self.family.with_moved_zeros)
+            costs = own_moved + ratio * mirrored_moved[:, ::-1]
+            largest, touched = float(np.max(costs)), costs.shape[1] - 1
+            named = tuple(
+                (float(costs[state, ones]), self._row(window, state, ones, (touched - ones, 0, 0, ones)))
+                for state, ones in _most_violated(costs, limit)
+            )
+            return _BlockMaxima(largest, largest, named)
         costs = window.own + ratio * window.mirrored[:, ::-1]
         largest = float(np.max(costs))
-        if self.corners.delta == 0.0:
-            places = _most_violated(costs, limit)
-            named = tuple((float(costs[place]), self._row(window, *place)) for place in places)
-            return _BlockMaxima(largest, largest, named)
         gained = np.maximum(self.shifts.most_gained(window.own), self.shifts.most_gained(window.mirrored))
         active = np.flatnonzero(np.max(costs, axis=1) + (1.0 + ratio) * gained > best)  # states that may be worse
         if active.size:
@@ -234,6 +246,8 @@ class FullSet:
         """Name a row of a window: ``ones`` touched voters near 1, and the frozen ones with them."""
         low = window.first_low + state
         all_ones = ones + window.frozen
+        if self.corners.delta == 0.0:
+            moves = (0, 0, 0, 0)
         return CornerCounts(window.j - low, low, self.voters.K - window.j - all_ones, all_ones, *moves)
 
     def _try_all(self, window: _Window, state: int, ones: int) -> tuple[float, CornerCounts]:

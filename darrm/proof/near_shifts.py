@@ -9,10 +9,10 @@ four vertices a ∈ {0, n_0}, a_1 ∈ {0, n_1} with a curvature bound, and all p
 
 **The curvature bound.** Let T''(s) = T(s + 1) − 2T(s) + T(s − 1), X ~ Bin(a_1, Δ) and Y ~ Bin(a, Δ). The second
 difference of φ(a, a_1) = E[T(n_1 − X + Y)] from a to a + 2 is Δ²·E[T''(n_1 − X + Y + 1)], from a_1 to a_1 + 2 it is
-Δ²·E[T''(n_1 − X + Y − 1)]. If X and Y are at most J, T'' is taken within J + 1 steps of n_1; X or Y is larger with
-probability at most Pr[X + Y > J] ≤ Pr[Bin(N, Δ) > J], and |T''| ≤ 4 then. So both second differences are at most
+Δ²·E[T''(n_1 − X + Y − 1)]. If X and Y are at most J − 1, T'' is taken within J steps of n_1; X or Y is larger with
+probability at most Pr[X + Y ≥ J] ≤ Pr[Bin(N, Δ) ≥ J], and |T''| ≤ 4 then. So both second differences are at most
 
-    Δ²·M(n_1),      M(n_1) = max of |T''| within J + 1 steps of n_1, + 4·Pr[Bin(N, Δ) > J].
+    Δ²·M(n_1),      M(n_1) = max of |T''| within J steps of n_1, + 4·Pr[Bin(N, Δ) ≥ J].
 
 A function on 0 … n whose second differences are at least −D is at most its larger end plus D·n²/8. Once in a and then,
 at the two ends, in a_1: V(n_1) is at most the best vertex plus Δ²·(n_0² + n_1²)/8·M(n_1). T'' is taken where all of
@@ -91,8 +91,7 @@ class NearShifts:
         values = np.take_along_axis(candidates, choice[None], axis=0)[0]
         n_1 = np.arange(N + 1.0)
         lever = self.delta**2 * ((N - n_1) ** 2 + n_1**2) / 8.0
-        curvature = lever * (self._curvature(block) + 4.0 * tail_bound(N, self.delta, self.family.terms))
-        return Vertices(values, values + 1.0001 * curvature, choice)
+        return Vertices(values, values + 1.0001 * lever * self._curvature(block), choice)
 
     def best_of_all(self, level: Array, n_1: int) -> tuple[float, int, int]:
         """Find V(n_1), a and a_1 for one state by trying every pair; ``level`` has shape (N + 1,)."""
@@ -129,11 +128,12 @@ class NearShifts:
         return self._band[1]
 
     def _curvature(self, block: Array) -> Array:
-        """Compute the largest |T''| within J + 1 steps of each n_1."""
+        """Compute M(n_1) of the module: shape (states, N + 1) → the same."""
         second = np.zeros_like(block)
         if block.shape[1] > 2:
             second[:, 1:-1] = np.abs(np.diff(block, n=2, axis=1))
-        reach = self.family.terms + 1
-        padded = np.pad(second, ((0, 0), (reach, reach)))
-        windows = sliding_window_view(padded, 2 * reach + 1, axis=1)
-        return np.asarray(windows.max(axis=-1), dtype=np.float64)
+        J = self.family.terms
+        padded = np.pad(second, ((0, 0), (J, J)))
+        windows = sliding_window_view(padded, 2 * J + 1, axis=1)
+        tail = tail_bound(block.shape[1] - 1, self.delta, J - 1)
+        return np.asarray(windows.max(axis=-1) + 4.0 * tail, dtype=np.float64)

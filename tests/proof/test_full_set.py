@@ -97,12 +97,12 @@ def first_monotone_level(problem: MajorityProblem, half: Array, most_low: int) -
 def test_the_first_monotone_level_is_looked_at_as_well(delta: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows with exactly so many voters at (hi, lo) and (lo, hi) are covered by no theorem."""
     problem = MajorityProblem.from_allowance(Voters(8, PrivacyParams("1", delta)), 2)
-    examined: set[int] = set()
+    examined: set[tuple[int, int]] = set()
     look = FullSet._examine_windows
 
-    def recorded(self: FullSet, first_low: int, block: Array, j: int, best: float, limit: float) -> Any:
-        examined.add(j)
-        return look(self, first_low, block, j, best, limit)
+    def recorded(self: FullSet, first_low: int, block: Array, j: int, *rest: float, **named: bool) -> Any:
+        examined.update((j, first_low + state) for state in range(len(block)))
+        return look(self, first_low, block, j, *rest, **named)
 
     monkeypatch.setattr(FullSet, "_examine_windows", recorded)
     found = set()
@@ -110,21 +110,37 @@ def test_the_first_monotone_level_is_looked_at_as_well(delta: str, monkeypatch: 
         last = first_monotone_level(problem, np.array(half), most_low=8)
         examined.clear()
         assert full_set(problem).maxima(np.array(half)).levels == last + 1
-        assert examined == set(range(last + 1))
+        # of the last level nobody at (lo, hi) is covered
+        assert examined == {(j, low) for j in range(last + 1) for low in range(j + 1)} - {(last, 0)}
         examined.clear()
         full_set(problem).border(np.array(half), problem.budget)
-        assert examined == set(range(first_monotone_level(problem, np.array(half), most_low=0) + 1))
+        last_border = first_monotone_level(problem, np.array(half), most_low=0)
+        assert examined == {(j, j) for j in range(last_border + 1)}
         found.add(last)
     assert len(found) >= 3
 
 
-@pytest.mark.parametrize("delta", ["1e-5", "0.01"])
-def test_curvature_is_taken_one_step_further_than_the_moves(delta: str) -> None:
-    """The second difference from a to a + 2 moves is centered one step beyond the first a of them."""
-    shifts = full_set(MajorityProblem.from_allowance(Voters(60, PrivacyParams("0.1", delta)), 5)).shifts
-    kink = np.abs(np.arange(61.0) - 30.0) / 30.0
-    touched = np.flatnonzero(shifts._curvature(kink[None, :])[0] > 0.01)
-    assert touched.tolist() == list(range(30 - shifts.family.terms - 1, 30 + shifts.family.terms + 2))
+def test_no_second_difference_exceeds_the_curvature_bound() -> None:
+    """J = 1, so that the tail is no matter of 1e-18: the step of a second difference reaches beyond the moves."""
+    shifts = full_set(MajorityProblem.from_allowance(Voters(12, PrivacyParams("0.1", "0.01")), 5)).shifts
+    shifts.family.__dict__["terms"] = 1
+    N, delta = 12, shifts.delta
+    block = np.zeros((1, N + 1))
+    block[0, 6:] = 1.0
+    bound = shifts._curvature(block)[0]
+    curvature = np.abs(np.diff(block[0], n=2))  # at 1 … N − 1
+
+    def mean(n_1: int, a: int, a_1: int, step: int) -> float:
+        """E|T''(n_1 − X + Y + step)|."""
+        up, down = (poisson_binomial_pmf(np.full(n, delta)) if n else np.ones(1) for n in (a, a_1))
+        centers = [(n_1 + i - k + step, up[i] * down[k]) for i in range(a + 1) for k in range(a_1 + 1)]
+        return float(sum(weight * curvature[center - 1] for center, weight in centers))
+
+    for n_1 in range(N + 1):
+        n_0 = N - n_1
+        means = [mean(n_1, a, a_1, 1) for a in range(n_0 - 1) for a_1 in range(n_1 + 1)]
+        means += [mean(n_1, a, a_1, -1) for a in range(n_0 + 1) for a_1 in range(n_1 - 1)]
+        assert max(means) <= bound[n_1]
 
 
 @pytest.mark.parametrize(
