@@ -3,6 +3,7 @@
 The names below are loaded when they are first used, so that ``import darrm`` costs next to nothing.
 """
 
+import sys
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,18 @@ _HOMES = {
     "darrm.votes": ("Votes",),
     "lp_models.options": ("SolveOptions",),
 }
+
+
+def _in_a_line(kind: type[BaseException], error: BaseException, trace: Any) -> None:  # noqa: ANN401 (a hook's own type)
+    """Report an interrupt of the imports, before there is a command to report it, in one line."""
+    if issubclass(kind, KeyboardInterrupt | MemoryError):
+        sys.stderr.write("error: interrupted\n" if kind is KeyboardInterrupt else "error: out of memory\n")
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+if sys.argv[:1] == ["-m"]:  # python -m darrm.plan: so much of the command line stands here while its imports run
+    sys.excepthook = _in_a_line
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the names above)

@@ -20,20 +20,24 @@ from darrm.system.extras import require
 _MOST_CELLS = 2**21  # cells of the composed distribution: about a second and 50 MB
 _PARTS, _PARTS_TO_CORNER = 256, 16  # of an uneven profile, up to its last point and up to its first corner
 _LEAST_STEP = 1e-15  # e^0 and e^step are to be different floats
+_MOST_QUERIES = 10**6  # of one kind: dp_accounting counts the results of a composition by raising to this power
 _CELLS_A_STEP = 16  # with several kinds no common grid hits every loss, so the grid is this much finer than the steps
 # a transform of n cells is off by at most about log2(n) units in the last place of the largest value (1) in each cell
 _ROUNDING_A_CELL = 64 * 2.0**-53
 
 
 def discretized_bound(account: Account, delta: float) -> Bound | None:
-    """Compose the loss distributions of all queries on a grid; None without ``dp_accounting`` or at a too small δ."""
+    """Compose the loss distributions of all queries on a grid.
+
+    None without ``dp_accounting``, at a too small δ, or for too many queries.
+    """
     if importlib.util.find_spec("dp_accounting") is None:
         return None
     if not all(charge.profile or _has_profile(charge.guarantee) for charge in account):
         return None
     profiles = [(profile_of(charge), charge.count) for charge in account]
     span = sum(profile.epsilons[-1] * count for profile, count in profiles)
-    if span == 0.0:
+    if span == 0.0 or max(count for _, count in profiles) > _MOST_QUERIES:
         return None
     smallest_step = min(_step_of(profile) for profile, _ in profiles)
     fineness = 1.0 if len(profiles) == 1 else 1.0 / _CELLS_A_STEP

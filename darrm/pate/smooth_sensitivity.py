@@ -29,6 +29,7 @@ from darrm.probability import Array
 
 # e^{−βd} < 5e-5 from this many smoothing lengths 1/β on
 _LARGEST_DISTANCE = 10.0
+_MOST_DISTANCES = 2**15  # looked at one by one, some seconds for so many
 # the computed f may differ from the true one by 1e-12 of the largest possible f; these shares are added to its
 # sensitivity, which stays smooth: a factor, and a constant
 _RELATIVE_ROUNDING = 1e-6
@@ -143,8 +144,10 @@ def smooth_sensitivity(total_profile: Array, largest: float, smoothness: float) 
 
 
 def _affordable(distances: int, queries: int) -> None:
-    """Refuse a profile that would not fit in memory, before it is filled."""
+    """Refuse a profile that would not fit in memory, or take minutes, before it is filled."""
     advice = "take fewer queries or a larger beta, or leave Table 2 out (--no-table-2)"
+    if distances > _MOST_DISTANCES:
+        checks.fail("the number of distances", distances, f"at most {_MOST_DISTANCES}", advice)
     checks.affordable(f"a profile of {distances:,} distances and {queries:,} queries", distances * queries, advice)
 
 

@@ -119,8 +119,8 @@ def run(main: Callable[[], int]) -> int:
         return 0
     except KeyboardInterrupt:
         return complain("interrupted", INTERRUPTED_STATUS)
-    except MemoryError as error:
-        return complain(f"out of memory ({error or 'no more was given'}): ask for less at once", USAGE_STATUS)
+    except MemoryError:
+        return complain("out of memory: ask for less at once", USAGE_STATUS)
     except (ValueError, OSError, DarrmError, UserWarning) as error:
         _settle_output()
         return complain(str(error), USAGE_STATUS)

@@ -1,9 +1,13 @@
 """What every command line keeps: a door is tested by being named in `DOORS`."""
 
 import json
+import os
 import re
+import resource
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -170,6 +174,92 @@ def test_every_door_is_in_the_contract(capsys: pytest.CaptureFixture[str]) -> No
     assert all(f"\n  {name} " in listed for name in front.DOORS)
     assert front.main(["optimiz"]) == 2
     assert "choose from optimize" in capsys.readouterr().err
+
+
+def test_an_interrupt_of_the_imports_is_one_line(tmp_path: Path) -> None:
+    # a module that is imported early raises what Ctrl-C raises
+    (tmp_path / "scipy.py").write_text("raise KeyboardInterrupt\n")
+    for start in (["darrm", "plan"], ["darrm.plan"]):
+        words = [sys.executable, "-m", *start, "--total", "1,1e-5"]
+        places = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": places}
+        )
+        assert done.returncode in {130, -signal.SIGINT}
+        assert done.stderr == "error: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "line"), [(">&-", "standard output is closed"), (">/dev/full", "No space left on device")]
+)
+def test_an_output_that_takes_nothing_is_one_line(end: str, line: str) -> None:
+    command = f"{sys.executable} -m darrm.optimize --K 3 {end}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)  # noqa: S602 (our own words)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert line in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_no_more_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def full() -> int:
+        raise MemoryError
+
+    assert run(full) == 2
+    assert capsys.readouterr().err == "error: out of memory: ask for less at once\n"
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("plan --K 1000000000 --total 1,1e-5", "K must be an integer of at most 1000000"),
+        ("optimize --K 100000000 --time-limit 1", "K must be an integer of at most 1000000"),
+        ("optimize --K 11 --epsilon 1e999999999", "epsilon must be a finite number"),
+        ("optimize --K 11 --m 0.000029E999700001", "m must be a finite number"),
+        ("plan --K 11 --queries 99999999999999999999 --total 1,1e-5", "queries must be an integer of at most"),
+        ("advise --K 11 --total 1e999999999,1e-5", "epsilon must be a finite number"),
+        ("account --table table.json --queries 99999999999999999999 --delta 1e-5", "whole numbers from 1 to"),
+        ("account --table table.json --queries 5 --delta 1e-999999999", "--delta must be a finite number"),
+        ("pate counts.npy --sigma2 4 --delta 1e-5 --sigma1 1e300 --threshold 9", "sigma must be in"),
+        ("pate counts.npy --sigma2 1e200 --delta 1e-5", "sigma must be in"),
+        ("pate counts.npy --gamma 1e300 --delta 1e-5", "gamma must be in"),
+        ("pate counts.npy --gamma 1e-300 --delta 1e-5", "gamma must be in"),
+        ("pate counts.npy --sigma2 4 --delta 1e-5 --sigma1 9 --threshold 1e9", "at most the number of voters, 32"),
+        ("pate many.npy --sigma2 40 --delta 1e-5 --votes-format counts", "distances must be at most 32768"),
+    ],
+)
+def test_what_no_machine_can_do_is_refused_at_once(words: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("many.npy", np.array([[2147483647, 0], [2147483000, 647]]))
+    started = time.process_time()
+    assert front.main(words.split()) == 2
+    assert time.process_time() - started < 5.0
+    shown = capsys.readouterr()
+    assert line in shown.err
+    assert shown.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("noise", [["--sigma2", "4", "--sigma1", "1e9", "--threshold", "9"], ["--gamma", "0.1"]])
+def test_counts_and_noise_of_any_size_need_no_table(noise: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    # a table of tails would have 2^31 entries, and the sum over the noise of the check 8e10
+    np.save("many.npy", np.array([[2147483647, 0], [2147483000, 647]]))
+    words = [
+        "pate",
+        "many.npy",
+        *noise,
+        "--delta",
+        "1e-5",
+        "--votes-format",
+        "counts",
+        "--format",
+        "json",
+        "--no-table-2",
+    ]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert front.main(words) == 0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # KiB
+    assert json.loads(capsys.readouterr().out)["table_1"]["voters"] == 2147483647
 
 
 @pytest.mark.usefixtures("folder")

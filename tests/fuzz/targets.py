@@ -82,7 +82,15 @@ def prepare(folder: Path) -> None:
 
 def command_line(rng: Random) -> tuple[str, Case]:
     """A command with flags that its parser knows, and with values that they may or may not take."""
-    door = rng.choice([*DOORS, *["optimize", "release", "pate"] * 4])  # the others search for seconds
+    return _command(rng.choice(["optimize", "release", "release", "account", "pate"]), rng)
+
+
+def search(rng: Random) -> tuple[str, Case]:
+    """The same for the two commands that try many tables, and so take seconds."""
+    return _command(rng.choice(["plan", "advise"]), rng)
+
+
+def _command(door: str, rng: Random) -> tuple[str, Case]:
     words = DOORS[door].split()
     actions = [
         action for action in import_module(f"darrm.{door}.__main__").build_parser()._actions if action.dest != "help"
@@ -157,6 +165,7 @@ def ledger(rng: Random) -> tuple[str, Case]:
 
 TARGETS = (
     Target("command-lines", command_line),
+    Target("searches", search, seconds=60.0),
     Target("tables", table),
     Target("vote-files", vote_file),
     Target("npy-headers", npy_header),

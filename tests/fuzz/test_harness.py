@@ -1,0 +1,73 @@
+"""The fuzzer finds what is planted: an exception, a hang, a wait, a gigabyte, a death. It passes what is right."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.fuzz import harness
+from tests.fuzz.harness import Failure, Target, search
+from tests.fuzz.targets import TARGETS, prepare
+
+
+def results(act: Callable[[int], object], folder: Path, *, cases: int, seconds: float = 5.0) -> list[Failure | None]:
+    def make(rng: Random) -> tuple[str, harness.Case]:
+        number = rng.randrange(1000)
+        return f"number {number}", lambda: act(number)
+
+    return list(search(Target("planted", make, seconds), range(cases), folder, time.monotonic() + 600.0))
+
+
+def burn(_: int) -> None:
+    while True:
+        pass
+
+
+def fail(number: int) -> None:
+    raise KeyError(number)
+
+
+def fill(_: int) -> None:
+    held = bytearray(2**30 + 2**28)
+    held[:: 2**12] = b"x" * len(held[:: 2**12])
+
+
+@pytest.mark.parametrize(
+    ("act", "reason", "wait"),
+    [
+        (fail, "KeyError", 60.0),
+        (burn, "more than 0.1 seconds", 60.0),
+        (lambda _: os._exit(3), "the process died", 60.0),
+        (lambda _: time.sleep(600), "no answer after", 2.0),
+        (lambda _: bytearray(2**40), "MemoryError", 60.0),
+        (fill, "GiB of memory", 60.0),
+    ],
+)
+def test_what_is_planted_is_found_and_the_search_goes_on(
+    act: Callable[[int], object], reason: str, wait: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harness, "WALL_SECONDS", wait)
+    found = results(act, tmp_path, cases=2, seconds=0.1 if act is burn else 5.0)
+    assert len(found) == 2
+    assert all(failure is not None and reason in failure.reason for failure in found)
+    assert [failure.seed for failure in found if failure] == [0, 1]
+
+
+def test_what_is_right_passes_and_cases_differ(tmp_path: Path) -> None:
+    def note(number: int) -> None:
+        (tmp_path / str(number)).touch()
+
+    assert results(note, tmp_path, cases=20) == [None] * 20
+    assert len(list(tmp_path.iterdir())) > 10
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_a_case_is_made_again_from_its_number(target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    words = [target.make(Random(f"{target.name} {seed}"))[0] for seed in (1, 1, 2, 3, 4)]  # noqa: S311
+    assert words[0] == words[1]
+    assert len(set(words)) > 2
