@@ -34,7 +34,9 @@ def integers(flag: str, text: str) -> list[int]:
     """
     found = sorted({integer(flag, part, 1) for part in text.split(",")})
     if found[0] < 1 or found[-1] > MOST_QUERIES or len(found) > _MOST_NUMBERS:
-        checks.fail(flag, text, f"up to {_MOST_NUMBERS} whole numbers from 1 to {MOST_QUERIES}, like 20,50,100")
+        checks.fail(
+            flag, text, f"up to {_MOST_NUMBERS} whole numbers of at least 1 and at most {MOST_QUERIES}, like 20,50"
+        )
     return found
 
 

@@ -219,7 +219,10 @@ def test_no_more_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         ("optimize --K 11 --m 0.000029E999700001", "m must be a finite number"),
         ("plan --K 11 --queries 99999999999999999999 --total 1,1e-5", "queries must be an integer of at most"),
         ("advise --K 11 --total 1e999999999,1e-5", "epsilon must be a finite number"),
-        ("account --table table.json --queries 99999999999999999999 --delta 1e-5", "whole numbers from 1 to"),
+        (
+            "account --table table.json --queries 99999999999999999999 --delta 1e-5",
+            "whole numbers of at least 1 and at most",
+        ),
         ("account --table table.json --queries 5 --delta 1e-999999999", "--delta must be a finite number"),
         ("pate counts.npy --sigma2 4 --delta 1e-5 --sigma1 1e300 --threshold 9", "sigma must be in"),
         ("pate counts.npy --sigma2 1e200 --delta 1e-5", "sigma must be in"),
