@@ -55,7 +55,8 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
         one = library.PrivacyLossDistribution.create_from_rounded_probability(masses, infinite, step)
         many = one.self_compose(count) if count > 1 else one
         total = many if total is None else total.compose(many)
-    epsilon = math.inf if total is None else float(total.get_epsilon_for_delta(delta - rounding))
+    with np.errstate(over="ignore"):  # losses beyond all floats: ∞, which bounds nothing
+        epsilon = math.inf if total is None else float(total.get_epsilon_for_delta(delta - rounding))
     if not math.isfinite(epsilon):
         return None
     source = "profiles" if any(charge.profile is not None for charge in account) else "guarantees"
