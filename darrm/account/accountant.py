@@ -2,10 +2,11 @@
 
 A `PrivacyAccountant` keeps charges; `PrivacyAccountant.spent` evaluates every bound that applies and returns the
 smallest with its name. Several answers of private *models* share the randomness of their training, which every theorem
-on composition excludes: their costs do not add up, and no bound here adds them. Three bounds are proved for them,
+on composition excludes: their costs do not add up, and no bound here adds them. Four bounds are proved for them,
 whatever their queries and however these depend on earlier answers:
 
 * **private models**: the answers are post-processing of the models that a person reaches;
+* **subsampling**: answers that look at few models each, `darrm.proof.sample`, are post-processing of these;
 * **plain voters**: given the models that a person does not reach, all queries are about votes of which the person moves
   at most t, and each tosses coins of its own; so the queries' costs for plain voters add up, by every bound there is;
 * **both ends**: the two together, `darrm.losses.both_ends`.
@@ -32,6 +33,7 @@ from darrm.account.bounds import (
     models_bound,
     plain_bound,
     profile_bound,
+    subsampling_bound,
 )
 from darrm.account.pld import discretized_bound
 from darrm.errors import PrivateFigureError
@@ -249,6 +251,7 @@ class PrivacyAccountant:
         if models is None:
             return
         yield models_bound(models, delta)
+        yield subsampling_bound(models, self.charges, delta)
         wholes = [math.inf, math.inf]
         for one_by_one, release in self._releases(models):
 
@@ -266,8 +269,8 @@ class PrivacyAccountant:
         models = self.models
         if models is None:
             return False
-        cap = models_bound(models, budget.delta)
-        if cap is not None and cap.epsilon <= budget.epsilon:
+        quick = (models_bound(models, budget.delta), subsampling_bound(models, self.charges, budget.delta))
+        if any(bound.epsilon <= budget.epsilon for bound in filter(None, quick)):
             return True
         for one_by_one, release in self._releases(models):
             # a release that is as private as the whole is to be, needs nothing of the models

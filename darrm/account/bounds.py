@@ -22,7 +22,7 @@ from darrm.losses.composition import (
 )
 from darrm.losses.loss_distribution import TooManyKindsError
 from darrm.losses.renyi import RenyiCurve
-from darrm.privacy import PrivacyParams
+from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.problem import Voters
 
 Account = tuple[Charge, ...]
@@ -143,7 +143,7 @@ def filter_bound(account: Account, delta: float) -> Bound | None:
     return Bound("filter", epsilon, "holds even if the kinds of queries were chosen after earlier answers")
 
 
-MODELS_BOUNDS = ("private models", "plain voters", "both ends")
+MODELS_BOUNDS = ("private models", "subsampling", "plain voters", "both ends")
 
 
 def models_bound(voters: Voters | None, delta: float) -> Bound | None:
@@ -165,6 +165,22 @@ def models_bound(voters: Voters | None, delta: float) -> Bound | None:
         f"{reached} that a person's data reach, so the aggregator's noise buys nothing beyond this"
     )
     return _finite("private models", epsilon, explanation)
+
+
+def subsampling_bound(voters: Voters, account: Account, delta: float) -> Bound | None:
+    """Bound labels that look at fewer models than a person reaches, see `darrm.proof.sample`."""
+    samples = [(charge.sample, charge.count) for charge in account if charge.sample is not None]
+    looked = sum(sample.voters * count for sample, count in samples)
+    if len(samples) < len(account) or looked >= voters.reached:
+        return None
+    most = looked * voters.each.epsilon * (1.0 + 1e-9)
+    distance = math.fsum(sample.distance * count for sample, count in samples) * (1.0 + 1e-9)
+    left = delta - (1.0 + math.exp(min(most, LARGEST_EXPONENT))) * distance
+    epsilon = optimal_epsilon([(voters.each, looked)], left) if left >= 0.0 else math.inf
+    if epsilon > most:
+        return None
+    explanation = f"all labels together look at {looked} models at most, and {voters.reached} are what a person reaches"
+    return Bound("subsampling", epsilon, explanation)
 
 
 def plain_bound(voters: Voters, epsilon: float, name: str) -> Bound | None:

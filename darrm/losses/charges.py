@@ -21,6 +21,18 @@ from darrm.problem import Voters
 
 
 @dataclass(frozen=True)
+class Sample:
+    """A label looks at few voters only, drawn without looking at the votes; see `darrm.proof.sample`."""
+
+    voters: int  # how many are drawn
+    distance: float  # total variation from a label that looks at so many, whatever the votes
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, voters=self.voters)
+        checks.probability(distance=self.distance)
+
+
+@dataclass(frozen=True)
 class Charge:
     """The privacy cost of ``count`` queries of one kind.
 
@@ -50,6 +62,8 @@ class Charge:
     for_plain_voters
         The same query for voters about whom nothing is promised, one charge for each overlap: what several answers of
         private models are counted by.
+    sample
+        Of how many voters each label is, where these are few: another way to bound several answers of private models.
     alone
         True where one query is proved and no more is known: always so for private models, and for those that a ledger
         kept before charges named their voters.
@@ -81,6 +95,7 @@ class Charge:
     voters: Voters | None = field(default=None, compare=False)
     reached: int | None = field(default=None, compare=False)
     for_plain_voters: tuple[Charge, ...] = ()
+    sample: Sample | None = None
     alone: bool = False
     table: str = field(default="", compare=False)
     # costs are of one kind only if they are about the same models
@@ -151,6 +166,8 @@ class Charge:
         if self.models is not None:
             document["voters"] = self.models.to_json()
             plain = self.for_plain_voters
+            if self.sample is not None:
+                document["sample"] = [self.sample.voters, self.sample.distance]
             document["plain"] = [[one.reached, one._document()] for one in plain]  # noqa: SLF001 (of its own class)
         return document
 
@@ -183,6 +200,7 @@ class Charge:
             profile=None if profile is None else PrivacyProfile(*map(tuple, profile)),
             voters=models,
             for_plain_voters=tuple(plain),
+            sample=Sample(*document["sample"]) if "sample" in document else None,
             alone=not composes,
         )
 

@@ -10,6 +10,7 @@ from darrm.losses.charges import Charge
 from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
+from darrm.proof.sample import sample_of
 from darrm.proof.table import GammaTable
 
 # exact descriptions of a table are computed for every charge up to so many voters, or so many rows of neighbors: those
@@ -67,6 +68,7 @@ def charge_of(
         count=queries,
         voters=voters,
         for_plain_voters=_for_plain_voters(table, voters) if voters.are_private_models else (),
+        sample=sample_of(table) if voters.are_private_models else None,
         table=table.digest,
     )
 

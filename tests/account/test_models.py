@@ -11,12 +11,15 @@ import pytest
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import MODELS_BOUNDS
+from darrm.gamma import baselines
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
+from darrm.losses.composition import optimal_epsilon
 from darrm.pate import GNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.charge import charge_of
+from darrm.proof.sample import sample_of
 from darrm.proof.table import GammaTable, certify
 
 ANSWERS = list(itertools.product((0, 1), repeat=2))  # of one model to two questions
@@ -63,6 +66,8 @@ def laws(table: GammaTable, reached: int) -> Iterator[tuple[np.ndarray, np.ndarr
         (3, 2, "0.5", [0.4, 0.7]),
         (3, 3, "0.1", [1.0, 1 / 3]),  # the false sum says 0.2 for two questions, and 0.2394 is true
         (3, 3, "1", [0.1, 0.5]),
+        (3, 3, "1", [1 / 3, 1.0]),  # one voter drawn at random
+        (4, 3, "0.5", [0.25, 0.5]),  # the same, and every other label a fair coin
     ],
 )
 def test_every_bound_holds_for_two_questions(K: int, reached: int, epsilon: str, half: list[float]) -> None:
@@ -93,6 +98,50 @@ def test_both_ends_are_as_small_as_the_models_allow() -> None:
     assert found["both ends"] == pytest.approx(0.434, abs=1e-3)
     assert found["plain voters"] == pytest.approx(1.0, abs=1e-9)
     assert found["private models"] == 1.0
+
+
+@pytest.mark.parametrize(("m", "drawn"), [(1, 1), (2, 1), (3, 3), (4, 3), (7, 7)])
+def test_labels_that_look_at_few_models_cost_these(m: int, drawn: int) -> None:
+    """A tie of two is a fair coin, so the majority of an even number is that of one less."""
+    voters = Voters(31, PrivacyParams("0.1", "1e-6"), models=True)
+    problem = MajorityProblem.from_allowance(voters, m)
+    table = certify(problem, baselines.subsampling(problem))
+    queries = 31 // drawn
+    for count in (1, 2, queries, queries + 1):
+        charge = charge_of(table, count)
+        assert charge.sample is not None
+        assert charge.sample.voters == drawn
+        read = Charge.from_text(charge.to_text(), what=charge.what).repeated(count)
+        bounds = [
+            {bound.name: bound.epsilon for bound in PrivacyAccountant(charges=[one]).spent(1e-4).bounds}
+            for one in (charge, read)
+        ]
+        assert bounds[0] == bounds[1]
+        if drawn * count < 31:
+            alone = optimal_epsilon([(voters.each, drawn * count)], 1e-4 - 1e-9)
+            assert bounds[0]["subsampling"] == pytest.approx(alone, rel=1e-6)
+            assert bounds[0]["subsampling"] < bounds[0]["private models"]
+        else:
+            assert "subsampling" not in bounds[0]
+    # floats are not exactly the law of a sample, so something of δ is needed
+    spent = PrivacyAccountant(charges=[charge_of(table, 1)]).spent(0.0)
+    assert "subsampling" not in {bound.name for bound in spent.bounds}
+
+
+def test_only_what_looks_at_few_voters_is_charged_so() -> None:
+    voters = Voters(11, PrivacyParams(1), models=True)
+    problem = MajorityProblem.from_allowance(voters, 3)
+    sampled = certify(problem, baselines.subsampling(problem))
+    assert sample_of(sampled) is not None
+    for at in range(6):
+        half = sampled.gamma.half.copy()
+        half[at] *= 1.0 - 1e-9
+        assert sample_of(certify(problem, NoiseFunction(11, half))) is None
+    assert sample_of(certify(problem, NoiseFunction(11, np.full(6, 0.3)))) is None
+    # one kind that looks at few, and one of which nothing is known: no bound for both
+    other = charge_of(certify(problem, NoiseFunction(11, np.full(6, 0.3))))
+    spent = PrivacyAccountant(charges=[charge_of(sampled), other]).spent(1e-3)
+    assert "subsampling" not in {bound.name for bound in spent.bounds}
 
 
 MODELS = Voters(5, PrivacyParams("0.5", "1e-6"), overlap=2, models=True)

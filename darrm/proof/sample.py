@@ -1,0 +1,62 @@
+"""Tables that look at a few voters only: γ_Sub, as it is or mixed with the fair coin.
+
+The majority of n voters drawn without replacement, a tie answered by a fair coin, says 1 given l ones among K with
+probability (1 + g(l))/2, where for l > K/2
+
+    γ_n(l) = Pr[J > n/2] − Pr[J < n/2],   J hypergeometric: ones among n drawn of K with l ones.
+
+So a label of γ = s·γ_n is one that looks at n voters, drawn without looking at the votes, and then, with probability
+1 − s, forgets what it saw. For trained models that is worth a theorem.
+
+**Theorem.** Let Q labels of models, each (ε, Δ)-private, of which a person reaches t, look at n models each, drawn
+without looking at the data. Then they are as private as min(Qn, t) answers of (ε, Δ)-private mechanisms together.
+*Proof.* Fix what was drawn, which has the same law on both data sets. The labels are post-processing of the at most Qn
+models that were drawn, of which a person reaches at most min(Qn, t), and the models are independent. A mixture with
+equal weights on both sides is no less private, by joint convexity of the hockey-stick divergence. ∎
+
+Floats are near γ_n, not equal to it. If each label's law is within η of that of a label that does look at n voters, in
+total variation, then Q of them are within Qη, and H_{e^x}(P ‖ P') grows by at most (1 + e^x)·Qη: that is left out of δ.
+"""
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+
+from darrm.losses.charges import Sample
+from darrm.probability.binomial import hypergeometric_pmf
+from darrm.proof.table import GammaTable
+
+_MOST_DISTANCE = 1e-12  # of two laws that are meant to be equal: far above the rounding of γ, far below any other γ
+
+
+@lru_cache(maxsize=64)  # tables do not change, and every charge of one asks again
+def sample_of(table: GammaTable) -> Sample | None:
+    """Find the smallest n for which a table is the majority of n voters, mixed with the fair coin; None for others.
+
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters, certify
+    >>> from darrm.gamma import baselines
+    >>> problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams(1)), 3)
+    >>> sample_of(certify(problem, baselines.subsampling(problem))).voters
+    3
+    """
+    K, half = table.gamma.K, [Fraction(float(value)) for value in table.gamma.half]
+    first, told = table.problem.voters.first_majority, half[-1]
+    for size in range(1, K):
+        weights = hypergeometric_pmf(K, first, size)
+        near = math.fsum(math.copysign(w, 2 * ones - size) for ones, w in enumerate(weights) if 2 * ones != size)
+        if abs(float(half[0]) - float(told) * near) > 4.0 * _MOST_DISTANCE:
+            continue
+        exact = (told * _majority_of_sample(K, ones, size) for ones in range(first, K + 1))
+        distance = max(abs(value - other) for value, other in zip(half, exact, strict=True)) / 2
+        if distance <= _MOST_DISTANCE:
+            return Sample(size, math.nextafter(float(distance), math.inf) if distance else 0.0)
+    return None
+
+
+def _majority_of_sample(K: int, ones: int, size: int) -> Fraction:
+    """Compute γ_n(l) exactly."""
+    drawn = range(max(0, size - (K - ones)), min(size, ones) + 1)
+    lead = sum(
+        (1 if 2 * j > size else -1) * math.comb(ones, j) * math.comb(K - ones, size - j) for j in drawn if 2 * j != size
+    )
+    return Fraction(lead, math.comb(K, size))
