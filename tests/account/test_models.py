@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.account.bounds import MODELS_BOUNDS
+from darrm.account.bounds import MODELS_BOUNDS, subsampling_bound
 from darrm.gamma import baselines
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
@@ -112,20 +112,27 @@ def test_labels_that_look_at_few_models_cost_these(m: int, drawn: int) -> None:
         assert charge.sample is not None
         assert charge.sample.voters == drawn
         read = Charge.from_text(charge.to_text(), what=charge.what).repeated(count)
-        bounds = [
-            {bound.name: bound.epsilon for bound in PrivacyAccountant(charges=[one]).spent(1e-4).bounds}
-            for one in (charge, read)
-        ]
-        assert bounds[0] == bounds[1]
+        found, again = (subsampling_bound(voters, (one,), 1e-4) for one in (charge, read))
+        assert found == again
         if drawn * count < 31:
-            alone = optimal_epsilon([(voters.each, drawn * count)], 1e-4 - 1e-9)
-            assert bounds[0]["subsampling"] == pytest.approx(alone, rel=1e-6)
-            assert bounds[0]["subsampling"] < bounds[0]["private models"]
+            assert found is not None
+            alone, cap = (optimal_epsilon([(voters.each, models)], 1e-4) for models in (drawn * count, 31))
+            assert alone <= found.epsilon <= alone * (1.0 + 1e-6) < cap
         else:
-            assert "subsampling" not in bounds[0]
+            assert found is None
     # floats are not exactly the law of a sample, so something of δ is needed
-    spent = PrivacyAccountant(charges=[charge_of(table, 1)]).spent(0.0)
-    assert "subsampling" not in {bound.name for bound in spent.bounds}
+    assert subsampling_bound(voters, (charge_of(table, 1),), 0.0) is None
+
+
+def test_the_smallest_of_all_is_what_is_reported() -> None:
+    voters = Voters(31, PrivacyParams("0.1", "1e-6"), models=True)
+    problem = MajorityProblem.from_allowance(voters, 1)
+    account = PrivacyAccountant(charges=[charge_of(certify(problem, baselines.subsampling(problem)), 2)])
+    spent = account.spent(1e-4)
+    assert spent.bound == "subsampling"
+    assert spent.epsilon <= 0.2
+    assert account.admits(PrivacyParams(spent.epsilon * (1.0 + 1e-9), 1e-4))
+    assert not account.admits(PrivacyParams(spent.epsilon * 0.999, 1e-4))
 
 
 def test_only_what_looks_at_few_voters_is_charged_so() -> None:
@@ -140,8 +147,8 @@ def test_only_what_looks_at_few_voters_is_charged_so() -> None:
     assert sample_of(certify(problem, NoiseFunction(11, np.full(6, 0.3)))) is None
     # one kind that looks at few, and one of which nothing is known: no bound for both
     other = charge_of(certify(problem, NoiseFunction(11, np.full(6, 0.3))))
-    spent = PrivacyAccountant(charges=[charge_of(sampled), other]).spent(1e-3)
-    assert "subsampling" not in {bound.name for bound in spent.bounds}
+    assert subsampling_bound(voters, (charge_of(sampled, 2),), 1e-3) is not None
+    assert subsampling_bound(voters, (charge_of(sampled, 2), other), 1e-3) is None
 
 
 MODELS = Voters(5, PrivacyParams("0.5", "1e-6"), overlap=2, models=True)
@@ -175,7 +182,7 @@ def test_a_sum_for_fresh_randomness_is_not_written_for_models(
     # charged again for the models it is bounded, and not by the sum
     account = PrivacyAccountant(MODELS, [charge_of(table_for(FRESH, HALF), 2, voters=MODELS)])
     names = {bound.name for bound in account.spent(1e-3).bounds}
-    assert names == set(MODELS_BOUNDS)
+    assert names == set(MODELS_BOUNDS) - {"subsampling"}
 
 
 PLAIN_TABLE = Voters(5, PrivacyParams(3), overlap=2, models=True)
