@@ -1,8 +1,8 @@
 """The tables that come with the package: optimal noise functions for common settings, proven again at load.
 
 `experiments/make_tables.py` writes one compressed JSON file a number of voters into ``darrm/tables``. A file holds what
-cannot be recomputed quickly: γ, the checksum of γ and its problem, and what the solver found out about optimality.
-The proof is made anew by every `load_table`.
+cannot be recomputed quickly: γ, the checksum of γ and its problem, and the multipliers that prove how good γ is.
+Both proofs are made anew by every `load_table`.
 """
 
 import gzip
