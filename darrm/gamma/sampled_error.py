@@ -39,8 +39,9 @@ def number_of_draws(K: int, asked: int | None = None) -> int:
     """
     if asked is not None:
         checks.integer_at_least(2, draws=asked)
-        return asked
-    return max(_LEAST_DRAWS, min(_MOST_DRAWS, _DRAWN_NUMBERS // K))
+    draws = max(_LEAST_DRAWS, min(_MOST_DRAWS, _DRAWN_NUMBERS // K)) if asked is None else int(asked)
+    checks.affordable(f"{draws:,} draws of the prior for {K:,} voters", draws * K, "take fewer draws")
+    return draws
 
 
 def differences(probabilities: Array) -> Array:

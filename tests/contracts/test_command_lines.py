@@ -215,6 +215,7 @@ def test_no_more_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("plan --K 1000000000 --total 1,1e-5", "K must be an integer of at most 1000000"),
         ("optimize --K 100000000 --time-limit 1", "K must be an integer of at most 1000000"),
+        ("optimize --K 11 --objective expected-error --draws 2147483648", "176 GiB, more than the 0.25 GiB"),
         ("optimize --K 11 --epsilon 1e999999999", "epsilon must be a finite number"),
         ("optimize --K 11 --m 0.000029E999700001", "m must be a finite number"),
         ("plan --K 11 --queries 99999999999999999999 --total 1,1e-5", "queries must be an integer of at most"),
