@@ -93,7 +93,7 @@ def decimal_text(value: Fraction) -> str:
 
 def _seem_swapped(epsilon: Fraction, delta: Fraction) -> bool:
     """Whether ε is small as a δ and δ large as an ε, both with at most three digits."""
-    return epsilon <= Fraction(1, 1000) and delta >= Fraction(1, 100) and max(epsilon.numerator, delta.numerator) < 1000
+    return epsilon < Fraction(1, 1000) and delta >= Fraction(1, 100) and max(epsilon.numerator, delta.numerator) < 1000
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -111,7 +111,7 @@ class PrivacyParams:
     Warns
     -----
     UserWarning
-        If they are probably swapped: ε of at most 0.001 beside δ of at least 0.01, both with few digits, as a person
+        If they are probably swapped: ε below 0.001 beside δ of at least 0.01, both with few digits, as a person
         types them and computations do not return them.
 
     Examples

@@ -9,7 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, Voters, Workload, certify
+from darrm import (
+    DaRRM,
+    GammaTable,
+    MajorityProblem,
+    NoiseFunction,
+    PrivacyParams,
+    Voters,
+    Votes,
+    Workload,
+    certify,
+    optimize_gamma,
+)
+from darrm.pate import GNMax
 from darrm.privacy import decimal_text, exact_number
 
 
@@ -77,6 +89,8 @@ def test_numpy_and_text_are_welcome_in_voters_and_survive_a_file(tmp_path: Path)
 
 
 PAIR = PrivacyParams(1, "1e-5")
+VOTERS, HALF, VOTES = Voters(3, PAIR), NoiseFunction(3, [0.5, 1.0]), Votes.of_labels([[1, 0, 1]])
+PROBLEM = MajorityProblem.from_allowance(VOTERS, 2)
 WRONG: tuple[tuple[Callable[..., Any], str], ...] = (
     (lambda: Voters(11, 0.1), r"each must be PrivacyParams\(epsilon, delta\), got 0.1"),
     (lambda: Voters(11, [0.1, 0]), "each must be PrivacyParams"),
@@ -89,6 +103,12 @@ WRONG: tuple[tuple[Callable[..., Any], str], ...] = (
     (lambda: Workload(Voters(11, PAIR), 10**20, PAIR), "queries must be an integer of at most"),
     (lambda: MajorityProblem(Voters(11, PAIR), 0.3), "target must be a PrivacyParams"),  # type: ignore[arg-type]
     (lambda: MajorityProblem.from_allowance(11, 3), "voters must be a Voters"),  # type: ignore[arg-type]
+    (lambda: certify(PROBLEM, [0.5, 1.0]), r"gamma must be a NoiseFunction, got \[0.5, 1.0\]: say NoiseFunction"),  # type: ignore[arg-type]
+    (lambda: certify(PROBLEM, float), "gamma must be a NoiseFunction"),  # type: ignore[arg-type]
+    (lambda: certify(Workload(VOTERS, 2, PAIR), HALF), "problem must be a MajorityProblem"),
+    (lambda: optimize_gamma(PROBLEM, prior="common"), "prior must be an object with .* got 'common': say CommonP"),  # type: ignore[arg-type]
+    (lambda: DaRRM(certify(PROBLEM, HALF)).release(VOTES, rng=0), "rng must be a generator, got 0: say np.random"),  # type: ignore[arg-type]
+    (lambda: GNMax(4.0).release(VOTES, rng=0), "rng must be a generator, got 0"),  # type: ignore[arg-type]
 )
 
 

@@ -364,6 +364,8 @@ def in_words(prior: Prior) -> str:
 
 def weights_of(prior: Prior, K: int) -> Array:
     """Compute ``prior.weights(K)``; `ValueError` if they are not K − floor(K/2) finite numbers of at least 0."""
+    if isinstance(prior, str) or not hasattr(prior, "weights"):
+        checks.fail("prior", prior, "an object with weights and sample", "say CommonP(), or parse(text) for text")
     weights = np.asarray(prior.weights(K), dtype=np.float64)
     if weights.shape != (K - K // 2,) or not np.all((weights >= 0.0) & (weights < np.inf)):
         checks.fail(f"the weights of the prior {prior.text!r}", weights, f"{K - K // 2} finite numbers of at least 0")

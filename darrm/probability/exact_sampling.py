@@ -41,10 +41,17 @@ def system_uniform_below(limits: NDArray[Any]) -> NDArray[Any]:
     return _uniform_below_64(limits, lambda size: np.frombuffer(os.urandom(8 * size), dtype=np.uint64))
 
 
+def require_generator(rng: object) -> None:
+    """Raise `ValueError` for a seed, or anything else that draws no bytes, where a generator is meant."""
+    if not hasattr(rng, "bytes"):
+        checks.fail("rng", rng, "a generator", "say np.random.default_rng(seed), or leave rng out to release")
+
+
 def uniform_below(rng: np.random.Generator | None) -> UniformBelow:
     """Return the source of a release, the operating system, or a reproducible one for tests and experiments."""
     if rng is None:
         return system_uniform_below
+    require_generator(rng)
 
     def below(limits: NDArray[Any]) -> NDArray[Any]:
         if limits.dtype == object:

@@ -80,6 +80,8 @@ def scale_and_prove(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[Noi
 
     `CertificationError` if no proof was found; this has not been seen and would be a defect.
     """
+    checks.instance(MajorityProblem, problem=problem, advice="say MajorityProblem(voters, target)")
+    checks.instance(NoiseFunction, gamma=gamma, advice="say NoiseFunction(K, values)")
     factor, shrink = 1.0, _FIRST_SHRINK
     scaled = gamma
     for _ in range(_MOST_ATTEMPTS):

@@ -16,6 +16,7 @@ from darrm import checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_coins import ExactCoins
+from darrm.probability.exact_sampling import require_generator
 from darrm.proof.charge import charge_of
 from darrm.proof.table import GammaTable
 from darrm.votes import Votes
@@ -89,5 +90,7 @@ class DaRRM:
         K = self._table.problem.voters.K
         given = votes if isinstance(votes, Votes) else Votes.of_labels(votes, classes=2)
         ones = given.of_voters(K).ones
+        if rng is not None:
+            require_generator(rng)
         told = (2 * ones > K) ^ self._lies.flip(ones, source=os.urandom if rng is None else rng.bytes)
         return given.labeled(told.astype(np.int64))
