@@ -7,6 +7,8 @@ coarser grid reads the same profiles at fewer points, and the chords between the
 
 import importlib.util
 import math
+from functools import lru_cache, reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,21 +48,26 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
     # with too many queries one cell would hold all losses of one
     if delta <= rounding or not _LEAST_STEP <= step <= max(profile.epsilons[-1] for profile, _ in profiles):
         return None
+    with np.errstate(over="ignore"):  # losses beyond all floats: ∞, which bounds nothing
+        epsilon = float(_composed(tuple(profiles), step).get_epsilon_for_delta(delta - rounding))
+    if not math.isfinite(epsilon):
+        return None
+    source = "profiles" if any(charge.profile is not None for charge in account) else "guarantees"
+    return Bound("pld", epsilon * (1.0 + 1e-12), f"privacy loss distribution of the {source}, grid step {step:.3g}")
+
+
+@lru_cache(maxsize=2)  # both ends of models ask for one account at a dozen δ
+def _composed(profiles: tuple[tuple[PrivacyProfile, int], ...], step: float) -> Any:  # noqa: ANN401 (of dp_accounting)
+    """Compose the loss distributions of queries with these profiles and counts on one grid."""
     library = require("dp_accounting.pld.privacy_loss_distribution")
-    total = None
+    all_queries = []
     for profile, count in profiles:
         losses, weights, infinite = dominating_atoms(on_grid(profile, step))
         cells = np.round(losses / step).astype(np.int64)
         masses = dict(zip(cells.tolist(), weights.tolist(), strict=True))
         one = library.PrivacyLossDistribution.create_from_rounded_probability(masses, infinite, step)
-        many = one.self_compose(count) if count > 1 else one
-        total = many if total is None else total.compose(many)
-    with np.errstate(over="ignore"):  # losses beyond all floats: ∞, which bounds nothing
-        epsilon = math.inf if total is None else float(total.get_epsilon_for_delta(delta - rounding))
-    if not math.isfinite(epsilon):
-        return None
-    source = "profiles" if any(charge.profile is not None for charge in account) else "guarantees"
-    return Bound("pld", epsilon * (1.0 + 1e-12), f"privacy loss distribution of the {source}, grid step {step:.3g}")
+        all_queries.append(one.self_compose(count) if count > 1 else one)
+    return reduce(lambda first, second: first.compose(second), all_queries)
 
 
 def _has_profile(guarantee: PrivacyParams | None) -> bool:
@@ -100,12 +107,12 @@ def on_grid(profile: PrivacyProfile, step: float) -> PrivacyProfile:
     grid = step * np.arange(cells + 1)
     known, _ = profile.arrays()
     # a hair to the left: δ is at least as large there
-    deltas = [profile.delta_at(max(0.0, float(point) * (1.0 - 1e-13))) for point in grid]
+    deltas = profile.deltas_at(np.asarray(grid * (1.0 - 1e-13), dtype=np.float64))
     nearest = known[np.abs(known[:, None] - grid).argmin(axis=0)]
     exact = np.abs(nearest - grid) <= 1e-12 * grid
-    for index in np.flatnonzero(exact & (nearest <= grid)):
-        deltas[index] = min(deltas[index], profile.delta_at(float(nearest[index])))
-    falling = np.maximum.accumulate(np.array(deltas)[::-1])[::-1]
+    at = exact & (nearest <= grid)
+    deltas[at] = np.minimum(deltas[at], profile.deltas_at(nearest[at]))
+    falling = np.maximum.accumulate(deltas[::-1])[::-1]
     return PrivacyProfile(tuple(grid.tolist()), tuple(falling.tolist()))
 
 

@@ -61,10 +61,12 @@ class PrivacyProfile:
     def delta_at(self, epsilon: float) -> float:
         """Bound δ at ε ≥ 0 by the chord in e^ε between the neighboring points."""
         checks.non_negative(epsilon=epsilon)
+        return float(self.deltas_at(np.array([epsilon], dtype=np.float64))[0])
+
+    def deltas_at(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Do what `delta_at` does for many ε ≥ 0 at once: shape (n,) → (n,)."""
         grid, bounds = self.arrays()
-        if epsilon >= grid[-1]:
-            return float(bounds[-1])
-        return float(np.interp(math.exp(epsilon), np.exp(grid), bounds))
+        return np.asarray(np.interp(np.exp(np.minimum(epsilons, grid[-1])), np.exp(grid), bounds))
 
     def epsilon_at(self, delta: float) -> float:
         """Find the smallest ε ≥ 0 whose bound is at most ``delta``; ∞ where there is none."""

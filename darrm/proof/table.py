@@ -29,8 +29,10 @@ from darrm.proof.optimality import Optimality
 from darrm.proof.profile import privacy_profile
 from darrm.proof.renyi import renyi_curve
 from darrm.system.files import write_text
+from darrm.system.json_text import read_json
 
 FORMAT = "darrm gamma table"
+MOST_BYTES = 2**26  # of a file: some hundred thousand voters, with the multipliers
 VERSION = 3
 READ_VERSIONS = (1, 2, VERSION)  # version 1 had the prior as text, neither of the first two the multipliers
 _MESSAGE = 200  # characters of another error that a message repeats
@@ -150,11 +152,10 @@ class GammaTable:
         OSError
             If the file cannot be read.
         """
-        content = Path(path).read_bytes()
         try:
-            data = json.loads(content.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise TableError("file", f"{str(path)!r} is not complete JSON ({error})") from error
+            data = read_json(Path(path), what="table", most_bytes=MOST_BYTES)
+        except ValueError as error:
+            raise TableError("file", str(error)) from error
         return cls.from_json(data)
 
 
