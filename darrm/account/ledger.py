@@ -10,10 +10,10 @@ the transaction that debits, and an object refuses a file that is not the one th
 
 **Bounds are computed while the lock is free.** An account is private if a larger one of the same kinds is: dropping
 answers is post-processing, and the sums of the filter only shrink. So an object remembers the counts of an account that
-it found within the budget. A debit that stays below them is admitted by comparing counts, under the lock; otherwise the
-lock is released, a larger account is bounded, and the debit tried again. What is refused stays refused: totals never
-fall. After `_ATTEMPTS` rounds, in which others debited faster than the bounds were computed, it is decided under the
-lock.
+it found within the budget; they are replaced as a whole and read once, so they always are those of one account. A debit
+that stays below them is admitted by comparing counts, under the lock; otherwise the lock is released, a larger account
+is bounded, and the debit tried again. What is refused stays refused: totals never fall. After `_ATTEMPTS` rounds, in
+which others debited faster than the bounds were computed, it is decided under the lock.
 
 What the budget means depends on what is decided when:
 
@@ -65,6 +65,7 @@ SHARED_QUERY = (
     "answers of trained models share the randomness of their training, and what is proved for several of them does not "
     "fit: plan further queries with --voters plain"
 )
+_ENTRIES = "SELECT id, time, kind, count, note FROM charges"
 _LOG = {
     1: "SELECT charges.id, time, what, count, note, '', '', '', '', '', 0, kinds.seal",
     2: "SELECT charges.id, time, what, count, note, proof, digest, token, output, charges.seal, labels IS NOT NULL, "
@@ -116,7 +117,7 @@ class PrivacyLedger:
     90 queries of majority of 11 | 0
     """
 
-    _seen: int  # how many queries some transaction of this object held
+    _seen: tuple[Any, ...]  # the newest entry that some transaction of this object found
 
     def __init__(self, path: str | PathLike[str], *, timeout: float = DEFAULT_TIMEOUT) -> None:
         self._start(path, timeout)
@@ -228,8 +229,9 @@ class PrivacyLedger:
                     if self._is_admitted(trial) or (attempt == _ATTEMPTS and self._admits(trial)):
                         written = True
                         _write(connection, charge, (note, charge.table, digest, token, target), kept)
+                        newest = _newest(connection)
                 if written:
-                    self._seen = max(self._seen, trial.queries)
+                    self._seen = newest
                     break
                 if attempt == _ATTEMPTS or not self._admits_with_room(accountant, charge):
                     self._refuse(accountant, charge)
@@ -254,8 +256,12 @@ class PrivacyLedger:
             return accountant
 
     def queries_that_fit(self, charge: Charge, *, most: int = 1_000_000) -> int:
-        """Count how many more queries of this kind fit, up to ``most``."""
-        return self.accountant().queries_that_fit(charge, self._budget, most=most, adaptive=self._adaptive)
+        """Count how many more queries of this kind can be debited, up to ``most``."""
+        accountant = self.accountant()
+        if self._is_second_kind(accountant, charge):
+            return 0
+        most = min(most, MOST_QUERIES - accountant.queries)
+        return accountant.queries_that_fit(charge, self._budget, most=most, adaptive=self._adaptive)
 
     def entries(self) -> tuple[Entry, ...]:
         """List the log, oldest first."""
@@ -269,10 +275,11 @@ class PrivacyLedger:
     def kept_labels(self, number: int) -> NDArray[Any]:
         """Return the labels of an undelivered entry, as they were drawn; `ValueError` for any other entry."""
         with self._transaction(write=False) as (connection, _):
+            waiting = [entry.number for entry in self._log(connection) if not entry.delivered]
+            if number not in waiting:
+                allowed = f"one of {', '.join(map(str, waiting))}" if waiting else "undelivered, and none is"
+                checks.fail("the entry", number, allowed)
             row = connection.execute("SELECT labels, digest FROM charges WHERE id = ?", (number,)).fetchone()
-        if row is None or row[0] is None:
-            waiting = ", ".join(str(entry.number) for entry in self.undelivered())
-            checks.fail("the entry", number, f"one of {waiting}" if waiting else "undelivered, and none is")
         try:
             labels = np.load(BytesIO(row[0]), allow_pickle=False)
             if labels_digest(labels) == row[1]:
@@ -318,7 +325,7 @@ class PrivacyLedger:
         self._store = LedgerStore(str(path), timeout=timeout)
         self._row: tuple[str, ...] = ()
         self._identity = ""
-        self._seen = 0
+        self._seen = ()
         self._admitted: dict[Charge, int] = {}
         self._room, self._growing = 0, True
 
@@ -333,18 +340,17 @@ class PrivacyLedger:
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[sqlite3.Connection, PrivacyAccountant]]:
         """Run a block as one transaction, with the account that it reads."""
-        seen = self._seen  # before the lock: what others debit meanwhile must not look like a loss
         with self._store.transaction(write=write) as connection:
             version = check_header(connection, self._store.path)
             self._read_budget(connection)
             if write and version < SCHEMA_VERSION:
                 self._log(connection)
                 _upgrade(connection)
-                self._read_budget(connection)
-            accountant = self._read_account(connection)
-            if accountant.queries < seen:
-                raise self._corrupted("it lost queries since it was opened, so an older copy took its place")
-            self._seen = max(self._seen, accountant.queries)
+            accountant, seen = self._read_account(connection), self._seen
+            if seen and seen != connection.execute(f"{_ENTRIES} WHERE id = ?", seen[:1]).fetchone():
+                lost = f"entry {seen[0]}, which it had, is gone or was changed"
+                raise self._corrupted(f"{lost}: an older copy took its place")
+            self._seen = _newest(connection)
             yield connection, accountant
 
     def _read_budget(self, connection: sqlite3.Connection) -> None:
@@ -381,6 +387,11 @@ class PrivacyLedger:
                 raise self._corrupted(str(error)) from error
         if sums:
             raise self._corrupted("the log and its totals differ")
+        numbers = connection.execute(
+            "SELECT count(*), max(id), (SELECT max(seq) FROM sqlite_sequence WHERE name = 'charges') FROM charges"
+        ).fetchone()
+        if len({number or 0 for number in numbers}) > 1:  # SQLite numbers them from 1 on, and no number twice
+            raise self._corrupted("entries of the log are missing")
         return accountant
 
     def _log(self, connection: sqlite3.Connection) -> tuple[Entry, ...]:
@@ -398,12 +409,15 @@ class PrivacyLedger:
 
     def _check_addition(self, accountant: PrivacyAccountant, charge: Charge) -> None:
         """Raise `ValueError` for a second kind where there may be one only, and for too many queries."""
-        if self._kinds == "one" and any(other.kind != charge.kind for other in accountant.charges):
+        if self._is_second_kind(accountant, charge):
             raise ValueError(
                 f"this ledger accounts for queries of one kind, {accountant.charges[0].what!r}, and "
                 f"{charge.what!r} costs something else: make a ledger with kinds='planned' or kinds='adaptive'"
             )
         _check_count("the number of queries in a ledger", accountant.queries + charge.count)
+
+    def _is_second_kind(self, accountant: PrivacyAccountant, charge: Charge) -> bool:
+        return self._kinds == "one" and any(other.kind != charge.kind for other in accountant.charges)
 
     def _check_output(self, connection: sqlite3.Connection, output: Path | None, target: str) -> None:
         """Raise `ValueError` if the file exists or other labels wait for it: asked under the lock, so that one wins."""
@@ -420,7 +434,8 @@ class PrivacyLedger:
 
     def _is_admitted(self, trial: PrivacyAccountant) -> bool:
         """Return whether an account holds no more of any kind than one that is known to stay within the budget."""
-        return all(charge.count <= self._admitted.get(charge.kind, 0) for charge in trial.charges)
+        admitted = self._admitted  # once: another thread may replace it
+        return all(charge.count <= admitted.get(charge.kind, 0) for charge in trial.charges)
 
     def _admits(self, trial: PrivacyAccountant) -> bool:
         """Bound an account, and remember it if it stays within the budget."""
@@ -501,6 +516,10 @@ def _write(connection: sqlite3.Connection, charge: Charge, words: tuple[str, ...
         (time, kind, count, *words, kept),
     ).lastrowid
     connection.execute("UPDATE charges SET seal = ? WHERE id = ?", (seal(number, time, stored, count, *words), number))
+
+
+def _newest(connection: sqlite3.Connection) -> tuple[Any, ...]:
+    return connection.execute(f"{_ENTRIES} ORDER BY id DESC LIMIT 1").fetchone() or ()
 
 
 def _upgrade(connection: sqlite3.Connection) -> None:

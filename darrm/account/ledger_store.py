@@ -9,6 +9,9 @@ too). A journal beside the file belongs to it: whoever copies a ledger copies bo
 A transaction believes only what it reads. It refuses a file with a second name (a journal lies beside one name and is
 not seen through the other), and a file that is not the one that this object found first: its inode, here, and its
 identity, in `darrm.account.ledger`.
+
+SQLite remembers the locks that a process holds, and a forked child inherits that memory without the locks: it would
+wait for itself. So a fork waits until no other thread of its process is inside a transaction.
 """
 
 import math
@@ -82,6 +85,23 @@ def check_kept(path: Path) -> None:
         checks.fail("--ledger", str(path), "a file", "a ledger in memory forgets what was spent; name a file")
 
 
+_transacting = threading.RLock()  # held during every transaction, and during every fork
+_turn = threading.RLock()  # held by a fork that waits, so that threads which debit all the time let it pass
+
+
+def _before_fork() -> None:
+    _turn.acquire()
+    _transacting.acquire()
+
+
+def _after_fork() -> None:
+    _transacting.release()
+    _turn.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
 class LedgerStore:
     """Transactions on one ledger file, or on a database in memory.
 
@@ -136,8 +156,7 @@ class LedgerStore:
         LedgerError
             If the database refuses; the block's changes are then undone.
         """
-        with translated(self.path), self._connection() as connection:
-            self._begin(connection, write=write)
+        with translated(self.path), self._connection() as connection, self._begun(connection, write=write):
             try:
                 self._check_file()
                 yield connection
@@ -163,24 +182,19 @@ class LedgerStore:
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=0)) as connection:
             yield connection
 
-    def _begin(self, connection: sqlite3.Connection, *, write: bool) -> None:
+    @contextmanager
+    def _begun(self, connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
         """Wait for the lock; SQLite's own waiting sleeps so long that a reader among many writers waits for seconds."""
         deadline = time.monotonic() + self.timeout
         while True:
-            try:
-                connection.execute("PRAGMA synchronous = EXTRA")
-                connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone stops at the drive's cache
-                connection.execute("PRAGMA trusted_schema = OFF")
-                connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-                connection.execute("SELECT count(*) FROM sqlite_master")  # a reader locks when it first reads
-                break
-            except sqlite3.OperationalError as error:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-                time.sleep(_POLLING_SECONDS)
-        connection.execute(f"PRAGMA busy_timeout = {math.ceil(1000 * self.timeout)}")  # a commit waits for readers
+            with _turn:
+                pass
+            with _transacting:
+                if _begins(connection, write=write, last=time.monotonic() > deadline):
+                    connection.execute(f"PRAGMA busy_timeout = {math.ceil(1000 * self.timeout)}")  # a commit's readers
+                    yield
+                    return
+            time.sleep(_POLLING_SECONDS)
 
     def _check_file(self) -> None:
         """Raise `LedgerError` unless the path still leads to the file of the first transaction, by its only name."""
@@ -198,6 +212,23 @@ class LedgerStore:
             message = "another file was put in its place since it was opened, so nothing was debited"
             raise LedgerError(self.path, f"{message}: {RESTORE}")
         self._inode = inode
+
+
+def _begins(connection: sqlite3.Connection, *, write: bool, last: bool) -> bool:
+    """Try to begin a transaction; False if the file is locked, which raises at the last attempt."""
+    try:
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone stops at the drive's cache
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_master")  # a reader locks when it first reads
+    except sqlite3.OperationalError as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or last:
+            raise
+        return False
+    return True
 
 
 @contextmanager

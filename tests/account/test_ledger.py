@@ -344,6 +344,38 @@ def test_a_forked_child_shares_files_but_not_memory(path: Path) -> None:
     assert out.split()[-1] == "3"
 
 
+def test_children_that_are_forked_while_threads_debit_do_not_wait_for_themselves(path: Path) -> None:
+    PrivacyLedger.create(path, BUDGET)
+    script = """
+        import threading, warnings
+        warnings.simplefilter("ignore")  # later Pythons warn of forks beside threads, which this is about
+        free, stop = Charge("free", guarantee=PrivacyParams(0)), threading.Event()
+        def work(call):
+            while not stop.is_set():
+                call()
+        calls = (lambda: ledger.debit(free), ledger.entries)
+        threads = [threading.Thread(target=work, args=(call,)) for call in calls]
+        for thread in threads:
+            thread.start()
+        ended = []
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    PrivacyLedger(sys.argv[1], timeout=10).debit(free)
+                    status = 0
+                finally:
+                    os._exit(status)
+            ended.append(os.waitpid(child, 0)[1])
+        stop.set()
+        for thread in threads:
+            thread.join()
+        print(ended)
+    """
+    assert run_python(script, path) == f"{[0] * 10}\n"
+
+
 def test_a_full_disk_loses_nothing(path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
     ledger.debit(QUERY.repeated(3))

@@ -83,7 +83,17 @@ LIES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no kinds": (lambda path: edit(path, "DELETE FROM kinds"), "the log and its totals differ"),
     "log and totals": (
         lambda path: edit(path, "DELETE FROM charges WHERE id = 1", "UPDATE kinds SET total = 2"),
-        "it lost queries",
+        "entries of the log are missing",
+    ),
+    "the end of the log and totals": (
+        lambda path: edit(path, "DELETE FROM charges WHERE id = 2", "UPDATE kinds SET total = 2"),
+        "entries of the log are missing",
+    ),
+    "the end of the log, totals and numbers": (
+        lambda path: edit(
+            path, "DELETE FROM charges WHERE id = 2", "UPDATE kinds SET total = 2", "UPDATE sqlite_sequence SET seq = 1"
+        ),
+        "an older copy took its place",
     ),
     "a larger budget": (lambda path: edit(path, "UPDATE budget SET epsilon = '300'"), "the budget was changed"),
     "a larger budget with its seal": (resealed, "its budget or its identity changed"),
@@ -120,6 +130,19 @@ def test_an_older_copy_in_its_place_is_noticed(path: Path) -> None:
     path.write_bytes(older)
     with pytest.raises(LedgerError, match="an older copy took its place"):
         ledger.debit(QUERY)
+    PrivacyLedger(path).debit(QUERY.repeated(2))  # as many queries as before, and more
+    with pytest.raises(LedgerError, match="entry 2, which it had, is gone or was changed"):
+        ledger.debit(QUERY)
+
+
+@pytest.mark.parametrize("gone", [1, 3])
+def test_entries_that_are_gone_are_missed_by_who_never_saw_them(gone: int, path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    for _ in range(3):
+        ledger.debit(QUERY)
+    edit(path, f"DELETE FROM charges WHERE id = {gone}", "UPDATE kinds SET total = 2")  # noqa: S608 (a test's own words)
+    with pytest.raises(LedgerError, match="entries of the log are missing"):
+        PrivacyLedger(path)
 
 
 @pytest.mark.parametrize("column", ["time", "note", "proof", "digest", "token", "output"])
@@ -128,7 +151,7 @@ def test_a_changed_entry_is_noticed(column: str, path: Path) -> None:
     ledger.debit(QUERY, note="first")
     edit(path, f"UPDATE charges SET {column} = 'x'")  # noqa: S608 (a test's own words)
     for call in (ledger.entries, lambda: PrivacyLedger(path)):
-        with pytest.raises(LedgerError, match="entry 1 of the log was changed"):
+        with pytest.raises(LedgerError, match=r"entry 1(, which it had, is gone or| of the log) was changed"):
             call()
 
 
@@ -200,6 +223,21 @@ def test_a_ledger_of_version_1_is_read_as_it_is_and_upgraded_by_a_debit(path: Pa
         PrivacyLedger(path)
 
 
+def test_an_upgrade_that_is_rolled_back_leaves_no_trace(path: Path) -> None:
+    first_version(path, [3, 2])
+    ledger = PrivacyLedger(path)
+    with pytest.raises(ValueError, match="queries of one kind"):
+        ledger.debit(FREE)
+    ledger.debit(QUERY)
+    assert ledger.spent.queries == 6
+
+
+def test_a_ledger_of_version_1_keeps_no_labels(path: Path) -> None:
+    first_version(path, [3])
+    with pytest.raises(ValueError, match="the entry must be undelivered, and none is, got 1"):
+        PrivacyLedger(path).kept_labels(1)
+
+
 def test_a_damaged_ledger_of_version_1_is_not_upgraded(path: Path) -> None:
     first_version(path, [3, 2])
     ledger = PrivacyLedger(path)
@@ -208,6 +246,33 @@ def test_a_damaged_ledger_of_version_1_is_not_upgraded(path: Path) -> None:
     with pytest.raises(LedgerError, match="the log and its totals differ"):
         ledger.debit(QUERY)
     assert path.read_bytes() == before
+
+
+def test_counts_of_two_accounts_are_never_mixed(path: Path) -> None:
+    """Another thread may put other counts in the place of those that a debit is compared with, between two kinds."""
+    one, other = (Charge(name, guarantee=PrivacyParams(name)) for name in ("1", "2"))
+    ledger = PrivacyLedger.create(path, PrivacyParams(4), kinds="planned")
+    ledger.debit(one.repeated(2))
+
+    class Replaced(dict[Charge, int]):
+        def get(self, kind: Charge, default: int = 0) -> int:  # type: ignore[override]
+            ledger._admitted = {one: 0, other: 2}  # within the budget, as {one: 2, other: 1} is
+            return super().get(kind, default)
+
+    ledger._admitted = Replaced({one: 2, other: 1})
+    with pytest.raises(BudgetExceededError):
+        ledger.debit(other.repeated(2))
+    assert ledger.spent.epsilon == 2.0
+
+
+def test_what_fits_can_be_debited(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    ledger.debit(FREE.repeated(5))
+    assert ledger.queries_that_fit(QUERY) == 0  # a second kind
+    fit = ledger.queries_that_fit(FREE, most=2**60)
+    assert fit == MOST_QUERIES - 5
+    ledger.debit(FREE.repeated(fit))
+    assert ledger.queries_that_fit(FREE) == 0
 
 
 def test_bounds_are_computed_while_the_lock_is_free(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
