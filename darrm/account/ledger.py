@@ -167,6 +167,11 @@ class PrivacyLedger:
         return ledger
 
     @property
+    def path(self) -> str:
+        """The file, or ``:memory:``."""
+        return self._store.path
+
+    @property
     def budget(self) -> PrivacyParams:
         """What all debited queries together satisfy."""
         return self._budget

@@ -81,8 +81,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise ValueError("--output is needed: a new .npy or .csv file for the labels")
     check_outputs(options)
     check_kept(options.ledger)
-    if sys.stdout is None:  # closed by whoever started the command, who wants no report
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (until the process ends)
     if options.recover is not None:
         others = (options.votes, options.table, options.create_budget, options.classes, options.note or None)
         if any(value is not None for value in others):
@@ -92,17 +90,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report(options, ledger, labels)
     if options.votes is None or options.table is None:
         raise ValueError("VOTES and --table are needed, unless --recover writes labels that were paid for already")
-    with _one_interrupt():
-        try:
-            ledger, labels = _release(options)
-        except PaidError as error:
-            return complain(str(error), PAID_STATUS)
-        return _report(options, ledger, labels)
+    check_new(options.output)
+    try:
+        with _one_interrupt():
+            try:
+                ledger, labels = _release(options)
+                return _report(options, ledger, labels)
+            except PaidError as error:
+                return complain(str(error), PAID_STATUS)
+    except KeyboardInterrupt:
+        if not options.output.exists():  # as before the release
+            raise
+        return complain(f"interrupted; the labels are paid for and written to {options.output}", PAID_STATUS)
 
 
 def _release(options: Namespace) -> tuple[PrivacyLedger, NDArray[Any]]:
     """Draw, pay, keep, write."""
-    check_new(options.output)
     note = note_of(options)
     budget = None if options.create_budget is None else privacy_pair("--create-budget", options.create_budget, "3,1e-5")
     classes = 2 if options.classes is None else classes_of(options.classes)

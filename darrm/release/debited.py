@@ -12,7 +12,7 @@ The order is one, in Python and on the command line:
 at their output nor in the ledger. *Proof.* Labels reach a file in step 4 only, after the commit of step 3. The commit
 is atomic and durable: it holds the debit and the labels, or neither. They leave the ledger in step 5 only, after step 4
 made file and name durable. A death between 4 and 5 leaves the same labels in both: `recover` finds the file, byte for
-byte what it would write, and does step 5. ∎
+byte what it would write, makes it durable and does step 5. ∎
 
 Labels that are returned in memory count as delivered when `release_debited` returns: from then on they are the caller's
 to lose. Whoever wants them to outlive the process names an output.
@@ -29,8 +29,9 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-from darrm.account.ledger import PrivacyLedger
+from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.aggregator import Aggregator
+from darrm.errors import PaidError
 from darrm.system.votes_file import check_new, save_labels
 from darrm.votes import Votes
 
@@ -75,7 +76,8 @@ def release_debited(
     LedgerError
         If the ledger cannot be written; nothing is debited, the labels are discarded.
     PaidError
-        If anything failed, or was interrupted, after the debit: the labels wait in the ledger for `recover`.
+        If anything failed, or was interrupted, after the debit: the labels wait in the ledger for `recover`, or are in
+        the output; the message says where.
 
     Examples
     --------
@@ -90,15 +92,31 @@ def release_debited(
     0.6
     """
     _check_ledger(ledger)
-    path = None if output is None else Path(output)
-    with _prepared(path) as deliver:
-        labels = aggregator.release(votes)  # type: ignore[arg-type]  # an array is converted or refused by the aggregator
-        if labels.size:
-            charge = aggregator.charge(int(labels.size))
-            ledger.debit(charge, note=note, labels=labels, output=path, deliver=lambda: deliver(labels))
-        elif path is not None:
-            checks.fail("votes", f"{labels.size} queries", "at least one query", "there is nothing to write")
-    return labels
+    # one name for one file, so that two links to a folder are not paid for twice
+    path = None if output is None else Path(os.path.realpath(output))
+    paid = False
+
+    def hand_over() -> None:
+        nonlocal paid
+        paid = True
+        deliver(labels)
+
+    try:
+        with _prepared(path) as deliver:
+            labels = aggregator.release(votes)  # type: ignore[arg-type]  # the aggregator converts or refuses an array
+            if labels.size:
+                charge = aggregator.charge(int(labels.size))
+                ledger.debit(charge, note=note, labels=labels, output=path, deliver=hand_over)
+            elif path is not None:
+                checks.fail("votes", f"{labels.size} queries", "at least one query", "there is nothing to write")
+        return labels  # noqa: TRY300 (an interrupt here comes after the debit, too)
+    except PaidError:
+        raise
+    except BaseException as error:
+        if not paid:
+            raise
+        where = "" if path is None else f" and the labels are in {str(path)!r}"
+        raise PaidError(ledger.path, f"{reason_of(error)}; the budget is spent{where}") from error
 
 
 def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) -> NDArray[Any]:
@@ -130,7 +148,10 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) 
     """
     _check_ledger(ledger)
     path, labels = Path(output), ledger.kept_labels(number)
-    if not _holds(path, labels):
+    if _holds(path, labels):
+        _sync(path)
+        _sync(path.parent)
+    else:
         with _prepared(path) as deliver:
             deliver(labels)
     ledger.forget_labels(number)
@@ -177,9 +198,9 @@ def _holds(path: Path, labels: NDArray[Any]) -> bool:
         return filecmp.cmp(path, again, shallow=False)
 
 
-def _sync(folder: Path) -> None:
-    """Make the names in a folder outlive a power failure."""
-    handle = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """Make a file, or the names in a folder, outlive a power failure."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

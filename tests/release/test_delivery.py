@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -189,9 +190,7 @@ def test_three_releases_into_one_file_pay_once(folder: Path, aggregator: DaRRM) 
 NO_DEVICE = pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="this machine has no /dev/full")
 
 
-@pytest.mark.parametrize(
-    ("stdout", "status"), [pytest.param("> /dev/full", 3, marks=NO_DEVICE), (">&-", 0), ("| head -c 0", 0)]
-)
+@pytest.mark.parametrize(("stdout", "status"), [pytest.param("> /dev/full", 3, marks=NO_DEVICE), ("| head -c 0", 0)])
 def test_a_report_that_cannot_be_printed(stdout: str, status: int, folder: Path) -> None:
     command = f'"{sys.executable}" -m darrm.release "$@" {stdout}'
     done = subprocess.run(
@@ -208,6 +207,15 @@ def test_a_report_that_cannot_be_printed(stdout: str, status: int, folder: Path)
         assert done.stderr == ""
     assert np.load(folder / "labels.npy").shape == (4,)
     assert PrivacyLedger(folder / "l.sqlite").undelivered() == ()
+
+
+def test_a_closed_output_pays_nothing(folder: Path) -> None:
+    command = f'"{sys.executable}" -m darrm.release "$@" >&-'
+    done = subprocess.run(
+        ["/bin/bash", "-c", command, "bash", *words(folder)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert PrivacyLedger(folder / "l.sqlite").entries() == ()
 
 
 @pytest.mark.parametrize("locked", [True, False])
@@ -233,6 +241,83 @@ def test_a_closing_read_that_fails_says_that_labels_are_paid(
     assert ("database is locked" if locked else "interrupted") in error
     assert "nothing was debited" not in error
     assert (folder / "labels.npy").exists()
+
+
+@pytest.mark.parametrize("place", ["cleanup", "between"])
+def test_ctrl_c_after_the_delivery_says_what_was_paid(
+    place: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if place == "cleanup":
+        clean = tempfile.TemporaryDirectory.cleanup
+
+        def interrupted(self: tempfile.TemporaryDirectory) -> None:
+            clean(self)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(tempfile.TemporaryDirectory, "cleanup", interrupted)
+    else:
+        monkeypatch.setattr(release, "_report", failing(KeyboardInterrupt()))
+    assert releasing(folder) == 3
+    error = capsys.readouterr().err
+    assert error.startswith("error: interrupted; the ")
+    assert str(folder / "labels.npy") in error
+    assert np.load(folder / "labels.npy").shape == (4,)
+    assert PrivacyLedger(folder / "l.sqlite").undelivered() == ()
+
+
+def test_ctrl_c_after_labels_in_memory_says_what_was_paid(
+    folder: Path, aggregator: DaRRM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, debit = PrivacyLedger(folder / "l.sqlite"), PrivacyLedger.debit
+
+    def interrupted(self: PrivacyLedger, *arguments: Any, **options: Any) -> None:
+        debit(self, *arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivacyLedger, "debit", interrupted)
+    with pytest.raises(PaidError, match="interrupted; the budget is spent"):
+        release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger)
+
+
+def test_an_output_has_one_name(folder: Path, aggregator: DaRRM, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger(folder / "l.sqlite")
+    (folder / "real").mkdir()
+    (folder / "alias").symlink_to(folder / "real")
+    (folder / "dangling.csv").symlink_to(folder / "real" / "behind.csv")
+    release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "dangling.csv")
+    assert (folder / "dangling.csv").read_text().count("\n") == 4
+    monkeypatch.setattr(debited, "save_labels", failing(OSError(28, "No space left on device")))
+    with pytest.raises(PaidError):
+        release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "real" / "labels.csv")
+    for other in (folder / "alias" / "labels.csv", folder / "alias" / ".." / "real" / "labels.csv"):
+        with pytest.raises(ValueError, match="paid for already and are not delivered yet"):
+            release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=other)
+    assert ledger.accountant().queries == 8
+
+
+def test_published_labels_are_durable_before_the_ledger_forgets_them(
+    folder: Path, aggregator: DaRRM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, output = PrivacyLedger(folder / "l.sqlite"), folder / "labels.csv"
+    with monkeypatch.context() as patch:
+        patch.setattr(debited, "_sync", failing(OSError(5, "Input/output error")))  # published, and not synced
+        with pytest.raises(PaidError):
+            release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=output)
+    synced: set[int] = set()
+    forget, sync = PrivacyLedger.forget_labels, os.fsync
+
+    def syncing(handle: int) -> None:
+        synced.add(os.fstat(handle).st_ino)
+        sync(handle)
+
+    def watched(self: PrivacyLedger, number: int) -> None:
+        assert {output.stat().st_ino, folder.stat().st_ino} <= synced
+        forget(self, number)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(PrivacyLedger, "forget_labels", watched)
+    recover(ledger, 1, output)
+    assert ledger.undelivered() == ()
 
 
 def test_ctrl_c_before_the_debit_pays_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
