@@ -13,14 +13,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from darrm import checks
 from darrm.errors import LedgerError
 from darrm.proof.table import GammaTable
-from darrm.verify.labels import judge_labels, read_labels
-from darrm.verify.ledger import LedgerCopy, judge_ledger, read_ledger
+from darrm.system.files import check_regular
+from darrm.system.votes_file import load_labels
+from darrm.verify.labels import judge_labels
+from darrm.verify.ledger import LedgerCopy, judge_ledger, ledger_files, read_ledger
 from darrm.verify.table import judge_table
 from darrm.verify.verdicts import FALSE, VERDICTS, Verdict, judged
 
+_MOST_BYTES = 2**30  # of a file; tables hold kilobytes
 _LIBRARIES = ("darrm", "numpy", "scipy", "python-flint", "highspy", "dp-accounting")
 
 
@@ -28,7 +30,7 @@ _LIBRARIES = ("darrm", "numpy", "scipy", "python-flint", "highspy", "dp-accounti
 class AuditedFile:
     """A file as it was when it was read."""
 
-    role: str  # table, ledger or labels
+    role: str  # table, ledger (and what a crash left beside it) or labels
     path: str
     size: int  # bytes
     sha256: str
@@ -88,20 +90,25 @@ def audit(
     OSError
         If a file cannot be read.
     """
-    given = {"table": table_path, "ledger": ledger_path, "labels": labels_path}
-    contents = {role: _content(path) for role, path in given.items() if path is not None}
-    files = tuple(
-        AuditedFile(role, str(given[role]), len(content), hashlib.sha256(content).hexdigest())
-        for role, content in contents.items()
-    )
-    labels = None if labels_path is None else read_labels(labels_path, contents["labels"])
+    content = _content(table_path)
+    contents = [("table", str(table_path), content)]
+    copied = {}
+    if ledger_path is not None:
+        check_regular(ledger_path, _MOST_BYTES)
+        copied = ledger_files(ledger_path)
+        contents += [("ledger", f"{ledger_path}{beside}", copied[beside]) for beside in copied]
+    labels = None
+    if labels_path is not None:
+        labels = load_labels(labels_path)
+        contents.append(("labels", str(labels_path), _content(labels_path)))
+    files = tuple(AuditedFile(role, path, len(held), hashlib.sha256(held).hexdigest()) for role, path, held in contents)
     report("proving the table")
-    table, verdicts = judge_table(contents["table"])
+    table, verdicts = judge_table(content)
     ledger = None
     if ledger_path is not None:
         report("adding up the ledger")
         try:
-            ledger = read_ledger(ledger_path)
+            ledger = read_ledger(ledger_path, copied)
             verdicts += judge_ledger(ledger, table)
         except LedgerError as error:
             verdicts.append(Verdict("ledger", "it is a whole ledger", FALSE, str(error)))
@@ -127,8 +134,7 @@ def _attacked(table: GammaTable, draws: int, report: Callable[[str], None]) -> t
 
 
 def _content(path: Path) -> bytes:
-    if path.exists() and not path.is_file():
-        checks.fail("the file", str(path), "a regular file", "copy what it holds into one")
+    check_regular(path, _MOST_BYTES)
     return path.read_bytes()
 
 

@@ -1,12 +1,13 @@
 """The claims of a ledger: that it is whole, within its budget, and has paid for answers of this table.
 
 The ledger is never opened: it is copied, with the journal that a crash may have left beside it, and the copy is read.
+What is copied is what is judged, and what the digests of the report are of.
 """
 
-import shutil
+import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -49,8 +50,8 @@ class LedgerCopy:
         return (accountant.spent_adaptively if adaptive else accountant.spent)(self.budget.delta)
 
 
-def read_ledger(path: Path) -> LedgerCopy:
-    """Read a copy of a ledger, rolled back to its last transaction.
+def read_ledger(path: Path, files: Mapping[str, bytes] | None = None) -> LedgerCopy:
+    """Read a copy of a ledger, by default of its `ledger_files` now, rolled back to its last transaction.
 
     Raises
     ------
@@ -61,7 +62,8 @@ def read_ledger(path: Path) -> LedgerCopy:
     """
     with tempfile.TemporaryDirectory(prefix="darrm-verify-") as folder:
         copy = Path(folder) / "ledger.sqlite"
-        _copy(path, copy)
+        for beside, content in (ledger_files(path) if files is None else files).items():
+            copy.with_name(copy.name + beside).write_bytes(content)
         try:
             ledger = PrivacyLedger(copy)
             return LedgerCopy(ledger.budget, ledger.kinds, ledger.accountant().charges, ledger.entries())
@@ -69,20 +71,32 @@ def read_ledger(path: Path) -> LedgerCopy:
             raise LedgerError(str(path), str(error).removeprefix(f"ledger {error.path!r}: ")) from error
 
 
-def _copy(path: Path, copy: Path) -> None:
-    """Copy a file and what stands beside it, at a moment when nobody writes."""
+def ledger_files(path: Path) -> dict[str, bytes]:
+    """Return what a ledger's file holds, and what stands beside it by the end of its name, while nobody writes.
+
+    Raises
+    ------
+    LedgerError
+        If it is being written all the time.
+    OSError
+        If a file cannot be read.
+    """
+    real = Path(os.path.realpath(path))  # SQLite's journal lies beside the file, not beside a link to it
     names = ("", *_BESIDE)
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_PAUSE)
-        before = [_state(path, name) for name in names]
-        for name, state in zip(names, before, strict=True):
-            target = copy.with_name(copy.name + name)
-            target.unlink(missing_ok=True)
-            if state is not None:
-                shutil.copyfile(path.with_name(path.name + name), target)
-        if [_state(path, name) for name in names] == before:
-            return
+        before = [_state(real, name) for name in names]
+        try:
+            found = {
+                name: real.with_name(real.name + name).read_bytes()
+                for name, state in zip(names, before, strict=True)
+                if state is not None
+            }
+        except FileNotFoundError:  # a journal that was just dropped
+            continue
+        if [_state(real, name) for name in names] == before:
+            return found
     raise LedgerError(str(path), "it is being written all the time: verify a copy of it")
 
 
@@ -114,17 +128,16 @@ def judge_ledger(ledger: LedgerCopy, table: GammaTable | None) -> Iterator[Verdi
     if table is not None:
         yield from _judge_charges(ledger, table)
     yield from _judge_total(ledger)
-    late = sum(not getattr(entry, "delivered", True) for entry in ledger.entries)
+    late = sum(not entry.delivered for entry in ledger.entries)
     if late:
         reason = f"the labels of {late} entries are paid for and wait in the ledger: python -m darrm.release --recover"
         yield Verdict(_LEDGER, f"{late} entries are not delivered", CONSISTENT, reason)
 
 
 def _judge_charges(ledger: LedgerCopy, table: GammaTable) -> Iterator[Verdict]:
-    true = {charge_of(table, exact=exact).to_text() for exact in (True, False)}
-    own = [charge for charge in ledger.charges if charge.to_text() in true]
-    others = [charge for charge in ledger.charges if charge.to_text() not in true]
-    digests = {table_of(entry) for entry in ledger.entries}
+    own = [charge for charge in ledger.charges if _is_charge_of(table, charge)]
+    others = [charge for charge in ledger.charges if charge not in own]
+    digests = {entry.table for entry in ledger.entries}
     counted, all_counted = (sum(charge.count for charge in some) for some in (own, ledger.charges))
     reason = f"{counted} of {all_counted} queries cost just this"
     claim = "a query that it charges costs what one with this table costs"
@@ -135,10 +148,11 @@ def _judge_charges(ledger: LedgerCopy, table: GammaTable) -> Iterator[Verdict]:
     for charge in others:
         claim = f"{charge.count} queries of {charge.what!r} cost something else"
         yield judged(_LEDGER, claim, "their cost needs their own table", holds=digests != {table.digest}, how=CLAIMED)
-    named = [entry for entry in ledger.entries if table_of(entry) == table.digest]
-    if digests <= {""}:
-        reason = "the ledger holds no digests of tables: it knows costs only"
-        yield Verdict(_LEDGER, "the queries were answered with this table", CLAIMED, reason)
+    named = [entry for entry in ledger.entries if entry.table == table.digest]
+    if not named and "" in digests:
+        bare = sum(not entry.table for entry in ledger.entries)
+        reason = f"{bare} of {len(ledger.entries)} entries hold no digest of a table: they know costs only"
+        yield Verdict(_LEDGER, "queries were answered with this table", CLAIMED, reason)
     else:
         reason = f"{len(named)} of {len(ledger.entries)} entries hold its digest {table.digest}"
         yield judged(_LEDGER, "queries were answered with this table", reason, holds=bool(named))
@@ -146,7 +160,19 @@ def _judge_charges(ledger: LedgerCopy, table: GammaTable) -> Iterator[Verdict]:
         agree = f"{answered} queries by digest, {counted} by cost"
         yield judged(_LEDGER, "what this table answered was charged at its cost", agree, holds=answered <= counted)
     for charge in own:
+        if charge.models is not None and charge.models != table.problem.voters:
+            reason = "declared where it was charged, and as private as the table asks; nothing in the files shows it"
+            yield Verdict(_LEDGER, f"{charge.count} queries were about {charge.models}", CLAIMED, reason)
         yield from _judge_descriptions(charge, table)
+
+
+def _is_charge_of(table: GammaTable, charge: Charge) -> bool:
+    """Whether a query costs what one with this table does, for its voters or for the models that were declared."""
+    try:
+        mine = [charge_of(table, voters=charge.models, exact=exact) for exact in (True, False)]
+    except ValueError:  # the table is not proved for such models
+        return False
+    return charge.to_text() in {one.to_text() for one in mine}
 
 
 def _judge_descriptions(charge: Charge, table: GammaTable) -> Iterator[Verdict]:
@@ -208,13 +234,3 @@ def _composable(ledger: LedgerCopy) -> tuple[PrivacyParams, int] | None:
     if len(ledger.charges) != 1 or charge.guarantee is None or charge.count > _MOST_COMPOSED:
         return None
     return charge.guarantee, charge.count
-
-
-def table_of(entry: Entry) -> str:
-    """Return the digest of the table that a debit was for; empty in ledgers that hold none."""
-    return str(getattr(entry, "table", ""))
-
-
-def labels_of(entry: Entry) -> str:
-    """Return the digest of the labels that a debit was for; empty in ledgers that hold none."""
-    return str(getattr(entry, "labels", ""))

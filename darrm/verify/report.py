@@ -9,7 +9,6 @@ from darrm.account.report import BOUNDS, spent_by
 from darrm.system.report_text import spread
 from darrm.verify.audit import Audit
 from darrm.verify.curves import curve_svg
-from darrm.verify.ledger import labels_of, table_of
 from darrm.verify.plain_words import who_may_know
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, VERDICTS
 
@@ -75,8 +74,8 @@ def json_report(audit: Audit) -> dict[str, Any]:
                     "what": entry.what,
                     "count": entry.count,
                     "note": entry.note,
-                    "table": table_of(entry),
-                    "labels": labels_of(entry),
+                    "table": entry.table,
+                    "labels": entry.labels,
                 }
                 for entry in ledger.entries
             ],
@@ -184,8 +183,8 @@ def _log(audit: Audit) -> Iterator[str]:
             f"{entry.count:,}",
             entry.what,
             entry.note,
-            table_of(entry)[:_DIGEST_SHOWN] or "–",
-            labels_of(entry)[:_DIGEST_SHOWN] or "–",
+            entry.table[:_DIGEST_SHOWN] or "–",
+            entry.labels[:_DIGEST_SHOWN] or "–",
         )
         for entry in audit.ledger.entries
     )

@@ -17,6 +17,7 @@ from darrm.gamma import priors
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.proof.optimality import Optimality
 from darrm.proof.table import VERSION, GammaTable
+from darrm.system.json_text import parse_json
 from darrm.verify.exact import Enclosure, ReleaseNumbers, budget, expected_error, worst_costs
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, Verdict, judged
 from lp_models.options import SolveOptions
@@ -65,20 +66,12 @@ def release_numbers(table: GammaTable) -> ReleaseNumbers:
 
 def _parsed(content: bytes) -> dict[str, Any]:
     try:
-        data = json.loads(content.decode("utf-8"), object_pairs_hook=_different_names)
-    except (ValueError, RecursionError) as error:
+        data = parse_json(content.decode("utf-8"))
+    except ValueError as error:
         raise ValueError(f"the table's file holds no JSON: {error}") from error
     if not isinstance(data, dict):
         raise ValueError("the table's file holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)
     return data
-
-
-def _different_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a name that stands twice: readers would disagree about which counts."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return found
 
 
 def _judge_checksum(data: Mapping[str, Any]) -> Verdict:

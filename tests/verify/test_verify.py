@@ -28,41 +28,35 @@ from darrm import (
     PrivacyLedger,
     PrivacyParams,
     Voters,
+    Votes,
     certify,
     optimize_gamma,
     release_debited,
 )
 from darrm.account.bounds import Bound
-from darrm.account.ledger import Entry
 from darrm.errors import LedgerError
 from darrm.gamma.priors import CommonP, Independent, Point
 from darrm.losses.charges import Charge
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.proof import certify as prover
+from darrm.proof.charge import charge_of
 from darrm.system.command_line import run
-from darrm.system.votes_file import labels_digest, save_labels
+from darrm.system.votes_file import load_labels, save_labels
 from darrm.verify import ledger as ledger_claims
 from darrm.verify import table as table_claims
 from darrm.verify.__main__ import main
 from darrm.verify.audit import audit
 from darrm.verify.curves import curve_svg
-from darrm.verify.labels import judge_labels, read_labels
-from darrm.verify.ledger import LedgerCopy, judge_ledger, read_ledger
+from darrm.verify.labels import judge_labels
+from darrm.verify.ledger import judge_ledger, read_ledger
 from darrm.verify.plain_words import who_may_know
 from darrm.verify.table import judge_table
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, Verdict
+from tests.exhaustive import EXHAUSTIVE
 
 SCHEMA = Path(__file__).parents[2] / "darrm" / "schemas" / "verify_report.json"
 BUDGET = PrivacyParams(20, "1e-2")
-
-
-@dataclass(frozen=True)
-class DigestEntry(Entry):
-    """An entry of a ledger that stores digests."""
-
-    table: str = ""
-    labels: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,16 +73,6 @@ class Trio:
     def table(self) -> GammaTable:
         return GammaTable.load(self.table_path)
 
-    def ledger_with_digests(self) -> LedgerCopy:
-        """Read the ledger; where its version holds no digests, as if it did."""
-        copy, table = read_ledger(self.ledger_path), self.table
-        digests = [labels_digest(read_labels(path, path.read_bytes())) for path in (self.labels_path, self.more_path)]
-        entries = [
-            DigestEntry(entry.time, entry.what, entry.count, entry.note, table.digest, digest)
-            for entry, digest in zip(copy.entries, digests, strict=True)
-        ]
-        return replace(copy, entries=tuple(entries))
-
     more_path = property(lambda self: self.folder / "more.npy")
 
     def arguments(self) -> list[str]:
@@ -104,8 +88,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ledger = PrivacyLedger.create(folder / "ledger.sqlite", BUDGET)
     rng = np.random.default_rng(3)
     for name, queries in (("labels.csv", 20), ("more.npy", 12)):
-        labels = release_debited(DaRRM(table), rng.integers(0, 2, (queries, 3)), ledger=ledger, note=name)
-        save_labels(folder / name, labels)
+        release_debited(DaRRM(table), rng.integers(0, 2, (queries, 3)), ledger=ledger, note=name, output=folder / name)
     return folder
 
 
@@ -181,13 +164,31 @@ class TestAnHonestTrio:
             os._exit(0)  # pages are in the file, and nothing was committed
         os.waitpid(child, 0)
         journal = trio.ledger_path.with_name("ledger.sqlite-journal")
-        held = journal.read_bytes(), trio.ledger_path.read_bytes()
-        assert held[0]
+        link = trio.folder / "link.sqlite"
+        link.symlink_to(trio.ledger_path)  # SQLite finds the journal beside the file itself
+        assert read_ledger(link) == before
+        held = {path: sha256(path.read_bytes()).hexdigest() for path in (trio.ledger_path, journal)}
+        listed = {file.path: file.sha256 for file in audit(trio.table_path, ledger_path=trio.ledger_path).files}
+        assert {path: listed[str(path)] for path in held} == held
+        assert journal.read_bytes()
         assert read_ledger(trio.ledger_path) == before
-        assert (journal.read_bytes(), trio.ledger_path.read_bytes()) == held
+        assert {path: sha256(path.read_bytes()).hexdigest() for path in held} == held
         journal.unlink()
         with pytest.raises(LedgerError):
             read_ledger(trio.ledger_path)
+
+    def test_the_digest_is_that_of_what_was_judged(self, trio: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
+        judge, before = table_claims.judge_table, trio.ledger_path.read_bytes()
+
+        def overtaken(content: bytes) -> tuple[GammaTable | None, list[Verdict]]:
+            PrivacyLedger(trio.ledger_path).debit(DaRRM(trio.table).charge(1))  # while the table is being proved
+            return judge(content)
+
+        monkeypatch.setattr("darrm.verify.audit.judge_table", overtaken)
+        found = audit(trio.table_path, ledger_path=trio.ledger_path)
+        assert found.ledger is not None
+        assert [entry.count for entry in found.ledger.entries] == [20, 12]
+        assert found.files[1].sha256 == sha256(before).hexdigest()
 
     def test_the_larger_family_is_left_to_the_prover(self, trio: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("darrm.verify.exact.MOST_WORK", 0)
@@ -254,6 +255,52 @@ def test_other_tables_may_have_paid_from_the_same_ledger(tmp_path: Path) -> None
     third = certify(allowed(5, "2"), NoiseFunction(5, [0.1, 0.2, 0.3]))
     assert "costs what one with this table costs" in false_claims(
         list(judge_ledger(read_ledger(tmp_path / "ledger.sqlite"), third))
+    )
+
+
+@pytest.mark.parametrize("classes", [("no", "yes"), ("a,b", 'say "c"'), (" x", "x\n"), (-5, 70_000)])
+@pytest.mark.parametrize("suffix", ["csv", "npy"])
+def test_labels_of_any_name_are_those_of_their_debit(trio: Trio, classes: tuple[Any, Any], suffix: str) -> None:
+    path = trio.folder / f"named.{suffix}"
+    votes = Votes.of_labels(np.asarray(classes)[[[0, 0, 1], [1, 1, 1], [1, 0, 1]]], classes)
+    release_debited(DaRRM(trio.table), votes, ledger=PrivacyLedger(trio.ledger_path), output=path)
+    found = audit(trio.table_path, ledger_path=trio.ledger_path, labels_path=path)
+    assert false_claims(list(found.verdicts)) == ""
+    assert found.labels is not None
+    assert set(found.labels.tolist()) <= set(classes)
+
+
+def test_what_holds_no_digest_is_judged_by_its_count(trio: Trio) -> None:
+    table = trio.table
+    PrivacyLedger(trio.ledger_path).debit(replace(DaRRM(table).charge(5), table=""))
+    for count, false in ((5, ""), (6, "as many were paid for as there are")):
+        save_labels(trio.folder / "own.npy", np.arange(count) % 2)
+        labels = load_labels(trio.folder / "own.npy")
+        assert false in false_claims(list(judge_labels(labels, table, read_ledger(trio.ledger_path), None)))
+        assert bool(false) == bool(false_claims(list(judge_labels(labels, table, read_ledger(trio.ledger_path), None))))
+    other = certify(allowed(4, "2"), NoiseFunction(4, [0.2, 0.3]))
+    ledger = PrivacyLedger.create(trio.folder / "planned.sqlite", BUDGET, kinds="planned")
+    ledger.debit(replace(DaRRM(table).charge(5), table=""))
+    ledger.debit(DaRRM(other).charge(5))
+    found = list(judge_ledger(read_ledger(trio.folder / "planned.sqlite"), table))
+    assert false_claims(found) == ""
+    assert [verdict.verdict for verdict in found if verdict.claim == "queries were answered with this table"] == [
+        CLAIMED
+    ]
+
+
+def test_declared_models_are_named(tmp_path: Path) -> None:
+    table = certify(allowed(3, "2"), NoiseFunction(3, [0.2, 0.3]))
+    ledger = PrivacyLedger.create(tmp_path / "l.sqlite", BUDGET)
+    models = Voters(3, PrivacyParams("0.1", "1e-5"), overlap=1, models=True)
+    ledger.debit(charge_of(table, 5, voters=models))
+    found = list(judge_ledger(read_ledger(tmp_path / "l.sqlite"), table))
+    assert false_claims(found) == ""
+    assert (f"5 queries were about {models}", CLAIMED) in [(verdict.claim, verdict.verdict) for verdict in found]
+    # those models are less private than the table asks
+    weaker = certify(MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.05")), 2), table.gamma)
+    assert "costs what one with this table costs" in false_claims(
+        list(judge_ledger(read_ledger(tmp_path / "l.sqlite"), weaker))
     )
 
 
@@ -432,13 +479,13 @@ class TestLiesInALedger:
         assert "its log adds up to its totals" in false_claims(list(judge_ledger(lying, trio.table)))
 
     def test_the_table(self, trio: Trio) -> None:
-        copy = trio.ledger_with_digests()
+        copy = read_ledger(trio.ledger_path)
         other = certify(trio.table.problem, NoiseFunction(3, [0.1, 0.2]))
         assert "queries were answered with this table" in false_claims(list(judge_ledger(copy, other)))
         assert false_claims(list(judge_ledger(copy, trio.table))) == ""
 
     def test_a_table_that_was_charged_at_less(self, trio: Trio) -> None:
-        copy = trio.ledger_with_digests()
+        copy = read_ledger(trio.ledger_path)
         cheap = Charge("DaRRM", guarantee=PrivacyParams("0.1", 0), count=12)
         lying = replace(copy, charges=(copy.charges[0].kind.repeated(20), cheap), kinds="planned")
         false = false_claims(list(judge_ledger(lying, trio.table)))
@@ -450,13 +497,14 @@ class TestLiesInALedger:
         content = rewritten(trio, lambda data: data["problem"].update(models=True))
         table, _ = judge_table(content)
         assert table is not None
-        assert false_claims(list(judge_ledger(trio.ledger_with_digests(), table))) != ""
+        assert false_claims(list(judge_ledger(read_ledger(trio.ledger_path), table))) != ""
 
 
 class TestLiesInLabels:
     def judged(self, trio: Trio, content: bytes, **more: Any) -> str:
-        labels = read_labels(trio.labels_path, content)
-        return false_claims(list(judge_labels(labels, trio.table, trio.ledger_with_digests(), more.get("classes"))))
+        trio.labels_path.write_bytes(content)
+        labels = load_labels(trio.labels_path)
+        return false_claims(list(judge_labels(labels, trio.table, read_ledger(trio.ledger_path), more.get("classes"))))
 
     def test_the_honest_ones(self, trio: Trio) -> None:
         assert self.judged(trio, trio.labels_path.read_bytes()) == ""
@@ -478,14 +526,14 @@ class TestLiesInLabels:
         assert "of the classes no, yes" in self.judged(trio, content, classes=("no", "yes"))
 
     def test_labels_of_another_table(self, trio: Trio) -> None:
-        labels = read_labels(trio.labels_path, trio.labels_path.read_bytes())
+        labels = load_labels(trio.labels_path)
         other = certify(trio.table.problem, NoiseFunction(3, [0.1, 0.2]))
-        found = list(judge_labels(labels, other, trio.ledger_with_digests(), None))
+        found = list(judge_labels(labels, other, read_ledger(trio.ledger_path), None))
         assert "they were drawn with this table" in false_claims(found)
 
     def test_a_count_that_the_debit_does_not_have(self, trio: Trio) -> None:
-        labels = read_labels(trio.labels_path, trio.labels_path.read_bytes())
-        copy = trio.ledger_with_digests()
+        labels = load_labels(trio.labels_path)
+        copy = read_ledger(trio.ledger_path)
         lying = replace(copy, entries=(replace(copy.entries[0], count=19), copy.entries[1]))
         assert "as many were paid for" in false_claims(list(judge_labels(labels, trio.table, lying, None)))
 
@@ -643,10 +691,10 @@ ROUNDING = 1e-12  # to which an expected error is recomputed
 MUTATIONS = 10_000
 
 
-def mutations(content: bytes, seed: int) -> Iterator[bytes]:
+def mutations(content: bytes, seed: int, count: int = MUTATIONS) -> Iterator[bytes]:
     """Replace one byte by another, or one bit, at random places."""
     rng = np.random.default_rng(seed)
-    for _ in range(MUTATIONS):
+    for _ in range(count):
         damaged = bytearray(content)
         damaged[rng.integers(len(content))] ^= int(1 << rng.integers(8) if rng.random() < 0.5 else rng.integers(1, 256))
         yield bytes(damaged)
@@ -685,7 +733,8 @@ class TestDamagedBytes:
     def test_in_a_ledger(self, trio: Trio) -> None:
         content, found = trio.ledger_path.read_bytes(), Counter[str]()
         honest, table = read_ledger(trio.ledger_path), trio.table
-        for damaged in mutations(content, 2):
+        count = MUTATIONS if EXHAUSTIVE else 1500
+        for damaged in mutations(content, 2, count):
             trio.ledger_path.write_bytes(damaged)
             try:
                 copy = read_ledger(trio.ledger_path)
@@ -707,16 +756,17 @@ class TestDamagedBytes:
                 continue
             assert false_claims(list(judge_ledger(copy, table))) != ""
             found["status 1"] += 1
-        assert sum(found.values()) == MUTATIONS
+        assert sum(found.values()) == count
 
     @pytest.mark.parametrize("name", ["labels.csv", "more.npy"])
     def test_in_labels(self, trio: Trio, name: str) -> None:
         path, found = trio.folder / name, Counter[str]()
-        copy, table = trio.ledger_with_digests(), trio.table
-        honest = read_labels(path, path.read_bytes()).tolist()
+        copy, table = read_ledger(trio.ledger_path), trio.table
+        honest = load_labels(path).tolist()
         for damaged in mutations(path.read_bytes(), 3):
+            path.write_bytes(damaged)
             try:
-                labels = read_labels(path, damaged)
+                labels = load_labels(path)
             except ValueError:
                 found["status 2"] += 1
                 continue
