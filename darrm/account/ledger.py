@@ -347,7 +347,7 @@ class PrivacyLedger:
         """Run a block as one transaction, with the account that it reads."""
         with self._store.transaction(write=write) as connection:
             version = check_header(connection, self._store.path)
-            self._read_budget(connection)
+            self._read_budget(connection, version)
             if write and version < SCHEMA_VERSION:
                 self._log(connection)
                 _upgrade(connection)
@@ -358,10 +358,11 @@ class PrivacyLedger:
             self._seen = _newest(connection)
             yield connection, accountant
 
-    def _read_budget(self, connection: sqlite3.Connection) -> None:
+    def _read_budget(self, connection: sqlite3.Connection, version: int) -> None:
         """Check that the budget and the identity are those of the first transaction."""
         found = connection.execute("SELECT * FROM budget").fetchone()
-        if found is None or found[5] != seal(*found[1:5], *found[6:]):
+        identified = found is not None and len(found) > 6
+        if found is None or identified is (version == 1) or found[5] != seal(*found[1:5], *found[6:]):
             raise self._corrupted("the budget was changed")
         row, identity = found[1:5], "".join(found[6:])
         if self._row and (row != self._row or self._identity not in {"", identity}):

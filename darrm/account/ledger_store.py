@@ -252,6 +252,9 @@ def check_header(connection: sqlite3.Connection, path: str) -> int:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         state = "it is empty, its creation was cut short: delete it" if tables == 0 else "it is no ledger"
         raise LedgerError(path, f"{state}, and create a ledger with a budget")
+    (added,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone()
+    if added:
+        raise LedgerError(path, f"it is corrupted (a trigger or a view was added, which may undo a debit): {RESTORE}")
     if version not in VERSIONS:
         relation = "a newer" if version > SCHEMA_VERSION else "an older"
         message = f"it has schema version {version}, written by {relation} darrm; this one reads version"

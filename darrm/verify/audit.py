@@ -20,7 +20,7 @@ from darrm.system.votes_file import load_labels
 from darrm.verify.labels import judge_labels
 from darrm.verify.ledger import LedgerCopy, judge_ledger, ledger_files, read_ledger
 from darrm.verify.table import judge_table
-from darrm.verify.verdicts import FALSE, VERDICTS, Verdict, judged
+from darrm.verify.verdicts import CLAIMED, FALSE, VERDICTS, Verdict, judged
 
 _MOST_BYTES = 2**30  # of a file; tables hold kilobytes
 _LIBRARIES = ("darrm", "numpy", "scipy", "python-flint", "highspy", "dp-accounting")
@@ -115,7 +115,9 @@ def audit(
     if labels is not None:
         verdicts += judge_labels(labels, table, ledger, classes)
     attack = None
-    if draws is not None and table is not None:
+    if draws is not None and table is None:
+        verdicts.append(Verdict("attack", "labels do not refute it", CLAIMED, "without a table no label was drawn"))
+    elif draws is not None and table is not None:
         attack, verdict = _attacked(table, draws, report)
         verdicts.append(verdict)
     made = datetime.now(UTC).isoformat(timespec="seconds")

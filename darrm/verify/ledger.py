@@ -198,7 +198,7 @@ def _judge_total(ledger: LedgerCopy) -> Iterator[Verdict]:
     spent, allowed = ledger.spent, ledger.budget
     total = exact_sum(ledger.charges) if ledger.charges else None
     delta = Fraction(allowed.exact_delta)
-    proved = False
+    proved = ""  # by which bound
     for bound in spent.bounds:
         claim = f"all queries together are ({bound.epsilon:.6g}, {allowed.delta:g})-private by the bound {bound.name!r}"
         how, reason, holds = CONSISTENT, f"computed again: {bound.explanation}", True
@@ -211,12 +211,12 @@ def _judge_total(ledger: LedgerCopy) -> Iterator[Verdict]:
             how, holds = PROVED, needed <= delta
             reason = f"{count} times {guarantee}: exact composition needs δ = {float(needed):.6g}"
         within = bound.epsilon <= allowed.epsilon
-        proved = proved or (within and how == PROVED and holds)
+        proved = proved or (bound.name if within and how == PROVED and holds else "")
         yield judged(_LEDGER, claim, f"{reason}; {'within' if within else 'above'} the budget", holds=holds, how=how)
     if ledger.charges:
         claim = f"the total stays within the budget {allowed} of a ledger of {ledger.kinds!r} kinds"
         inside = _fits(total, allowed, spent, ledger.kinds)
-        reason = f"spent: {spent}"
+        reason = f"spent: {spent}" + (f"; proved by the bound {proved!r}" if proved else "")
         yield judged(_LEDGER, claim, reason, holds=inside, how=PROVED if proved else CONSISTENT)
 
 

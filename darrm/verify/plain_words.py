@@ -50,7 +50,8 @@ def _together(audit: Audit) -> list[str]:
         return [f"For the {spent.queries:,} labels of the ledger together no bound is known at δ = {budget.delta:g}."]
     factor = f"e^{spent.epsilon:.4g} = {_factor(spent.epsilon)}{_failing(budget.delta)}"
     allowed = f"the budget allows e^{budget.epsilon:g}"
-    return [f"All {spent.queries:,} labels of the ledger together change such odds by at most {factor}; {allowed}."]
+    all_labels = f"All {spent.queries:,} labels of the ledger together"
+    return [f"{all_labels} change such odds by at most {factor} (by the bound {spent.bound!r}); {allowed}."]
 
 
 def _conditions(voters: Voters) -> list[str]:

@@ -97,6 +97,13 @@ LIES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a larger budget": (lambda path: edit(path, "UPDATE budget SET epsilon = '300'"), "the budget was changed"),
     "a larger budget with its seal": (resealed, "its budget or its identity changed"),
+    "an older version": (lambda path: edit(path, "PRAGMA user_version = 1"), "the budget was changed"),
+    "a trigger": (
+        lambda path: edit(
+            path, "CREATE TRIGGER undo AFTER INSERT ON charges BEGIN DELETE FROM charges WHERE id = NEW.id; END"
+        ),
+        "a trigger or a view was added",
+    ),
     "no budget": (lambda path: edit(path, "DELETE FROM budget"), "the budget was changed"),
     "no table budget": (lambda path: edit(path, "DROP TABLE budget"), "it is corrupted"),
     "no table kinds": (lambda path: edit(path, "DROP TABLE kinds"), "it is corrupted"),

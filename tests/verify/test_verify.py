@@ -34,6 +34,7 @@ from darrm import (
     release_debited,
 )
 from darrm.account.bounds import Bound
+from darrm.account.ledger import seal
 from darrm.errors import LedgerError
 from darrm.gamma.priors import CommonP, Independent, Point
 from darrm.losses.charges import Charge
@@ -142,6 +143,9 @@ class TestAnHonestTrio:
         assert word("table", "each of the 3 voters is (0.2, 1e-05)-differentially private") == CLAIMED
         assert word("ledger", "the privacy profile of a query is this table's") == PROVED
         assert word("ledger", "all queries together are (9.6, 0.01)-private by the bound 'simple'") == PROVED
+        (total,) = [verdict for verdict in found.verdicts if verdict.claim.startswith("the total stays")]
+        assert total.verdict == PROVED
+        assert total.reason.endswith("; proved by the bound 'optimal'")  # and not by the smallest, which is in floats
         assert word("labels", "as many were paid for as there are") in {PROVED, CONSISTENT}
 
     def test_copies_that_cannot_be_written_are_enough(self, trio: Trio) -> None:
@@ -484,6 +488,50 @@ class TestLiesInALedger:
         assert "queries were answered with this table" in false_claims(list(judge_ledger(copy, other)))
         assert false_claims(list(judge_ledger(copy, trio.table))) == ""
 
+    @pytest.mark.parametrize(
+        "statements",
+        [
+            ("PRAGMA user_version = 1",),  # no digests, no seals
+            ("DELETE FROM charges WHERE id = 2", "UPDATE kinds SET total = 20"),
+            ("UPDATE charges SET note = 'x' WHERE id = 1",),
+            ("UPDATE charges SET id = 3 WHERE id = 1",),
+            ("UPDATE budget SET identity = 'x'",),
+            ("PRAGMA application_id = 0",),
+            ("PRAGMA user_version = 3",),
+            ("CREATE TRIGGER undo AFTER UPDATE ON kinds BEGIN UPDATE kinds SET total = 0; END",),
+            ("CREATE VIEW totals AS SELECT * FROM kinds",),
+        ],
+    )
+    def test_its_rows_and_words(self, trio: Trio, statements: tuple[str, ...]) -> None:
+        connection = sqlite3.connect(trio.ledger_path, isolation_level=None)
+        for statement in statements:
+            connection.execute(statement)
+        connection.close()
+        found = audit(trio.table_path, ledger_path=trio.ledger_path, labels_path=trio.labels_path)
+        assert "it is a whole ledger" in false_claims(list(found.verdicts))
+
+    @pytest.mark.parametrize(
+        ("column", "value", "claim"),
+        [
+            ("count", 5, "as many were paid for as there are"),
+            ("digest", "ab" * 32, "they are the labels of a debit"),
+            ("proof", "ab" * 32, "they were drawn with this table"),
+        ],
+    )
+    def test_an_entry_that_was_sealed_anew(self, trio: Trio, column: str, value: object, claim: str) -> None:
+        connection = sqlite3.connect(trio.ledger_path, isolation_level=None)
+        connection.execute(f"UPDATE charges SET {column} = ? WHERE id = 1", (value,))  # noqa: S608 (a test's own words)
+        connection.execute("UPDATE kinds SET total = (SELECT sum(count) FROM charges)")
+        (kind,) = connection.execute("SELECT seal FROM kinds").fetchone()
+        row = connection.execute(
+            "SELECT id, time, ?, count, note, proof, digest, token, output FROM charges WHERE id = 1", (kind,)
+        ).fetchone()
+        connection.execute("UPDATE charges SET seal = ? WHERE id = 1", (seal(*row),))
+        connection.close()
+        found = audit(trio.table_path, ledger_path=trio.ledger_path, labels_path=trio.labels_path)
+        assert claim in false_claims(list(found.verdicts))
+        assert "it is a whole ledger" not in false_claims(list(found.verdicts))
+
     def test_a_table_that_was_charged_at_less(self, trio: Trio) -> None:
         copy = read_ledger(trio.ledger_path)
         cheap = Charge("DaRRM", guarantee=PrivacyParams("0.1", 0), count=12)
@@ -676,6 +724,11 @@ class TestTheAttack:
     ) -> None:
         assert self.attacked(trio, monkeypatch, refuted=False, departures=()) == 0
         assert "refuted ε 0.21, true worst case 0.299, claimed 0.3, at confidence 0.999999" in capsys.readouterr().out
+
+    def test_a_table_that_cannot_be_used_is_not_attacked(self, trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
+        trio.table_path.write_bytes(rewritten(trio, lambda data: data.update(gamma=[1.0, 1.0])))
+        assert run(lambda: main([str(trio.table_path), "--attack", "1000"])) == 1
+        assert "without a table no label was drawn" in capsys.readouterr().out
 
     @pytest.mark.parametrize(("refuted", "departures"), [(True, ()), (False, ("label 1, worst pair, side 1",))])
     def test_what_it_refutes_is_false(
