@@ -36,6 +36,7 @@ bounds:
   pld             privacy loss distribution of that profile (needs dp-accounting)
 only with --models, or a table for models, where the costs of several answers do not add up:
   private models  the answers are post-processing of the models that a person reaches
+  subsampling     labels that look at few models, as those of gamma_Sub, cost no more than these
   plain voters    the release alone, as for voters about whom nothing is promised
   both ends       both together"""
 

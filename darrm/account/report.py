@@ -16,7 +16,7 @@ from darrm.proof.table import GammaTable
 from darrm.system.figures import saved_figure
 
 BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", *MODELS_BOUNDS)
-_STYLES = ("--", "-.", "-", ":", "--", "-", "-", "--", "-.")
+_STYLES = ("--", "-.", "-", ":", "--", "-", "-", ":", "--", "-.")
 _LAST_ENTRIES = 10  # of the log, in the text
 _PLOT_POINTS = 24
 _MOST_QUERIES_COUNTED = 1_000_000
