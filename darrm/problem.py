@@ -95,6 +95,15 @@ class Voters:
         """Number of free values of γ: those at l = floor(K/2) + 1 … K."""
         return self.K - self.K // 2
 
+    def cover(self, others: Voters) -> bool:
+        """Whether what is proved for these voters holds for others: as many, as private, and reached as little."""
+        if self.K != others.K or self.reached < others.reached:
+            return False
+        most, each = self.each, others.each
+        if not (most.is_private and each.is_private):
+            return not most.is_private
+        return most.exact_epsilon >= each.exact_epsilon and most.exact_delta >= each.exact_delta
+
     def __str__(self) -> str:
         each = f"each {self.each}-differentially private" if self.each.is_private else "not private themselves"
         models = ", models trained once" if self.models else ""

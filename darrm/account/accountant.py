@@ -122,13 +122,21 @@ class PrivacyAccountant:
         PrivateFigureError
             If the charge's cost depends on the data and was not sanitized, and nothing admits it.
         ValueError
-            If a person reaches more of the voters than the charge holds for; if the voters are private models, and the
-            charge is for other models, or one of several queries that was proved for fresh randomness at every query.
+            If the charge does not hold for the voters: it is for another number of them, for more private ones, or for
+            a person who reaches fewer; if they are private models, and the charge is for other models, or one of
+            several queries that was proved for fresh randomness at every query.
         """
         if charge.reached is not None and self._voters is not None and charge.reached < self._voters.reached:
             raise ValueError(
                 f"{charge.what} is private where a person reaches at most {charge.reached} of the voters, and of these "
                 f"voters a person reaches {self._voters.reached}: charge a release for that overlap"
+            )
+        proved = charge.voters
+        if proved is not None and self._voters is not None and not proved.cover(self._voters):
+            raise ValueError(
+                f"{charge.what} is charged for other {'models' if charge.models else 'voters'} ({proved}) than those "
+                f"declared ({self._voters}): "
+                "charge a release for voters that are as many, and no more private"
             )
         if charge.data_dependent and consent != PRIVATE_TOTAL:
             raise PrivateFigureError(
@@ -137,7 +145,11 @@ class PrivacyAccountant:
                 f"data-independent cost, or say consent={PRIVATE_TOTAL!r}",
             )
         kind = charge.kind
-        counts = {**self._counts, kind: self._counts.get(kind, 0) + charge.count}
+        # equal costs may hold for different voters: of all of them is known what the one says that says least
+        known = next((other for other in self._counts if other == kind), kind)
+        least = min(known, kind, key=lambda other: other.promise)
+        counts = {least if other == kind else other: count for other, count in self._counts.items()}
+        counts[least] = counts.get(least, 0) + charge.count
         if self._voters is not None and self._voters.are_private_models:
             _check_models(self._voters, counts)
         self._counts = counts

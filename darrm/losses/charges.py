@@ -98,8 +98,9 @@ class Charge:
     sample: Sample | None = None
     alone: bool = False
     table: str = field(default="", compare=False)
-    # costs are of one kind only if they are about the same models
+    # costs are of one kind only if they are about the same models, and known for the same plain voters
     models: Voters | None = field(default=None, init=False)
+    overlaps: tuple[int | None, ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, count=self.count, advice="a charge of no query is no charge")
@@ -113,6 +114,7 @@ class Charge:
             described = plain.voters is not None and not plain.voters.each.is_private and not plain.alone
             if self.models is None or not described or plain.count != 1:
                 raise ValueError("for_plain_voters holds one query each for plain voters, beside one of private models")
+        object.__setattr__(self, "overlaps", tuple(plain.reached for plain in self.for_plain_voters))
         if self.reached is not None:
             checks.integer_at_least(1, reached=self.reached, advice="how many voters a person reaches, or None")
         if self.guarantee is None and self.renyi is None and self.profile is None:
@@ -127,6 +129,11 @@ class Charge:
         """Charge ``times`` times as many queries."""
         checks.integer_at_least(1, times=times)
         return replace(self, count=self.count * int(times))
+
+    @property
+    def promise(self) -> tuple[bool, int]:
+        """Orders charges of one kind by whom they hold for: the smaller says less about votes."""
+        return self.voters is None or not self.voters.each.is_private, self.reached or 0
 
     def as_for_plain_voters(self, overlap: int) -> Charge | None:
         """Describe the same queries for a person who reaches so many voters about whom nothing is promised, if known.

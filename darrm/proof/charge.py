@@ -56,7 +56,7 @@ def charge_of(
     """
     proved = table.problem.voters
     voters = proved if voters is None else voters
-    if not _covers(proved, voters):
+    if not proved.cover(voters):
         checks.fail("voters", str(voters), f"as private as those of the table, and reached as little: {proved}")
     reach = "" if voters.overlap is None else f", a person reaching at most {voters.overlap}"
     wanted = _is_cheap_to_describe(table) if exact is None else exact
@@ -71,16 +71,6 @@ def charge_of(
         sample=sample_of(table) if voters.are_private_models else None,
         table=table.digest,
     )
-
-
-def _covers(proved: Voters, voters: Voters) -> bool:
-    """Whether what is proved for some voters holds for others."""
-    if proved.K != voters.K or proved.reached < voters.reached:
-        return False
-    most, each = proved.each, voters.each
-    if not (most.is_private and each.is_private):
-        return not most.is_private
-    return most.exact_epsilon >= each.exact_epsilon and most.exact_delta >= each.exact_delta
 
 
 def _for_plain_voters(table: GammaTable, voters: Voters) -> tuple[Charge, ...]:

@@ -298,7 +298,14 @@ def table_of(voters: Voters, half: list[float], m: float = 1) -> GammaTable:
         ConfidentGNMax(200, 40.0, 40.0).charge(100),
         InteractiveGNMax(100, 40.0, 40.0, 0.9).charge(),
         InteractiveGNMax(100, 40.0, 40.0, 0.9).with_scores([[0.5, 0.5]]).charge(),
-        charge_of(table_of(Voters(250, PrivacyParams("0.1"), overlap=1), [0.1] * 125), exact=False).repeated(3),
+        charge_of(
+            certify(
+                MajorityProblem(Voters(250, PrivacyParams("inf"), overlap=1), PrivacyParams("0.3")),
+                NoiseFunction(250, [0.1] * 125),
+            ),
+            3,
+            exact=False,
+        ),
     ],
     ids=lambda charge: charge.what[:9],
 )

@@ -175,7 +175,7 @@ def test_a_sum_for_fresh_randomness_is_not_written_for_models(
     with pytest.raises(ValueError, match=SENTENCE):
         ask(PrivacyAccountant(MODELS, [charge.repeated(2)]), charge)
     account = PrivacyAccountant(MODELS, [charge])
-    for more in (charge, charge_of(table_for(MODELS, HALF)), charge_of(table_for(PLAIN_TABLE, HALF), 3)):
+    for more in (charge, charge_of(table_for(MODELS, HALF))):
         with pytest.raises(ValueError, match=SENTENCE):
             account.add(more)
     assert account.queries == 1
@@ -183,9 +183,6 @@ def test_a_sum_for_fresh_randomness_is_not_written_for_models(
     account = PrivacyAccountant(MODELS, [charge_of(table_for(FRESH, HALF), 2, voters=MODELS)])
     names = {bound.name for bound in account.spent(1e-3).bounds}
     assert names == set(MODELS_BOUNDS) - {"subsampling"}
-
-
-PLAIN_TABLE = Voters(5, PrivacyParams(3), overlap=2, models=True)
 
 
 def test_the_voters_of_a_charge_are_as_private_as_those_of_the_table() -> None:
@@ -213,6 +210,49 @@ def test_votes_alone_count_for_models_too() -> None:
     found = {bound.name: bound.epsilon for bound in account.spent(1e-5).bounds}
     assert found["plain voters"] == alone.epsilon
     assert found["both ends"] < min(alone.epsilon, found["private models"])
+
+
+def test_equal_costs_hold_for_whom_they_were_proved() -> None:
+    """One kind that holds for votes of anybody lends nothing to an equal cost that does not."""
+    one = replace(MODELS, overlap=1)
+    votes = Charge("votes", guarantee=PrivacyParams("0.25"), reached=1)
+    silent = Charge("silent", guarantee=PrivacyParams("0.25"))
+    problem = MajorityProblem(replace(one, models=False), PrivacyParams("0.5", "1e-6"))
+    fresh = charge_of(certify(problem, NoiseFunction(5, HALF)), exact=False)
+    equal = Charge("votes", guarantee=fresh.guarantee, reached=1)
+    for pair in itertools.permutations([votes, silent]):
+        assert {bound.name for bound in PrivacyAccountant(one, pair).spent(1e-3).bounds} == {"private models"}
+    for pair in itertools.permutations([equal, fresh]):
+        with pytest.raises(ValueError, match=SENTENCE):
+            PrivacyAccountant(one, pair)
+
+
+def test_costs_for_plain_voters_of_another_overlap_are_of_another_kind() -> None:
+    def charge(overlap: int) -> Charge:
+        plain = Charge("plain", guarantee=PrivacyParams("0.01"), voters=replace(PLAIN, overlap=overlap))
+        return Charge("models", guarantee=PrivacyParams(1), voters=MODELS, for_plain_voters=(plain,))
+
+    for pair in itertools.permutations([charge(1), charge(2)]):
+        assert "plain voters" not in {bound.name for bound in PrivacyAccountant(None, pair).spent(1e-3).bounds}
+    assert "plain voters" in {bound.name for bound in PrivacyAccountant(None, [charge(2)]).spent(1e-3).bounds}
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        replace(FRESH, each=PrivacyParams(3)),
+        replace(FRESH, each=PrivacyParams("0.5", "1e-5")),
+        replace(FRESH, K=7),
+        replace(MODELS, each=PrivacyParams(3)),
+        PLAIN,
+    ],
+)
+def test_one_query_holds_for_voters_as_private_as_those_of_its_proof(declared: Voters) -> None:
+    charge = charge_of(table_for(FRESH, HALF))
+    with pytest.raises(ValueError, match="is charged for other voters"):
+        PrivacyAccountant(declared, [charge])
+    for covered in (FRESH, MODELS, replace(FRESH, each=PrivacyParams("0.4")), replace(FRESH, overlap=1)):
+        assert PrivacyAccountant(covered, [charge]).queries == 1
 
 
 def test_the_profile_for_plain_voters_by_exact_fractions() -> None:
