@@ -44,8 +44,9 @@ class Voters:
         How many voters one person's data can reach at most, 1 … K; K (the paper's analysis) if None.
     models
         True declares that every voter is a model, trained once, that answers all questions. Its answers share the
-        randomness of its training, so guarantees of single questions do not add up. False says that voters draw fresh
-        randomness for every question; nothing in the votes shows which is the case.
+        randomness of its training, so guarantees of single questions do not add up. Models trained anew are others and
+        need an account and a ledger of their own: equal `Voters` count as the same models. False says that voters draw
+        fresh randomness for every question; nothing in the votes shows which is the case.
 
     Examples
     --------

@@ -12,7 +12,12 @@ whatever their queries and however these depend on earlier answers:
 * **both ends**: the two together, `darrm.losses.both_ends`.
 
 Which models these are, the account is told, or its charges say. Where these are about different models, or some do not
-say about which, nothing is proved here and nothing is reported.
+say about which, nothing is proved here and nothing is reported. Models are known by what they promise: ensembles with
+equal `Voters` count as one, so another ensemble, or the same one trained anew, needs an account of its own.
+
+Where the kinds of queries were chosen after earlier answers, one course of answers may end under one bound and another
+course under another. Each bounds P(S) − e^ε·P'(S) for the sets S of courses that end under it, so their δ add up: those
+that depend on the charges get an equal share of δ each. The first does not depend on them and keeps all of it.
 """
 
 from __future__ import annotations
@@ -43,6 +48,7 @@ from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed_integer
 from darrm.problem import Voters
 
+_WAYS = 4  # bounds on models that depend on the charges: subsampling, plain voters, and both ends in two ways
 PRIVATE_TOTAL = "the total stays private"
 SHARED_RANDOMNESS = (
     "answers of trained models share the randomness of their training, so the costs of single queries do not add up: "
@@ -263,6 +269,7 @@ class PrivacyAccountant:
         if models is None:
             return
         yield models_bound(models, delta)
+        delta = delta / _WAYS if adaptive else delta
         yield subsampling_bound(models, self.charges, delta)
         wholes = [math.inf, math.inf]
         for one_by_one, release in self._releases(models):
@@ -281,7 +288,10 @@ class PrivacyAccountant:
         models = self.models
         if models is None:
             return False
-        quick = (models_bound(models, budget.delta), subsampling_bound(models, self.charges, budget.delta))
+        cap = models_bound(models, budget.delta)
+        if adaptive:
+            budget = PrivacyParams(budget.exact_epsilon, budget.exact_delta / _WAYS)
+        quick = (cap, subsampling_bound(models, self.charges, budget.delta))
         if any(bound.epsilon <= budget.epsilon for bound in filter(None, quick)):
             return True
         for one_by_one, release in self._releases(models):

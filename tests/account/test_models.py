@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.account.bounds import MODELS_BOUNDS, subsampling_bound
+from darrm.account.bounds import MODELS_BOUNDS, models_bound, subsampling_bound
 from darrm.gamma import baselines
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
@@ -210,6 +210,25 @@ def test_votes_alone_count_for_models_too() -> None:
     found = {bound.name: bound.epsilon for bound in account.spent(1e-5).bounds}
     assert found["plain voters"] == alone.epsilon
     assert found["both ends"] < min(alone.epsilon, found["private models"])
+
+
+def test_kinds_chosen_after_answers_share_delta_between_the_bounds() -> None:
+    """One course of answers may end under one bound, another under another: together they fail as often as both."""
+    voters = Voters(31, PrivacyParams("0.1", "1e-6"), models=True)
+    problem = MajorityProblem.from_allowance(voters, 1)
+    account = PrivacyAccountant(charges=[charge_of(certify(problem, baselines.subsampling(problem)), 20)])
+    found = {bound.name: bound.epsilon for bound in account.spent_adaptively(1e-4).bounds}
+    share, whole = (subsampling_bound(voters, account.charges, delta) for delta in (1e-4 / 4, 1e-4))
+    cap = models_bound(voters, 1e-4)
+    assert share is not None
+    assert whole is not None
+    assert cap is not None
+    assert found["subsampling"] == share.epsilon > whole.epsilon
+    assert found["private models"] == cap.epsilon
+    between = PrivacyParams((share.epsilon + whole.epsilon) / 2, "1e-4")
+    assert account.admits(between)
+    assert not account.admits(between, adaptive=True)
+    assert account.admits(PrivacyParams(share.epsilon, "1e-4"), adaptive=True)
 
 
 def test_equal_costs_hold_for_whom_they_were_proved() -> None:
