@@ -64,10 +64,10 @@ class EpigraphOracle:
         self.rows, self.sampled, self.shape = rows, sampled, shape
         self.least_lift = _SMALLEST_LIFT * float(np.sum(sampled.mean_size))
 
-    def separate(self, point: Array, *, thorough: bool) -> Separation:
+    def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
         """Look for broken rows and for a tangent above θ; a repaired point gets the epigraph of its own γ."""
         x, theta = point[:-1], float(point[-1])
-        found = self.rows.separate(x, thorough=thorough)
+        found = self.rows.separate(x, thorough=thorough, deadline=deadline)
         gamma = self.shape.variables_to_gamma(x)
         matrix = np.hstack([found.matrix, np.zeros((found.limits.size, 1))])
         limits, labels = found.limits, [*found.labels]

@@ -11,6 +11,7 @@ stabilization here; the diversity is the oracle's duty.
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -37,8 +38,11 @@ class Separation:
 class Oracle(Protocol):
     """Knows all rows."""
 
-    def separate(self, point: Array, *, thorough: bool) -> Separation:
-        """Look for broken rows; all of them if ``thorough``, else a cheap part that is usually enough."""
+    def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
+        """Look for broken rows; all of them if ``thorough``, else a cheap part that is usually enough.
+
+        Raises `TimeoutError` when `time.perf_counter` passes ``deadline``.
+        """
         ...
 
 
@@ -46,7 +50,8 @@ class Oracle(Protocol):
 class Result:
     """The best point found, with its value, a bound, and what it took.
 
-    ``point`` satisfied every row when it was looked at thoroughly, up to rounding; the caller proves it again.
+    ``point`` satisfied every row when it was looked at thoroughly, up to rounding; the caller proves it again. A time
+    limit leaves no time for that look: the point is then the most promising one unless an earlier one was looked at.
     """
 
     point: Array
@@ -100,12 +105,14 @@ class _Loop:
 
     def __post_init__(self) -> None:
         self.started = time.perf_counter()
+        self.deadline = self.started + self.options.time_limit
         self.candidate = np.zeros(self.master.cost.size)
 
     def run(self) -> Status:
         """Repeat rounds until a reason to stop; then break ties, if asked to."""
         status = self.rounds_until_stop()
-        if self.tie_break is not None and status in {Status.OPTIMAL, Status.STALLED}:
+        done = status in {Status.OPTIMAL, Status.STALLED}
+        if self.tie_break is not None and done and time.perf_counter() < self.deadline:
             self.break_ties(self.tie_break)
         return status
 
@@ -127,7 +134,10 @@ class _Loop:
         """Repeat rounds until the gap closes, time is up, or nothing moves even after a fresh start."""
         fresh = False
         while True:
-            status = self.round()
+            try:
+                status = self.round()
+            except TimeoutError:
+                return Status.TIME_LIMIT
             if self.has_moved():
                 fresh = False
             elif self.rounds - self.mark[0] >= self.patience():
@@ -138,24 +148,26 @@ class _Loop:
                 self.master.forget()
             if status is not None:
                 return status
-            if self.elapsed() > self.options.time_limit:
+            if time.perf_counter() >= self.deadline:
                 return Status.TIME_LIMIT
 
     def round(self) -> Status | None:
         """Solve the master, separate its point, add rows."""
-        solution = self.master.solve(self.options.time_limit - self.elapsed())
+        solution = self.master.solve(self.deadline - time.perf_counter())
         self.rounds += 1
         if solution.bound > self.bound:
             labelled = zip(solution.duals.tolist(), self.master.labels, strict=True)
             self.bound, self.multipliers = solution.bound, tuple(pair for pair in labelled if pair[0] > 0.0)
         if solution.status is Status.FAILED:
-            return Status.TIME_LIMIT if self.elapsed() > self.options.time_limit else Status.FAILED
-        cuts = self.oracle.separate(solution.point, thorough=False)
+            return Status.TIME_LIMIT if time.perf_counter() >= self.deadline else Status.FAILED
+        # the caller makes it feasible, should there be no time to do so here
+        self.candidate = self.candidate if np.isfinite(self.candidate_value) else solution.point
+        cuts = self.oracle.separate(solution.point, thorough=False, deadline=self.deadline)
         provisional = self.master.value(cuts.feasible)
         if provisional < self.candidate_value:
             self.candidate, self.candidate_value = cuts.feasible, provisional
         if not cuts.thorough and (cuts.limits.size == 0 or self.closed(provisional)):
-            cuts = self.oracle.separate(solution.point, thorough=True)
+            cuts = self.oracle.separate(solution.point, thorough=True, deadline=self.deadline)
         if cuts.thorough:
             self.accept(cuts.feasible)
         if self.report is not None:
@@ -203,9 +215,10 @@ class _Loop:
         return time.perf_counter() - self.started
 
     def result(self, status: Status) -> Result:
-        """Collect what is known; unless the gap is closed, check the most promising point thoroughly now."""
+        """Collect what is known; unless the gap is closed, check the most promising point thoroughly in time left."""
         if status is not Status.OPTIMAL or self.best is None:
-            self.accept(self.oracle.separate(self.candidate, thorough=True).feasible)
+            with suppress(TimeoutError):
+                self.accept(self.oracle.separate(self.candidate, thorough=True, deadline=self.deadline).feasible)
         return Result(
             point=self.candidate if self.best is None else self.best,
             value=self.value,

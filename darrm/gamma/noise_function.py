@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-from darrm.gamma.priors import Prior, weights_of
+from darrm.gamma.priors import Prior, check, weights_of
 from darrm.gamma.sampled_error import ESTIMATE_SEED, Estimate, differences, errors_of, number_of_draws, summarize
 from darrm.probability import Array
+from darrm.probability.exact_sampling import require_generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +111,7 @@ class NoiseFunction:
 
         For other priors the mean of `estimate_error`, which states its precision.
         """
+        check(prior)
         if not prior.has_closed_form:
             return self.estimate_error(prior).mean
         return float(0.5 * np.sum(weights_of(prior, self.K) * (1.0 - self.half)))
@@ -136,6 +138,9 @@ class NoiseFunction:
         >>> print(estimate, "exact", exact)
         0.153364 ± 0.00025 (20,000 draws) exact 0.153125
         """
+        check(prior)
+        if rng is not None:
+            require_generator(rng)
         count = number_of_draws(self.K, draws)
         generator = np.random.default_rng(ESTIMATE_SEED) if rng is None else rng
         return summarize(errors_of(self.half, differences(prior.sample(self.K, count, rng=generator))))

@@ -362,10 +362,15 @@ def in_words(prior: Prior) -> str:
     return f"{prior} (--prior {prior.text})" if is_built_in(prior) else f"the prior {prior.text!r}"
 
 
+def check(prior: object) -> None:
+    """Check that a prior is an object with the members of `Prior`, and not its name."""
+    if not all(hasattr(prior, member) for member in ("text", "has_closed_form", "weights", "sample")):
+        checks.fail("prior", prior, "an object with weights and sample", "say CommonP(), or parse(text) for text")
+
+
 def weights_of(prior: Prior, K: int) -> Array:
     """Compute ``prior.weights(K)``; `ValueError` if they are not K − floor(K/2) finite numbers of at least 0."""
-    if isinstance(prior, str) or not hasattr(prior, "weights"):
-        checks.fail("prior", prior, "an object with weights and sample", "say CommonP(), or parse(text) for text")
+    check(prior)
     weights = np.asarray(prior.weights(K), dtype=np.float64)
     if weights.shape != (K - K // 2,) or not np.all((weights >= 0.0) & (weights < np.inf)):
         checks.fail(f"the weights of the prior {prior.text!r}", weights, f"{K - K // 2} finite numbers of at least 0")

@@ -62,7 +62,10 @@ def build_parser() -> CommandLine:
         "--solver", default="production", choices=SOLVERS, help="reference writes every row down, in cvxpy"
     )
     search.add_argument(
-        "--time-limit", default="inf", metavar="SECONDS", help="stop with the best proven γ (default inf)"
+        "--time-limit",
+        default="inf",
+        metavar="SECONDS",
+        help="stop the search with the best γ so far (default inf); its proof comes on top",
     )
     search.add_argument(
         "--gap", default="1e-9", metavar="RELATIVE", help="relative optimality gap to reach (default 1e-9)"

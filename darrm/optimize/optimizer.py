@@ -21,15 +21,17 @@ import numpy as np
 
 from darrm import checks
 from darrm.errors import SolveError
+from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import CommonP, Independent, Prior, weights_of
 from darrm.gamma.sampled_error import differences, number_of_draws
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.probability import Array
-from darrm.problem import MajorityProblem
+from darrm.probability.exact_sampling import require_generator
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof.corners import CornerCounts, budget_below
 from darrm.proof.definition import all_coefficients, all_multisets, counts_of
-from darrm.proof.dominating import choose_violated
+from darrm.proof.dominating import choose_violated, stop_after
 from darrm.proof.full_set import FullSet
 from darrm.proof.optimality import OBJECTIVES, SHAPES, Multiplier, Optimality, largest, lower_bound
 from darrm.proof.table import GammaTable, certify
@@ -42,6 +44,8 @@ from lp_models.reference import solve_with_cvxpy
 from lp_models.row_generation import Oracle, Separation, minimize_with_rows
 
 SOLVERS = ("production", "reference")
+# in one look at the dominating family of K voters: seconds; K = 31,622 if a person reaches all
+MOST_AVERAGES = 10**9
 # rows taken from a thorough look: it costs as much as many solves, so more than from a cheap one
 _THOROUGH_ROWS = 240
 # once no row of the dominating family exceeds the budget by more than this factor, the border of the full set is
@@ -101,7 +105,8 @@ def optimize_gamma(
     Raises
     ------
     ValueError
-        If an option is unknown, the prior has no linear expected error, or the reference solver is to sample.
+        If an option is unknown or of another type, there are more voters than `check_size` allows, the prior has no
+        linear expected error, or the reference solver is to sample.
     SolveError
         If the reference solver fails. The production solver always returns its best proven γ.
 
@@ -114,11 +119,18 @@ def optimize_gamma(
     >>> optimize_gamma(problem, shape="monotone").gamma.half.round(9)
     array([0.2, 0.6, 1. ])
     """
+    checks.instance(MajorityProblem, problem=problem, advice="say MajorityProblem(voters, target)")
     checks.one_of(SHAPES, shape=shape)
     checks.one_of(OBJECTIVES, objective=objective)
     checks.one_of(SOLVERS, solver=solver)
     belief = default_prior(objective) if prior is None else prior
-    solve = partial(_solve_production, problem, Shape(shape), options or SolveOptions(), report)
+    settings = SolveOptions() if options is None else options
+    checks.instance(SolveOptions, options=settings, advice="say SolveOptions(gap=…, time_limit=…)")
+    priors.check(belief)
+    if rng is not None:
+        require_generator(rng)
+    check_size(problem.voters)
+    solve = partial(_solve_production, problem, Shape(shape), settings, report)
     held_out, fitted = None, dict[str, str]()
     if objective == "expected-error" and not belief.has_closed_form:
         if solver == "reference":
@@ -144,6 +156,15 @@ def optimize_gamma(
     return table.with_optimality(optimality, {"solver": solver, **found.provenance, **fitted})
 
 
+def check_size(voters: Voters) -> None:
+    """Check before the work that a look at the dominating family is a matter of seconds, and that its rows fit."""
+    averages = (voters.reached + 1) * voters.K
+    if averages > MOST_AVERAGES:
+        advice = "take fewer voters, or a smaller overlap"
+        checks.fail("K·(t + 1) for t voters whom one person reaches", averages, f"at most {MOST_AVERAGES}", advice)
+    checks.affordable(f"the rows for {voters.K:,} voters", _THOROUGH_ROWS * voters.half_size, "take fewer voters")
+
+
 def default_prior(objective: str) -> Prior:
     """Return independent p_i ~ U[0.5, 1] for the linear objective, the paper's surrogate of U[0, 1]; else U[0, 1]."""
     return Independent(0.5 if objective == "linear" else 0.0, 1.0)
@@ -157,28 +178,32 @@ class PrivacyOracle:
         self.full = FullSet(problem.voters, problem.target.exact_epsilon)
         self.budget = budget_below(problem.target)
 
-    def separate(self, point: Array, *, thorough: bool) -> Separation:
+    def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
         """Look for broken rows in the dominating family, or in the full set if ``thorough``."""
         gamma = self.shape.variables_to_gamma(point)
         limit = self.budget * (1.0 + _BROKEN)
         if thorough:
-            found = self.full.maxima(gamma, limit)
+            found = self.full.maxima(gamma, limit, deadline)
             worst = found.worst
             rows = _most_useful(found.broken, limit)
         else:
             family = self.full.family
-            level = family.maxima(gamma, self.full.ratio)
+            level = family.maxima(gamma, self.full.ratio, deadline)
             worst = level.worst
             rows = [family.row(level, j) for j in choose_violated(level.costs, limit)]
             if worst <= self.budget * _BORDER_FACTOR:
-                border_worst, broken = self.full.border(gamma, limit)
+                border_worst, broken = self.full.border(gamma, limit, deadline)
                 worst = max(worst, border_worst)
                 rows += _most_useful(broken, limit)
         # back from γ, so that what clipping took is not forgotten
         feasible = self.shape.gamma_to_variables(gamma * min(1.0, self.budget / worst))
-        matrix = np.array([row.coefficients(self.full.voters, self.full.ratio.value) for row in rows])
+        matrix = np.array([self._coefficients(row, deadline) for row in rows])
         matrix = self.shape.rows(matrix.reshape(len(rows), gamma.size))
         return Separation(matrix, np.full(len(rows), self.budget), feasible, thorough, rows)
+
+    def _coefficients(self, row: CornerCounts, deadline: float) -> Array:
+        stop_after(deadline)
+        return row.coefficients(self.full.voters, self.full.ratio.value)
 
 
 def _most_useful(broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:

@@ -29,7 +29,7 @@ from darrm.probability.bisection import last_allowed
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts
 from darrm.proof.definition import all_expectations
-from darrm.proof.dominating import LevelMaxima, choose_violated
+from darrm.proof.dominating import LevelMaxima, choose_violated, stop_after
 from darrm.proof.renyi import RenyiRows, reflected
 from darrm.system.extras import require
 from lp_models.gamma_lp import Shape, expected_error_program
@@ -140,8 +140,9 @@ class _RenyiOracle:
         self.order = order
         self.limit = (order - 1.0) * budget
 
-    def separate(self, point: Array, *, thorough: bool) -> Separation:
+    def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
         """Take at every level the row with the largest divergence, where it is broken."""
+        stop_after(deadline)
         half = np.minimum(Shape.MONOTONE.variables_to_gamma(point), 1.0 - 2.0 * SMALLEST_LIE)
         found, factor = self._worst_rows(np.maximum.accumulate(half))
         broken = choose_violated(found.costs, self.limit * (1.0 + _BROKEN))

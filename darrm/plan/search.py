@@ -21,7 +21,8 @@ profile are bounded by the charge of `DaRRM`, and the total is what the accounta
 that exceeds the budget, γ is scaled down until it does not.
 """
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +31,9 @@ from darrm import checks
 from darrm.account.accountant import Spent
 from darrm.errors import PlanError
 from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import CommonP, Prior, is_built_in
+from darrm.gamma.priors import CommonP, Prior, is_built_in, weights_of
+from darrm.optimize.closed_form import has_closed_form
+from darrm.optimize.optimizer import check_size
 from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.candidate import Candidate, smallest_target
 from darrm.plan.option import ReleaseOption, release_command
@@ -41,6 +44,9 @@ from darrm.proof.table import GammaTable, certify
 from darrm.release.majority import DaRRM
 from darrm.system.flags import flags_of
 from darrm.system.progress import StatusLine
+
+# voters times one more than those whom one person reaches: beyond, a plan takes a minute or more
+_MINUTES = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +113,7 @@ def plan(workload: Workload, *, prior: Prior | None = None, report: Callable[[st
     prior
         A public belief with linear expected error; by default `CommonP`, under which every margin counts.
     report
-        Called with a few words at every step: hundreds of voters of whom a person may reach all take minutes.
+        Called with a few words at every step.
 
     Returns
     -------
@@ -117,9 +123,14 @@ def plan(workload: Workload, *, prior: Prior | None = None, report: Callable[[st
     Raises
     ------
     ValueError
-        If an argument lies outside its range.
+        If an argument lies outside its range, or there are more voters than `optimize_gamma` takes.
     PlanError
         If no release within the budget was found.
+
+    Warns
+    -----
+    UserWarning
+        If (t + 1)·K > 100,000 for t voters whom one person reaches: the plan takes minutes.
 
     Examples
     --------
@@ -131,12 +142,13 @@ def plan(workload: Workload, *, prior: Prior | None = None, report: Callable[[st
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
     belief = CommonP() if prior is None else prior
-    belief.weights(workload.voters.K)  # a prior without linear expected error says so before the search
+    weights_of(belief, workload.voters.K)  # a prior without linear expected error says so before the search
     if needs_no_noise(workload):
         return Plan(workload, belief, (_no_noise(workload, belief),), ())
     releases = [counted(workload)]
     if releases[0] != workload and workload.voters.reached > 1:
         releases.append(counted(workload, one_by_one=True))
+    _check_size(releases)
     found: list[Candidate] = []
     refused = []
     for method, search in (("per query", best_per_query), ("Rényi", best_under_renyi_budget)):
@@ -154,6 +166,20 @@ def plan(workload: Workload, *, prior: Prior | None = None, report: Callable[[st
         raise PlanError("no release within this budget was found: " + "; ".join(reason for _, reason in refused))
     found.sort(key=lambda candidate: candidate.expected_error)
     return Plan(workload, belief, tuple(found), tuple(refused))
+
+
+def _check_size(releases: Sequence[Workload]) -> None:
+    """Refuse before the work what needs too much memory, and say what takes minutes."""
+    for voters in (release.voters for release in releases):
+        if not has_closed_form(voters):
+            check_size(voters)
+    K, reached = voters.K, voters.reached
+    if (reached + 1) * K > _MINUTES:
+        warnings.warn(
+            f"a plan for {K:,} voters, {reached:,} of whom one person reaches, takes minutes: with fewer "
+            "voters, or less overlap, it takes seconds",
+            stacklevel=3,
+        )
 
 
 def _no_noise(workload: Workload, prior: Prior) -> Candidate:

@@ -16,6 +16,7 @@ only t − j may move. With s of the K − t frozen ones at 1 this is the same r
 mirror image over the window of K − t − s: (K − t + 1)·C(t + 2, 2) rows.
 """
 
+import time
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -96,8 +97,8 @@ class DominatingFamily:
             result[..., : N + 1 - i] += self.delta_weights[i, N : i - 1 : -1] * level[..., i:]
         return result
 
-    def maxima(self, half: Array, ratio: CostRatio) -> LevelMaxima:
-        """Look at every row; ``half`` is γ at l = floor(K/2)+1 … K, shape (K − floor(K/2),)."""
+    def maxima(self, half: Array, ratio: CostRatio, deadline: float = np.inf) -> LevelMaxima:
+        """Look at every row before the deadline; ``half`` is γ at l = floor(K/2)+1 … K, shape (K − floor(K/2),)."""
         K, hi = self.voters.K, self.corners.hi
         levels = self.voters.reached + 1
         costs = np.empty(levels)
@@ -105,6 +106,7 @@ class DominatingFamily:
         frozen = np.empty(levels, dtype=np.int64)
         level = signed_function(half, K)
         for j in range(levels):
+            stop_after(deadline)
             expectation = self.with_moved_zeros(self.windows(level))
             row_costs = expectation + ratio.value * expectation[::-1, ::-1]
             frozen[j], ones[j] = divmod(int(row_costs.argmax()), row_costs.shape[1])
@@ -132,6 +134,12 @@ class DominatingFamily:
             return CornerCounts(high, 0, zeros, ones)
         touched_zeros = self.voters.reached - high - touched_ones
         return CornerCounts(high, 0, zeros, ones, moved_zeros=touched_zeros, moved_ones_prime=touched_ones)
+
+
+def stop_after(deadline: float) -> None:
+    """Raise `TimeoutError` if `time.perf_counter` is past the deadline: a search stops, a proof has none."""
+    if time.perf_counter() > deadline:
+        raise TimeoutError
 
 
 def choose_violated(costs: Array, limit: float, most: int = _ROWS_A_ROUND) -> list[int]:

@@ -46,7 +46,7 @@ from darrm.probability import Array
 from darrm.probability.poisson_binomial import STEP_ERROR, smooth
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts, corners_of, ratio_of
-from darrm.proof.dominating import DominatingFamily
+from darrm.proof.dominating import DominatingFamily, stop_after
 from darrm.proof.near_shifts import NearShifts
 
 Answer = TypeVar("Answer")
@@ -111,9 +111,12 @@ class FullSet:
         """The voters near 0 and 1, for Δ > 0."""
         return NearShifts(self.family)
 
-    def maxima(self, half: Array, limit: float = np.inf) -> FullMaxima:
-        """Bound the cost of every row and name rows above ``limit``; ``half`` is γ at l = floor(K/2)+1 … K."""
-        found = self.family.maxima(half, self.ratio)
+    def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> FullMaxima:
+        """Bound the cost of every row and name rows above ``limit``; ``half`` is γ at l = floor(K/2)+1 … K.
+
+        Raises `TimeoutError` when `time.perf_counter` passes ``deadline``.
+        """
+        found = self.family.maxima(half, self.ratio, deadline)
         best = float(np.max(found.costs))
         bound = best
         broken: list[tuple[float, CornerCounts]] = []
@@ -128,6 +131,7 @@ class FullSet:
                 break
             levels = j + 1
             for first, states in blocks:
+                stop_after(deadline)
                 # at the last level nobody at (lo, hi) is covered
                 skipped = 1 if is_monotone and first == 0 else 0
                 first_low, block = first + skipped, states[skipped:]
@@ -140,7 +144,9 @@ class FullSet:
         worst = float(np.nextafter(max(best, bound) + self.family.rounding(self.ratio) + moves, np.inf))
         return FullMaxima(worst, tuple(broken), levels, worst - best)
 
-    def border(self, half: Array, limit: float) -> tuple[float, tuple[tuple[float, CornerCounts], ...]]:
+    def border(
+        self, half: Array, limit: float, deadline: float = np.inf
+    ) -> tuple[float, tuple[tuple[float, CornerCounts], ...]]:
         """Look at the states with n_h = 0 only, where rows outside the dominating family break first.
 
         Returns the largest computed cost, and the rows above ``limit`` with their costs.
@@ -149,6 +155,7 @@ class FullSet:
         worst = -np.inf
         broken: list[tuple[float, CornerCounts]] = []
         for j in range(self.voters.reached + 1):
+            stop_after(deadline)
             is_monotone = bool(np.all(np.diff(level) >= 0.0))
             if is_monotone and j == 0:
                 break

@@ -1,5 +1,8 @@
 """Linear programs against scipy's solver, duality, and the full list of rows."""
 
+import time
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from lp_models import row_generation
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.highs import Master
 from lp_models.options import SolveOptions
@@ -79,8 +83,8 @@ class ListOracle:
     def __init__(self, program: LinearProgram) -> None:
         self.program = program
 
-    def separate(self, point: Array, *, thorough: bool) -> Separation:
-        del thorough
+    def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
+        del thorough, deadline
         ratios = self.program.matrix @ point / self.program.limits
         worst = np.argsort(-ratios)[:2]
         broken = worst[ratios[worst] > 1.0 + 1e-12]
@@ -160,7 +164,8 @@ def test_a_master_stops_when_its_time_is_up_and_goes_on_afterwards() -> None:
 class NeverSatisfied:
     """An oracle whose master is never allowed to finish."""
 
-    def separate(self, point: np.ndarray, *, thorough: bool) -> Separation:
+    def separate(self, point: np.ndarray, *, thorough: bool, deadline: float) -> Separation:
+        assert deadline <= time.perf_counter()
         return Separation(np.empty((0, point.size)), np.empty(0), 0.0 * point, thorough)
 
 
@@ -170,3 +175,38 @@ def test_time_that_runs_out_within_a_solve_is_called_so() -> None:
     result = minimize_with_rows(program, NeverSatisfied(), SolveOptions(time_limit=0.0))
     assert result.status is Status.TIME_LIMIT
     assert result.bound <= result.value
+
+
+@pytest.mark.parametrize(("limit", "rounds"), [(5.0, 1), (np.inf, 3)])
+def test_ties_are_broken_in_time_that_is_left_only(limit: float, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    class Slow:
+        """Content with every point, ten seconds later."""
+
+        def separate(self, point: np.ndarray, *, thorough: bool, deadline: float) -> Separation:
+            assert deadline == limit
+            assert not thorough  # every look says that it was a thorough one
+            now[0] += 10.0
+            return Separation(np.empty((0, point.size)), np.empty(0), point, thorough=True)
+
+    monkeypatch.setattr(row_generation, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    program = LinearProgram(-np.ones(3), np.ones((1, 3)), np.array([1.5]))
+    result = minimize_with_rows(program, Slow(), SolveOptions(time_limit=limit), tie_break=np.full(3, 1e-6))
+    assert (result.status, result.rounds) == (Status.OPTIMAL, rounds)
+
+
+def test_a_look_that_outlasts_the_time_keeps_the_most_promising_point() -> None:
+    class Endless:
+        """Repairs a point at once, and never comes to the end of a thorough look."""
+
+        def separate(self, point: np.ndarray, *, thorough: bool, deadline: float) -> Separation:
+            assert deadline == np.inf
+            if thorough:
+                raise TimeoutError
+            return Separation(np.empty((0, point.size)), np.empty(0), 0.5 * point, thorough=False)
+
+    program = LinearProgram(-np.ones(3), np.ones((1, 3)), np.array([1.5]))
+    result = minimize_with_rows(program, Endless(), SolveOptions())
+    assert result.status is Status.TIME_LIMIT
+    assert result.point.sum() == pytest.approx(0.75)

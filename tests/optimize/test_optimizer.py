@@ -1,5 +1,6 @@
 """The optimum against the reference, against closed forms, and under interruption."""
 
+import time
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,11 @@ import pytest
 from darrm import GammaTable, MajorityProblem, PrivacyParams, SolveOptions, optimize_gamma
 from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
+from darrm.optimize import optimizer
 from darrm.problem import Voters
 from darrm.proof.corners import budget_below
 from darrm.proof.definition import all_coefficients, privacy_cost
+from darrm.proof.table import certify
 from lp_models.options import Progress
 from tests.optimality import optimality_of
 from tests.oracle import lowest_partner
@@ -133,6 +136,21 @@ class TestAnytime:
     def test_time_limit(self) -> None:
         options = SolveOptions(time_limit=0.0)
         self.check(optimize_gamma(self.problem, prior=priors.CommonP(), options=options), "time limit")
+
+    def test_a_search_ends_within_a_look_at_all_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        # one such look takes seconds here; what follows the search is the proof
+        searched = []
+
+        def noted(problem: MajorityProblem, gamma: NoiseFunction) -> GammaTable:
+            searched.append(time.process_time() - started)
+            return certify(problem, gamma.scaled(0.0))
+
+        monkeypatch.setattr(optimizer, "certify", noted)
+        problem = MajorityProblem.from_allowance(Voters(1001, PrivacyParams("0.1", "1e-5")), 3)
+        started = time.process_time()
+        table = optimize_gamma(problem, options=SolveOptions(time_limit=0.5))
+        assert optimality_of(table).status == "time limit"
+        assert searched[0] < 1.5
 
     def test_gap_limit(self) -> None:
         options = SolveOptions(gap=0.5)

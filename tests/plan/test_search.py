@@ -1,6 +1,7 @@
 """Plans stay within their budget, by every road to the total, and take the best candidate."""
 
 import math
+import warnings
 from dataclasses import replace
 from decimal import ROUND_CEILING
 from fractions import Fraction
@@ -19,7 +20,7 @@ from darrm.losses.gaussian import analytic_sigma, renyi_sigma
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.closed_form_renyi import best_under_renyi
 from darrm.optimize.optimizer import optimize_gamma
-from darrm.plan import Workload, plan
+from darrm.plan import Workload, plan, search
 from darrm.plan.candidate import rounded, smallest_target
 from darrm.privacy import PrivacyParams
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
@@ -211,3 +212,18 @@ def test_models_within_the_budget_need_no_noise(overlap: int, total: str) -> Non
     assert found.spent.epsilon <= float(total)
     short = plan(replace(asked, queries=2, total=PrivacyParams(0.99 * float(total), "1e-4")))
     assert short.best.expected_error > 0.0
+
+
+@pytest.mark.parametrize(("voters", "warned"), [(Voters(50_001, PLAIN, 1), True), (Voters(50_000, PLAIN, 1), False)])
+def test_a_plan_that_takes_minutes_says_so(voters: Voters, warned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*_: object) -> None:
+        raise PlanError("not tried")
+
+    for way in ("best_per_query", "best_under_renyi_budget"):
+        monkeypatch.setattr(search, way, nothing)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        with pytest.raises(PlanError, match="not tried"):
+            plan(Workload(voters, 10, PrivacyParams(2, "1e-5")))
+    said = "a plan for 50,001 voters, 1 of whom one person reaches, takes minutes"
+    assert [said in str(one.message) for one in heard] == [True] * warned
