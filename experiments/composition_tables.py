@@ -79,7 +79,8 @@ def rows() -> Iterator[Row]:
                 plain = _bounds_of(Charge("query", guarantee=query, count=count), general.delta)
                 charge = charge_of(table_of_m, count, exact=True)
                 exact = _bounds_of(charge, general.delta)
-                models = PrivacyAccountant(voters, charges=[charge]).spent(general.delta)
+                answers = charge_of(table_of_m, count, voters=voters, exact=True)
+                models = PrivacyAccountant(charges=[answers]).spent(general.delta)
                 yield {
                     "table": table,
                     "data_set": data_set,
