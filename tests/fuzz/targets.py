@@ -1,4 +1,4 @@
-"""What is fuzzed: command lines, tables, vote files, npy headers and ledgers.
+"""What is fuzzed: command lines, tables, vote files, npy headers, ledgers and, where torch is, checkpoints.
 
 Sizes that take long and are meant (thousands of voters) are not drawn: what is drawn is small, or beyond every bound.
 """
@@ -13,6 +13,7 @@ from argparse import Action
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -61,6 +62,9 @@ SHAPES = ("(4, 3)", "(True, 11)", "(3,)", "()", "(0, 3)", "(-1, 3)", "(4, 3, 1)"
           "(4294967296, 4294967296)", "4", "(1.5, 2)", "('a', 2)", f"({'9' * 5000}, 1)")  # fmt: skip
 
 
+TORCH = find_spec("torch") is not None
+
+
 def prepare(folder: Path) -> None:
     """Write the files that the cases start from, and import what they call."""
     rng = np.random.default_rng(0)
@@ -74,6 +78,8 @@ def prepare(folder: Path) -> None:
     np.save(folder / "counts.npy", rng.multinomial(32, [0.5, 0.3, 0.2], 6))
     np.save(folder / "scores.npy", rng.dirichlet([1, 1, 1], 6))
     PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(2, "1e-3")).debit(DaRRM(table).charge(4))
+    if TORCH:
+        _teachers().save(folder / "teachers.safetensors")
     (folder / "folder").mkdir()
     os.mkfifo(folder / "pipe")
     for door in DOORS:
@@ -163,6 +169,14 @@ def ledger(rng: Random) -> tuple[str, Case]:
     return f"{name}.{column} = {repr(value)[:200]}", lambda: _refused_in_a_line(_open_ledger)
 
 
+def checkpoint(rng: Random) -> tuple[str, Case]:
+    """A file of teachers with some bytes replaced, half of them in its header: refused, or the same teachers."""
+    raw = Path("teachers.safetensors").read_bytes()
+    header = 8 + int.from_bytes(raw[:8], "little") if rng.random() < 0.5 else len(raw)
+    raw = _mutated(raw[:header], rng) + raw[header:]
+    return f"{raw[:500]!r} … ({len(raw)} bytes)", lambda: _load("out.safetensors", raw, _same_teachers)
+
+
 TARGETS = (
     Target("command-lines", command_line),
     Target("searches", search, seconds=60.0),
@@ -170,6 +184,7 @@ TARGETS = (
     Target("vote-files", vote_file),
     Target("npy-headers", npy_header),
     Target("ledgers", ledger),
+    *([Target("checkpoints", checkpoint)] if TORCH else []),
 )
 
 
@@ -210,6 +225,29 @@ def _call(words: list[str]) -> None:
 def _open_ledger() -> object:
     found = PrivacyLedger("out.sqlite")
     return found.budget, found.entries()
+
+
+def _build() -> Any:
+    return import_module("darrm.ensemble.network").convolutional_network(side=8)
+
+
+def _teachers() -> Any:
+    """Two teachers that nobody trained."""
+    rng, ensemble = np.random.default_rng(0), import_module("darrm.ensemble.teachers").TeacherEnsemble
+    shapes = {name: (2, *value.shape) for name, value in _build().state_dict().items()}
+    recipe = import_module("darrm.ensemble.recipes").PlainSGD(0.2, 8, 8)
+    return ensemble({name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}, _build, recipe)
+
+
+def _same_teachers(path: Path) -> None:
+    """Load teachers: what is not refused must be what was saved, to the last bit."""
+    saved, found = _teachers(), type(_teachers()).load(path, _build)
+    parameters = {name: value.tobytes() for name, value in saved.parameters.items()}
+    if (
+        found.recipe != saved.recipe
+        or {name: value.tobytes() for name, value in found.parameters.items()} != parameters
+    ):
+        raise AssertionError("other teachers")
 
 
 def _load(name: str, raw: bytes, load: Callable[[Path], object]) -> None:
