@@ -34,7 +34,7 @@ def judge_labels(
         reason = f"{labels.size} labels; entries without a digest of theirs count {', '.join(map(str, totals))}"
         yield judged(_LABELS, "as many were paid for as there are", reason, holds=labels.size in totals)
         return
-    found = f"their SHA-256 {digest} is that of {len(paid)} entries"
+    found = f"their SHA-256 {digest} is that of {len(paid)} of {len(ledger.entries)} entries"
     yield judged(_LABELS, "they are the labels of a debit", found, holds=bool(paid), how=PROVED)
     if not paid:
         return

@@ -114,7 +114,7 @@ def judge_ledger(ledger: LedgerCopy, table: GammaTable | None) -> Iterator[Verdi
     """Judge every claim of a ledger; without a table nothing is said about whose answers it paid for."""
     queries = sum(charge.count for charge in ledger.charges)
     whole = "pages, seals, and the totals against the log; this finds damage, and a forger could write the seals anew"
-    yield Verdict(_LEDGER, f"it is whole: {len(ledger.entries)} entries, {queries} queries", CONSISTENT, whole)
+    yield Verdict(_LEDGER, f"it is whole (entries: {len(ledger.entries)}, queries: {queries})", CONSISTENT, whole)
     logged = sum(entry.count for entry in ledger.entries)
     yield judged(
         _LEDGER,
