@@ -1,4 +1,4 @@
-"""Who votes and what is to be released: `Voters`, one release (`MajorityProblem`), many of them (`Workload`).
+"""Who votes and what is to be released: `Voters`; `MajorityProblem`, `PluralityProblem`; `Workload`, many of them.
 
 Everything above this module takes one of these three, never a bare ε together with K, m or a δ.
 
@@ -25,7 +25,7 @@ from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyParams, exact_number
 
 # γ is a number for each possible majority and its proof looks at all of them: a million voters take minutes and a table
 # of 10 MB. Numbers of queries are multiplied as floats, to which all whole numbers up to 2^53 are known.
-MOST_VOTERS, MOST_QUERIES = 10**6, 10**12
+MOST_VOTERS, MOST_QUERIES, MOST_CLASSES = 10**6, 10**12, 2**16
 _SAY_PRIVACY = "say PrivacyParams(epsilon, delta)"
 
 
@@ -231,6 +231,58 @@ class MajorityProblem:
 
 
 @dataclass(frozen=True)
+class PluralityProblem:
+    """The class with the most votes is to be released once, with a given privacy.
+
+    Parameters
+    ----------
+    voters
+        Who votes; voters about whom nothing is promised. For private *models* see `darrm.losses.both_ends`.
+    target
+        What the release must satisfy, a finite ε > 0.
+    classes
+        C ≥ 2, how many answers a voter chooses from.
+
+    Examples
+    --------
+    >>> teachers = Voters(30, PrivacyParams("inf"), overlap=1)
+    >>> print(PluralityProblem(teachers, PrivacyParams(0.5, 1e-5), 3))
+    30 voters, not private themselves; one person's data reach at most 1 of them. The released plurality of 3 classes \
+must be (0.5, 1e-05)-differentially private.
+    """
+
+    voters: Voters
+    target: PrivacyParams
+    classes: int
+
+    def __post_init__(self) -> None:
+        checks.instance(Voters, voters=self.voters, advice="say Voters(K, each)")
+        checks.instance(PrivacyParams, target=self.target, advice=_SAY_PRIVACY)
+        checks.integer_at_least(2, most=MOST_CLASSES, classes=self.classes, advice="how many answers there are")
+        object.__setattr__(self, "classes", int(self.classes))
+        if self.voters.each.is_private:
+            advice = "the program knows voters of whom nothing is promised only"
+            checks.fail("voters.each", str(self.voters.each), 'PrivacyParams("inf")', advice)
+        if not 0 < self.target.exact_epsilon <= LARGEST_EXPONENT:
+            checks.fail("target.epsilon", self.target.epsilon, f"in (0, {LARGEST_EXPONENT}]")
+
+    def __str__(self) -> str:
+        return (
+            f"{self.voters}. The released plurality of {self.classes:,} classes must be "
+            f"{self.target}-differentially private."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the problem as plain data."""
+        return {**self.voters.to_json(), "target": self.target.to_json(), "classes": self.classes}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> PluralityProblem:
+        """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
+        return cls(Voters.from_json(data), PrivacyParams.from_json(data["target"]), data["classes"])
+
+
+@dataclass(frozen=True)
 class Workload:
     """Many votes of the same voters, released within one total budget.
 
@@ -243,7 +295,8 @@ class Workload:
     total
         The budget of all Q answers together, ε > 0.
     classes
-        How many answers a voter chooses from; two is what there is so far.
+        C ≥ 2, how many answers a voter chooses from. With more than two only votes of voters that are not private, and
+        of private models, are planned.
 
     Examples
     --------
@@ -265,8 +318,8 @@ class Workload:
         object.__setattr__(self, "queries", int(self.queries))
         if not 0 < self.total.exact_epsilon <= LARGEST_EXPONENT:
             checks.fail("total.epsilon", self.total.epsilon, f"in (0, {LARGEST_EXPONENT}]")
-        if self.classes != 2:
-            checks.fail("classes", self.classes, "2", "releases of more classes are not planned yet")
+        checks.integer_at_least(2, most=MOST_CLASSES, classes=self.classes, advice="how many answers there are")
+        object.__setattr__(self, "classes", int(self.classes))
 
     def problem(self, target: PrivacyParams) -> MajorityProblem:
         """State the problem of one query that is to be ``target``-private; `ValueError` where there is none."""
@@ -274,7 +327,8 @@ class Workload:
 
     def to_json(self) -> dict[str, Any]:
         """Write the workload as plain data."""
-        return {**self.voters.to_json(), "queries": self.queries, "total": self.total.to_json()}
+        classes = {} if self.classes == 2 else {"classes": self.classes}
+        return {**self.voters.to_json(), **classes, "queries": self.queries, "total": self.total.to_json()}
 
 
 def _default_delta(m: Fraction, each_delta: Fraction) -> Fraction:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
+from darrm.problem import MOST_CLASSES
 from darrm.system.progress import StatusLine, blocks
 from darrm.system.votes_file import LONGEST_NAME, is_csv, is_text, load_matrix
 
@@ -25,7 +26,6 @@ ABSTAIN = -1  # the answer to a query that is not answered (⊥ in [P])
 FORMATS = ("auto", "labels", "counts")
 ROWS_AT_ONCE = 2**16  # bounds the memory beside the counts; large files are mapped, not read whole
 MOST_VOTERS = 2**31 - 1
-MOST_CLASSES = 2**16
 MOST_COUNTS = 2**29  # Q·C: four gigabytes of counts
 
 _NAMES = (str, int, float, np.integer, np.floating, np.bool_)

@@ -117,6 +117,8 @@ def advise(
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
+    if workload.classes != 2:
+        checks.fail("classes", workload.classes, "2")
     belief = CommonP() if prior is None else prior
     weights_of(belief, workload.voters.K)  # a prior without linear expected error says so before the search
     options, absent = [], []

@@ -141,6 +141,8 @@ def plan(workload: Workload, *, prior: Prior | None = None, report: Callable[[st
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
+    if workload.classes != 2:
+        checks.fail("classes", workload.classes, "2")
     belief = CommonP() if prior is None else prior
     weights_of(belief, workload.voters.K)  # a prior without linear expected error says so before the search
     if needs_no_noise(workload):
