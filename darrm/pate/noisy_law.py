@@ -1,0 +1,92 @@
+"""The law of a noisy maximum: which class wins for given counts, when every count gets a noise of its own.
+
+With f and F the probabilities and the distribution function of the integer noise, ties shared fairly, and V uniform on
+[0, 1) as the tie breaker, class c wins where n_c + X_c + V_c is largest. X + V has the density f̃(u) = f(⌊u⌋) and the
+piecewise linear distribution function F̃, so that
+
+    Pr[c wins] = ∫ f̃(u − n_c) Π_{j ≠ c} F̃(u − n_j) du.
+
+Between whole numbers the integrand is a polynomial of degree C − 1, which Gauss and Legendre's rule with C/2 nodes
+integrates without error; where the noise is wide, fewer nodes do. A rule that prefers low class numbers has the same
+law on average over the names of the classes, which is all that a belief that is symmetric in them asks for.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm import checks
+from darrm.probability import Array
+from darrm.probability.integer_noise import IntegerNoise
+
+_LEAST_LOG_WEIGHT = -40.0  # of points that count, relative to the likeliest: what is left out has probability 1e-15
+_EIGHT_NODES_BELOW = 8.0  # votes of deviation
+_TWO_NODES_BELOW = 32.0  # votes of deviation: two nodes to a vote, and from here on 32 nodes to a deviation
+_ROWS_AT_ONCE = 2**22  # entries of the (histograms, nodes) arrays
+
+
+def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Array:
+    """Compute the probability that each class has the largest noisy count, (n, C) counts → (n, C), ties shared.
+
+    For a deviation below 8 votes and up to 16 classes the sums are exact up to rounding (1e-12). Below 32 votes they
+    err by at most 1e-6, beyond by 2e-4 where the noise has a corner, as Laplace's at 0, and by 1e-4 where it has none.
+
+    Examples
+    --------
+    >>> from darrm.probability.integer_noise import DiscreteGaussian
+    >>> winning_probabilities(DiscreteGaussian(40.0), np.array([[130, 120], [125, 125]])).round(4)
+    array([[0.5702, 0.4298],
+           [0.5   , 0.5   ]])
+    """
+    histograms, classes = counts.shape
+    checks.integer_at_least(2, classes=classes)
+    support, mass = _law(noise)
+    nodes, weights = _nodes(noise.deviation, support, classes)
+    # how far a class lies behind the leader; behind all of the noise it does not matter how far
+    lags, place = np.unique(
+        np.minimum(counts.max(axis=1, keepdims=True) - counts, support.size + 1), return_inverse=True
+    )
+    place = place.reshape(counts.shape)
+    log_below, hazard = _tables(support, mass, nodes, lags)
+    result = np.empty(counts.shape)
+    rows = max(1, _ROWS_AT_ONCE // nodes.size)
+    for start in range(0, histograms, rows):
+        block = place[start : start + rows]
+        all_below = np.zeros((len(block), nodes.size))
+        for c in range(classes):
+            all_below += log_below[block[:, c]]
+        density = np.exp(all_below) * weights
+        for c in range(classes):
+            result[start : start + rows, c] = np.einsum("ij,ij->i", hazard[block[:, c]], density)
+    return result
+
+
+def _law(noise: IntegerNoise) -> tuple[NDArray[np.int64], Array]:
+    """Return the points that count and their probabilities."""
+    reach = max(2, int(np.ceil(8.0 * noise.deviation)))
+    while np.max(noise.log_weights(np.array([-reach, reach]))) > _LEAST_LOG_WEIGHT:
+        reach *= 2
+    points = np.arange(-reach, reach + 1)
+    log_weights = noise.log_weights(points)
+    counting = log_weights > _LEAST_LOG_WEIGHT
+    weights = np.exp(log_weights[counting])
+    return points[counting], weights / weights.sum()
+
+
+def _nodes(deviation: float, support: NDArray[np.int64], classes: int) -> tuple[Array, Array]:
+    """Choose where the integrand is evaluated, from the leader's count on, and with what weights."""
+    stride = max(1, int(deviation / _TWO_NODES_BELOW))
+    per_vote = min(-(-classes // 2), 8 if deviation < _EIGHT_NODES_BELOW else 2 if deviation < _TWO_NODES_BELOW else 1)
+    inside, weights = np.polynomial.legendre.leggauss(per_vote)
+    starts = np.arange(support[0], support[-1] + 1, stride)
+    nodes = starts[:, None] + (inside + 1.0) / 2.0
+    return nodes.ravel(), np.tile(weights / 2.0 * stride, starts.size)
+
+
+def _tables(support: NDArray[np.int64], mass: Array, nodes: Array, lags: NDArray[np.int64]) -> tuple[Array, Array]:
+    """Compute log F̃ and f̃/F̃ at every node for a class so far behind: two (lags, nodes) arrays."""
+    ends = np.arange(support[0], support[-1] + 2)
+    shifted = nodes + lags[:, None]
+    below = np.interp(shifted, ends, np.append(0.0, np.cumsum(mass)))
+    at = np.floor(shifted).astype(np.int64) - support[0]
+    density = np.where(at < mass.size, mass[np.minimum(at, mass.size - 1)], 0.0)
+    return np.log(below), density / below
