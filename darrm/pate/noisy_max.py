@@ -55,6 +55,7 @@ class GNMax:
 
     sigma: float
     noise: str = "discrete"
+    reached: int = 1
 
     def __post_init__(self) -> None:
         check_noise(self.sigma, self.noise)
@@ -66,7 +67,7 @@ class GNMax:
 
     def charge(self, queries: int = 1) -> Charge:
         """Describe what ``queries`` answers cost, whatever the votes."""
-        return Charge(f"GNMax(sigma={self.sigma:g})", renyi=self.guarantee, count=queries, reached=1)
+        return Charge(f"GNMax(sigma={self.sigma:g})", renyi=self.guarantee, count=queries, reached=self.reached)
 
     def log_q(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Bound log Pr[answer ≠ plurality] for each query: (Q, C) counts → (Q,)."""
@@ -78,7 +79,7 @@ class GNMax:
 
     def answer_independent(self, orders: ArrayLike) -> NDArray[np.float64]:
         """Compute what one answer costs at most, whatever the votes: (L,) → (L,)."""
-        return np.asarray(orders, dtype=np.float64) / self.sigma**2
+        return np.asarray(orders, dtype=np.float64) * (self.reached / self.sigma) ** 2
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
         """Release one class for each query, as `Aggregator.release`.
@@ -108,6 +109,7 @@ class LNMax:
 
     gamma: float
     noise: str = "discrete"
+    reached: int = 1
 
     def __post_init__(self) -> None:
         checks.positive(gamma=self.gamma)
@@ -122,8 +124,10 @@ class LNMax:
 
     def charge(self, queries: int = 1) -> Charge:
         """Describe what ``queries`` answers cost, whatever the votes: (2γ, 0) each, and their Rényi curve."""
-        each = PrivacyParams(2 * exact_number("gamma", self.gamma), 0)
-        return Charge(f"LNMax(gamma={self.gamma:g})", guarantee=each, renyi=self.guarantee, count=queries, reached=1)
+        each = PrivacyParams(2 * self.reached * exact_number("gamma", self.gamma), 0)
+        return Charge(
+            f"LNMax(gamma={self.gamma:g})", guarantee=each, renyi=self.guarantee, count=queries, reached=self.reached
+        )
 
     def log_q(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Bound log Pr[answer ≠ plurality] for each query: (Q, C) counts → (Q,)."""
@@ -135,7 +139,7 @@ class LNMax:
 
     def answer_independent(self, orders: ArrayLike) -> NDArray[np.float64]:
         """Compute what one answer costs at most, whatever the votes: (L,) → (L,)."""
-        return renyi_bounds.laplace_independent(self.gamma, np.asarray(orders, dtype=np.float64))
+        return renyi_bounds.laplace_independent(self.gamma * self.reached, np.asarray(orders, dtype=np.float64))
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
         """Release one class for each query, as `GNMax.release`."""
