@@ -23,7 +23,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("darrm.optimize",),
     ("darrm.account",),
     ("darrm.release", "darrm.ensemble"),
-    ("darrm.verify",),
+    ("darrm.verify", "darrm.account.__main__"),  # a door takes what the rooms above its own wrote
     ("darrm.plan",),
     ("darrm.advise", "darrm.verify"),
     ("darrm", "darrm.__main__"),

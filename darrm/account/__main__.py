@@ -15,7 +15,9 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_store import check_kept
 from darrm.account.report import ledger_json, ledger_text, plot_bounds, spent_by, table_json, table_text
 from darrm.privacy import exact_number
-from darrm.proof.table import GammaTable
+from darrm.proof.charge import charge_of
+from darrm.release.files import load_release, whose
+from darrm.release.majority import DaRRM
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.flags import integer, integers
 
@@ -50,7 +52,7 @@ def build_parser() -> CommandLine:
         renamed={"--private-models": "--models", "--disjoint": "--overlap 1"},
     )
     parser.add_argument("--ledger", type=Path, metavar="L.sqlite", help="report what this ledger has spent")
-    parser.add_argument("--table", type=Path, metavar="T.json", help="bound the cost of queries with this table")
+    parser.add_argument("--table", type=Path, metavar="T.json", help="bound the cost of queries with what a plan wrote")
     parser.add_argument("--queries", metavar="Q,Q,…", help="how many queries, like 20,50,100")
     parser.add_argument("--delta", metavar="REAL", help="total δ of the queries")
     parser.add_argument("--models", action="store_true", help="each voter is a model, trained once")
@@ -83,19 +85,21 @@ def _report_table(options: argparse.Namespace) -> int:
     delta = float(exact_number("--delta", options.delta))
     if not 0.0 < delta < 1.0:
         checks.fail("--delta", options.delta, "in (0, 1)")
-    table = GammaTable.load(options.table)
-    declared = table.problem.voters
+    aggregator = load_release(options.table)
+    declared, _ = whose(aggregator)
     voters = replace(declared, models=options.models or declared.models)
     if options.overlap is not None:
         if not voters.models:
             raise ValueError("--overlap says how many models a person's data reach: say --models too, if they are")
         voters = replace(voters, overlap=integer("--overlap", options.overlap, 1))
-    results = {count: spent_by(table, count, delta, voters) for count in counts}
+    # a table describes itself for voters that are declared here; what a mechanism costs is the same for all
+    charge = charge_of(aggregator.table, voters=voters) if isinstance(aggregator, DaRRM) else aggregator.charge()
+    results = {count: spent_by(charge, count, delta, voters) for count in counts}
     if options.plot is not None:
-        plot_bounds(options.plot, table, max(counts), delta, voters)
+        plot_bounds(options.plot, charge, max(counts), delta, voters)
     print_report(
         options,
-        text=lambda: table_text(table, results, delta),
+        text=lambda: table_text(charge, results, delta),
         document=lambda: table_json(results, delta),
     )
     return 0

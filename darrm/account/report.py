@@ -10,9 +10,8 @@ import numpy as np
 from darrm.account.accountant import PrivacyAccountant, Spent
 from darrm.account.bounds import MODELS_BOUNDS
 from darrm.account.ledger import PrivacyLedger
+from darrm.losses.charges import Charge
 from darrm.problem import Voters
-from darrm.proof.charge import charge_of
-from darrm.proof.table import GammaTable
 from darrm.system.figures import saved_figure
 
 BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", *MODELS_BOUNDS)
@@ -56,17 +55,17 @@ def ledger_json(ledger: PrivacyLedger) -> dict[str, Any]:
     }
 
 
-def spent_by(table: GammaTable, queries: int, delta: float, voters: Voters) -> Spent:
-    """Evaluate every bound for so many queries of such voters with a table."""
-    return PrivacyAccountant(voters, [charge_of(table, queries, voters=voters)]).spent(delta)
+def spent_by(charge: Charge, queries: int, delta: float, voters: Voters) -> Spent:
+    """Evaluate every bound for so many queries of such voters, each at one charge."""
+    return PrivacyAccountant(voters, [charge.repeated(queries)]).spent(delta)
 
 
-def table_text(table: GammaTable, results: Mapping[int, Spent], delta: float) -> str:
+def table_text(charge: Charge, results: Mapping[int, Spent], delta: float) -> str:
     """Write the bounds as a table, one row for each number of queries; ``*`` marks the smallest."""
     found = {queries: _by_name(spent) for queries, spent in results.items()}
     columns = [name for name in BOUNDS if any(name in row for row in found.values())]
     lines = [
-        f"each query: {table.problem.target} by DaRRM over {table.problem.voters.K} voters",
+        f"each query: {'' if charge.guarantee is None else f'{charge.guarantee} by '}{charge.what}",
         f"total epsilon at delta = {delta:g}:",
         "queries" + "".join(name.rjust(16) for name in columns),
     ]
@@ -85,10 +84,10 @@ def table_json(results: Mapping[int, Spent], delta: float) -> dict[str, Any]:
     return {"delta": delta, "queries": {str(queries): spent.to_json() for queries, spent in results.items()}}
 
 
-def plot_bounds(path: Path, table: GammaTable, most: int, delta: float, voters: Voters) -> None:
+def plot_bounds(path: Path, charge: Charge, most: int, delta: float, voters: Voters) -> None:
     """Draw ε over queries, one line a bound."""
     counts = np.unique(np.round(np.linspace(1, most, min(most, _PLOT_POINTS))).astype(int)).tolist()
-    rows = [_by_name(spent_by(table, queries, delta, voters)) for queries in counts]
+    rows = [_by_name(spent_by(charge, queries, delta, voters)) for queries in counts]
     with saved_figure(path) as figure:
         axes = figure.add_subplot()
         for name, style in zip(BOUNDS, _STYLES, strict=True):
@@ -97,7 +96,8 @@ def plot_bounds(path: Path, table: GammaTable, most: int, delta: float, voters: 
                 axes.plot(counts, values, style, label=name, marker="o", markersize=3)
         axes.set_xlabel("queries")
         axes.set_ylabel(f"total ε at δ = {delta:g}")
-        axes.set_title(f"DaRRM over {table.problem.voters.K} voters, {table.problem.target} a query")
+        each = "" if charge.guarantee is None else f", {charge.guarantee} a query"
+        axes.set_title(f"{charge.what}{each}")
         axes.set_ylim(bottom=0.0)
         axes.grid(visible=True, alpha=0.3)
         if axes.lines:

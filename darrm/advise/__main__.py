@@ -1,7 +1,7 @@
 """Say which aggregator to use, and how.
 
-Every aggregator that applies is calibrated to one total budget and ranked by expected accuracy, and the command for the
-winner is printed.
+Every aggregator that applies is calibrated to one total budget and ranked by how often it is right, and the command for
+the winner is printed.
 """
 
 import sys
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from darrm.advise.advice import advise
 from darrm.advise.report import json_report, text_report
-from darrm.gamma import priors
+from darrm.plan.option import prior_of
 from darrm.system.command_line import CommandLine, add_outputs, print_report, run
 from darrm.system.flags import add_prior, add_workload, workload_of
 from darrm.system.progress import status_line
@@ -18,16 +18,18 @@ EPILOG = """\
 examples:
   python -m darrm.advise --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5
   python -m darrm.advise --K 11 --epsilon 0.0892 --each-delta 1e-4 --overlap 1 --models --queries 100 --total 1,1e-4
+  python -m darrm.advise --K 50 --voters plain --overlap 1 --classes 10 --queries 500 --total 2,1e-5
 
-Accuracy is one minus the expected error under the prior: 1 for the majority itself. A coin has more than 1/2, because
-the error is a distance to the law of the majority, which is half a coin itself where the voters are undecided."""
+A label is right if it is one of the classes with the most votes. Accuracy, for two classes, is one minus the expected
+error under the prior: 1 for the majority itself. A coin has more than 1/2, because the error is a distance to the law
+of the majority, which is half a coin itself where the voters are undecided."""
 
 
 def build_parser() -> CommandLine:
     """Describe the command line."""
     parser = CommandLine(prog="python -m darrm.advise", description=str(__doc__), epilog=EPILOG)
     add_workload(parser)
-    add_prior(parser)
+    add_prior(parser, default="common; with more classes dirichlet")
     add_outputs(parser)
     return parser
 
@@ -35,8 +37,9 @@ def build_parser() -> CommandLine:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, calibrate, rank, print."""
     options = build_parser().parse_args(arguments)
+    workload = workload_of(options)
     with status_line(quiet=options.quiet) as line:
-        found = advise(workload_of(options), prior=priors.parse(options.prior), report=line.show)
+        found = advise(workload, prior=prior_of(options.prior, workload), report=line.show)
     print_report(options, text=lambda: text_report(found), document=lambda: json_report(found))
     return 0
 

@@ -1,4 +1,4 @@
-"""Which aggregator to use: every option that applies to a workload, ranked by its expected accuracy.
+"""Which aggregator to use: every option that applies to a workload, ranked by how often it is right.
 
 What is counted depends on how the voters draw their randomness. Private voters that draw it afresh at every query
 compose a query at a time. Private *models* do not: their votes on all queries share the training's randomness. Either
@@ -8,17 +8,24 @@ calibrated as for voters that are not private, within what both ends leave for i
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from darrm import checks
 from darrm.advise import contenders as registry
 from darrm.advise.contenders import Contender
+from darrm.advise.plurality import BY_COUNTS, TWO_CLASSES_ONLY, gnmax_by_counts
 from darrm.errors import PlanError
+from darrm.gamma.histogram_priors import HistogramPrior
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import CommonP, Prior, weights_of
-from darrm.plan.budget import counted
+from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.option import ReleaseOption, how_counted
+from darrm.plan.plurality import check_plurality, default_prior
+from darrm.plan.remedies import remedies
+from darrm.plan.search import plan
+from darrm.plan.share_right import ShareRight, coin, share_of_majorities, share_right
 from darrm.problem import Workload
 
 
@@ -33,15 +40,21 @@ class Advice:
     prior
         The public belief.
     options
-        Ranked by `ReleaseOption.accuracy` under the prior.
+        Ranked by `ReleaseOption.accuracy` under the prior; for more than two classes by their share of right labels.
     absent
         (name, reason) of what does not apply.
+    coin
+        The share of right labels of a label that looks at nothing.
+    help
+        What would make more labels right, where too few are.
     """
 
     workload: Workload
-    prior: Prior
+    prior: Any  # a `Prior`, or a `HistogramPrior` for more than two classes
     options: tuple[ReleaseOption, ...]
     absent: tuple[tuple[str, str], ...]
+    coin: ShareRight | None = None
+    help: tuple[str, ...] = ()
 
     @property
     def recommended(self) -> ReleaseOption:
@@ -58,8 +71,10 @@ class Advice:
         raise PlanError("none of the options that apply is released by this library: ask for another budget")
 
     @property
-    def coin_accuracy(self) -> float:
-        """The accuracy of a fair coin under the prior."""
+    def coin_accuracy(self) -> float | None:
+        """The accuracy of a fair coin under the prior; None for more than two classes."""
+        if self.workload.classes > 2:
+            return None
         voters = self.workload.voters
         return 1.0 - NoiseFunction(voters.K, np.zeros(voters.half_size)).expected_error(self.prior)
 
@@ -78,13 +93,13 @@ class Advice:
                 "One person may move every vote, so nothing beats randomized response. If a person's data reach fewer "
                 "voters (disjoint shards: one), say so with --overlap."
             )
-        return tuple(remark for remark in (noiseless, how_counted(asked), hopeless) if remark)
+        return tuple(remark for remark in (noiseless, how_counted(asked), hopeless, *self.help) if remark)
 
 
 def advise(
     workload: Workload,
     *,
-    prior: Prior | None = None,
+    prior: Prior | HistogramPrior | None = None,
     contenders: Sequence[Contender] | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Advice:
@@ -117,9 +132,9 @@ def advise(
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
-    if workload.classes != 2:
-        checks.fail("classes", workload.classes, "2")
-    belief = CommonP() if prior is None else prior
+    if workload.classes > 2:
+        return _of_pluralities(workload, prior, report)
+    belief: Any = CommonP() if prior is None else prior
     weights_of(belief, workload.voters.K)  # a prior without linear expected error says so before the search
     options, absent = [], []
     for contender in registry.CONTENDERS if contenders is None else contenders:
@@ -130,9 +145,33 @@ def advise(
         except (PlanError, ValueError) as error:  # one that is out of its range leaves the others
             absent.append((contender.name, str(error)))
         else:
-            options += [] if option is None else [replace(option, name=contender.name)]
+            if option is not None:
+                share = share_of_majorities(option.truth, workload.voters.K, belief)
+                options.append(replace(option, name=contender.name, share_right=share))
     if not options:
         raise PlanError("nothing applies: " + "; ".join(f"{name}: {reason}" for name, reason in absent))
     # stable: of equals the one that was asked first stays before the others
     ranked = sorted(options, key=lambda option: -option.accuracy(belief))
-    return Advice(workload, belief, tuple(ranked), tuple(absent))
+    guess = share_of_majorities(np.full(workload.voters.half_size, 0.5), workload.voters.K, belief)
+    return Advice(workload, belief, tuple(ranked), tuple(absent), guess)
+
+
+def _of_pluralities(
+    workload: Workload, prior: Prior | HistogramPrior | None, report: Callable[[str], None] | None
+) -> Advice:
+    """Rank what the plan found for more than two classes, and what is only compared."""
+    belief: Any = default_prior() if prior is None else prior
+    check_plurality(workload, belief)
+    guess = share_right(coin, workload.voters.K, workload.classes, belief)
+    absent = [(each.name, TWO_CLASSES_ONLY) for each in registry.CONTENDERS if each.two_classes_only]
+    noiseless = registry.no_noise(workload, belief) if needs_no_noise(workload) else None
+    if noiseless is not None:
+        return Advice(workload, belief, (noiseless,), tuple(absent), guess)
+    found = plan(workload, prior=belief, report=report)
+    options = [found.option, *(candidate.option() for candidate in found.candidates[1:])]
+    try:
+        options.append(gnmax_by_counts(workload, belief))
+    except (PlanError, ValueError) as error:
+        absent.append((BY_COUNTS, str(error)))
+    ranked = sorted(options, key=lambda option: -option.right)
+    return Advice(workload, belief, tuple(ranked), (*found.refused, *absent), guess, remedies(found))

@@ -14,11 +14,10 @@ from darrm.account.bounds import models_bound
 from darrm.advise import noisy_counts, selection, tables
 from darrm.errors import PlanError
 from darrm.gamma.priors import Prior
-from darrm.plan.option import ReleaseOption
+from darrm.plan.option import NO_NOISE, ReleaseOption, kind_of_votes
 from darrm.plan.search import plan
+from darrm.plan.share_right import ShareRight
 from darrm.problem import Workload
-
-NO_NOISE = "No noise is needed: any number of answers is post-processing of models that are private already."
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,8 @@ class Contender:
         A sentence about how it is calibrated, for pages.
     color, linewidth
         Its line in pictures.
+    two_classes_only
+        Whether nothing of the kind is known for more classes.
     """
 
     name: str
@@ -43,9 +44,10 @@ class Contender:
     about: str
     color: str
     linewidth: float = 1.2
+    two_classes_only: bool = False
 
 
-def _no_noise(workload: Workload, _prior: Prior) -> ReleaseOption | None:
+def no_noise(workload: Workload, _prior: object) -> ReleaseOption | None:
     """Publish the votes of private models as they are, if the models that a person reaches stay within the budget."""
     voters, total = workload.voters, workload.total
     if not (voters.models and voters.each.is_private):
@@ -60,8 +62,11 @@ def _no_noise(workload: Workload, _prior: Prior) -> ReleaseOption | None:
         workload=workload,
         truth=np.ones(voters.half_size),
         cost=cap,
-        instructions=("publish the majority of the models' votes as it is, for as many queries as you like",),
+        instructions=(
+            f"publish the {kind_of_votes(workload)} of the models' votes as it is, for as many queries as you like",
+        ),
         remark=NO_NOISE,
+        share_right=ShareRight(1.0),
     )
 
 
@@ -79,7 +84,7 @@ BY_BIT = (
 )
 BY_TABLE = "the largest allowance whose certified table the accountant admits."
 CONTENDERS = (
-    Contender("no noise: private models", _no_noise, "the votes of private models as they are.", "tab:brown"),
+    Contender("no noise: private models", no_noise, "the votes of private models as they are.", "tab:brown"),
     OURS,
     Contender(
         "GNMax, paper's σ",
@@ -97,18 +102,20 @@ CONTENDERS = (
     Contender("LNMax", noisy_counts.lnmax, "the largest γ that the accountant admits; " + BY_COUNTS, "tab:orange"),
     Contender("exponential mechanism", selection.exponential_mechanism, BY_BIT, "tab:red"),
     Contender("permute-and-flip", selection.permute_and_flip, BY_BIT, "tab:pink"),
-    Contender("subsampling", tables.subsampling, BY_TABLE, "tab:green"),
-    Contender("double subsampling", tables.double_subsampling, BY_TABLE, "tab:olive"),
+    Contender("subsampling", tables.subsampling, BY_TABLE, "tab:green", two_classes_only=True),
+    Contender("double subsampling", tables.double_subsampling, BY_TABLE, "tab:olive", two_classes_only=True),
     Contender(
         "DaRRM of the paper",
         tables.darrm_of_the_paper,
         "one person may reach all voters, and a query is optimized for its (ε, δ).",
         "tab:purple",
+        two_classes_only=True,
     ),
     Contender(
         "randomized response",
         tables.randomized_response,
         "one probability of the truth, the largest whose certified table the accountant admits.",
         "tab:gray",
+        two_classes_only=True,
     ),
 )

@@ -3,30 +3,35 @@
 from typing import Any
 
 from darrm.advise.advice import Advice
-from darrm.gamma.priors import in_words
 from darrm.plan.budget import counted
-from darrm.plan.option import settings_in_words
+from darrm.plan.option import in_words, kind_of_votes, settings_in_words
 from darrm.system.flags import flags_of
 
 
 def text_report(advice: Advice) -> str:
     """Write the advice for a reader."""
-    work, winner = advice.workload, advice.recommended
+    work, winner, two = advice.workload, advice.recommended, advice.workload.classes == 2
+    known = (None if advice.coin is None else advice.coin.value, advice.coin_accuracy)
+    guess = [f"{value:.5f}" for value in known if value is not None]
+    subject = f"{kind_of_votes(work)} {'vote' if work.queries == 1 else 'votes'}"
     lines = [
-        f"Which aggregator for {work.queries:,} majority {'vote' if work.queries == 1 else 'votes'}?",
+        f"Which aggregator for {work.queries:,} {subject}{'' if two else f' on {work.classes:,} classes'}?",
         f"  {work.voters}",
         f"  the budget of all answers together is {work.total}",
-        f"  accuracy under {in_words(advice.prior)}",
-        f"  a fair coin has {advice.coin_accuracy:.5f}",
+        f"  share of right labels{' and accuracy' if two else ''} under {in_words(advice.prior)}",
+        f"  a {'fair coin' if two else 'label that looks at nothing'} has {' and '.join(guess)}",
         "",
-        f"  {'accuracy':>8}  {'total ε':>9}   mechanism",
+        f"  {'right':>8}{'  accuracy' if two else ''}  {'total ε':>9}   mechanism",
     ]
     for option in advice.options:
         mark = "*" if option is winner else " "
         settings = f", {settings_in_words(option.settings)}" if option.settings else ""
-        numbers = f"{option.accuracy(advice.prior):>8.5f}  {option.cost.epsilon:>9.5g}"
+        right = "–" if option.share_right is None else f"{option.right:.5f}"
+        accuracy = f"  {option.accuracy(advice.prior):>8.5f}" if two else ""
+        numbers = f"{right:>8}{accuracy}  {option.cost.epsilon:>9.5g}"
         lines.append(f"{mark} {numbers}   {option.name}{settings} (by {option.cost.name})")
-    lines += [f"  {'–':>8}  {'–':>9}   {name}: {reason}" for name, reason in advice.absent]
+    dash = f"{'–':>8}" + (f"  {'–':>8}" if two else "")
+    lines += [f"  {dash}  {'–':>9}   {name}: {reason}" for name, reason in advice.absent]
     lines += ["", *advice.remarks, ""]
     better = advice.options[: advice.options.index(winner)]
     lines += [f"{option.name} is only compared: {option.only_compared}." for option in better]
@@ -44,10 +49,12 @@ def json_report(advice: Advice) -> dict[str, Any]:
         "counted_as": flags_of(counted(advice.workload)),
         "prior": advice.prior.text,
         "coin_accuracy": advice.coin_accuracy,
+        "coin_share_right": None if advice.coin is None else advice.coin.to_json(),
         "options": [
             {
                 "name": option.name,
-                "accuracy": option.accuracy(advice.prior),
+                "share_right": None if option.share_right is None else option.share_right.to_json(),
+                "accuracy": option.accuracy(advice.prior) if advice.workload.classes == 2 else None,
                 "epsilon": option.cost.epsilon,
                 "bound": option.cost.name,
                 "settings": dict(option.settings),

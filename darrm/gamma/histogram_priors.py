@@ -7,7 +7,9 @@ The *share of right labels* of a release is the probability that its answer is o
 a tie being right whichever of them it names. A label that looks at nothing has at least 1/C.
 """
 
-from dataclasses import dataclass
+import hashlib
+import math
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -16,10 +18,14 @@ from scipy.special import gammaln
 
 from darrm import checks
 from darrm.probability import Array
+from darrm.votes import Votes
 
 
 class HistogramPrior(Protocol):
-    """A belief about histograms that does not change when classes change their names."""
+    """A belief about histograms that does not change when classes change their names; it has a hash.
+
+    ``str(prior)`` says it in words.
+    """
 
     @property
     def text(self) -> str:
@@ -32,6 +38,10 @@ class HistogramPrior(Protocol):
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw histograms of K votes: (count, C)."""
+        ...
+
+    def __hash__(self) -> int:
+        """Equal priors have equal hashes: histograms are drawn once for all releases."""
         ...
 
 
@@ -75,3 +85,109 @@ class Dirichlet:
         checks.integer_at_least(1, K=K, count=count)
         checks.integer_at_least(2, classes=classes)
         return np.asarray(rng.multinomial(K, rng.dirichlet(np.full(classes, self.concentration), count)))
+
+
+@dataclass(frozen=True)
+class RecordedVotes:
+    """Questions fall as those of which public votes were recorded, each of them as likely as the others.
+
+    For as many voters as were recorded the histograms are the recorded ones, their classes renamed at random. For
+    another number each voter chooses independently, as a random one of a recorded question did.
+
+    >>> seen = RecordedVotes("two.csv", Votes.of_counts([[3, 0, 1], [2, 2, 0]]))
+    >>> seen.text, seen.digest[:8], np.exp(seen.log_probabilities(np.array([[0, 2, 2], [4, 0, 0]]))).round(6).tolist()
+    ('votes:two.csv', '35a4ce7b', [0.166667, 0.0])
+    """
+
+    name: str
+    votes: Votes = field(compare=False, repr=False)
+    digest: str = field(init=False)  # SHA-256 of the counts: what the votes are known by
+
+    def __post_init__(self) -> None:
+        checks.instance(Votes, votes=self.votes, advice="say Votes.of_counts(counts) or Votes.read(file)")
+        if not self.votes.queries:
+            checks.fail("votes", self.votes, "of at least one query")
+        counts = np.ascontiguousarray(self.votes.counts, dtype="<i8")
+        shape = ",".join(map(str, counts.shape)).encode()
+        object.__setattr__(self, "digest", hashlib.sha256(shape + counts.tobytes()).hexdigest())
+
+    @property
+    def text(self) -> str:
+        """The prior as ``--prior`` reads it, where its name is a file's."""
+        return f"votes:{self.name}"
+
+    def __str__(self) -> str:
+        found = self.votes
+        return f"the {found.queries:,} questions that {found.voters:,} voters were asked (SHA-256 {self.digest[:16]}…)"
+
+    def log_probabilities(self, counts: NDArray[np.int64]) -> Array:
+        """Compute the log of the share of a histogram's partition, over as many histograms as it has, (n, C) → (n,).
+
+        `ValueError` for another number of voters or classes than were recorded.
+        """
+        self.check_classes(counts.shape[1])
+        if np.any(counts.sum(axis=1) != self.votes.voters):
+            checks.fail("counts", "another sum", f"histograms of the {self.votes.voters} recorded voters")
+        partitions, times = np.unique(np.sort(self.votes.counts, axis=1), axis=0, return_counts=True)
+        shares = dict(zip(map(bytes, partitions), times / self.votes.queries, strict=True))
+        with np.errstate(divide="ignore"):
+            log_shares = np.log([shares.get(bytes(row), 0.0) for row in np.sort(counts, axis=1)])
+        return np.asarray(log_shares - log_arrangements(counts))
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw questions, rename their classes, and where K is another number, draw votes."""
+        checks.integer_at_least(1, K=K, count=count)
+        self.check_classes(classes)
+        drawn = self.votes.counts[rng.integers(self.votes.queries, size=count)]
+        if self.votes.voters != K:
+            drawn = rng.multinomial(K, drawn / self.votes.voters)
+        return np.asarray(rng.permuted(drawn, axis=1))
+
+    def check_classes(self, classes: int) -> None:
+        """Raise `ValueError` unless the recorded votes are about so many classes."""
+        if classes != self.votes.counts.shape[1]:
+            checks.fail("classes", classes, f"the {self.votes.counts.shape[1]} of the recorded votes")
+
+
+def log_arrangements(counts: NDArray[np.int64]) -> Array:
+    """Compute the log of how many histograms differ from each in the names of classes alone, (n, C) → (n,).
+
+    >>> np.exp(log_arrangements(np.array([[2, 1, 1], [0, 1, 2]]))).round(9).tolist()
+    [3.0, 6.0]
+    """
+    ordered = np.sort(counts, axis=1)
+    run, log_ways = np.ones(len(ordered)), np.zeros(len(ordered))
+    for place in range(1, ordered.shape[1]):
+        run = np.where(ordered[:, place] == ordered[:, place - 1], run + 1.0, 1.0)
+        log_ways += math.log(place + 1.0) - np.log(run)  # C!/Πm! as a product: each class by its place in its run
+    return log_ways
+
+
+def parse(text: str, classes: int) -> HistogramPrior:
+    """Read ``dirichlet``, ``dirichlet:CONCENTRATION`` or ``votes:FILE``, public votes on as many classes.
+
+    `ValueError` if the text is none of these, or the file holds no such votes; `OSError` if it cannot be read.
+
+    >>> parse("dirichlet:0.5", 10)
+    Dirichlet(concentration=0.5)
+    """
+    kind, colon, argument = text.partition(":")
+    if kind == "votes" and argument:
+        return RecordedVotes(argument, Votes.read(argument, classes=classes))
+    try:
+        concentration = float(argument) if colon else 1.0
+    except ValueError:
+        concentration = math.nan
+    if kind != "dirichlet" or math.isnan(concentration):
+        allowed = "dirichlet, dirichlet:CONCENTRATION or votes:FILE for more than two classes"
+        checks.fail("the prior", text, allowed, "for example dirichlet:0.5")
+    return Dirichlet(concentration)
+
+
+def is_built_in(prior: object) -> bool:
+    """Whether a prior's text says all of it.
+
+    >>> is_built_in(Dirichlet()), is_built_in("dirichlet")
+    (True, False)
+    """
+    return type(prior) in {Dirichlet, RecordedVotes}

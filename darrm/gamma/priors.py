@@ -302,7 +302,7 @@ def parse(text: str) -> Prior:
     return checks.fail("the prior", text, allowed, "for example uniform:0.7,1")
 
 
-def is_built_in(prior: Prior) -> bool:
+def is_built_in(prior: object) -> bool:
     """Whether its text says all of a prior: a subclass of one of this module may have weights of its own.
 
     >>> class Doubled(Point):

@@ -43,7 +43,7 @@ def build_parser() -> CommandLine:
     release.add_argument(
         "--target", metavar="EPS,DELTA", help="what the release must satisfy, instead of --m and --delta"
     )
-    add_prior(parser, default=None)
+    add_prior(parser, default="depends on --objective")
     search = parser.add_argument_group("the search")
     search.add_argument(
         "--objective",

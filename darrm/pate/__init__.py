@@ -5,6 +5,7 @@ from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
+from darrm.pate.noisy_maximum import NoisyMaximum
 from darrm.pate.publication import sanitize
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "GnssParameters",
     "InteractiveGNMax",
     "LNMax",
+    "NoisyMaximum",
     "analyze",
     "rules_of_thumb",
     "sanitize",

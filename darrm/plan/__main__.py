@@ -1,4 +1,4 @@
-"""Find the best release of many majority votes within one total budget.
+"""Find the best release of many votes on two or more classes within one total budget.
 
 It tells the truth most often of what was found, it is proved, and the report says what the accountant will report for
 all of it.
@@ -7,7 +7,7 @@ all of it.
 import sys
 from collections.abc import Sequence
 
-from darrm.gamma import priors
+from darrm.plan.option import prior_of
 from darrm.plan.report import json_report, plot_report, text_report
 from darrm.plan.search import plan
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
@@ -18,16 +18,19 @@ EPILOG = """\
 examples:
   python -m darrm.plan --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5 --output plan.json
   python -m darrm.plan --K 11 --epsilon 0.1 --each-delta 1e-5 --queries 100 --total 4,1e-2 --plot plan.png
+  python -m darrm.plan --K 50 --voters plain --overlap 1 --classes 10 --queries 500 --total 2,1e-5 --output plan.json
 
-The table that is written is released from like any other, with python -m darrm.release."""
+What is written is released from like any other, with python -m darrm.release."""
 
 
 def build_parser() -> CommandLine:
     """Describe the command line."""
     parser = CommandLine(prog="python -m darrm.plan", description=str(__doc__), epilog=EPILOG)
     add_workload(parser)
-    add_prior(parser)
-    add_outputs(parser, made="the winner's table, with its proof", picture="the truth over l")
+    add_prior(parser, default="common; with more classes dirichlet")
+    add_outputs(
+        parser, made="what releases the winner: a table with its proof, or a mechanism", picture="the truth over l"
+    )
     return parser
 
 
@@ -35,11 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, plan, print or save."""
     options = build_parser().parse_args(arguments)
     check_outputs(options)
-    prior = priors.parse(options.prior)
+    workload = workload_of(options)
+    prior = prior_of(options.prior, workload)
     with status_line(quiet=options.quiet) as line:
-        found = plan(workload_of(options), prior=prior, report=line.show)
+        found = plan(workload, prior=prior, report=line.show)
     if options.output is not None:
-        found.table.save(options.output)
+        found.save(options.output)
     if options.plot is not None:
         plot_report(options.plot, found)
     print_report(

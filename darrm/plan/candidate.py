@@ -1,4 +1,4 @@
-"""A certified table as an answer to a workload, with the total that the accountant reports for it."""
+"""An answer to a workload, with the total that the accountant reports for it; for two classes a certified table."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,10 @@ from darrm.account.accountant import PrivacyAccountant, Spent
 from darrm.errors import PlanError
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior
+from darrm.losses.charges import Charge
 from darrm.plan.budget import account_of
 from darrm.plan.option import ReleaseOption
+from darrm.plan.share_right import ShareRight, share_of_majorities
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
 from darrm.problem import MajorityProblem, Workload
@@ -31,20 +34,20 @@ BISECTIONS = 40
 SCALINGS = 9
 
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A table that was found for a workload under a prior, by which method, and the settings that the search chose."""
+class Accounted(Protocol):
+    """What every candidate says about its cost, from its workload and what one query costs."""
 
-    method: str
     workload: Workload
-    table: GammaTable
-    prior: Prior
-    settings: Mapping[str, float]
+
+    @property
+    def charge(self) -> Charge:
+        """What one query costs."""
+        ...
 
     @cached_property
     def account(self) -> PrivacyAccountant:
         """All queries, charged."""
-        return account_of(self.workload, charge_of(self.table))
+        return account_of(self.workload, self.charge)
 
     @cached_property
     def spent(self) -> Spent:
@@ -55,6 +58,37 @@ class Candidate:
     def is_within_budget(self) -> bool:
         """Whether the accountant admits all queries."""
         return self.account.admits(self.workload.total)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate(Accounted):
+    """A table that was found for a workload under a prior, by which method, and the settings that the search chose."""
+
+    method: str
+    workload: Workload
+    table: GammaTable
+    prior: Prior
+    settings: Mapping[str, float]
+
+    @property
+    def charge(self) -> Charge:
+        """What one query costs."""
+        return charge_of(self.table)
+
+    @property
+    def aggregator(self) -> DaRRM:
+        """What releases the answers."""
+        return DaRRM(self.table)
+
+    @property
+    def levels(self) -> NDArray[np.int64]:
+        """The numbers of votes for the majority, l = floor(K/2) + 1 … K."""
+        return self.table.gamma.levels
+
+    @property
+    def share_right(self) -> ShareRight | None:
+        """The share of right labels under the prior; None where too little is known of it."""
+        return share_of_majorities(self.truth, self.workload.voters.K, self.prior)
 
     @cached_property
     def expected_error(self) -> float:
@@ -89,7 +123,7 @@ class Candidate:
             truth=self.truth,
             cost=self.spent.bounds[0],
             settings=self.settings,
-            aggregator=None if only_compared else DaRRM(self.table),
+            aggregator=None if only_compared else self.aggregator,
             instructions=instructions,
             only_compared=only_compared,
         )

@@ -1,5 +1,6 @@
 """One way to release a workload: what it is counted as, how often it tells the truth, and what releases it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,11 +10,15 @@ from numpy.typing import NDArray
 
 from darrm.account.bounds import Bound
 from darrm.aggregator import Aggregator
+from darrm.gamma import histogram_priors, priors
+from darrm.gamma.histogram_priors import HistogramPrior
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior
 from darrm.plan.budget import counted, needs_no_noise
-from darrm.privacy import PrivacyParams
+from darrm.plan.share_right import ShareRight
 from darrm.problem import Workload
+
+NO_NOISE = "No noise is needed: any number of answers is post-processing of models that are private already."
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -28,7 +33,8 @@ class ReleaseOption:
         What is released, and what its voters were counted as.
     truth
         Pr[the answer is the true majority | l ones] for l = floor(K/2) + 1 … K, shape (K − floor(K/2),): the mean of
-        both sides where a mechanism breaks ties for one answer.
+        both sides where a mechanism breaks ties for one answer. For more classes that of a plurality of as many votes
+        as `darrm.plan.plurality` lists, the other classes sharing the rest.
     cost
         What all queries cost at the budget's δ, and who says so: the accountant's bound, or the theorem.
     settings
@@ -41,6 +47,8 @@ class ReleaseOption:
         Why this library does not release it; empty for one that it releases.
     remark
         What else a reader should know.
+    share_right
+        The share of right labels under the prior that decided, where it is known.
 
     Raises
     ------
@@ -57,10 +65,16 @@ class ReleaseOption:
     instructions: tuple[str, ...] = ()
     only_compared: str = ""
     remark: str = ""
+    share_right: ShareRight | None = None
 
     def __post_init__(self) -> None:
         if bool(self.instructions) == bool(self.only_compared):
             raise ValueError(f"{self.name}: say either what releases it or why it is only compared")
+
+    @property
+    def right(self) -> float:
+        """The share of right labels; NaN where it is not known."""
+        return math.nan if self.share_right is None else self.share_right.value
 
     def accuracy(self, prior: Prior) -> float:
         """Compute 1 − the expected error under a prior: that of [D, Definition 2.4] with γ = 2·truth − 1.
@@ -69,6 +83,23 @@ class ReleaseOption:
         """
         gamma = np.clip(2.0 * self.truth - 1.0, 0.0, 1.0)
         return 1.0 - NoiseFunction(self.workload.voters.K, gamma).expected_error(prior)
+
+
+def prior_of(text: str | None, workload: Workload) -> Prior | HistogramPrior | None:
+    """Read ``--prior`` for so many classes; None where it is left to the plan."""
+    if text is None:
+        return None
+    return priors.parse(text) if workload.classes == 2 else histogram_priors.parse(text, workload.classes)
+
+
+def is_built_in(prior: Prior | HistogramPrior) -> bool:
+    """Whether the text of a prior says all of it."""
+    return priors.is_built_in(prior) or histogram_priors.is_built_in(prior)
+
+
+def in_words(prior: Prior | HistogramPrior) -> str:
+    """Write a prior for a report: in words and, where there is one, with the flag that asks for the very same."""
+    return f"{prior} (--prior {prior.text})" if is_built_in(prior) else f"the prior {prior.text!r}"
 
 
 def how_counted(workload: Workload) -> str:
@@ -95,11 +126,19 @@ def settings_in_words(settings: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.6g}" for name, value in settings.items())
 
 
-def release_command(table: str | Path, total: PrivacyParams) -> str:
+def kind_of_votes(workload: Workload) -> str:
+    """Return what the most votes make: a majority of two classes, a plurality of more."""
+    return "majority" if workload.classes == 2 else "plurality"
+
+
+def release_command(table: str | Path, workload: Workload) -> str:
     """Write the command that releases from a saved table and debits a new ledger.
 
-    >>> print(release_command("plan.json", PrivacyParams(2, "1e-5")).partition(" --ledger")[0])
+    >>> from darrm.problem import Voters
+    >>> work = Workload(Voters(50, PrivacyParams("inf"), overlap=1), 500, PrivacyParams(2, "1e-5"))
+    >>> print(release_command("plan.json", work).partition(" --ledger")[0])
     python -m darrm.release VOTES --table plan.json
     """
+    total = workload.total
     ledger = f"--ledger ledger.sqlite --create-budget {total.epsilon_text},{total.delta_text}"
     return f"python -m darrm.release VOTES --table {table} {ledger} --output LABELS"

@@ -3,20 +3,23 @@
 from pathlib import Path
 from typing import Any
 
-from darrm.gamma.priors import in_words
 from darrm.plan.budget import counted
-from darrm.plan.option import how_counted, release_command, settings_in_words
+from darrm.plan.candidate import Candidate
+from darrm.plan.option import how_counted, in_words, kind_of_votes, release_command, settings_in_words
+from darrm.plan.plurality import PluralityCandidate
+from darrm.plan.remedies import remedies
 from darrm.plan.search import Plan
 from darrm.system.figures import saved_figure
 from darrm.system.report_text import level_table
 
 MOST_LINES = 16
-STYLES = ("-", "--", ":")
+STYLES = ("-", "--", ":", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)))
 
 
 def text_report(plan: Plan, output: Path | None) -> str:
     """Write the plan for a reader."""
-    return "\n\n".join([_heading(plan), _candidates(plan), _truth(plan), _closing(plan, output)]) + "\n"
+    parts = [_heading(plan), _candidates(plan), _truth(plan), "\n".join(remedies(plan)), _closing(plan, output)]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def json_report(plan: Plan, output: Path | None) -> dict[str, Any]:
@@ -27,21 +30,29 @@ def json_report(plan: Plan, output: Path | None) -> dict[str, Any]:
         "workload": plan.workload.to_json(),
         "counted_as": counted(plan.workload).to_json(),
         "prior": plan.prior.text,
-        "levels": plan.table.gamma.levels.tolist(),
+        "levels": plan.best.levels.tolist(),
         "candidates": [
             {
                 "method": found.method,
-                "expected_error": found.expected_error,
+                "share_right": None if found.share_right is None else found.share_right.to_json(),
+                **_of_a_table(found),
                 "settings": dict(found.settings),
-                "query": found.table.problem.target.to_json(),
                 "spent": {"epsilon": found.spent.epsilon, "delta": found.spent.delta, "bound": found.spent.bound},
                 "truth": found.truth.tolist(),
             }
             for found in plan.candidates
         ],
         "refused": [{"method": method, "reason": reason} for method, reason in plan.refused],
+        "remedies": list(remedies(plan)),
         "output": None if output is None else str(output),
     }
+
+
+def _of_a_table(found: Candidate | PluralityCandidate) -> dict[str, Any]:
+    """Write what is known of two classes only."""
+    if not isinstance(found, Candidate):
+        return {}
+    return {"expected_error": found.expected_error, "query": found.table.problem.target.to_json()}
 
 
 def plot_report(path: Path, plan: Plan) -> None:
@@ -49,9 +60,10 @@ def plot_report(path: Path, plan: Plan) -> None:
     with saved_figure(path) as figure:
         axes = figure.add_subplot()
         for candidate, style in zip(plan.candidates, STYLES, strict=False):
-            label = f"{candidate.method}   expected error {candidate.expected_error:.4g}"
-            axes.plot(candidate.table.gamma.levels, candidate.truth, style, linewidth=2.0, label=label)
-        axes.set(xlabel="l, votes for the majority", ylabel="probability of the true majority", ylim=(0.48, 1.02))
+            label = f"{candidate.method}   {' and '.join(_score(candidate))}"
+            axes.plot(candidate.levels, candidate.truth, style, linewidth=2.0, label=label)
+        axes.set(xlabel=f"l, votes for {_what(plan)}", ylabel=f"probability of {_what(plan)}")
+        axes.set_ylim(0.96 / plan.workload.classes, 1.02)
         budget = f"{plan.workload.queries:,} votes within {plan.workload.total}"
         axes.set_title(f"{plan.workload.voters}\n{budget}", fontsize=9)
         axes.grid(alpha=0.3)
@@ -62,10 +74,10 @@ def _heading(plan: Plan) -> str:
     """Write what was asked, and how the voters are counted."""
     work = plan.workload
     lines = [
-        f"Plan for {work.queries:,} majority votes",
+        f"Plan for {work.queries:,} {kind_of_votes(work)} votes",
         f"  {work.voters}",
         f"  all answers together are to be {work.total}-differentially private",
-        f"  decided by the expected error under {in_words(plan.prior)}",
+        f"  decided by the {_decided_by(plan)} under {in_words(plan.prior)}",
         *([f"  {how_counted(work)}"] if how_counted(work) else []),
     ]
     return "\n".join(lines)
@@ -73,33 +85,63 @@ def _heading(plan: Plan) -> str:
 
 def _candidates(plan: Plan) -> str:
     """Tabulate what was found and what was not, the winner marked."""
-    lines = [f"  {'way':<12}{'expected error':>15}   the accountant's total"]
+    two = plan.workload.classes == 2
+    wide = max(12, *(len(name) + 2 for name in [*(found.method for found in plan.candidates), *dict(plan.refused)]))
+    head = f"{'share right':>15}" + (f"{'expected error':>16}" if two else "")
+    lines = [f"  {'way':<{wide}}{head}   the accountant's total"]
     for candidate in plan.candidates:
         mark = "*" if candidate is plan.best else " "
-        spent = candidate.spent
+        spent, share = candidate.spent, candidate.share_right
+        shown = f"{'–' if share is None else f'{share.value:.5f}':>15}"
+        error = f"{candidate.expected_error:>16.6g}" if isinstance(candidate, Candidate) else ""
         lines.append(
-            f"{mark} {candidate.method:<12}{candidate.expected_error:>15.6g}   ({spent.epsilon:.6g}, {spent.delta:.6g})"
+            f"{mark} {candidate.method:<{wide}}{shown}{error}   ({spent.epsilon:.6g}, {spent.delta:.6g})"
             f" by {spent.bound}; a query has {settings_in_words(candidate.settings) or 'no noise'}"
         )
-    lines += [f"  {method:<12}{'none':>15}   {reason}" for method, reason in plan.refused]
+    lines += [f"  {method:<{wide}}{'none':>{15 + 16 * two}}   {reason}" for method, reason in plan.refused]
+    if isinstance(plan.best, PluralityCandidate):
+        if drawn := plan.best.share_right.standard_error:
+            lines.append(f"  (shares from drawn histograms, the same for all; standard error {drawn:.2g})")
+        lines.append(f"  a label that looks at nothing is right as often as {plan.best.coin.value:.5f}")
     return "\n".join(lines)
 
 
 def _truth(plan: Plan) -> str:
     """Tabulate the probability of the truth at some numbers of votes."""
     columns = {candidate.method: candidate.truth for candidate in plan.candidates}
-    table = level_table(plan.table.gamma.levels, columns, width=12, most=MOST_LINES, elsewhere="--format json")
-    return f"How often the answer is the true majority of l votes\n{table}"
+    width = max(12, *(len(name) + 2 for name in columns))
+    table = level_table(plan.best.levels, columns, width=width, most=MOST_LINES, elsewhere="--format json")
+    rest = "" if plan.workload.classes == 2 else ", the other classes sharing the rest"
+    return f"How often the answer is the true {kind_of_votes(plan.workload)} of l votes{rest}\n{table}"
 
 
 def _closing(plan: Plan, output: Path | None) -> str:
     """Write what is proved, and how to release."""
-    target, certificate = plan.table.problem.target, plan.table.certificate
-    lines = [f"One query is proved {target}-private: {certificate.rows:,} rows, {certificate.method}."]
+    if isinstance(plan.best, Candidate):
+        target, certificate = plan.table.problem.target, plan.table.certificate
+        lines = [f"One query is proved {target}-private: {certificate.rows:,} rows, {certificate.method}."]
+        made = "the winner's table with its proof"
+    else:
+        lines, made = [], "the winner, whose charge is computed anew whenever it is read"
     if plan.spent.bound == "pld":
         lines.append("The total needs the privacy loss distribution: install dp-accounting where it is released.")
     if output is None:
-        lines.append("Not saved: --output FILE.json keeps the winner's table with its proof.")
+        lines.append(f"Not saved: --output FILE.json keeps {made}.")
     else:
-        lines += [f"Table written to {output}. Release with", f"  {release_command(output, plan.workload.total)}"]
+        written = "Table" if isinstance(plan.best, Candidate) else "Mechanism"
+        command = release_command(output, plan.workload)
+        lines += [f"{written} written to {output}. Release with", f"  {command}"]
     return "\n".join(lines)
+
+
+def _decided_by(plan: Plan) -> str:
+    return "expected error" if plan.workload.classes == 2 else "share of right labels"
+
+
+def _what(plan: Plan) -> str:
+    return f"the true {kind_of_votes(plan.workload)}"
+
+
+def _score(found: Candidate | PluralityCandidate) -> list[str]:
+    share = [] if found.share_right is None else [f"share right {found.share_right.value:.4f}"]
+    return share + ([f"expected error {found.expected_error:.4g}"] if isinstance(found, Candidate) else [])

@@ -1,4 +1,4 @@
-"""The best release of many majorities within one budget.
+"""The best release of many votes within one budget: of majorities; for more classes see `darrm.plan.plurality`.
 
 Two ways are tried, and the one with the smaller expected error is taken:
 
@@ -21,27 +21,32 @@ profile are bounded by the charge of `DaRRM`, and the total is what the accounta
 that exceeds the budget, γ is scaled down until it does not.
 """
 
+import shlex
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from darrm import checks
 from darrm.account.accountant import Spent
 from darrm.errors import PlanError
+from darrm.gamma.histogram_priors import HistogramPrior
 from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import CommonP, Prior, is_built_in, weights_of
+from darrm.gamma.priors import CommonP, Prior, weights_of
 from darrm.optimize.closed_form import has_closed_form
 from darrm.optimize.optimizer import check_size
 from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.candidate import Candidate, smallest_target
-from darrm.plan.option import ReleaseOption, release_command
+from darrm.plan.option import ReleaseOption, is_built_in, release_command
 from darrm.plan.per_query import best_per_query
+from darrm.plan.plurality import best_pluralities, default_prior
 from darrm.plan.under_renyi import best_under_renyi_budget
 from darrm.problem import Workload
 from darrm.proof.table import GammaTable, certify
-from darrm.release.majority import DaRRM
+from darrm.release.files import Released, save_release
 from darrm.system.flags import flags_of
 from darrm.system.progress import StatusLine
 
@@ -66,44 +71,59 @@ class Plan:
     """
 
     workload: Workload
-    prior: Prior
-    candidates: tuple[Candidate, ...]
+    prior: Any  # a `Prior` for two classes, a `HistogramPrior` for more
+    candidates: tuple[Any, ...]  # each a `Candidate` for two classes, a `PluralityCandidate` for more
     refused: tuple[tuple[str, str], ...]
 
     @property
-    def best(self) -> Candidate:
-        """The candidate with the smallest expected error."""
+    def best(self) -> Any:  # noqa: ANN401 (as the candidates)
+        """The candidate with the smallest expected error; of more classes with the largest share of right labels."""
         return self.candidates[0]
 
     @property
     def table(self) -> GammaTable:
-        """The proven noise function, to be saved and released from."""
-        return self.best.table
+        """The proven noise function of two classes, to be saved and released from; `PlanError` for more."""
+        if not isinstance(self.best, Candidate):
+            raise PlanError("a noisy maximum has no table: say plan.aggregator, or plan.save(path)")
+        table: GammaTable = self.best.table
+        return table
 
     @property
-    def aggregator(self) -> DaRRM:
+    def aggregator(self) -> Released:
         """What releases the answers."""
-        return DaRRM(self.table)
+        found: Released = self.best.aggregator
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Write what releases the answers to a file that `darrm.release.files.load_release` reads."""
+        save_release(path, self.aggregator)
 
     @property
     def option(self) -> ReleaseOption:
         """The plan as one option among others, with the commands that make and use its table."""
         made: tuple[str, ...] = (
             "from darrm.plan import plan",
-            'plan(workload, prior=prior).table.save("plan.json")  # in Python: the prior is one of your own',
+            'plan(workload, prior=prior).save("plan.json")  # in Python: the prior is one of your own',
         )
         if is_built_in(self.prior):
-            prior = "" if self.prior == CommonP() else f" --prior {self.prior.text}"
+            prior = "" if self.prior in {CommonP(), default_prior()} else f" --prior {shlex.quote(self.prior.text)}"
             made = (f"python -m darrm.plan {flags_of(self.workload)}{prior} --output plan.json",)
-        return self.best.option(instructions=(*made, release_command("plan.json", self.workload.total)))
+        found: ReleaseOption = self.best.option(instructions=(*made, release_command("plan.json", self.workload)))
+        return found
 
     @property
     def spent(self) -> Spent:
         """What the accountant reports for all queries."""
-        return self.best.spent
+        found: Spent = self.best.spent
+        return found
 
 
-def plan(workload: Workload, *, prior: Prior | None = None, report: Callable[[str], None] | None = None) -> Plan:
+def plan(
+    workload: Workload,
+    *,
+    prior: Prior | HistogramPrior | None = None,
+    report: Callable[[str], None] | None = None,
+) -> Plan:
     """Find the release of a workload that stays within its total budget and tells the truth most often.
 
     Parameters
@@ -111,14 +131,15 @@ def plan(workload: Workload, *, prior: Prior | None = None, report: Callable[[st
     workload
         The voters, how many votes are released, and the budget of all of them together.
     prior
-        A public belief with linear expected error; by default `CommonP`, under which every margin counts.
+        A public belief with linear expected error; by default `CommonP`, under which every margin counts. For more
+        than two classes one about histograms; by default `Dirichlet`, the same belief.
     report
         Called with a few words at every step.
 
     Returns
     -------
     Plan
-        Its table is certified, and the accountant's total for all queries is at most ``workload.total``.
+        What releases: the accountant's total for all queries is at most ``workload.total``.
 
     Raises
     ------
@@ -138,12 +159,17 @@ def plan(workload: Workload, *, prior: Prior | None = None, report: Callable[[st
     >>> found = plan(Workload(Voters(101, PrivacyParams("inf"), overlap=1), 100, PrivacyParams(3, 1e-5)))
     >>> found.best.method, found.spent.epsilon <= 3
     ('Rényi', True)
+    >>> found = plan(Workload(Voters(50, PrivacyParams("inf"), overlap=1), 20, PrivacyParams(2, 1e-5), classes=10))
+    >>> found.spent.epsilon <= 2, found.best.share_right.value > 0.5
+    (True, True)
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
-    if workload.classes != 2:
-        checks.fail("classes", workload.classes, "2")
-    belief = CommonP() if prior is None else prior
+    show = report or StatusLine(enabled=False).show
+    if workload.classes > 2:
+        histograms: Any = default_prior() if prior is None else prior
+        return Plan(workload, histograms, *best_pluralities(workload, histograms, show))
+    belief: Any = CommonP() if prior is None else prior
     weights_of(belief, workload.voters.K)  # a prior without linear expected error says so before the search
     if needs_no_noise(workload):
         return Plan(workload, belief, (_no_noise(workload, belief),), ())
@@ -157,7 +183,7 @@ def plan(workload: Workload, *, prior: Prior | None = None, report: Callable[[st
         ways: list[Candidate] = []
         for release in releases:
             try:
-                ways.append(search(release, belief, report or StatusLine(enabled=False).show).restated(workload))
+                ways.append(search(release, belief, show).restated(workload))
             except PlanError as error:
                 reason = str(error)
         if ways:

@@ -1,4 +1,4 @@
-"""Command line ``python -m darrm.release``: the private majority of votes in a file, paid for from a ledger.
+"""Command line ``python -m darrm.release``: private labels for votes in a file, paid for from a ledger.
 
 The exit status says what became of the budget: 0, the labels are paid for and written; 2, nothing was paid; 3, they
 are paid for, and something failed afterwards, which the line on standard error says.
@@ -20,9 +20,8 @@ from darrm import checks
 from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.account.ledger_store import check_kept
 from darrm.errors import PaidError
-from darrm.proof.table import GammaTable
 from darrm.release.debited import recover, release_debited
-from darrm.release.majority import DaRRM
+from darrm.release.files import load_release, whose
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, complain, print_report, run
 from darrm.system.flags import integer, privacy_pair
 from darrm.system.progress import status_line
@@ -46,8 +45,8 @@ exit status:
   2  nothing was paid
   3  the labels are paid for and something failed afterwards: the message says what --recover writes
 
-A file of votes has one row a query and one column a voter: 0/1, or the two labels named by --classes. Or two columns:
-how many voters chose each class.
+A file of votes has one row a query and one column a voter: 0, 1, …, or the labels named by --classes. Or one column a
+class: how many voters chose it.
 Randomness comes from the operating system; there is no seed, on purpose."""
 
 
@@ -58,8 +57,10 @@ def build_parser() -> CommandLine:
         "votes", type=Path, nargs="?", metavar="VOTES", help=".npy or .csv: one row a query, one column a voter"
     )
     parser.add_argument("--votes-format", choices=FORMATS, default="auto", help="what the file holds (default auto)")
-    parser.add_argument("--classes", metavar="A,B", help="the labels that stand for 0 and for 1 (default 0,1)")
-    parser.add_argument("--table", type=Path, metavar="T.json", help="a table with its proof")
+    parser.add_argument("--classes", metavar="A,B,…", help="the labels that stand for 0, 1, … (default 0,1,…)")
+    parser.add_argument(
+        "--table", type=Path, metavar="T.json", help="what a plan wrote: a table with its proof, or a mechanism"
+    )
     parser.add_argument("--ledger", type=Path, required=True, metavar="L.sqlite", help="where to debit")
     parser.add_argument(
         "--create-budget", metavar="EPS,DELTA", help="make the ledger first, with this budget for all its queries"
@@ -108,14 +109,16 @@ def _release(options: Namespace) -> tuple[PrivacyLedger, NDArray[Any]]:
     """Draw, pay, keep, write."""
     note = note_of(options)
     budget = None if options.create_budget is None else privacy_pair("--create-budget", options.create_budget, "3,1e-5")
-    classes = 2 if options.classes is None else classes_of(options.classes)
-    if classes != 2 and not (isinstance(classes, tuple) and len(classes) == 2):
-        checks.fail("--classes", options.classes, "two different labels, like no,yes", "the majority is of two classes")
-    aggregator = DaRRM(GammaTable.load(options.table))
+    aggregator = load_release(options.table)
+    voters, number = whose(aggregator)
+    classes = number if options.classes is None else classes_of(options.classes)
+    if (classes if isinstance(classes, int) else len(classes or ())) != number:
+        allowed = "two different labels, like no,yes" if number == 2 else f"{number} different labels, or their number"
+        checks.fail("--classes", options.classes, allowed, f"{options.table.name} is for {number} classes")
     with status_line(quiet=options.quiet) as line:
         votes = Votes.read(
             options.votes,
-            voters=aggregator.table.problem.voters.K,
+            voters=voters.K,
             classes=classes,
             votes_format=options.votes_format,
             line=line,

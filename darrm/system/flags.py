@@ -103,15 +103,14 @@ def voters_of(options: argparse.Namespace) -> Voters:
     return Voters(integer("--K", options.K, 1), each, overlap, options.models)
 
 
-def add_prior(parser: argparse.ArgumentParser, default: str | None = "common") -> None:
+def add_prior(parser: argparse.ArgumentParser, default: str = "common") -> None:
     """Add the flag of what is publicly believed about the voters; `darrm.gamma.priors.parse` reads it."""
     parser.add_argument(
         "--prior",
-        default=default,
         metavar="PRIOR",
         help="what is publicly believed about the voters: common (one p for all), uniform (independent on [0.5, 1]), "
         "uniform:LOW,HIGH, two-sided:LOW,HIGH (independent on [1-HIGH, 1-LOW] or [LOW, HIGH]) or point:P "
-        f"(default {default or 'depends on --objective'})",
+        f"(default {default})",
     )
 
 
@@ -120,13 +119,15 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
     add_voters(parser)
     group = parser.add_argument_group("what is released")
     group.add_argument("--queries", default="1", metavar="INT", help="how many votes are released (default 1)")
+    group.add_argument("--classes", default="2", metavar="C", help="how many answers a voter chooses from (default 2)")
     group.add_argument("--total", metavar="EPS,DELTA", help="the budget of all answers together, like 2,1e-5")
 
 
 def workload_of(options: argparse.Namespace) -> Workload:
     """Read the flags of `add_workload`; `ValueError` if one is missing, malformed or out of range."""
     voters, queries = voters_of(options), integer("--queries", options.queries, 1)
-    return Workload(voters, queries, privacy_pair("--total", options.total))
+    classes = integer("--classes", options.classes, 2)
+    return Workload(voters, queries, privacy_pair("--total", options.total), classes)
 
 
 def flags_of(workload: Workload) -> str:
@@ -139,4 +140,5 @@ def flags_of(workload: Workload) -> str:
     kind = f"--epsilon {each.epsilon_text} --each-delta {each.delta_text}" if each.is_private else "--voters plain"
     overlap = "" if voters.overlap is None else f" --overlap {voters.overlap}"
     who = f"--K {voters.K} {kind}{overlap}{' --models' if voters.models else ''}"
-    return f"{who} --queries {workload.queries} --total {total.epsilon_text},{total.delta_text}"
+    classes = "" if workload.classes == 2 else f" --classes {workload.classes}"
+    return f"{who}{classes} --queries {workload.queries} --total {total.epsilon_text},{total.delta_text}"

@@ -6,6 +6,7 @@ from html import escape
 from typing import Any
 
 from darrm.account.report import BOUNDS, spent_by
+from darrm.proof.charge import charge_of
 from darrm.system.report_text import spread
 from darrm.verify.audit import Audit
 from darrm.verify.curves import curve_svg
@@ -159,9 +160,10 @@ def _curves(audit: Audit) -> Iterator[str]:
     content = f"<figure>{figure}<figcaption>{caption}</figcaption></figure>"
     if audit.ledger is not None and audit.ledger.spent.queries:
         most, delta = audit.ledger.spent.queries, audit.ledger.budget.delta
+        charge = charge_of(audit.table)
         series: dict[str, list[tuple[float, float]]] = {}
         for place in spread(most, _CURVE_POINTS):
-            spent = spent_by(audit.table, place + 1, delta, audit.table.problem.voters)
+            spent = spent_by(charge, place + 1, delta, audit.table.problem.voters)
             for bound in spent.bounds:
                 series.setdefault(bound.name, []).append((place + 1, bound.epsilon))
         ordered = {name: series[name] for name in BOUNDS if name in series} | series

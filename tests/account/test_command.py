@@ -130,8 +130,8 @@ def test_every_point_of_the_picture_is_a_bound(folder: Path, monkeypatch: pytest
 
     monkeypatch.setattr(report, "saved_figure", kept)
     table = GammaTable.load(folder / "table.json")
-    report.plot_bounds(folder / "none.png", table, 4, 1e-3, table.problem.voters)
     charge = DaRRM(table).charge()
+    report.plot_bounds(folder / "none.png", charge, 4, 1e-3, table.problem.voters)
     drawn = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in figure.axes[0].lines}
     assert set(drawn) >= {"simple", "optimal", "profile"}
     for queries in (1, 2, 3, 4):

@@ -104,15 +104,15 @@ def test_the_names_are_those_of_the_pages() -> None:
     assert len({each.color for each in CONTENDERS}) == len(NAMES)
 
 
-def printed(advice: Advice) -> dict[str, tuple[float, float, bool]]:
-    """Accuracy, total ε and mark of every mechanism, as a reader finds them in the report."""
+def printed(advice: Advice) -> dict[str, tuple[float, float, float, bool]]:
+    """Share of right labels, accuracy, total ε and mark of every mechanism, as a reader finds them in the report."""
     rows = text_report(advice).partition("mechanism\n")[2].partition("\n\n")[0].splitlines()
     found = {}
     for row in rows:
-        accuracy, total, words = row[2:10].strip(), row[12:21].strip(), row[24:]
+        right, accuracy, total, words = row[2:10].strip(), row[12:20].strip(), row[22:31].strip(), row[34:]
         name = next(name for name in sorted(NAMES, key=len, reverse=True) if words.startswith(name))
         if accuracy != "–":
-            found[name] = (float(accuracy), float(total), row.startswith("*"))
+            found[name] = (float(right), float(accuracy), float(total), row.startswith("*"))
     return found
 
 
@@ -134,11 +134,15 @@ def test_every_number_of_the_report_is_the_options(work: Workload) -> None:
     shown = printed(advice)
     assert set(shown) == {option.name for option in advice.options}
     for option in advice.options:
-        accuracy, total, marked = shown[option.name]
+        right, accuracy, total, marked = shown[option.name]
+        # every number of ones from 0 to K is equally likely, and a tie has no wrong answer
+        alike = (2.0 * option.truth.sum() + (K % 2 == 0)) / (K + 1)
+        assert right == pytest.approx(alike, abs=1e-5)
         assert accuracy == pytest.approx(1.0 - error(option.truth), abs=1e-5)
         assert total == pytest.approx(option.cost.epsilon, rel=1e-4)
         assert marked is (option is advice.recommended)
-    coin = float(text_report(advice).partition("a fair coin has ")[2].partition("\n")[0])
+    share, coin = map(float, text_report(advice).partition("a fair coin has ")[2].partition("\n")[0].split(" and "))
+    assert share == pytest.approx(0.5 * (K + 1 + (K % 2 == 0)) / (K + 1), abs=1e-5)
     assert coin == pytest.approx(1.0 - error(np.full(work.voters.half_size, 0.5)), abs=1e-5)
 
 
@@ -198,7 +202,7 @@ def test_a_new_aggregator_is_one_entry() -> None:
     found = advise(ONE, contenders=(*SHARED, ORACLE))
     assert found.recommended.name == "oracle"
     text = text_report(found)
-    assert "*  1.00000        0.5   oracle (by hope)" in text
+    assert "*  1.00000   1.00000        0.5   oracle (by hope)" in text
     assert text.endswith("Do this:\n  ask the oracle\n")
     more = Workload(Voters(3, PrivacyParams("inf"), overlap=1), 41, PrivacyParams(1))
     with pytest.raises(PlanError, match="nothing applies: oracle: it tires"):

@@ -56,13 +56,13 @@ DOORS = (
         "plan",
         "--K 5 --voters plain --overlap 1 --queries 3 --total 1,1e-5 --output OUT",
         "plan_report",
-        shared=(*WHO, "--queries", "--total", "--prior", "--output", "--plot", "--format", "--quiet"),
+        shared=(*WHO, "--classes", "--queries", "--total", "--prior", "--output", "--plot", "--format", "--quiet"),
     ),
     Door(
         "advise",
         "--K 5 --voters plain --overlap 1 --queries 3 --total 1,1e-5",
         "advice",
-        shared=(*WHO, "--queries", "--total", "--prior", "--format", "--quiet"),
+        shared=(*WHO, "--classes", "--queries", "--total", "--prior", "--format", "--quiet"),
     ),
     Door(
         "release",

@@ -90,9 +90,10 @@ def test_every_number_of_the_text_is_the_plans() -> None:
             assert float(printed) == pytest.approx(truth[levels.index(int(row[0]))], abs=5.1e-5)
     for found in plan.candidates:
         (line,) = (line for line in text.splitlines() if line[2:].startswith(found.method + " ") and " by " in line)
-        error, total = line[14:].split()[0], line.partition("(")[2].partition(")")[0]
+        (share, error), total = line[14:].split()[:2], line.partition("(")[2].partition(")")[0]
         weights = found.prior.weights(21)
         told = np.array(truth_of(found.table))
+        assert float(share) == pytest.approx(2.0 * float(told.sum()) / 22, abs=1e-5)  # 0 … 21 ones, equally likely
         assert float(error) == pytest.approx(float(weights @ (1.0 - told)), rel=1e-5)
         epsilon, delta = (float(part) for part in total.split(","))
         account = PrivacyAccountant(charges=[DaRRM(found.table).charge(40)])

@@ -149,7 +149,7 @@ def test_the_command_draws_before_it_debits(
         (["--create-budget", "x,0"], "epsilon"),
         (["--create-budget", "2,1e-3", "--classes", "a,b"], "classes must be numbers"),
         (["--create-budget", "2,1e-3", "--classes", "a"], "different labels, at least two"),
-        (["--create-budget", "2,1e-3", "--classes", "a,b,c"], "the majority is of two classes"),
+        (["--create-budget", "2,1e-3", "--classes", "a,b,c"], "table.json is for 2 classes"),
         (["--create-budget", "2,1e-3", "--classes", "0"], "two different labels"),
         (["--create-budget", "2,1e-3", "--votes-format", "counts"], "the number of columns of the counts, 3"),
         (["--create-budget", "2,1e-3", "--plot", "p.png"], "unrecognized arguments"),

@@ -1,0 +1,150 @@
+"""A noisy maximum and whose votes it is for: what a plan writes to a file, and what releases from it.
+
+The mechanisms of this room know neither K nor C: what a label costs does not depend on them. It depends on how many
+votes one person moves, and whoever calibrated the noise knew which voters that was. So a file of a release names the
+mechanism, its voters and the number of classes, and votes of others are refused. It is no proof and needs none: what a
+label costs is computed from the mechanism when it is charged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm import checks
+from darrm.errors import TableError
+from darrm.losses.charges import Charge
+from darrm.losses.renyi import RenyiCurve
+from darrm.pate.noisy_max import GNMax, LNMax
+from darrm.privacy import PrivacyParams, exact_number
+from darrm.problem import MOST_CLASSES, Voters
+from darrm.system.files import write_text
+from darrm.system.json_text import read_json
+from darrm.votes import Votes, require_votes
+
+FORMAT = "darrm release"
+VERSION = 1
+MOST_BYTES = 2**24  # of a file
+Mechanism = GNMax | LNMax
+_KINDS: dict[str, type[Mechanism]] = {kind.__name__: kind for kind in (GNMax, LNMax)}
+_PARAMETERS = {"GNMax": "sigma", "LNMax": "gamma"}
+
+
+@dataclass(frozen=True)
+class NoisyMaximum:
+    """A mechanism that answers the questions of certain voters about so many classes, and of no others.
+
+    Parameters
+    ----------
+    mechanism
+        What answers: its ``reached`` is at least that of the voters, and its noise is discrete.
+    voters
+        Whose votes it is for.
+    classes
+        C ≥ 2, how many answers they choose from.
+
+    Raises
+    ------
+    ValueError
+        If one person reaches more of the voters than the mechanism is private for.
+
+    Examples
+    --------
+    >>> teachers = Voters(50, PrivacyParams("inf"), overlap=1)
+    >>> aggregator = NoisyMaximum(GNMax(40.0), teachers, classes=3)
+    >>> NoisyMaximum.from_json(aggregator.to_json()) == aggregator
+    True
+    >>> aggregator.release(Votes.of_counts([[100, 150, 0]]))
+    Traceback (most recent call last):
+    ...
+    ValueError: votes must be of K = 50 voters, got '250 votes on every query'
+    """
+
+    mechanism: Mechanism
+    voters: Voters
+    classes: int
+
+    def __post_init__(self) -> None:
+        checks.instance(Voters, voters=self.voters, advice="say Voters(K, each)")
+        checks.integer_at_least(2, most=MOST_CLASSES, classes=self.classes, advice="how many answers there are")
+        if type(self.mechanism) not in _KINDS.values():
+            checks.fail("mechanism", type(self.mechanism).__name__, f"one of {', '.join(_KINDS)}")
+        if self.mechanism.reached < self.voters.reached:
+            advice = "one person moves so many votes"
+            checks.fail("mechanism.reached", self.mechanism.reached, f"at least {self.voters.reached}", advice)
+        if getattr(self.mechanism, "noise", "discrete") == "continuous":
+            checks.fail("mechanism.noise", "continuous", "discrete", "continuous noise is for experiments")
+
+    @property
+    def guarantee(self) -> PrivacyParams | RenyiCurve:
+        """What one answer satisfies, whatever the votes."""
+        return self.mechanism.guarantee
+
+    def charge(self, queries: int = 1) -> Charge:
+        """Describe what ``queries`` answers cost, whatever the votes.
+
+        For private models it says what it costs for voters about whom nothing is promised, too: the accountant knows
+        what follows for several answers.
+        """
+        found = self.mechanism.charge(queries)
+        found = replace(found, what=f"{found.what} over {self.voters.K} voters", voters=self.voters)
+        if not self.voters.are_private_models:
+            return found
+        plain = Voters(self.voters.K, PrivacyParams("inf"), overlap=self.voters.overlap)
+        return replace(found, for_plain_voters=(replace(found.kind, voters=plain, alone=False),))
+
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+        """Release one class for each query, as `Aggregator.release`; the votes are those of K voters on C classes."""
+        given = require_votes(votes).of_voters(self.voters.K)
+        if len(given.classes) != self.classes:
+            checks.fail("votes", f"{len(given.classes)} classes", f"about C = {self.classes} classes")
+        return self.mechanism.release(given, rng=rng)
+
+    def to_json(self) -> dict[str, Any]:
+        """Write it as plain data, the parameter as the decimal that it is; ``darrm/schemas/release.json``."""
+        kind = type(self.mechanism).__name__
+        name = _PARAMETERS[kind]
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "voters": self.voters.to_json(),
+            "classes": self.classes,
+            "mechanism": {"kind": kind, name: repr(getattr(self.mechanism, name)), "reached": self.mechanism.reached},
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> NoisyMaximum:  # noqa: ANN401 (whatever a JSON file holds)
+        """Read what `to_json` wrote; `TableError` if a field is missing, malformed, or unknown."""
+        field = "file"
+        try:
+            stored, given = data["mechanism"], Voters.from_json(data["voters"])
+            kind = _KINDS[stored["kind"]]
+            field = _PARAMETERS[stored["kind"]]
+            mechanism = kind(float(exact_number(field, stored[field])), reached=stored["reached"])
+            field = "file"
+            found = cls(mechanism, given, data["classes"])
+            # unknown fields, other types and numbers that no float keeps are not what would be written again
+            if found.to_json() != data:
+                raise TableError(field, f"it is not what this release writes for a {FORMAT!r}")
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise TableError(field, f"it is malformed ({type(error).__name__}: {error})") from error
+        return found
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file, replacing an old one in one step."""
+        write_text(Path(path), json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> NoisyMaximum:
+        """Read it from a file; `TableError` if that holds none, `OSError` if it cannot be read."""
+        try:
+            data = read_json(Path(path), what="release", most_bytes=MOST_BYTES)
+        except ValueError as error:
+            raise TableError("file", str(error)) from error
+        return cls.from_json(data)

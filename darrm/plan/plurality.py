@@ -1,0 +1,264 @@
+"""The best release of many pluralities, votes on more than two classes, within one budget.
+
+Every mechanism that this library releases is calibrated to the budget: with the parameter that tells most, of those
+whose Q charges the accountant admits, to less than a hundredth of ε. The one with the largest share of right labels
+under the prior is taken (`darrm.plan.share_right`). To add a mechanism, add it to `FAMILIES`.
+
+Voters are plain here. Private *models* are planned for as plain voters, within what both ends leave for the release
+(`darrm.plan.budget`).
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm import checks
+from darrm.errors import PlanError
+from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes
+from darrm.losses.charges import Charge
+from darrm.pate.noisy_law import winning_probabilities
+from darrm.pate.noisy_max import GNMax, LNMax
+from darrm.pate.noisy_maximum import Mechanism, NoisyMaximum
+from darrm.plan.budget import account_of, counted, needs_no_noise
+from darrm.plan.candidate import Accounted, rounded
+from darrm.plan.option import NO_NOISE, ReleaseOption
+from darrm.plan.share_right import Law, ShareRight, coin, share_right
+from darrm.probability import Array
+from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
+from darrm.problem import Workload
+from darrm.system.report_text import spread
+
+UNUSED = 0.008  # of ε may be left
+TRIALS = 60
+MOST_LEVELS = 128
+PRIVATE_FOR_ITSELF = (
+    "voters' own privacy is used for two classes only: plan for more with --voters plain (a vote counts as a vote), or "
+    "say --models where they are models that were trained once"
+)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Mechanisms that differ in one parameter: the more they cost, the more often they are right.
+
+    Attributes
+    ----------
+    name
+        As reports show it.
+    parameter
+        What the parameter is called.
+    make
+        (parameter, how many votes one person moves) → the mechanism.
+    law
+        The same → its law.
+    falls
+        Whether the cost falls as the parameter grows, as with σ.
+    estimate
+        The same as ``make`` → about what an answer costs, where the charge itself takes long; no bound.
+    """
+
+    name: str
+    parameter: str
+    make: Callable[[float, int], Mechanism]
+    law: Callable[[float, int], Law]
+    falls: bool = False
+    estimate: Callable[[float, int], Charge] | None = None
+
+    def rounded(self, rate: float) -> float:
+        """Compute the parameter of a rate, which costs grow with: six digits, rounded to the cheaper side."""
+        return float(rounded(1.0 / rate, ROUND_CEILING) if self.falls else rounded(rate, ROUND_FLOOR))
+
+
+def _gaussian_law(sigma: float, _reached: int) -> Law:
+    return lambda counts: winning_probabilities(DiscreteGaussian(sigma), counts)
+
+
+def _laplace_law(gamma: float, _reached: int) -> Law:
+    return lambda counts: winning_probabilities(DiscreteLaplace(gamma), counts)
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family("GNMax by label", "sigma", lambda sigma, reached: GNMax(sigma, reached=reached), _gaussian_law, falls=True),
+    Family("LNMax by label", "gamma", lambda gamma, reached: LNMax(gamma, reached=reached), _laplace_law),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PluralityCandidate(Accounted):
+    """A mechanism that was calibrated to a workload, under which prior, and its law."""
+
+    method: str
+    workload: Workload
+    aggregator: NoisyMaximum
+    prior: HistogramPrior
+    settings: Mapping[str, float]
+    law: Law
+    family: Family
+
+    @cached_property
+    def charge(self) -> Charge:
+        """What one query costs."""
+        return self.aggregator.charge()
+
+    @cached_property
+    def share_right(self) -> ShareRight:
+        """The share of right labels under the prior."""
+        return share_right(self.law, self.workload.voters.K, self.workload.classes, self.prior)
+
+    @cached_property
+    def coin(self) -> ShareRight:
+        """The share of right labels of a label that looks at nothing: at least 1/C, more where classes tie."""
+        return share_right(coin, self.workload.voters.K, self.workload.classes, self.prior)
+
+    @cached_property
+    def levels(self) -> NDArray[np.int64]:
+        """Numbers of votes for the plurality."""
+        return leading(self.workload)[:, 0]
+
+    @cached_property
+    def truth(self) -> Array:
+        """Pr[the answer is the plurality | so many votes for it, the other classes sharing the rest]."""
+        return np.asarray(np.clip(self.law(leading(self.workload))[:, 0], 0.0, 1.0))
+
+    def option(self, *, instructions: tuple[str, ...] = ()) -> ReleaseOption:
+        """Return it as one option among others, with what to type: by default the lines of Python that make it."""
+        voters, total = self.workload.voters, self.workload.total
+        mechanism = self.aggregator.mechanism
+        each = f'PrivacyParams("{voters.each.epsilon_text}", "{voters.each.delta_text}")'
+        who = f"Voters({voters.K}, {each}, overlap={voters.overlap}, models={voters.models})"
+        budget = f'PrivacyParams("{total.epsilon_text}", "{total.delta_text}")'
+        lines = (
+            "from darrm import PrivacyLedger, PrivacyParams, Voters, release_debited",
+            f"from darrm.pate import {type(mechanism).__name__}, NoisyMaximum",
+            f"aggregator = NoisyMaximum({mechanism!r}, {who}, {self.workload.classes})",
+            f'ledger = PrivacyLedger.create("ledger.sqlite", {budget})',
+            "labels = release_debited(aggregator, votes, ledger=ledger)  # Votes.read(file, classes=…)",
+        )
+        return ReleaseOption(
+            name=self.method,
+            workload=self.workload,
+            truth=self.truth,
+            cost=self.spent.bounds[0],
+            settings=self.settings,
+            aggregator=self.aggregator,
+            instructions=instructions or lines,
+            share_right=self.share_right,
+        )
+
+
+def best_pluralities(
+    workload: Workload, prior: HistogramPrior, report: Callable[[str], None]
+) -> tuple[tuple[PluralityCandidate, ...], tuple[tuple[str, str], ...]]:
+    """Calibrate all mechanisms: those that were found, the best first, and (name, reason) of the others."""
+    check_plurality(workload, prior)
+    if needs_no_noise(workload):
+        raise PlanError(f"{NO_NOISE} Publish the plurality of their votes as it is")
+    found, refused = [], []
+    for family in FAMILIES:
+        report(family.name)
+        try:
+            found.append(calibrated(workload, prior, family))
+        except (PlanError, ValueError) as error:  # one that is out of its range leaves the others
+            refused.append((family.name, str(error)))
+    if not found:
+        raise PlanError("no release within this budget was found: " + "; ".join(reason for _, reason in refused))
+    found.sort(key=lambda candidate: -candidate.share_right.value)
+    return tuple(found), tuple(refused)
+
+
+def check_plurality(workload: Workload, prior: object) -> None:
+    """Raise `ValueError` unless the voters and the prior are such as more than two classes are planned for."""
+    voters = workload.voters
+    if voters.each.is_private and not voters.models:
+        checks.fail(
+            "voters", str(voters), "plain voters or private models for more than two classes", PRIVATE_FOR_ITSELF
+        )
+    if not all(hasattr(prior, member) for member in ("text", "log_probabilities", "sample")):
+        checks.fail("prior", prior, "a belief about histograms for more than two classes", "say Dirichlet()")
+    if isinstance(prior, RecordedVotes):
+        prior.check_classes(workload.classes)
+
+
+def default_prior() -> HistogramPrior:
+    """Return the belief under which every histogram is equally likely."""
+    return Dirichlet()
+
+
+def calibrated(workload: Workload, prior: HistogramPrior, family: Family) -> PluralityCandidate:
+    """Find the mechanism of a family that uses up the budget; `PlanError` if none stays within it."""
+    release, voters = counted(workload), workload.voters
+    reached = voters.reached
+
+    def charge(rate: float) -> Charge:
+        return family.make(family.rounded(rate), reached).charge()
+
+    start = release.total.epsilon / (2.0 * math.sqrt(release.queries) * reached)
+    estimate = family.estimate
+    if estimate is not None:
+        known = estimate
+        start = largest_rate(release, lambda rate: known(family.rounded(rate), reached), start)
+    parameter = family.rounded(largest_rate(release, charge, start))
+    return PluralityCandidate(
+        method=family.name,
+        workload=workload,
+        aggregator=NoisyMaximum(family.make(parameter, reached), voters, workload.classes),
+        prior=prior,
+        settings={family.parameter: parameter},
+        law=family.law(parameter, reached),
+        family=family,
+    )
+
+
+def largest_rate(workload: Workload, charge: Callable[[float], Charge], start: float) -> float:
+    """Find nearly the largest rate whose Q charges the accountant admits: at most `UNUSED` of ε is left.
+
+    A secant search in logarithms, for charges that take long to compute. What is returned was admitted.
+    """
+    total = workload.total
+    goal = math.log(total.epsilon * (1.0 - UNUSED / 2.0))
+    inside, outside = 0.0, math.inf
+    points: list[tuple[float, float]] = []
+    rate = start
+    for _ in range(TRIALS):
+        account = account_of(workload, charge(rate))
+        spent = account.smallest_epsilon(total.delta)
+        admitted = account.admits(total)
+        inside, outside = (rate, outside) if admitted else (inside, rate)
+        if admitted and spent >= (1.0 - UNUSED) * total.epsilon:
+            break
+        guess = rate * (2.0 if admitted else 0.5)
+        if 0.0 < spent < math.inf:
+            points = [*points[-1:], (math.log(rate), math.log(spent))]
+            guess = rate * math.exp((goal - points[-1][1]) / _slope(points))
+        if not inside < guess < outside:
+            guess = 2.0 * rate if math.isinf(outside) else math.sqrt(inside * outside) if inside else outside / 16.0
+        if math.isfinite(outside) and outside - inside <= 1e-6 * outside:
+            break
+        rate = guess
+    if inside == 0.0:
+        raise PlanError(f"no parameter composes within {total}")
+    return inside
+
+
+def _slope(points: list[tuple[float, float]]) -> float:
+    """Compute d log ε/d log rate from the last two trials, between that of pure and twice that of Gaussian noise."""
+    if len(points) < 2 or points[0][0] == points[1][0]:
+        return 1.25
+    (x, y), (a, b) = points
+    return min(4.0, max(0.5, (b - y) / (a - x)))
+
+
+def leading(workload: Workload) -> NDArray[np.int64]:
+    """List histograms in which one class leads and the others share the rest as evenly as they can."""
+    K, others = workload.voters.K, workload.classes - 1
+    levels = np.arange(K // workload.classes + 1, K + 1)
+    levels = levels[levels > -(-(K - levels) // others)]
+    levels = levels[spread(levels.size, MOST_LEVELS)]
+    rest = K - levels
+    shared = (rest // others)[:, None] + (np.arange(others) < (rest % others)[:, None])
+    return np.column_stack([levels, shared])

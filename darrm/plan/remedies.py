@@ -1,0 +1,96 @@
+"""What would help where the budget is too small for the ensemble: more voters, fewer queries, a larger ε.
+
+What a noisy maximum costs does not depend on the number of voters, so more of them see the same noise. The other two
+ask how much noise leaves `GOAL` of the labels right, and then what the accountant says of it.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+from darrm.account.accountant import PrivacyAccountant
+from darrm.plan.budget import account_of, counted
+from darrm.plan.plurality import PluralityCandidate
+from darrm.plan.search import Plan
+from darrm.plan.share_right import share_right
+from darrm.probability.bisection import last_allowed
+from darrm.problem import MOST_VOTERS
+
+GOAL = 0.9  # of the labels
+MORE = 5  # times as many voters
+DRAWS = 512  # of histograms: what is said has two digits
+TOLERANCE = 0.02  # relative
+
+
+@lru_cache(maxsize=16)  # a report asks for its text and for its data
+def remedies(plan: Plan) -> tuple[str, ...]:
+    """Say with numbers what would make most labels right; nothing where most are, or for two classes.
+
+    Most are where the share lies beyond halfway from that of a label that looks at nothing to one.
+    """
+    best = plan.best
+    if not isinstance(best, PluralityCandidate):
+        return ()
+    share, coin = best.share_right.value, best.coin.value
+    if share >= (1.0 + coin) / 2.0:
+        return ()
+    found = [*_more_voters(best), *_less_noise(best)]
+    return (f"What would help: {share:.0%} of the labels would be right, {', '.join(found)}.",) if found else ()
+
+
+def _more_voters(best: PluralityCandidate) -> list[str]:
+    """Find what more voters would see through the same noise, where a person does not reach them all."""
+    voters = best.workload.voters
+    if voters.overlap is None:
+        return []
+
+    def share(K: float) -> float:
+        return share_right(best.law, round(K), best.workload.classes, best.prior, draws=DRAWS).value
+
+    more = min(MORE * voters.K, MOST_VOTERS)
+    found = [f"{share(more):.0%} with {more:,} voters"]
+    if share(MOST_VOTERS) >= GOAL > share(more):
+        needed = last_allowed(
+            lambda K: share(K) >= GOAL, float(MOST_VOTERS), float(more), tolerance=TOLERANCE, geometric=True
+        )
+        found.append(f"{GOAL:.0%} with about {_two_digits(needed):,}")
+    return [" and ".join(found) + f" (a person reaching {voters.reached})"]
+
+
+def _less_noise(best: PluralityCandidate) -> list[str]:
+    """Find for how few queries, or for which ε, the noise would be small enough."""
+    family, work = best.family, best.workload
+    release, reached = counted(work), work.voters.reached
+    rate = 1.0 / best.settings[family.parameter] if family.falls else best.settings[family.parameter]
+
+    def enough(rate: float) -> bool:
+        law = family.law(family.rounded(rate), reached)
+        return share_right(law, work.voters.K, work.classes, best.prior, draws=DRAWS).value >= GOAL
+
+    most = _first(enough, rate)
+    if most is None:
+        return []
+    charge = family.make(family.rounded(last_allowed(enough, most, rate, tolerance=TOLERANCE)), reached).charge()
+    queries = PrivacyAccountant(release.voters).queries_that_fit(charge, release.total, most=work.queries)
+    epsilon = account_of(work, charge).smallest_epsilon(work.total.delta)
+    found = [f"{GOAL:.0%} with {queries:,} of the {work.queries:,} queries"] if queries else []
+    return found + ([f"{GOAL:.0%} with a total epsilon of {epsilon:.3g}"] if math.isfinite(epsilon) else [])
+
+
+def _first(enough: Callable[[float], bool], rate: float) -> float | None:
+    """Double the rate until it is enough; None if the votes without noise are not, or a thousand times is not."""
+    for _ in range(10):
+        rate *= 2.0
+        if enough(rate):
+            return rate
+    return None
+
+
+def _two_digits(number: float) -> int:
+    """Round up to two digits.
+
+    >>> _two_digits(1234.0), _two_digits(87.2)
+    (1300, 88)
+    """
+    unit: int = 10 ** max(0, math.floor(math.log10(number)) - 1)
+    return math.ceil(number / unit) * unit

@@ -1,0 +1,122 @@
+"""The share of right labels of a release: how often its answer is one of the classes with the most votes.
+
+A release whose law does not change when classes change their names is known by its law on sorted histograms, the
+partitions of K into at most C parts. Where these are few the share is a sum over all of them; else it is the mean over
+histograms that are drawn from the prior with a fixed public seed, of probabilities that are exact. The same histograms
+serve every release, so differences are known better than the standard error says.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm import checks
+from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes, log_arrangements
+from darrm.gamma.priors import CommonP, Independent, Point, Prior
+from darrm.probability import Array
+from darrm.probability.binomial import binomial_pmf
+
+# a release's law: (n, C) histograms, the largest count first → (n, C) probabilities of the answers, ties shared
+Law = Callable[[NDArray[np.int64]], Array]
+
+MOST_LISTED = 4096  # histograms: of more partitions, as many are drawn
+SEED = 20_250_101  # public: the same numbers for everybody
+
+
+@dataclass(frozen=True)
+class ShareRight:
+    """A share of right labels, in [1/C, 1] for any sensible release."""
+
+    value: float
+    standard_error: float = 0.0  # of drawn histograms; 0 where all were added up
+
+    def __str__(self) -> str:
+        return f"{self.value:.5f}" + (f" ± {self.standard_error:.5f}" if self.standard_error else "")
+
+    def to_json(self) -> dict[str, float]:
+        """Write the two numbers as plain data."""
+        return {"value": self.value, "standard_error": self.standard_error}
+
+
+def share_right(law: Law, K: int, classes: int, prior: HistogramPrior, *, draws: int = MOST_LISTED) -> ShareRight:
+    """Compute the probability that a label is right, under a prior.
+
+    Parameters
+    ----------
+    law
+        What a release answers, on sorted histograms: (n, C) → (n, C).
+    K, classes
+        How many voters choose from how many classes.
+    prior
+        A public belief about their votes.
+    draws
+        How many histograms are listed, or drawn where there are more.
+
+    Examples
+    --------
+    A label that looks at nothing: the five histograms of 4 votes on 2 classes, one of which is a tie.
+
+    >>> share_right(coin, 4, 2, Dirichlet())
+    ShareRight(value=0.6, standard_error=0.0)
+    """
+    counts, weights = _histograms(prior, K, classes, draws)
+    right = np.clip(np.sum(law(counts) * (counts == counts[:, :1]), axis=1), 0.0, 1.0)
+    if weights is not None:
+        return ShareRight(float(weights @ right))
+    return ShareRight(float(right.mean()), float(right.std(ddof=1) / np.sqrt(len(right))))
+
+
+def coin(counts: NDArray[np.int64]) -> Array:
+    """Answer any class, whatever the votes: the law that is worth nothing."""
+    return np.full(counts.shape, 1.0 / counts.shape[1])
+
+
+def share_of_majorities(truth: Array, K: int, prior: Prior) -> ShareRight | None:
+    """Compute the share of right labels of a majority of two classes; None under a prior of which too little is known.
+
+    ``truth`` is Pr[the answer is the majority | l votes for it] for l = floor(K/2) + 1 … K; at a tie both are right.
+
+    >>> print(share_of_majorities(np.array([0.5, 0.5]), 4, CommonP()))
+    0.60000
+    """
+    if isinstance(prior, CommonP):
+        ones = np.full(K + 1, 1.0 / (K + 1))
+    elif isinstance(prior, Point):
+        ones = binomial_pmf(K, prior.p)
+    elif isinstance(prior, Independent):
+        ones = binomial_pmf(K, 0.5 * (prior.low + prior.high))
+    else:
+        return None
+    either_way = (ones + ones[::-1])[K // 2 + 1 :]
+    return ShareRight(float(either_way @ truth) + (0.0 if K % 2 else float(ones[K // 2])))
+
+
+@lru_cache(maxsize=8)
+def _histograms(prior: HistogramPrior, K: int, classes: int, most: int) -> tuple[NDArray[np.int64], Array | None]:
+    """List sorted histograms with their probabilities, or draw some."""
+    checks.integer_at_least(1, K=K)
+    if isinstance(prior, RecordedVotes) and prior.votes.voters == K:
+        prior.check_classes(classes)
+        rows, times = np.unique(-np.sort(-prior.votes.counts, axis=1), axis=0, return_counts=True)
+        return rows, times / times.sum()
+    if isinstance(prior, Dirichlet):
+        rows = np.array(list(islice(_partitions(K, classes, K), most + 1)), dtype=np.int64)
+        if len(rows) <= most:
+            return rows, np.exp(prior.log_probabilities(rows) + log_arrangements(rows))
+    drawn = prior.sample(K, classes, most, rng=np.random.default_rng(SEED))
+    return -np.sort(-drawn, axis=1), None
+
+
+def _partitions(total: int, parts: int, largest: int) -> Iterator[tuple[Any, ...]]:
+    """Yield the partitions of a number into so many parts of at most ``largest``, zeros allowed, the largest first."""
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(min(total, largest), -(-total // parts) - 1, -1):
+        for rest in _partitions(total - first, parts - 1, first):
+            yield (first, *rest)

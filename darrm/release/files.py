@@ -1,0 +1,65 @@
+"""Releases in files: what a plan wrote, whichever of the formats it is, as the aggregator that releases from it."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from darrm import checks
+from darrm.aggregator import Aggregator
+from darrm.errors import TableError
+from darrm.pate import noisy_maximum
+from darrm.pate.noisy_maximum import NoisyMaximum
+from darrm.problem import Voters
+from darrm.proof import table
+from darrm.proof.table import GammaTable
+from darrm.release.majority import DaRRM
+from darrm.system.json_text import read_json
+
+Released = DaRRM | NoisyMaximum
+_FORMATS: dict[str, Callable[[object], Released]] = {
+    table.FORMAT: lambda data: DaRRM(GammaTable.from_json(data)),
+    noisy_maximum.FORMAT: NoisyMaximum.from_json,
+}
+
+
+def load_release(path: str | os.PathLike[str]) -> Released:
+    """Read what releases from a file: a table, proved again, or a mechanism.
+
+    Raises
+    ------
+    TableError
+        If the file holds none, or one that is malformed; ``field`` names what is wrong.
+    OSError
+        If the file cannot be read.
+    """
+    try:
+        data = read_json(Path(path), what="table", most_bytes=table.MOST_BYTES)
+    except ValueError as error:
+        raise TableError("file", str(error)) from error
+    found = data.get("format") if isinstance(data, dict) else None
+    # a file of no format is refused as a table, which says what is missing
+    return _FORMATS.get(found if isinstance(found, str) else "", _FORMATS[table.FORMAT])(data)
+
+
+def save_release(path: str | os.PathLike[str], aggregator: Aggregator) -> None:
+    """Write what releases to a file, replacing an old one in one step; `ValueError` if it has no format."""
+    if isinstance(aggregator, NoisyMaximum):
+        aggregator.save(path)
+    elif isinstance(aggregator, DaRRM):
+        aggregator.table.save(path)
+    else:
+        advice = "say NoisyMaximum(mechanism, voters, classes)"
+        checks.fail("aggregator", type(aggregator).__name__, "a DaRRM or a NoisyMaximum", advice)
+
+
+def whose(aggregator: Released) -> tuple[Voters, int]:
+    """Return whose votes an aggregator answers, and about how many classes.
+
+    >>> from darrm.pate import GNMax
+    >>> from darrm.privacy import PrivacyParams
+    >>> whose(NoisyMaximum(GNMax(40.0), Voters(50, PrivacyParams("inf"), overlap=1), 10))[1]
+    10
+    """
+    if isinstance(aggregator, NoisyMaximum):
+        return aggregator.voters, aggregator.classes
+    return aggregator.table.problem.voters, 2
