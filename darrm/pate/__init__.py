@@ -7,15 +7,18 @@ from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.noisy_maximum import NoisyMaximum
 from darrm.pate.publication import sanitize
+from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
 
 __all__ = [
     "Analysis",
     "ConfidentGNMax",
+    "ExponentialMechanism",
     "GNMax",
     "GnssParameters",
     "InteractiveGNMax",
     "LNMax",
     "NoisyMaximum",
+    "PermuteAndFlip",
     "analyze",
     "rules_of_thumb",
     "sanitize",

@@ -18,6 +18,7 @@ from darrm.gamma import baselines
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from darrm.pate.interactive import ScoredGNMax
+from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import certify
@@ -79,6 +80,8 @@ CASES = {
     ),
     "GNMax": Case(GNMax(3.0), THREE, AMBIGUOUS),
     "LNMax": Case(LNMax(0.3), THREE, AMBIGUOUS),
+    "ExponentialMechanism": Case(ExponentialMechanism(0.6), THREE, AMBIGUOUS),
+    "PermuteAndFlip": Case(PermuteAndFlip(0.6, reached=2), THREE, AMBIGUOUS),
     "ConfidentGNMax": Case(
         ConfidentGNMax(5, 3.0, 2.0),
         THREE,
