@@ -1,16 +1,16 @@
 """The best release of many votes within one budget: of majorities; for more classes see `darrm.plan.plurality`.
 
-Two ways are tried, and the one with the smaller expected error is taken:
+Three ways are tried, and the one with the smallest expected error is taken:
 
 * **per query**: the (ε, δ)-optimal γ of one query. δ is split between the queries' own failures and composition in
   several proportions; ε is the largest that the accountant admits, first by the optimal bound [KOV15, Theorem 3.3],
   then by all of its bounds, the exact privacy profile of the γ at hand among them;
 * **Rényi**: for an order α the divergence of a query may be ρ(α), with Q·ρ(α) + log(1 − 1/α) −
   (log δ + log α)/(α − 1) = ε [CKS20, Proposition 12]; the γ with the smallest expected error under that budget comes
-  from `darrm.optimize.under_renyi`, and α from a search over the accountant's own orders.
+  from `darrm.optimize.under_renyi`, and α from a search over the accountant's own orders;
+* **law**: permute-and-flip and the exponential mechanism, where they err less than the others (`darrm.plan.laws`).
 
-The winner is the best of these two families and not of all laws: counted by its exact profile, permute-and-flip errs
-less in some workloads of few voters and many queries (`experiments.aggregators` says where and by how much).
+The winner is the best of these and not of all laws (`experiments.aggregators` says how it compares).
 
 Private *models* that answer several queries are planned for as plain voters, within what both ends leave for the
 release (`darrm.plan.budget`); γ is then certified for the models themselves. Where the models alone stay within the
@@ -40,6 +40,7 @@ from darrm.optimize.closed_form import has_closed_form
 from darrm.optimize.optimizer import check_size
 from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.candidate import Candidate, smallest_target
+from darrm.plan.laws import best_law
 from darrm.plan.option import ReleaseOption, is_built_in, release_command
 from darrm.plan.per_query import best_per_query
 from darrm.plan.plurality import best_pluralities, default_prior
@@ -179,7 +180,11 @@ def plan(
     _check_size(releases)
     found: list[Candidate] = []
     refused = []
-    for method, search in (("per query", best_per_query), ("Rényi", best_under_renyi_budget)):
+    for method, search in (
+        ("per query", best_per_query),
+        ("Rényi", best_under_renyi_budget),
+        ("law", lambda *known: best_law(*known, to_beat=min((each.expected_error for each in found), default=np.inf))),
+    ):
         ways: list[Candidate] = []
         for release in releases:
             try:

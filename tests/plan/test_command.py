@@ -200,7 +200,7 @@ def test_bad_input_is_one_clear_line(arguments: str, message: str, capsys: pytes
 
 
 def test_what_is_refused_by_plan_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    refused(main, "--total 1,0 --queries 100", "no release within this budget was found", capsys)
+    refused(main, "--total 0.01,0 --queries 100", "no release within this budget was found", capsys)
     refused(main, "--total 1,1e-5 --output /nowhere/plan.json", "/nowhere", capsys)
 
 

@@ -13,6 +13,7 @@ import pytest
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.ledger import PrivacyLedger
 from darrm.advise.noisy_counts import gaussian_lies
+from darrm.advise.selection import exponential_mechanism, permute_and_flip
 from darrm.errors import BudgetExceededError, PlanError
 from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
@@ -20,8 +21,9 @@ from darrm.losses.gaussian import analytic_sigma, renyi_sigma
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.closed_form_renyi import best_under_renyi
 from darrm.optimize.optimizer import optimize_gamma
-from darrm.plan import Workload, plan, search
+from darrm.plan import Workload, laws, plan, search
 from darrm.plan.candidate import rounded, smallest_target
+from darrm.plan.laws import best_law
 from darrm.privacy import PrivacyParams
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import MajorityProblem, Voters
@@ -126,6 +128,21 @@ def test_the_total_bounds_every_pair_of_neighbors_below_one_allowance() -> None:
         assert one.self_compose(queries).get_epsilon_for_delta(total.delta) <= found.spent.epsilon
 
 
+def test_permute_and_flip_never_errs_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few voters, many queries: its law errs less than both families, and as much as by its own calibration."""
+    work = Workload(Voters(11, PLAIN, overlap=1), 100, PrivacyParams("1", "1e-5"))
+    found, rival = planned(work), permute_and_flip(work, priors.CommonP())
+    assert found.best.expected_error <= 1.0 - rival.accuracy(priors.CommonP()) + 1e-9
+    assert [each.method for each in found.candidates] == ["law", "per query", "Rényi"]
+    monkeypatch.setattr(laws, "LAWS", laws.LAWS[1:])
+    with pytest.raises(PlanError, match="no law of one parameter errs less: exponential mechanism"):
+        best_law(work, priors.CommonP(), print, to_beat=found.candidates[1].expected_error)
+    alone = best_law(work, priors.CommonP(), print)
+    exponential = exponential_mechanism(work, priors.CommonP())
+    assert alone.truth == pytest.approx(exponential.truth, abs=1e-4)
+    assert alone.expected_error == pytest.approx(1.0 - exponential.accuracy(priors.CommonP()), abs=1e-6)
+
+
 def test_private_voters_on_disjoint_shards_need_no_noise() -> None:
     found = planned(Workload(Voters(9, PRIVATE, overlap=1), 10, PrivacyParams("2", "1e-5")))
     assert found.best.expected_error == 0.0
@@ -134,7 +151,7 @@ def test_private_voters_on_disjoint_shards_need_no_noise() -> None:
 
 def test_what_cannot_be_planned() -> None:
     with pytest.raises(PlanError, match=r"m = 1\) do not compose .* a Rényi budget needs delta > 0"):
-        plan(Workload(Voters(11, PRIVATE), 100, PrivacyParams(4)))
+        plan(Workload(Voters(11, PRIVATE), 100, PrivacyParams("0.01")))
     with pytest.raises(PlanError, match=r"1 queries with epsilon = 0\.1"):
         plan(Workload(Voters(11, PRIVATE), 1, PrivacyParams("0.05")))
     with pytest.raises(ValueError, match="linear expected error"):
@@ -151,7 +168,15 @@ def test_a_pure_budget_is_met_by_the_per_query_optimum() -> None:
     found = plan(Workload(Voters(11, PLAIN, overlap=1), 10, PrivacyParams(1)))
     assert found.best.method == "per query"
     assert found.table.problem.target == PrivacyParams("0.1")
-    assert dict(found.refused) == {"Rényi": "a Rényi budget needs delta > 0"}
+    assert dict(found.refused)["Rényi"] == "a Rényi budget needs delta > 0"
+    assert [each.method for each in found.candidates] == ["per query"]
+
+
+def test_a_pure_budget_below_one_allowance_is_met_by_a_law() -> None:
+    """100 times the voters' own epsilon exceeds the budget; the exact profile of a law that tells less does not."""
+    found = plan(Workload(Voters(11, PRIVATE), 100, PrivacyParams(4)))
+    assert found.best.method == "law"
+    assert divergence(Voters(11, PRIVATE), found.table.gamma, Fraction(4, 100)) == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("value", [0.1234567, 1e-9, 2.0 / 3.0, 123456.7])
@@ -216,10 +241,10 @@ def test_models_within_the_budget_need_no_noise(overlap: int, total: str) -> Non
 
 @pytest.mark.parametrize(("voters", "warned"), [(Voters(50_001, PLAIN, 1), True), (Voters(50_000, PLAIN, 1), False)])
 def test_a_plan_that_takes_minutes_says_so(voters: Voters, warned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(*_: object) -> None:
+    def nothing(*_: object, **__: object) -> None:
         raise PlanError("not tried")
 
-    for way in ("best_per_query", "best_under_renyi_budget"):
+    for way in ("best_per_query", "best_under_renyi_budget", "best_law"):
         monkeypatch.setattr(search, way, nothing)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
