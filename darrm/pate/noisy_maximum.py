@@ -22,6 +22,7 @@ from darrm.errors import TableError
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate.noisy_max import GNMax, LNMax
+from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.problem import MOST_CLASSES, Voters
 from darrm.system.files import write_text
@@ -31,9 +32,11 @@ from darrm.votes import Votes, require_votes
 FORMAT = "darrm release"
 VERSION = 1
 MOST_BYTES = 2**24  # of a file
-Mechanism = GNMax | LNMax
-_KINDS: dict[str, type[Mechanism]] = {kind.__name__: kind for kind in (GNMax, LNMax)}
-_PARAMETERS = {"GNMax": "sigma", "LNMax": "gamma"}
+Mechanism = GNMax | LNMax | ExponentialMechanism | PermuteAndFlip
+_KINDS: dict[str, type[Mechanism]] = {
+    kind.__name__: kind for kind in (GNMax, LNMax, ExponentialMechanism, PermuteAndFlip)
+}
+_PARAMETERS = {"GNMax": "sigma", "LNMax": "gamma", "ExponentialMechanism": "epsilon", "PermuteAndFlip": "epsilon"}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from darrm import checks
 from darrm.errors import PlanError
@@ -24,6 +25,7 @@ from darrm.losses.charges import Charge
 from darrm.pate.noisy_law import winning_probabilities
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.noisy_maximum import Mechanism, NoisyMaximum
+from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.plan.budget import account_of, counted, needs_no_noise
 from darrm.plan.candidate import Accounted, rounded
 from darrm.plan.option import NO_NOISE, ReleaseOption
@@ -82,9 +84,39 @@ def _laplace_law(gamma: float, _reached: int) -> Law:
     return lambda counts: winning_probabilities(DiscreteLaplace(gamma), counts)
 
 
+def _exponential_law(epsilon: float, reached: int) -> Law:
+    return lambda counts: softmax(counts * (epsilon / (2.0 * reached)), axis=1)
+
+
+def _permute_and_flip_law(epsilon: float, reached: int) -> Law:
+    """Integrate Pr[c] = e_c ∫_0^1 Π_{j ≠ c}(1 − e_j·s) ds, exactly: the nodes are enough for the polynomial.
+
+    A class that is looked at in the s-th part of a random order is answered if its coin shows heads and those of all
+    that were looked at before showed tails.
+    """
+
+    def law(counts: NDArray[np.int64]) -> Array:
+        nodes, weights = np.polynomial.legendre.leggauss(counts.shape[1] // 2 + 1)
+        heads = np.exp((counts - counts.max(axis=1, keepdims=True)) * (epsilon / (2.0 * reached)))
+        found = np.zeros(counts.shape)
+        for s, weight in zip((nodes + 1.0) / 2.0, weights / 2.0, strict=True):
+            tails = 1.0 - heads * s
+            found += weight * heads * np.exp(np.log(tails).sum(axis=1, keepdims=True)) / tails
+        return found
+
+    return law
+
+
 FAMILIES: tuple[Family, ...] = (
     Family("GNMax by label", "sigma", lambda sigma, reached: GNMax(sigma, reached=reached), _gaussian_law, falls=True),
     Family("LNMax by label", "gamma", lambda gamma, reached: LNMax(gamma, reached=reached), _laplace_law),
+    Family(
+        "exponential mechanism",
+        "epsilon",
+        ExponentialMechanism,
+        _exponential_law,
+    ),
+    Family("permute-and-flip", "epsilon", PermuteAndFlip, _permute_and_flip_law),
 )
 
 
