@@ -25,6 +25,10 @@ class IntegerNoise(Protocol):
         """Compute log w(x) elementwise, Pr[x] = w(x)/Σw, each to a relative error of 2^-50."""
         ...
 
+    def __hash__(self) -> int:
+        """Costs are kept by the noise."""
+        ...
+
 
 @dataclass(frozen=True)
 class DiscreteGaussian:

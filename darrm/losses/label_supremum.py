@@ -1,0 +1,271 @@
+"""The supremum of a label's divergence over all places of two classes, bounded from above by branch and bound.
+
+**Monotone losses.** Let the noise be log-concave and L_o = log Pr[o | before]/Pr[o | after] for o = a, b, other. All
+three are non-increasing in i and non-decreasing in j and z. *Proof.* Pr[a] = S(i, j + z) = Σ_u f(u − i)·G(u − j − z)
+over u ≥ 0: for log-concave f and G the summand is totally positive of order 2 in each pair of u, i and of u, j, so S is
+log-concave in i and in j, and log-supermodular in (i, j) (Karlin and Rinott: marginals keep it). With ℓ = log S,
+L_a(i + 1, j) − L_a(i, j) = [ℓ(i + 1, j) − ℓ(i, j)] − [ℓ(i, j + 1) − ℓ(i − 1, j + 1)] ≤ 0: the second bracket is at
+least that at j by supermodularity, and at an i lower by one by log-concavity. Likewise in j, where z is one more j.
+L_b is −L_a of the exchanged pair. L_other = log G(−i − 1)/G(−i) + log G(−j − 1)/G(−j − 2), with log G concave. ∎
+In the same way Pr[a] grows in i and falls in j and z, Pr[b] the other way round, and Pr[other] falls in both.
+
+**Branch and bound.** For q_o = Pr[o | after] both Σ q_o = 1 and Σ q_o·e^{L_o} = 1, so with
+φ(L) = e^{αL} − 1 − α(e^L − 1) ≥ 0, which falls for L < 0 and rises for L > 0, exp((α − 1)·D_α) = 1 + Σ q_o·φ(L_o); the
+hockey stick is Σ q_o·φ(L_o) with φ(L) = max(0, e^L − e^ε). On a block of (i, j, z) each q_o and each φ(L_o) is largest
+at a corner: an upper bound for all its points. Blocks whose bound exceeds the best value found by less than the
+tolerance are done, the others are halved, down to single points, which are exact. However early it stops, the bound is
+one.
+
+**Outside.** f is tiny beyond −`left` and `right`. For log-concave f let T_r(k) = Σ_{w ≥ k} f(w)^α·f(w + 1)^{1−α} and
+T_l be the same for the mirrored noise, H = T_r(−∞), and Γ = max_t G(t)^α·G(t − 1)^{1−α}; by Hölder's inequality sums of
+such terms bound the terms of sums, Pr[a]^α·… ≤ Σ f(w)^α f(w + 1)^{1−α} · G(…)^α G(… − 1)^{1−α}.
+
+- i < −right: a adds at most Γ·T_r(right); b and other are one bit whose threshold moves by one vote, up to a factor
+  1 − e^{−60}: a supremum in one dimension. j < −right: likewise, b adds at most its own probability, below e^{−60}.
+- i − j > left + right: a wins but for a probability below e^{−59}. i − j < −left − right: a adds at most
+  H·T_l(left) + Γ·T_r(right), other T_l(left), b at most 1.
+- i and j above `near`: "another" has probability below e^{−32}, and what L_a and L_b still change with i at a fixed
+  i − j is below e^{−31}: the points with min(i, j) = `near` stand for them.
+
+T_r(k) is bounded geometrically from its first terms: with v(w) = log f(w)/f(w + 1), log-summands change by
+v(w)·((α − 1)(v(w + 1)/v(w) − 1) − 1). **The noise must have tails in which v(w + 1)/v(w) does not grow**, on both sides
+beyond `left` and `right`: true for e^{−|x/s|^p} with p ≥ 1, and where log f becomes linear. Orders for which it does
+not converge are bounded by the counts alone.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from darrm.losses.label_laws import Integers, TwoClasses
+from darrm.probability import Array
+
+TOLERANCE = 0.007  # relative, of a divergence or a δ above the best value found
+_MOST_BLOCKS = 1 << 19  # at a time; bounds memory, and the time of a call
+_MOST_SUMMED = 1 << 29  # numbers summed along diagonals for one size of blocks
+_TRIED = 16  # blocks of each round whose values are computed, for the best value found
+_NEGLIGIBLE = math.exp(-31.0)
+_ROUNDING = 2.0**-47  # absolute, of sums of a few terms of size 1
+
+
+class Measure(Protocol):
+    """Several divergences at once, each Σ q·φ(L)."""
+
+    @property
+    def size(self) -> int:
+        """How many."""
+
+    def penalty(self, losses: Array, index: int) -> Array:
+        """Compute φ(L) of one of them."""
+
+    def enough(self, values: Array) -> Array:
+        """Compute what may be left above the best values found."""
+
+    def outside(self, laws: TwoClasses, bits: Array) -> Array:
+        """Bound what every place outside the blocks adds, where no single bit has more than ``bits``."""
+
+
+@dataclass(frozen=True)
+class Renyi:
+    """exp((α − 1)·D_α) − 1 at several orders."""
+
+    orders: Array
+    deviation: float
+
+    @property
+    def size(self) -> int:
+        """How many."""
+        return self.orders.size
+
+    def penalty(self, losses: Array, index: int) -> Array:
+        """Compute φ(L)."""
+        order = self.orders[index]
+        small = np.minimum(losses, 700.0 / order)
+        return np.asarray(np.expm1(order * small) - order * np.expm1(small))
+
+    def enough(self, values: Array) -> Array:
+        """Allow the tolerance."""
+        # large orders hardly ever matter, and need more blocks
+        tolerance = TOLERANCE * np.maximum(1.0, self.orders / (1.5 * self.deviation))
+        return np.asarray(np.expm1((1.0 + tolerance) * np.log1p(values)))
+
+    def outside(self, laws: TwoClasses, bits: Array) -> Array:
+        """Bound it as the module says."""
+        right, left = _tail(laws, self.orders, +1), _tail(laws, self.orders, -1)
+        gamma = 1.0 + bits
+        with np.errstate(over="ignore", invalid="ignore"):
+            added = left * (1.0 + np.exp(log_moved(laws, self.orders, +1))) + right * gamma
+            added += (_NEGLIGIBLE + _ROUNDING) * (gamma + self.orders)
+        return np.where(np.isnan(added), np.inf, added)
+
+
+@dataclass(frozen=True)
+class HockeyStick:
+    """δ at several ε."""
+
+    epsilons: Array
+
+    @property
+    def size(self) -> int:
+        """How many."""
+        return self.epsilons.size
+
+    def penalty(self, losses: Array, index: int) -> Array:
+        """Compute φ(L)."""
+        epsilon = self.epsilons[index]
+        return np.asarray(np.exp(epsilon) * np.expm1(np.clip(losses - epsilon, 0.0, 700.0 - epsilon)))
+
+    def enough(self, values: Array) -> Array:
+        """Allow the tolerance."""
+        return (1.0 + TOLERANCE) * values
+
+    def outside(self, _laws: TwoClasses, _bits: Array) -> Array:
+        """Bound it as the module says."""
+        return np.full(self.size, 4.0 * _NEGLIGIBLE + _ROUNDING)
+
+
+def supremum(laws: TwoClasses, measure: Measure) -> Array:
+    """Bound sup Σ q·φ(L) over all (i, j, z), for each divergence of the measure."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what is not known there counts as ∞
+        bits = _one_bit(laws, measure)
+        return np.maximum(_inside(laws, measure), bits) + measure.outside(laws, bits)
+
+
+def estimate(laws: TwoClasses, measure: Measure) -> Array:
+    """Compute the largest of Σ q·φ(L) on a grid of places: about the supremum, from below."""
+    step = max(1, int(laws.noise.deviation / 8.0))
+    lines = np.arange(-2 * laws.right // step // 5, (laws.near + laws.right) // step) * step
+    i, j = (grid.ravel() for grid in np.meshgrid(lines, lines))
+    likely = (np.minimum(i, j) < laws.right // 2) & (np.abs(i - j) <= laws.right // 2)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        table = _table(laws, i[likely], j[likely], np.zeros(np.count_nonzero(likely), dtype=np.int64))
+        return np.array([np.nanmax(_values(table, measure, index)) for index in range(measure.size)])
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Probabilities after the move, and losses, of a, b and another at some places."""
+
+    after: tuple[Array, Array, Array]
+    losses: tuple[Array, Array, Array]
+
+
+def _table(laws: TwoClasses, i: Integers, j: Integers, z: Integers) -> _Table:
+    """Compute what is known of places; Pr[other] and its loss stay as they are beyond `left`, see `outside`."""
+    law = laws.moved(i, j, z)
+    i, j = np.minimum(i, laws.left), np.minimum(j, laws.left)
+    below_i, below_j = laws.log_G(-i), laws.log_G(-j - 2)
+    other = laws.log_G(-i - 1) - below_i + laws.log_G(-j - 1) - below_j
+    after = (np.exp(law.q_a), np.exp(law.q_b), np.exp(below_i + below_j))
+    return _Table(after, (law.p_a - law.q_a, law.p_b - law.q_b, other))
+
+
+def _values(table: _Table, measure: Measure, index: int, at: Integers | slice = slice(None)) -> Array:
+    """Compute Σ q·φ(L) at places."""
+    pairs = zip(table.after, table.losses, strict=True)
+    return np.asarray(sum(after[at] * measure.penalty(loss[at], index) for after, loss in pairs))
+
+
+def _inside(laws: TwoClasses, measure: Measure) -> Array:
+    """Bound the supremum over the blocks, with (first i, first j, first z) each; a block holds one z or both."""
+    apart, near = laws.left + laws.right, laws.near
+    side, both = 1 << int(math.log2(max(1.0, laws.noise.deviation))), 1
+    edges = np.arange(-laws.right, near + apart + 1, side)
+    places = np.array([grid.ravel() for grid in np.meshgrid(edges, edges, [0])])
+    active = np.ones((places.shape[1], measure.size), dtype=bool)
+    best = np.zeros(measure.size)
+    margin = 4.0 * (laws.rounding + _NEGLIGIBLE)
+    while True:
+        i, j, _ = places
+        inside = (i - j < apart + side) & (j - i < apart + side) & (np.minimum(i, j) <= near) & active.any(axis=1)
+        places, active = places[:, inside], active[inside]
+        i, j, z = places
+        low, high = _table(laws, i + side - 1, j, z), _table(laws, i, j + side - 1, z + both)
+        below = _other_after(laws, i, j)
+        bounds = np.zeros(active.shape)
+        for index in range(measure.size):
+            at = np.flatnonzero(active[:, index])
+            if not at.size:
+                continue
+            a, b, least, most = (
+                measure.penalty(loss[at] + sign * margin, index)
+                for loss, sign in (
+                    (high.losses[0], 1),
+                    (low.losses[1], -1),
+                    (low.losses[2], -1),
+                    (high.losses[2], 1),
+                )
+            )
+            bound = low.after[0][at] * a + high.after[1][at] * b + below[at] * np.maximum(least, most)
+            bound = np.where(np.isnan(bound), np.inf, bound * (1.0 + margin))
+            likely = at[np.argpartition(bound, -min(_TRIED, at.size))[-_TRIED:]]
+            best[index] = np.fmax(best[index], np.fmax.reduce(_values(low, measure, index, likely)))
+            bounds[at, index] = bound
+        enough = measure.enough(best)
+        active &= bounds > enough
+        affordable = 4 * np.count_nonzero(active.any(axis=1)) <= _MOST_BLOCKS
+        affordable &= 8 * np.unique(i - j).size * laws.support.size <= _MOST_SUMMED
+        if not (both and affordable and active.any()):
+            return np.asarray(np.maximum(enough, np.max(bounds, axis=0, where=active, initial=0.0)))
+        if side > 1:
+            side //= 2
+            steps = [(0, 0, 0), (side, 0, 0), (0, side, 0), (side, side, 0)]
+        else:
+            both, steps = 0, [(0, 0, 0), (0, 0, 1)]
+        places = np.concatenate([places + np.array(step)[:, None] for step in steps], axis=1)
+        active = np.concatenate([active] * len(steps))
+
+
+def _other_after(laws: TwoClasses, i: Integers, j: Integers) -> Array:
+    """Compute q of "another" at places."""
+    logs = laws.log_G(-np.minimum(i, laws.left)) + laws.log_G(-np.minimum(j, laws.left) - 2)
+    return np.asarray(np.exp(logs))
+
+
+def _one_bit(laws: TwoClasses, measure: Measure) -> Array:
+    """Bound the supremum for one class against a threshold, whose count grows or falls by one: blocks of a line."""
+    step = max(1, int(laws.noise.deviation / 128.0))
+    first = np.arange(-laws.right - 1, laws.left + 2, step)
+    last = first + step - 1
+    margin = 4.0 * (laws.rounding + _NEGLIGIBLE)
+
+    def wins(i: Integers) -> Array:
+        return laws.log_F(i) - laws.log_F(i - 1)
+
+    def loses(i: Integers) -> Array:
+        return laws.log_G(-i - 1) - laws.log_G(-i)
+
+    found = np.zeros(measure.size)
+    for index in range(measure.size):
+        falls = np.exp(laws.log_F(last - 1)) * measure.penalty(wins(first) + margin, index)
+        falls += np.exp(laws.log_G(-first)) * measure.penalty(loses(last) - margin, index)
+        grows = np.exp(laws.log_F(last + 1)) * measure.penalty(-wins(first + 1) - margin, index)
+        grows += np.exp(laws.log_G(-first - 2)) * measure.penalty(-loses(last + 1) + margin, index)
+        found[index] = max(np.max(falls), np.max(grows)) * (1.0 + margin)
+    return np.where(np.isnan(found), np.inf, found)
+
+
+def _tail(laws: TwoClasses, orders: Array, sign: int) -> Array:
+    """Bound T_r(right), or T_l(left), at several orders: a geometric sum; ∞ where it may not converge."""
+    start = laws.right if sign > 0 else laws.left
+    logs = laws.log_masses(sign * np.arange(start, start + 3))
+    v = -np.diff(logs)
+    exponent = logs[0] + (orders - 1.0) * v[0] + 1e-9
+    falls = v[0] - (orders - 1.0) * (v[1] - v[0]) - 1e-9
+    return np.where(falls > 0.0, np.exp(exponent) / -np.expm1(-np.maximum(falls, 1e-300)), np.inf)
+
+
+def log_moved(laws: TwoClasses, orders: Array, sign: int) -> Array:
+    """Bound log Σ_w f(w)^α·f(w ± 1)^{1−α}, what one noisy count costs, in panels: f(w)/f(w ± 1) grows with ±w."""
+    outward = laws.log_masses(laws.support)[::sign]
+    growth = outward[:-1] - outward[1:]
+    step = max(1, int(laws.noise.deviation / 256.0))
+    starts = np.arange(0, growth.size, step)
+    mass = np.log(np.add.reduceat(np.exp(outward[:-1]), starts))
+    worst = growth[np.minimum(starts + step, growth.size) - 1]
+    with np.errstate(over="ignore", divide="ignore"):
+        logs = np.logaddexp.reduce(mass + (orders[:, None] - 1.0) * worst, axis=1)
+        # left of the support the ratio is below 1
+        return np.asarray(np.logaddexp(np.logaddexp(logs, np.log(_tail(laws, orders, sign))), -60.0) + 1e-9)

@@ -1,0 +1,111 @@
+"""What a label costs against every histogram of small ensembles, and against the values of independent integrals."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from darrm.losses.label import label_curve, label_estimate
+from darrm.losses.renyi import DEFAULT_ORDERS
+from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
+
+NOISES: tuple[IntegerNoise, ...] = (
+    *(DiscreteGaussian(sigma) for sigma in (0.7, 1.0, 2.0, 5.0)),
+    *(DiscreteLaplace(gamma) for gamma in (0.3, 1.0, 2.5)),
+)
+ORDERS = np.array([1.25, 2.0, 4.0, 8.0, 20.0])
+AT = np.searchsorted(DEFAULT_ORDERS, ORDERS)
+REACH = 90  # votes; beyond, the weights of all these noises are below e^-27 of the largest
+
+
+def label_laws(noise: IntegerNoise, counts: tuple[int, ...], *, fair: bool) -> np.ndarray:
+    """Pr[label] by sums over the winner's noisy count: ties to the lowest class, or shared evenly."""
+    support = np.arange(-REACH, REACH + 1)
+    masses = np.exp(noise.log_weights(support))
+    masses /= masses.sum()
+    tops = np.arange(-REACH, REACH + 1 + max(counts))
+    at = np.array([np.interp(tops - n, support, masses, left=0.0, right=0.0) for n in counts])
+    below = np.array([np.interp(tops - n - 1, support, np.cumsum(masses), left=0.0, right=1.0) for n in counts])
+    shares, weights = np.polynomial.legendre.leggauss(4)  # a tie with r others is won with probability ∫ s^r ds
+    laws = []
+    for c in range(len(counts)):
+        others = [k for k in range(len(counts)) if k != c]
+        if fair:
+            given = sum(
+                w / 2 * np.prod([below[k] + (s + 1) / 2 * at[k] for k in others], axis=0)
+                for s, w in zip(shares, weights, strict=True)
+            )
+        else:
+            given = np.prod([below[k] + (at[k] if k > c else 0.0) for k in others], axis=0)
+        laws.append(np.sum(at[c] * given))
+    return np.array(laws)
+
+
+def neighbors(counts: tuple[int, ...]) -> list[tuple[int, ...]]:
+    moves = []
+    for a, b in product(range(len(counts)), repeat=2):
+        if a != b and counts[a] > 0:
+            moved = list(counts)
+            moved[a] -= 1
+            moved[b] += 1
+            moves.append(tuple(moved))
+    return moves
+
+
+def divergences(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        logs = ORDERS[:, None] * np.log(p) - (ORDERS[:, None] - 1.0) * np.log(q)
+    return np.logaddexp.reduce(logs, axis=1) / (ORDERS - 1.0)
+
+
+def histograms(K: int, C: int) -> list[tuple[int, ...]]:
+    return [counts for counts in product(range(K + 1), repeat=C) if sum(counts) == K]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("K", "C"), [(8, 2), (8, 3), (5, 4)])
+@pytest.mark.parametrize("fair", [False, True])
+def test_no_histogram_costs_more(noise: IntegerNoise, K: int, C: int, fair: bool) -> None:
+    laws = {counts: label_laws(noise, counts, fair=fair) for counts in histograms(K, C)}
+    worst = np.max([divergences(laws[n], laws[m]) for n in laws for m in neighbors(n)], axis=0)
+    assert np.all(worst <= label_curve(noise).values[AT] * (1.0 + 1e-9))
+
+
+def three_outcomes(noise: IntegerNoise, x: int, y: int) -> np.ndarray:
+    """Pr[a, b, other] by the joint law of both counts, where ties go to the others, then to b."""
+    support = np.arange(-REACH, REACH + 1)
+    masses = np.exp(noise.log_weights(support))
+    joint = np.outer(masses, masses) / masses.sum() ** 2
+    a, b = np.meshgrid(support + x, support + y, indexing="ij")
+    wins = (a > 0) & (a > b), (b > 0) & (b >= a), (a <= 0) & (b <= 0)
+    return np.array([joint[outcome].sum() for outcome in wins])
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_two_classes_above_a_level_cost_nearly_so_much(noise: IntegerNoise) -> None:
+    step = max(1, int(noise.deviation / 4.0))
+    worst = np.zeros(ORDERS.size)
+    for x, y in product(range(-step, 12 * step, step), range(-step, 12 * step, step)):
+        forward = divergences(three_outcomes(noise, x, y), three_outcomes(noise, x - 1, y + 1))
+        backward = divergences(three_outcomes(noise, x - 1, y + 1), three_outcomes(noise, x, y))
+        worst = np.maximum(worst, np.maximum(forward, backward))
+    bound = label_curve(noise).values[AT]
+    moderate = 2.0 * noise.deviation >= ORDERS
+    assert np.all(worst <= bound)
+    assert np.all(worst[moderate] >= bound[moderate] / 1.02)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 2.0, 5.0])
+def test_large_ensembles_cost_nearly_so_much(sigma: float) -> None:
+    noise = DiscreteGaussian(sigma)
+    laws = [label_laws(noise, (30 + lead, 30), fair=False) for lead in range(-4, 6)]
+    worst = np.max([divergences(p, q) for p, q in zip(laws[2:], laws[:-2], strict=True)], axis=0)
+    moderate = max(2.0, sigma / 2.0) >= ORDERS
+    assert np.all(worst[moderate] >= label_curve(noise).values[AT][moderate] / 1.02)
+
+
+@pytest.mark.parametrize(("sigma", "order", "value"), [(40.0, 8.0, 0.003204), (10.0, 20.0, 0.1483)])
+def test_check_values(sigma: float, order: float, value: float) -> None:
+    bound = label_curve(DiscreteGaussian(sigma)).values[order == DEFAULT_ORDERS][0]
+    assert value < bound < 1.01 * value
+    assert value * 0.99 < label_estimate(DiscreteGaussian(sigma), [order])[0] < bound
