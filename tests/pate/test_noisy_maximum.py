@@ -1,0 +1,125 @@
+"""A mechanism and its voters: in files, in accounts of models, and what it refuses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.bounds import MODELS_BOUNDS
+from darrm.account.ledger import PrivacyLedger
+from darrm.errors import TableError
+from darrm.pate import ExponentialMechanism, GNMax, LNMax, NoisyMaximum, PermuteAndFlip
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters
+from darrm.release.files import load_release, save_release, whose
+from darrm.votes import Votes
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "darrm/schemas/release.json").read_text())
+PLAIN = Voters(50, PrivacyParams("inf"), overlap=2)
+MODELS = Voters(50, PrivacyParams("0.5", "1e-6"), overlap=2, models=True)
+EVERY = [
+    NoisyMaximum(mechanism, voters, 3)
+    for voters in (PLAIN, MODELS)
+    for mechanism in (
+        GNMax(4.000001, reached=2),
+        LNMax(1 / 3, reached=3),
+        ExponentialMechanism(0.3, reached=2),
+        PermuteAndFlip(1e-5, reached=2),
+    )
+]
+
+
+@pytest.mark.parametrize("aggregator", EVERY, ids=str)
+def test_a_file_is_the_same_aggregator(aggregator: NoisyMaximum, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    save_release(path, aggregator)
+    jsonschema.validate(json.loads(path.read_text()), SCHEMA)
+    found = load_release(path)
+    assert found == aggregator
+    assert whose(found) == (aggregator.voters, 3)
+    assert found.charge(5).to_text() == aggregator.charge(5).to_text()
+    assert NoisyMaximum.load(path) == aggregator
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"version": 2}, "file"),
+        ({"classes": 1}, "file"),
+        ({"classes": 3.0}, "file"),
+        ({"classes": "3"}, "file"),
+        ({"more": 1}, "file"),
+        ({"voters": {"K": 50}}, "file"),
+        ({"voters": {"K": 50, "each": {"epsilon": "inf", "delta": "0"}}}, "file"),  # a person reaches all 50
+        ({"mechanism": {"kind": "Magic", "sigma": "4.0", "reached": 2}}, "file"),
+        ({"mechanism": {"kind": "GNMax", "gamma": "4.0", "reached": 2}}, "sigma"),
+        ({"mechanism": {"kind": "GNMax", "sigma": "-4.0", "reached": 2}}, "sigma"),
+        ({"mechanism": {"kind": "GNMax", "sigma": "nan", "reached": 2}}, "sigma"),
+        ({"mechanism": {"kind": "GNMax", "sigma": 4.0, "reached": 2}}, "file"),
+        ({"mechanism": {"kind": "GNMax", "sigma": "4.00000000000000000001", "reached": 2}}, "file"),
+        ({"mechanism": {"kind": "GNMax", "sigma": "4.0", "reached": 1}}, "file"),
+        ({"mechanism": {"kind": "GNMax", "sigma": "4.0", "reached": True}}, "file"),
+        ({"mechanism": {"kind": "GNMax", "sigma": "4.0", "reached": 2, "noise": "continuous"}}, "file"),
+        ({"mechanism": ["GNMax"]}, "file"),
+    ],
+)
+def test_a_file_that_is_not_what_is_written_is_refused(change: dict[str, Any], field: str) -> None:
+    data = {**NoisyMaximum(GNMax(4.0, reached=2), PLAIN, 3).to_json(), **change}
+    with pytest.raises(TableError) as raised:
+        NoisyMaximum.from_json(data)
+    assert raised.value.field == field
+
+
+def test_what_is_no_release_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    for text, field in (("[]", "format"), ('{"format": ["darrm release"]}', "format"), ("{", "file"), ("7", "format")):
+        path.write_text(text)
+        with pytest.raises(TableError) as raised:
+            load_release(path)
+        assert raised.value.field == field
+    with pytest.raises(ValueError, match="a DaRRM or a NoisyMaximum"):
+        save_release(path, GNMax(4.0))
+
+
+def test_votes_of_others_are_refused() -> None:
+    aggregator = NoisyMaximum(GNMax(4.0), Voters(5, PrivacyParams("inf"), overlap=1), 3)
+    assert aggregator.release(Votes.of_counts([[5, 0, 0]], classes=("a", "b", "c")))[0] in {"a", "b", "c"}
+    with pytest.raises(ValueError, match="of K = 5 voters"):
+        aggregator.release(Votes.of_counts([[6, 0, 0]]))
+    with pytest.raises(ValueError, match="about C = 3 classes"):
+        aggregator.release(Votes.of_counts([[5, 0]]))
+    with pytest.raises(ValueError, match="Votes"):
+        aggregator.release(np.array([[5, 0, 0]]))  # type: ignore[arg-type]
+
+
+def test_what_is_private_for_fewer_moved_votes_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"mechanism.reached must be at least 2"):
+        NoisyMaximum(GNMax(4.0), PLAIN, 3)
+    with pytest.raises(ValueError, match="continuous"):
+        NoisyMaximum(GNMax(4.0, "continuous", reached=2), PLAIN, 3)
+    with pytest.raises(ValueError, match="mechanism must be one of"):
+        NoisyMaximum("GNMax", PLAIN, 3)  # type: ignore[arg-type]
+
+
+def test_answers_of_models_are_counted_by_both_ends() -> None:
+    """Their costs do not add up: what they are told to cost follows from the plain release and the models."""
+    for mechanism in (GNMax(20.0, reached=2), ExponentialMechanism(0.05, reached=2)):
+        plain = NoisyMaximum(mechanism, PLAIN, 3).charge(40)
+        models = NoisyMaximum(mechanism, MODELS, 3).charge(40)
+        alone = PrivacyAccountant(PLAIN, [plain]).spent(1e-5)
+        both = PrivacyAccountant(MODELS, [models]).spent(1e-5)
+        assert {bound.name for bound in both.bounds} <= set(MODELS_BOUNDS)
+        assert both.epsilon < alone.epsilon
+        assert PrivacyAccountant(charges=[models]).spent(1e-5).epsilon == both.epsilon  # the charge says whose it is
+        assert PrivacyAccountant(MODELS, [plain]).spent(1e-5).epsilon == both.epsilon
+        ledger = PrivacyLedger.create(":memory:", PrivacyParams(5, "1e-5"))
+        ledger.debit(models)
+        assert ledger.spent.epsilon == pytest.approx(both.epsilon, rel=1e-9)
+        ledger.debit(models)
+        assert ledger.spent.epsilon == pytest.approx(
+            PrivacyAccountant(MODELS, [models, models]).spent(1e-5).epsilon, rel=1e-9
+        )
