@@ -61,17 +61,25 @@ def profile_of_votes(log_lies: Array, K: int, moved: int) -> PrivacyProfile | No
     """
     (log_p, log_q), _ = _neighbors(log_lies, K, moved)
     p, q = np.exp(log_p), np.exp(log_q)
-    certain = float(np.max(p, where=q == 0.0, initial=0.0))
     with np.errstate(invalid="ignore"):
         losses = np.where(q > 0.0, log_p - log_q, 0.0)
-    largest = max(0.0, float(np.max(losses)))
-    top = largest + ROUNDING * (1.0 + largest)
+    certain = float(np.max(p, where=q == 0.0, initial=0.0))
+    return profile_of_lines(p, q, largest=float(np.max(losses)), certain=certain)
+
+
+def profile_of_lines(p: Array, q: Array, *, largest: float, certain: float) -> PrivacyProfile | None:
+    """Compute the profile that is the largest of 0 and the lines p − e^ε·q, at its corners and rounded up.
+
+    ``largest`` is the largest finite privacy loss; from there on δ(ε) = ``certain``. None where it bounds nothing.
+    """
+    top = max(0.0, largest) + ROUNDING * (1.0 + max(0.0, largest))
     if certain + ROUNDING >= 1.0 or top > LARGEST_EXPONENT:
         return None
-    grid = np.array(_apart([0.0, *(math.log(x) for x in _corners(p, q) if 1.0 < x < math.exp(top)), top]))
-    # an exponent above 0 belongs to a difference below 0
-    scaled = np.exp(np.minimum(grid[:, None] + log_q, 0.0))
-    deltas = np.maximum(0.0, np.max(p - scaled, axis=1)) + ROUNDING
+    hull = _hull(p, q)
+    corners = [_crossing(*pair) for pair in pairwise(hull)]
+    grid = np.array(_apart([0.0, *(math.log(x) for x in corners if 1.0 < x < math.exp(top)), top]))
+    highest, slopes = np.array(hull).T
+    deltas = np.maximum(0.0, np.max(highest - np.exp(grid)[:, None] * slopes, axis=1)) + ROUNDING
     deltas[-1] = certain + ROUNDING if certain else 0.0  # the last loss was rounded up instead
     falling = np.minimum(1.0, np.maximum.accumulate(deltas[::-1])[::-1])
     return PrivacyProfile(tuple(grid.tolist()), tuple(falling.tolist()))
@@ -101,8 +109,8 @@ def _apart(points: list[float]) -> list[float]:
     return [0.0, *reversed(kept)]
 
 
-def _corners(p: Array, q: Array) -> list[float]:
-    """Return the places x, increasing, at which the maximum of the lines p − x·q and 0 bends."""
+def _hull(p: Array, q: Array) -> list[tuple[float, float]]:
+    """Return those of the lines p − x·q and 0 that are the largest somewhere, in the order of x."""
     hull: list[tuple[float, float]] = []
     # from the steepest: to the right the flatter line wins, and of equal slopes the highest
     lines = sorted({*zip(p.tolist(), q.tolist(), strict=True), (0.0, 0.0)}, key=lambda line: (-line[1], line[0]))
@@ -112,7 +120,7 @@ def _corners(p: Array, q: Array) -> list[float]:
         while len(hull) > 1 and _crossing(hull[-1], line) <= _crossing(*hull[-2:]):
             hull.pop()
         hull.append(line)
-    return [_crossing(*pair) for pair in pairwise(hull)]
+    return hull
 
 
 def _crossing(steep: tuple[float, float], flat: tuple[float, float]) -> float:

@@ -7,18 +7,14 @@ array to a release without a proof.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import InitVar, asdict, dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from darrm import checks
-from darrm.errors import CertificationError, TableError
+from darrm.errors import TableError
 from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.profile import PrivacyProfile
@@ -28,14 +24,20 @@ from darrm.proof.certify import Certificate, prove, scale_and_prove
 from darrm.proof.optimality import Optimality
 from darrm.proof.profile import privacy_profile
 from darrm.proof.renyi import renyi_curve
-from darrm.system.files import write_text
-from darrm.system.json_text import read_json
+from darrm.proof.stored import (
+    check_head,
+    checksum_of,
+    field_of,
+    read_document,
+    reading,
+    scale_of,
+    texts,
+    write_document,
+)
 
 FORMAT = "darrm gamma table"
-MOST_BYTES = 2**26  # of a file: some hundred thousand voters, with the multipliers
 VERSION = 3
 READ_VERSIONS = (1, 2, VERSION)  # version 1 had the prior as text, neither of the first two the multipliers
-_MESSAGE = 200  # characters of another error that a message repeats
 _PROVED = object()  # handed to the constructor by the two functions that prove
 
 
@@ -57,7 +59,7 @@ class GammaTable:
     @cached_property
     def digest(self) -> str:
         """The SHA-256, in hexadecimal, of the problem and γ as JSON: what a ledger and an auditor know the table by."""
-        return _checksum(self._content())
+        return checksum_of(self._content())
 
     @cached_property
     def profile(self) -> PrivacyProfile:
@@ -99,47 +101,36 @@ class GammaTable:
 
         `TableError` if a field is missing, malformed, changed, or does not hold; ``field`` names it.
         """
-        with _reading("format"):
-            if not isinstance(data, dict):
-                raise TableError("format", "the file does not hold a JSON object")
-            if data.get("format") != FORMAT:
-                raise TableError("format", f"expected {FORMAT!r}, got {_start(repr(data.get('format')))}")
-        with _reading("version"):
-            version = data.get("version")
-            if type(version) is not int or version not in READ_VERSIONS:
-                raise TableError("version", f"this release reads versions up to {VERSION}, got {_start(repr(version))}")
-        with _reading("problem"):
-            stored = _field(data, "problem")
+        version = check_head(data, FORMAT, READ_VERSIONS)
+        with reading("problem"):
+            stored = field_of(data, "problem")
             for pair in (stored["each"], stored["target"]):
-                _texts(pair)
+                texts(pair)
             problem = MajorityProblem.from_json(stored)
-        with _reading("gamma"):
-            values = _field(data, "gamma")
+        with reading("gamma"):
+            values = field_of(data, "gamma")
             if not isinstance(values, list) or len(values) != problem.voters.half_size:
                 length = len(values) if isinstance(values, list) else "no list"
                 raise TableError(
                     "gamma", f"K = {problem.voters.K} needs {problem.voters.half_size} values, got {length}"
                 )
             checks.probability(**{f"value {place}": value for place, value in enumerate(values)})
-            if _field(data, "checksum") != _checksum({"problem": stored, "gamma": values}):
+            if field_of(data, "checksum") != checksum_of({"problem": stored, "gamma": values}):
                 raise TableError("gamma", "it was changed after it was saved: its checksum does not match")
             gamma = NoiseFunction(problem.voters.K, values)
-        with _reading("certificate"):
-            scale = _field(data, "certificate")["scale"]
-            checks.probability(scale=scale)
-            if scale == 0.0:
-                checks.fail("scale", scale, "in (0, 1]")
-        with _reading("gamma"):
-            certificate = prove(problem, gamma, scale=float(scale))
-        with _reading("provenance"):
-            provenance = _texts(data.get("provenance") or {})
-        with _reading("optimality"):
+        with reading("certificate"):
+            scale = scale_of(field_of(data, "certificate"))
+        with reading("gamma"):
+            certificate = prove(problem, gamma, scale=scale)
+        with reading("provenance"):
+            provenance = texts(data.get("provenance") or {})
+        with reading("optimality"):
             optimality = _claim(data.get("optimality"), problem, gamma, version)
         return cls(problem, gamma, certificate, None, {}, _PROVED).with_optimality(optimality, provenance)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table to a file, replacing an old one in one step."""
-        write_text(Path(path), json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
+        write_document(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GammaTable:
@@ -152,11 +143,7 @@ class GammaTable:
         OSError
             If the file cannot be read.
         """
-        try:
-            data = read_json(Path(path), what="table", most_bytes=MOST_BYTES)
-        except ValueError as error:
-            raise TableError("file", str(error)) from error
-        return cls.from_json(data)
+        return cls.from_json(read_document(path))
 
 
 def certify(problem: MajorityProblem, gamma: NoiseFunction) -> GammaTable:
@@ -189,45 +176,3 @@ def _claim(data: Any, problem: MajorityProblem, gamma: NoiseFunction, version: i
         except TableError:
             return replace(claim, prior=priors.StoredPrior(str(data["prior"]), ""))
     return claim
-
-
-@contextmanager
-def _reading(field: str) -> Iterator[None]:
-    """Turn whatever a malformed value raises into a `TableError` about the field."""
-    try:
-        yield
-    except CertificationError as error:
-        raise TableError(field, str(error)) from error
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise TableError(field, f"it is malformed ({_start(_text_of(error))})") from error
-
-
-def _text_of(error: Exception) -> str:
-    """Return an error's text, with its kind where that says more."""
-    return f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
-
-
-def _start(text: str) -> str:
-    """Return as much of a text as a line has room for."""
-    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"
-
-
-def _texts(data: dict[str, str]) -> dict[str, str]:
-    """Check that an object holds nothing but text that can be written again."""
-    for key, value in data.items():
-        for text in (key, value):
-            if not isinstance(text, str):
-                checks.fail(str(key), text, "text")
-            text.encode()
-    return dict(data)
-
-
-def _field(data: dict[str, Any], name: str) -> Any:  # noqa: ANN401 (whatever a JSON file holds)
-    if name not in data:
-        raise TableError(name, "it is missing")
-    return data[name]
-
-
-def _checksum(content: dict[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()

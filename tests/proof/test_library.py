@@ -151,7 +151,7 @@ class TestDamage:
             if forge:
                 entry["checksum"] = None
         if forge:  # a matching checksum does not help: the proof is made again
-            monkeypatch.setattr("darrm.proof.table._checksum", lambda _: None)
+            monkeypatch.setattr("darrm.proof.table.checksum_of", lambda _: None)
         self.install(tmp_path, gzip.compress(json.dumps(content).encode()), monkeypatch)
         expected = "above the budget" if forge else "changed after it was saved"
         with pytest.raises(TableError, match=expected):

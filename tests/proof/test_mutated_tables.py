@@ -92,7 +92,7 @@ def forged(text: str) -> str:
     """Give a changed file the checksum that it should have, if it can have one."""
     try:
         data = json.loads(text)
-        data["checksum"] = table_module._checksum({"problem": data["problem"], "gamma": data["gamma"]})
+        data["checksum"] = table_module.checksum_of({"problem": data["problem"], "gamma": data["gamma"]})
         return json.dumps(data, ensure_ascii=False)
     except (KeyError, TypeError, ValueError, RecursionError):
         return text

@@ -74,7 +74,7 @@ def test_a_forged_checksum_does_not_help(table: GammaTable, tmp_path: Path) -> N
 
     values = table.to_json()["gamma"]
     values[1] += 1e-3
-    forged = module._checksum({"problem": table.to_json()["problem"], "gamma": values})
+    forged = module.checksum_of({"problem": table.to_json()["problem"], "gamma": values})
     with pytest.raises(TableError, match="above the budget"):
         GammaTable.load(change(table, tmp_path, gamma=values, checksum=forged))
 

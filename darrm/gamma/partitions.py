@@ -1,0 +1,218 @@
+"""Histograms of votes up to the names of classes: partitions, their groups of classes, and which are neighbors.
+
+Where nothing tells one class from another a histogram of K votes for C classes matters as a partition only: its counts
+in falling order. The classes of a partition that have equally many votes form a *group*. A label that treats classes
+alike gives every class of a group the same probability, so it is one number for each group of each partition.
+
+Two histograms are neighbors if one person, who reaches t voters, can turn one into the other: at most t votes leave
+their classes. Up to a common renaming of the classes such a pair is a partition n with the histogram n' aligned to it;
+the classes with equal (n_c, n'_c) form a *term* of the pair. The reverse of a pair is a pair, too.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import factorial, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm import checks
+from darrm.gamma.histogram_priors import HistogramPrior
+from darrm.probability import Array
+
+Histogram = tuple[int, ...]
+Indices = NDArray[np.int64]
+
+# what can be listed in seconds; the programs that are solved have fewer
+MOST_PARTITIONS, MOST_PAIRS = 20_000, 200_000
+_ADVICE = "take fewer voters, fewer classes, or a smaller overlap"
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """All pairs of neighbors, each direction by itself, by their terms, in order of the pairs."""
+
+    first: tuple[int, ...]  # of every pair, the number of the partition n
+    second: tuple[Histogram, ...]  # the histogram n', aligned to n
+    pair: Indices  # of every term, the number of its pair
+    before: Indices  # the number of its group in n
+    after: Indices  # and in n' (sorted)
+    classes: Indices  # how many classes it holds
+
+    @property
+    def starts(self) -> Indices:
+        """The first term of every pair."""
+        return np.flatnonzero(np.diff(self.pair, prepend=-1))
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The partitions of K votes into C parts, zeros included, the largest first; made by `partitions_of`.
+
+    >>> found = partitions_of(3, 3)
+    >>> found.parts
+    ((3, 0, 0), (2, 1, 0), (1, 1, 1))
+    >>> found.votes.tolist(), found.sizes.tolist()
+    ([3, 0, 2, 1, 0, 1], [1, 2, 1, 1, 1, 3])
+    """
+
+    K: int
+    classes: int
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, K=self.K)
+        checks.integer_at_least(2, classes=self.classes)
+        count = number_of_partitions(self.K, self.classes)
+        if count > MOST_PARTITIONS:
+            name = f"partitions of {self.K} votes into {self.classes} classes"
+            checks.fail(f"the number of {name}", count, f"at most {MOST_PARTITIONS:,}", _ADVICE)
+
+    @cached_property
+    def parts(self) -> tuple[Histogram, ...]:
+        """The partitions, each of C counts in falling order."""
+        return tuple(_partitions(self.K, self.classes, self.K))
+
+    @cached_property
+    def places(self) -> dict[Histogram, int]:
+        """The number of every partition."""
+        return {part: place for place, part in enumerate(self.parts)}
+
+    @cached_property
+    def groups(self) -> dict[tuple[int, int], int]:
+        """The number of the group of classes with so many votes in a partition, by (partition, votes)."""
+        keys = ((place, votes) for place, part in enumerate(self.parts) for votes in dict.fromkeys(part))
+        return {key: number for number, key in enumerate(keys)}
+
+    @cached_property
+    def blocks(self) -> Indices:
+        """The partition of every group."""
+        return np.array([place for place, _ in self.groups], dtype=np.int64)
+
+    @cached_property
+    def votes(self) -> Indices:
+        """How many votes each class of a group has."""
+        return np.array([votes for _, votes in self.groups], dtype=np.int64)
+
+    @cached_property
+    def sizes(self) -> Indices:
+        """How many classes a group has."""
+        return np.array([self.parts[place].count(votes) for place, votes in self.groups], dtype=np.int64)
+
+    @cached_property
+    def starts(self) -> Indices:
+        """The first group of every partition: that of the classes with the most votes."""
+        return np.flatnonzero(np.diff(self.blocks, prepend=-1))
+
+    def histograms(self, place: int) -> int:
+        """Count the histograms of a partition, C!/Π_g m_g!."""
+        counts = Counter(self.parts[place]).values()
+        return factorial(self.classes) // prod(map(factorial, counts))
+
+    def probabilities(self, prior: HistogramPrior) -> Array:
+        """Compute the probability of every partition under a prior; `ValueError` if the prior only samples.
+
+        >>> from darrm.gamma.histogram_priors import Dirichlet
+        >>> partitions_of(2, 3).probabilities(Dirichlet()).round(6)
+        array([0.5, 0.5])
+        """
+        one_each = np.exp(prior.log_probabilities(np.array(self.parts, dtype=np.int64)))
+        return np.asarray(
+            one_each * np.array([self.histograms(place) for place in range(len(self.parts))], dtype=float)
+        )
+
+    def pairs(self, reached: int) -> Pairs:
+        """List all pairs of neighbors for a person who reaches so many voters; `ValueError` if they are too many."""
+        return _pairs(self, min(reached, self.K))
+
+    def terms(self, place: int, aligned: Histogram) -> list[tuple[int, int, int]]:
+        """List the terms of a pair: the group in n, the group in n', how many classes; `KeyError` if it is none."""
+        other = self.places[tuple(sorted(aligned, reverse=True))]
+        together = Counter(zip(self.parts[place], aligned, strict=True))
+        return [(self.groups[place, x], self.groups[other, y], count) for (x, y), count in together.items()]
+
+
+partitions_of = lru_cache(maxsize=16)(Partitions)
+
+
+def number_of_partitions(K: int, classes: int) -> int:
+    """Count the partitions of K votes into at most C parts.
+
+    >>> number_of_partitions(4, 2), number_of_partitions(20, 10)
+    (3, 530)
+    """
+    # those into parts of at most C are as many; a part of size s may be used again and again
+    counts = [1] + [0] * K
+    for size in range(1, min(classes, K) + 1):
+        for total in range(size, K + 1):
+            counts[total] += counts[total - size]
+        if counts[K] > MOST_PARTITIONS:
+            break  # it only grows
+    return counts[K]
+
+
+def _partitions(K: int, classes: int, most: int) -> Iterator[Histogram]:
+    if classes == 1:
+        yield (K,)
+        return
+    for largest in range(min(K, most), -(-K // classes) - 1, -1):
+        for rest in _partitions(K - largest, classes - 1, largest):
+            yield (largest, *rest)
+
+
+@lru_cache(maxsize=16)
+def _pairs(partitions: Partitions, reached: int) -> Pairs:
+    first, second = list[int](), list[Histogram]()
+    terms = list[tuple[int, int, int, int]]()
+    for place, part in enumerate(partitions.parts):
+        for aligned in neighbors(part, reached):
+            terms += [(len(first), *term) for term in partitions.terms(place, aligned)]
+            first.append(place)
+            second.append(aligned)
+        if len(first) > MOST_PAIRS:
+            checks.fail("the number of pairs of neighbors", f"more than {len(first):,}", f"{MOST_PAIRS:,}", _ADVICE)
+    columns = np.array(terms, dtype=np.int64).T
+    return Pairs(tuple(first), tuple(second), *columns)
+
+
+def neighbors(part: Histogram, reached: int) -> list[Histogram]:
+    """List the histograms that differ from a partition by at most so many votes, aligned to it, up to symmetry.
+
+    Classes with equally many votes in the partition may be exchanged: there the counts fall.
+
+    >>> neighbors((2, 1, 0), 1)
+    [(1, 2, 0), (1, 1, 1), (3, 0, 0), (2, 0, 1)]
+    """
+    found = {part: None}
+    frontier = [part]
+    for _ in range(reached):
+        reachable = dict[Histogram, None]()
+        for counts in frontier:
+            kinds = list(zip(part, counts, strict=True))
+            places = list(dict.fromkeys(kinds))
+            for source in places:
+                for target in places:
+                    giver = kinds.index(source)
+                    taker = kinds.index(target)
+                    if source == target:
+                        if kinds.count(source) < 2:
+                            continue
+                        taker = kinds.index(source, giver + 1)
+                    if counts[giver]:
+                        moved = [*counts]
+                        moved[giver] -= 1
+                        moved[taker] += 1
+                        reachable[_aligned(part, moved)] = None
+        frontier = [counts for counts in reachable if counts not in found]
+        found |= dict.fromkeys(frontier)
+        if len(found) > MOST_PAIRS:
+            checks.fail("the number of neighbors of a histogram", f"more than {len(found):,}", "fewer", _ADVICE)
+    del found[part]
+    return list(found)
+
+
+def _aligned(part: Histogram, counts: list[int]) -> Histogram:
+    """Let counts fall where the partition's are equal."""
+    ordered = sorted(zip(part, counts, strict=True), reverse=True)
+    return tuple(count for _, count in ordered)

@@ -1,0 +1,158 @@
+"""Which class a plurality is answered with, as a function of the votes: a proposal, before it is proved.
+
+A law that treats classes alike gives every group of classes of every partition (`darrm.gamma.partitions`) a *weight*,
+the probability that the answer is one of the group, and every class of the group the same part of it. Weights are whole
+numbers over 2^53, and those of a partition add up to 2^53: so the probabilities of all answers add up to one exactly,
+whatever the sizes of the groups, and an answer is drawn exactly: a group by a 53-bit number, then a class of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darrm import checks
+from darrm.gamma.histogram_priors import HistogramPrior
+from darrm.gamma.partitions import Partitions, partitions_of
+from darrm.probability import Array
+
+WEIGHT_BITS = 53
+ONE = 1 << WEIGHT_BITS
+
+
+@dataclass(frozen=True, eq=False)
+class PluralityLaw:
+    """The probabilities of all answers for all histograms of K votes for C classes.
+
+    Parameters
+    ----------
+    K
+        How many votes.
+    classes
+        C.
+    weights
+        Whole numbers, one for each group of each partition in the order of `Partitions.groups`; those of a partition
+        are at least 0 and add up to 2^53.
+
+    Examples
+    --------
+    Three votes for two classes, answered by the class of a voter drawn at random:
+
+    >>> law = PluralityLaw.of_probabilities(3, 2, [1.0, 0.0, 2 / 3, 1 / 3])
+    >>> law.probabilities([[0, 3], [2, 1]]).round(6).tolist()
+    [[0.0, 1.0], [0.666667, 0.333333]]
+    """
+
+    K: int
+    classes: int
+    weights: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        groups = self.partitions.sizes.size
+        given = np.asarray(self.weights)
+        if given.shape != (groups,) or given.dtype.kind not in "iu":
+            checks.fail("weights", f"{given.dtype} {given.shape}", f"{groups} whole numbers, one for each group")
+        weights = np.array(given, dtype=np.int64)
+        sums = np.add.reduceat(weights.astype(object), self.partitions.starts)
+        if weights.min() < 0 or any(total != ONE for total in sums):
+            place = next((place for place, total in enumerate(sums) if total != ONE), 0)
+            advice = f"look at partition {place}, {self.partitions.parts[place]}"
+            checks.fail("the weights of a partition", int(sums[place]), f"at least 0 with the sum {ONE}", advice)
+        weights.setflags(write=False)
+        object.__setattr__(self, "weights", weights)
+
+    @classmethod
+    def of_probabilities(cls, K: int, classes: int, probabilities: ArrayLike) -> PluralityLaw:
+        """Round the probability of one class of each group, shape (groups,), to weights that add up."""
+        partitions = partitions_of(K, classes)
+        shares = np.maximum(0.0, np.asarray(probabilities, dtype=np.float64)) * partitions.sizes
+        return cls(K, classes, _rounded(partitions, [Fraction(float(share)) for share in shares]))
+
+    @property
+    def partitions(self) -> Partitions:
+        """The partitions that the weights are about."""
+        return partitions_of(self.K, self.classes)
+
+    @property
+    def each(self) -> Array:
+        """The probability of one class of each group, (groups,), to the nearest float."""
+        return np.asarray(self.weights / (self.partitions.sizes * float(ONE)))
+
+    def probabilities(self, counts: ArrayLike) -> Array:
+        """Compute the probability of every answer for (n, C) histograms → (n, C)."""
+        given = np.asarray(counts, dtype=np.int64)
+        places, each = self.places_of(given), self.each
+        groups = self.partitions.groups
+        return np.array(
+            [
+                [each[groups[place, int(votes)]] for votes in row]
+                for place, row in zip(places.tolist(), given, strict=True)
+            ]
+        ).reshape(given.shape)
+
+    def places_of(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of the partition of every histogram, (n, C) → (n,); `ValueError` for other histograms."""
+        ordered, where = np.unique(np.sort(counts, axis=1)[:, ::-1], axis=0, return_inverse=True)
+        known = self.partitions.places
+        try:
+            found = [known[tuple(row)] for row in ordered.tolist()]
+        except KeyError as error:
+            checks.fail("votes", error.args[0], f"{self.K} votes for {self.classes} classes")
+        return np.array(found, dtype=np.int64)[where.reshape(-1)]
+
+    def mixed(self, share: float) -> PluralityLaw:
+        """Answer with a class drawn at random with this probability, else by this law; rounded to weights."""
+        checks.probability(share=share)
+        part, rest = Fraction(share), 1 - Fraction(share)
+        uniform = part / self.classes
+        sizes = self.partitions.sizes.tolist()
+        shares = [rest * w / ONE + uniform * m for w, m in zip(self.weights.tolist(), sizes, strict=True)]
+        return PluralityLaw(self.K, self.classes, _rounded(self.partitions, shares))
+
+    def share_right(self, prior: HistogramPrior) -> float:
+        """Compute the probability that the answer is one of the classes with the most votes.
+
+        >>> from darrm.gamma.histogram_priors import Dirichlet
+        >>> law = PluralityLaw.of_probabilities(3, 2, [1.0, 0.0, 2 / 3, 1 / 3])
+        >>> round(law.share_right(Dirichlet()), 12)  # (1 + 2/3)/2
+        0.833333333333
+        """
+        top = self.weights[self.partitions.starts] / float(ONE)
+        return float(self.partitions.probabilities(prior) @ top)
+
+    def to_lists(self) -> list[list[int]]:
+        """Write the weights partition by partition."""
+        return [part.tolist() for part in np.split(self.weights, self.partitions.starts[1:])]
+
+    @classmethod
+    def from_lists(cls, K: int, classes: int, weights: Sequence[Sequence[int]]) -> PluralityLaw:
+        """Read what `to_lists` wrote; `ValueError` or `TypeError` if it is something else."""
+        partitions = partitions_of(K, classes)
+        if len(weights) != len(partitions.parts):
+            checks.fail("weights", f"{len(weights)} partitions", f"of {len(partitions.parts)} partitions")
+        for place, (given, part) in enumerate(zip(weights, partitions.parts, strict=True)):
+            if not isinstance(given, list) or len(given) != len(set(part)):
+                checks.fail(
+                    f"weights of partition {place}", given, f"{len(set(part))} numbers, one for each of its groups"
+                )
+            for weight in given:
+                checks.integer_at_least(0, most=ONE, **{f"a weight of partition {place}": weight})
+        return cls(K, classes, np.array([weight for given in weights for weight in given], dtype=np.int64))
+
+
+def uniform_law(K: int, classes: int) -> PluralityLaw:
+    """Return the law that looks at nothing: every class has the probability 1/C."""
+    partitions = partitions_of(K, classes)
+    return PluralityLaw(K, classes, _rounded(partitions, [Fraction(int(m), classes) for m in partitions.sizes]))
+
+
+def _rounded(partitions: Partitions, shares: Iterable[Fraction]) -> NDArray[np.int64]:
+    """Round shares of groups to weights; what is missing to the sum goes to the largest of a partition."""
+    down = np.array([int(share * ONE) for share in shares], dtype=np.int64)
+    for groups in np.split(np.arange(down.size), partitions.starts[1:]):
+        down[groups[np.argmax(down[groups])]] += ONE - int(down[groups].sum())
+    return down

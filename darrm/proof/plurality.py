@@ -1,0 +1,124 @@
+"""That a plurality's answers are private: every pair of neighboring histograms in whole numbers.
+
+A law (`darrm.gamma.plurality_law`) is (ε, δ)-private if for every pair (n, n') of `darrm.gamma.partitions.Pairs`
+
+    (1)  Σ_c (h_c(n) − e^ε h_c(n'))_+ ≤ δ,        h_c(n) = w/(m·2^53),
+
+the largest difference Pr[S | n] − e^ε Pr[S | n'] of any set S of answers. With L = lcm(1 … C) every h is a whole number
+over L·2^53, and e^ε is at least a whole number over 2^128: so the sum over the terms of a pair, rounded up, is a whole
+number over L·2^181, and (1) is decided without a float. Pairs up to a renaming of the classes are all pairs.
+
+**Repair.** For u = 1/C, (1 − s)h + s·u answers at random with probability s. The left side of (1) is jointly convex and
+positively homogeneous in (h(n), h(n')), and at (u, u) it is 0: so it falls at least by the factor 1 − s, and some s < 1
+proves any law for any ε, δ > 0.
+"""
+
+from fractions import Fraction
+from math import lcm
+
+import numpy as np
+from flint import arb, ctx
+
+from darrm import checks
+from darrm.errors import CertificationError
+from darrm.gamma.partitions import Pairs, partitions_of
+from darrm.gamma.plurality_law import WEIGHT_BITS, PluralityLaw
+from darrm.probability import Array
+from darrm.probability.bisection import last_allowed
+from darrm.problem import PluralityProblem
+from darrm.proof.certify import Certificate
+from darrm.proof.corners import PRECISION_BITS, ratio_of
+
+WHOLE_NUMBERS = f"whole numbers, e^ε to {PRECISION_BITS} bits"
+_MOST_ATTEMPTS = 8
+_ROUNDING, _SAFELY = 2.0**-46, 1.0 + 2.0**-20  # what the first attempt at a repair leaves for rounding
+
+
+def pairs_of(problem: PluralityProblem) -> Pairs:
+    """Return the pairs of neighbors of a problem."""
+    return partitions_of(problem.voters.K, problem.classes).pairs(problem.voters.reached)
+
+
+def largest_excess(law: PluralityLaw, pairs: Pairs, epsilon: Fraction) -> Fraction:
+    """Bound the left side of (1) from above for all pairs; tight but for the rounding of e^ε.
+
+    >>> voter = PluralityLaw.of_probabilities(1, 3, [1.0, 0.0])  # tells the only vote
+    >>> largest_excess(voter, partitions_of(1, 3).pairs(1), Fraction(1))
+    Fraction(1, 1)
+    """
+    common, ratio = lcm(*range(1, law.classes + 1)), _below(ratio_of(epsilon).ball)
+    numbers = [w * (common // m) for w, m in zip(law.weights.tolist(), law.partitions.sizes.tolist(), strict=True)]
+    shifted, grown = [number << PRECISION_BITS for number in numbers], [number * ratio for number in numbers]
+    sums = [0] * len(pairs.first)
+    terms = (pairs.pair.tolist(), pairs.before.tolist(), pairs.after.tolist(), pairs.classes.tolist())
+    for pair, before, after, count in zip(*terms, strict=True):
+        difference = shifted[before] - grown[after]
+        if difference > 0:
+            sums[pair] += count * difference
+    return Fraction(max(sums), common << (WEIGHT_BITS + PRECISION_BITS))
+
+
+def prove(problem: PluralityProblem, law: PluralityLaw, *, scale: float = 1.0) -> Certificate:
+    """Prove that a law is private as it stands; `CertificationError` if (1) does not hold.
+
+    ``worst_cost`` of the certificate bounds the left side of (1), ``budget`` is δ and ``rows`` the number of pairs.
+    """
+    if (law.K, law.classes) != (problem.voters.K, problem.classes):
+        found = f"{law.K} votes for {law.classes} classes"
+        checks.fail("law", found, f"about {problem.voters.K} votes for {problem.classes} classes")
+    pairs, target = pairs_of(problem), problem.target
+    worst = largest_excess(law, pairs, target.exact_epsilon)
+    if worst > target.exact_delta:
+        raise CertificationError(
+            f"at epsilon = {target.epsilon:g} neighbors differ by {float(worst):.6g}, delta is {target.delta:.6g}: "
+            "let certify_plurality mix the law with a random answer",
+            worst_cost=float(worst),
+            budget=target.delta,
+        )
+    # both to floats on the safe side of themselves, and of one another
+    cost = 0.0 if worst == 0 else min(float(np.nextafter(float(worst), np.inf)), 1.0)
+    budget = float(np.nextafter(target.delta, 0.0)) if Fraction(target.delta) > target.exact_delta else target.delta
+    return Certificate(cost, budget, len(pairs.first), WHOLE_NUMBERS, scale)
+
+
+def mix_and_prove(problem: PluralityProblem, law: PluralityLaw) -> tuple[PluralityLaw, Certificate]:
+    """Mix a law with a random answer as little as its proof needs, and prove the result.
+
+    `CertificationError` if no proof was found; this has not been seen and would be a defect.
+    """
+    checks.instance(PluralityProblem, problem=problem, advice="say PluralityProblem(voters, target, classes)")
+    checks.instance(PluralityLaw, law=law, advice="say PluralityLaw.of_probabilities(K, classes, probabilities)")
+    try:
+        return law, prove(problem, law)
+    except CertificationError as error:
+        failure = error
+    share = least_share(law.each, law.classes, pairs_of(problem), problem)
+    for _ in range(_MOST_ATTEMPTS):
+        mixed = law.mixed(share)
+        try:
+            return mixed, prove(problem, mixed, scale=1.0 - share)
+        except CertificationError as error:
+            failure = error
+        share = min(1.0, 8.0 * share)
+    raise failure
+
+
+def least_share(each: Array, classes: int, pairs: Pairs, problem: PluralityProblem) -> float:
+    """Find in floats how much of a random answer makes a law private: the least s of the module, and a hair more.
+
+    ``each`` holds the probability of one class of each group.
+    """
+    ratio, delta = float(ratio_of(problem.target.exact_epsilon).value), problem.target.delta
+    differences = each[pairs.before] - ratio * each[pairs.after]
+
+    def allowed(share: float) -> bool:
+        positive = pairs.classes * np.maximum(0.0, (1.0 - share) * differences - share * (ratio - 1.0) / classes)
+        return bool(np.max(np.bincount(pairs.pair, positive)) <= delta)
+
+    return _SAFELY * last_allowed(allowed, 1.0, 0.0) + _ROUNDING / min(1.0, ratio - 1.0)
+
+
+def _below(ball: arb) -> int:
+    """Return a whole number n with n/2^128 at most every number of a ball of at least 1."""
+    with ctx.workprec(4 * PRECISION_BITS):
+        return int((ball.lower() * (1 << PRECISION_BITS)).floor().unique_fmpz()) - 1

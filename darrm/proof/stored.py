@@ -1,0 +1,99 @@
+"""What the files of proven tables share: they are read strictly, and refused by the name of the field that is wrong."""
+
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from darrm import checks
+from darrm.errors import CertificationError, TableError
+from darrm.system.files import write_text
+from darrm.system.json_text import read_json
+
+MOST_BYTES = 2**26  # of a file: some hundred thousand voters, with the multipliers
+_MESSAGE = 200  # characters of another error that a message repeats
+
+
+def read_document(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401 (whatever a JSON file holds)
+    """Read the JSON of a table's file; `TableError` if it holds none, `OSError` if it cannot be read."""
+    try:
+        return read_json(Path(path), what="table", most_bytes=MOST_BYTES)
+    except ValueError as error:
+        raise TableError("file", str(error)) from error
+
+
+def write_document(path: str | os.PathLike[str], document: dict[str, Any]) -> None:
+    """Write a table to a file, replacing an old one in one step."""
+    write_text(Path(path), json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def check_head(data: Any, kind: str, versions: Collection[int]) -> int:  # noqa: ANN401 (whatever a JSON file holds)
+    """Check the format of a document and return its version; `TableError` for any other than those given."""
+    with reading("format"):
+        if not isinstance(data, dict):
+            raise TableError("format", "the file does not hold a JSON object")
+        if data.get("format") != kind:
+            raise TableError("format", f"expected {kind!r}, got {start(repr(data.get('format')))}")
+    with reading("version"):
+        version = data.get("version")
+        if type(version) is not int or version not in versions:
+            raise TableError(
+                "version", f"this release reads versions up to {max(versions)}, got {start(repr(version))}"
+            )
+    return version
+
+
+@contextmanager
+def reading(field: str) -> Iterator[None]:
+    """Turn whatever a malformed value raises into a `TableError` about the field."""
+    try:
+        yield
+    except CertificationError as error:
+        raise TableError(field, str(error)) from error
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise TableError(field, f"it is malformed ({start(_text_of(error))})") from error
+
+
+def _text_of(error: Exception) -> str:
+    """Return an error's text, with its kind where that says more."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
+
+
+def start(text: str) -> str:
+    """Return as much of a text as a line has room for."""
+    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"
+
+
+def texts(data: dict[str, str]) -> dict[str, str]:
+    """Check that an object holds nothing but text that can be written again."""
+    for key, value in data.items():
+        for text in (key, value):
+            if not isinstance(text, str):
+                checks.fail(str(key), text, "text")
+            text.encode()
+    return dict(data)
+
+
+def field_of(data: dict[str, Any], name: str) -> Any:  # noqa: ANN401 (whatever a JSON file holds)
+    """Return a field; `TableError` if it is missing."""
+    if name not in data:
+        raise TableError(name, "it is missing")
+    return data[name]
+
+
+def scale_of(certificate: dict[str, Any]) -> float:
+    """Return how far a proposal was shrunk, as a certificate says it."""
+    scale = certificate["scale"]
+    checks.probability(scale=scale)
+    if scale == 0.0:
+        checks.fail("scale", scale, "in (0, 1]")
+    return float(scale)
+
+
+def checksum_of(content: dict[str, Any]) -> str:
+    """Compute the SHA-256, in hexadecimal, of plain data as JSON."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
