@@ -37,7 +37,7 @@ from darrm.proof.plurality_table import PluralityTable, certify_plurality
 from lp_models.options import Progress, SolveOptions
 from lp_models.plurality_lp import BlockProgram, BlockSeparation, SparseRows, maximize_with_rows
 
-MOST_TERMS = 150_000
+MOST_TERMS = 80_000  # of a program that is solved in about two minutes
 SMALLEST_PROBABILITY = 2.0**-36  # of every answer under a Rényi budget: its divergence must stay finite
 FINE = SolveOptions(gap=1e-5, time_limit=60.0)
 _BROKEN = 1e-11  # a row is broken when it exceeds its limit by more than this
@@ -159,7 +159,7 @@ def check_size(voters: Voters, classes: int) -> None:
     terms = partitions_of(voters.K, classes).pairs(voters.reached).pair.size
     if terms > MOST_TERMS:
         allowed = f"at most {MOST_TERMS:,}"
-        advice = "C = 3 to K = 250, C = 4 to K = 70, C = 5 to K = 40 and C = 10 to K = 25 are solved at overlap 1"
+        advice = "C = 3 to K = 200, C = 4 to K = 60, C = 5 to K = 35 and C = 10 to K = 22 are solved at overlap 1"
         checks.fail("the size of the program, terms of pairs of neighbors", f"{terms:,}", allowed, advice)
 
 

@@ -30,7 +30,7 @@ def curve_of_law(law: PluralityLaw, reached: int) -> RenyiCurve:
     >>> law = PluralityLaw.of_probabilities(1, 3, [0.75, 0.125])
     >>> curve = curve_of_law(law, 1)
     >>> float(curve.values[curve.orders == 2.0].round(6)[0]), round(float(np.log(6**2 / 8 + 1 / 6 / 8 + 1 / 8)), 6)
-    (1.535964, 1.535964)
+    (1.535971, 1.535971)
     """
     pairs = partitions_of(law.K, law.classes).pairs(reached)
     with np.errstate(divide="ignore"):

@@ -16,13 +16,15 @@ from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError
 from darrm.gamma import baselines
 from darrm.losses.renyi import RenyiCurve
+from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from darrm.pate.interactive import ScoredGNMax
 from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import MajorityProblem, PluralityProblem, Voters
 from darrm.proof.table import certify
 from darrm.release import DaRRM, release_debited
+from darrm.release.plurality import Plurality
 from darrm.release.private_classifiers import PrivateClassifierMajority
 from darrm.votes import ABSTAIN, Votes
 
@@ -76,6 +78,18 @@ CASES = {
             "a matrix of four voters": [[0, 1, 0, 1]],
             "counts of ten voters": Votes.of_counts([[7, 3]]),
             "three classes": Votes.of_labels([[0, 1, 2, 1, 0]], classes=3),
+        },
+    ),
+    "Plurality": Case(
+        Plurality(
+            optimize_plurality(PluralityProblem(Voters(10, PrivacyParams("inf"), 1), PrivacyParams(1, "1e-4"), 3))
+        ),
+        THREE,
+        {
+            **AMBIGUOUS,
+            "nine voters": Votes.of_counts([[4, 3, 2]]),
+            "two classes": Votes.of_counts([[4, 6]]),
+            "four classes": Votes.of_counts([[4, 3, 3, 0]]),
         },
     ),
     "GNMax": Case(GNMax(3.0), THREE, AMBIGUOUS),

@@ -1,0 +1,88 @@
+"""Answers drawn from a proven plurality: exactly its probabilities, by listing the numbers that may be drawn."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from darrm.account.accountant import PrivacyAccountant
+from darrm.gamma.plurality_law import ONE, PluralityLaw
+from darrm.losses.charges import Charge
+from darrm.optimize.plurality import optimize_plurality
+from darrm.privacy import PrivacyParams
+from darrm.probability.exact_sampling import UniformBelow
+from darrm.problem import PluralityProblem, Voters
+from darrm.proof.plurality_table import PluralityTable
+from darrm.release.plurality import Plurality
+from darrm.votes import Votes
+
+PROBLEM = PluralityProblem(Voters(4, PrivacyParams("inf"), overlap=1), PrivacyParams("0.5", "0.01"), 3)
+
+
+@pytest.fixture(scope="module")
+def table() -> PluralityTable:
+    return optimize_plurality(PROBLEM)
+
+
+def scripted(numbers: list[int]) -> UniformBelow:
+    """A source that answers each request with the next number for every query."""
+    remaining = iter(numbers)
+
+    def below(limits: NDArray[Any]) -> NDArray[Any]:
+        number = next(remaining)
+        assert np.all(number < limits)
+        return np.full(limits.shape, number, dtype=np.int64)
+
+    return below
+
+
+@pytest.mark.parametrize("counts", [(4, 0, 0), (1, 3, 0), (1, 1, 2), (2, 0, 2)])
+def test_every_class_is_drawn_for_as_many_numbers_as_its_weight(table: PluralityTable, counts: tuple[int, ...]) -> None:
+    aggregator, law = Plurality(table), table.probabilities
+    place = law.partitions.places[tuple(sorted(counts, reverse=True))]
+    total = 0
+    for votes in dict.fromkeys(sorted(counts, reverse=True)):
+        weight = int(law.weights[law.partitions.groups[place, votes]])
+        members = [c for c in range(3) if counts[c] == votes]
+        if weight:  # the first and the last number of the group, for each of its classes
+            for number in (total, total + weight - 1):
+                for rank, expected in enumerate(members):
+                    drawn = aggregator._draw(np.array([counts]), scripted([number, rank]))
+                    assert drawn.tolist() == [expected]
+        total += weight
+    assert total == ONE
+
+
+@pytest.mark.statistical
+def test_frequencies_are_the_probabilities(table: PluralityTable) -> None:
+    counts = np.array([[2, 1, 1], [0, 2, 2]])
+    draws = 100_000
+    labels = Plurality(table).release(Votes.of_counts(np.repeat(counts, draws, axis=0)), rng=np.random.default_rng(5))
+    for row, expected in zip(labels.reshape(2, draws), table.probabilities.probabilities(counts), strict=True):
+        found = np.bincount(row, minlength=3) / draws
+        # six classes, each within 5.3 standard deviations but for 1e-6 altogether
+        assert np.all(np.abs(found - expected) <= 5.3 * np.sqrt(expected * (1 - expected) / draws) + 1e-12)
+
+
+def test_the_exact_descriptions_make_many_queries_cheaper(table: PluralityTable) -> None:
+    charge = Plurality(table).charge(30)
+    assert charge.table == table.digest
+    assert charge.reached == 1
+    bare = PrivacyAccountant(charges=[Charge("bare", guarantee=charge.guarantee, count=30)])
+    assert PrivacyAccountant(charges=[charge]).spent(0.35).epsilon < bare.spent(0.35).epsilon
+
+
+def test_more_queries_than_a_block(table: PluralityTable) -> None:
+    counts = np.tile([[4, 0, 0], [0, 4, 0]], (40_000, 1))
+    labels = Plurality(table).release(Votes.of_counts(counts))
+    right = np.mean(labels == counts.argmax(axis=1))
+    assert right == pytest.approx(float(table.probabilities.probabilities([[4, 0, 0]])[0, 0]), abs=0.01)
+
+
+def test_only_a_proven_table_is_taken() -> None:
+    law = PluralityLaw(1, 2, np.array([ONE, 0]))
+    assert Fraction(int(law.weights[0]), ONE) == 1
+    with pytest.raises(ValueError, match="a PluralityTable"):
+        Plurality(law)  # type: ignore[arg-type]
