@@ -1,6 +1,7 @@
-"""The images: two classes of MNIST or Fashion-MNIST [D, Section 6.2], or scikit-learn's digits with no download."""
+"""The images: classes of MNIST or Fashion-MNIST [D, Section 6.2], or of scikit-learn's digits with no download."""
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from darrm.system.extras import require
 from experiments.download import RemoteFile, obtain
 
 CLASSES = (5, 8)  # the paper's two "randomly chosen" classes
+ALL_CLASSES = tuple(range(10))
 UNSIGNED_BYTE = 8  # the IDX format's code for its type of number
 MNIST_MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -46,8 +48,8 @@ DATASETS = ("digits", "fashion-mnist", "mnist")
 
 
 @dataclass(frozen=True, eq=False)
-class TwoClasses:
-    """Images of two classes, named 0 (class 5) and 1 (class 8)."""
+class LabeledImages:
+    """Images of some classes, named 0, 1, … in the order in which they were asked for."""
 
     name: str
     train_x: NDArray[np.float32]  # (n, 1, side, side) in [0, 1]
@@ -56,24 +58,25 @@ class TwoClasses:
     test_y: NDArray[np.int64]
 
 
-def load(name: str) -> TwoClasses:
-    """Load a data set's classes 5 and 8, split into training and test as it comes (digits: a fixed fifth for the test).
+def load(name: str, classes: Sequence[int] = CLASSES) -> LabeledImages:
+    """Load some classes of a data set, by default 5 and 8, split as it comes (digits: a fixed fifth for the test).
 
     >>> digits = load("digits")
-    >>> digits.train_x.shape, digits.test_x.shape
-    ((285, 1, 8, 8), (71, 1, 8, 8))
+    >>> digits.train_x.shape, digits.test_x.shape, int(load("digits", ALL_CLASSES).test_y.max())
+    ((285, 1, 8, 8), (71, 1, 8, 8), 9)
     """
     checks.one_of(DATASETS, dataset=name)
     if name == "digits":
-        return _digits()
+        return _digits(classes)
     mirrors = MNIST_MIRRORS if name == "mnist" else FASHION_MIRRORS
     contents = [
         read_idx(obtain(RemoteFile(name, file, size, sha256, mirrors)), f"{name}/{file}")
         for file, size, sha256 in zip(_NAMES, _SIZES, _HASHES[name], strict=True)
     ]
-    train_x, train_y = _two_classes(contents[0].astype(np.float32) / np.float32(255), contents[1])
-    test_x, test_y = _two_classes(contents[2].astype(np.float32) / np.float32(255), contents[3])
-    return TwoClasses(name, train_x, train_y, test_x, test_y)
+    train, test = (
+        _chosen(contents[part].astype(np.float32) / np.float32(255), contents[part + 1], classes) for part in (0, 2)
+    )
+    return LabeledImages(name, *train, *test)
 
 
 def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
@@ -95,16 +98,19 @@ def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
-def _two_classes(
-    images: NDArray[np.float32], labels: NDArray[np.int64] | NDArray[np.uint8]
+def _chosen(
+    images: NDArray[np.float32], labels: NDArray[np.int64] | NDArray[np.uint8], classes: Sequence[int]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    chosen = np.isin(labels, CLASSES)
-    return images[chosen][:, None].astype(np.float32), (labels[chosen] == CLASSES[1]).astype(np.int64)
+    """Keep the images of some classes, with their places in the list as labels."""
+    place = np.full(256, -1, dtype=np.int64)
+    place[list(classes)] = np.arange(len(classes))
+    named = place[labels]
+    return images[named >= 0][:, None].astype(np.float32), named[named >= 0]
 
 
-def _digits() -> TwoClasses:
+def _digits(classes: Sequence[int]) -> LabeledImages:
     bunch = require("sklearn.datasets").load_digits()
-    x, y = _two_classes((bunch.images / 16.0).astype(np.float32), bunch.target.astype(np.int64))
+    x, y = _chosen((bunch.images / 16.0).astype(np.float32), bunch.target.astype(np.int64), classes)
     order = np.random.default_rng(0).permutation(len(y))
     test, train = order[: round(len(y) / 5)], order[round(len(y) / 5) :]
-    return TwoClasses("digits", x[train], y[train], x[test], y[test])
+    return LabeledImages("digits", x[train], y[train], x[test], y[test])

@@ -58,14 +58,14 @@ def _votes(*, quick: bool) -> list[dict[str, Any]]:
     """Compute the expected label accuracy of every aggregator on recorded votes."""
     rows = []
     for recorded in available(quick=quick):
-        for work in vote_workloads(recorded.K, quick=quick):
+        for work in vote_workloads(recorded.voters, quick=quick):
             comparison, options = compare(work)
             accuracy = {option.name: recorded.accuracy(option.truth) for option in options}
             rows.append(
                 {
                     "votes": recorded.name,
                     "test points": len(recorded.labels),
-                    "majority": recorded.majority_accuracy,
+                    "majority": recorded.plurality_accuracy,
                     **{key: comparison.workload[key] for key in ("queries", "epsilon", "delta")},
                     "accuracy": accuracy,
                 }

@@ -22,7 +22,7 @@ from darrm.ensemble.calibration import privacy_of
 from darrm.system.command_line import CommandLine, run
 from experiments import pages
 from experiments.composition_tables import K
-from experiments.datasets import DATASETS, TwoClasses, load
+from experiments.datasets import DATASETS, LabeledImages, load
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import label_rows
 from experiments.knowledge_transfer.page import page, text
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _measured(options: argparse.Namespace, data: TwoClasses, setup: Setup, machine: Machine) -> dict[str, Any]:
+def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, machine: Machine) -> dict[str, Any]:
     start = time.perf_counter()
     trainings, draws, allowances, student = options.trainings, options.draws, options.m, settings.STUDENT
     if options.quick:

@@ -15,7 +15,7 @@ import numpy as np
 
 from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe
 from darrm.ensemble.voting import majority
-from experiments.datasets import TwoClasses
+from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.settings import Setup
 from experiments.knowledge_transfer.students import student_accuracy
@@ -27,7 +27,7 @@ PRIVATE_SEEDS = (101, 102, 103, 104, 105)  # private trainings vary more
 STUDENT_QUERIES, STUDENT_WRONG, STUDENT_POOL = 100, 0.2, 900
 
 
-def select(data: TwoClasses, setup: Setup, machine: Machine) -> dict[str, Any]:
+def select(data: LabeledImages, setup: Setup, machine: Machine) -> dict[str, Any]:
     """Try every setting of the grids; return all scores and the best setting of each kind."""
     order = np.random.default_rng(SPLIT_SEED).permutation(len(data.train_y))
     held = round(HELD_OUT * len(order))
@@ -54,7 +54,7 @@ def select(data: TwoClasses, setup: Setup, machine: Machine) -> dict[str, Any]:
     }
 
 
-def _score(data: TwoClasses, split: tuple[Any, Any], recipe: Recipe, machine: Machine) -> dict[str, Any]:
+def _score(data: LabeledImages, split: tuple[Any, Any], recipe: Recipe, machine: Machine) -> dict[str, Any]:
     rest, held = split
     teacher, crowd = [], []
     for seed in PRIVATE_SEEDS if isinstance(recipe, PrivateSGD) else SEEDS:
@@ -72,7 +72,7 @@ def _score(data: TwoClasses, split: tuple[Any, Any], recipe: Recipe, machine: Ma
 
 
 def _student_score(
-    data: TwoClasses, split: tuple[Any, Any], radius: float, weight: float, device: str
+    data: LabeledImages, split: tuple[Any, Any], radius: float, weight: float, device: str
 ) -> dict[str, Any]:
     rest, held = split
     x, y, recipe = data.train_x, data.train_y, replace(settings.STUDENT, radius=radius, weight=weight)

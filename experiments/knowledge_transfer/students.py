@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from darrm.ensemble.network import convolutional_network
 from darrm.ensemble.student import StudentRecipe, train_student
 from darrm.system.extras import require
-from experiments.datasets import TwoClasses
+from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import ways
 from experiments.knowledge_transfer.settings import Setup
@@ -29,7 +29,7 @@ Task = tuple[dict[str, Any], NDArray[np.int64], NDArray[np.int64]]
 
 
 def student_rows(
-    data: TwoClasses,
+    data: LabeledImages,
     setup: Setup,
     allowances: tuple[int, ...],
     votes: TeacherVotes,

@@ -17,7 +17,7 @@ from darrm.ensemble.recipes import PrivateSGD, Recipe
 from darrm.ensemble.teachers import TeacherEnsemble, train_teachers
 from darrm.ensemble.voting import load_votes, majority, save_votes
 from experiments.composition_tables import K
-from experiments.datasets import TwoClasses
+from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer.settings import CLIP, PARTITION_SEED, Setup
 
 
@@ -60,7 +60,7 @@ def private_recipe(setup: Setup) -> PrivateSGD:
     )
 
 
-def obtain_votes(data: TwoClasses, setup: Setup, seed: int, machine: Machine) -> TeacherVotes:
+def obtain_votes(data: LabeledImages, setup: Setup, seed: int, machine: Machine) -> TeacherVotes:
     """Train both ensembles with ``seed`` and ask them about the test images, or read the votes of the same training."""
     private = _votes(data, private_recipe(setup), seed, machine)
     plain = _votes(data, setup.plain, seed, machine)
@@ -86,7 +86,7 @@ def network_for(x: NDArray[np.float32]) -> Build:
     return partial(convolutional_network, side=x.shape[-1])
 
 
-def _votes(data: TwoClasses, recipe: Recipe, seed: int, machine: Machine) -> NDArray[np.int8]:
+def _votes(data: LabeledImages, recipe: Recipe, seed: int, machine: Machine) -> NDArray[np.int8]:
     arrays = [data.train_x, data.train_y, data.test_x]
     digests = [hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for array in arrays]
     network = network_digest(network_for(data.train_x))

@@ -12,13 +12,14 @@ from matplotlib.axes import Axes
 from darrm.advise import contenders
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.problem import MajorityProblem, Voters
+from darrm.votes import Votes
 from experiments.aggregators import __main__ as aggregators
 from experiments.aggregators import advice_page
 from experiments.aggregators.comparison import Comparison, compare, decide
 from experiments.aggregators.page import page
 from experiments.aggregators.pictures import save_margins
 from experiments.aggregators.settings import plain_workloads, private_workloads
-from experiments.aggregators.votes import RecordedVotes, available, digits
+from experiments.aggregators.votes import EnsembleVotes, available, available_of_ten_classes, digits
 from tests.planned import ONE, ORACLE, share
 
 KNOWN_DIGITS = cache(digits)
@@ -64,26 +65,44 @@ def test_one_workload() -> None:
     assert "K = 11, plain, overlap 1, Q = 1" in found.title
 
 
+def of_ones(ones: list[int], labels: list[int], K: int) -> EnsembleVotes:
+    counts = [[K - each, each] for each in ones]
+    return EnsembleVotes("hand", Votes.of_counts(counts), np.array(labels))
+
+
 def test_label_accuracy_averages_the_noise() -> None:
-    votes = RecordedVotes("hand", np.array([5, 3, 2, 0]), np.array([1, 0, 0, 1]), 5)
+    votes = of_ones([5, 3, 2, 0], [1, 0, 0, 1], 5)
     truth = np.array([0.6, 0.8, 0.9])  # for 3, 4 and 5 votes
     # right with 0.9; says 1 with 0.6 where the label is 0; right with 0.6; says 0 with 0.9 where the label is 1
     assert votes.accuracy(truth) == pytest.approx((0.9 + 0.4 + 0.6 + 0.1) / 4)
-    assert votes.majority_accuracy == 0.5
-    even = RecordedVotes("tie", np.array([2, 4]), np.array([1, 1]), 4)
+    assert votes.plurality_accuracy == 0.5
+    even = of_ones([2, 4], [1, 1], 4)
     assert even.accuracy(np.array([0.7, 1.0])) == pytest.approx((0.5 + 1.0) / 2)
-    assert even.majority_accuracy == 0.75
+    assert even.plurality_accuracy == 0.75
+    three = EnsembleVotes("ties", Votes.of_counts([[2, 2, 2], [0, 3, 3], [1, 1, 4]]), np.array([0, 0, 2]))
+    assert three.plurality_accuracy == pytest.approx((1 / 3 + 0 + 1) / 3)
 
 
 def test_recorded_votes_are_an_ensembles(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
     monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
     votes = KNOWN_DIGITS(11)
-    assert votes.ones.max() <= 11
-    assert votes.majority_accuracy > 0.85
+    assert votes.voters == 11
+    assert votes.plurality_accuracy > 0.85
     monkeypatch.setattr("experiments.aggregators.votes.DIGITS_VOTERS", (3, 11))
-    assert [found.K for found in available()] == [3, 11]
-    assert [found.K for found in available(quick=True)] == [3]
+    assert [found.voters for found in available()] == [3, 11]
+    assert [found.voters for found in available(quick=True)] == [3]
+
+
+def test_votes_on_ten_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model on a shard that lacks a class still votes for the others, and 50 of them agree on what they see."""
+    pytest.importorskip("sklearn")
+    monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
+    (found,) = available_of_ten_classes()
+    assert found.votes.counts.shape == (359, 10)
+    assert np.all(found.votes.counts.sum(axis=1) == found.voters)
+    assert found.voters == 50
+    assert found.plurality_accuracy > 0.85
 
 
 def test_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
