@@ -8,10 +8,8 @@ label costs is computed from the mechanism when it is charged.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,13 +23,11 @@ from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.problem import MOST_CLASSES, Voters
-from darrm.system.files import write_text
-from darrm.system.json_text import read_json
+from darrm.proof.stored import read_document, write_document
 from darrm.votes import Votes, require_votes
 
 FORMAT = "darrm release"
 VERSION = 1
-MOST_BYTES = 2**24  # of a file
 Mechanism = GNMax | LNMax | ExponentialMechanism | PermuteAndFlip
 _KINDS: dict[str, type[Mechanism]] = {
     kind.__name__: kind for kind in (GNMax, LNMax, ExponentialMechanism, PermuteAndFlip)
@@ -141,13 +137,9 @@ class NoisyMaximum:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, replacing an old one in one step."""
-        write_text(Path(path), json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
+        write_document(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> NoisyMaximum:
         """Read it from a file; `TableError` if that holds none, `OSError` if it cannot be read."""
-        try:
-            data = read_json(Path(path), what="release", most_bytes=MOST_BYTES)
-        except ValueError as error:
-            raise TableError("file", str(error)) from error
-        return cls.from_json(data)
+        return cls.from_json(read_document(path))

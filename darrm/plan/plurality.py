@@ -65,6 +65,9 @@ class Family:
         Whether the cost falls as the parameter grows, as with σ.
     estimate
         The same as ``make`` → about what an answer costs, where the charge itself takes long; no bound.
+    limits
+        The least and the largest parameter that ``make`` takes: with the one or the other the votes are told as they
+        are, or almost.
     """
 
     name: str
@@ -73,10 +76,12 @@ class Family:
     law: Callable[[float, int], Law]
     falls: bool = False
     estimate: Callable[[float, int], Charge] | None = None
+    limits: tuple[float, float] = (0.0, math.inf)
 
     def rounded(self, rate: float) -> float:
         """Compute the parameter of a rate, which costs grow with: six digits, rounded to the cheaper side."""
-        return float(rounded(1.0 / rate, ROUND_CEILING) if self.falls else rounded(rate, ROUND_FLOOR))
+        value = float(rounded(1.0 / rate, ROUND_CEILING) if self.falls else rounded(rate, ROUND_FLOOR))
+        return min(max(value, self.limits[0]), self.limits[1])
 
 
 def noisy_family(
@@ -86,6 +91,7 @@ def noisy_family(
     noise: Callable[[float], IntegerNoise],
     *,
     falls: bool,
+    limits: tuple[float, float],
 ) -> Family:
     """Describe the mechanisms that give every count a noise of its own."""
 
@@ -95,9 +101,11 @@ def noisy_family(
     def estimate(value: float, reached: int) -> Charge:
         # so many votes that move see about what one vote sees of noise that is shorter by as much
         shorter = noise(value / reached if falls else value * reached)
-        return Charge(name, renyi=RenyiCurve.of(lambda orders: CERTIFIED * label_estimate(shorter, orders)))
+        # a divergence does not fall in its order, which repairs the estimates of large ones
+        curve = RenyiCurve.of(lambda orders: CERTIFIED * np.maximum.accumulate(label_estimate(shorter, orders)))
+        return Charge(name, renyi=curve)
 
-    return Family(name, parameter, make, law, falls, estimate)
+    return Family(name, parameter, make, law, falls, estimate, limits)
 
 
 def _exponential_law(epsilon: float, reached: int) -> Law:
@@ -125,18 +133,23 @@ def _permute_and_flip_law(epsilon: float, reached: int) -> Law:
 
 FAMILIES: tuple[Family, ...] = (
     noisy_family(
-        "GNMax by label", "sigma", lambda sigma, reached: GNMax(sigma, reached=reached), DiscreteGaussian, falls=True
+        "GNMax by label",
+        "sigma",
+        lambda sigma, reached: GNMax(sigma, reached=reached),
+        DiscreteGaussian,
+        falls=True,
+        limits=(0.5, math.inf),
     ),
     noisy_family(
-        "LNMax by label", "gamma", lambda gamma, reached: LNMax(gamma, reached=reached), DiscreteLaplace, falls=False
+        "LNMax by label",
+        "gamma",
+        lambda gamma, reached: LNMax(gamma, reached=reached),
+        DiscreteLaplace,
+        falls=False,
+        limits=(1e-9, 50.0),
     ),
-    Family(
-        "exponential mechanism",
-        "epsilon",
-        ExponentialMechanism,
-        _exponential_law,
-    ),
-    Family("permute-and-flip", "epsilon", PermuteAndFlip, _permute_and_flip_law),
+    Family("exponential mechanism", "epsilon", ExponentialMechanism, _exponential_law, limits=(1e-12, 700.0)),
+    Family("permute-and-flip", "epsilon", PermuteAndFlip, _permute_and_flip_law, limits=(1e-12, 700.0)),
 )
 
 
@@ -269,14 +282,15 @@ def calibrated(workload: Workload, prior: HistogramPrior, family: Family) -> Plu
 def largest_rate(workload: Workload, charge: Callable[[float], Charge], start: float) -> float:
     """Find nearly the largest rate whose Q charges the accountant admits: at most `UNUSED` of ε is left.
 
-    A secant search in logarithms, for charges that take long to compute. What is returned was admitted.
+    A secant search in logarithms with every third step a bisection, for charges that take long to compute. What is
+    returned was admitted.
     """
     total = workload.total
     goal = math.log(total.epsilon * (1.0 - UNUSED / 2.0))
     inside, outside = 0.0, math.inf
     points: list[tuple[float, float]] = []
     rate = start
-    for _ in range(TRIALS):
+    for trial in range(TRIALS):
         account = account_of(workload, charge(rate))
         spent = account.smallest_epsilon(total.delta)
         admitted = account.admits(total)
@@ -287,8 +301,12 @@ def largest_rate(workload: Workload, charge: Callable[[float], Charge], start: f
         if 0.0 < spent < math.inf:
             points = [*points[-1:], (math.log(rate), math.log(spent))]
             guess = rate * math.exp((goal - points[-1][1]) / _slope(points))
-        if not inside < guess < outside:
-            guess = 2.0 * rate if math.isinf(outside) else math.sqrt(inside * outside) if inside else outside / 16.0
+        if math.isinf(outside) and guess <= inside:
+            guess = 2.0 * inside
+        elif inside == 0.0 and guess >= outside:
+            guess = outside / 16.0
+        elif inside > 0.0 and math.isfinite(outside) and (trial % 3 == 2 or not inside < guess < outside):
+            guess = math.sqrt(inside * outside)
         if math.isfinite(outside) and outside - inside <= 1e-6 * outside:
             break
         rate = guess

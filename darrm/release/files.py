@@ -2,22 +2,23 @@
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 from darrm import checks
 from darrm.aggregator import Aggregator
-from darrm.errors import TableError
 from darrm.pate import noisy_maximum
 from darrm.pate.noisy_maximum import NoisyMaximum
-from darrm.problem import Voters
-from darrm.proof import table
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof import plurality_table, table
+from darrm.proof.plurality_table import PluralityTable
+from darrm.proof.stored import read_document
 from darrm.proof.table import GammaTable
 from darrm.release.majority import DaRRM
-from darrm.system.json_text import read_json
+from darrm.release.plurality import Plurality
 
-Released = DaRRM | NoisyMaximum
+Released = DaRRM | Plurality | NoisyMaximum
 _FORMATS: dict[str, Callable[[object], Released]] = {
     table.FORMAT: lambda data: DaRRM(GammaTable.from_json(data)),
+    plurality_table.FORMAT: lambda data: Plurality(PluralityTable.from_json(data)),
     noisy_maximum.FORMAT: NoisyMaximum.from_json,
 }
 
@@ -32,10 +33,7 @@ def load_release(path: str | os.PathLike[str]) -> Released:
     OSError
         If the file cannot be read.
     """
-    try:
-        data = read_json(Path(path), what="table", most_bytes=table.MOST_BYTES)
-    except ValueError as error:
-        raise TableError("file", str(error)) from error
+    data = read_document(path)
     found = data.get("format") if isinstance(data, dict) else None
     # a file of no format is refused as a table, which says what is missing
     return _FORMATS.get(found if isinstance(found, str) else "", _FORMATS[table.FORMAT])(data)
@@ -45,11 +43,11 @@ def save_release(path: str | os.PathLike[str], aggregator: Aggregator) -> None:
     """Write what releases to a file, replacing an old one in one step; `ValueError` if it has no format."""
     if isinstance(aggregator, NoisyMaximum):
         aggregator.save(path)
-    elif isinstance(aggregator, DaRRM):
+    elif isinstance(aggregator, DaRRM | Plurality):
         aggregator.table.save(path)
     else:
         advice = "say NoisyMaximum(mechanism, voters, classes)"
-        checks.fail("aggregator", type(aggregator).__name__, "a DaRRM or a NoisyMaximum", advice)
+        checks.fail("aggregator", type(aggregator).__name__, "a DaRRM, a Plurality or a NoisyMaximum", advice)
 
 
 def whose(aggregator: Released) -> tuple[Voters, int]:
@@ -62,4 +60,5 @@ def whose(aggregator: Released) -> tuple[Voters, int]:
     """
     if isinstance(aggregator, NoisyMaximum):
         return aggregator.voters, aggregator.classes
-    return aggregator.table.problem.voters, 2
+    problem = aggregator.table.problem
+    return problem.voters, 2 if isinstance(problem, MajorityProblem) else problem.classes

@@ -1,0 +1,280 @@
+"""Plans for more than two classes: what they cost, what they are right about, and what would help."""
+
+import json
+import re
+from functools import partial
+from itertools import permutations
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from darrm.account.__main__ import main as account
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.bounds import MODELS_BOUNDS
+from darrm.account.ledger import PrivacyLedger
+from darrm.advise import advise
+from darrm.advise.__main__ import main as advise_main
+from darrm.advise.report import text_report as advice_text
+from darrm.errors import BudgetExceededError, PlanError
+from darrm.gamma.histogram_priors import Dirichlet, RecordedVotes
+from darrm.gamma.priors import CommonP
+from darrm.losses.charges import Charge
+from darrm.plan import Plan, plan, plurality
+from darrm.plan.__main__ import main
+from darrm.plan.plurality import FAMILIES, UNUSED, largest_rate, leading
+from darrm.plan.remedies import GOAL, remedies
+from darrm.plan.report import json_report, text_report
+from darrm.plan.share_right import share_right
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters, Workload
+from darrm.release import release_debited
+from darrm.release.__main__ import main as release
+from darrm.release.files import load_release
+from darrm.system.command_line import run
+from darrm.votes import Votes
+
+PLAIN = PrivacyParams("inf")
+WORK = Workload(Voters(30, PLAIN, overlap=1), 12, PrivacyParams("3", "1e-5"), classes=4)
+FLAGS = ["--K", "30", "--voters", "plain", "--overlap", "1", "--classes", "4", "--queries", "12", "--total", "3,1e-5"]
+MODELS = Workload(
+    Voters(12, PrivacyParams("1", "1e-6"), overlap=1, models=True), 30, PrivacyParams("0.8", "1e-5"), classes=3
+)
+SCHEMAS = Path(__file__).parents[2] / "darrm/schemas"
+SELECTION = tuple(family for family in FAMILIES if family.parameter == "epsilon")  # whose charges take no time
+
+_plans: dict[Workload, Plan] = {}
+
+
+def planned(work: Workload) -> Plan:
+    if work not in _plans:
+        _plans[work] = plan(work)
+    return _plans[work]
+
+
+@pytest.mark.parametrize("work", [WORK, MODELS], ids=str)
+def test_every_candidate_uses_the_budget_and_no_more(work: Workload) -> None:
+    found = planned(work)
+    assert not found.refused
+    assert {candidate.method for candidate in found.candidates} >= {family.name for family in FAMILIES}
+    for candidate in found.candidates:
+        charge = candidate.aggregator.charge(work.queries)
+        account = PrivacyAccountant(work.voters, [charge])
+        assert account.admits(work.total), candidate.method
+        spent = account.spent(work.total.delta)
+        assert spent.epsilon == candidate.spent.epsilon
+        assert spent.epsilon <= work.total.epsilon
+        # through both ends a hundredth of the release's ε is less than a hundredth of the whole
+        assert spent.epsilon >= 0.99 * work.total.epsilon, candidate.method
+        if work is MODELS:
+            assert {bound.name for bound in spent.bounds} <= set(MODELS_BOUNDS)
+    shares = [candidate.share_right.value for candidate in found.candidates]
+    assert shares == sorted(shares, reverse=True)
+    assert found.best.coin.value < shares[-1]
+
+
+@pytest.mark.parametrize("work", [WORK, MODELS], ids=str)
+def test_a_ledger_of_the_budget_admits_all_queries_and_not_one_more(work: Workload, tmp_path: Path) -> None:
+    K, Q, C = work.voters.K, work.queries, work.classes
+    planned(work).save(tmp_path / "plan.json")
+    aggregator = load_release(tmp_path / "plan.json")
+    assert aggregator == planned(work).aggregator
+    votes = Votes.of_labels(np.random.default_rng(5).integers(0, C, (Q + 1, K)), classes=C)
+    ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", work.total)
+    assert release_debited(aggregator, votes[:Q], ledger=ledger).shape == (Q,)
+    with pytest.raises(BudgetExceededError):
+        release_debited(aggregator, votes[Q:], ledger=ledger)
+    with pytest.raises(BudgetExceededError):
+        release_debited(aggregator, votes, ledger=PrivacyLedger.create(":memory:", work.total))
+
+
+def test_the_law_of_permute_and_flip_is_that_of_all_orders() -> None:
+    epsilon, counts = 0.8, np.array([[5, 3, 3, 1], [4, 4, 2, 2]])
+    law = next(family for family in FAMILIES if family.name == "permute-and-flip").law(epsilon, 2)(counts)
+    for row, found in zip(counts, law, strict=True):
+        heads = np.exp(-epsilon * (row.max() - row) / 4)
+        expected = np.zeros(4)
+        for order in permutations(range(4)):
+            tails = 1.0
+            for place in order:
+                expected[place] += tails * heads[place] / 24
+                tails *= 1.0 - heads[place]
+        assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_truth_is_that_of_a_leader_before_even_others() -> None:
+    rows = leading(WORK)
+    assert rows[:3].tolist() == [[9, 7, 7, 7], [10, 7, 7, 6], [11, 7, 6, 6]]
+    assert rows[-1].tolist() == [30, 0, 0, 0]
+    assert np.all(rows.sum(axis=1) == 30)
+    for candidate in planned(WORK).candidates:
+        assert candidate.levels.tolist() == list(range(9, 31))
+        assert np.all(np.diff(candidate.truth) > -1e-9)
+        assert candidate.truth[-1] > candidate.share_right.value
+
+
+def test_the_rate_is_found_whatever_the_cost_looks_like() -> None:
+    calls = []
+
+    def charge(rate: float) -> Charge:
+        calls.append(rate)
+        return Charge("steps", guarantee=PrivacyParams(min(600.0, 1e-4 * 2.0 ** min(40.0, rate))))
+
+    for start in (1e-6, 5.0, 1e6):
+        calls.clear()
+        rate = largest_rate(WORK, charge, start)
+        spent = PrivacyAccountant(charges=[charge(rate).repeated(12)]).spent(1e-5).epsilon
+        assert 3.0 * (1 - UNUSED) <= spent <= 3.0
+        assert len(calls) < 45
+    with pytest.raises(PlanError, match="no parameter composes"):
+        largest_rate(WORK, lambda _rate: Charge("dear", guarantee=PrivacyParams(100)), 1.0)
+
+
+def test_remedies_are_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plurality, "FAMILIES", SELECTION)
+    work = Workload(Voters(50, PLAIN, overlap=1), 100, PrivacyParams("4", "1e-5"), classes=5)
+    found = plan(work)
+    best = found.best
+    assert best.share_right.value < 0.6
+    (words,) = remedies(found)
+    pattern = r"What would help: (\d+)% of the labels would be right, (\d+)% with 250 voters and 90% with about "
+    pattern += r"([\d,]+) \(a person reaching 1\), 90% with ([\d,]+) of the 100 queries, 90% with a total epsilon of "
+    said = re.fullmatch(pattern + r"([\d.e+]+)\.", words)
+    assert said is not None, words
+    now, five_times, K, queries, epsilon = (float(part.replace(",", "")) for part in said.groups())
+    assert now == round(100 * best.share_right.value)
+    assert five_times == pytest.approx(100 * share_right(best.law, 250, 5, best.prior).value, abs=2.0)
+    assert share_right(best.law, int(K), 5, best.prior).value == pytest.approx(GOAL, abs=0.02)
+    for other in (
+        Workload(work.voters, int(queries), work.total, 5),
+        Workload(work.voters, 100, PrivacyParams(epsilon, "1e-5"), 5),
+    ):
+        redone = next(candidate for candidate in plan(other).candidates if candidate.method == best.method)
+        assert redone.share_right.value == pytest.approx(GOAL, abs=0.03)
+    assert remedies(plan(Workload(work.voters, 1, PrivacyParams(20), 5))) == ()
+    assert words in text_report(found, None)
+    assert words in advice_text(advise(work))
+
+
+def test_private_voters_and_other_beliefs_are_refused() -> None:
+    fresh = Workload(Voters(11, PrivacyParams("0.1")), 10, PrivacyParams(2, 1e-5), 3)
+    for door in (plan, advise):
+        with pytest.raises(ValueError, match=r"--voters plain .* or say --models"):
+            door(fresh)
+        with pytest.raises(ValueError, match="a belief about histograms"):
+            door(WORK, prior=CommonP())
+        with pytest.raises(ValueError, match="the 3 of the recorded votes"):
+            door(WORK, prior=RecordedVotes("three", Votes.of_counts([[1, 2, 3]])))
+
+
+def test_models_that_are_private_enough_need_no_noise() -> None:
+    work = Workload(Voters(12, PrivacyParams("0.5"), overlap=1, models=True), 30, PrivacyParams("0.5"), classes=3)
+    with pytest.raises(PlanError, match="No noise is needed"):
+        plan(work)
+    found = advise(work)
+    assert [(option.name, option.right) for option in found.options] == [("no noise", 1.0)]
+    assert "publish the plurality of the models' votes as it is" in advice_text(found)
+
+
+def test_advice_ranks_by_labels_and_says_who_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plurality, "FAMILIES", SELECTION)
+    found = advise(WORK)
+    rights = [option.right for option in found.options]
+    assert rights == sorted(rights, reverse=True)
+    assert found.recommended.name == plan(WORK).best.method
+    absent = dict(found.absent)
+    assert set(absent) == {"subsampling", "double subsampling", "DaRRM of the paper", "randomized response"}
+    assert "two classes" in absent["subsampling"]
+    pure = advise(Workload(WORK.voters, 12, PrivacyParams(3), 4))
+    assert dict(pure.absent)["GNMax, tight σ"] == "Gaussian noise gives no (epsilon, 0)"
+    for option in found.options:
+        if option.instructions and option.instructions[0].startswith("from "):
+            names: dict[str, object] = {}
+            exec("\n".join(option.instructions[:3]), names)  # noqa: S102 (the lines under test)
+            assert names["aggregator"] == option.aggregator
+
+
+class TestCommands:
+    @pytest.fixture(autouse=True)
+    def quick(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(plurality, "FAMILIES", SELECTION)
+
+    def test_plan_release_ledger_as_it_is_printed(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(partial(advise_main, [*FLAGS, "--format", "json"])) == 0
+        said = json.loads(capsys.readouterr().out)
+        jsonschema.validate(said, json.loads((SCHEMAS / "advice.json").read_text()))
+        first, second = (line.split()[3:] for line in said["commands"])
+        assert run(partial(main, first)) == 0
+        assert said["commands"][1] in capsys.readouterr().out
+        names = ("ant", "bee", "cat", "dog")
+        rows = np.array(names)[np.random.default_rng(1).integers(0, 4, (12, 30))]
+        Path("votes.csv").write_text("\n".join(map(",".join, rows)) + "\n")
+        words = ["votes.csv" if word == "VOTES" else "labels.csv" if word == "LABELS" else word for word in second]
+        assert run(partial(release, [*words, "--classes", "ant,bee,cat"])) == 2
+        assert "4 different labels, or their number" in capsys.readouterr().err
+        assert run(partial(release, [*words, "--classes", ",".join(names)])) == 0
+        assert set(Path("labels.csv").read_text().split()) <= set(names)
+        capsys.readouterr()
+        assert run(partial(account, ["--ledger", "ledger.sqlite", "--format", "json"])) == 0
+        ledger = json.loads(capsys.readouterr().out)
+        winner = next(option for option in said["options"] if option["name"] == said["winner"])
+        assert ledger["spent"]["epsilon"] == pytest.approx(winner["epsilon"], rel=1e-9)
+        bounded = ["--table", "plan.json", "--queries", "12", "--format", "json"]
+        assert run(partial(account, [*bounded, "--delta", "1e-5"])) == 0
+        asked = json.loads(capsys.readouterr().out)
+        assert asked["queries"]["12"]["epsilon"] == pytest.approx(winner["epsilon"], rel=1e-9)
+
+    def test_reports_are_the_plan(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(partial(main, [*FLAGS, "--prior", "dirichlet:0.5", "--format", "json", "--plot", "plan.png"])) == 0
+        said = json.loads(capsys.readouterr().out)
+        jsonschema.validate(said, json.loads((SCHEMAS / "plan_report.json").read_text()))
+        assert Path("plan.png").read_bytes().startswith(b"\x89PNG")
+        found = plan(WORK, prior=Dirichlet(0.5))
+        assert said == json_report(found, None)
+        assert said["prior"] == "dirichlet:0.5"
+        text = text_report(found, None)
+        rows = text.partition("sharing the rest\n")[2].partition("\n\n")[0].splitlines()[1:]
+        shown = [row.split() for row in rows if not row.endswith("has all)")]
+        for level, *truths in shown:
+            place = found.best.levels.tolist().index(int(level))
+            expected = [candidate.truth[place] for candidate in found.candidates]
+            assert [float(truth) for truth in truths] == pytest.approx(expected, abs=5.1e-5)
+        for row, candidate in zip(said["candidates"], found.candidates, strict=True):
+            (line,) = (
+                line for line in text.splitlines() if line[2:].startswith(candidate.method + " ") and "by" in line
+            )
+            share = share_right(candidate.law, 30, 4, Dirichlet(0.5)).value
+            assert row["share_right"]["value"] == share
+            assert float(line[2:].removeprefix(candidate.method).split()[0]) == pytest.approx(share, abs=5.1e-6)
+            assert line.startswith("*") is (candidate is found.best)
+
+    def test_recorded_votes_decide(self, capsys: pytest.CaptureFixture[str]) -> None:
+        counts = np.array([[20, 4, 3, 3], [28, 1, 1, 0], [9, 8, 7, 6]])
+        np.save("seen.npy", counts)
+        assert run(partial(main, [*FLAGS, "--prior", "votes:seen.npy", "--format", "json"])) == 0
+        said = json.loads(capsys.readouterr().out)
+        found = plan(WORK, prior=RecordedVotes("seen.npy", Votes.of_counts(counts)))
+        assert said["candidates"] == json_report(found, None)["candidates"]
+        expected = np.mean(found.best.law(counts)[:, 0])
+        assert said["candidates"][0]["share_right"] == {"value": pytest.approx(expected), "standard_error": 0.0}
+
+    @pytest.mark.parametrize(
+        ("words", "line"),
+        [
+            ("--classes 1", "classes must be an integer of at least 2"),
+            ("--classes a,b,c", "--classes must be an integer"),
+            ("--classes 70000", "classes must be an integer of at most 65536"),
+            ("--classes 4 --prior common", "dirichlet:CONCENTRATION or votes:FILE for more than two classes"),
+            ("--classes 2 --prior dirichlet", "the prior must be uniform"),
+            ("--classes 4 --prior votes:none.npy", "none.npy"),
+            ("--classes 4 --voters private", "say --models where they are models"),
+        ],
+    )
+    def test_bad_words_are_one_line(self, words: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+        for door in (main, advise_main):
+            assert run(partial(door, [*FLAGS, *words.split()])) == 2
+            shown = capsys.readouterr()
+            assert line in shown.err
+            assert shown.err.count("\n") == 1
