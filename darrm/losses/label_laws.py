@@ -29,7 +29,7 @@ from darrm.probability import Array
 from darrm.probability.integer_noise import IntegerNoise
 
 Integers = NDArray[np.int64]
-SMALL, TINY = 32.0, 60.0  # −log of the mass beyond `TwoClasses.near` and beyond `left` and `right`
+SMALL, TINY = 7.0, 60.0  # −log of the mass beyond `TwoClasses.near` and beyond `left` and `right`
 _NEGLIGIBLE = 45.0  # −log of what a cut-off tail is, next to the smallest tail that is used
 _AT_ONCE = 1 << 20  # numbers of one block of diagonals
 
@@ -62,7 +62,7 @@ class TwoClasses:
 
     @cached_property
     def near(self) -> int:
-        """A number of votes r with Pr[X ≤ −r] ≤ e^{−32}, about the least."""
+        """A number of votes r with Pr[X ≤ −r] ≤ e^{−7}, about the least."""
         return self._reach(-1, SMALL)
 
     @cached_property

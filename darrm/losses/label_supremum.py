@@ -24,8 +24,10 @@ such terms bound the terms of sums, Pr[a]^α·… ≤ Σ f(w)^α f(w + 1)^{1−�
   1 − e^{−60}: a supremum in one dimension. j < −right: likewise, b adds at most its own probability, below e^{−60}.
 - i − j > left + right: a wins but for a probability below e^{−59}. i − j < −left − right: a adds at most
   H·T_l(left) + Γ·T_r(right), other T_l(left), b at most 1.
-- i and j above `near`: "another" has probability below e^{−32}, and what L_a and L_b still change with i at a fixed
-  i − j is below e^{−31}: the points with min(i, j) = `near` stand for them.
+- i and j at least `near`: with w = −i and d = i − j, L_a is log E[G(w + d)/G(w + d − 2) | w ≥ −i], which grows with i
+  as the ratio falls in w, plus −log of one minus the hazard of w at −i, which grows with d and falls with i. So L_a is
+  at most its limit for i → ∞ at the same d plus −log(1 − f(−near)/Pr[X ≥ −near]), and L_b at least its limit minus as
+  much: blocks of a line. Another adds at most G(−near) times what it adds for one bit, for i and for j.
 
 T_r(k) is bounded geometrically from its first terms: with v(w) = log f(w)/f(w + 1), log-summands change by
 v(w)·((α − 1)(v(w + 1)/v(w) − 1) − 1). **The noise must have tails in which v(w + 1)/v(w) does not grow**, on both sides
@@ -43,11 +45,10 @@ from darrm.losses.label_laws import Integers, TwoClasses
 from darrm.probability import Array
 
 TOLERANCE = 0.007  # relative, of a divergence or a δ above the best value found
-_MOST_BLOCKS = 1 << 19  # at a time; bounds memory, and the time of a call
+_MOST_BLOCKS = 1 << 18  # at a time; bounds memory, and the time of a call
 _MOST_SUMMED = 1 << 29  # numbers summed along diagonals for one size of blocks
 _TRIED = 16  # blocks of each round whose values are computed, for the best value found
-_NEGLIGIBLE = math.exp(-31.0)
-_ROUNDING = 2.0**-47  # absolute, of sums of a few terms of size 1
+_ROUNDING = 2.0**-47  # absolute, of sums of a few terms of size 1, and all probabilities below e^{−59}
 
 
 class Measure(Protocol):
@@ -87,8 +88,8 @@ class Renyi:
 
     def enough(self, values: Array) -> Array:
         """Allow the tolerance."""
-        # large orders hardly ever matter, and need more blocks
-        tolerance = TOLERANCE * np.maximum(1.0, self.orders / (1.5 * self.deviation))
+        # large orders need more blocks, and matter for few answers only, where the profile is the better bound
+        tolerance = TOLERANCE * np.maximum(1.0, self.orders / (2.0 * self.deviation)) ** 2
         return np.asarray(np.expm1((1.0 + tolerance) * np.log1p(values)))
 
     def outside(self, laws: TwoClasses, bits: Array) -> Array:
@@ -97,7 +98,7 @@ class Renyi:
         gamma = 1.0 + bits
         with np.errstate(over="ignore", invalid="ignore"):
             added = left * (1.0 + np.exp(log_moved(laws, self.orders, +1))) + right * gamma
-            added += (_NEGLIGIBLE + _ROUNDING) * (gamma + self.orders)
+            added += _ROUNDING * (gamma + self.orders)
         return np.where(np.isnan(added), np.inf, added)
 
 
@@ -123,22 +124,25 @@ class HockeyStick:
 
     def outside(self, _laws: TwoClasses, _bits: Array) -> Array:
         """Bound it as the module says."""
-        return np.full(self.size, 4.0 * _NEGLIGIBLE + _ROUNDING)
+        return np.full(self.size, _ROUNDING)
 
 
 def supremum(laws: TwoClasses, measure: Measure) -> Array:
     """Bound sup Σ q·φ(L) over all (i, j, z), for each divergence of the measure."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what is not known there counts as ∞
         bits = _one_bit(laws, measure)
-        return np.maximum(_inside(laws, measure), bits) + measure.outside(laws, bits)
+        best = np.zeros(measure.size)
+        far = _branched(laws, measure, best, far=True) + 2.0 * bits * np.exp(laws.log_G(np.array([-laws.near])))
+        close = _branched(laws, measure, best, far=False)
+        return np.asarray(np.maximum(np.maximum(close, far), bits) + measure.outside(laws, bits))
 
 
 def estimate(laws: TwoClasses, measure: Measure) -> Array:
     """Compute the largest of Σ q·φ(L) on a grid of places: about the supremum, from below."""
-    step = max(1, int(laws.noise.deviation / 8.0))
+    step = max(1, laws.right // 80)
     lines = np.arange(-2 * laws.right // step // 5, (laws.near + laws.right) // step) * step
     i, j = (grid.ravel() for grid in np.meshgrid(lines, lines))
-    likely = (np.minimum(i, j) < laws.right // 2) & (np.abs(i - j) <= laws.right // 2)
+    likely = (np.minimum(i, j) < laws.right // 2) & (np.abs(i - j) <= laws.right)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         table = _table(laws, i[likely], j[likely], np.zeros(np.count_nonzero(likely), dtype=np.int64))
         return np.array([np.nanmax(_values(table, measure, index)) for index in range(measure.size)])
@@ -168,36 +172,36 @@ def _values(table: _Table, measure: Measure, index: int, at: Integers | slice = 
     return np.asarray(sum(after[at] * measure.penalty(loss[at], index) for after, loss in pairs))
 
 
-def _inside(laws: TwoClasses, measure: Measure) -> Array:
-    """Bound the supremum over the blocks, with (first i, first j, first z) each; a block holds one z or both."""
-    apart, near = laws.left + laws.right, laws.near
+def _branched(laws: TwoClasses, measure: Measure, best: Array, *, far: bool) -> Array:
+    """Bound the supremum over blocks (first i, first j, first z), each of one z or of both; raise the ``best`` found.
+
+    The blocks of the plane, or of the line on which i and j are ``far`` above `near`.
+    """
+    apart = laws.left + laws.right
+    end = laws.near + laws.left + apart  # both are above it on the line
     side, both = 1 << int(math.log2(max(1.0, laws.noise.deviation))), 1
-    edges = np.arange(-laws.right, near + apart + 1, side)
-    places = np.array([grid.ravel() for grid in np.meshgrid(edges, edges, [0])])
+    columns = np.arange(-apart + end, apart + end + 1, side) if far else np.arange(-laws.right, laws.near + apart, side)
+    places = np.array([grid.ravel() for grid in np.meshgrid(columns, [end] if far else columns, [0])])
     active = np.ones((places.shape[1], measure.size), dtype=bool)
-    best = np.zeros(measure.size)
-    margin = 4.0 * (laws.rounding + _NEGLIGIBLE)
+    margin = 4.0 * laws.rounding
+    farther = _farther(laws) + margin if far else margin
     while True:
         i, j, _ = places
-        inside = (i - j < apart + side) & (j - i < apart + side) & (np.minimum(i, j) <= near) & active.any(axis=1)
+        inside = (i - j < apart + side) & (j - i < apart + side) & active.any(axis=1)
+        if not far:
+            inside &= np.minimum(i, j) < laws.near
         places, active = places[:, inside], active[inside]
         i, j, z = places
-        low, high = _table(laws, i + side - 1, j, z), _table(laws, i, j + side - 1, z + both)
+        low = _table(laws, i + side - 1, j, z)
+        high = _table(laws, i, j if far else j + side - 1, z + both)
         below = _other_after(laws, i, j)
+        shifted = (high.losses[0] + farther, low.losses[1] - farther, low.losses[2] - margin, high.losses[2] + margin)
         bounds = np.zeros(active.shape)
         for index in range(measure.size):
             at = np.flatnonzero(active[:, index])
             if not at.size:
                 continue
-            a, b, least, most = (
-                measure.penalty(loss[at] + sign * margin, index)
-                for loss, sign in (
-                    (high.losses[0], 1),
-                    (low.losses[1], -1),
-                    (low.losses[2], -1),
-                    (high.losses[2], 1),
-                )
-            )
+            a, b, least, most = (measure.penalty(loss[at], index) for loss in shifted)
             bound = low.after[0][at] * a + high.after[1][at] * b + below[at] * np.maximum(least, most)
             bound = np.where(np.isnan(bound), np.inf, bound * (1.0 + margin))
             likely = at[np.argpartition(bound, -min(_TRIED, at.size))[-_TRIED:]]
@@ -211,11 +215,17 @@ def _inside(laws: TwoClasses, measure: Measure) -> Array:
             return np.asarray(np.maximum(enough, np.max(bounds, axis=0, where=active, initial=0.0)))
         if side > 1:
             side //= 2
-            steps = [(0, 0, 0), (side, 0, 0), (0, side, 0), (side, side, 0)]
+            steps = [(0, 0, 0), (side, 0, 0)] if far else [(0, 0, 0), (side, 0, 0), (0, side, 0), (side, side, 0)]
         else:
             both, steps = 0, [(0, 0, 0), (0, 0, 1)]
         places = np.concatenate([places + np.array(step)[:, None] for step in steps], axis=1)
         active = np.concatenate([active] * len(steps))
+
+
+def _farther(laws: TwoClasses) -> float:
+    """Bound what L_a at i ≥ `near` has above its limit: −log(1 − f(−near)/Pr[X ≥ −near])."""
+    near = np.array([laws.near])
+    return float(-np.log1p(-np.exp(laws.log_masses(-near) - laws.log_F(near)))[0])
 
 
 def _other_after(laws: TwoClasses, i: Integers, j: Integers) -> Array:
@@ -229,7 +239,7 @@ def _one_bit(laws: TwoClasses, measure: Measure) -> Array:
     step = max(1, int(laws.noise.deviation / 128.0))
     first = np.arange(-laws.right - 1, laws.left + 2, step)
     last = first + step - 1
-    margin = 4.0 * (laws.rounding + _NEGLIGIBLE)
+    margin = 4.0 * laws.rounding
 
     def wins(i: Integers) -> Array:
         return laws.log_F(i) - laws.log_F(i - 1)

@@ -5,7 +5,14 @@ from itertools import product
 import numpy as np
 import pytest
 
-from darrm.losses.label import label_curve, label_estimate
+from darrm.losses.gaussian import gaussian_delta
+from darrm.losses.label import (
+    exponential_label_curve,
+    exponential_label_profile,
+    label_curve,
+    label_estimate,
+    label_profile,
+)
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 
@@ -58,6 +65,10 @@ def divergences(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     return np.logaddexp.reduce(logs, axis=1) / (ORDERS - 1.0)
 
 
+def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+    return float(np.sum(np.maximum(p - np.exp(epsilon) * q, 0.0)))
+
+
 def histograms(K: int, C: int) -> list[tuple[int, ...]]:
     return [counts for counts in product(range(K + 1), repeat=C) if sum(counts) == K]
 
@@ -69,6 +80,11 @@ def test_no_histogram_costs_more(noise: IntegerNoise, K: int, C: int, fair: bool
     laws = {counts: label_laws(noise, counts, fair=fair) for counts in histograms(K, C)}
     worst = np.max([divergences(laws[n], laws[m]) for n in laws for m in neighbors(n)], axis=0)
     assert np.all(worst <= label_curve(noise).values[AT] * (1.0 + 1e-9))
+    profile = label_profile(noise)
+    assert profile is not None
+    for epsilon in profile.epsilons[::12]:
+        delta = max(hockey_stick(laws[n], laws[m], epsilon) for n in laws for m in neighbors(n))
+        assert delta <= profile.delta_at(epsilon) * (1.0 + 1e-9)
 
 
 def three_outcomes(noise: IntegerNoise, x: int, y: int) -> np.ndarray:
@@ -109,3 +125,62 @@ def test_check_values(sigma: float, order: float, value: float) -> None:
     bound = label_curve(DiscreteGaussian(sigma)).values[order == DEFAULT_ORDERS][0]
     assert value < bound < 1.01 * value
     assert value * 0.99 < label_estimate(DiscreteGaussian(sigma), [order])[0] < bound
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_two_classes_above_a_level_have_nearly_this_profile(noise: IntegerNoise) -> None:
+    profile = label_profile(noise)
+    assert profile is not None
+    near = int(8 * noise.deviation)
+    places = [(x, y) for y in (0, near // 4, near) for x in range(y - near, y + near // 2, max(1, near // 40))]
+    pairs = [(three_outcomes(noise, x, y), three_outcomes(noise, x - 1, y + 1)) for x, y in places]
+    pairs += [(q, p) for p, q in pairs]
+    for epsilon, bound in zip(profile.epsilons[:48:8], profile.deltas[:48:8], strict=True):
+        worst = max(hockey_stick(p, q, epsilon) for p, q in pairs)
+        assert bound / 1.03 <= worst <= bound * (1.0 + 1e-9)
+
+
+def test_one_label_of_large_noise_has_the_profile_of_its_counts() -> None:
+    # "a beats b" is a half-space: the best test between two Gaussians
+    profile = label_profile(DiscreteGaussian(20.0))
+    assert profile is not None
+    for epsilon, bound in zip(profile.epsilons[:60:10], profile.deltas[:60:10], strict=True):
+        assert bound == pytest.approx(gaussian_delta(epsilon, 20.0, 2**0.5), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("noise", "moved"), [(DiscreteGaussian(3.0), 2), (DiscreteGaussian(3.0), 3), (DiscreteLaplace(0.4), 2)]
+)
+def test_more_moves_cost_at_most_their_chain(noise: IntegerNoise, moved: int) -> None:
+    curve, profile = label_curve(noise, moved=moved), label_profile(noise, moved=moved)
+    assert profile is not None
+    places = [(x, y) for x in range(-4, 16, 2) for y in range(-4, 16, 2)]
+    pairs = [(three_outcomes(noise, x, y), three_outcomes(noise, x - moved, y + moved)) for x, y in places]
+    worst = np.max([divergences(p, q) for p, q in pairs], axis=0)
+    assert np.all(worst <= curve.values[AT])
+    assert np.all(worst[:2] >= curve.values[AT][:2] / 1.25)
+    for epsilon in profile.epsilons[::16]:
+        assert max(hockey_stick(p, q, epsilon) for p, q in pairs) <= profile.delta_at(epsilon)
+
+
+def test_a_chain_loses_little() -> None:
+    one, four = (label_curve(DiscreteGaussian(40.0), moved=moved).values[AT[:3]] for moved in (1, 4))
+    assert np.all(four >= 16.0 * one / 1.01)
+    assert np.all(four <= 16.0 * one * 1.03)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
+def test_exponential_mechanism_costs_the_worst_of_all_votes(epsilon: float) -> None:
+    curve, profile = exponential_label_curve(epsilon), exponential_label_profile(epsilon)
+    weights = np.exp(np.linspace(-9.0, 9.0, 181))
+    a, b = (grid.ravel() for grid in np.meshgrid(weights, weights))
+    before = np.array([a, b, np.ones_like(a)]) / (a + b + 1.0)
+    after = before * np.exp(np.array([-epsilon / 2.0, epsilon / 2.0, 0.0]))[:, None]
+    after /= after.sum(axis=0)
+    for order, bound in zip(DEFAULT_ORDERS[AT], curve.values[AT], strict=True):
+        logs = order * np.log(before) - (order - 1.0) * np.log(after)
+        worst = np.max(np.logaddexp.reduce(logs, axis=0)) / (order - 1.0)
+        assert bound / 1.01 <= worst <= bound
+    for x in profile.epsilons[:-20:15]:
+        worst = np.max(np.sum(np.maximum(before - np.exp(x) * after, 0.0), axis=0))
+        assert profile.delta_at(x) / 1.02 <= worst <= profile.delta_at(x)
