@@ -40,7 +40,7 @@ def build_parser() -> CommandLine:
     parser.add_argument("table", type=Path, metavar="T.json", help="a table with its proof")
     parser.add_argument("--ledger", type=Path, metavar="L.sqlite", help="the ledger that paid for its answers")
     parser.add_argument("--labels", type=Path, metavar="FILE", help="released labels, .npy or .csv")
-    parser.add_argument("--classes", metavar="A,B", help="the labels that stand for 0 and for 1")
+    parser.add_argument("--classes", metavar="A,B", help="the labels that stand for 0, 1 and so on")
     parser.add_argument("--attack", metavar="INT", help="draw so many labels on neighboring votes, to refute the claim")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page to read and sign")
     add_outputs(parser)
@@ -59,8 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.report.resolve() in {path.resolve() for path in given}:
             checks.fail("--report", str(options.report), "a file of its own", "it would overwrite what is verified")
     classes = classes_of(options.classes)
-    if classes is not None and not (isinstance(classes, tuple) and len(classes) == 2):
-        checks.fail("--classes", options.classes, "two different labels, like no,yes", "the majority is of two classes")
+    if classes is not None and not isinstance(classes, tuple):
+        checks.fail("--classes", options.classes, "different labels, like no,yes", "they name what the labels are")
     draws = None if options.attack is None else integer("--attack", options.attack, 1)
     with status_line(quiet=options.quiet) as line:
         found = audit(

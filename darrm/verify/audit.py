@@ -14,9 +14,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from darrm.errors import LedgerError
+from darrm.proof.plurality_table import PluralityTable
 from darrm.proof.table import GammaTable
 from darrm.system.files import check_regular
 from darrm.system.votes_file import load_labels
+from darrm.verify.any_table import Table
 from darrm.verify.labels import judge_labels
 from darrm.verify.ledger import LedgerCopy, judge_ledger, ledger_files, read_ledger
 from darrm.verify.table import judge_table
@@ -42,7 +44,7 @@ class Audit:
 
     files: tuple[AuditedFile, ...]
     verdicts: tuple[Verdict, ...]
-    table: GammaTable | None  # None if it cannot be used
+    table: Table | None  # None if it cannot be used
     ledger: LedgerCopy | None
     labels: NDArray[Any] | None
     attack: Mapping[str, Any] | None  # `darrm.verify.attack.Refutation` as plain data
@@ -77,7 +79,7 @@ def audit(
     table_path, ledger_path, labels_path
         The files; nothing is written to or beside them.
     classes
-        The two names of the labels, where they have names.
+        The names of the labels, where they have names.
     draws
         Attack the table with so many labels, see `darrm.verify.attack`.
     report
@@ -117,7 +119,10 @@ def audit(
     attack = None
     if draws is not None and table is None:
         verdicts.append(Verdict("attack", "labels do not refute it", CLAIMED, "without a table no label was drawn"))
-    elif draws is not None and table is not None:
+    elif draws is not None and isinstance(table, PluralityTable):
+        reason = "no label was drawn: tables of a majority are attacked only"
+        verdicts.append(Verdict("attack", "labels do not refute it", CLAIMED, reason))
+    elif draws is not None and isinstance(table, GammaTable):
         attack, verdict = _attacked(table, draws, report)
         verdicts.append(verdict)
     made = datetime.now(UTC).isoformat(timespec="seconds")

@@ -5,23 +5,24 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from darrm.proof.table import GammaTable
+from darrm.proof.plurality_table import PluralityTable
 from darrm.system.votes_file import labels_digest
+from darrm.verify.any_table import Table
 from darrm.verify.ledger import LedgerCopy
 from darrm.verify.verdicts import CLAIMED, PROVED, Verdict, judged
 
 _LABELS = "labels"
-_CLASSES = 2  # of a majority
 
 
 def judge_labels(
-    labels: NDArray[Any], table: GammaTable | None, ledger: LedgerCopy | None, classes: tuple[str, ...] | None
+    labels: NDArray[Any], table: Table | None, ledger: LedgerCopy | None, classes: tuple[str, ...] | None
 ) -> Iterator[Verdict]:
     """Judge every claim of released labels; ``classes`` names them where they have names."""
+    number = table.problem.classes if isinstance(table, PluralityTable) else 2
     names = sorted(set(map(str, labels.tolist())))
-    allowed = f"of the classes {', '.join(classes)}" if classes else f"of {_CLASSES} classes"
-    inside = set(names) <= set(classes) if classes else len(names) <= _CLASSES
-    shown = f"the labels are {', '.join(map(repr, names[: _CLASSES + 1]))}{', …' if len(names) > _CLASSES + 1 else ''}"
+    allowed = f"of the classes {', '.join(classes)}" if classes else f"of {number} classes"
+    inside = set(names) <= set(classes) if classes else len(names) <= number
+    shown = f"the labels are {', '.join(map(repr, names[: number + 1]))}{', …' if len(names) > number + 1 else ''}"
     yield judged(_LABELS, f"all {labels.size} labels are {allowed}", shown, holds=inside)
     if ledger is None:
         yield Verdict(_LABELS, "they were paid for", CLAIMED, "--ledger says whether")

@@ -19,9 +19,10 @@ from darrm.account.ledger import Entry, PrivacyLedger
 from darrm.errors import LedgerError
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-from darrm.proof.charge import charge_of
-from darrm.proof.table import GammaTable
+from darrm.proof.plurality_table import PluralityTable
+from darrm.verify.any_table import Table
 from darrm.verify.exact import composed_delta, divergences
+from darrm.verify.plurality import cost_of, worst_differences
 from darrm.verify.table import release_numbers
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED, Verdict, judged
 
@@ -110,7 +111,7 @@ def _state(path: Path, beside: str) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def judge_ledger(ledger: LedgerCopy, table: GammaTable | None) -> Iterator[Verdict]:
+def judge_ledger(ledger: LedgerCopy, table: Table | None) -> Iterator[Verdict]:
     """Judge every claim of a ledger; without a table nothing is said about whose answers it paid for."""
     queries = sum(charge.count for charge in ledger.charges)
     whole = "pages, seals, and the totals against the log; this finds damage, and a forger could write the seals anew"
@@ -134,7 +135,7 @@ def judge_ledger(ledger: LedgerCopy, table: GammaTable | None) -> Iterator[Verdi
         yield Verdict(_LEDGER, f"{late} entries are not delivered", CONSISTENT, reason)
 
 
-def _judge_charges(ledger: LedgerCopy, table: GammaTable) -> Iterator[Verdict]:
+def _judge_charges(ledger: LedgerCopy, table: Table) -> Iterator[Verdict]:
     own = [charge for charge in ledger.charges if _is_charge_of(table, charge)]
     others = [charge for charge in ledger.charges if charge not in own]
     digests = {entry.table for entry in ledger.entries}
@@ -166,16 +167,16 @@ def _judge_charges(ledger: LedgerCopy, table: GammaTable) -> Iterator[Verdict]:
         yield from _judge_descriptions(charge, table)
 
 
-def _is_charge_of(table: GammaTable, charge: Charge) -> bool:
+def _is_charge_of(table: Table, charge: Charge) -> bool:
     """Whether a query costs what one with this table does, for its voters or for the models that were declared."""
     try:
-        mine = [charge_of(table, voters=charge.models, exact=exact) for exact in (True, False)]
+        mine = [cost_of(table, voters=charge.models, exact=exact) for exact in (True, False)]
     except ValueError:  # the table is not proved for such models
         return False
     return charge.to_text() in {one.to_text() for one in mine}
 
 
-def _judge_descriptions(charge: Charge, table: GammaTable) -> Iterator[Verdict]:
+def _judge_descriptions(charge: Charge, table: Table) -> Iterator[Verdict]:
     """Judge the exact descriptions of a query's cost, which the accountant composes."""
     if charge.renyi is not None:
         yield Verdict(_LEDGER, "the Rényi curve of a query is this table's", CONSISTENT, "computed again, it is equal")
@@ -184,7 +185,10 @@ def _judge_descriptions(charge: Charge, table: GammaTable) -> Iterator[Verdict]:
     last = len(charge.profile.epsilons) - 1
     chosen = sorted({place * last // (_POINTS - 1) for place in range(_POINTS)})
     epsilons = [Fraction(charge.profile.epsilons[place]) for place in chosen]
-    found = divergences(release_numbers(table), epsilons)
+    if isinstance(table, PluralityTable):
+        found = worst_differences(table, epsilons)
+    else:
+        found = divergences(release_numbers(table), epsilons)
     claim = "the privacy profile of a query is this table's"
     if found is None:
         yield Verdict(_LEDGER, claim, CONSISTENT, "computed again, it is equal; too large for exact arithmetic")

@@ -3,7 +3,8 @@
 import math
 
 from darrm.problem import Voters
-from darrm.proof.table import GammaTable
+from darrm.proof.plurality_table import PluralityTable
+from darrm.verify.any_table import Table
 from darrm.verify.audit import Audit
 
 
@@ -22,15 +23,22 @@ def who_may_know(audit: Audit) -> list[str]:
     ]
 
 
-def _released(audit: Audit, table: GammaTable) -> list[str]:
+def _released(audit: Audit, table: Table) -> list[str]:
     number = "Each label" if audit.labels is None else f"Each of the {audit.labels.size:,} labels"
-    voters, half = table.problem.voters, table.gamma.half
+    voters, kept = table.problem.voters, "The number of votes is not released, and nothing but the labels is."
+    if isinstance(table, PluralityTable):
+        law, starts = table.probabilities, table.probabilities.partitions.starts
+        top = law.weights[starts] / 2.0**53
+        truth = f"with a probability between {top.min():.4g} and {top.max():.4g} that depends on the votes"
+        several = f"{number} is one of {law.classes} classes: one with the most votes of {voters.K} voters {truth}."
+        return [several, kept]
+    half = table.gamma.half
     truth = f"with a probability γ between {half.min():.4g} and {half.max():.4g}, the larger the more of them agree"
     if not table.gamma.is_monotone:
         truth = f"with a probability γ between {half.min():.4g} and {half.max():.4g} that depends on how many agree"
     return [
         f"{number} tells the majority of {voters.K} voters {truth}; otherwise it is a fair coin.",
-        "The number of votes is not released, and nothing but the labels is.",
+        kept,
     ]
 
 

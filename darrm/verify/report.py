@@ -6,11 +6,11 @@ from html import escape
 from typing import Any
 
 from darrm.account.report import BOUNDS, spent_by
-from darrm.proof.charge import charge_of
 from darrm.system.report_text import spread
 from darrm.verify.audit import Audit
 from darrm.verify.curves import curve_svg
 from darrm.verify.plain_words import who_may_know
+from darrm.verify.plurality import cost_of
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, VERDICTS
 
 _CURVE_POINTS = 12  # of ε over queries: each may compose a loss distribution
@@ -154,13 +154,13 @@ def _curves(audit: Audit) -> Iterator[str]:
     if audit.table is None:
         return
     profile, target = audit.table.profile, audit.table.problem.target
-    points = list(zip(profile.epsilons, profile.deltas, strict=True))
+    points = [] if profile is None else list(zip(profile.epsilons, profile.deltas, strict=True))
     figure = curve_svg({"exact": points}, across="ε", up="δ", logarithmic=True, marked=(target.epsilon, target.delta))
     caption = "The privacy profile of one label: the smallest δ for every ε. The circle is what is claimed."
     content = f"<figure>{figure}<figcaption>{caption}</figcaption></figure>"
     if audit.ledger is not None and audit.ledger.spent.queries:
         most, delta = audit.ledger.spent.queries, audit.ledger.budget.delta
-        charge = charge_of(audit.table)
+        charge = cost_of(audit.table)
         series: dict[str, list[tuple[float, float]]] = {}
         for place in spread(most, _CURVE_POINTS):
             spent = spent_by(charge, place + 1, delta, audit.table.problem.voters)

@@ -5,56 +5,58 @@ table is loaded. The claim of optimality is attacked: whatever noise function th
 against a bound above its error.
 """
 
-import hashlib
-import json
-import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 from darrm.errors import DarrmError
 from darrm.gamma import priors
 from darrm.optimize.optimizer import optimize_gamma
+from darrm.proof import plurality_table
 from darrm.proof.optimality import Optimality
+from darrm.proof.plurality_table import PluralityTable
 from darrm.proof.table import VERSION, GammaTable
-from darrm.system.json_text import parse_json
-from darrm.verify.exact import Enclosure, ReleaseNumbers, budget, expected_error, worst_costs
+from darrm.verify.any_table import (
+    ABOUT,
+    UNREADABLE,
+    Table,
+    judge_checksum,
+    judge_figure,
+    judge_form,
+    judge_premises,
+    parsed,
+)
+from darrm.verify.exact import ReleaseNumbers, budget, expected_error, worst_costs
+from darrm.verify.plurality import judge_plurality
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, Verdict, judged
 from lp_models.options import SolveOptions
 
-_TABLE = "table"
-_FIGURES = 1e-9  # relative: machines agree on a figure of the certificate to so much
 _ERROR = Fraction(1, 10**12)  # of a stated expected error
 _SEARCH_SECONDS = 10.0  # for a noise function that is better than the file says one can be
 _NOT_IN_THE_FILE = "the file does not hold what it takes to compute it: an own prior, or draws"
-_JUDGED_APART = ("/certificate/", "/optimality/value", "/optimality/bound")  # figures, which may be off by a rounding
-# what a load of a malformed file may raise; a file is either a table or not
-_UNREADABLE = (DarrmError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
-def judge_table(content: bytes) -> tuple[GammaTable | None, list[Verdict]]:
+def judge_table(content: bytes) -> tuple[Table | None, list[Verdict]]:
     """Judge every claim of a table's file; the table is None if it cannot be used.
 
     `ValueError` if the file holds no JSON object at all.
     """
-    data = _parsed(content)
-    sound = _judge_checksum(data)
+    data = parsed(content)
+    plurality = data.get("format") == plurality_table.FORMAT
+    sound = judge_checksum(data, "weights" if plurality else "gamma")
     if sound.verdict == FALSE:
         return None, [sound]
     try:
-        table = GammaTable.from_json(data)
-    except _UNREADABLE as error:
-        return None, [
-            sound,
-            Verdict(_TABLE, "it is a table that proves what it says", FALSE, str(error) or repr(error)),
-        ]
-    return table, [
-        sound,
-        _judge_form(data, table),
-        *_judge_privacy(data["certificate"], table),
-        *_judge_optimality(table),
-        *_judge_premises(table),
-    ]
+        table: Table = (PluralityTable if plurality else GammaTable).from_json(data)
+    except UNREADABLE as error:
+        return None, [sound, Verdict(ABOUT, "it is a table that proves what it says", FALSE, str(error) or repr(error))]
+    if isinstance(table, PluralityTable):
+        form, claims = judge_form(data, table, plurality_table.VERSION), judge_plurality(data["certificate"], table)
+    else:
+        form = judge_form(data, table, VERSION)
+        claims = chain(_judge_privacy(data["certificate"], table), _judge_optimality(table))
+    return table, [sound, form, *claims, *judge_premises(table)]
 
 
 def release_numbers(table: GammaTable) -> ReleaseNumbers:
@@ -62,52 +64,6 @@ def release_numbers(table: GammaTable) -> ReleaseNumbers:
     voters = table.problem.voters
     each = (voters.each.exact_epsilon, voters.each.exact_delta) if voters.each.is_private else None
     return ReleaseNumbers(voters.K, each, voters.reached, tuple(Fraction(float(value)) for value in table.gamma.half))
-
-
-def _parsed(content: bytes) -> dict[str, Any]:
-    try:
-        data = parse_json(content.decode("utf-8"))
-    except ValueError as error:
-        raise ValueError(f"the table's file holds no JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise ValueError("the table's file holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)
-    return data
-
-
-def _judge_checksum(data: Mapping[str, Any]) -> Verdict:
-    numbers = {"problem": data.get("problem"), "gamma": data.get("gamma")}
-    text = json.dumps(numbers, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-    reason = f"the SHA-256 of problem and γ is {digest}; it finds damage, and a forger could write it anew"
-    return judged(_TABLE, "its numbers are as they were saved", reason, holds=data.get("checksum") == digest)
-
-
-def _judge_form(data: dict[str, Any], table: GammaTable) -> Verdict:
-    claim = "the file says nothing else than a table says"
-    if data["version"] != VERSION:
-        known = set(table.to_json())
-        strange = sorted(set(data) - known)
-        return judged(
-            _TABLE, claim, f"fields of version {data['version']}, and {strange or 'no'} others", holds=not strange
-        )
-    written = json.loads(json.dumps(table.to_json()))
-    differing = [path for path in _differences(data, written, "") if not path.startswith(_JUDGED_APART)]
-    reason = (
-        f"not as this release would write it: {', '.join(differing[:5])}" if differing else "written again, it is equal"
-    )
-    return judged(_TABLE, claim, reason, holds=not differing)
-
-
-def _differences(first: Any, second: Any, path: str) -> Iterator[str]:  # noqa: ANN401 (whatever JSON holds)
-    """Yield the places at which two JSON values differ."""
-    if isinstance(first, dict) and isinstance(second, dict):
-        for name in sorted(first.keys() | second.keys()):
-            if name in first and name in second:
-                yield from _differences(first[name], second[name], f"{path}/{name}")
-            else:
-                yield f"{path}/{name}"
-    elif type(first) is not type(second) or first != second:
-        yield path
 
 
 def _judge_privacy(written: Mapping[str, Any], table: GammaTable) -> Iterator[Verdict]:
@@ -120,39 +76,26 @@ def _judge_privacy(written: Mapping[str, Any], table: GammaTable) -> Iterator[Ve
     proved = f"the largest cost is at most {largest!r}, the budget {allowed_here!r}, by {certificate.method}"
     if found is None:
         reason = f"too large for the checker that shares nothing with the prover; proved again by the prover: {proved}"
-        yield Verdict(_TABLE, claim, PROVED, reason)
+        yield Verdict(ABOUT, claim, PROVED, reason)
     elif found[0].lower > allowed.upper:
         reason = f"a cost of {float(found[0].lower)!r} is attained, above the budget {float(allowed.upper)!r}"
-        yield Verdict(_TABLE, claim, FALSE, reason)
+        yield Verdict(ABOUT, claim, FALSE, reason)
     else:
         exact = f"exact rational arithmetic over {found[0].family} finds {float(found[0].upper)!r}"
         close = "" if found[0].upper <= allowed.lower else ", too close to the budget for its 128 bits"
-        yield Verdict(_TABLE, claim, PROVED, f"{exact}{close}; the prover agrees: {proved}")
+        yield Verdict(ABOUT, claim, PROVED, f"{exact}{close}; the prover agrees: {proved}")
     true = None if found is None else found[0]
-    yield _judge_figure("the cost of no pair of neighbors exceeds", stored["worst_cost"], largest, true)
-    yield _judge_figure("the budget is no less than", stored["budget"], allowed_here, allowed)
+    yield judge_figure("the cost of no pair of neighbors exceeds", stored["worst_cost"], largest, true)
+    yield judge_figure("the budget is no less than", stored["budget"], allowed_here, allowed)
     rows = f"this release counts {certificate.rows:,}, by {certificate.method}"
     same = (stored["rows"], stored["method"]) == (certificate.rows, certificate.method)
     yield judged(
-        _TABLE, f"the proof covers {stored['rows']!r} rows, by {stored['method']!r}", rows, holds=same, how=PROVED
+        ABOUT, f"the proof covers {stored['rows']!r} rows, by {stored['method']!r}", rows, holds=same, how=PROVED
     )
     scale = stored["scale"]
     honest = isinstance(scale, float | int) and not isinstance(scale, bool) and 0 < scale <= 1
     scaled = "how far a proposal was shrunk is not in the file" if honest else "a factor lies in (0, 1]"
-    yield judged(_TABLE, f"γ was scaled by {scale!r}", scaled, holds=honest, how=CLAIMED)
-
-
-def _judge_figure(claim: str, stored: object, ours: float, true: Enclosure | None) -> Verdict:
-    """Judge a figure of the certificate: it must be what its method gives, and on the safe side of the truth."""
-    claim = f"{claim} {stored!r}"
-    if not isinstance(stored, float | int) or isinstance(stored, bool) or not math.isfinite(stored):
-        return Verdict(_TABLE, claim, FALSE, "this is no number")
-    figure = f"this release finds {ours!r}"
-    near = abs(stored - ours) <= _FIGURES * max(abs(ours), 1e-300)
-    if true is None or not near:
-        return judged(_TABLE, claim, figure, holds=near)
-    safe = stored <= true.upper if "budget" in claim else stored >= true.lower
-    return judged(_TABLE, claim, f"{figure}, the truth is {float(true.lower)!r}", holds=safe, how=PROVED)
+    yield judged(ABOUT, f"γ was scaled by {scale!r}", scaled, holds=honest, how=CLAIMED)
 
 
 def _judge_optimality(table: GammaTable) -> Iterator[Verdict]:
@@ -162,22 +105,22 @@ def _judge_optimality(table: GammaTable) -> Iterator[Verdict]:
     exact = _exact_error(table)
     claim = f"the expected error is {optimality.value!r} for {priors.in_words(optimality.prior)}"
     if exact is None:
-        yield Verdict(_TABLE, claim, CLAIMED, _NOT_IN_THE_FILE)
+        yield Verdict(ABOUT, claim, CLAIMED, _NOT_IN_THE_FILE)
     else:
         near = abs(Fraction(optimality.value) - exact) <= _ERROR
-        yield judged(_TABLE, claim, f"exact rational arithmetic gives {float(exact)!r}", holds=near, how=PROVED)
+        yield judged(ABOUT, claim, f"exact rational arithmetic gives {float(exact)!r}", holds=near, how=PROVED)
     if optimality.held_out is not None:
         claim = f"on draws that were not fitted it is {optimality.held_out}"
-        yield Verdict(_TABLE, claim, CLAIMED, "the draws are not in the file")
+        yield Verdict(ABOUT, claim, CLAIMED, "the draws are not in the file")
     free = optimality.shape == "free"
     reason = "it never falls on the way from the tie to unanimity" if gamma.is_monotone else "it falls somewhere"
     holds = free or (optimality.shape == "monotone" and gamma.is_monotone)
-    yield judged(_TABLE, f"γ is of the shape {optimality.shape!r}", reason, holds=holds, how=PROVED)
+    yield judged(ABOUT, f"γ is of the shape {optimality.shape!r}", reason, holds=holds, how=PROVED)
     claim = f"the objective was {optimality.objective!r}, and the solver stopped with {optimality.status!r}"
-    yield Verdict(_TABLE, claim, CLAIMED, "a note of whoever made the table")
+    yield Verdict(ABOUT, claim, CLAIMED, "a note of whoever made the table")
     claim = f"no private γ of the {optimality.shape} shape has an expected error below {optimality.bound!r}"
     verdict, reason = _bound_verdict(table, computable=exact is not None)
-    yield Verdict(_TABLE, claim, verdict, reason)
+    yield Verdict(ABOUT, claim, verdict, reason)
 
 
 def _exact_error(table: GammaTable) -> Fraction | None:
@@ -223,19 +166,3 @@ def _search(table: GammaTable, optimality: Optimality) -> tuple[str, str]:
 def _is_proved(optimality: Optimality) -> bool:
     """Whether its bound was recomputed from the file when the table was loaded."""
     return not getattr(optimality, "claimed", True)
-
-
-def _judge_premises(table: GammaTable) -> Iterator[Verdict]:
-    voters = table.problem.voters
-    if voters.each.is_private:
-        reason = "the privacy of the voters is not in the files; without it nothing above holds"
-        yield Verdict(_TABLE, f"each of the {voters.K} voters is {voters.each}-differentially private", CLAIMED, reason)
-    reach = "every voter" if voters.reached == voters.K else f"at most {voters.reached} of the {voters.K} voters"
-    safe = voters.reached == voters.K
-    reason = "true of any voters" if safe else "how the data were dealt out is not in the files"
-    yield Verdict(_TABLE, f"one person's data reach {reach}", PROVED if safe else CLAIMED, reason)
-    words = "are models, trained once" if voters.models else "draw fresh randomness for every question"
-    if voters.each.is_private:
-        yield Verdict(_TABLE, f"the voters {words}", CLAIMED, "nothing in votes or files shows it")
-    for name, text in sorted(table.provenance.items()):
-        yield Verdict(_TABLE, f"{name}: {text}", CLAIMED, "a note of whoever made the table")

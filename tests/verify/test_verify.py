@@ -47,6 +47,7 @@ from darrm.system.votes_file import load_labels, save_labels
 from darrm.verify import ledger as ledger_claims
 from darrm.verify import table as table_claims
 from darrm.verify.__main__ import main
+from darrm.verify.any_table import Table, differences
 from darrm.verify.audit import audit
 from darrm.verify.curves import curve_svg
 from darrm.verify.labels import judge_labels
@@ -184,7 +185,7 @@ class TestAnHonestTrio:
     def test_the_digest_is_that_of_what_was_judged(self, trio: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
         judge, before = table_claims.judge_table, trio.ledger_path.read_bytes()
 
-        def overtaken(content: bytes) -> tuple[GammaTable | None, list[Verdict]]:
+        def overtaken(content: bytes) -> tuple[Table | None, list[Verdict]]:
             PrivacyLedger(trio.ledger_path).debit(DaRRM(trio.table).charge(1))  # while the table is being proved
             return judge(content)
 
@@ -772,7 +773,7 @@ class TestDamagedBytes:
                 continue
             assert table is not None
             read = table.to_json()
-            differing = [path for path in table_claims._differences(read, honest, "") if not path.startswith(WORDS)]
+            differing = [path for path in differences(read, honest, "") if not path.startswith(WORDS)]
             assert set(differing) <= RECOMPUTED
             if differing:
                 change = {name: read["optimality"][name] - honest["optimality"][name] for name in ("value", "bound")}

@@ -1,0 +1,137 @@
+"""An audit of a plurality: its own arithmetic against the law, and what it calls false."""
+
+import itertools
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from darrm.account.ledger import PrivacyLedger
+from darrm.gamma.histogram_priors import Dirichlet
+from darrm.gamma.plurality_law import PluralityLaw
+from darrm.optimize.plurality import optimize_plurality
+from darrm.privacy import PrivacyParams
+from darrm.problem import PluralityProblem, Voters
+from darrm.proof.plurality import largest_excess, pairs_of
+from darrm.proof.plurality_table import PluralityTable
+from darrm.proof.stored import checksum_of
+from darrm.release import release_debited
+from darrm.release.plurality import Plurality
+from darrm.system.votes_file import save_labels
+from darrm.verify.__main__ import main
+from darrm.verify.audit import audit
+from darrm.verify.plurality import judge_plurality, share_right, worst_differences
+from darrm.verify.table import judge_table
+from darrm.verify.verdicts import FALSE, PROVED, Verdict
+from darrm.votes import Votes
+
+PROBLEM = PluralityProblem(Voters(6, PrivacyParams("inf"), overlap=1), PrivacyParams("0.5", "1e-3"), 3)
+
+
+@pytest.fixture(scope="module")
+def table() -> PluralityTable:
+    return optimize_plurality(PROBLEM)
+
+
+def false_claims(verdicts: list[Verdict]) -> str:
+    return "; ".join(f"{each.claim} ({each.reason})" for each in verdicts if each.verdict == FALSE)
+
+
+@pytest.mark.parametrize("reached", [1, 2])
+def test_two_pieces_of_code_that_share_nothing_agree(reached: int) -> None:
+    problem = PluralityProblem(Voters(4, PrivacyParams("inf"), overlap=reached), PrivacyParams("0.7", "0.01"), 3)
+    table = optimize_plurality(problem)
+    for epsilon in (Fraction(7, 10), Fraction(0), Fraction(2)):
+        found = worst_differences(table, [epsilon])
+        assert found is not None
+        ours = largest_excess(table.probabilities, pairs_of(problem), epsilon)
+        assert found[0].lower - Fraction(1, 2**90) <= ours <= found[0].upper + Fraction(1, 2**90)
+        assert found[0].upper - found[0].lower < Fraction(1, 2**90)
+
+
+def test_the_share_is_counted_over_all_histograms(table: PluralityTable) -> None:
+    histograms = [n for n in itertools.product(range(7), repeat=3) if sum(n) == 6]
+    h = table.probabilities.probabilities(histograms)
+    right = sum(
+        float(p)
+        for n, row in zip(histograms, h, strict=True)
+        for votes, p in zip(n, row, strict=True)
+        if votes == max(n)
+    )
+    exact = share_right(table)
+    assert exact is not None
+    assert float(exact) == pytest.approx(right / len(histograms), abs=1e-14)
+    skewed = optimize_plurality(PROBLEM, prior=Dirichlet(0.3))
+    assert share_right(skewed) == pytest.approx(skewed.share_right, abs=1e-12)
+
+
+def test_an_honest_table_is_proved(table: PluralityTable) -> None:
+    read, verdicts = judge_table(json.dumps(table.to_json()).encode())
+    assert read is not None
+    assert read.digest == table.digest
+    assert false_claims(verdicts) == ""
+    proved = [each.claim for each in verdicts if each.verdict == PROVED]
+    assert any("differentially private" in claim for claim in proved)
+    assert any("no private mechanism" in claim for claim in proved)
+    assert any("share of right labels is" in claim for claim in proved)
+
+
+def forged(table: PluralityTable, change: Callable[[dict[str, Any]], None]) -> bytes:
+    data = json.loads(json.dumps(table.to_json()))
+    change(data)
+    data["checksum"] = checksum_of({"problem": data["problem"], "weights": data["weights"]})
+    return json.dumps(data).encode()
+
+
+def test_what_is_false_is_called_false(table: PluralityTable) -> None:
+    def broken(data: dict[str, Any]) -> None:
+        data["weights"][0] = [2**53, 0]
+
+    def vain(data: dict[str, Any]) -> None:
+        data["optimality"]["bound"] -= 1e-3
+
+    def figure(data: dict[str, Any]) -> None:
+        data["certificate"]["worst_cost"] /= 2
+
+    def talkative(data: dict[str, Any]) -> None:
+        data["remark"] = "trust me"
+
+    for change, word in (
+        (broken, "neighbors differ by"),
+        (vain, "the bound must be"),
+        (figure, "no pair of neighbors differs by more"),
+        (talkative, "/remark"),
+    ):
+        assert word in false_claims(judge_table(forged(table, change))[1])
+
+
+def test_a_law_that_the_prover_let_through_is_caught(table: PluralityTable) -> None:
+    weights = table.probabilities.weights.copy()
+    weights[0] += 2**40
+    weights[1] -= 2**40
+    planted = PluralityLaw(6, 3, weights)
+    object.__setattr__(lying := table.with_optimality(table.optimality, {}), "probabilities", planted)
+    assert "one label is" in false_claims(list(judge_plurality(lying.to_json()["certificate"], lying)))
+
+
+def test_table_ledger_and_labels_together(table: PluralityTable, tmp_path: Path) -> None:
+    table.save(tmp_path / "t.json")
+    ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(10, "0.05"))
+    votes = Votes.of_counts([[4, 2, 0], [2, 2, 2], [0, 1, 5]] * 5)
+    labels = release_debited(Plurality(table), votes, ledger=ledger)
+    save_labels(tmp_path / "labels.csv", labels)
+    found = audit(tmp_path / "t.json", ledger_path=tmp_path / "l.sqlite", labels_path=tmp_path / "labels.csv", draws=10)
+    assert false_claims(list(found.verdicts)) == ""
+    assert sum("costs what one with this table costs" in each.claim for each in found.verdicts) == 1
+    page = tmp_path / "report.html"
+    given = [str(tmp_path / "t.json"), "--ledger", str(tmp_path / "l.sqlite"), "--report", str(page), "--quiet"]
+    assert main(given) == 0
+    assert "is one of 3 classes" in page.read_text()
+    other = optimize_plurality(PluralityProblem(PROBLEM.voters, PrivacyParams("0.4", "1e-3"), 3))
+    other.save(tmp_path / "other.json")
+    assert "costs what one with this table costs" in false_claims(
+        list(audit(tmp_path / "other.json", ledger_path=tmp_path / "l.sqlite").verdicts)
+    )
