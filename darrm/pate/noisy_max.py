@@ -19,7 +19,9 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.pate import renyi_bounds
 from darrm.pate.noise_tails import NOISES, check_noise
 from darrm.privacy import PrivacyParams, exact_number
+from darrm.probability.exact_inversion import WIDEST, ExactInversion, bytes_from
 from darrm.probability.exact_sampling import discrete_gaussian, discrete_laplace, uniform_below
+from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.votes import Votes, require_votes
 
 DRAWS_AT_ONCE = 1 << 18  # bounds the memory of a release
@@ -152,9 +154,17 @@ def gaussian_draw(sigma: float, noise: str, rng: np.random.Generator | None) -> 
     if noise == "continuous":
         generator = _experiments_only(rng)
         return lambda size: generator.normal(scale=sigma, size=size)
+    if sigma <= WIDEST:
+        return inverted(DiscreteGaussian(sigma), rng)
     variance = exact_number("sigma", sigma) ** 2
     below = uniform_below(rng)
     return lambda size: discrete_gaussian(variance, size, below)
+
+
+def inverted(noise: IntegerNoise, rng: np.random.Generator | None) -> Draw:
+    """Make the function that draws so many of a noise by inversion."""
+    sampler, source = ExactInversion(noise), bytes_from(rng)
+    return lambda size: sampler.draw(size, source=source)
 
 
 def _laplace_draw(gamma: float, noise: str, rng: np.random.Generator | None) -> Draw:
@@ -162,6 +172,8 @@ def _laplace_draw(gamma: float, noise: str, rng: np.random.Generator | None) -> 
     if noise == "continuous":
         generator = _experiments_only(rng)
         return lambda size: generator.laplace(scale=1.0 / gamma, size=size)
+    if (law := DiscreteLaplace(gamma)).deviation <= WIDEST:
+        return inverted(law, rng)
     scale = 1 / exact_number("gamma", gamma)
     below = uniform_below(rng)
     return lambda size: discrete_laplace(scale, size, below)

@@ -3,10 +3,13 @@
 Log-concavity, w(x)² ≥ w(x − 1)·w(x + 1), is what the bounds of `darrm.losses` rest on.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
+from flint import arb
 from numpy.typing import NDArray
 
 from darrm import checks
@@ -23,6 +26,10 @@ class IntegerNoise(Protocol):
 
     def log_weights(self, points: NDArray[np.int64]) -> Array:
         """Compute log w(x) elementwise, Pr[x] = w(x)/Σw, each to a relative error of 2^-50."""
+        ...
+
+    def enclosed_log_weights(self, points: Iterable[int]) -> Iterator[arb]:
+        """Enclose log w(x) of one point after the other in balls, for the decimals that the parameters show."""
         ...
 
     def __hash__(self) -> int:
@@ -52,6 +59,11 @@ class DiscreteGaussian:
         """Compute −x²/(2σ²)."""
         return np.asarray(-((points / self.sigma) ** 2) / 2.0)
 
+    def enclosed_log_weights(self, points: Iterable[int]) -> Iterator[arb]:
+        """Enclose −x²/(2σ²)."""
+        rate = -1 / (2 * ball(self.sigma) ** 2)
+        return (rate * point**2 for point in points)
+
 
 @dataclass(frozen=True)
 class DiscreteLaplace:
@@ -74,3 +86,14 @@ class DiscreteLaplace:
     def log_weights(self, points: NDArray[np.int64]) -> Array:
         """Compute −γ|x|."""
         return np.asarray(-self.gamma * np.abs(points))
+
+    def enclosed_log_weights(self, points: Iterable[int]) -> Iterator[arb]:
+        """Enclose −γ|x|."""
+        rate = -ball(self.gamma)
+        return (rate * abs(point) for point in points)
+
+
+def ball(parameter: float) -> arb:
+    """Enclose the number that the shortest decimal of a float means."""
+    top, bottom = Fraction(repr(float(parameter))).as_integer_ratio()
+    return arb(top) / bottom
