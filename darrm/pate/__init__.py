@@ -8,6 +8,7 @@ from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.noisy_maximum import NoisyMaximum
 from darrm.pate.publication import sanitize
 from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.pate.shaped import ShapedMax
 
 __all__ = [
     "Analysis",
@@ -19,6 +20,7 @@ __all__ = [
     "LNMax",
     "NoisyMaximum",
     "PermuteAndFlip",
+    "ShapedMax",
     "analyze",
     "rules_of_thumb",
     "sanitize",

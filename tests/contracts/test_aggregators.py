@@ -20,7 +20,9 @@ from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from darrm.pate.interactive import ScoredGNMax
 from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.pate.shaped import ShapedMax
 from darrm.privacy import PrivacyParams
+from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import MajorityProblem, PluralityProblem, Voters
 from darrm.proof.table import certify
 from darrm.release import DaRRM, release_debited
@@ -95,6 +97,7 @@ CASES = {
     "GNMax": Case(GNMax(3.0), THREE, AMBIGUOUS),
     "LNMax": Case(LNMax(0.3), THREE, AMBIGUOUS),
     "ExponentialMechanism": Case(ExponentialMechanism(0.6), THREE, AMBIGUOUS),
+    "ShapedMax": Case(ShapedMax(ShapedNoise(3.0, 6.0, 3.0, 2.0), reached=2), THREE, AMBIGUOUS),
     "PermuteAndFlip": Case(PermuteAndFlip(0.6, reached=2), THREE, AMBIGUOUS),
     "ConfidentGNMax": Case(
         ConfidentGNMax(5, 3.0, 2.0),
