@@ -15,7 +15,7 @@ from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, cer
 from darrm.errors import TableError
 from darrm.gamma import priors
 from darrm.problem import Voters
-from darrm.proof import table as table_module
+from darrm.proof.stored import checksum_of
 from tests.oracle import exact_budget, exact_least_error, exact_worst_cost
 
 Mutation = Callable[[np.random.Generator, str], str]
@@ -92,7 +92,7 @@ def forged(text: str) -> str:
     """Give a changed file the checksum that it should have, if it can have one."""
     try:
         data = json.loads(text)
-        data["checksum"] = table_module.checksum_of({"problem": data["problem"], "gamma": data["gamma"]})
+        data["checksum"] = checksum_of({"problem": data["problem"], "gamma": data["gamma"]})
         return json.dumps(data, ensure_ascii=False)
     except (KeyError, TypeError, ValueError, RecursionError):
         return text

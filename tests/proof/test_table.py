@@ -13,6 +13,7 @@ from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, cer
 from darrm.errors import TableError
 from darrm.gamma import priors
 from darrm.problem import Voters
+from darrm.proof.stored import checksum_of
 from tests.optimality import optimality_of
 
 SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
@@ -70,11 +71,9 @@ def test_one_value_raised_by_a_thousandth(table: GammaTable, tmp_path: Path, ind
 
 
 def test_a_forged_checksum_does_not_help(table: GammaTable, tmp_path: Path) -> None:
-    from darrm.proof import table as module
-
     values = table.to_json()["gamma"]
     values[1] += 1e-3
-    forged = module.checksum_of({"problem": table.to_json()["problem"], "gamma": values})
+    forged = checksum_of({"problem": table.to_json()["problem"], "gamma": values})
     with pytest.raises(TableError, match="above the budget"):
         GammaTable.load(change(table, tmp_path, gamma=values, checksum=forged))
 
