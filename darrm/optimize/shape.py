@@ -10,6 +10,7 @@ right instead of a seventh, of 250 voters on ten 1.8 points more; two and three 
 climb ends at a best shape among its neighbors, which need not be the best of all.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,15 +20,17 @@ from darrm import checks
 from darrm.errors import PlanError
 from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior
 from darrm.losses.label import label_curve, label_estimate
-from darrm.losses.renyi import DEFAULT_ORDERS
+from darrm.losses.renyi import CONVERSIONS, DEFAULT_ORDERS
 from darrm.pate.noisy_law import winning_probabilities
+from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.integer_noise import POWERS, ShapedNoise
 
 SEED = 20_250_102  # of the histograms, public: the same result for everybody
 _DRAWS, _FINAL_DRAWS = 500, 4000  # histograms, fewer where classes are many: at most so many counts
 _COUNTS = 25_000
-_SECANTS, _CERTIFICATIONS = 5, 6
+_STEPS, _NEAR = 6, 0.003  # towards a scale; a cost within so much of the budget, relative, has its scale corrected last
+_CERTIFICATIONS = 6
 _MARGIN = 1.0005  # of a scale whose certified cost came out above the budget
 _RATIOS = 2.0 ** (np.arange(-8, 13) / 4.0)  # ℓ/s
 _GAUSSIAN = (POWERS.index(2.0), 8, POWERS.index(2.0))  # places of p, ℓ/s and q
@@ -103,6 +106,24 @@ def best_shape(K: int, classes: int, prior: HistogramPrior | None = None, *, ord
     )
 
 
+def renyi_target(total: PrivacyParams, queries: int) -> tuple[float, float]:
+    """Return the order, and the Rényi budget of one of Q queries at it, that allow the least noise within (ε, δ).
+
+    Costs grow about as the order, so it is where the budget over the order is largest, by [CKS20, Proposition 12].
+
+    >>> order, budget = renyi_target(PrivacyParams(2, "1e-5"), 500)
+    >>> order, round(budget, 6)
+    (10.25, 0.002219)
+    """
+    checks.integer_at_least(1, queries=queries)
+    checks.open_probability(delta=total.delta)
+    budgets = total.epsilon - CONVERSIONS["tight"](DEFAULT_ORDERS, np.zeros_like(DEFAULT_ORDERS), total.delta)
+    best = int(np.argmax(budgets / DEFAULT_ORDERS))
+    if budgets[best] <= 0.0:
+        raise PlanError(f"no order of Rényi's divergence leaves anything of {total}")
+    return float(DEFAULT_ORDERS[best]), float(budgets[best] / queries)
+
+
 def _climbed(counts: NDArray[np.int64], order: float, budget: float) -> _Place:
     """Climb from the Gaussian, first in steps of two, then of one."""
     known: dict[_Place, float] = {}
@@ -128,19 +149,22 @@ def _climbed(counts: NDArray[np.int64], order: float, budget: float) -> _Place:
 
 
 def _shaped(place: _Place, scale: float) -> ShapedNoise:
-    """Make the noise of a shape; scales have six digits."""
+    """Make the noise of a shape."""
     p, ratio, q = POWERS[place[0]], float(_RATIOS[place[1]]), POWERS[place[2]]
     try:
-        return ShapedNoise(float(f"{scale:.6g}"), float(f"{scale * ratio:.6g}"), q, p)
+        return ShapedNoise(64.0, 64.0 * ratio, q, p).scaled(scale)
     except ValueError as error:
         raise PlanError(f"no shaped noise has a label of this cost: {error}") from error
 
 
 def _scaled(place: _Place, order: float, budget: float) -> ShapedNoise:
     """Find the scale at which the label's estimated divergence is the budget."""
-    scale = float(np.sqrt(order / budget))
-    for _ in range(_SECANTS):
-        scale *= float(np.sqrt(label_estimate(_shaped(place, scale), [order])[0] / budget))
+    scale = math.sqrt(order / budget)
+    for _ in range(_STEPS):
+        relative = float(label_estimate(_shaped(place, scale), [order])[0]) / budget
+        scale *= math.sqrt(relative)
+        if abs(relative - 1.0) < _NEAR:
+            break
     return _shaped(place, scale)
 
 
@@ -151,7 +175,7 @@ def _certified(place: _Place, order: float, budget: float) -> tuple[ShapedNoise,
         cost = float(label_curve(noise).values[at])
         if cost <= budget:
             return noise, cost
-        noise = _shaped(place, noise.right * float(np.sqrt(min(4.0, cost / budget))) * _MARGIN)
+        noise = _shaped(place, noise.right * math.sqrt(min(4.0, cost / budget)) * _MARGIN)
     raise PlanError(f"no scale of a shaped noise was certified to cost at most {budget:g} at order {order:g}")
 
 

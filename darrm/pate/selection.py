@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.losses.charges import Charge
+from darrm.losses.label import exponential_label_curve, exponential_label_profile
+from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate.noisy_max import DRAWS_AT_ONCE
 from darrm.privacy import PrivacyParams, exact_number
@@ -52,8 +54,8 @@ class _Selection:
     def charge(self, queries: int = 1) -> Charge:
         """Describe what ``queries`` answers cost, whatever the votes."""
         what = f"{type(self).__name__}(epsilon={self.epsilon:g})"
-        curve = RenyiCurve.of_pure(self.epsilon)
-        return Charge(what, guarantee=self.guarantee, renyi=curve, count=queries, reached=self.reached)
+        curve, profile = self._costs()
+        return Charge(what, self.guarantee, curve, profile, count=queries, reached=self.reached)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
         """Release one class for each query, as `Aggregator.release`; arrays are refused with `ValueError`."""
@@ -73,6 +75,10 @@ class _Selection:
         for start in range(0, queries, rows):
             labels[start : start + rows] = self._select(lags[start : start + rows], coins, below)
         return given.labeled(labels)
+
+    def _costs(self) -> tuple[RenyiCurve, PrivacyProfile | None]:
+        """Bound one answer by what is known beside (ε, 0)."""
+        return RenyiCurve.of_pure(self.epsilon), None
 
     def _select(self, lags: NDArray[np.int64], coins: Coins, below: UniformBelow) -> NDArray[np.int64]:
         """Draw a class for each row of lags behind the leader: (Q, C) → (Q,)."""
@@ -103,6 +109,9 @@ class ExponentialMechanism(_Selection):
     >>> aggregator.release(Votes.of_counts([[250, 0, 0], [0, 240, 10]])).tolist()
     [0, 1]
     """
+
+    def _costs(self) -> tuple[RenyiCurve, PrivacyProfile | None]:
+        return exponential_label_curve(self.epsilon), exponential_label_profile(self.epsilon)
 
     def _select(self, lags: NDArray[np.int64], coins: Coins, below: UniformBelow) -> NDArray[np.int64]:
         answers = np.empty(len(lags), dtype=np.int64)

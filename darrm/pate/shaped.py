@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.losses.charges import Charge
-from darrm.losses.label import label_curve
+from darrm.losses.label import label_curve, label_profile
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate.noisy_max import inverted, noisy_argmax
 from darrm.probability.exact_inversion import WIDEST
@@ -62,7 +62,8 @@ class ShapedMax:
         """Describe what ``queries`` answers cost, whatever the votes."""
         noise = self.noise
         what = f"ShapedMax({noise.right:g}^{noise.right_power:g}, {noise.left:g}^{noise.left_power:g})"
-        return Charge(what, renyi=self.guarantee, count=queries, reached=self.reached)
+        profile = label_profile(noise, moved=self.reached)
+        return Charge(what, renyi=self.guarantee, profile=profile, count=queries, reached=self.reached)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
         """Release one class for each query, as `Aggregator.release`; arrays are refused with `ValueError`."""

@@ -3,9 +3,11 @@
 Log-concavity, w(x)² ≥ w(x − 1)·w(x + 1), is what the bounds of `darrm.losses` rest on.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -135,6 +137,15 @@ class ShapedNoise:
         for name, power in (("right_power", self.right_power), ("left_power", self.left_power)):
             if power not in POWERS:
                 checks.fail(name, power, "a multiple of 0.25 from 1 to 3")
+
+    def scaled(self, right: float) -> ShapedNoise:
+        """Return the noise of the same shape with another right scale; scales have six digits.
+
+        >>> ShapedNoise(4.0, 8.0, 3.0, 2.0).scaled(5.0)
+        ShapedNoise(right=5.0, left=10.0, right_power=3.0, left_power=2.0)
+        """
+        left = float(f"{right * self.left / self.right:.6g}")
+        return replace(self, right=float(f"{right:.6g}"), left=left)
 
     @property
     def deviation(self) -> float:
