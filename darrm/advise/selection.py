@@ -56,5 +56,5 @@ def _selection(workload: Workload, name: str, log_lie: Callable[[Array], Array])
         truth=-np.expm1(log_lies(epsilon)),
         cost=account_of(workload, charge(epsilon)).spent(workload.total.delta).bounds[0],
         settings={"epsilon": epsilon},
-        only_compared="this library does not draw from it",
+        only_compared="it is counted by its exact law of two classes, which plan tries and releases as a table",
     )
