@@ -32,9 +32,9 @@ from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
 from darrm.probability import Array
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 
-_LARGEST_DEVIATION = 2e4  # votes: beyond, labels are charged by their counts
+_LARGEST_DEVIATION = 1e4  # votes: beyond, labels are charged by their counts
 _ORDERS_PER_DEVIATION = 5.0  # beyond, the counts' bound is less than 8 % above the label's
-_POINTS, _LEAST_DELTA = 96, 1e-12  # of a profile: neighbors differ by a factor of about 2 at the smallest
+_POINTS, _LEAST_DELTA = 64, 1e-12  # of a profile: neighbors differ by a factor of about 2 at the smallest
 _LOG_STEP, _DEVIATION_STEP = 1.08, 0.12  # between orders that are computed: chords cost 0.2 %
 
 

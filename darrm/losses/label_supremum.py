@@ -46,7 +46,7 @@ from darrm.probability import Array
 
 TOLERANCE = 0.007  # relative, of a divergence or a δ above the best value found
 _MOST_BLOCKS = 1 << 18  # at a time; bounds memory, and the time of a call
-_MOST_SUMMED = 1 << 29  # numbers summed along diagonals for one size of blocks
+_MOST_SUMMED = 1 << 27  # numbers summed along diagonals for one size of blocks
 _TRIED = 16  # blocks of each round whose values are computed, for the best value found
 _ROUNDING = 2.0**-47  # absolute, of sums of a few terms of size 1, and all probabilities below e^{−59}
 

@@ -213,6 +213,8 @@ def analyze(
     if pattern is not None:
         probabilities = pattern.astype(np.float64)
     answer = answer_of(aggregator)
+    if answer.reached != 1:
+        checks.fail("reached", answer.reached, "1", "data-dependent costs are those of one moved vote")
     per_answer = answer.answer_independent(grid)
     found = Analysis(
         aggregator=aggregator,

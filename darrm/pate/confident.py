@@ -100,8 +100,8 @@ class CheckedGNMax:
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """The Rényi curve λ/(2σ₁²) + λ/σ₂² of one query, whatever the votes and the check's outcome."""
-        return RenyiCurve.of(lambda orders: self.check.independent(orders) + self.answer.answer_independent(orders))
+        """The Rényi curve of one query, λ/(2σ₁²) and the label's, whatever the votes and the check's outcome."""
+        return RenyiCurve.of(self.check.independent) + self.answer.guarantee
 
     def charge(self, queries: int = 1) -> Charge:
         """Describe what ``queries`` queries cost, whatever the votes and however many are answered."""

@@ -1,9 +1,10 @@
 """LNMax and GNMax: the class with the most votes after noise [P, Section 4.1], [P17, Section 2.1].
 
-One teacher may move one vote from a class to another, so two counts change by 1. Whole-number noise gives the same
-guarantees as continuous noise: discrete Gaussians a whole distance d apart have Rényi divergence at most λd²/(2σ²)
-[CKS20, Proposition 5], and discrete Laplace weights change by at most e^{γd}. Its q is bounded in `noise_tails`. Ties
-go to the lowest class number, which is post-processing.
+One teacher may move one vote from a class to another, so two counts change by 1, and a person who reaches t voters
+changes them by t. Whole-number noise is charged for the label alone (`darrm.losses.label`), continuous noise for both
+noisy counts. Data-dependent costs start from the counts: discrete Gaussians a whole distance d apart have Rényi
+divergence at most λd²/(2σ²) [CKS20, Proposition 5], and discrete Laplace weights change by at most e^{γd}. Their q is
+bounded in `noise_tails`. Ties go to the lowest class number, which is post-processing.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.losses.charges import Charge
+from darrm.losses.label import label_curve, label_profile
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate import renyi_bounds
 from darrm.pate.noise_tails import NOISES, check_noise
@@ -39,6 +41,8 @@ class GNMax:
         σ > 0, the standard deviation of the noise on each count, in votes; at least ½ for discrete noise.
     noise
         ``"discrete"`` (exact whole numbers, for releases) or ``"continuous"`` (the paper's, needs ``rng=``).
+    reached
+        How many votes one person may move, at least 1.
 
     Raises
     ------
@@ -49,7 +53,7 @@ class GNMax:
     --------
     >>> aggregator = GNMax(sigma=40.0)
     >>> round(aggregator.guarantee.convert(1e-5).epsilon, 4)
-    0.122
+    0.1103
     >>> votes = Votes.of_counts([[250, 0, 0], [0, 240, 10]])
     >>> aggregator.release(votes, rng=np.random.default_rng(1)).tolist()
     [0, 1]
@@ -61,15 +65,21 @@ class GNMax:
 
     def __post_init__(self) -> None:
         check_noise(self.sigma, self.noise)
+        checks.integer_at_least(1, reached=self.reached, advice="how many votes one person may move")
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """The Rényi curve λ/σ² of one answer, whatever the votes [P, Proposition 8]."""
-        return RenyiCurve.of(self.answer_independent)
+        """The Rényi curve of one label, whatever the votes; with continuous noise λt²/σ² [P, Proposition 8]."""
+        if self.noise == "continuous":
+            return RenyiCurve.of(lambda orders: self.reached**2 * self.answer_independent(orders))
+        return label_curve(DiscreteGaussian(self.sigma), moved=self.reached)
 
     def charge(self, queries: int = 1) -> Charge:
         """Describe what ``queries`` answers cost, whatever the votes."""
-        return Charge(f"GNMax(sigma={self.sigma:g})", renyi=self.guarantee, count=queries, reached=self.reached)
+        discrete = self.noise == "discrete"
+        profile = label_profile(DiscreteGaussian(self.sigma), moved=self.reached) if discrete else None
+        what = f"GNMax(sigma={self.sigma:g})"
+        return Charge(what, renyi=self.guarantee, profile=profile, count=queries, reached=self.reached)
 
     def log_q(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Bound log Pr[answer ≠ plurality] for each query: (Q, C) counts → (Q,)."""
@@ -80,8 +90,8 @@ class GNMax:
         return renyi_bounds.gaussian_renyi(log_q, self.sigma, orders)
 
     def answer_independent(self, orders: ArrayLike) -> NDArray[np.float64]:
-        """Compute what one answer costs at most, whatever the votes: (L,) → (L,)."""
-        return np.asarray(orders, dtype=np.float64) * (self.reached / self.sigma) ** 2
+        """Compute λ/σ², what both noisy counts cost where one vote moves: (L,) → (L,)."""
+        return np.asarray(orders, dtype=np.float64) / self.sigma**2
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
         """Release one class for each query, as `Aggregator.release`.
@@ -99,9 +109,9 @@ class LNMax:
     Parameters
     ----------
     gamma
-        γ > 0, the inverse scale of the noise on each count, per vote: an answer is (2γ, 0)-private.
-    noise
-        As for `GNMax`.
+        γ > 0, the inverse scale of the noise on each count, per vote.
+    noise, reached
+        As for `GNMax`; an answer is (2γ, 0)-private for each vote that a person may move.
 
     Examples
     --------
@@ -115,21 +125,25 @@ class LNMax:
 
     def __post_init__(self) -> None:
         checks.positive(gamma=self.gamma)
+        checks.integer_at_least(1, reached=self.reached, advice="how many votes one person may move")
         if not _SMALLEST_GAMMA <= self.gamma <= _LARGEST_GAMMA:
             checks.fail("gamma", self.gamma, f"in [{_SMALLEST_GAMMA:g}, {_LARGEST_GAMMA:g}] per vote")
         checks.one_of(NOISES, noise=self.noise)
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """The Rényi curve min(2γ²λ, 2γ) of one answer, whatever the votes."""
-        return RenyiCurve.of(self.answer_independent)
+        """The Rényi curve of one label, whatever the votes; with continuous noise that of any (2γt, 0)."""
+        if self.noise == "continuous":
+            return RenyiCurve.of_pure(2.0 * self.gamma * self.reached)
+        return label_curve(DiscreteLaplace(self.gamma), moved=self.reached)
 
     def charge(self, queries: int = 1) -> Charge:
-        """Describe what ``queries`` answers cost, whatever the votes: (2γ, 0) each, and their Rényi curve."""
+        """Describe what ``queries`` answers cost, whatever the votes: (2γt, 0) each, and what is known of the label."""
         each = PrivacyParams(2 * self.reached * exact_number("gamma", self.gamma), 0)
-        return Charge(
-            f"LNMax(gamma={self.gamma:g})", guarantee=each, renyi=self.guarantee, count=queries, reached=self.reached
-        )
+        discrete = self.noise == "discrete"
+        profile = label_profile(DiscreteLaplace(self.gamma), moved=self.reached) if discrete else None
+        what = f"LNMax(gamma={self.gamma:g})"
+        return Charge(what, each, self.guarantee, profile, count=queries, reached=self.reached)
 
     def log_q(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Bound log Pr[answer ≠ plurality] for each query: (Q, C) counts → (Q,)."""
@@ -140,8 +154,8 @@ class LNMax:
         return renyi_bounds.laplace_renyi(log_q, self.gamma, orders)
 
     def answer_independent(self, orders: ArrayLike) -> NDArray[np.float64]:
-        """Compute what one answer costs at most, whatever the votes: (L,) → (L,)."""
-        return renyi_bounds.laplace_independent(self.gamma * self.reached, np.asarray(orders, dtype=np.float64))
+        """Compute min(2γ²λ, 2γ), what both noisy counts cost where one vote moves: (L,) → (L,)."""
+        return renyi_bounds.laplace_independent(self.gamma, np.asarray(orders, dtype=np.float64))
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
         """Release one class for each query, as `GNMax.release`."""

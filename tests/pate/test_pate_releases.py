@@ -4,10 +4,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from darrm.losses.label import label_curve, label_profile
+from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.pate.confident import ConfidentGNMax, NoisyCheck
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.privacy import PrivacyParams
+from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.votes import ABSTAIN, Votes
 from tests.pate.pate_oracles import (
     gaussian_log_mass,
@@ -102,14 +105,36 @@ def test_the_interactive_statistic_is_the_largest_surplus_and_moves_by_at_most_o
     assert np.abs(aggregator.statistic(Votes.of_counts(moved), scores) - found).max() == 1
 
 
-def test_guarantees_are_those_of_the_paper() -> None:
-    orders = GNMax(40.0).guarantee.orders
-    assert np.allclose(GNMax(40.0).guarantee.values, orders / 1600)
-    confident = ConfidentGNMax(200, 150.0, 40.0)
+def test_continuous_noise_costs_what_the_paper_says() -> None:
+    orders = GNMax(40.0, "continuous").guarantee.orders
+    assert np.allclose(GNMax(40.0, "continuous").guarantee.values, orders / 1600)
+    assert np.allclose(GNMax(40.0, "continuous", reached=3).guarantee.values, 9 * orders / 1600)
+    confident = ConfidentGNMax(200, 150.0, 40.0, "continuous")
     assert np.allclose(confident.guarantee.values, orders / (2 * 150**2) + orders / 1600)
-    assert InteractiveGNMax(200, 150.0, 40.0, 0.9).guarantee == confident.guarantee
-    assert np.allclose(LNMax(0.05).guarantee.values, np.minimum(2 * 0.05**2 * orders, 0.1))
-    assert LNMax(0.05).charge().guarantee == PrivacyParams(0.1)
+    assert InteractiveGNMax(200, 150.0, 40.0, 0.9, "continuous").guarantee == confident.guarantee
+
+
+def test_discrete_noise_is_charged_for_the_label() -> None:
+    label = GNMax(40.0).charge(7)
+    assert label.renyi == label_curve(DiscreteGaussian(40.0)) == GNMax(40.0).guarantee
+    assert label.profile == label_profile(DiscreteGaussian(40.0))
+    assert (label.count, label.reached) == (7, 1)
+    check = NoisyCheck(200, 150.0).independent(DEFAULT_ORDERS)
+    assert np.allclose(ConfidentGNMax(200, 150.0, 40.0).guarantee.values - check, GNMax(40.0).guarantee.values)
+    assert LNMax(0.3).charge().renyi == label_curve(DiscreteLaplace(0.3))
+    assert LNMax(0.3).charge().guarantee == PrivacyParams(0.6)
+
+
+def test_a_person_who_moves_more_votes_costs_more() -> None:
+    one, two = (GNMax(9.0, reached=reached).charge() for reached in (1, 2))
+    assert two.reached == 2
+    assert one.renyi is not None
+    assert two.renyi is not None
+    assert np.all(two.renyi.values > 2 * one.renyi.values)
+    laplace = LNMax(0.3, reached=2).charge()
+    assert (laplace.guarantee, laplace.reached) == (PrivacyParams("1.2"), 2)
+    with pytest.raises(ValueError, match="reached must be"):
+        GNMax(9.0, reached=0)
 
 
 @pytest.mark.parametrize("make", [lambda: GNMax(3.0, "continuous"), lambda: LNMax(0.3, "continuous")])
