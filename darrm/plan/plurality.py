@@ -22,7 +22,6 @@ from darrm import checks
 from darrm.errors import PlanError
 from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes
 from darrm.losses.charges import Charge
-from darrm.losses.label import label_estimate
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate.noisy_law import winning_probabilities
 from darrm.pate.noisy_max import GNMax, LNMax
@@ -39,7 +38,9 @@ from darrm.system.report_text import spread
 
 UNUSED = 0.008  # of ε may be left
 TRIALS = 60
-CERTIFIED = 1.0085  # times an estimate of a Rényi curve: about what the certified one has
+NARROW = 2e-3  # of the rate: where a cost jumps, no more is looked for
+# of the Rényi divergence of a label, λ times the squared rate: about what is certified, where a search starts
+GAUSSIAN_SHARE, GAUSSIAN_BEND, GAUSSIAN_POWER, LAPLACE_SHARE = 0.646, 0.0226, 2.1, 0.671
 MOST_LEVELS = 128
 PRIVATE_FOR_ITSELF = (
     "voters' own privacy is used for two classes only: plan for more with --voters plain (a vote counts as a vote), or "
@@ -89,21 +90,19 @@ def noisy_family(
     parameter: str,
     make: Callable[[float, int], Mechanism],
     noise: Callable[[float], IntegerNoise],
+    about: Callable[[Array, float], Array],
     *,
     falls: bool,
     limits: tuple[float, float],
 ) -> Family:
-    """Describe the mechanisms that give every count a noise of its own."""
+    """Describe the mechanisms that give every count a noise of its own; ``about`` estimates (orders, rate) → curve."""
 
     def law(value: float, _reached: int) -> Law:
         return lambda counts: winning_probabilities(noise(value), counts)
 
     def estimate(value: float, reached: int) -> Charge:
-        # so many votes that move see about what one vote sees of noise that is shorter by as much
-        shorter = noise(value / reached if falls else value * reached)
-        # a divergence does not fall in its order, which repairs the estimates of large ones
-        curve = RenyiCurve.of(lambda orders: CERTIFIED * np.maximum.accumulate(label_estimate(shorter, orders)))
-        return Charge(name, renyi=curve)
+        rate = (1.0 / value if falls else value) * reached
+        return Charge(name, renyi=RenyiCurve.of(lambda orders: about(orders, rate)))
 
     return Family(name, parameter, make, law, falls, estimate, limits)
 
@@ -131,12 +130,21 @@ def _permute_and_flip_law(epsilon: float, reached: int) -> Law:
     return law
 
 
+def _about_gaussian(orders: Array, rate: float) -> Array:
+    return orders * rate**2 * np.minimum(1.0, GAUSSIAN_SHARE + GAUSSIAN_BEND * (orders * rate) ** GAUSSIAN_POWER)
+
+
+def _about_laplace(orders: Array, rate: float) -> Array:
+    return np.minimum(LAPLACE_SHARE * orders * rate**2, 2.0 * rate)
+
+
 FAMILIES: tuple[Family, ...] = (
     noisy_family(
         "GNMax by label",
         "sigma",
         lambda sigma, reached: GNMax(sigma, reached=reached),
         DiscreteGaussian,
+        _about_gaussian,
         falls=True,
         limits=(0.5, math.inf),
     ),
@@ -145,6 +153,7 @@ FAMILIES: tuple[Family, ...] = (
         "gamma",
         lambda gamma, reached: LNMax(gamma, reached=reached),
         DiscreteLaplace,
+        _about_laplace,
         falls=False,
         limits=(1e-9, 50.0),
     ),
@@ -307,7 +316,7 @@ def largest_rate(workload: Workload, charge: Callable[[float], Charge], start: f
             guess = outside / 16.0
         elif inside > 0.0 and math.isfinite(outside) and (trial % 3 == 2 or not inside < guess < outside):
             guess = math.sqrt(inside * outside)
-        if math.isfinite(outside) and outside - inside <= 1e-6 * outside:
+        if math.isfinite(outside) and outside - inside <= NARROW * outside:
             break
         rate = guess
     if inside == 0.0:

@@ -119,7 +119,7 @@ def test_the_rate_is_found_whatever_the_cost_looks_like() -> None:
 
     def charge(rate: float) -> Charge:
         calls.append(rate)
-        return Charge("steps", guarantee=PrivacyParams(min(600.0, 1e-4 * 2.0 ** min(40.0, rate))))
+        return Charge("steps", guarantee=PrivacyParams(min(600.0, 1e-4 * min(1e3, rate) ** 3)))
 
     for start in (1e-6, 5.0, 1e6):
         calls.clear()
