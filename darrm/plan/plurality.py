@@ -1,8 +1,8 @@
-"""The best release of many pluralities, votes on more than two classes, within one budget.
+"""Mechanisms for pluralities, votes on more than two classes, each calibrated to one budget.
 
 Every mechanism that this library releases is calibrated to the budget: with the parameter that tells most, of those
-whose Q charges the accountant admits, to less than a hundredth of ε. The one with the largest share of right labels
-under the prior is taken (`darrm.plan.share_right`). To add a mechanism, add it to `FAMILIES`.
+whose Q charges the accountant admits, to less than a hundredth of ε. `darrm.plan.search` takes the one with the largest
+share of right labels under the prior (`darrm.plan.share_right`). To add a mechanism, add it to `FAMILIES`.
 
 Voters are plain here. Private *models* are planned for as plain voters, within what both ends leave for the release
 (`darrm.plan.budget`).
@@ -27,13 +27,14 @@ from darrm.pate.noisy_law import winning_probabilities
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.plan.budget import account_of, counted, needs_no_noise
+from darrm.plan.budget import account_of, counted
 from darrm.plan.candidate import Accounted, rounded
-from darrm.plan.option import NO_NOISE, ReleaseOption
+from darrm.plan.option import ReleaseOption
 from darrm.plan.share_right import Law, ShareRight, coin, share_right
 from darrm.probability import Array
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.problem import Workload
+from darrm.release.plurality import Plurality
 from darrm.system.report_text import spread
 
 UNUSED = 0.008  # of ε may be left
@@ -168,11 +169,11 @@ class PluralityCandidate(Accounted):
 
     method: str
     workload: Workload
-    aggregator: NoisyMaximum
+    aggregator: NoisyMaximum | Plurality
     prior: HistogramPrior
     settings: Mapping[str, float]
     law: Law
-    family: Family
+    family: Family | None  # None for the optimum, whose law is a table
 
     @cached_property
     def charge(self) -> Charge:
@@ -201,18 +202,6 @@ class PluralityCandidate(Accounted):
 
     def option(self, *, instructions: tuple[str, ...] = ()) -> ReleaseOption:
         """Return it as one option among others, with what to type: by default the lines of Python that make it."""
-        voters, total = self.workload.voters, self.workload.total
-        mechanism = self.aggregator.mechanism
-        each = f'PrivacyParams("{voters.each.epsilon_text}", "{voters.each.delta_text}")'
-        who = f"Voters({voters.K}, {each}, overlap={voters.overlap}, models={voters.models})"
-        budget = f'PrivacyParams("{total.epsilon_text}", "{total.delta_text}")'
-        lines = (
-            "from darrm import PrivacyLedger, PrivacyParams, Voters, release_debited",
-            f"from darrm.pate import {type(mechanism).__name__}, NoisyMaximum",
-            f"aggregator = NoisyMaximum({mechanism!r}, {who}, {self.workload.classes})",
-            f'ledger = PrivacyLedger.create("ledger.sqlite", {budget})',
-            "labels = release_debited(aggregator, votes, ledger=ledger)  # Votes.read(file, classes=…)",
-        )
         return ReleaseOption(
             name=self.method,
             workload=self.workload,
@@ -220,29 +209,23 @@ class PluralityCandidate(Accounted):
             cost=self.spent.bounds[0],
             settings=self.settings,
             aggregator=self.aggregator,
-            instructions=instructions or lines,
+            instructions=instructions or self._lines(),
             share_right=self.share_right,
         )
 
-
-def best_pluralities(
-    workload: Workload, prior: HistogramPrior, report: Callable[[str], None]
-) -> tuple[tuple[PluralityCandidate, ...], tuple[tuple[str, str], ...]]:
-    """Calibrate all mechanisms: those that were found, the best first, and (name, reason) of the others."""
-    check_plurality(workload, prior)
-    if needs_no_noise(workload):
-        raise PlanError(f"{NO_NOISE} Publish the plurality of their votes as it is")
-    found, refused = [], []
-    for family in FAMILIES:
-        report(family.name)
-        try:
-            found.append(calibrated(workload, prior, family))
-        except (PlanError, ValueError) as error:  # one that is out of its range leaves the others
-            refused.append((family.name, str(error)))
-    if not found:
-        raise PlanError("no release within this budget was found: " + "; ".join(reason for _, reason in refused))
-    found.sort(key=lambda candidate: -candidate.share_right.value)
-    return tuple(found), tuple(refused)
+    def _lines(self) -> tuple[str, ...]:
+        """Write the lines that make the aggregator again."""
+        voters = self.workload.voters
+        if not isinstance(self.aggregator, NoisyMaximum):
+            return ("next(each for each in plan(workload).candidates if not each.family).aggregator  # in Python",)
+        mechanism = self.aggregator.mechanism
+        each = f'PrivacyParams("{voters.each.epsilon_text}", "{voters.each.delta_text}")'
+        who = f"Voters({voters.K}, {each}, overlap={voters.overlap}, models={voters.models})"
+        return (
+            "from darrm import PrivacyParams, Voters",
+            f"from darrm.pate import {type(mechanism).__name__}, NoisyMaximum",
+            f"aggregator = NoisyMaximum({mechanism!r}, {who}, {self.workload.classes})",
+        )
 
 
 def check_plurality(workload: Workload, prior: object) -> None:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.plan.budget import account_of, counted
-from darrm.plan.plurality import PluralityCandidate
+from darrm.plan.plurality import Family, PluralityCandidate
 from darrm.plan.search import Plan
 from darrm.plan.share_right import share_right
 from darrm.probability.bisection import last_allowed
@@ -34,7 +34,9 @@ def remedies(plan: Plan) -> tuple[str, ...]:
     share, coin = best.share_right.value, best.coin.value
     if share >= (1.0 + coin) / 2.0:
         return ()
-    found = [*_more_voters(best), *_less_noise(best)]
+    # the optimum's law is a table for so many voters: what else would help is asked of the best noise
+    noisy = next((each for each in plan.candidates if each.family is not None), None)
+    found = [] if noisy is None else [*_more_voters(noisy), *_less_noise(noisy, noisy.family)]
     return (f"What would help: {share:.0%} of the labels would be right, {', '.join(found)}.",) if found else ()
 
 
@@ -57,9 +59,9 @@ def _more_voters(best: PluralityCandidate) -> list[str]:
     return [" and ".join(found) + f" (a person reaching {voters.reached})"]
 
 
-def _less_noise(best: PluralityCandidate) -> list[str]:
+def _less_noise(best: PluralityCandidate, family: Family) -> list[str]:
     """Find for how few queries, or for which ε, the noise would be small enough."""
-    family, work = best.family, best.workload
+    work = best.workload
     release, reached = counted(work), work.voters.reached
     rate = 1.0 / best.settings[family.parameter] if family.falls else best.settings[family.parameter]
 

@@ -25,6 +25,7 @@ import shlex
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,14 @@ from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import CommonP, Prior, weights_of
 from darrm.optimize.closed_form import has_closed_form
 from darrm.optimize.optimizer import check_size
+from darrm.plan import plurality
 from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.candidate import Candidate, smallest_target
 from darrm.plan.laws import best_law
-from darrm.plan.option import ReleaseOption, is_built_in, release_command
+from darrm.plan.optimum import NAME, optimum
+from darrm.plan.option import NO_NOISE, ReleaseOption, is_built_in, release_command
 from darrm.plan.per_query import best_per_query
-from darrm.plan.plurality import best_pluralities, default_prior
+from darrm.plan.plurality import PluralityCandidate, calibrated, check_plurality, default_prior
 from darrm.plan.under_renyi import best_under_renyi_budget
 from darrm.problem import Workload
 from darrm.proof.table import GammaTable, certify
@@ -169,7 +172,7 @@ def plan(
     show = report or StatusLine(enabled=False).show
     if workload.classes > 2:
         histograms: Any = default_prior() if prior is None else prior
-        return Plan(workload, histograms, *best_pluralities(workload, histograms, show))
+        return Plan(workload, histograms, *_best_pluralities(workload, histograms, show))
     belief: Any = CommonP() if prior is None else prior
     weights_of(belief, workload.voters.K)  # a prior without linear expected error says so before the search
     if needs_no_noise(workload):
@@ -199,6 +202,28 @@ def plan(
         raise PlanError("no release within this budget was found: " + "; ".join(reason for _, reason in refused))
     found.sort(key=lambda candidate: candidate.expected_error)
     return Plan(workload, belief, tuple(found), tuple(refused))
+
+
+def _best_pluralities(
+    workload: Workload, prior: HistogramPrior, report: Callable[[str], None]
+) -> tuple[tuple[PluralityCandidate, ...], tuple[tuple[str, str], ...]]:
+    """Calibrate all mechanisms: those that were found, the best first, and (name, reason) of the others."""
+    check_plurality(workload, prior)
+    if needs_no_noise(workload):
+        raise PlanError(f"{NO_NOISE} Publish the plurality of their votes as it is")
+    found, refused = [], []
+    ways: list[tuple[str, Callable[[], PluralityCandidate]]] = [(NAME, lambda: optimum(workload, prior, report))]
+    ways += [(family.name, partial(calibrated, workload, prior, family)) for family in plurality.FAMILIES]
+    for name, way in ways:
+        report(name)
+        try:
+            found.append(way())
+        except (PlanError, ValueError) as error:  # one that is out of its range leaves the others
+            refused.append((name, str(error)))
+    if not found:
+        raise PlanError("no release within this budget was found: " + "; ".join(reason for _, reason in refused))
+    found.sort(key=lambda candidate: -candidate.share_right.value)
+    return tuple(found), tuple(refused)
 
 
 def _check_size(releases: Sequence[Workload]) -> None:

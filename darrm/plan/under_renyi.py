@@ -27,7 +27,7 @@ def best_under_renyi_budget(workload: Workload, prior: Prior, report: Callable[[
     total = workload.total
     if total.exact_delta == 0:
         raise PlanError("a Rényi budget needs delta > 0")
-    budgets = _budgets(workload)
+    budgets = budgets_of(workload)
     if not budgets:
         raise PlanError(f"no Rényi order leaves a budget for epsilon = {total.epsilon:g}, delta = {total.delta:g}")
 
@@ -35,7 +35,7 @@ def best_under_renyi_budget(workload: Workload, prior: Prior, report: Callable[[
         report(f"Rényi: order {order:.6g}")
         return optimize_under_renyi(workload.voters, prior, order, budgets[order], options=options).gamma
 
-    order = _best_order(list(budgets), cache(lambda order: solve(order, COARSE).expected_error(prior)))
+    order = best_order(list(budgets), cache(lambda order: solve(order, COARSE).expected_error(prior)))
     gamma = solve(order, FINE)
     problem = smallest_target(workload, gamma)
     settings = {"order": order, "renyi budget": budgets[order]}
@@ -47,7 +47,7 @@ def best_under_renyi_budget(workload: Workload, prior: Prior, report: Callable[[
     raise PlanError("the optimum under a Rényi budget could not be scaled into the total budget")
 
 
-def _budgets(workload: Workload) -> dict[float, float]:
+def budgets_of(workload: Workload) -> dict[float, float]:
     """Compute ρ(α) for the accountant's orders: Q·ρ and the conversion meet ε exactly [CKS20, Proposition 12].
 
     Those of at most `LEAST_BUDGET` are left out.
@@ -58,7 +58,7 @@ def _budgets(workload: Workload) -> dict[float, float]:
     return {float(a): float(budget) for a, budget in zip(orders, budgets, strict=True) if budget > LEAST_BUDGET}
 
 
-def _best_order(orders: list[float], error: Callable[[float], float]) -> float:
+def best_order(orders: list[float], error: Callable[[float], float]) -> float:
     """Find the order with the smallest expected error: a first look, then ever closer neighbors of the best."""
     step = max(1, len(orders) // FIRST_ORDERS)
     best = min(orders[::step], key=error)
