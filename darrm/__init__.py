@@ -13,9 +13,11 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.gamma.noise_function import NoiseFunction
     from darrm.losses.charges import Charge
     from darrm.optimize.optimizer import optimize_gamma
+    from darrm.optimize.plurality import optimize_plurality
     from darrm.privacy import PrivacyParams
     from darrm.problem import MajorityProblem
     from darrm.proof.library import Setting, available_tables, load_table
+    from darrm.proof.plurality_table import PluralityTable, certify_plurality
     from darrm.proof.table import GammaTable, certify
     from darrm.release.debited import release_debited
     from darrm.release.majority import DaRRM
@@ -28,6 +30,8 @@ __all__ = [
     "GammaTable",
     "MajorityProblem",
     "NoiseFunction",
+    "PluralityProblem",
+    "PluralityTable",
     "PrivacyAccountant",
     "PrivacyLedger",
     "PrivacyParams",
@@ -39,8 +43,10 @@ __all__ = [
     "__version__",
     "available_tables",
     "certify",
+    "certify_plurality",
     "load_table",
     "optimize_gamma",
+    "optimize_plurality",
     "release_debited",
 ]
 
@@ -50,9 +56,11 @@ _HOMES = {
     "darrm.gamma.noise_function": ("NoiseFunction",),
     "darrm.losses.charges": ("Charge",),
     "darrm.optimize.optimizer": ("optimize_gamma",),
+    "darrm.optimize.plurality": ("optimize_plurality",),
     "darrm.privacy": ("PrivacyParams",),
-    "darrm.problem": ("MajorityProblem", "Voters", "Workload"),
+    "darrm.problem": ("MajorityProblem", "PluralityProblem", "Voters", "Workload"),
     "darrm.proof.library": ("Setting", "available_tables", "load_table"),
+    "darrm.proof.plurality_table": ("PluralityTable", "certify_plurality"),
     "darrm.proof.table": ("GammaTable", "certify"),
     "darrm.release.debited": ("release_debited",),
     "darrm.release.majority": ("DaRRM",),

@@ -23,6 +23,7 @@ time. Only the worst S of a pair can matter: the terms that are positive.
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Protocol
@@ -146,37 +147,40 @@ def maximize_with_rows(
 ) -> BlockResult:
     """Solve (1)–(4): solve what is known, look for broken rows, add them, repeat until value and bound meet.
 
-    ``start`` fulfills all rows. Also at a time limit the result is the best point and the best bound so far.
+    ``start`` fulfills all rows. Also at a time limit and after Ctrl-C, which wait for the solver's round, the result is
+    the best point and the best bound so far.
     """
     deadline = time.perf_counter() + options.time_limit
     began, master = time.perf_counter(), _Master(program)
     best, value, bound = start, float(program.gains @ start), np.inf
     multipliers: tuple[tuple[float, Any], ...] = ()
     rounds = last_move = 0
-    while True:
-        point = master.solve(deadline - time.perf_counter())
-        if point is None:
-            status = Status.TIME_LIMIT if time.perf_counter() >= deadline else Status.FAILED
-            break
-        rounds += 1
-        found, cuts = program.bound(master.rows, master.duals), oracle.separate(np.maximum(point, program.least))
-        reached = float(program.gains @ cuts.feasible)
-        if min(found, bound) - max(reached, value) < 0.99 * (bound - value):
-            last_move = rounds
-        if found < bound:
-            bound, multipliers = found, master.multipliers()
-        if reached > value:
-            best, value = cuts.feasible, reached
-        if report is not None:
-            report(Progress(rounds, master.rows.limits.size, value, bound, time.perf_counter() - began))
-        if bound - value <= max(options.gap * abs(value), options.floor):
-            status = Status.OPTIMAL
-            break
-        if not cuts.labels or rounds - last_move >= _PATIENCE:
-            status = Status.STALLED
-            break
-        master.drop_idle_rows()
-        master.add(cuts.rows, cuts.labels)
+    status = Status.INTERRUPTED
+    with suppress(KeyboardInterrupt):
+        while True:
+            point = master.solve(deadline - time.perf_counter())
+            if point is None:
+                status = Status.TIME_LIMIT if time.perf_counter() >= deadline else Status.FAILED
+                break
+            rounds += 1
+            found, cuts = program.bound(master.rows, master.duals), oracle.separate(np.maximum(point, program.least))
+            reached = float(program.gains @ cuts.feasible)
+            if min(found, bound) - max(reached, value) < 0.99 * (bound - value):
+                last_move = rounds
+            if found < bound:
+                bound, multipliers = found, master.multipliers()
+            if reached > value:
+                best, value = cuts.feasible, reached
+            if report is not None:
+                report(Progress(rounds, master.rows.limits.size, value, bound, time.perf_counter() - began))
+            if bound - value <= max(options.gap * abs(value), options.floor):
+                status = Status.OPTIMAL
+                break
+            if not cuts.labels or rounds - last_move >= _PATIENCE:
+                status = Status.STALLED
+                break
+            master.drop_idle_rows()
+            master.add(cuts.rows, cuts.labels)
     return BlockResult(best, value, bound, status, rounds, master.generated, multipliers)
 
 

@@ -7,11 +7,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from darrm.gamma import priors
+from darrm.gamma import histogram_priors, priors
+from darrm.optimize import plurality_report
 from darrm.optimize.comparison import compare
 from darrm.optimize.optimizer import SOLVERS, default_prior, optimize_gamma
+from darrm.optimize.plurality import optimize_plurality
 from darrm.optimize.report import json_report, plot_report, text_report
-from darrm.problem import MajorityProblem
+from darrm.problem import MajorityProblem, PluralityProblem
 from darrm.proof.optimality import OBJECTIVES, SHAPES
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.flags import add_prior, add_voters, integer, privacy_pair, real, voters_of
@@ -20,17 +22,30 @@ from lp_models.options import SolveOptions
 
 DESCRIPTION = """\
 Find the noise function γ with which the majority of K private voters is released as truthfully as its privacy
-target allows, prove that it is private, and compare it with subsampling and randomized response."""
+target allows, prove that it is private, and compare it with subsampling and randomized response. For plain voters
+and more classes find the best private plurality, with its proof."""
 
 EPILOG = """\
 examples:
   python -m darrm.optimize --K 11 --m 3 --output table.json --plot gamma.png
   python -m darrm.optimize --K 101 --m 10 --prior common --shape monotone
   python -m darrm.optimize --K 250 --voters plain --target 0.5,1e-6 --overlap 1
+  python -m darrm.optimize --K 30 --classes 3 --voters plain --target 0.5,1e-5 --overlap 1
 
 The free optimum often rises and falls near the tie: privacy limits averages of γ, and a γ that switches between
 1 and 0 has the same average as one that rises gently. Choose --shape monotone where every l must make sense by
 itself; it costs a few per cent of expected error."""
+
+# flags that only the program for two classes knows, with what they are if they are not given
+_OF_TWO_CLASSES = {
+    "m": None,
+    "delta": None,
+    "objective": "linear",
+    "draws": None,
+    "shape": "free",
+    "solver": "production",
+    "plot": None,
+}
 
 
 def build_parser() -> CommandLine:
@@ -43,7 +58,10 @@ def build_parser() -> CommandLine:
     release.add_argument(
         "--target", metavar="EPS,DELTA", help="what the release must satisfy, instead of --m and --delta"
     )
-    add_prior(parser, default="depends on --objective")
+    release.add_argument(
+        "--classes", default="2", metavar="C", help="how many answers a voter chooses from (default 2)"
+    )
+    add_prior(parser, default="depends on --objective; with more classes dirichlet")
     search = parser.add_argument_group("the search")
     search.add_argument(
         "--objective",
@@ -78,6 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, optimize, print or save."""
     options = build_parser().parse_args(arguments)
     check_outputs(options)
+    classes = integer("--classes", options.classes, 2)
+    if classes != 2:
+        return _plurality(options, classes)
     problem = _problem(options)
     prior = default_prior(options.objective) if options.prior is None else priors.parse(options.prior)
     if options.draws is not None and options.objective == "linear":
@@ -104,6 +125,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options,
         text=lambda: text_report(table, entries, options.output),
         document=lambda: json_report(table, entries, options.output),
+    )
+    return 0
+
+
+def _plurality(options: argparse.Namespace, classes: int) -> int:
+    """Do the same for more than two classes, whose program knows fewer flags."""
+    for flag, default in _OF_TWO_CLASSES.items():
+        if getattr(options, flag) != default:
+            raise ValueError(f"--{flag} is about two classes: leave it out with --classes {classes}")
+    target = privacy_pair("--target", options.target, "0.5,1e-5")
+    problem = PluralityProblem(voters_of(options), target, classes)
+    prior = None if options.prior is None else histogram_priors.parse(options.prior, classes)
+    settings = SolveOptions(gap=real("--gap", options.gap), time_limit=real("--time-limit", options.time_limit))
+    with status_line(quiet=options.quiet) as line:
+        table = optimize_plurality(
+            problem,
+            prior=prior,
+            options=settings,
+            report=lambda now: line.show(
+                f"round {now.rounds}: {now.rows} rows, gap {now.bound - now.value:.2e}, {now.seconds:.0f} s"
+            ),
+        )
+    if options.output is not None:
+        table.save(options.output)
+    print_report(
+        options,
+        text=lambda: plurality_report.text_report(table, options.output),
+        document=lambda: plurality_report.json_report(table, options.output),
     )
     return 0
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from darrm import checks
 from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior
-from darrm.gamma.partitions import Pairs, Partitions, partitions_of
+from darrm.gamma.partitions import SIZES, Pairs, Partitions, partitions_of
 from darrm.gamma.plurality_law import PluralityLaw, uniform_law
 from darrm.probability import Array
 from darrm.problem import PluralityProblem, Voters
@@ -41,6 +41,9 @@ MOST_TERMS = 80_000  # of a program that is solved in about two minutes
 SMALLEST_PROBABILITY = 2.0**-36  # of every answer under a Rényi budget: its divergence must stay finite
 FINE = SolveOptions(gap=1e-5, time_limit=60.0)
 _BROKEN = 1e-11  # a row is broken when it exceeds its limit by more than this
+# histograms that a prior hardly believes in are still answered well: a part of the largest probability that decides
+# between laws which the prior cannot tell apart; value and bound are about the prior alone
+_TIE_BREAK = 1e-8
 _BISECTIONS = 60  # of a share in [0, 1]: to the last digit
 
 Report = Callable[[Progress], None]
@@ -159,15 +162,16 @@ def check_size(voters: Voters, classes: int) -> None:
     terms = partitions_of(voters.K, classes).pairs(voters.reached).pair.size
     if terms > MOST_TERMS:
         allowed = f"at most {MOST_TERMS:,}"
-        advice = "C = 3 to K = 200, C = 4 to K = 60, C = 5 to K = 35 and C = 10 to K = 22 are solved at overlap 1"
-        checks.fail("the size of the program, terms of pairs of neighbors", f"{terms:,}", allowed, advice)
+        checks.fail("the size of the program, terms of pairs of neighbors", terms, allowed, SIZES)
 
 
 def _program(partitions: Partitions, prior: HistogramPrior, least: float) -> BlockProgram:
-    """State the gains c_j = m_j P_p of the classes with the most votes."""
+    """State the gains c_j = m_j P_p of the classes with the most votes; where P_p says nothing, a little more."""
     sizes = partitions.sizes.astype(np.float64)
+    believed, even = partitions.probabilities(prior), partitions.probabilities(Dirichlet())
+    weights = np.maximum(believed, _TIE_BREAK * np.max(believed) / np.max(even) * even)
     gains = np.zeros(sizes.size)
-    gains[partitions.starts] = partitions.probabilities(prior) * sizes[partitions.starts]
+    gains[partitions.starts] = weights * sizes[partitions.starts]
     return BlockProgram(gains, sizes, partitions.blocks, least)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from darrm.errors import CertificationError
-from darrm.gamma.histogram_priors import Dirichlet
+from darrm.gamma.histogram_priors import Dirichlet, RecordedVotes
 from darrm.gamma.partitions import partitions_of
 from darrm.gamma.plurality_law import ONE, PluralityLaw, uniform_law
 from darrm.optimize.closed_form import best_for_plain_voters
@@ -20,6 +20,7 @@ from darrm.proof.plurality import prove
 from darrm.proof.plurality_divergence import curve_of_law, profile_of_law
 from darrm.proof.plurality_optimality import PairMultipliers, upper_bound
 from darrm.proof.plurality_table import certify_plurality
+from darrm.votes import Votes
 
 NOT_PRIVATE = PrivacyParams("inf")
 
@@ -204,10 +205,20 @@ def test_a_random_answer_is_a_law_for_every_histogram() -> None:
     )
 
 
+def test_a_prior_of_few_histograms_leaves_the_others_well_answered() -> None:
+    seen = RecordedVotes("seen", Votes.of_counts([[6, 0, 0], [4, 2, 0]]))
+    table = optimize_plurality(problem_of(6, 3, "0.8", "1e-3"), prior=seen)
+    assert table.optimality is not None
+    assert table.optimality.gap < 1e-7
+    unseen = table.probabilities.probabilities([[5, 1, 0], [3, 2, 1], [2, 2, 2]])
+    assert unseen[0, 0] > 0.7
+    assert unseen[1, 0] > unseen[1, 1] > unseen[1, 2]
+
+
 def test_too_large_a_problem_is_refused_before_the_work() -> None:
     with pytest.raises(ValueError, match="partitions of 250 votes into 10 classes"):
         optimize_plurality(problem_of(250, 10))
     with pytest.raises(ValueError, match="C = 10 to K = 22 are solved"):
-        optimize_plurality(problem_of(120, 4))
+        optimize_plurality(problem_of(25, 10))
     with pytest.raises(ValueError, match="smaller overlap"):
         optimize_plurality(problem_of(30, 4, overlap=30))
