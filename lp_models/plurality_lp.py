@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any, Protocol
 
 import highspy
@@ -38,8 +37,6 @@ from lp_models.program import Array, Status
 Indices = NDArray[np.int64]
 
 _TOLERANCE = 1e-10  # of HiGHS, the strictest that it accepts
-_IDLE_ROUNDS = 12  # a row without a multiplier for so many rounds is dropped
-_ROWS_PER_VARIABLE = 8.0  # once there are more of them than so many for each variable
 _PATIENCE = 15  # rounds without a better point or bound: what is left is below the solver's precision
 
 
@@ -99,12 +96,6 @@ class SparseRows:
             np.concatenate([self.values, others.values]),
             np.concatenate([self.limits, others.limits]),
         )
-
-    def kept(self, keep: NDArray[np.bool_]) -> "SparseRows":
-        """Keep some of the rows."""
-        entries = keep[self.rows]
-        number = np.cumsum(keep) - 1
-        return SparseRows(number[self.rows[entries]], self.columns[entries], self.values[entries], self.limits[keep])
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,9 +170,8 @@ def maximize_with_rows(
             if not cuts.labels or rounds - last_move >= _PATIENCE:
                 status = Status.STALLED
                 break
-            master.drop_idle_rows()
             master.add(cuts.rows, cuts.labels)
-    return BlockResult(best, value, bound, status, rounds, master.generated, multipliers)
+    return BlockResult(best, value, bound, status, rounds, master.rows.limits.size, multipliers)
 
 
 class _Master:
@@ -190,9 +180,8 @@ class _Master:
     def __init__(self, program: BlockProgram) -> None:
         self.program, self.highs = program, _new_solver(program)
         empty = np.empty(0, dtype=np.int64)
-        self.rows, self.idle, self.duals = SparseRows(empty, empty, np.empty(0), np.empty(0)), empty, np.empty(0)
+        self.rows, self.duals = SparseRows(empty, empty, np.empty(0), np.empty(0)), np.empty(0)
         self.labels = list[Any]()
-        self.generated = 0
 
     def multipliers(self) -> tuple[tuple[float, Any], ...]:
         """Pair the positive multipliers of the last solve with the labels of their rows."""
@@ -205,17 +194,6 @@ class _Master:
         free, columns = np.full(count, -highspy.kHighsInf), rows.columns.astype(np.int32)
         self.highs.addRows(count, free, rows.limits, rows.values.size, starts, columns, rows.values)
         self.rows, self.labels = self.rows.joined(rows), [*self.labels, *labels]
-        self.idle = np.concatenate([self.idle, np.zeros(count, dtype=np.int64)])
-        self.generated += count
-
-    def drop_idle_rows(self) -> None:
-        """Where rows are many, remove those that have had no multiplier for long."""
-        if self.rows.limits.size > _ROWS_PER_VARIABLE * self.program.gains.size:
-            keep = self.idle < _IDLE_ROUNDS
-            drop = np.flatnonzero(~keep) + self.program.starts.size
-            self.highs.deleteRows(drop.size, drop.astype(np.int32))
-            self.rows, self.idle = self.rows.kept(keep), self.idle[keep]
-            self.labels = list(compress(self.labels, keep))
 
     def solve(self, seconds: float) -> Array | None:
         """Solve from the last basis, else from nothing; None if neither ends in time."""
@@ -229,7 +207,6 @@ class _Master:
                 raw = self.highs.getSolution()
                 # HiGHS's duals of <= rows are non-positive
                 self.duals = np.maximum(-np.array(raw.row_dual)[self.program.starts.size :], 0.0)
-                self.idle = np.where(self.duals > 0.0, 0, self.idle + 1)
                 return np.array(raw.col_value, dtype=np.float64)
             self.highs.clearSolver()
         return None

@@ -22,6 +22,7 @@ from darrm.probability import Array
 
 WEIGHT_BITS = 53
 ONE = 1 << WEIGHT_BITS
+_LARGEST_KEY = 2**63
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +97,16 @@ class PluralityLaw:
 
     def places_of(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of the partition of every histogram, (n, C) → (n,); `ValueError` for other histograms."""
-        ordered, where = np.unique(np.sort(counts, axis=1)[:, ::-1], axis=0, return_inverse=True)
-        known = self.partitions.places
-        try:
-            found = [known[tuple(row)] for row in ordered.tolist()]
-        except KeyError as error:
-            checks.fail("votes", error.args[0], f"{self.K} votes for {self.classes} classes")
+        ordered = np.sort(counts, axis=1)[:, ::-1]
+        if counts.shape[1:] != (self.classes,) or np.any(counts < 0) or np.any(counts.sum(axis=1) != self.K):
+            checks.fail("votes", counts[:1].tolist(), f"{self.K} votes for {self.classes} classes")
+        length = min(self.K, self.classes)  # the counts after so many are 0
+        base = [(self.K + 1) ** power for power in range(length - 1, -1, -1)]
+        if base[0] * (self.K + 1) < _LARGEST_KEY:  # whole numbers in the order of the partitions, from the last on
+            keys = np.array([part[:length] for part in reversed(self.partitions.parts)]) @ np.array(base)
+            return np.asarray(keys.size - 1 - np.searchsorted(keys, ordered[:, :length] @ np.array(base)))
+        rows, where = np.unique(ordered, axis=0, return_inverse=True)
+        found = [self.partitions.places[tuple(row)] for row in rows.tolist()]
         return np.array(found, dtype=np.int64)[where.reshape(-1)]
 
     def mixed(self, share: float) -> PluralityLaw:

@@ -1,5 +1,6 @@
 """Answers drawn from a proven plurality: exactly its probabilities, by listing the numbers that may be drawn."""
 
+import itertools
 from fractions import Fraction
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.gamma.plurality_law import ONE, PluralityLaw
+from darrm.gamma.plurality_law import ONE, PluralityLaw, uniform_law
 from darrm.losses.charges import Charge
 from darrm.optimize.plurality import optimize_plurality
 from darrm.privacy import PrivacyParams
@@ -79,6 +80,19 @@ def test_more_queries_than_a_block(table: PluralityTable) -> None:
     labels = Plurality(table).release(Votes.of_counts(counts))
     right = np.mean(labels == counts.argmax(axis=1))
     assert right == pytest.approx(float(table.probabilities.probabilities([[4, 0, 0]])[0, 0]), abs=0.01)
+
+
+def test_many_classes_are_found_without_keys() -> None:
+    law = uniform_law(22, 22)  # 23^22 is beyond a key of 64 bits
+    counts = np.zeros((2, 22), dtype=np.int64)
+    counts[0, 5], counts[1, 3], counts[1, 9] = 22, 1, 21
+    assert [law.partitions.parts[place][:3] for place in law.places_of(counts)] == [(22, 0, 0), (21, 1, 0)]
+    small = uniform_law(4, 3)
+    histograms = np.array([n for n in itertools.product(range(5), repeat=3) if sum(n) == 4])
+    found = [small.partitions.parts[place] for place in small.places_of(histograms)]
+    assert found == [tuple(sorted(row, reverse=True)) for row in histograms.tolist()]
+    with pytest.raises(ValueError, match="4 votes for 3 classes"):
+        small.places_of(np.array([[3, 0, 0]]))
 
 
 def test_only_a_proven_table_is_taken() -> None:
