@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.proof.table import GammaTable, certify
     from darrm.release.debited import release_debited
     from darrm.release.majority import DaRRM
+    from darrm.release.plurality import Plurality
     from darrm.votes import Votes
     from lp_models.options import SolveOptions
 
@@ -30,6 +31,7 @@ __all__ = [
     "GammaTable",
     "MajorityProblem",
     "NoiseFunction",
+    "Plurality",
     "PluralityProblem",
     "PluralityTable",
     "PrivacyAccountant",
@@ -64,6 +66,7 @@ _HOMES = {
     "darrm.proof.table": ("GammaTable", "certify"),
     "darrm.release.debited": ("release_debited",),
     "darrm.release.majority": ("DaRRM",),
+    "darrm.release.plurality": ("Plurality",),
     "darrm.votes": ("Votes",),
     "lp_models.options": ("SolveOptions",),
 }

@@ -26,7 +26,7 @@ Histogram = tuple[int, ...]
 Indices = NDArray[np.int64]
 
 # what is listed in seconds, and what programs that are solved in minutes have
-MOST_PARTITIONS, MOST_PAIRS = 5_000, 30_000
+MOST_PARTITIONS, MOST_PAIRS, MOST_LISTED = 5_000, 30_000, 100
 SIZES = "C = 3 to K = 200, C = 4 to K = 60, C = 5 to K = 35 and C = 10 to K = 22 are solved at overlap 1"
 _ADVICE = f"take fewer voters, fewer classes, or a smaller overlap; {SIZES}"
 
@@ -64,7 +64,7 @@ class Partitions:
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, K=self.K)
-        checks.integer_at_least(2, classes=self.classes)
+        checks.integer_at_least(2, most=MOST_LISTED, classes=self.classes, advice="so many are listed one by one")
         count = number_of_partitions(self.K, self.classes)
         if count > MOST_PARTITIONS:
             name = f"partitions of {self.K} votes into {self.classes} classes"
@@ -154,8 +154,8 @@ def number_of_partitions(K: int, classes: int) -> int:
 
 
 def _partitions(K: int, classes: int, most: int) -> Iterator[Histogram]:
-    if classes == 1:
-        yield (K,)
+    if classes == 1 or K == 0:
+        yield (K, *(0,) * (classes - 1))
         return
     for largest in range(min(K, most), -(-K // classes) - 1, -1):
         for rest in _partitions(K - largest, classes - 1, largest):

@@ -1,5 +1,6 @@
-"""Which γ is best: the optimizer, closed forms, a Rényi budget instead of (ε, δ), and the comparison."""
+"""What is best: γ and pluralities, closed forms, a Rényi budget instead of (ε, δ), and the comparison."""
 
 from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.plurality import optimize_plurality
 
-__all__ = ["optimize_gamma"]
+__all__ = ["optimize_gamma", "optimize_plurality"]

@@ -55,6 +55,7 @@ def test_priors_on_histograms(capsys: pytest.CaptureFixture[str]) -> None:
         (["--voters", "private"], "voters.each must be"),
         (["--K", "400", "--classes", "10"], "the number of partitions"),
         (["--classes", "1"], "classes must be"),
+        (["--classes", "65536", "--K", "5"], "classes must be"),
     ],
 )
 def test_what_is_refused_in_one_line(more: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
