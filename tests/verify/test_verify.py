@@ -449,7 +449,7 @@ class TestLiesInALedger:
         assert charge.profile is not None
         profile = PrivacyProfile(charge.profile.epsilons, tuple((1 - 1e-9) * delta for delta in charge.profile.deltas))
         wrong = replace(charge, profile=profile)
-        monkeypatch.setattr(ledger_claims, "charge_of", lambda *_, **__: wrong)
+        monkeypatch.setattr(ledger_claims, "cost_of", lambda *_, **__: wrong)
         assert "profile" in false_claims(list(judge_ledger(replace(copy, charges=(wrong,)), table)))
 
     def test_the_budget(self, trio: Trio) -> None:
