@@ -134,15 +134,18 @@ def maximize_with_rows(
     options: SolveOptions,
     *,
     start: Array,
+    known: BlockSeparation | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> BlockResult:
     """Solve (1)–(4): solve what is known, look for broken rows, add them, repeat until value and bound meet.
 
-    ``start`` fulfills all rows. Also at a time limit and after Ctrl-C, which wait for the solver's round, the result is
-    the best point and the best bound so far.
+    ``start`` fulfills all rows, ``known`` holds rows to begin with. Also at a time limit and after Ctrl-C, which wait
+    for the solver's round, the result is the best point and the best bound so far.
     """
     deadline = time.perf_counter() + options.time_limit
     began, master = time.perf_counter(), _Master(program)
+    if known is not None:
+        master.add(known.rows, known.labels)
     best, value, bound = start, float(program.gains @ start), np.inf
     multipliers: tuple[tuple[float, Any], ...] = ()
     rounds = last_move = 0
