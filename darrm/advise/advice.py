@@ -20,12 +20,13 @@ from darrm.errors import PlanError
 from darrm.gamma.histogram_priors import HistogramPrior
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import CommonP, Prior, weights_of
+from darrm.optimize.plurality_bounds import share_right_at_most
 from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.option import ReleaseOption, how_counted
 from darrm.plan.plurality import check_plurality, default_prior
 from darrm.plan.remedies import remedies
 from darrm.plan.search import plan
-from darrm.plan.share_right import ShareRight, coin, share_of_majorities, share_right
+from darrm.plan.share_right import MOST_LISTED, ShareRight, coin, histograms, share_of_majorities, share_right
 from darrm.problem import Workload
 
 
@@ -174,4 +175,13 @@ def _of_pluralities(
     except (PlanError, ValueError) as error:
         absent.append((BY_COUNTS, str(error)))
     ranked = sorted(options, key=lambda option: -option.right)
-    return Advice(workload, belief, tuple(ranked), (*found.refused, *absent), guess, remedies(found))
+    help_ = (*_limit(workload, belief), *remedies(found))
+    return Advice(workload, belief, tuple(ranked), (*found.refused, *absent), guess, help_)
+
+
+def _limit(workload: Workload, prior: HistogramPrior) -> tuple[str, ...]:
+    """Write how often no private release whatsoever can be right."""
+    if workload.voters.each.is_private:
+        return ()
+    share = share_right_at_most(workload, *histograms(prior, workload.voters.K, workload.classes, MOST_LISTED))
+    return (f"No private release whatsoever is right more often than {share:.5f} under this prior.",)

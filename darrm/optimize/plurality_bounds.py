@@ -62,7 +62,7 @@ from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Workload
 
-_BISECTIONS = 44
+_BISECTIONS = 36
 _ROUNDING = 1e-12  # of one term of the sum of theorem 1, relative to 1 + κ: thousands of roundings
 
 

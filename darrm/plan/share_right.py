@@ -64,7 +64,7 @@ def share_right(law: Law, K: int, classes: int, prior: HistogramPrior, *, draws:
     >>> share_right(coin, 4, 2, Dirichlet())
     ShareRight(value=0.6, standard_error=0.0)
     """
-    counts, weights = _histograms(prior, K, classes, draws)
+    counts, weights = histograms(prior, K, classes, draws)
     right = np.clip(np.sum(law(counts) * (counts == counts[:, :1]), axis=1), 0.0, 1.0)
     if weights is not None:
         return ShareRight(float(weights @ right))
@@ -97,7 +97,7 @@ def share_of_majorities(truth: Array, K: int, prior: Prior) -> ShareRight | None
 
 
 @lru_cache(maxsize=8)
-def _histograms(prior: HistogramPrior, K: int, classes: int, most: int) -> tuple[NDArray[np.int64], Array | None]:
+def histograms(prior: HistogramPrior, K: int, classes: int, most: int) -> tuple[NDArray[np.int64], Array | None]:
     """List sorted histograms with their probabilities, or draw some."""
     checks.integer_at_least(1, K=K)
     if isinstance(prior, RecordedVotes) and prior.votes.voters == K:

@@ -1,22 +1,30 @@
 """Every aggregator side by side, at equal budgets.
 
-Writes OUTPUT/aggregators/{plain,private}.json and .png, votes.json, and the page OUTPUT/aggregators.md made from them.
+Writes OUTPUT/aggregators/{plain,private}.json and .png, {votes,pluralities,plurality_votes}.json, and the page
+OUTPUT/aggregators.md made from them.
 """
 
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
+from darrm.gamma.histogram_priors import RecordedVotes
 from darrm.problem import Workload
 from darrm.system.command_line import run
 from experiments import pages
-from experiments.aggregators.comparison import Comparison, compare, decide
-from experiments.aggregators.page import page
+from experiments.aggregators.comparison import Comparison, compare
+from experiments.aggregators.page import Results, page
 from experiments.aggregators.pictures import save_margins
-from experiments.aggregators.settings import plain_workloads, private_workloads, vote_workloads
-from experiments.aggregators.votes import available
+from experiments.aggregators.pluralities import PluralityComparison, compare_pluralities
+from experiments.aggregators.settings import (
+    plain_workloads,
+    plurality_vote_workloads,
+    plurality_workloads,
+    private_workloads,
+    vote_workloads,
+)
+from experiments.aggregators.votes import available, available_of_ten_classes
 
 NAME = "aggregators"
 PICTURE_TOTAL = 1.0  # the budget of the panels drawn; the tables and the JSON have all
@@ -34,14 +42,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
             pages.write_json(folder / f"{name}.json", [asdict(comparison) for comparison in comparisons])
             save_margins(folder / f"{name}.png", _drawn(comparisons))
         pages.write_json(folder / "votes.json", _votes(quick=options.quick))
-    plain, private = (_read(folder / f"{name}.json") for name in ("plain", "private"))
-    pages.print_claims(decide([*plain, *private]))
-    pages.write_page(folder, page(plain, private, pages.read_json(folder / "votes.json"), quick=options.quick))
+        pluralities = [_shown(compare_pluralities(*each)) for each in plurality_workloads(quick=options.quick)]
+        pages.write_json(folder / "pluralities.json", [asdict(each) for each in pluralities])
+        pages.write_json(folder / "plurality_votes.json", _plurality_votes(quick=options.quick))
+    results = Results.read(folder)
+    pages.print_claims(results.claims)
+    pages.write_page(folder, page(results, quick=options.quick))
     return 0
 
 
-def _read(path: Path) -> list[Comparison]:
-    return [Comparison(**entry) for entry in pages.read_json(path)]
+def _shown(found: PluralityComparison) -> PluralityComparison:
+    best = found.options[0]
+    print(f"{found.title}: {best['name']} right {best['right']:.4f} ({found.seconds:.1f} s)", flush=True)
+    return found
+
+
+def _plurality_votes(*, quick: bool) -> list[dict[str, Any]]:
+    """Compute the share of right labels on recorded votes with ten classes."""
+    rows = []
+    for recorded in available_of_ten_classes(quick=quick):
+        prior = RecordedVotes(recorded.name, recorded.votes)
+        for work in plurality_vote_workloads(recorded.voters, recorded.votes.counts.shape[1], quick=quick):
+            found = _shown(compare_pluralities(work, prior))
+            rows.append({**asdict(found), "plurality": recorded.plurality_accuracy})
+    return rows
 
 
 def _compared(workloads: list[Workload]) -> list[Comparison]:

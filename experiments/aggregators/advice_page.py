@@ -60,10 +60,11 @@ What comes out, in short:
 * For one question to voters that are not private, on disjoint shards, the release here is the best there is: at every
   number of votes it tells the truth with the largest probability that any (ε, δ)-private release of the count can
   (proved in `darrm/optimize/closed_form.py`).
-* For many questions it is the best monotone release under a Rényi budget or the best per question, whichever errs less
-  under your prior. It is not the best in every case, and `advise` lists what is. How it compares with GNMax, LNMax, the
-  exponential mechanism and permute-and-flip at equal budgets: [aggregators side by side](reproduction/aggregators.md).
-  More than two classes: [PATE](pate.md).
+* For many questions it is the best monotone release under a Rényi budget, the best per question, or the law of
+  permute-and-flip or of the exponential mechanism, whichever errs least under your prior. It is not the best in every
+  case, and `advise` lists what is. How it compares with GNMax, LNMax, the exponential mechanism and permute-and-flip at
+  equal budgets: [aggregators side by side](reproduction/aggregators.md).
+* More than two classes: [any number of classes](plurality.md).
 
 *Accuracy* below is one minus the expected error under a public prior: a distance to the law of the majority, so that a
 fair coin has more than 1/2 where the voters may be undecided. `*` marks what to do.

@@ -1,5 +1,6 @@
 """The workloads on which aggregators are compared."""
 
+from darrm.gamma.histogram_priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 
@@ -18,6 +19,10 @@ PRIVATE_SETTINGS = (
 )
 VOTE_QUERIES = (1, 100, 1000)
 VOTE_TOTALS = (("1", "1e-5"), ("4", "1e-5"))
+PLURALITY_TOTAL = PrivacyParams("2", "1e-5")
+PLURALITY_CLASSES = (3, 10, 150)
+PLURALITY_VOTERS = (50, 250, 1000, 5000)
+PLURALITY_QUERIES = (1, 100, 1000, 10_000)
 
 
 def plain_workloads(*, quick: bool) -> list[Workload]:
@@ -44,3 +49,24 @@ def vote_workloads(K: int, *, quick: bool) -> list[Workload]:
     """List what recorded votes of K disjoint, non-private voters are released under."""
     queries, totals = (VOTE_QUERIES[:2], VOTE_TOTALS[:1]) if quick else (VOTE_QUERIES, VOTE_TOTALS)
     return [Workload(Voters(K, PLAIN, overlap=1), Q, PrivacyParams(*total)) for Q in queries for total in totals]
+
+
+def plurality_workloads(*, quick: bool) -> list[tuple[Workload, Dirichlet]]:
+    """List voters that are not private, each person reaching one: C × K × Q, under a belief.
+
+    The belief is that every histogram is equally likely, and for one number of queries that majorities are clearer.
+    """
+    if quick:
+        return [(_pluralities(3, 50, 100), Dirichlet())]
+    sizes = [(C, K) for C in PLURALITY_CLASSES for K in PLURALITY_VOTERS]
+    settings = [(C, K, Q, 1.0) for C, K in sizes for Q in PLURALITY_QUERIES] + [(C, K, 1000, 0.5) for C, K in sizes]
+    return [(_pluralities(C, K, Q), Dirichlet(concentration)) for C, K, Q, concentration in settings]
+
+
+def plurality_vote_workloads(K: int, classes: int, *, quick: bool) -> list[Workload]:
+    """List what recorded votes on several classes are released under."""
+    return [_pluralities(classes, K, Q) for Q in (VOTE_QUERIES[1:2] if quick else VOTE_QUERIES)]
+
+
+def _pluralities(classes: int, K: int, queries: int) -> Workload:
+    return Workload(Voters(K, PLAIN, overlap=1), queries, PLURALITY_TOTAL, classes)

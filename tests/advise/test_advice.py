@@ -15,6 +15,7 @@ from darrm.advise.contenders import OURS
 from darrm.advise.report import text_report
 from darrm.errors import PlanError
 from darrm.gamma import priors
+from darrm.optimize.plurality_bounds import right_at_most
 from darrm.plan.__main__ import build_parser
 from darrm.plan.budget import counted
 from darrm.privacy import PrivacyParams
@@ -222,3 +223,14 @@ def test_an_option_that_is_only_compared_is_not_recommended() -> None:
         _ = advise(ONE, contenders=[secret]).recommended
     with pytest.raises(ValueError, match="either what releases it or why it is only compared"):
         replace(compared, only_compared="")
+
+
+def test_advice_on_more_classes_says_what_no_release_exceeds() -> None:
+    """One question on three classes: the theorem's bound over all histograms, above every option."""
+    work = Workload(Voters(8, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.5", "1e-5"), 3)
+    found = advise(work)
+    (remark,) = (each for each in found.remarks if each.startswith("No private release whatsoever"))
+    limit = float(remark.partition("more often than ")[2].split()[0])
+    rows = [(a, b, 8 - a - b) for a in range(9) for b in range(9 - a)]
+    assert limit == pytest.approx(float(np.mean(right_at_most(rows, work.total))), abs=6e-6)
+    assert all(option.right <= limit for option in found.options)

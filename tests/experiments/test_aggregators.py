@@ -1,7 +1,9 @@
 """The comparison of aggregators: claims that can fail, expected label accuracy, and pages made from their data."""
 
 import json
+from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,24 @@ import pytest
 from matplotlib.axes import Axes
 
 from darrm.advise import contenders
+from darrm.gamma.histogram_priors import Dirichlet
 from darrm.optimize.closed_form import best_for_plain_voters
-from darrm.problem import MajorityProblem, Voters
+from darrm.optimize.plurality_bounds import right_at_most
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters, Workload
 from darrm.votes import Votes
 from experiments.aggregators import __main__ as aggregators
 from experiments.aggregators import advice_page
 from experiments.aggregators.comparison import Comparison, compare, decide
-from experiments.aggregators.page import page
+from experiments.aggregators.page import Results, page
 from experiments.aggregators.pictures import save_margins
+from experiments.aggregators.pluralities import (
+    BY_COUNTS,
+    PluralityComparison,
+    compare_pluralities,
+    decide_pluralities,
+    shares_table,
+)
 from experiments.aggregators.settings import plain_workloads, private_workloads
 from experiments.aggregators.votes import EnsembleVotes, available, available_of_ten_classes, digits
 from tests.planned import ONE, ORACLE, share
@@ -105,11 +117,19 @@ def test_votes_on_ten_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.plurality_accuracy > 0.85
 
 
+@pytest.mark.slow
 def test_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
     monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
     monkeypatch.setattr(aggregators, "plain_workloads", lambda *, quick: plain_workloads(quick=quick)[:2])
     monkeypatch.setattr(aggregators, "private_workloads", lambda *, quick: private_workloads(quick=quick)[:1])
+    few = Workload(Voters(10, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.5", "1e-5"), 3)
+    monkeypatch.setattr(aggregators, "plurality_workloads", lambda **_: [(few, Dirichlet())])
+    monkeypatch.setattr(
+        aggregators,
+        "plurality_vote_workloads",
+        lambda K, C, **_: [replace(few, voters=replace(few.voters, K=K), classes=C)],
+    )
     assert aggregators.main(["--quick", "--output", str(tmp_path)]) == 0
     for name in ("plain", "private"):
         assert (tmp_path / f"aggregators/{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -118,6 +138,8 @@ def test_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "A shortened run" in text
     assert "digits, odd or even, 11 voters" in text
     assert "*subsampling* is absent (everywhere)" in text
+    assert "## 3 classes" in text
+    assert "digits, 50 voters" in text
 
 
 def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,19 +164,61 @@ def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypa
         assert margins == [2 * level - 11 for level in found.levels]
         assert truth == pytest.approx(option.truth.tolist(), abs=1e-6)
         assert linewidth == known[option.name].linewidth
-    written = page([found], [], [], quick=True)
+    written = page(Results([found], [], [], [], []), quick=True)
     assert "* *oracle*: knows the answer." in written
     assert "| randomized response | oracle |" in written
     assert "(oracle at margin" in written  # ours is worse, and the claim says so
 
 
+def plurality(
+    classes: int, shares: dict[str, float], *, at_most: float = 0.9, sigma: float = 8.0
+) -> PluralityComparison:
+    settings = {"GNMax by label": {"sigma": sigma}, "GNMax, tight σ": {"sigma": 10.0}}
+    options = [
+        {"name": name, "right": right, "settings": settings.get(name, {}), "released": name != "GNMax, tight σ"}
+        for name, right in shares.items()
+    ]
+    work = {"K": 50, "classes": classes, "queries": 100, "epsilon": 2.0, "delta": 1e-5}
+    return PluralityComparison(
+        work, "dirichlet:1", 0.1, at_most, 10.0, options, [("subsampling", "it is for two")], 1.0
+    )
+
+
+def test_claims_about_pluralities_can_fail() -> None:
+    good = {"shaped noise": 0.7, "GNMax by label": 0.6, "GNMax, tight σ": 0.5}
+    assert [claim.holds for claim in decide_pluralities([plurality(3, good), plurality(10, good)])] == [True] * 8
+    bad = {"shaped noise": 0.4, "GNMax by label": 0.45, "GNMax, tight σ": 0.5}
+    broken = decide_pluralities([plurality(3, bad, at_most=0.45, sigma=10.5)])
+    assert [claim.holds for claim in broken] == [False] * 5
+    assert broken[0].measured == "0 of 1 workloads; least lead -0.05 (C = 3, K = 50, Q = 100, dirichlet:1)"
+
+
+def test_the_table_of_shares_holds_every_release_and_the_bound() -> None:
+    rows = shares_table([plurality(3, {"a": 0.25, "b": 0.5}), plurality(3, {"b": 0.125})]).splitlines()[2:]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")][1:] for row in rows]
+    assert cells == [["0.1000", "0.2500", "**0.5000**", "0.9000"], ["0.1000", "–", "**0.1250**", "0.9000"]]
+
+
+def test_a_plurality_workload_is_compared_by_shares_of_right_labels() -> None:
+    """The share of permute-and-flip for one query, from its law by enumeration, lies under the bound of the optimum."""
+    work = Workload(Voters(8, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.5", "1e-5"), 3)
+    found = compare_pluralities(work, Dirichlet())
+    rows = [n for n in product(range(9), repeat=3) if sum(n) == 8]
+    coin = np.mean([sum(each == max(n) for each in n) / 3 for n in rows])
+    assert found.coin == pytest.approx(float(coin))
+    assert found.at_most == pytest.approx(float(np.mean(right_at_most(rows, work.total))))
+    assert found.sigma_by_counts > found.of(BY_COUNTS)["settings"]["sigma"] * 0.999  # type: ignore[index]
+    entry = found.of("permute-and-flip")
+    assert entry is not None
+    assert found.coin < entry["right"] <= found.at_most
+    assert found.of("nothing") is None
+
+
 def test_the_page_is_made_from_its_data() -> None:
     folder = DOCS / "reproduction/aggregators"
-    data = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("plain", "private", "votes")}
-    plain, private = ([Comparison(**entry) for entry in data[name]] for name in ("plain", "private"))
-    written = (DOCS / "reproduction/aggregators.md").read_text()
-    assert page(plain, private, data["votes"], quick=False) == written
-    assert {(entry.workload["K"], entry.workload["queries"]) for entry in plain} >= {
+    results = Results.read(folder)
+    assert page(results, quick=False) == (DOCS / "reproduction/aggregators.md").read_text()
+    assert {(entry.workload["K"], entry.workload["queries"]) for entry in results.plain} >= {
         (K, Q) for K in (11, 101, 251, 1001) for Q in (1, 100, 1000)
     }
 

@@ -1,0 +1,244 @@
+"""Write the page *Any number of classes*: ``python -m experiments.aggregators.plurality_page``.
+
+What a label costs is computed here and written beside the pictures, OUTPUT/reproduction/aggregators/label.json; which
+mechanism wins where comes from the comparison's own pluralities.json.
+"""
+
+import math
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr
+
+from darrm.losses.label import label_curve
+from darrm.probability import Array
+from darrm.probability.integer_noise import DiscreteGaussian
+from darrm.system.command_line import CommandLine, run
+from darrm.system.figures import saved_figure
+from darrm.system.files import write_text
+from experiments import pages
+from experiments.aggregators.pluralities import BY_COUNTS, PluralityComparison
+
+SIGMA, ORDER = 40.0, 8.0  # of the picture of all places
+SIGMAS = (10.0, 40.0)
+GRID = 31  # places on each axis, in [-REACH, REACH] standard deviations
+REACH = 3.0
+MOST_ORDERS = 2.5  # orders are drawn up to so many standard deviations
+NODES = 80
+
+TEXT = """# Any number of classes
+
+Most ensembles choose from more than two classes. What is the same: `plan`, `advise`, `release` and `account` take
+`--classes`, a ledger pays for every label, and one person reaches at most `--overlap` voters. What is different is who
+wins. This page says what a label costs, in pictures, which mechanism to use when, and what to type. It is written by
+`python -m experiments.aggregators.plurality_page`; its numbers come from the JSON files beside the pictures.
+
+## What the label hides
+
+GNMax adds Gaussian noise to the votes of each class and publishes *one* name. Usually it is charged as if all noisy
+counts were published. Let one vote move from class a to class b, and let somebody tell you the noisy counts of all
+other classes: they did not change. Only the highest of them matters, and you see one of three outcomes: *a*, *b*, or
+*another*. So the label costs at most what these three outcomes cost at the worst place (x, y), the votes of a and b
+above the best of the others, however many classes and voters there are (`darrm/losses/label.py` has the proof, and
+computes the worst place with a bound on every error).
+
+![what the three outcomes cost at every place](reproduction/aggregators/label_surface.png)
+
+The picture shows σ = {sigma:g} and order {order:g}, as a share of what the noisy counts cost. The cost lives on the
+ridge x ≈ y, where a and b compete. It is highest where both are a little ahead of all others, {ridge:.4f} at the red
+dot, and next to nothing in the corner where another class wins almost surely. Certified over all places and every rule
+for ties: {certified:.4f} of the counts' cost.
+
+![by label and by counts](reproduction/aggregators/label_ratio.png)
+
+Over the order the share grows from just above 2/π = 0.637, which two classes alone have: at order {low_orders:.2f} σ it
+is {low_share:.3f}, at {high_orders:.2f} σ {high_share:.3f}. The cost falls with the square of σ, so at a share of 0.64
+the noise may be a fifth smaller, whatever the number of classes.
+
+{measured}## What to type
+
+```sh
+python -m darrm.advise --K 250 --classes 10 --voters plain --overlap 1 --queries 500 --total 2,0.00001
+python -m darrm.plan --K 250 --classes 10 --voters plain --overlap 1 --queries 500 --total 2,0.00001 --output plan.json
+python -m darrm.release VOTES --table plan.json --ledger ledger.sqlite --create-budget 2,0.00001 --output LABELS
+```
+
+`VOTES` holds one row a query: a label from each voter, or a count for each class. If too few labels come out right,
+`advise` says how many voters or how few queries would change that: the noise does not depend on the number of voters,
+so five times the voters are about as good as five times the ε. What you believe about the votes must be public;
+`--prior dirichlet:0.5` believes in clearer majorities than the default.
+"""
+
+MEASURED = """## Which mechanism wins
+
+The share of right labels for a total budget of (2, 1e-5), voters that are not private, a person reaching one of them,
+every histogram equally likely. *right* counts an answer that is one of the classes with the most votes; a guess has at
+least 1/C. *none exceeds* is proved for every private release whatsoever (`darrm/optimize/plurality_bounds.py`): sharp
+for one query, loose for many.
+
+{winners}
+
+{counted}
+
+In words: for one query, and for few voters with a handful of queries, permute-and-flip or the optimum of a linear
+program; for many queries noise on the counts that is charged by the label; for many classes noise that is short on the
+right and long on the left, because a label is wrong through the largest of C − 1 noises. `advise` calibrates them all
+and ranks them for your workload, so there is nothing to remember.
+
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compute what a label costs, draw it, and write the page."""
+    line = CommandLine(
+        prog="python -m experiments.aggregators.plurality_page", description="Write docs/plurality.md and its pictures."
+    )
+    line.add_argument("--output", type=Path, default=Path("docs"), metavar="FOLDER", help="for plurality.md")
+    line.add_argument("--page", action="store_true", help="compute nothing: write the page again from the JSON files")
+    options = line.parse_args(arguments)
+    folder = options.output / "reproduction" / "aggregators"
+    if not options.page:
+        folder.mkdir(parents=True, exist_ok=True)
+        costs = label_costs()
+        pages.write_json(folder / "label.json", costs)
+        save_surface(folder / "label_surface.png", costs["surface"])
+        save_ratios(folder / "label_ratio.png", costs["ratios"])
+    write_text(options.output / "plurality.md", page(folder))
+    print(f"wrote {options.output / 'plurality.md'}")
+    return 0
+
+
+def three_outcomes(x: Array, y: Array) -> Array:
+    """Compute Pr[a], Pr[b], Pr[another] for classes x and y standard deviations above the others: (3, …).
+
+    >>> three_outcomes(np.array(0.0), np.array(0.0)).round(6).tolist()
+    [0.375, 0.375, 0.25]
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+
+    def first(x: Array, y: Array) -> Array:
+        """Integrate over the noise of the first from where it passes the others: it has to pass the second, too."""
+        low = np.maximum(-x, -9.0)[..., None]
+        half = (9.0 - low) / 2.0
+        z = low + half * (nodes + 1.0)
+        density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
+        return np.asarray(np.sum(half * weights * density * ndtr(x[..., None] + z - y[..., None]), axis=-1))
+
+    return np.stack([first(x, y), first(y, x), ndtr(-x) * ndtr(-y)])
+
+
+def label_costs() -> dict[str, Any]:
+    """Compute the divergence of three outcomes at all places, and the label's curve, as shares of the counts' cost."""
+    axis = np.linspace(-REACH, REACH, GRID)
+    x, y = np.meshgrid(axis, axis, indexing="ij")
+    step = 1.0 / SIGMA
+    p, q = three_outcomes(x, y), three_outcomes(x - step, y + step)
+    divergence = np.log(np.sum(p**ORDER * q ** (1.0 - ORDER), axis=0)) / (ORDER - 1.0)
+    shares = divergence * SIGMA**2 / ORDER
+    ratios = []
+    for sigma in SIGMAS:
+        curve = label_curve(DiscreteGaussian(sigma))
+        drawn = curve.orders <= MOST_ORDERS * sigma
+        orders = curve.orders[drawn]
+        counts = orders / sigma**2
+        ratios.append(
+            {
+                "sigma": sigma,
+                "orders": orders.tolist(),
+                "label": (curve.values[drawn] / counts).round(6).tolist(),
+                "two_classes": (two_classes(sigma, orders) / counts).round(6).tolist(),
+            }
+        )
+    surface = {"sigma": SIGMA, "order": ORDER, "axis": axis.round(6).tolist(), "shares": shares.round(6).tolist()}
+    return {"surface": surface, "ratios": ratios}
+
+
+def two_classes(sigma: float, orders: Array) -> Array:
+    """Compute the Rényi divergence of the label of two classes: one bit, at the worst lead."""
+    lead = np.linspace(-6.0, 6.0, 1201)[:, None]
+    move = 2.0 / (sigma * math.sqrt(2.0))
+    logs = [orders * log_ndtr(s * lead) - (orders - 1.0) * log_ndtr(s * (lead - move)) for s in (1.0, -1.0)]
+    return np.asarray(np.max(np.logaddexp(*logs), axis=0) / (orders - 1.0))
+
+
+def save_surface(path: Path, surface: dict[str, Any]) -> None:
+    """Draw the share of the counts' cost at every place."""
+    reach = surface["axis"][-1]
+    with saved_figure(path, width=6.4, height=5.2, dpi=100) as figure:
+        axis = figure.add_subplot()
+        shares = np.array(surface["shares"])
+        image = axis.imshow(
+            shares.T, origin="lower", extent=(-reach, reach, -reach, reach), cmap="viridis", interpolation="bilinear"
+        )
+        worst = np.unravel_index(np.argmax(shares), shares.shape)
+        axis.plot(*(surface["axis"][place] for place in worst), "o", color="red", markersize=7)
+        axis.set(xlabel="x: a above the best of the others, in σ", ylabel="y: b above the best of the others, in σ")
+        axis.set_title(
+            f"cost of the three outcomes ÷ cost of the counts\nσ = {surface['sigma']:g}, order 8", fontsize=9
+        )
+        figure.colorbar(image, ax=axis)
+
+
+def save_ratios(path: Path, ratios: list[dict[str, Any]]) -> None:
+    """Draw what the label costs over the order, as a share of the counts' cost."""
+    with saved_figure(path, width=6.4, height=4.2, dpi=100) as figure:
+        axis = figure.add_subplot()
+        for entry, color in zip(ratios, ("tab:blue", "tab:orange"), strict=True):
+            scaled = np.array(entry["orders"]) / entry["sigma"]
+            axis.plot(scaled, entry["label"], color=color, label=f"any number of classes, σ = {entry['sigma']:g}")
+            axis.plot(scaled, entry["two_classes"], "--", color=color, label=f"two classes, σ = {entry['sigma']:g}")
+        axis.axhline(1.0, color="black", linewidth=1.0, label="by the noisy counts")
+        axis.set(xlabel="Rényi order ÷ σ", ylabel="cost ÷ cost of the counts", ylim=(0.5, 1.05))
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=8)
+
+
+def page(folder: Path) -> str:
+    """Write the page from its data."""
+    costs = pages.read_json(folder / "label.json")
+    found = [PluralityComparison(**entry) for entry in pages.read_json(folder / "pluralities.json")]
+    surface, ratio = costs["surface"], costs["ratios"][-1]
+    orders = np.array(ratio["orders"])
+    low, high = int(np.argmin(np.abs(orders - ORDER))), -1
+    return TEXT.format(
+        sigma=surface["sigma"],
+        order=surface["order"],
+        ridge=float(np.max(surface["shares"])),
+        certified=ratio["label"][low],
+        low_orders=orders[low] / ratio["sigma"],
+        low_share=ratio["label"][low],
+        high_orders=orders[high] / ratio["sigma"],
+        high_share=ratio["label"][high],
+        measured=measured(found) if found else "",
+    )
+
+
+def measured(comparisons: list[PluralityComparison]) -> str:
+    """Write what the comparison found."""
+    uniform = [each for each in comparisons if each.prior == "dirichlet:1"]
+    return MEASURED.format(winners=winners_table(uniform), counted=wins_in_words(comparisons))
+
+
+def winners_table(comparisons: list[PluralityComparison]) -> str:
+    """Tabulate the best release of every workload beside GNMax by counts."""
+    rows = []
+    for each in comparisons:
+        work, best, counted = each.workload, each.options[0], each.of(BY_COUNTS)
+        by_counts = "–" if counted is None else f"{counted['right']:.4f}"
+        size = [work["classes"], f"{work['K']:,}", f"{work['queries']:,}"]
+        rows.append([*size, best["name"], f"{best['right']:.4f}", by_counts, f"{each.coin:.4f}", f"{each.at_most:.4f}"])
+    return pages.table(["C", "K", "Q", "best", "right", "GNMax by counts", "a guess", "none exceeds"], rows)
+
+
+def wins_in_words(comparisons: list[PluralityComparison]) -> str:
+    """Count how often each release is the best."""
+    wins = Counter(each.options[0]["name"] for each in comparisons).most_common()
+    said = ", ".join(f"{name} in {count}" for name, count in wins)
+    return f"Of all {len(comparisons)} workloads of the comparison, both beliefs, the best is {said}."
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
