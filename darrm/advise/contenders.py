@@ -78,6 +78,7 @@ OURS = Contender(
     2.4,
 )
 BY_COUNTS = "counted by its noisy counts, which cost more than the bit alone."
+BY_LABEL = "counted by its label, for any number of classes, as `darrm.pate` charges it."
 BY_BIT = (
     "the largest parameter that the accountant admits, given the exact Rényi curve and privacy profile of the bit "
     "that is released, as it is for ours."
@@ -99,7 +100,13 @@ CONTENDERS = (
         "accounting of the noisy counts can allow less noise.",
         "tab:cyan",
     ),
+    Contender(
+        "GNMax by label", noisy_counts.gnmax_by_label, "the least σ that the accountant admits; " + BY_LABEL, "navy"
+    ),
     Contender("LNMax", noisy_counts.lnmax, "the largest γ that the accountant admits; " + BY_COUNTS, "tab:orange"),
+    Contender(
+        "LNMax by label", noisy_counts.lnmax_by_label, "the largest γ that the accountant admits; " + BY_LABEL, "peru"
+    ),
     Contender("exponential mechanism", selection.exponential_mechanism, BY_BIT, "tab:red"),
     Contender("permute-and-flip", selection.permute_and_flip, BY_BIT, "tab:pink"),
     Contender("subsampling", tables.subsampling, BY_TABLE, "tab:green", two_classes_only=True),

@@ -3,12 +3,14 @@
 They know the votes only, so a person who reaches t voters moves t votes, whether the voters are private or not. Both
 add noise to both counts: with M = 2l − K > 0 the lead of the majority, the answer is wrong if the difference of the
 noises exceeds M, half the time if it equals M. The two counts move by t each, in opposite directions: sensitivity √2·t
-for Gaussian noise, and 2γt for Laplace noise of scale 1/γ.
+for Gaussian noise, and 2γt for Laplace noise of scale 1/γ. Those "by label" are charged for what is released alone, as
+`darrm.pate` charges them (`darrm.losses.label`).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -31,6 +33,7 @@ from darrm.probability import Array
 from darrm.problem import Workload
 
 GAUSSIAN_REACH = 12.0  # standard deviations of a discrete Gaussian that are written down; what is left is below 1e-32
+CORRECTIONS, STEP = 2, 0.998  # of a rate: two leave it within a fraction of a percent
 LEAST_SIGMA, MOST_SIGMA = 0.5, 3e5  # of discrete noise, in votes; more would need gigabytes to be written down
 
 
@@ -41,7 +44,9 @@ def gnmax_of_the_paper(workload: Workload, _prior: Prior) -> ReleaseOption:
         sigma = max(LEAST_SIGMA, renyi_sigma(counted(workload).total, workload.queries).value * voters.reached)
     curve = RenyiCurve.of(lambda orders: orders * (voters.reached / sigma) ** 2)
     charge = Charge("GNMax", renyi=curve, reached=voters.reached)
-    return _option(workload, charge, 1.0 - gaussian_lies(voters.K, sigma), {"sigma": sigma}, GNMax(sigma))
+    return _option(
+        workload, charge, 1.0 - gaussian_lies(voters.K, sigma), {"sigma": sigma}, GNMax(sigma, reached=voters.reached)
+    )
 
 
 def gnmax_tight(workload: Workload, _prior: Prior) -> ReleaseOption:
@@ -71,10 +76,48 @@ def lnmax(workload: Workload, _prior: Prior) -> ReleaseOption:
         return Charge("LNMax", guarantee=PrivacyParams(2.0 * rate), renyi=curve, reached=workload.voters.reached)
 
     gamma = largest_within(counted(workload), charge)
-    tails = np.exp(laplace_log_tails(np.arange(workload.voters.K + 2), gamma, "discrete"))
-    lead = leads(workload.voters.K)
-    truth = 1.0 - 0.5 * (tails[lead] + tails[lead + 1])
-    return _option(workload, charge(gamma), truth, {"gamma": gamma}, LNMax(gamma))
+    aggregator = LNMax(gamma, reached=workload.voters.reached)
+    return _option(workload, charge(gamma), _laplace_truth(workload.voters.K, gamma), {"gamma": gamma}, aggregator)
+
+
+def _laplace_truth(K: int, gamma: float) -> Array:
+    """Compute Pr[truth] under discrete Laplace noise on both counts, ties shared, for l = floor(K/2) + 1 … K."""
+    tails = np.exp(laplace_log_tails(np.arange(K + 2), gamma, "discrete"))
+    return np.asarray(1.0 - 0.5 * (tails[leads(K)] + tails[leads(K) + 1]))
+
+
+def gnmax_by_label(workload: Workload, _prior: Prior) -> ReleaseOption:
+    """GNMax with the least discrete noise that the accountant admits for its labels."""
+    goal, reached = counted(workload), workload.voters.reached
+    with _refused(workload):
+        sensitivity = SENSITIVITY * math.sqrt(workload.queries) * reached
+        start = 1.0 / analytic_sigma(goal.total, sensitivity=sensitivity).value
+
+    def released(rate: float) -> GNMax:
+        return GNMax(max(LEAST_SIGMA, 1.0 / rate), reached=reached)
+
+    found = released(_certified(goal, start, lambda rate: released(rate).charge()))
+    truth = 1.0 - gaussian_lies(workload.voters.K, found.sigma)
+    return _option(workload, replace(found.charge(), what="GNMax by label"), truth, {"sigma": found.sigma}, found)
+
+
+def lnmax_by_label(workload: Workload, prior: Prior) -> ReleaseOption:
+    """LNMax with the least discrete Laplace noise that the accountant admits for its labels."""
+    start, reached = lnmax(workload, prior).settings["gamma"], workload.voters.reached
+    gamma = _certified(counted(workload), start, lambda rate: LNMax(rate, reached=reached).charge())
+    found = LNMax(gamma, reached=reached)
+    truth = _laplace_truth(workload.voters.K, gamma)
+    return _option(workload, replace(found.charge(), what="LNMax by label"), truth, {"gamma": gamma}, found)
+
+
+def _certified(workload: Workload, rate: float, charge: Callable[[float], Charge]) -> float:
+    """Correct a rate by what its labels cost, which takes long to bound: the cost grows about linearly."""
+    for _ in range(CORRECTIONS):
+        spent = account_of(workload, charge(rate)).spent(workload.total.delta).bounds[0].epsilon
+        rate *= min(2.0, max(0.5, workload.total.epsilon / spent))
+    while not account_of(workload, charge(rate)).admits(workload.total):
+        rate *= STEP
+    return rate
 
 
 def leads(K: int) -> NDArray[np.int64]:
@@ -85,16 +128,13 @@ def leads(K: int) -> NDArray[np.int64]:
 def _option(
     workload: Workload, charge: Charge, truth: Array, settings: dict[str, float], aggregator: Aggregator
 ) -> ReleaseOption:
-    """Account for all queries; an aggregator's own charge is about persons who reach one plain voter, and its release.
-
-    What is calibrated to a person who reaches more would be debited at too small a cost, and models at too large a one.
-    """
+    """Account for all queries; an aggregator's own charge is about plain voters, and would be too much for models."""
     lines = (
-        f"from darrm.pate import {charge.what}",
+        f"from darrm.pate import {type(aggregator).__name__}",
         "from darrm.votes import Votes",
         f"{aggregator}.release(Votes.of_counts(counts))",
     )
-    released = workload.voters.reached == 1 and counted(workload) == workload
+    released = counted(workload) == workload
     return ReleaseOption(
         name=charge.what,
         workload=workload,
@@ -103,7 +143,7 @@ def _option(
         settings=settings,
         aggregator=aggregator if released else None,
         instructions=lines if released else (),
-        only_compared="" if released else "its ledger entry would be that of plain voters of whom a person reaches one",
+        only_compared="" if released else "its ledger entry would be that of plain voters",
     )
 
 

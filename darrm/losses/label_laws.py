@@ -29,8 +29,8 @@ from darrm.probability import Array
 from darrm.probability.integer_noise import IntegerNoise
 
 Integers = NDArray[np.int64]
-SMALL, TINY = 7.0, 60.0  # −log of the mass beyond `TwoClasses.near` and beyond `left` and `right`
-_NEGLIGIBLE = 45.0  # −log of what a cut-off tail is, next to the smallest tail that is used
+SMALL, TINY = 7.0, 40.0  # −log of the mass beyond `TwoClasses.near` and beyond `left` and `right`
+_NEGLIGIBLE = 38.0  # −log of what a cut-off tail is, next to the smallest tail that is used
 _AT_ONCE = 1 << 20  # numbers of one block of diagonals
 
 
@@ -52,12 +52,12 @@ class TwoClasses:
 
     @cached_property
     def right(self) -> int:
-        """A number of votes r with Pr[X ≥ r] ≤ e^{−60}, about the least."""
+        """A number of votes r with Pr[X ≥ r] ≤ e^{−40}, about the least."""
         return self._reach(+1, TINY)
 
     @cached_property
     def left(self) -> int:
-        """A number of votes r with Pr[X ≤ −r] ≤ e^{−60}, about the least."""
+        """A number of votes r with Pr[X ≤ −r] ≤ e^{−40}, about the least."""
         return self._reach(-1, TINY)
 
     @cached_property
@@ -67,7 +67,7 @@ class TwoClasses:
 
     @cached_property
     def support(self) -> Integers:
-        """The values that are summed: what is left out is below e^{−45} of the tails just beyond `left` and `right`."""
+        """The values that are summed: what is left out is below e^{−38} of the tails just beyond `left` and `right`."""
         last = np.array([-self.left - 2, self.right + 2])
         low, high = self._top - self.noise.log_weights(last) + _NEGLIGIBLE
         return np.arange(-self._reach(-1, float(low)), self._reach(+1, float(high)) + 1)

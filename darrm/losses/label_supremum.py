@@ -21,8 +21,8 @@ T_l be the same for the mirrored noise, H = T_r(−∞), and Γ = max_t G(t)^α�
 such terms bound the terms of sums, Pr[a]^α·… ≤ Σ f(w)^α f(w + 1)^{1−α} · G(…)^α G(… − 1)^{1−α}.
 
 - i < −right: a adds at most Γ·T_r(right); b and other are one bit whose threshold moves by one vote, up to a factor
-  1 − e^{−60}: a supremum in one dimension. j < −right: likewise, b adds at most its own probability, below e^{−60}.
-- i − j > left + right: a wins but for a probability below e^{−59}. i − j < −left − right: a adds at most
+  1 − e^{−40}: a supremum in one dimension. j < −right: likewise, b adds at most its own probability, below e^{−40}.
+- i − j > left + right: a wins but for a probability below e^{−39}. i − j < −left − right: a adds at most
   H·T_l(left) + Γ·T_r(right), other T_l(left), b at most 1.
 - i and j at least `near`: with w = −i and d = i − j, L_a is log E[G(w + d)/G(w + d − 2) | w ≥ −i], which grows with i
   as the ratio falls in w, plus −log of one minus the hazard of w at −i, which grows with d and falls with i. So L_a is
@@ -44,11 +44,11 @@ import numpy as np
 from darrm.losses.label_laws import Integers, TwoClasses
 from darrm.probability import Array
 
-TOLERANCE = 0.007  # relative, of a divergence or a δ above the best value found
+TOLERANCE, DELTA_TOLERANCE = 0.007, 0.02  # relative, of a divergence and of a δ above the best value found
 _MOST_BLOCKS = 1 << 18  # at a time; bounds memory, and the time of a call
 _MOST_SUMMED = 1 << 27  # numbers summed along diagonals for one size of blocks
 _TRIED = 16  # blocks of each round whose values are computed, for the best value found
-_ROUNDING = 2.0**-47  # absolute, of sums of a few terms of size 1, and all probabilities below e^{−59}
+_ROUNDING = 2.0**-47  # absolute, of sums of a few terms of size 1, and all probabilities below e^{−39}
 
 
 class Measure(Protocol):
@@ -120,7 +120,7 @@ class HockeyStick:
 
     def enough(self, values: Array) -> Array:
         """Allow the tolerance."""
-        return (1.0 + TOLERANCE) * values
+        return (1.0 + DELTA_TOLERANCE) * values
 
     def outside(self, _laws: TwoClasses, _bits: Array) -> Array:
         """Bound it as the module says."""
@@ -139,7 +139,7 @@ def supremum(laws: TwoClasses, measure: Measure) -> Array:
 
 def estimate(laws: TwoClasses, measure: Measure) -> Array:
     """Compute the largest of Σ q·φ(L) on a grid of places: about the supremum, from below."""
-    step = max(1, laws.right // 80)
+    step = max(1, laws.right // 60)
     lines = np.arange(-2 * laws.right // step // 5, (laws.near + laws.right) // step) * step
     i, j = (grid.ravel() for grid in np.meshgrid(lines, lines))
     likely = (np.minimum(i, j) < laws.right // 2) & (np.abs(i - j) <= laws.right)

@@ -33,7 +33,9 @@ NAMES = [
     "ours",
     "GNMax, paper's σ",
     "GNMax, tight σ",
+    "GNMax by label",
     "LNMax",
+    "LNMax by label",
     "exponential mechanism",
     "permute-and-flip",
     "subsampling",
@@ -191,12 +193,14 @@ def test_a_prior_of_ones_own_is_planned_with_in_python(tmp_path: Path, monkeypat
     assert "--prior" not in " ".join(found.option.instructions)
 
 
-def test_noisy_counts_are_only_compared_where_a_person_reaches_more_voters() -> None:
-    """What they would debit is about persons who reach one voter."""
+def test_noisy_counts_are_calibrated_to_all_votes_that_a_person_reaches() -> None:
     found = {option.name: option for option in advised(FRESH).options}
-    for name in ("GNMax, paper's σ", "LNMax"):
-        assert found[name].aggregator is None
-        assert "a person reaches one" in found[name].only_compared
+    for name in ("GNMax by label", "LNMax by label"):
+        option = found[name]
+        assert option.aggregator is not None
+        assert option.aggregator.charge().reached == FRESH.voters.reached > 1
+        account = PrivacyAccountant(FRESH.voters, [option.aggregator.charge(FRESH.queries)])
+        assert account.admits(FRESH.total)
 
 
 def test_a_new_aggregator_is_one_entry() -> None:

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.advise.noisy_counts import gaussian_lies, gnmax_of_the_paper, gnmax_tight, lnmax
+from darrm.advise.noisy_counts import (
+    gaussian_lies,
+    gnmax_by_label,
+    gnmax_of_the_paper,
+    gnmax_tight,
+    lnmax,
+    lnmax_by_label,
+)
 from darrm.advise.selection import exponential_mechanism, permute_and_flip
 from darrm.errors import PlanError
 from darrm.gamma import priors
@@ -46,7 +53,17 @@ def hockey_stick(h: np.ndarray, epsilon: float, moved: int) -> float:
 
 @pytest.mark.parametrize("overlap", [1, 3])
 @pytest.mark.parametrize(
-    "rival", [gnmax_of_the_paper, gnmax_tight, lnmax, exponential_mechanism, permute_and_flip], ids=lambda f: f.__name__
+    "rival",
+    [
+        gnmax_of_the_paper,
+        gnmax_tight,
+        gnmax_by_label,
+        lnmax,
+        lnmax_by_label,
+        exponential_mechanism,
+        permute_and_flip,
+    ],
+    ids=lambda f: f.__name__,
 )
 def test_one_query_is_private_by_the_definition(rival: object, overlap: int) -> None:
     work = Workload(Voters(11, PLAIN, overlap=overlap), 1, PrivacyParams("0.2676", "0.0003"))
@@ -144,12 +161,18 @@ def repeated_divergence(h: np.ndarray, epsilon: float, queries: int) -> float:
 
 def test_a_little_less_noise_would_break_the_budget() -> None:
     work = Workload(Voters(101, PLAIN, overlap=1), 100, PrivacyParams(3, "1e-5"))
-    option = lnmax(work, PRIOR)
-    for factor, admitted in ((1.0, True), (1.001, False)):
-        charge = LNMax(option.settings["gamma"] * factor).charge(100)
-        assert PrivacyAccountant(charges=[charge]).admits(work.total) is admitted
+    counts = lnmax(work, PRIOR).settings["gamma"]
+    for rival, make in ((gnmax_by_label, lambda s: GNMax(1.0 / s)), (lnmax_by_label, LNMax)):
+        (setting,) = rival(work, PRIOR).settings.values()
+        rate = 1.0 / setting if rival is gnmax_by_label else setting
+        for factor, admitted in ((1.0, True), (1.02, False)):
+            charge = make(rate * factor).charge(100)
+            assert PrivacyAccountant(charges=[charge]).admits(work.total) is admitted
+    assert rate > 1.2 * counts
     paper = gnmax_of_the_paper(work, PRIOR)
-    conversion = GNMax(paper.settings["sigma"]).guarantee.repeated(100).convert(1e-5, conversion="classic")
+    conversion = (
+        GNMax(paper.settings["sigma"], "continuous").guarantee.repeated(100).convert(1e-5, conversion="classic")
+    )
     assert conversion.epsilon == pytest.approx(3.0, rel=2e-3)
 
 
@@ -158,7 +181,9 @@ def test_which_rivals_apply() -> None:
     assert {option.name for option in plain.options} == {
         "GNMax, paper's σ",
         "GNMax, tight σ",
+        "GNMax by label",
         "LNMax",
+        "LNMax by label",
         "exponential mechanism",
         "permute-and-flip",
         "randomized response",

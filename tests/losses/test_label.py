@@ -127,7 +127,7 @@ def test_check_values(sigma: float, order: float, value: float) -> None:
     assert value * 0.99 < label_estimate(DiscreteGaussian(sigma), [order])[0] < bound
 
 
-@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("noise", NOISES[2:])
 def test_two_classes_above_a_level_have_nearly_this_profile(noise: IntegerNoise) -> None:
     profile = label_profile(noise)
     assert profile is not None
@@ -145,7 +145,7 @@ def test_one_label_of_large_noise_has_the_profile_of_its_counts() -> None:
     profile = label_profile(DiscreteGaussian(20.0))
     assert profile is not None
     for epsilon, bound in zip(profile.epsilons[:60:10], profile.deltas[:60:10], strict=True):
-        assert bound == pytest.approx(gaussian_delta(epsilon, 20.0, 2**0.5), rel=0.03)
+        assert bound == pytest.approx(gaussian_delta(epsilon, 20.0, 2**0.5), rel=0.01)
 
 
 @pytest.mark.parametrize(
