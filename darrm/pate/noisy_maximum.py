@@ -125,9 +125,10 @@ class NoisyMaximum:
             stored, given = data["mechanism"], Voters.from_json(data["voters"])
             kind = _KINDS[stored["kind"]]
             field = _PARAMETERS[stored["kind"]]
-            mechanism = kind(float(exact_number(field, stored[field])), reached=stored["reached"])
+            value = float(exact_number(field, stored[field]))
+            checks.positive(**{field: value})
             field = "file"
-            found = cls(mechanism, given, data["classes"])
+            found = cls(kind(value, reached=stored["reached"]), given, data["classes"])
             # unknown fields, other types and numbers that no float keeps are not what would be written again
             if found.to_json() != data:
                 raise TableError(field, f"it is not what this release writes for a {FORMAT!r}")

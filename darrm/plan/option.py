@@ -134,7 +134,7 @@ def kind_of_votes(workload: Workload) -> str:
 def release_command(table: str | Path, workload: Workload) -> str:
     """Write the command that releases from a saved table and debits a new ledger.
 
-    >>> from darrm.problem import Voters
+    >>> from darrm import PrivacyParams, Voters
     >>> work = Workload(Voters(50, PrivacyParams("inf"), overlap=1), 500, PrivacyParams(2, "1e-5"))
     >>> print(release_command("plan.json", work).partition(" --ledger")[0])
     python -m darrm.release VOTES --table plan.json

@@ -39,6 +39,7 @@ from darrm.system.report_text import spread
 
 UNUSED = 0.008  # of ε may be left
 TRIALS = 60
+HOPE = 1.1  # times the rate of an estimate: more than its privacy profile may admit
 NARROW = 2e-3  # of the rate: where a cost jumps, no more is looked for
 # of the Rényi divergence of a label, λ times the squared rate: about what is certified, where a search starts
 GAUSSIAN_SHARE, GAUSSIAN_BEND, GAUSSIAN_POWER, LAPLACE_SHARE = 0.646, 0.0226, 2.1, 0.671
@@ -140,6 +141,8 @@ def _about_laplace(orders: Array, rate: float) -> Array:
 
 
 FAMILIES: tuple[Family, ...] = (
+    Family("exponential mechanism", "epsilon", ExponentialMechanism, _exponential_law, limits=(1e-12, 700.0)),
+    Family("permute-and-flip", "epsilon", PermuteAndFlip, _permute_and_flip_law, limits=(1e-12, 700.0)),
     noisy_family(
         "GNMax by label",
         "sigma",
@@ -158,8 +161,6 @@ FAMILIES: tuple[Family, ...] = (
         falls=False,
         limits=(1e-9, 50.0),
     ),
-    Family("exponential mechanism", "epsilon", ExponentialMechanism, _exponential_law, limits=(1e-12, 700.0)),
-    Family("permute-and-flip", "epsilon", PermuteAndFlip, _permute_and_flip_law, limits=(1e-12, 700.0)),
 )
 
 
@@ -246,8 +247,14 @@ def default_prior() -> HistogramPrior:
     return Dirichlet()
 
 
-def calibrated(workload: Workload, prior: HistogramPrior, family: Family) -> PluralityCandidate:
-    """Find the mechanism of a family that uses up the budget; `PlanError` if none stays within it."""
+def calibrated(
+    workload: Workload, prior: HistogramPrior, family: Family, *, to_beat: float = 0.0
+) -> PluralityCandidate:
+    """Find the mechanism of a family that uses up the budget.
+
+    `PlanError` if none stays within it, or if even with `HOPE` times the rate that its estimate admits it would be
+    right less often than ``to_beat``: its charge takes seconds to compute.
+    """
     release, voters = counted(workload), workload.voters
     reached = voters.reached
 
@@ -259,6 +266,9 @@ def calibrated(workload: Workload, prior: HistogramPrior, family: Family) -> Plu
     if estimate is not None:
         known = estimate
         start = largest_rate(release, lambda rate: known(family.rounded(rate), reached), start)
+        hoped = share_right(family.law(family.rounded(HOPE * start), reached), voters.K, workload.classes, prior).value
+        if hoped < to_beat:
+            raise PlanError(f"by an estimate at most {hoped:.4f} of its labels would be right")
     parameter = family.rounded(largest_rate(release, charge, start))
     return PluralityCandidate(
         method=family.name,

@@ -61,8 +61,8 @@ def share_right(law: Law, K: int, classes: int, prior: HistogramPrior, *, draws:
     --------
     A label that looks at nothing: the five histograms of 4 votes on 2 classes, one of which is a tie.
 
-    >>> share_right(coin, 4, 2, Dirichlet())
-    ShareRight(value=0.6, standard_error=0.0)
+    >>> print(share_right(coin, 4, 2, Dirichlet()))
+    0.60000
     """
     counts, weights = histograms(prior, K, classes, draws)
     right = np.clip(np.sum(law(counts) * (counts == counts[:, :1]), axis=1), 0.0, 1.0)

@@ -107,7 +107,7 @@ def test_what_is_private_for_fewer_moved_votes_is_refused() -> None:
 
 def test_answers_of_models_are_counted_by_both_ends() -> None:
     """Their costs do not add up: what they are told to cost follows from the plain release and the models."""
-    for mechanism in (GNMax(20.0, reached=2), ExponentialMechanism(0.05, reached=2)):
+    for mechanism in (GNMax(5.0, reached=2), ExponentialMechanism(0.05, reached=2)):
         plain = NoisyMaximum(mechanism, PLAIN, 3).charge(40)
         models = NoisyMaximum(mechanism, MODELS, 3).charge(40)
         alone = PrivacyAccountant(PLAIN, [plain]).spent(1e-5)
