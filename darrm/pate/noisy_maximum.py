@@ -126,7 +126,7 @@ class NoisyMaximum:
             kind = _KINDS[stored["kind"]]
             field = _PARAMETERS[stored["kind"]]
             value = float(exact_number(field, stored[field]))
-            checks.positive(**{field: value})
+            checks.positive(parameter=value)
             field = "file"
             found = cls(kind(value, reached=stored["reached"]), given, data["classes"])
             # unknown fields, other types and numbers that no float keeps are not what would be written again
