@@ -9,6 +9,7 @@ label costs is computed from the mechanism when it is charged.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,18 +22,28 @@ from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.pate.shaped import ShapedMax
 from darrm.privacy import PrivacyParams, exact_number
+from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import MOST_CLASSES, Voters
 from darrm.proof.stored import read_document, write_document
 from darrm.votes import Votes, require_votes
 
 FORMAT = "darrm release"
 VERSION = 1
-Mechanism = GNMax | LNMax | ExponentialMechanism | PermuteAndFlip
-_KINDS: dict[str, type[Mechanism]] = {
-    kind.__name__: kind for kind in (GNMax, LNMax, ExponentialMechanism, PermuteAndFlip)
+Mechanism = GNMax | LNMax | ExponentialMechanism | PermuteAndFlip | ShapedMax
+_KINDS: dict[str, tuple[Callable[..., Mechanism], tuple[str, ...]]] = {
+    "GNMax": (GNMax, ("sigma",)),
+    "LNMax": (LNMax, ("gamma",)),
+    "ExponentialMechanism": (ExponentialMechanism, ("epsilon",)),
+    "PermuteAndFlip": (PermuteAndFlip, ("epsilon",)),
+    "ShapedMax": (
+        lambda right, left, right_power, left_power, reached: ShapedMax(
+            ShapedNoise(right, left, right_power, left_power), reached
+        ),
+        ("right", "left", "right_power", "left_power"),
+    ),
 }
-_PARAMETERS = {"GNMax": "sigma", "LNMax": "gamma", "ExponentialMechanism": "epsilon", "PermuteAndFlip": "epsilon"}
 
 
 @dataclass(frozen=True)
@@ -72,7 +83,7 @@ class NoisyMaximum:
     def __post_init__(self) -> None:
         checks.instance(Voters, voters=self.voters, advice="say Voters(K, each)")
         checks.integer_at_least(2, most=MOST_CLASSES, classes=self.classes, advice="how many answers there are")
-        if type(self.mechanism) not in _KINDS.values():
+        if type(self.mechanism).__name__ not in _KINDS:
             checks.fail("mechanism", type(self.mechanism).__name__, f"one of {', '.join(_KINDS)}")
         if self.mechanism.reached < self.voters.reached:
             advice = "one person moves so many votes"
@@ -107,14 +118,15 @@ class NoisyMaximum:
 
     def to_json(self) -> dict[str, Any]:
         """Write it as plain data, the parameter as the decimal that it is; ``darrm/schemas/release.json``."""
-        kind = type(self.mechanism).__name__
-        name = _PARAMETERS[kind]
+        kind, holder = type(self.mechanism).__name__, getattr(self.mechanism, "noise", None)
+        holder = holder if isinstance(holder, ShapedNoise) else self.mechanism
+        parameters = {name: repr(float(getattr(holder, name))) for name in _KINDS[kind][1]}
         return {
             "format": FORMAT,
             "version": VERSION,
             "voters": self.voters.to_json(),
             "classes": self.classes,
-            "mechanism": {"kind": kind, name: repr(getattr(self.mechanism, name)), "reached": self.mechanism.reached},
+            "mechanism": {"kind": kind, **parameters, "reached": self.mechanism.reached},
         }
 
     @classmethod
@@ -123,12 +135,13 @@ class NoisyMaximum:
         field = "file"
         try:
             stored, given = data["mechanism"], Voters.from_json(data["voters"])
-            kind = _KINDS[stored["kind"]]
-            field = _PARAMETERS[stored["kind"]]
-            value = float(exact_number(field, stored[field]))
-            checks.positive(parameter=value)
+            kind, names = _KINDS[stored["kind"]]
+            values = []
+            for field in names:
+                values.append(float(exact_number(field, stored[field])))
+                checks.positive(parameter=values[-1])
             field = "file"
-            found = cls(kind(value, reached=stored["reached"]), given, data["classes"])
+            found = cls(kind(*values, reached=stored["reached"]), given, data["classes"])
             # unknown fields, other types and numbers that no float keeps are not what would be written again
             if found.to_json() != data:
                 raise TableError(field, f"it is not what this release writes for a {FORMAT!r}")

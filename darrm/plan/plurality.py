@@ -10,7 +10,7 @@ Voters are plain here. Private *models* are planned for as plain voters, within 
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from functools import cached_property
 
@@ -23,21 +23,24 @@ from darrm.errors import PlanError
 from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
+from darrm.optimize.shape import best_shape
 from darrm.pate.noisy_law import winning_probabilities
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.pate.shaped import ShapedMax
 from darrm.plan.budget import account_of, counted
 from darrm.plan.candidate import Accounted, rounded
 from darrm.plan.option import ReleaseOption
 from darrm.plan.share_right import Law, ShareRight, coin, share_right
 from darrm.probability import Array
-from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
+from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise, ShapedNoise
 from darrm.problem import Workload
 from darrm.release.plurality import Plurality
 from darrm.system.report_text import spread
 
 UNUSED = 0.008  # of ε may be left
+SHAPED = "shaped noise"
 TRIALS = 60
 HOPE = 1.1  # times the rate of an estimate: more than its privacy profile may admit
 NARROW = 2e-3  # of the rate: where a cost jumps, no more is looked for
@@ -71,6 +74,8 @@ class Family:
     limits
         The least and the largest parameter that ``make`` takes: with the one or the other the votes are told as they
         are, or almost.
+    start
+        The rate that a search starts with, where one is known.
     """
 
     name: str
@@ -80,6 +85,7 @@ class Family:
     falls: bool = False
     estimate: Callable[[float, int], Charge] | None = None
     limits: tuple[float, float] = (0.0, math.inf)
+    start: float | None = None
 
     def rounded(self, rate: float) -> float:
         """Compute the parameter of a rate, which costs grow with: six digits, rounded to the cheaper side."""
@@ -140,18 +146,19 @@ def _about_laplace(orders: Array, rate: float) -> Array:
     return np.minimum(LAPLACE_SHARE * orders * rate**2, 2.0 * rate)
 
 
+GAUSSIAN = noisy_family(
+    "GNMax by label",
+    "sigma",
+    lambda sigma, reached: GNMax(sigma, reached=reached),
+    DiscreteGaussian,
+    _about_gaussian,
+    falls=True,
+    limits=(0.5, math.inf),
+)
 FAMILIES: tuple[Family, ...] = (
     Family("exponential mechanism", "epsilon", ExponentialMechanism, _exponential_law, limits=(1e-12, 700.0)),
     Family("permute-and-flip", "epsilon", PermuteAndFlip, _permute_and_flip_law, limits=(1e-12, 700.0)),
-    noisy_family(
-        "GNMax by label",
-        "sigma",
-        lambda sigma, reached: GNMax(sigma, reached=reached),
-        DiscreteGaussian,
-        _about_gaussian,
-        falls=True,
-        limits=(0.5, math.inf),
-    ),
+    GAUSSIAN,
     noisy_family(
         "LNMax by label",
         "gamma",
@@ -229,6 +236,46 @@ class PluralityCandidate(Accounted):
         )
 
 
+def shaped_family(workload: Workload, prior: HistogramPrior) -> Family:
+    """Describe shaped noise of the shape that is right most often at the cost of the Gaussian that the budget admits.
+
+    `PlanError` where the shape gains nothing over the Gaussian.
+    """
+    release, reached, gaussian = counted(workload), workload.voters.reached, GAUSSIAN
+    estimate = gaussian.estimate
+    if estimate is None or release.total.exact_delta == 0:
+        raise PlanError("its Rényi curve gives no (epsilon, 0)")
+    rate = largest_rate(release, lambda rate: estimate(gaussian.rounded(rate), reached), _first_rate(release))
+    curve = estimate(gaussian.rounded(rate), 1).renyi
+    found = account_of(release, estimate(gaussian.rounded(rate), reached)).charges[0].renyi
+    if curve is None or found is None:
+        raise PlanError("nothing is known of its divergence")
+    order = found.repeated(release.queries).best(release.total.delta).order
+    shape = best_shape(
+        workload.voters.K,
+        workload.classes,
+        prior,
+        order=order,
+        budget=float(curve.values[curve.orders == order][0]),
+    )
+    if shape.gain <= 2.0 * shape.gain_error:
+        raise PlanError("of the shapes that were tried none is right more often than a Gaussian")
+    noise = shape.noise
+
+    def scaled(scale: float) -> ShapedNoise:
+        left = float(rounded(scale * noise.left / noise.right, ROUND_CEILING))
+        return ShapedNoise(scale, left, noise.right_power, noise.left_power)
+
+    return Family(
+        SHAPED,
+        "right",
+        lambda scale, reached: ShapedMax(scaled(scale), reached),
+        lambda scale, _reached: lambda counts: winning_probabilities(scaled(scale), counts),
+        falls=True,
+        start=1.0 / noise.right,
+    )
+
+
 def check_plurality(workload: Workload, prior: object) -> None:
     """Raise `ValueError` unless the voters and the prior are such as more than two classes are planned for."""
     voters = workload.voters
@@ -261,7 +308,7 @@ def calibrated(
     def charge(rate: float) -> Charge:
         return family.make(family.rounded(rate), reached).charge()
 
-    start = release.total.epsilon / (2.0 * math.sqrt(release.queries) * reached)
+    start = _first_rate(release) if family.start is None else family.start
     estimate = family.estimate
     if estimate is not None:
         known = estimate
@@ -270,15 +317,20 @@ def calibrated(
         if hoped < to_beat:
             raise PlanError(f"by an estimate at most {hoped:.4f} of its labels would be right")
     parameter = family.rounded(largest_rate(release, charge, start))
+    mechanism = family.make(parameter, reached)
     return PluralityCandidate(
         method=family.name,
         workload=workload,
-        aggregator=NoisyMaximum(family.make(parameter, reached), voters, workload.classes),
+        aggregator=NoisyMaximum(mechanism, voters, workload.classes),
         prior=prior,
-        settings={family.parameter: parameter},
+        settings=asdict(mechanism.noise) if isinstance(mechanism, ShapedMax) else {family.parameter: parameter},
         law=family.law(parameter, reached),
         family=family,
     )
+
+
+def _first_rate(workload: Workload) -> float:
+    return workload.total.epsilon / (2.0 * math.sqrt(workload.queries) * workload.voters.reached)
 
 
 def largest_rate(workload: Workload, charge: Callable[[float], Charge], start: float) -> float:

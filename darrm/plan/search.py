@@ -46,7 +46,15 @@ from darrm.plan.laws import best_law
 from darrm.plan.optimum import NAME, optimum
 from darrm.plan.option import NO_NOISE, ReleaseOption, is_built_in, release_command
 from darrm.plan.per_query import best_per_query
-from darrm.plan.plurality import Family, PluralityCandidate, calibrated, check_plurality, default_prior
+from darrm.plan.plurality import (
+    SHAPED,
+    Family,
+    PluralityCandidate,
+    calibrated,
+    check_plurality,
+    default_prior,
+    shaped_family,
+)
 from darrm.plan.under_renyi import best_under_renyi_budget
 from darrm.problem import Workload
 from darrm.proof.table import GammaTable, certify
@@ -216,6 +224,7 @@ def _best_pluralities(
     ways: list[tuple[str, Callable[[float], PluralityCandidate]]] = [
         (NAME, lambda _: optimum(workload, prior, report)),
         *((each.name, partial(_calibrated, workload, prior, each)) for each in plurality.FAMILIES),
+        (SHAPED, lambda best: _calibrated(workload, prior, shaped_family(workload, prior), best)),
     ]
     for name, way in ways:
         report(name)

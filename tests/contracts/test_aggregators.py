@@ -17,7 +17,7 @@ from darrm.errors import BudgetExceededError
 from darrm.gamma import baselines
 from darrm.losses.renyi import RenyiCurve
 from darrm.optimize.plurality import optimize_plurality
-from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisyMaximum
 from darrm.pate.interactive import ScoredGNMax
 from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.pate.shaped import ShapedMax
@@ -96,6 +96,15 @@ CASES = {
     ),
     "GNMax": Case(GNMax(3.0), THREE, AMBIGUOUS),
     "LNMax": Case(LNMax(0.3), THREE, AMBIGUOUS),
+    "NoisyMaximum": Case(
+        NoisyMaximum(GNMax(3.0), Voters(10, PrivacyParams("inf"), overlap=1), 3),
+        THREE,
+        {
+            **AMBIGUOUS,
+            "eleven voters": Votes.of_counts([[5, 3, 3]]),
+            "two classes": Votes.of_counts([[5, 5]]),
+        },
+    ),
     "ExponentialMechanism": Case(ExponentialMechanism(0.6), THREE, AMBIGUOUS),
     "ShapedMax": Case(ShapedMax(ShapedNoise(3.0, 6.0, 3.0, 2.0), reached=2), THREE, AMBIGUOUS),
     "PermuteAndFlip": Case(PermuteAndFlip(0.6, reached=2), THREE, AMBIGUOUS),

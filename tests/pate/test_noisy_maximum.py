@@ -12,8 +12,9 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import MODELS_BOUNDS
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import TableError
-from darrm.pate import ExponentialMechanism, GNMax, LNMax, NoisyMaximum, PermuteAndFlip
+from darrm.pate import ExponentialMechanism, GNMax, LNMax, NoisyMaximum, PermuteAndFlip, ShapedMax
 from darrm.privacy import PrivacyParams
+from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import Voters
 from darrm.release.files import load_release, save_release, whose
 from darrm.votes import Votes
@@ -29,6 +30,7 @@ EVERY = [
         LNMax(1 / 3, reached=3),
         ExponentialMechanism(0.3, reached=2),
         PermuteAndFlip(1e-5, reached=2),
+        ShapedMax(ShapedNoise(4.1, 8.000001, 3.0, 1.25), reached=2),
     )
 ]
 
@@ -107,7 +109,7 @@ def test_what_is_private_for_fewer_moved_votes_is_refused() -> None:
 
 def test_answers_of_models_are_counted_by_both_ends() -> None:
     """Their costs do not add up: what they are told to cost follows from the plain release and the models."""
-    for mechanism in (GNMax(5.0, reached=2), ExponentialMechanism(0.05, reached=2)):
+    for mechanism in (PermuteAndFlip(0.08, reached=2), ExponentialMechanism(0.05, reached=2)):
         plain = NoisyMaximum(mechanism, PLAIN, 3).charge(40)
         models = NoisyMaximum(mechanism, MODELS, 3).charge(40)
         alone = PrivacyAccountant(PLAIN, [plain]).spent(1e-5)

@@ -50,6 +50,16 @@ SELECTION = tuple(family for family in FAMILIES if family.parameter == "epsilon"
 _plans: dict[Workload, Plan] = {}
 
 
+def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the mechanisms whose charges take no time."""
+
+    def no_shape(*_: object) -> None:
+        raise PlanError("not tried")
+
+    monkeypatch.setattr(plurality, "FAMILIES", SELECTION)
+    monkeypatch.setattr("darrm.plan.search.shaped_family", no_shape)
+
+
 def planned(work: Workload) -> Plan:
     if work not in _plans:
         _plans[work] = plan(work)
@@ -61,7 +71,7 @@ def test_every_candidate_uses_the_budget_and_no_more(work: Workload) -> None:
     found = planned(work)
     refused = dict(found.refused)
     methods = {candidate.method for candidate in found.candidates}
-    assert methods | set(refused) == {family.name for family in FAMILIES} | {"optimum"}
+    assert methods | set(refused) == {family.name for family in FAMILIES} | {"optimum", "shaped noise"}
     assert methods.isdisjoint(refused)
     assert ("optimum" in methods) is (work is SMALL)  # it is solved for few plain voters only
     for family in FAMILIES:
@@ -98,6 +108,7 @@ def test_a_ledger_of_the_budget_admits_all_queries_and_not_one_more(work: Worklo
         release_debited(aggregator, votes, ledger=PrivacyLedger.create(":memory:", work.total))
 
 
+@pytest.mark.slow
 def test_the_optimum_is_right_most_often() -> None:
     found = planned(SMALL)
     assert found.best.method == "optimum"
@@ -108,6 +119,20 @@ def test_the_optimum_is_right_most_often() -> None:
     assert one.best.method == "optimum"
     assert one.best.share_right.value == pytest.approx(table.share_right, abs=1e-9)
     assert one.spent.epsilon == 0.5
+
+
+@pytest.mark.slow
+def test_shaped_noise_is_right_more_often_on_many_classes(tmp_path: Path) -> None:
+    work = Workload(Voters(200, PLAIN, overlap=2), 60, PrivacyParams("4", "1e-5"), classes=12)
+    found = plan(work)
+    assert found.best.method == "shaped noise"
+    gaussian = next(candidate for candidate in found.candidates if candidate.method == "GNMax by label")
+    assert found.best.share_right.value > gaussian.share_right.value + 0.01
+    found.save(tmp_path / "plan.json")
+    loaded = load_release(tmp_path / "plan.json")
+    assert loaded == found.aggregator
+    assert PrivacyAccountant(work.voters, [loaded.charge(60)]).admits(work.total)
+    assert not PrivacyAccountant(work.voters, [loaded.charge(61)]).admits(work.total)
 
 
 def test_the_law_of_permute_and_flip_is_that_of_all_orders() -> None:
@@ -125,7 +150,7 @@ def test_the_law_of_permute_and_flip_is_that_of_all_orders() -> None:
 
 
 def test_the_truth_is_that_of_a_leader_before_even_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plurality, "FAMILIES", SELECTION)
+    without_noise(monkeypatch)
     rows = leading(WORK)
     assert rows[:3].tolist() == [[9, 7, 7, 7], [10, 7, 7, 6], [11, 7, 6, 6]]
     assert rows[-1].tolist() == [30, 0, 0, 0]
@@ -154,7 +179,7 @@ def test_the_rate_is_found_whatever_the_cost_looks_like() -> None:
 
 
 def test_remedies_are_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plurality, "FAMILIES", SELECTION)
+    without_noise(monkeypatch)
     work = Workload(Voters(50, PLAIN, overlap=1), 100, PrivacyParams("4", "1e-5"), classes=5)
     found = plan(work)
     best = found.best
@@ -200,13 +225,21 @@ def test_models_that_are_private_enough_need_no_noise() -> None:
 
 
 def test_advice_ranks_by_labels_and_says_who_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plurality, "FAMILIES", SELECTION)
+    without_noise(monkeypatch)
     found = advise(WORK)
     rights = [option.right for option in found.options]
     assert rights == sorted(rights, reverse=True)
     assert found.recommended.name == plan(WORK).best.method
     absent = dict(found.absent)
-    assert set(absent) == {"optimum", "subsampling", "double subsampling", "DaRRM of the paper", "randomized response"}
+    two_classes = {"subsampling", "double subsampling", "DaRRM of the paper", "randomized response"}
+    assert set(absent) == {"optimum", "shaped noise"} | two_classes
+        "optimum",
+        "shaped noise",
+        "subsampling",
+        "double subsampling",
+        "DaRRM of the paper",
+        "randomized response",
+    }
     assert "two classes" in absent["subsampling"]
     pure = advise(Workload(WORK.voters, 12, PrivacyParams(3), 4))
     assert dict(pure.absent)["GNMax, tight σ"] == "Gaussian noise gives no (epsilon, 0)"
@@ -221,7 +254,7 @@ class TestCommands:
     @pytest.fixture(autouse=True)
     def quick(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(plurality, "FAMILIES", SELECTION)
+        without_noise(monkeypatch)
 
     def test_plan_release_ledger_as_it_is_printed(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(partial(advise_main, [*FLAGS, "--format", "json"])) == 0
