@@ -251,7 +251,7 @@ class _RenyiOracle:
             np.concatenate([row, row]),
             np.concatenate([pairs.before[chosen], pairs.after[chosen]]),
             np.concatenate([first, -second]),
-            np.exp(self.limit - largest),
+            np.exp(np.minimum(self.limit - largest, 40.0)),  # no left side reaches e^40: orders and classes are few
             point.size,
         )
         return BlockSeparation(rows, kept.tolist(), point)
