@@ -33,7 +33,10 @@ from darrm.probability import Array
 from darrm.problem import Workload
 
 GAUSSIAN_REACH = 12.0  # standard deviations of a discrete Gaussian that are written down; what is left is below 1e-32
-CORRECTIONS, STEP = 2, 0.998  # of a rate: two leave it within a fraction of a percent
+ENOUGH, AIM = 0.99, 0.997  # of ε: what is used at least, and what a corrected rate is to use
+TRIALS = 8  # of rates, where the least noise is too much already, or the cost is far from linear
+# of λt²/σ² and of λγ²t²: about what a label costs, where a search starts
+GAUSSIAN_SHARE, LAPLACE_SHARE = 0.65, 0.67
 LEAST_SIGMA, MOST_SIGMA = 0.5, 3e5  # of discrete noise, in votes; more would need gigabytes to be written down
 
 
@@ -44,9 +47,7 @@ def gnmax_of_the_paper(workload: Workload, _prior: Prior) -> ReleaseOption:
         sigma = max(LEAST_SIGMA, renyi_sigma(counted(workload).total, workload.queries).value * voters.reached)
     curve = RenyiCurve.of(lambda orders: orders * (voters.reached / sigma) ** 2)
     charge = Charge("GNMax", renyi=curve, reached=voters.reached)
-    return _option(
-        workload, charge, 1.0 - gaussian_lies(voters.K, sigma), {"sigma": sigma}, GNMax(sigma, reached=voters.reached)
-    )
+    return _option(workload, charge, 1.0 - gaussian_lies(voters.K, sigma), {"sigma": sigma})
 
 
 def gnmax_tight(workload: Workload, _prior: Prior) -> ReleaseOption:
@@ -76,8 +77,7 @@ def lnmax(workload: Workload, _prior: Prior) -> ReleaseOption:
         return Charge("LNMax", guarantee=PrivacyParams(2.0 * rate), renyi=curve, reached=workload.voters.reached)
 
     gamma = largest_within(counted(workload), charge)
-    aggregator = LNMax(gamma, reached=workload.voters.reached)
-    return _option(workload, charge(gamma), _laplace_truth(workload.voters.K, gamma), {"gamma": gamma}, aggregator)
+    return _option(workload, charge(gamma), _laplace_truth(workload.voters.K, gamma), {"gamma": gamma})
 
 
 def _laplace_truth(K: int, gamma: float) -> Array:
@@ -87,37 +87,53 @@ def _laplace_truth(K: int, gamma: float) -> Array:
 
 
 def gnmax_by_label(workload: Workload, _prior: Prior) -> ReleaseOption:
-    """GNMax with the least discrete noise that the accountant admits for its labels."""
+    """GNMax with discrete noise that uses up what the accountant admits for its labels, to a percent."""
     goal, reached = counted(workload), workload.voters.reached
     with _refused(workload):
-        sensitivity = SENSITIVITY * math.sqrt(workload.queries) * reached
-        start = 1.0 / analytic_sigma(goal.total, sensitivity=sensitivity).value
+        by_counts = analytic_sigma(goal.total, sensitivity=SENSITIVITY * math.sqrt(workload.queries) * reached).value
+
+    def estimate(rate: float) -> Charge:
+        curve = RenyiCurve.of(lambda orders: GAUSSIAN_SHARE * orders * (rate * reached) ** 2)
+        return Charge("GNMax by label", renyi=curve, reached=reached)
 
     def released(rate: float) -> GNMax:
         return GNMax(max(LEAST_SIGMA, 1.0 / rate), reached=reached)
 
+    start = max(1.0 / by_counts, largest_within(goal, estimate))
     found = released(_certified(goal, start, lambda rate: released(rate).charge()))
     truth = 1.0 - gaussian_lies(workload.voters.K, found.sigma)
     return _option(workload, replace(found.charge(), what="GNMax by label"), truth, {"sigma": found.sigma}, found)
 
 
-def lnmax_by_label(workload: Workload, prior: Prior) -> ReleaseOption:
-    """LNMax with the least discrete Laplace noise that the accountant admits for its labels."""
-    start, reached = lnmax(workload, prior).settings["gamma"], workload.voters.reached
-    gamma = _certified(counted(workload), start, lambda rate: LNMax(rate, reached=reached).charge())
-    found = LNMax(gamma, reached=reached)
-    truth = _laplace_truth(workload.voters.K, gamma)
-    return _option(workload, replace(found.charge(), what="LNMax by label"), truth, {"gamma": gamma}, found)
+def lnmax_by_label(workload: Workload, _prior: Prior) -> ReleaseOption:
+    """LNMax with discrete noise that uses up what the accountant admits for its labels, to a percent."""
+    goal, reached = counted(workload), workload.voters.reached
+
+    def estimate(gamma: float) -> Charge:
+        rate = gamma * reached
+        curve = RenyiCurve.of(lambda orders: np.minimum(LAPLACE_SHARE * rate**2 * orders, 2.0 * rate))
+        return Charge("LNMax by label", PrivacyParams(2.0 * rate), curve, reached=reached)
+
+    start = largest_within(goal, estimate)
+    found = LNMax(_certified(goal, start, lambda gamma: LNMax(gamma, reached=reached).charge()), reached=reached)
+    truth = _laplace_truth(workload.voters.K, found.gamma)
+    return _option(workload, replace(found.charge(), what="LNMax by label"), truth, {"gamma": found.gamma}, found)
 
 
 def _certified(workload: Workload, rate: float, charge: Callable[[float], Charge]) -> float:
     """Correct a rate by what its labels cost, which takes long to bound: the cost grows about linearly."""
-    for _ in range(CORRECTIONS):
-        spent = account_of(workload, charge(rate)).spent(workload.total.delta).bounds[0].epsilon
-        rate *= min(2.0, max(0.5, workload.total.epsilon / spent))
-    while not account_of(workload, charge(rate)).admits(workload.total):
-        rate *= STEP
-    return rate
+    total, best = workload.total, 0.0
+    for _ in range(TRIALS):
+        account = account_of(workload, charge(rate))
+        used = account.spent(total.delta).bounds[0].epsilon / total.epsilon
+        admitted = account.admits(total)
+        best = max(best, rate) if admitted else best
+        if admitted and used > ENOUGH:
+            break
+        rate *= min(2.0, max(0.5, AIM / max(used, 1e-9)))
+    if best == 0.0:
+        raise PlanError(f"no noise was found whose labels fit into {total}")
+    return best
 
 
 def leads(K: int) -> NDArray[np.int64]:
@@ -126,15 +142,16 @@ def leads(K: int) -> NDArray[np.int64]:
 
 
 def _option(
-    workload: Workload, charge: Charge, truth: Array, settings: dict[str, float], aggregator: Aggregator
+    workload: Workload, charge: Charge, truth: Array, settings: dict[str, float], aggregator: Aggregator | None = None
 ) -> ReleaseOption:
     """Account for all queries; an aggregator's own charge is about plain voters, and would be too much for models."""
+    released = aggregator is not None and counted(workload) == workload
     lines = (
         f"from darrm.pate import {type(aggregator).__name__}",
         "from darrm.votes import Votes",
         f"{aggregator}.release(Votes.of_counts(counts))",
     )
-    released = counted(workload) == workload
+    counts, plain = "its labels cost less than its noisy counts", "its ledger entry would be that of plain voters"
     return ReleaseOption(
         name=charge.what,
         workload=workload,
@@ -143,7 +160,7 @@ def _option(
         settings=settings,
         aggregator=aggregator if released else None,
         instructions=lines if released else (),
-        only_compared="" if released else "its ledger entry would be that of plain voters",
+        only_compared="" if released else counts if aggregator is None else plain,
     )
 
 

@@ -37,7 +37,7 @@ not converge are bounded by the counts alone.
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -46,13 +46,14 @@ from darrm.probability import Array
 
 TOLERANCE, DELTA_TOLERANCE = 0.007, 0.02  # relative, of a divergence and of a δ above the best value found
 _MOST_BLOCKS = 1 << 18  # at a time; bounds memory, and the time of a call
-_MOST_SUMMED = 1 << 27  # numbers summed along diagonals for one size of blocks
 _TRIED = 16  # blocks of each round whose values are computed, for the best value found
 _ROUNDING = 2.0**-47  # absolute, of sums of a few terms of size 1, and all probabilities below e^{−39}
 
 
 class Measure(Protocol):
     """Several divergences at once, each Σ q·φ(L)."""
+
+    most_summed: ClassVar[int]  # numbers along diagonals for one size of blocks: bounds the time of a call
 
     @property
     def size(self) -> int:
@@ -74,6 +75,7 @@ class Renyi:
 
     orders: Array
     deviation: float
+    most_summed: ClassVar[int] = 1 << 27
 
     @property
     def size(self) -> int:
@@ -107,6 +109,7 @@ class HockeyStick:
     """δ at several ε."""
 
     epsilons: Array
+    most_summed: ClassVar[int] = 1 << 26  # at ε near 0 one class far behind is the worst: many diagonals, little gained
 
     @property
     def size(self) -> int:
@@ -210,7 +213,7 @@ def _branched(laws: TwoClasses, measure: Measure, best: Array, *, far: bool) -> 
         enough = measure.enough(best)
         active &= bounds > enough
         affordable = 4 * np.count_nonzero(active.any(axis=1)) <= _MOST_BLOCKS
-        affordable &= 8 * np.unique(i - j).size * laws.support.size <= _MOST_SUMMED
+        affordable &= 8 * np.unique(i - j).size * laws.support.size <= measure.most_summed
         if not (both and affordable and active.any()):
             return np.asarray(np.maximum(enough, np.max(bounds, axis=0, where=active, initial=0.0)))
         if side > 1:

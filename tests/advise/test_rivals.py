@@ -176,6 +176,7 @@ def test_a_little_less_noise_would_break_the_budget() -> None:
     assert conversion.epsilon == pytest.approx(3.0, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_which_rivals_apply() -> None:
     plain = rivals(ONE)
     assert {option.name for option in plain.options} == {
