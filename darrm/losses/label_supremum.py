@@ -175,6 +175,36 @@ def _values(table: _Table, measure: Measure, index: int, at: Integers | slice = 
     return np.asarray(sum(after[at] * measure.penalty(loss[at], index) for after, loss in pairs))
 
 
+@dataclass(frozen=True)
+class _Blocks:
+    """The corners of blocks of places: losses of a and b fall from `high` to `low`."""
+
+    low: _Table
+    high: _Table
+    other_after: Array  # the largest of each block
+    farther: float  # what losses of a and b may have beyond their corners
+    margin: float
+
+    @classmethod
+    def of(cls, laws: TwoClasses, places: Integers, sides: tuple[int, int, int], farther: float) -> "_Blocks":
+        """Compute the corners of blocks from their first places, shape (3, n), with so many i and j, and one z more."""
+        i, j, z = places
+        low = _table(laws, i + sides[0] - 1, j, z)
+        high = _table(laws, i, j + sides[1] - 1, z + sides[2])
+        margin = 4.0 * laws.rounding
+        return cls(low, high, _other_after(laws, i, j), farther + margin, margin)
+
+    def bounds(self, measure: Measure, index: int, at: Integers) -> Array:
+        """Bound Σ q·φ(L) in some of the blocks; ∞ where nothing is known."""
+        low, high, margin = self.low, self.high, self.margin
+        a = low.after[0][at] * measure.penalty(high.losses[0][at] + self.farther, index)
+        b = high.after[1][at] * measure.penalty(low.losses[1][at] - self.farther, index)
+        least = measure.penalty(low.losses[2][at] - margin, index)
+        most = measure.penalty(high.losses[2][at] + margin, index)
+        bound = (a + b + self.other_after[at] * np.maximum(least, most)) * (1.0 + margin)
+        return np.where(np.isnan(bound), np.inf, bound)
+
+
 def _branched(laws: TwoClasses, measure: Measure, best: Array, *, far: bool) -> Array:
     """Bound the supremum over blocks (first i, first j, first z), each of one z or of both; raise the ``best`` found.
 
@@ -186,29 +216,23 @@ def _branched(laws: TwoClasses, measure: Measure, best: Array, *, far: bool) -> 
     columns = np.arange(-apart + end, apart + end + 1, side) if far else np.arange(-laws.right, laws.near + apart, side)
     places = np.array([grid.ravel() for grid in np.meshgrid(columns, [end] if far else columns, [0])])
     active = np.ones((places.shape[1], measure.size), dtype=bool)
-    margin = 4.0 * laws.rounding
-    farther = _farther(laws) + margin if far else margin
+    farther = _farther(laws) if far else 0.0
     while True:
         i, j, _ = places
         inside = (i - j < apart + side) & (j - i < apart + side) & active.any(axis=1)
         if not far:
             inside &= np.minimum(i, j) < laws.near
         places, active = places[:, inside], active[inside]
-        i, j, z = places
-        low = _table(laws, i + side - 1, j, z)
-        high = _table(laws, i, j if far else j + side - 1, z + both)
-        below = _other_after(laws, i, j)
-        shifted = (high.losses[0] + farther, low.losses[1] - farther, low.losses[2] - margin, high.losses[2] + margin)
+        i, j, _ = places
+        blocks = _Blocks.of(laws, places, (side, 1 if far else side, both), farther)
         bounds = np.zeros(active.shape)
         for index in range(measure.size):
             at = np.flatnonzero(active[:, index])
             if not at.size:
                 continue
-            a, b, least, most = (measure.penalty(loss[at], index) for loss in shifted)
-            bound = low.after[0][at] * a + high.after[1][at] * b + below[at] * np.maximum(least, most)
-            bound = np.where(np.isnan(bound), np.inf, bound * (1.0 + margin))
+            bound = blocks.bounds(measure, index, at)
             likely = at[np.argpartition(bound, -min(_TRIED, at.size))[-_TRIED:]]
-            best[index] = np.fmax(best[index], np.fmax.reduce(_values(low, measure, index, likely)))
+            best[index] = np.fmax(best[index], np.fmax.reduce(_values(blocks.low, measure, index, likely)))
             bounds[at, index] = bound
         enough = measure.enough(best)
         active &= bounds > enough

@@ -13,6 +13,8 @@ from darrm.losses.label import (
     label_estimate,
     label_profile,
 )
+from darrm.losses.label_laws import TwoClasses
+from darrm.losses.label_supremum import HockeyStick, Renyi, _Blocks, _table, _values
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 
@@ -184,3 +186,18 @@ def test_exponential_mechanism_costs_the_worst_of_all_votes(epsilon: float) -> N
     for x in profile.epsilons[:-20:15]:
         worst = np.max(np.sum(np.maximum(before - np.exp(x) * after, 0.0), axis=0))
         assert profile.delta_at(x) / 1.02 <= worst <= profile.delta_at(x)
+
+
+@pytest.mark.parametrize("noise", NOISES[:4] + NOISES[4:5])
+@pytest.mark.parametrize("measure", [Renyi(ORDERS, 1.0), HockeyStick(np.array([0.0, 0.05, 0.3]))])
+def test_a_block_is_bounded_by_its_corners(noise: IntegerNoise, measure: Renyi | HockeyStick) -> None:
+    """A bound that left out a corner or an outcome would hide behind the best value found."""
+    laws, side = TwoClasses(noise), 2
+    lines = np.arange(-3, 7) * max(1, int(noise.deviation))
+    places = np.array([grid.ravel() for grid in np.meshgrid(lines, lines, [0])])
+    every = np.arange(places.shape[1])
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        blocks = _Blocks.of(laws, places, (side, side, 1), 0.0)
+        for index, (di, dj, z) in product(range(measure.size), product(range(side), range(side), range(2))):
+            inside = _values(_table(laws, *(places + np.array([[di], [dj], [z]]))), measure, index)
+            assert np.all(inside <= blocks.bounds(measure, index, every))
