@@ -34,6 +34,9 @@ from darrm.probability import Array
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 
 _LARGEST_DEVIATION = 1e4  # votes: beyond, labels are charged by their counts
+# votes, of noise without a closed form: a profile of wider noise takes seconds, and its queries are many, for which the
+# curve is the better bound
+_PROFILED_UP_TO = 32.0
 _ORDERS_PER_DEVIATION = 5.0  # beyond, the counts' bound is less than 8 % above the label's
 _POINTS, _FEW_POINTS, _LEAST_DELTA = 100, 48, 1e-12  # of a profile: neighbors differ by a factor of about 2
 _LOG_STEP, _DEVIATION_STEP = 1.08, 0.12  # between orders that are computed: chords cost 0.2 %
@@ -155,10 +158,10 @@ def _chained(first: RenyiCurve, a: int, second: RenyiCurve, b: int) -> RenyiCurv
 
 @lru_cache(maxsize=64)
 def label_profile(noise: IntegerNoise, *, moved: int = 1) -> PrivacyProfile | None:
-    """Bound δ as a function of ε for the label of a noisy maximum, as `label_curve` does; None for very wide noise.
+    """Bound δ as a function of ε for the label of a noisy maximum, as `label_curve` does; None for wide noise.
 
-    Of Gaussian noise it is that of the noisy counts: the best test between them, a half-space, is "a beats b". With
-    other noise several moved votes are a group: δ_t(tε) ≤ δ(ε)·(1 + e^ε + … + e^{(t−1)ε}).
+    Of Gaussian noise it is that of the noisy counts: the best test between them, a half-space, is "a beats b". Several
+    moved votes, which need not be of the same two classes, are a group: δ_t(tε) ≤ δ(ε)·(1 + e^ε + … + e^{(t−1)ε}).
 
     >>> profile = label_profile(DiscreteGaussian(10.0))
     >>> round(profile.delta_at(0.1), 3), round(profile.epsilon_at(1e-5), 2)
@@ -167,10 +170,12 @@ def label_profile(noise: IntegerNoise, *, moved: int = 1) -> PrivacyProfile | No
     checks.integer_at_least(1, moved=moved)
     if noise.deviation > _LARGEST_DEVIATION:
         return None
-    if isinstance(noise, DiscreteGaussian):
-        return _gaussian_profile(noise.sigma, moved)
+    if isinstance(noise, DiscreteGaussian) and moved == 1:
+        return _gaussian_profile(noise.sigma)
     if moved > 1:
         return _group(label_profile(noise), moved)
+    if noise.deviation > _PROFILED_UP_TO:
+        return None
     laws = TwoClasses(noise)
     pure = 2.0 * noise.gamma if isinstance(noise, DiscreteLaplace) else np.inf
     scale = 1.0 / noise.deviation
@@ -183,10 +188,10 @@ def label_profile(noise: IntegerNoise, *, moved: int = 1) -> PrivacyProfile | No
     return PrivacyProfile(tuple(grid.tolist()), tuple(deltas.tolist()))
 
 
-def _gaussian_profile(sigma: float, moved: int) -> PrivacyProfile:
-    """Compute the profile of two noisy counts that change by t in opposite directions.
+def _gaussian_profile(sigma: float) -> PrivacyProfile:
+    """Compute the profile of two noisy counts that change by 1 in opposite directions.
 
-    The privacy loss is t(D + t)/σ² with D = X_a − X_b, and Pr[D = k] ∝ e^{−k²/(4σ²)}·Σ_j e^{−(j + k/2)²/σ²}, whose sum
+    The privacy loss is (D + 1)/σ² with D = X_a − X_b, and Pr[D = k] ∝ e^{−k²/(4σ²)}·Σ_j e^{−(j + k/2)²/σ²}, whose sum
     over j depends on whether k is even.
     """
     reach = int(12.0 * sigma) + 12  # beyond: below 1e-15, which is added
@@ -194,8 +199,8 @@ def _gaussian_profile(sigma: float, moved: int) -> PrivacyProfile:
     parity = np.array([np.sum(np.exp(-(((around + half) / sigma) ** 2))) for half in (0.0, 0.5)])
     masses = np.exp(-((differences / (2.0 * sigma)) ** 2)) * parity[differences % 2]
     masses /= np.sum(masses)
-    losses = moved * (differences + moved) / sigma**2
-    grid = np.linspace(0.0, min(moved * (11.0 * sigma + moved) / sigma**2, 0.9 * LARGEST_EXPONENT), _POINTS)
+    losses = (differences + 1) / sigma**2
+    grid = np.linspace(0.0, min((11.0 * sigma + 1.0) / sigma**2, 0.9 * LARGEST_EXPONENT), _POINTS)
     deltas = np.array([np.sum(masses * -np.expm1(np.minimum(epsilon - losses, 0.0))) for epsilon in grid])
     return PrivacyProfile(tuple(grid.tolist()), tuple(np.minimum(1.0, deltas * (1.0 + 1e-11) + 1e-15).tolist()))
 

@@ -34,7 +34,15 @@ from darrm.plan.candidate import Accounted, rounded
 from darrm.plan.option import ReleaseOption
 from darrm.plan.share_right import Law, ShareRight, coin, share_right
 from darrm.probability import Array
-from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise, ShapedNoise
+from darrm.probability.exact_inversion import WIDEST
+from darrm.probability.integer_noise import (
+    LARGEST_SCALE,
+    SMALLEST_SCALE,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    IntegerNoise,
+    ShapedNoise,
+)
 from darrm.problem import Workload
 from darrm.release.plurality import Plurality
 from darrm.system.report_text import spread
@@ -43,6 +51,7 @@ UNUSED = 0.008  # of ε may be left
 SHAPED = "shaped noise"
 TRIALS = 60
 HOPE = 1.1  # times the rate of an estimate: more than its privacy profile may admit
+ROUNDED_DOWN = 1.0 - 1e-4  # of the widest shaped noise: its scales are rounded
 NARROW = 2e-3  # of the rate: where a cost jumps, no more is looked for
 # of the Rényi divergence of a label, λ times the squared rate: about what is certified, where a search starts
 GAUSSIAN_SHARE, GAUSSIAN_BEND, GAUSSIAN_POWER, LAPLACE_SHARE = 0.646, 0.0226, 2.1, 0.671
@@ -266,12 +275,15 @@ def shaped_family(workload: Workload, prior: HistogramPrior) -> Family:
         left = float(rounded(scale * noise.left / noise.right, ROUND_CEILING))
         return ShapedNoise(scale, left, noise.right_power, noise.left_power)
 
+    shorter = min(1.0, noise.left / noise.right)
+    widest = noise.right * min(LARGEST_SCALE / max(noise.left, noise.right), WIDEST / noise.deviation)
     return Family(
         SHAPED,
         "right",
         lambda scale, reached: ShapedMax(scaled(scale), reached),
         lambda scale, _reached: lambda counts: winning_probabilities(scaled(scale), counts),
         falls=True,
+        limits=(SMALLEST_SCALE / shorter, ROUNDED_DOWN * widest),
         start=1.0 / noise.right,
     )
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from darrm import checks
 from darrm.probability import Array
 
-_SMALLEST_SCALE, _LARGEST_SCALE = 0.5, 4096.0  # votes, of shaped noise
+SMALLEST_SCALE, LARGEST_SCALE = 0.5, 4096.0  # votes, of shaped noise
 # exact as floats; with larger ones, or with others, the rounding of log-weights would exceed what is promised
 POWERS = tuple(quarters / 4.0 for quarters in range(4, 13))
 
@@ -132,8 +132,8 @@ class ShapedNoise:
     def __post_init__(self) -> None:
         checks.positive(right=self.right, left=self.left)
         for name, scale in (("right", self.right), ("left", self.left)):
-            if not _SMALLEST_SCALE <= scale <= _LARGEST_SCALE:
-                checks.fail(name, scale, f"in [{_SMALLEST_SCALE:g}, {_LARGEST_SCALE:g}] votes")
+            if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:
+                checks.fail(name, scale, f"in [{SMALLEST_SCALE:g}, {LARGEST_SCALE:g}] votes")
         for name, power in (("right_power", self.right_power), ("left_power", self.left_power)):
             if power not in POWERS:
                 checks.fail(name, power, "a multiple of 0.25 from 1 to 3")
