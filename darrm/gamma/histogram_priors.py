@@ -75,10 +75,13 @@ class Dirichlet:
         return f"voters choose with probabilities from a Dirichlet law of concentration {self.concentration:g}"
 
     def log_probabilities(self, counts: NDArray[np.int64]) -> Array:
-        """Compute the Dirichlet-multinomial law, (n, C) → (n,)."""
-        K, total = counts.sum(axis=1), self.concentration * counts.shape[1]
-        each = gammaln(counts + self.concentration) - gammaln(self.concentration) - gammaln(counts + 1.0)
-        return np.asarray(each.sum(axis=1) + gammaln(K + 1.0) + gammaln(total) - gammaln(K + total))
+        """Compute the Dirichlet-multinomial law K!/Π n_c!·Π (a)_{n_c}/(Ca)_K, (a)_n = a⋯(a + n − 1), (n, C) → (n,)."""
+        K = counts.sum(axis=1)
+        # factors relative to a large concentration, in which a difference of two log Γ would lose the votes
+        scale = max(1.0, self.concentration)
+        first, steps = self.concentration / scale, np.arange(K.max(initial=0)) / scale
+        one, all_classes = (np.append(0.0, np.cumsum(np.log(times * first + steps))) for times in (1, counts.shape[1]))
+        return np.asarray((one[counts] - gammaln(counts + 1.0)).sum(axis=1) + gammaln(K + 1.0) - all_classes[K])
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw probabilities, then votes."""

@@ -127,7 +127,7 @@ class PluralityLaw:
         0.833333333333
         """
         top = self.weights[self.partitions.starts] / float(ONE)
-        return float(self.partitions.probabilities(prior) @ top)
+        return min(1.0, float(self.partitions.probabilities(prior) @ top))  # rounded probabilities may exceed 1
 
     def to_lists(self) -> list[list[int]]:
         """Write the weights partition by partition."""

@@ -13,8 +13,8 @@ positively homogeneous in (h(n), h(n')), and at (u, u) it is 0: so it falls at l
 proves any law for any ε, δ > 0.
 """
 
+import math
 from fractions import Fraction
-from math import lcm
 
 import numpy as np
 from flint import arb, ctx
@@ -46,7 +46,7 @@ def largest_excess(law: PluralityLaw, pairs: Pairs, epsilon: Fraction) -> Fracti
     >>> largest_excess(voter, partitions_of(1, 3).pairs(1), Fraction(1))
     Fraction(1, 1)
     """
-    common, ratio = lcm(*range(1, law.classes + 1)), _below(ratio_of(epsilon).ball)
+    common, ratio = math.lcm(*range(1, law.classes + 1)), _below(ratio_of(epsilon).ball)
     numbers = [w * (common // m) for w, m in zip(law.weights.tolist(), law.partitions.sizes.tolist(), strict=True)]
     shifted, grown = [number << PRECISION_BITS for number in numbers], [number * ratio for number in numbers]
     sums = [0] * len(pairs.first)
@@ -109,13 +109,15 @@ def least_share(each: Array, classes: int, pairs: Pairs, problem: PluralityProbl
     ``each`` holds the probability of one class of each group.
     """
     ratio, delta = float(ratio_of(problem.target.exact_epsilon).value), problem.target.delta
+    # an excess that rounding hides is made up for by the budget, or by what a random answer has to spare
+    spare = max(delta, min(1.0, math.expm1(problem.target.epsilon)), _ROUNDING)
     differences = each[pairs.before] - ratio * each[pairs.after]
 
     def allowed(share: float) -> bool:
         positive = pairs.classes * np.maximum(0.0, (1.0 - share) * differences - share * (ratio - 1.0) / classes)
         return bool(np.max(np.bincount(pairs.pair, positive)) <= delta)
 
-    return _SAFELY * last_allowed(allowed, 1.0, 0.0) + _ROUNDING / min(1.0, ratio - 1.0)
+    return min(1.0, _SAFELY * last_allowed(allowed, 1.0, 0.0) + _ROUNDING / spare)
 
 
 def _below(ball: arb) -> int:

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from fractions import Fraction
 from itertools import permutations, product
 from pathlib import Path
 
@@ -45,6 +46,20 @@ def test_more_voters_choose_as_one_of_a_recorded_question_did() -> None:
 def test_arrangements_are_counted() -> None:
     for row in histograms(6, 4)[::7]:
         assert np.exp(log_arrangements(row[None]))[0] == pytest.approx(len(set(permutations(row.tolist()))))
+
+
+@pytest.mark.parametrize("concentration", [5e-324, 1e-8, 0.5, 1.0, 1e5, 1e8, 1e12, 1.7e308])
+def test_a_dirichlet_law_is_exact_for_every_concentration(concentration: float) -> None:
+    def rising(first: Fraction, count: int) -> Fraction:
+        return math.prod((first + i for i in range(count)), start=Fraction(1))
+
+    a, found = Fraction(concentration), histograms(6, 3)
+    exact = [
+        math.prod(rising(a, n) / math.factorial(n) for n in row) * math.factorial(6) / rising(3 * a, 6)
+        for row in found.tolist()
+    ]
+    probabilities = np.exp(Dirichlet(concentration).log_probabilities(found))
+    assert probabilities == pytest.approx([float(each) for each in exact], rel=1e-12, abs=1e-15)
 
 
 def test_recorded_votes_are_known_by_their_digest() -> None:

@@ -181,6 +181,23 @@ def test_a_law_that_is_not_private_is_refused_and_repaired() -> None:
         prove(problem, half)
 
 
+@pytest.mark.parametrize("target", [("1e-6", "0"), ("1e-12", "1e-4"), ("1e-17", "1e-4"), ("1e-300", "1e-4")])
+def test_a_law_is_repaired_for_targets_that_allow_next_to_nothing(target: tuple[str, str]) -> None:
+    problem = PluralityProblem(Voters(5, NOT_PRIVATE, overlap=1), PrivacyParams(*target), 3)
+    sizes = partitions_of(5, 3).sizes
+    leader = np.zeros(sizes.size)
+    leader[partitions_of(5, 3).starts] = 1.0 / sizes[partitions_of(5, 3).starts]
+    repaired = certify_plurality(problem, PluralityLaw.of_probabilities(5, 3, leader))
+    assert exact_divergence(repaired.probabilities, 1 + problem.target.exact_epsilon, 1) <= problem.target.exact_delta
+    # of what the budget allows little is given away
+    assert repaired.certificate.worst_cost >= 0.9 * problem.target.delta
+
+
+def test_a_share_of_one_is_not_exceeded_by_rounding() -> None:
+    table = optimize_plurality(problem_of(2, 2, "1", "0.999999"))
+    assert table.share_right == pytest.approx(1.0)
+
+
 def test_any_multipliers_bound_and_none_lies_below_the_optimum() -> None:
     problem = problem_of(5, 3, "0.5", "0.01")
     table = optimize_plurality(problem)
