@@ -28,6 +28,7 @@ Indices = NDArray[np.int64]
 # what is listed in seconds, and what programs that are solved in minutes have
 MOST_PARTITIONS, MOST_PAIRS, MOST_LISTED = 5_000, 30_000, 100
 SIZES = "C = 3 to K = 200, C = 4 to K = 60, C = 5 to K = 35 and C = 10 to K = 22 are solved at overlap 1"
+_TOLERANCE = 1e-6  # of the sum of a prior's probabilities: far above rounding
 _ADVICE = f"take fewer voters, fewer classes, or a smaller overlap; {SIZES}"
 
 
@@ -112,16 +113,19 @@ class Partitions:
         return factorial(self.classes) // prod(map(factorial, counts))
 
     def probabilities(self, prior: HistogramPrior) -> Array:
-        """Compute the probability of every partition under a prior; `ValueError` if the prior only samples.
+        """Compute the probability of every partition under a prior.
+
+        `ValueError` if the prior only samples, or what it computes does not add up to 1.
 
         >>> from darrm.gamma.histogram_priors import Dirichlet
         >>> partitions_of(2, 3).probabilities(Dirichlet()).round(6)
         array([0.5, 0.5])
         """
         one_each = np.exp(prior.log_probabilities(np.array(self.parts, dtype=np.int64)))
-        return np.asarray(
-            one_each * np.array([self.histograms(place) for place in range(len(self.parts))], dtype=float)
-        )
+        found = one_each * np.array([self.histograms(place) for place in range(len(self.parts))], dtype=float)
+        if not abs(np.sum(found) - 1.0) <= _TOLERANCE:
+            checks.fail("the sum of the prior's probabilities of histograms", float(np.sum(found)), "1")
+        return np.asarray(found)
 
     def pairs(self, reached: int) -> Pairs:
         """List all pairs of neighbors for a person who reaches so many voters; `ValueError` if they are too many."""

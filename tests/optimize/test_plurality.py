@@ -232,6 +232,27 @@ def test_a_prior_of_few_histograms_leaves_the_others_well_answered() -> None:
     assert unseen[1, 0] > unseen[1, 1] > unseen[1, 2]
 
 
+class OfOneValue:
+    """No law: it says the same of every histogram."""
+
+    text = "of one value"
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def log_probabilities(self, counts: np.ndarray) -> np.ndarray:
+        return np.full(len(counts), self.value)
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> np.ndarray:
+        return Dirichlet().sample(K, classes, count, rng=rng)
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf, 0.0, -800.0])
+def test_a_prior_that_is_no_law_is_refused_before_the_solver_sees_it(value: float) -> None:
+    with pytest.raises(ValueError, match="the sum of the prior's probabilities of histograms must be 1"):
+        optimize_plurality(problem_of(4, 3), prior=OfOneValue(value))
+
+
 def test_too_large_a_problem_is_refused_before_the_work() -> None:
     with pytest.raises(ValueError, match="partitions of 250 votes into 10 classes"):
         optimize_plurality(problem_of(250, 10))
