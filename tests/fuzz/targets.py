@@ -23,23 +23,28 @@ import numpy as np
 import darrm.__main__ as front
 from darrm import (
     DaRRM,
-    GammaTable,
     MajorityProblem,
     NoiseFunction,
+    PluralityProblem,
     PrivacyLedger,
     PrivacyParams,
     Voters,
     Votes,
     certify,
+    optimize_plurality,
 )
 from darrm.errors import DarrmError
+from darrm.pate import GNMax
+from darrm.pate.noisy_maximum import NoisyMaximum
+from darrm.release.files import load_release
 from tests.fuzz.harness import Case, Target
 
 DIGITS = "9" * 5000
 WHOLE = ["", DIGITS, *"1 2 3 5 9 0 -1 2.5 1e3 1_0 ٣ nan 1000000001 2147483648 99999999999999999999".split()]  # noqa: SIM905
 REAL = ["", DIGITS, f"1/{DIGITS}", "1e999999999", "0.000029E999700001", "1e-999999999", "1e308", "1e300", "1e-300"]
 REAL += "0.1 0.5 1 2 40 1e-5 1e-2 0 -1 inf -inf nan 1e-320 1/3 ten 1_0.5".split()  # noqa: SIM905
-FILES = "table.json votes.npy votes.csv counts.npy ledger.sqlite scores.npy none.json pipe folder /dev/zero /dev/null"
+FILES = "table.json plurality.json release.json votes.npy votes.csv counts.npy ledger.sqlite scores.npy none.json"
+FILES += " pipe folder /dev/zero /dev/null"
 WORDS = [*FILES.split(), "\udc80", "\x00", "x" * 5000, "uniform:1e999999999,1"]
 WORDS += "no,yes a,a 2000000000 common uniform:0.6,1 two-sided:0.7,1 point:nan -- - out.json".split()  # noqa: SIM905
 OUTPUTS = ("out.json", "out.npy", "out.csv", "folder", "none/out.json")
@@ -51,6 +56,7 @@ DOORS = {
     "account": "--table table.json --queries 2 --delta 1e-2",
     "pate": "counts.npy --threshold 20 --sigma1 9 --sigma2 4 --delta 1e-5 --votes-format counts --no-table-2",
 }
+PLURALITY = "--K 3 --voters plain --overlap 1 --target 0.5,1e-5 --classes 3"
 JSON_VALUES: tuple[Callable[[Random], Any], ...] = (
     lambda rng: rng.choice([None, True, {}, [], "", "x", "\ud800", -1, 0, 1, 2.5, 1e308, -0.0, 10**400, {"a": [{}]}]),
     lambda rng: rng.choice([*WHOLE, *REAL]),
@@ -72,6 +78,9 @@ def prepare(folder: Path) -> None:
         MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5"), NoiseFunction(3, [0.5, 1])
     )
     table.save(folder / "table.json")
+    plain = Voters(4, PrivacyParams("inf"), overlap=1)
+    optimize_plurality(PluralityProblem(plain, PrivacyParams("0.5", "1e-5"), 3)).save(folder / "plurality.json")
+    NoisyMaximum(GNMax(40.0), plain, 3).save(folder / "release.json")
     labels = rng.integers(0, 2, (4, 3))
     np.save(folder / "votes.npy", labels)
     np.savetxt(folder / "votes.csv", labels, fmt="%d", delimiter=",")
@@ -97,7 +106,7 @@ def search(rng: Random) -> tuple[str, Case]:
 
 
 def _command(door: str, rng: Random) -> tuple[str, Case]:
-    words = DOORS[door].split()
+    words = (PLURALITY if door == "optimize" and rng.random() < 0.5 else DOORS[door]).split()
     actions = [
         action for action in import_module(f"darrm.{door}.__main__").build_parser()._actions if action.dest != "help"
     ]
@@ -116,8 +125,8 @@ def _command(door: str, rng: Random) -> tuple[str, Case]:
 
 
 def table(rng: Random) -> tuple[str, Case]:
-    """A table with some value of it, or some bytes, replaced."""
-    text = Path("table.json").read_text(encoding="utf-8")
+    """A table, of two classes or more, or a release with some value of it, or some bytes, replaced."""
+    text = Path(rng.choice(["table.json", "plurality.json", "release.json"])).read_text(encoding="utf-8")
     if rng.random() < 0.5:
         data = json.loads(text)
         for _ in range(rng.randrange(1, 3)):
@@ -125,7 +134,7 @@ def table(rng: Random) -> tuple[str, Case]:
         raw = json.dumps(data, allow_nan=True).encode()
     else:
         raw = _mutated(text.encode(), rng)
-    return f"{raw[:2000]!r}", lambda: _load("out.json", raw, GammaTable.load)
+    return f"{raw[:2000]!r}", lambda: _load("out.json", raw, load_release)
 
 
 def vote_file(rng: Random) -> tuple[str, Case]:
