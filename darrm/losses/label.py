@@ -206,11 +206,13 @@ def _gaussian_profile(sigma: float) -> PrivacyProfile:
 
 
 def _group(one: PrivacyProfile | None, moved: int) -> PrivacyProfile | None:
-    """Bound the profile of a chain of moves, each within ``one``."""
+    """Bound the profile of a chain of moves, each within ``one``; None where its ε are beyond all that is bounded."""
     if one is None:
         return None
-    epsilons, deltas = one.arrays()
-    factors = np.sum(np.exp(np.outer(epsilons, np.arange(moved))), axis=1) * (1.0 + 1e-12)
+    epsilons, deltas = (each[moved * one.arrays()[0] < LARGEST_EXPONENT] for each in one.arrays())
+    if epsilons.size < 2:
+        return None
+    factors = np.append(float(moved), np.expm1(moved * epsilons[1:]) / np.expm1(epsilons[1:])) * (1.0 + 1e-12)
     bounds = np.minimum.accumulate(np.minimum(1.0, deltas * factors))
     return PrivacyProfile(tuple((moved * epsilons * (1.0 + 1e-15)).tolist()), tuple(bounds.tolist()))
 

@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from mpmath import mp
 
 from darrm.losses.gaussian import gaussian_delta
 from darrm.losses.label import (
@@ -201,3 +202,18 @@ def test_a_block_is_bounded_by_its_corners(noise: IntegerNoise, measure: Renyi |
         for index, (di, dj, z) in product(range(measure.size), product(range(side), range(side), range(2))):
             inside = _values(_table(laws, *(places + np.array([[di], [dj], [z]]))), measure, index)
             assert np.all(inside <= blocks.bounds(measure, index, every))
+
+
+@pytest.mark.parametrize("moved", [2, 50, 349, 1000, 10**9, 10**30])
+def test_the_profile_of_many_moves_is_that_of_a_group_as_far_as_it_goes(moved: int) -> None:
+    one, group = label_profile(DiscreteLaplace(1.0)), label_profile(DiscreteLaplace(1.0), moved=moved)
+    if moved > 10**6:
+        assert group is None
+        return
+    assert one is not None
+    assert group is not None
+    least = 1.0
+    for epsilon, delta in zip(*one.arrays(), strict=True):
+        if moved * epsilon < 690.0:
+            least = min(least, float(sum(mp.exp(epsilon * j) for j in range(moved)) * delta))
+            assert least <= group.delta_at(moved * epsilon * (1.0 + 1e-15)) <= least * (1.0 + 1e-9)
