@@ -121,6 +121,8 @@ class Partitions:
         >>> partitions_of(2, 3).probabilities(Dirichlet()).round(6)
         array([0.5, 0.5])
         """
+        if not hasattr(prior, "log_probabilities"):
+            checks.fail("prior", prior, "a HistogramPrior", "say Dirichlet(concentration)")
         one_each = np.exp(prior.log_probabilities(np.array(self.parts, dtype=np.int64)))
         found = one_each * np.array([self.histograms(place) for place in range(len(self.parts))], dtype=float)
         if not abs(np.sum(found) - 1.0) <= _TOLERANCE:

@@ -253,6 +253,11 @@ def test_a_prior_that_is_no_law_is_refused_before_the_solver_sees_it(value: floa
         optimize_plurality(problem_of(4, 3), prior=OfOneValue(value))
 
 
+def test_what_is_no_prior_is_refused() -> None:
+    with pytest.raises(ValueError, match="prior must be a HistogramPrior"):
+        optimize_plurality(problem_of(4, 3), prior="dirichlet")  # type: ignore[arg-type]
+
+
 def test_too_large_a_problem_is_refused_before_the_work() -> None:
     with pytest.raises(ValueError, match="partitions of 250 votes into 10 classes"):
         optimize_plurality(problem_of(250, 10))
