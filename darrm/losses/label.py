@@ -139,6 +139,8 @@ def _chained(first: RenyiCurve, a: int, second: RenyiCurve, b: int) -> RenyiCurv
 
     def at(curve: RenyiCurve, orders: Array) -> Array:
         known = np.isfinite(curve.values)
+        if not np.any(known):
+            return np.full(orders.shape, np.inf)
         inside = (orders >= curve.orders[0]) & (orders <= curve.orders[known][-1])
         chord = np.interp(orders, curve.orders[known], ((curve.orders - 1.0) * curve.values)[known])
         below = np.where(orders < curve.orders[0], curve.values[0], np.inf)  # a divergence grows with its order

@@ -17,7 +17,7 @@ from darrm.losses.label import (
 from darrm.losses.label_laws import TwoClasses
 from darrm.losses.label_supremum import HockeyStick, Renyi, _Blocks, _table, _values
 from darrm.losses.renyi import DEFAULT_ORDERS
-from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
+from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise, ShapedNoise
 
 NOISES: tuple[IntegerNoise, ...] = (
     *(DiscreteGaussian(sigma) for sigma in (0.7, 1.0, 2.0, 5.0)),
@@ -217,3 +217,9 @@ def test_the_profile_of_many_moves_is_that_of_a_group_as_far_as_it_goes(moved: i
         if moved * epsilon < 690.0:
             least = min(least, float(sum(mp.exp(epsilon * j) for j in range(moved)) * delta))
             assert least <= group.delta_at(moved * epsilon * (1.0 + 1e-15)) <= least * (1.0 + 1e-9)
+
+
+def test_a_curve_that_nothing_bounds_is_infinite() -> None:
+    short = ShapedNoise(right=4.0, left=8.0, right_power=3.0, left_power=3.0)
+    assert np.isfinite(label_curve(short, moved=2).values[0])
+    assert np.all(np.isposinf(label_curve(short, moved=1000).values))
