@@ -33,7 +33,7 @@ def gnmax_by_counts(workload: Workload, prior: HistogramPrior) -> ReleaseOption:
         name=BY_COUNTS,
         workload=workload,
         truth=winning_probabilities(noise, leading(workload))[:, 0],
-        cost=Bound("analytic Gaussian", total.epsilon, "all answers are one Gaussian mechanism"),
+        cost=Bound("analytic Gaussian", workload.total.epsilon, "all answers are one Gaussian mechanism"),
         settings={"sigma": sigma},
         only_compared="it is charged for the noisy counts, which nobody sees",
         share_right=share_right(lambda counts: winning_probabilities(noise, counts), voters.K, workload.classes, prior),

@@ -21,6 +21,7 @@ from darrm.probability.integer_noise import IntegerNoise
 _LEAST_LOG_WEIGHT = -40.0  # of points that count, relative to the likeliest: what is left out has probability 1e-15
 _EIGHT_NODES_BELOW = 8.0  # votes of deviation
 _TWO_NODES_BELOW = 32.0  # votes of deviation: two nodes to a vote, and from here on 32 nodes to a deviation
+_CELLS = 1024.0  # to a deviation, at most: a wider noise is constant on each of them
 _ROWS_AT_ONCE = 2**22  # entries of the (histograms, nodes) arrays
 
 
@@ -39,11 +40,12 @@ def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Arr
     """
     histograms, classes = counts.shape
     checks.integer_at_least(2, classes=classes)
-    support, mass = _law(noise)
-    nodes, weights = _nodes(noise.deviation, support, classes)
+    cell = max(1, int(noise.deviation / _CELLS))  # votes, the unit of what follows
+    support, mass = _law(noise, cell)
+    nodes, weights = _nodes(noise.deviation / cell, support, classes)
     # how far a class lies behind the leader; behind all of the noise it does not matter how far
     lags, place = np.unique(
-        np.minimum(counts.max(axis=1, keepdims=True) - counts, support.size + 1), return_inverse=True
+        np.minimum((counts.max(axis=1, keepdims=True) - counts) / cell, support.size + 1.0), return_inverse=True
     )
     place = place.reshape(counts.shape)
     log_below, hazard = _tables(support, mass, nodes, lags)
@@ -60,13 +62,13 @@ def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Arr
     return result
 
 
-def _law(noise: IntegerNoise) -> tuple[NDArray[np.int64], Array]:
-    """Return the points that count and their probabilities."""
-    reach = max(2, int(np.ceil(8.0 * noise.deviation)))
-    while np.max(noise.log_weights(np.array([-reach, reach]))) > _LEAST_LOG_WEIGHT:
+def _law(noise: IntegerNoise, cell: int) -> tuple[NDArray[np.int64], Array]:
+    """Return the cells that count and their probabilities."""
+    reach = max(2, int(np.ceil(8.0 * noise.deviation / cell)))
+    while np.max(noise.log_weights(np.array([-reach, reach]) * cell)) > _LEAST_LOG_WEIGHT:
         reach *= 2
     points = np.arange(-reach, reach + 1)
-    log_weights = noise.log_weights(points)
+    log_weights = noise.log_weights(points * cell)
     counting = log_weights > _LEAST_LOG_WEIGHT
     weights = np.exp(log_weights[counting])
     return points[counting], weights / weights.sum()
@@ -82,7 +84,7 @@ def _nodes(deviation: float, support: NDArray[np.int64], classes: int) -> tuple[
     return nodes.ravel(), np.tile(weights / 2.0 * stride, starts.size)
 
 
-def _tables(support: NDArray[np.int64], mass: Array, nodes: Array, lags: NDArray[np.int64]) -> tuple[Array, Array]:
+def _tables(support: NDArray[np.int64], mass: Array, nodes: Array, lags: Array) -> tuple[Array, Array]:
     """Compute log F̃ and f̃/F̃ at every node for a class so far behind: two (lags, nodes) arrays."""
     ends = np.arange(support[0], support[-1] + 2)
     shifted = nodes + lags[:, None]

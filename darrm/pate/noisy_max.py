@@ -24,6 +24,7 @@ from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.exact_inversion import WIDEST, ExactInversion, bytes_from
 from darrm.probability.exact_sampling import discrete_gaussian, discrete_laplace, uniform_below
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
+from darrm.problem import MOST_VOTERS
 from darrm.votes import Votes, require_votes
 
 DRAWS_AT_ONCE = 1 << 18  # bounds the memory of a release
@@ -65,7 +66,7 @@ class GNMax:
 
     def __post_init__(self) -> None:
         check_noise(self.sigma, self.noise)
-        checks.integer_at_least(1, reached=self.reached, advice="how many votes one person may move")
+        checks.integer_at_least(1, most=MOST_VOTERS, reached=self.reached, advice="how many votes one person may move")
 
     @property
     def guarantee(self) -> RenyiCurve:
@@ -125,7 +126,7 @@ class LNMax:
 
     def __post_init__(self) -> None:
         checks.positive(gamma=self.gamma)
-        checks.integer_at_least(1, reached=self.reached, advice="how many votes one person may move")
+        checks.integer_at_least(1, most=MOST_VOTERS, reached=self.reached, advice="how many votes one person may move")
         if not _SMALLEST_GAMMA <= self.gamma <= _LARGEST_GAMMA:
             checks.fail("gamma", self.gamma, f"in [{_SMALLEST_GAMMA:g}, {_LARGEST_GAMMA:g}] per vote")
         checks.one_of(NOISES, noise=self.noise)

@@ -26,6 +26,7 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.pate.noisy_max import DRAWS_AT_ONCE
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.exact_sampling import UniformBelow, bernoulli_exp, uniform_below
+from darrm.problem import MOST_VOTERS
 from darrm.votes import Votes, require_votes
 
 _LARGEST_DENOMINATOR, _LARGEST_NUMERATOR = 2**54, 2**62  # beyond them coins are tossed in Python's whole numbers
@@ -42,7 +43,7 @@ class _Selection:
 
     def __post_init__(self) -> None:
         checks.positive(epsilon=self.epsilon)
-        checks.integer_at_least(1, reached=self.reached, advice="how many votes one person may move")
+        checks.integer_at_least(1, most=MOST_VOTERS, reached=self.reached, advice="how many votes one person may move")
         if self.epsilon > _LARGEST_EPSILON:
             checks.fail("epsilon", self.epsilon, f"at most {_LARGEST_EPSILON}", "the answers would not be private")
 

@@ -18,6 +18,7 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.pate.noisy_max import inverted, noisy_argmax
 from darrm.probability.exact_inversion import WIDEST
 from darrm.probability.integer_noise import ShapedNoise
+from darrm.problem import MOST_VOTERS
 from darrm.votes import Votes, require_votes
 
 
@@ -49,7 +50,7 @@ class ShapedMax:
 
     def __post_init__(self) -> None:
         checks.instance(ShapedNoise, noise=self.noise)
-        checks.integer_at_least(1, reached=self.reached, advice="how many votes one person may move")
+        checks.integer_at_least(1, most=MOST_VOTERS, reached=self.reached, advice="how many votes one person may move")
         if self.noise.deviation > WIDEST:
             checks.fail("noise", self.noise, f"of a deviation of at most {WIDEST:g} votes")
 

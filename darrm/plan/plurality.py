@@ -33,6 +33,7 @@ from darrm.plan.budget import account_of, counted
 from darrm.plan.candidate import Accounted, rounded
 from darrm.plan.option import ReleaseOption
 from darrm.plan.share_right import Law, ShareRight, coin, share_right
+from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.exact_inversion import WIDEST
 from darrm.probability.integer_noise import (
@@ -56,6 +57,8 @@ NARROW = 2e-3  # of the rate: where a cost jumps, no more is looked for
 # of the Rényi divergence of a label, λ times the squared rate: about what is certified, where a search starts
 GAUSSIAN_SHARE, GAUSSIAN_BEND, GAUSSIAN_POWER, LAPLACE_SHARE = 0.646, 0.0226, 2.1, 0.671
 MOST_LEVELS = 128
+LEAST_RATE = 1e-100  # with less every answer is a coin
+MOST_PLANNED = 1000  # classes: laws are computed class by class
 PRIVATE_FOR_ITSELF = (
     "voters' own privacy is used for two classes only: plan for more with --voters plain (a vote counts as a vote), or "
     "say --models where they are models that were trained once"
@@ -119,7 +122,8 @@ def noisy_family(
 
     def estimate(value: float, reached: int) -> Charge:
         rate = (1.0 / value if falls else value) * reached
-        return Charge(name, renyi=RenyiCurve.of(lambda orders: about(orders, rate)))
+        pure = None if falls else PrivacyParams(2.0 * rate)
+        return Charge(name, pure, RenyiCurve.of(lambda orders: about(orders, rate)))
 
     return Family(name, parameter, make, law, falls, estimate, limits)
 
@@ -291,6 +295,8 @@ def shaped_family(workload: Workload, prior: HistogramPrior) -> Family:
 def check_plurality(workload: Workload, prior: object) -> None:
     """Raise `ValueError` unless the voters and the prior are such as more than two classes are planned for."""
     voters = workload.voters
+    advice = "release one of darrm.pate, which take more"
+    checks.integer_at_least(2, most=MOST_PLANNED, classes=workload.classes, advice=advice)
     if voters.each.is_private and not voters.models:
         checks.fail(
             "voters", str(voters), "plain voters or private models for more than two classes", PRIVATE_FOR_ITSELF
@@ -373,7 +379,7 @@ def largest_rate(workload: Workload, charge: Callable[[float], Charge], start: f
             guess = outside / 16.0
         elif inside > 0.0 and math.isfinite(outside) and (trial % 3 == 2 or not inside < guess < outside):
             guess = math.sqrt(inside * outside)
-        if math.isfinite(outside) and outside - inside <= NARROW * outside:
+        if (math.isfinite(outside) and outside - inside <= NARROW * outside) or guess < LEAST_RATE:
             break
         rate = guess
     if inside == 0.0:

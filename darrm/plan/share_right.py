@@ -114,8 +114,8 @@ def histograms(prior: HistogramPrior, K: int, classes: int, most: int) -> tuple[
 
 def _partitions(total: int, parts: int, largest: int) -> Iterator[tuple[Any, ...]]:
     """Yield the partitions of a number into so many parts of at most ``largest``, zeros allowed, the largest first."""
-    if parts == 1:
-        yield (total,)
+    if parts == 1 or total == 0:
+        yield (total, *(0,) * (parts - 1))
         return
     for first in range(min(total, largest), -(-total // parts) - 1, -1):
         for rest in _partitions(total - first, parts - 1, first):

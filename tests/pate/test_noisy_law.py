@@ -62,3 +62,9 @@ def test_histograms_are_taken_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None
     whole = winning_probabilities(DiscreteGaussian(3.0), counts)
     monkeypatch.setattr(noisy_law, "_ROWS_AT_ONCE", 1000)
     assert np.array_equal(winning_probabilities(DiscreteGaussian(3.0), counts), whole)
+
+
+def test_noise_that_is_too_wide_to_be_written_down_has_the_law_of_a_narrower_one_to_scale() -> None:
+    counts = np.array([[1000, 400, 0], [700, 700, 100]])
+    wide = winning_probabilities(DiscreteGaussian(1e9), counts * 1_000_000)
+    assert wide == pytest.approx(winning_probabilities(DiscreteGaussian(1e3), counts), abs=1e-4)

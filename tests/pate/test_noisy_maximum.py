@@ -1,6 +1,7 @@
 """A mechanism and its voters: in files, in accounts of models, and what it refuses."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,18 @@ def test_answers_of_models_are_counted_by_both_ends() -> None:
         assert ledger.spent.epsilon == pytest.approx(
             PrivacyAccountant(MODELS, [models, models]).spent(1e-5).epsilon, rel=1e-9
         )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda reached: GNMax(40.0, reached=reached),
+        lambda reached: LNMax(0.1, reached=reached),
+        lambda reached: ExponentialMechanism(0.1, reached),
+        lambda reached: PermuteAndFlip(0.1, reached),
+        lambda reached: ShapedMax(ShapedNoise(40.0, 60.0, 2.0, 2.0), reached),
+    ],
+)
+def test_nobody_reaches_more_voters_than_there_can_be(make: Callable[[int], object]) -> None:
+    with pytest.raises(ValueError, match="reached must be an integer of at most 1000000"):
+        make(10**6 + 1)

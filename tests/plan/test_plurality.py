@@ -326,3 +326,23 @@ class TestCommands:
             shown = capsys.readouterr()
             assert line in shown.err
             assert shown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("total", [PrivacyParams("1e-9", "1e-5"), PrivacyParams(2)])
+def test_a_budget_that_no_rate_meets_is_a_plan_error(total: PrivacyParams) -> None:
+    work = Workload(Voters(50, PLAIN, overlap=1), 500, total, classes=10)
+    with pytest.raises(PlanError, match="no parameter composes"):
+        calibrated(work, Dirichlet(), plurality.GAUSSIAN)
+
+
+def test_laplace_noise_is_calibrated_without_delta() -> None:
+    work = Workload(Voters(8, PLAIN, overlap=1), 20, PrivacyParams(2), classes=3)
+    laplace = next(family for family in FAMILIES if family.parameter == "gamma")
+    found = calibrated(work, Dirichlet(), laplace)
+    assert 0.99 * 2 <= 20 * 2 * found.settings["gamma"] <= 2
+
+
+def test_classes_beyond_what_is_computed_one_by_one_are_refused() -> None:
+    work = Workload(Voters(8, PLAIN, overlap=1), 5, PrivacyParams(2, "1e-5"), classes=1001)
+    with pytest.raises(ValueError, match="classes must be an integer of at most 1000, got 1001"):
+        plan(work)

@@ -8,7 +8,7 @@ import pytest
 from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes
 from darrm.gamma.priors import CommonP, Independent, Point, TwoSided
 from darrm.plan.plurality import FAMILIES
-from darrm.plan.share_right import coin, share_of_majorities, share_right
+from darrm.plan.share_right import coin, histograms, share_of_majorities, share_right
 from darrm.votes import Votes
 
 LAWS = {family.name: family.law(0.7, 1) for family in FAMILIES}
@@ -85,3 +85,10 @@ def test_priors_of_two_classes_by_enumeration() -> None:
         assert share is not None
         assert share.value == pytest.approx(expected, abs=1e-12)
     assert share_of_majorities(truth, K, TwoSided(0.7, 1.0)) is None
+
+
+def test_many_classes_that_nobody_chose_are_listed_too() -> None:
+    counts, weights = histograms(Dirichlet(), 12, 3000, 4096)
+    assert counts.shape == (77, 3000)  # the partitions of 12
+    assert weights is not None
+    assert weights.sum() == pytest.approx(1.0)
