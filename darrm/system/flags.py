@@ -9,6 +9,7 @@ import math
 from darrm import checks
 from darrm.privacy import PrivacyParams
 from darrm.problem import MOST_QUERIES, Voters, Workload
+from darrm.system.votes_file import classes_of
 
 _MOST_NUMBERS = 100  # of queries side by side: a line of a report each
 DEFAULT_EPSILON, DEFAULT_EACH_DELTA = "0.1", "1e-5"
@@ -119,14 +120,18 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
     add_voters(parser)
     group = parser.add_argument_group("what is released")
     group.add_argument("--queries", default="1", metavar="INT", help="how many votes are released (default 1)")
-    group.add_argument("--classes", default="2", metavar="C", help="how many answers a voter chooses from (default 2)")
+    group.add_argument(
+        "--classes", default="2", metavar="C", help="the answers a voter chooses from, or how many (default 2)"
+    )
     group.add_argument("--total", metavar="EPS,DELTA", help="the budget of all answers together, like 2,1e-5")
 
 
 def workload_of(options: argparse.Namespace) -> Workload:
     """Read the flags of `add_workload`; `ValueError` if one is missing, malformed or out of range."""
     voters, queries = voters_of(options), integer("--queries", options.queries, 1)
-    classes = integer("--classes", options.classes, 2)
+    # names, as a release asks for them, or how many
+    found = classes_of(options.classes) if "," in options.classes else integer("--classes", options.classes, 2)
+    classes = found if isinstance(found, int) else len(found or ())
     return Workload(voters, queries, privacy_pair("--total", options.total), classes)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from darrm.errors import DarrmError
 from darrm.gamma import priors
 from darrm.optimize.optimizer import optimize_gamma
+from darrm.pate import noisy_maximum
 from darrm.proof import plurality_table
 from darrm.proof.optimality import Optimality
 from darrm.proof.plurality_table import PluralityTable
@@ -40,9 +41,14 @@ _NOT_IN_THE_FILE = "the file does not hold what it takes to compute it: an own p
 def judge_table(content: bytes) -> tuple[Table | None, list[Verdict]]:
     """Judge every claim of a table's file; the table is None if it cannot be used.
 
-    `ValueError` if the file holds no JSON object at all.
+    `ValueError` if the file holds no JSON object at all, or a mechanism.
     """
     data = parsed(content)
+    if data.get("format") == noisy_maximum.FORMAT:
+        raise ValueError(
+            "it is a mechanism, which holds no proof to judge: what its labels cost is computed when they are charged, "
+            "and python -m darrm.account --ledger says what was"
+        )
     plurality = data.get("format") == plurality_table.FORMAT
     sound = judge_checksum(data, "weights" if plurality else "gamma")
     if sound.verdict == FALSE:

@@ -87,3 +87,10 @@ def test_flags_are_read_back() -> None:
     for arguments in (MANY_FLAGS, ["--total", "0.3,1e-4", "--queries", "7"], ["--K", "5", "--total", "1/3,0"]):
         work = workload_of(parser.parse_args(arguments))
         assert workload_of(parser.parse_args(flags_of(work).split())) == work
+
+
+def test_names_of_classes_count_as_their_number() -> None:
+    parser = build_parser()
+    assert workload_of(parser.parse_args(["--total", "2,0", "--classes", "cat, dog,horse"])).classes == 3
+    with pytest.raises(ValueError, match="--classes must be their number or different labels"):
+        workload_of(parser.parse_args(["--total", "2,0", "--classes", "cat,dog,cat"]))

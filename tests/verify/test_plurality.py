@@ -13,6 +13,7 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.gamma.histogram_priors import Dirichlet
 from darrm.gamma.plurality_law import PluralityLaw
 from darrm.optimize.plurality import optimize_plurality
+from darrm.pate import GNMax, NoisyMaximum
 from darrm.privacy import PrivacyParams
 from darrm.problem import PluralityProblem, Voters
 from darrm.proof.plurality import largest_excess, pairs_of
@@ -20,6 +21,7 @@ from darrm.proof.plurality_table import PluralityTable
 from darrm.proof.stored import checksum_of
 from darrm.release import release_debited
 from darrm.release.plurality import Plurality
+from darrm.system.command_line import run
 from darrm.system.votes_file import save_labels
 from darrm.verify.__main__ import main
 from darrm.verify.audit import audit
@@ -135,3 +137,10 @@ def test_table_ledger_and_labels_together(table: PluralityTable, tmp_path: Path)
     assert "costs what one with this table costs" in false_claims(
         list(audit(tmp_path / "other.json", ledger_path=tmp_path / "l.sqlite").verdicts)
     )
+
+
+def test_a_mechanism_is_no_damaged_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "plan.json"
+    NoisyMaximum(GNMax(40.0), Voters(50, PrivacyParams("inf"), overlap=1), 3).save(path)
+    assert run(lambda: main([str(path)])) == 2
+    assert "it is a mechanism, which holds no proof to judge" in capsys.readouterr().err
