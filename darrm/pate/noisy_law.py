@@ -22,6 +22,7 @@ _LEAST_LOG_WEIGHT = -40.0  # of points that count, relative to the likeliest: wh
 _EIGHT_NODES_BELOW = 8.0  # votes of deviation
 _TWO_NODES_BELOW = 32.0  # votes of deviation: two nodes to a vote, and from here on 32 nodes to a deviation
 _CELLS = 1024.0  # to a deviation, at most: a wider noise is constant on each of them
+_FEW_LAGS = 25  # different lags to a class: up to so many one product of matrices is faster than a sum over classes
 _ROWS_AT_ONCE = 2**22  # entries of the (histograms, nodes) arrays
 
 
@@ -53,12 +54,15 @@ def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Arr
     rows = max(1, _ROWS_AT_ONCE // nodes.size)
     for start in range(0, histograms, rows):
         block = place[start : start + rows]
-        all_below = np.zeros((len(block), nodes.size))
-        for c in range(classes):
-            all_below += log_below[block[:, c]]
-        density = np.exp(all_below) * weights
-        for c in range(classes):
-            result[start : start + rows, c] = np.einsum("ij,ij->i", hazard[block[:, c]], density)
+        if lags.size > _FEW_LAGS * classes:
+            density = np.exp(sum(log_below[block[:, c]] for c in range(classes))) * weights
+            of_class = [np.einsum("ij,ij->i", hazard[block[:, c]], density) for c in range(classes)]
+            result[start : start + rows] = np.column_stack(of_class)
+        else:  # classes with equal lags are counted instead
+            at = np.arange(len(block))[:, None] * lags.size + block
+            classes_with = np.bincount(at.ravel(), minlength=len(block) * lags.size).reshape(-1, lags.size)
+            density = np.exp(classes_with.astype(np.float64) @ log_below) * weights
+            result[start : start + rows] = np.take_along_axis(density @ hazard.T, block, axis=1)
     return result
 
 
