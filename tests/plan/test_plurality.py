@@ -312,7 +312,7 @@ class TestCommands:
         ("words", "line"),
         [
             ("--classes 1", "classes must be an integer of at least 2"),
-            ("--classes a,b,c", "--classes must be an integer"),
+            ("--classes a,b,a", "--classes must be their number"),
             ("--classes 70000", "classes must be an integer of at most 65536"),
             ("--classes 4 --prior common", "dirichlet:CONCENTRATION or votes:FILE for more than two classes"),
             ("--classes 2 --prior dirichlet", "the prior must be uniform"),

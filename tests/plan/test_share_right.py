@@ -92,3 +92,10 @@ def test_many_classes_that_nobody_chose_are_listed_too() -> None:
     assert counts.shape == (77, 3000)  # the partitions of 12
     assert weights is not None
     assert weights.sum() == pytest.approx(1.0)
+
+
+def test_permute_and_flip_of_many_classes_is_a_law() -> None:
+    rows = np.array([[50, *[0] * 999], [1] * 50 + [0] * 950, [10] * 5 + [0] * 995])
+    for epsilon in (0.01, 1.0, 30.0):
+        law = next(family for family in FAMILIES if family.name == "permute-and-flip").law(epsilon, 1)(rows)
+        assert law.sum(axis=1) == pytest.approx(np.ones(3), abs=1e-10)
