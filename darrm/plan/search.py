@@ -37,6 +37,7 @@ from darrm.errors import PlanError
 from darrm.gamma.histogram_priors import HistogramPrior
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import CommonP, Prior, weights_of
+from darrm.losses.loss_distribution import TooManyKindsError
 from darrm.optimize.closed_form import has_closed_form
 from darrm.optimize.optimizer import check_size
 from darrm.plan import plurality
@@ -200,7 +201,7 @@ def plan(
         for release in releases:
             try:
                 ways.append(search(release, belief, show).restated(workload))
-            except PlanError as error:
+            except (PlanError, TooManyKindsError) as error:
                 reason = str(error)
         if ways:
             found.append(min(ways, key=lambda candidate: candidate.expected_error))

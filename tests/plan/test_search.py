@@ -252,3 +252,9 @@ def test_a_plan_that_takes_minutes_says_so(voters: Voters, warned: bool, monkeyp
             plan(Workload(voters, 10, PrivacyParams(2, "1e-5")))
     said = "a plan for 50,001 voters, 1 of whom one person reaches, takes minutes"
     assert [said in str(one.message) for one in heard] == [True] * warned
+
+
+def test_a_million_millions_of_queries_leave_a_way() -> None:
+    found = plan(Workload(Voters(3, PrivacyParams("inf"), overlap=1), 10**12, PrivacyParams(2, "1e-5")))
+    assert found.spent.epsilon <= 2
+    assert "too many terms" in dict(found.refused)["per query"]
