@@ -83,10 +83,10 @@ for one query, loose for many.
 
 {counted}
 
-In words: for one query, and for few voters with a handful of queries, permute-and-flip or the optimum of a linear
-program; for many queries noise on the counts that is charged by the label; for many classes noise that is short on the
-right and long on the left, because a label is wrong through the largest of C − 1 noises. `advise` calibrates them all
-and ranks them for your workload, so there is nothing to remember.
+In words: the optimum where its program is small enough to be solved; else, for one query, mostly permute-and-flip, and
+for many queries noise on the counts that is charged by the label and is short on the right and long on the left, the
+more so the more classes there are, because a label is wrong through the largest of C − 1 noises. `advise` calibrates
+them all and ranks them for your workload, so there is nothing to remember.
 
 """
 
