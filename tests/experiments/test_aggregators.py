@@ -221,6 +221,9 @@ def test_the_page_is_made_from_its_data() -> None:
     assert {(entry.workload["K"], entry.workload["queries"]) for entry in results.plain} >= {
         (K, Q) for K in (11, 101, 251, 1001) for Q in (1, 100, 1000)
     }
+    assert {tuple(entry.workload[name] for name in ("classes", "K", "queries")) for entry in results.pluralities} == {
+        (C, K, Q) for C in (3, 10, 150) for K in (50, 250, 1000, 5000) for Q in (1, 100, 1000, 10_000)
+    }
 
 
 @pytest.mark.slow
