@@ -236,6 +236,8 @@ def test_ctrl_c_still_gives_a_proven_table(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=300)
     assert process.returncode == 0, err
-    assert "interrupted" in out
+    # whatever the search was doing, it says that it stopped early; with a gap of 0 it never ends as optimal
+    assert "the proof and the bound above hold all the same" in out
     table = GammaTable.load(path)
+    assert optimality_of(table).status in {"interrupted", "failed", "stalled at the solver's precision"}
     assert optimality_of(table).bound <= optimality_of(table).value
