@@ -74,7 +74,7 @@ class Partitions:
     @cached_property
     def parts(self) -> tuple[Histogram, ...]:
         """The partitions, each of C counts in falling order."""
-        return tuple(_partitions(self.K, self.classes, self.K))
+        return tuple(falling_counts(self.K, self.classes, self.K))
 
     @cached_property
     def places(self) -> dict[Histogram, int]:
@@ -159,12 +159,17 @@ def number_of_partitions(K: int, classes: int) -> int:
     return counts[K]
 
 
-def _partitions(K: int, classes: int, most: int) -> Iterator[Histogram]:
+def falling_counts(K: int, classes: int, most: int) -> Iterator[Histogram]:
+    """Yield the partitions of K votes into C counts of at most ``most``, zeros allowed, the largest first.
+
+    >>> list(falling_counts(4, 2, 3))
+    [(3, 1), (2, 2)]
+    """
     if classes == 1 or K == 0:
         yield (K, *(0,) * (classes - 1))
         return
     for largest in range(min(K, most), -(-K // classes) - 1, -1):
-        for rest in _partitions(K - largest, classes - 1, largest):
+        for rest in falling_counts(K - largest, classes - 1, largest):
             yield (largest, *rest)
 
 

@@ -6,17 +6,17 @@ histograms that are drawn from the prior with a fixed public seed, of probabilit
 serve every release, so differences are known better than the standard error says.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes, log_arrangements
+from darrm.gamma.partitions import falling_counts
 from darrm.gamma.priors import CommonP, Independent, Point, Prior
 from darrm.probability import Array
 from darrm.probability.binomial import binomial_pmf
@@ -105,18 +105,8 @@ def histograms(prior: HistogramPrior, K: int, classes: int, most: int) -> tuple[
         rows, times = np.unique(-np.sort(-prior.votes.counts, axis=1), axis=0, return_counts=True)
         return rows, times / times.sum()
     if isinstance(prior, Dirichlet):
-        rows = np.array(list(islice(_partitions(K, classes, K), most + 1)), dtype=np.int64)
+        rows = np.array(list(islice(falling_counts(K, classes, K), most + 1)), dtype=np.int64)
         if len(rows) <= most:
             return rows, np.exp(prior.log_probabilities(rows) + log_arrangements(rows))
     drawn = prior.sample(K, classes, most, rng=np.random.default_rng(SEED))
     return -np.sort(-drawn, axis=1), None
-
-
-def _partitions(total: int, parts: int, largest: int) -> Iterator[tuple[Any, ...]]:
-    """Yield the partitions of a number into so many parts of at most ``largest``, zeros allowed, the largest first."""
-    if parts == 1 or total == 0:
-        yield (total, *(0,) * (parts - 1))
-        return
-    for first in range(min(total, largest), -(-total // parts) - 1, -1):
-        for rest in _partitions(total - first, parts - 1, first):
-            yield (first, *rest)

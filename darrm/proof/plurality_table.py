@@ -25,10 +25,11 @@ from darrm.proof.stored import (
     check_head,
     checksum_of,
     field_of,
+    problem_of,
+    provenance_of,
     read_document,
     reading,
     scale_of,
-    texts,
     write_document,
 )
 
@@ -106,10 +107,8 @@ class PluralityTable:
         `TableError` if a field is missing, malformed, changed, or does not hold; ``field`` names it.
         """
         check_head(data, FORMAT, (VERSION,))
+        stored = problem_of(data)
         with reading("problem"):
-            stored = field_of(data, "problem")
-            for pair in (stored["each"], stored["target"]):
-                texts(pair)
             problem = PluralityProblem.from_json(stored)
         with reading("weights"):
             weights = field_of(data, "weights")
@@ -120,8 +119,7 @@ class PluralityTable:
             scale = scale_of(field_of(data, "certificate"))
         with reading("weights"):
             certificate = prove(problem, law, scale=scale)
-        with reading("provenance"):
-            provenance = texts(data.get("provenance") or {})
+        provenance = provenance_of(data)
         with reading("optimality"):
             claim = data.get("optimality")
             optimality = None if claim is None else PluralityOptimality.from_json(claim, problem)

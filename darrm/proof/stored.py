@@ -46,6 +46,21 @@ def check_head(data: Any, kind: str, versions: Collection[int]) -> int:  # noqa:
     return version
 
 
+def problem_of(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the problem as it is stored; `TableError` unless its pairs are decimals as text."""
+    with reading("problem"):
+        stored: dict[str, Any] = field_of(data, "problem")
+        for pair in (stored["each"], stored["target"]):
+            texts(pair)
+        return stored
+
+
+def provenance_of(data: dict[str, Any]) -> dict[str, str]:
+    """Return where a table comes from, as far as it says so."""
+    with reading("provenance"):
+        return texts(data.get("provenance") or {})
+
+
 @contextmanager
 def reading(field: str) -> Iterator[None]:
     """Turn whatever a malformed value raises into a `TableError` about the field."""

@@ -28,10 +28,11 @@ from darrm.proof.stored import (
     check_head,
     checksum_of,
     field_of,
+    problem_of,
+    provenance_of,
     read_document,
     reading,
     scale_of,
-    texts,
     write_document,
 )
 
@@ -102,10 +103,8 @@ class GammaTable:
         `TableError` if a field is missing, malformed, changed, or does not hold; ``field`` names it.
         """
         version = check_head(data, FORMAT, READ_VERSIONS)
+        stored = problem_of(data)
         with reading("problem"):
-            stored = field_of(data, "problem")
-            for pair in (stored["each"], stored["target"]):
-                texts(pair)
             problem = MajorityProblem.from_json(stored)
         with reading("gamma"):
             values = field_of(data, "gamma")
@@ -122,8 +121,7 @@ class GammaTable:
             scale = scale_of(field_of(data, "certificate"))
         with reading("gamma"):
             certificate = prove(problem, gamma, scale=scale)
-        with reading("provenance"):
-            provenance = texts(data.get("provenance") or {})
+        provenance = provenance_of(data)
         with reading("optimality"):
             optimality = _claim(data.get("optimality"), problem, gamma, version)
         return cls(problem, gamma, certificate, None, {}, _PROVED).with_optimality(optimality, provenance)
