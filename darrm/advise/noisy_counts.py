@@ -51,13 +51,8 @@ def gnmax_of_the_paper(workload: Workload, _prior: Prior) -> ReleaseOption:
 
 
 def gnmax_tight(workload: Workload, _prior: Prior) -> ReleaseOption:
-    """GNMax with the least σ that any accounting of its noisy counts allows [BW18, Theorem 8], with continuous noise.
-
-    All Q answers together are one Gaussian mechanism of sensitivity √(2Q)·t, whose (ε, δ) is known exactly.
-    """
-    sensitivity = SENSITIVITY * math.sqrt(workload.queries) * workload.voters.reached
-    with _refused(workload):
-        sigma = analytic_sigma(counted(workload).total, sensitivity=sensitivity).value
+    """GNMax with the least σ that any accounting of its noisy counts allows, with continuous noise."""
+    sigma = sigma_by_counts(workload)
     return ReleaseOption(
         name="GNMax",
         workload=workload,
@@ -66,6 +61,17 @@ def gnmax_tight(workload: Workload, _prior: Prior) -> ReleaseOption:
         settings={"sigma": sigma},
         only_compared="continuous noise is for experiments",
     )
+
+
+def sigma_by_counts(workload: Workload) -> float:
+    """Compute the least σ that any accounting of the noisy counts allows [BW18, Theorem 8]; `PlanError` for δ = 0.
+
+    All Q answers together are one Gaussian mechanism of sensitivity √(2Q)·t, whose (ε, δ) is known exactly, whatever
+    the number of classes.
+    """
+    sensitivity = SENSITIVITY * math.sqrt(workload.queries) * workload.voters.reached
+    with _refused(workload):
+        return analytic_sigma(counted(workload).total, sensitivity=sensitivity).value
 
 
 def lnmax(workload: Workload, _prior: Prior) -> ReleaseOption:
@@ -89,8 +95,7 @@ def _laplace_truth(K: int, gamma: float) -> Array:
 def gnmax_by_label(workload: Workload, _prior: Prior) -> ReleaseOption:
     """GNMax with discrete noise that uses up what the accountant admits for its labels, to a percent."""
     goal, reached = counted(workload), workload.voters.reached
-    with _refused(workload):
-        by_counts = analytic_sigma(goal.total, sensitivity=SENSITIVITY * math.sqrt(workload.queries) * reached).value
+    by_counts = sigma_by_counts(workload)
 
     def estimate(rate: float) -> Charge:
         curve = RenyiCurve.of(lambda orders: GAUSSIAN_SHARE * orders * (rate * reached) ** 2)
