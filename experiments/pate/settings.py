@@ -44,6 +44,30 @@ def pate_like_votes(size: VoteSize) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
+class Study:
+    """A data set of Table 1: who votes about how many queries of it, and δ of its rows."""
+
+    name: str  # as `experiments.datasets` calls it, or "glyph" or "adult"
+    classes: int
+    teachers: int
+    pool: int  # public inputs, the others of the test set are held out
+    delta: float
+
+
+STUDIES = {
+    study.name: study
+    for study in (
+        Study("digits", 10, 50, 200, 1e-5),
+        Study("mnist", 10, 250, 9_000, 1e-5),
+        Study("fashion-mnist", 10, 250, 9_000, 1e-5),
+        Study("glyph", 150, 5_000, 16_000, 1e-8),
+        Study("svhn", 10, 250, 25_032, 1e-6),
+        Study("adult", 2, 250, 8_140, 1e-5),
+    )
+}
+
+
+@dataclass(frozen=True)
 class Table2Row:
     """A printed row of [P, Table 2]: expected ε at δ, then λ, β, E[SS_β], σ_SS, and the last column, ε ± noise."""
 
