@@ -19,6 +19,7 @@ Permute-and-flip has one-sided noise: given the others its divergence is infinit
 known to be, (ε, 0)-private.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -26,7 +27,8 @@ from numpy.typing import ArrayLike
 
 from darrm import checks
 from darrm.losses.label_laws import TwoClasses
-from darrm.losses.label_supremum import HockeyStick, Renyi, estimate, log_moved, supremum
+from darrm.losses.label_supremum import HockeyStick, Renyi, estimate, log_moved, supremum, threshold_supremum
+from darrm.losses.moved_vote import MovedVote
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
 from darrm.privacy import LARGEST_EXPONENT
@@ -78,21 +80,43 @@ def label_curve(noise: IntegerNoise, *, moved: int = 1) -> RenyiCurve:
             ),
             by_counts,
         )
-    laws = TwoClasses(noise)
-    deviation = noise.deviation
-    if deviation > _LARGEST_DEVIATION:
+    if noise.deviation > _LARGEST_DEVIATION:
         return by_counts
+    return _lower(_between_knots(noise, supremum), by_counts)
+
+
+@lru_cache(maxsize=64)
+def threshold_curve(noise: IntegerNoise) -> RenyiCurve:
+    """Bound the Rényi divergence of one noisy comparison of a count with a threshold, where one vote moves.
+
+    It tells one bit: of Gaussian noise about 2/π of the λ/(2σ²) that the noisy count costs.
+
+    >>> curve = threshold_curve(DiscreteGaussian(150.0))
+    >>> round(float(curve.values[curve.orders == 20.0][0]) / (20.0 / (2.0 * 150.0**2)), 3)
+    0.637
+    """
+    by_count = RenyiCurve.of(lambda orders: np.full(orders.shape, np.inf))
+    if isinstance(noise, DiscreteGaussian):
+        by_count = RenyiCurve.of(lambda orders: orders / (2.0 * noise.sigma**2))
+    if noise.deviation > _LARGEST_DEVIATION:
+        return by_count
+    return _lower(_between_knots(noise, threshold_supremum), by_count)
+
+
+def _between_knots(noise: IntegerNoise, supremum_of: Callable[[TwoClasses, Renyi], Array]) -> RenyiCurve:
+    """Bound a supremum at the knots among the orders, and by chords between them; ∞ beyond the last."""
+    deviation = noise.deviation
     computed = _ORDERS_PER_DEVIATION * deviation + 2.0 >= DEFAULT_ORDERS
-    knots = _knots(DEFAULT_ORDERS[computed], deviation)
-    excess = supremum(laws, Renyi(knots, deviation))
     orders = DEFAULT_ORDERS[computed]
+    at = knots(orders, deviation)
+    excess = supremum_of(TwoClasses(noise), Renyi(at, deviation))
     with np.errstate(over="ignore", invalid="ignore"):
-        logs = np.interp(orders, knots, np.log1p(excess)) / (orders - 1.0)
-        ratios = np.interp(orders, knots, excess / (knots * (knots - 1.0)))
+        logs = np.interp(orders, at, np.log1p(excess)) / (orders - 1.0)
+        ratios = np.interp(orders, at, excess / (at * (at - 1.0)))
         values = np.fmin(logs, np.log1p(ratios * orders * (orders - 1.0)) / (orders - 1.0))
     full = np.full(DEFAULT_ORDERS.size, np.inf)
     full[computed] = np.where(np.isnan(values), np.inf, values * (1.0 + 1e-12))
-    return _lower(RenyiCurve(DEFAULT_ORDERS, full), by_counts)
+    return RenyiCurve(DEFAULT_ORDERS, full)
 
 
 def label_estimate(noise: IntegerNoise, orders: ArrayLike) -> Array:
@@ -123,7 +147,7 @@ def _by_counts(noise: IntegerNoise, moved: int) -> RenyiCurve:
     return RenyiCurve.of(value_at)
 
 
-def _knots(orders: Array, deviation: float) -> Array:
+def knots(orders: Array, deviation: float) -> Array:
     """Choose orders between which chords are close."""
     chosen = [float(orders[0])]
     while chosen[-1] < orders[-1]:
@@ -193,15 +217,11 @@ def label_profile(noise: IntegerNoise, *, moved: int = 1) -> PrivacyProfile | No
 def _gaussian_profile(sigma: float) -> PrivacyProfile:
     """Compute the profile of two noisy counts that change by 1 in opposite directions.
 
-    The privacy loss is (D + 1)/σ² with D = X_a − X_b, and Pr[D = k] ∝ e^{−k²/(4σ²)}·Σ_j e^{−(j + k/2)²/σ²}, whose sum
-    over j depends on whether k is even.
+    The privacy loss is (D + 1)/σ² with the D of `MovedVote`.
     """
-    reach = int(12.0 * sigma) + 12  # beyond: below 1e-15, which is added
-    around, differences = np.arange(-reach, reach + 1), np.arange(-2 * reach, 2 * reach + 1)
-    parity = np.array([np.sum(np.exp(-(((around + half) / sigma) ** 2))) for half in (0.0, 0.5)])
-    masses = np.exp(-((differences / (2.0 * sigma)) ** 2)) * parity[differences % 2]
-    masses /= np.sum(masses)
-    losses = (differences + 1) / sigma**2
+    law = MovedVote(sigma)
+    masses = np.exp(law.log_masses)
+    losses = (np.arange(law.first, law.last + 1) + 1) / sigma**2
     grid = np.linspace(0.0, min((11.0 * sigma + 1.0) / sigma**2, 0.9 * LARGEST_EXPONENT), _POINTS)
     deltas = np.array([np.sum(masses * -np.expm1(np.minimum(epsilon - losses, 0.0))) for epsilon in grid])
     return PrivacyProfile(tuple(grid.tolist()), tuple(np.minimum(1.0, deltas * (1.0 + 1e-11) + 1e-15).tolist()))

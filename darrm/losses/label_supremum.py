@@ -140,6 +140,13 @@ def supremum(laws: TwoClasses, measure: Measure) -> Array:
         return np.asarray(np.maximum(np.maximum(close, far), bits) + measure.outside(laws, bits))
 
 
+def threshold_supremum(laws: TwoClasses, measure: Measure) -> Array:
+    """Bound sup Σ q·φ(L) for one count against a threshold, over all places, for each divergence of the measure."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        bits = _one_bit(laws, measure)
+        return np.asarray(bits + measure.outside(laws, bits))
+
+
 def estimate(laws: TwoClasses, measure: Measure) -> Array:
     """Compute the largest of Σ q·φ(L) on a grid of places: about the supremum, from below."""
     step = max(1, laws.right // 60)

@@ -151,6 +151,17 @@ class RenyiCurve:
             return RenyiCurve(self.orders, np.zeros_like(self.values))
         return RenyiCurve(self.orders, count * self.values)
 
+    def bound_at(self, order: float) -> float:
+        """Bound the divergence at any order above 1: (order − 1)·value is convex, and a value grows with its order.
+
+        >>> round(RenyiCurve.of(lambda order: order / 200.0, orders=[2.0, 4.0]).bound_at(3.0), 6)
+        0.0175
+        """
+        if order > self.orders[-1]:
+            return math.inf
+        chords = np.interp(order, self.orders, (self.orders - 1.0) * self.values)
+        return float(chords / (order - 1.0)) if order >= self.orders[0] else float(self.values[0])
+
     def best(self, delta: float, *, conversion: str = "tight") -> RenyiConversion:
         """Find the smallest ε over the orders, without a warning; see `convert`."""
         checks.open_probability(delta=delta)

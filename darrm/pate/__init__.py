@@ -9,6 +9,7 @@ from darrm.pate.noisy_maximum import NoisyMaximum
 from darrm.pate.publication import sanitize
 from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.pate.shaped import ShapedMax
+from darrm.pate.vote_scale import PublicationParameters, publication_rule
 
 __all__ = [
     "Analysis",
@@ -20,8 +21,10 @@ __all__ = [
     "LNMax",
     "NoisyMaximum",
     "PermuteAndFlip",
+    "PublicationParameters",
     "ShapedMax",
     "analyze",
+    "publication_rule",
     "rules_of_thumb",
     "sanitize",
 ]

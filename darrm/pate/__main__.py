@@ -19,7 +19,8 @@ from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noise_tails import NOISES
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.pictures import draw_figure_5
-from darrm.pate.report import quiet_analysis, report_text, table_1_row, table_2_row
+from darrm.pate.report import quiet_analysis, report_text, table_1_row, table_2_row, vote_scale_row
+from darrm.pate.vote_scale import PublicationParameters, publication_rule
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.files import write_text
 from darrm.system.flags import integer, real
@@ -35,7 +36,8 @@ Interactive-GNMax; --gamma alone is LNMax
 
 example: python -m darrm.pate VOTES.npy --threshold 200 --sigma1 150 --sigma2 40 --queries 640 --delta 1e-5
 """
-REALS = ("delta", "threshold", "sigma1", "sigma2", "gamma", "confidence", "order", "beta", "sigma_ss", "expect_epsilon")
+REALS = ("delta", "threshold", "sigma1", "sigma2", "gamma", "confidence")
+PUBLICATION = ("order", "beta", "sigma_ss", "deviation", "expect_epsilon")
 
 
 def build_parser() -> CommandLine:
@@ -59,13 +61,18 @@ def build_parser() -> CommandLine:
     add("--scores", type=Path, metavar="FILE", help="file of the student's scores (Q, C): Interactive-GNMax")
     add("--confidence", metavar="REAL", help="score from which a student is reinforced")
     add("--noise", choices=NOISES, default="discrete", help="which noise is accounted for")
-    add("--conversion", choices=sorted(CONVERSIONS), default="classic", help="classic is Theorem 5")
+    add("--conversion", choices=sorted(CONVERSIONS), default="tight", help="classic is Theorem 5")
     add("--check", choices=CHECKS, default="data-independent", help="how the check is accounted for")
-    add("--order", metavar="REAL", help="GNSS: order at which the cost is published")
+    add("--order", metavar="REAL", help="order at which the cost is published")
+    add("--deviation", metavar="REAL", help="scale of votes: noise of the publication, in votes")
     add("--beta", metavar="REAL", help="GNSS: smoothness")
     add("--sigma-ss", metavar="REAL", help="GNSS: noise, in units of the smooth sensitivity")
-    add("--expect-epsilon", metavar="REAL", help="GNSS: choose all three by rules of thumb for this epsilon")
-    add("--no-table-2", action="store_true", help="leave out the smooth sensitivity (it takes longest)")
+    add(
+        "--expect-epsilon",
+        metavar="REAL",
+        help="choose how to publish by rules of thumb for this epsilon",
+    )
+    add("--no-table-2", action="store_true", help="leave out how the cost would be published")
     add_outputs(parser, made="the rows as JSON (private data)", picture="both panels of Figure 5 (private data)")
     return parser
 
@@ -74,12 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Read the votes, account for them, print, write and draw."""
     options = build_parser().parse_args(arguments)
     check_outputs(options)
-    for name in REALS:
+    for name in (*REALS, *PUBLICATION):
         text = getattr(options, name)
         flag = f"--{name.replace('_', '-')}"
         least = -math.inf if name == "threshold" else 0.0
         setattr(options, name, None if text is None else real(flag, text, least))
-    aggregator, parameters = aggregator_of(options), gnss_of(options)
+    aggregator = aggregator_of(options)
+    smooth, on_votes = publication_of(options)
     with status_line(quiet=options.quiet) as line:
         everything = Votes.read(
             options.votes, classes=classes_of(options.classes), votes_format=options.votes_format, line=line
@@ -91,14 +99,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             votes, aggregator, options.delta, conversion=options.conversion, check=options.check, scores=scores
         )
         table_1 = table_1_row(analysis)
-        line.show("Table 2: smooth sensitivity")
-        table_2 = None if options.no_table_2 else table_2_row(analysis, parameters)
+        table_2 = scale = None
+        if not options.no_table_2:
+            line.show("Table 2: smooth sensitivity")
+            table_2 = table_2_row(analysis, smooth)
+            line.show("publication on the scale of votes")
+            scale = vote_scale_row(analysis, on_votes)
         if options.plot is not None:
             draw_figure_5(analysis, options.plot)
-    document = {"warning": WARNING, "table_1": table_1, "table_2": table_2}
+    document = {"warning": WARNING, "table_1": table_1, "table_2": table_2, "vote_scale": scale}
     if options.output is not None:
         write_text(options.output, json.dumps(document, indent=1) + "\n")
-    print_report(options, text=lambda: report_text(table_1, table_2) + "\n", document=lambda: document)
+    print_report(options, text=lambda: report_text(table_1, table_2, scale) + "\n", document=lambda: document)
     return 0
 
 
@@ -121,18 +133,23 @@ def aggregator_of(options: Namespace) -> PateAggregator:
     return InteractiveGNMax(options.threshold, options.sigma1, options.sigma2, options.confidence, options.noise)
 
 
-def gnss_of(options: Namespace) -> GnssParameters | None:
-    """Read the GNSS parameters; None where they are to be searched on the votes."""
-    given = (options.order, options.beta, options.sigma_ss)
-    if options.expect_epsilon is not None:
-        if any(value is not None for value in given):
-            raise ValueError("--expect-epsilon chooses --order, --beta and --sigma-ss: give it alone or the three")
-        return rules_of_thumb(options.expect_epsilon, options.delta)
-    if all(value is None for value in given):
-        return None
-    if any(value is None for value in given):
-        raise ValueError("--order, --beta and --sigma-ss go together: give all three or none")
-    return GnssParameters(*given)
+def publication_of(options: Namespace) -> tuple[GnssParameters | None, PublicationParameters | None]:
+    """Read the parameters of both publications; None where they are to be searched on the votes."""
+    given = {name: getattr(options, name) for name in PUBLICATION if getattr(options, name) is not None}
+    if "expect_epsilon" in given:
+        if len(given) > 1:
+            raise ValueError("--expect-epsilon chooses the parameters of the publications: give it alone")
+        target = (options.expect_epsilon, options.delta)
+        return rules_of_thumb(*target), publication_rule(*target)
+    if not given:
+        return None, None
+    smooth = {"beta", "sigma_ss"} & given.keys()
+    if "order" not in given or len(smooth) == 1 or not (smooth or "deviation" in given):
+        raise ValueError("give --order with --beta and --sigma-ss (smooth sensitivity), with --deviation, or with all")
+    return (
+        GnssParameters(options.order, options.beta, options.sigma_ss) if smooth else None,
+        PublicationParameters(options.order, options.deviation) if "deviation" in given else None,
+    )
 
 
 def read_scores(path: Path, queries: int) -> NDArray[Any]:

@@ -1,5 +1,15 @@
 """What a PATE run costs, from its votes: ε, the order, the expected number of answers, the check's share.
 
+Two ways of counting stand side by side, and the smaller ε is the default.
+
+- **exact**: for each recorded histogram the worst divergence of the label over all neighbors, computed
+  (`darrm.losses.label_given_votes`), in both directions: D(M(D)‖M(D′)) and D(M(D′)‖M(D)).
+- **Theorem 6** of [P], which bounds the first of them from q alone, with λ/(2σ₁²) for a check.
+
+Both are statements about the data D at hand and all their neighbors D′. In one direction, no event is much likelier
+with a person's data than without; in the other, none is much likelier without. Who reads the outcome may ask either
+question, so an (ε, δ) that is to protect from both needs both directions.
+
 The total at order λ is Σ_i (check_i + [i answered]·answer_i) [P, Theorem 4]: the noisy check is charged for EVERY
 query, the answer only where it is given. Before a run ``[i answered]`` is replaced by its probability, as in
 Tables 1 and 2 of [P]: an expectation, useful for planning. After a run pass ``answered=``, the pattern of ⊥ that
@@ -17,6 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.losses.charges import Charge
+from darrm.losses.label import knots
+from darrm.losses.label_given_votes import LabelCosts, exactly_charged, label_costs
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiConversion, RenyiCurve
 from darrm.pate.confident import CheckedGNMax, ConfidentGNMax, NoisyCheck
 from darrm.pate.interactive import InteractiveGNMax
@@ -25,15 +37,26 @@ from darrm.votes import Votes, counts_of, require_votes
 
 PateAggregator = LNMax | GNMax | ConfidentGNMax | InteractiveGNMax
 CHECKS = ("data-dependent", "data-independent")
+EXACT, THEOREM_6 = "exact", "Theorem 6"
 WARNING = (
     "this epsilon depends on the votes and is itself private data: do not publish it, nor anything chosen by looking "
     "at it; publish what sanitize(...) gives, or the data-independent epsilon"
 )
 _PAIRS_AT_ONCE = 1 << 21  # (query, order) pairs held at a time: 16 MB
+_LEAST_ORDER, _LARGEST_ORDER = 1.25, 130.0  # between which labels are charged exactly
+_ORDERS_PER_DEVIATION = 5.0
 
 
 class PrivateFigureWarning(UserWarning):
     """A data-dependent privacy cost was computed: the figure is private data."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cost:
+    """What a run costs by one way of counting, over the orders; **private data**."""
+
+    curve: RenyiCurve  # all of it
+    checks: RenyiCurve  # the part of the threshold check
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +75,12 @@ class Analysis:
         (Q,) pattern of answered queries (public once released), or None: expected values are given.
     probabilities
         (Q,) how likely each query is answered; 0 or 1 where ``answered`` was given.
-    curve
-        Total cost over the orders.
-    check_curve
-        The part of the threshold check.
+    theorem_6
+        The cost as [P] counts it, in one direction.
+    exact, forward
+        The exact cost in both directions, and in the one of Theorem 6; None for continuous noise.
+    label
+        What each label costs exactly, at some of the orders; None for continuous noise.
     independent_curve
         What the same number of answers costs whatever the votes.
     worst_curve
@@ -70,10 +95,34 @@ class Analysis:
     answered: NDArray[np.bool_] | None
     probabilities: NDArray[np.float64]
     check: str
-    curve: RenyiCurve
-    check_curve: RenyiCurve
+    theorem_6: Cost
+    exact: Cost | None
+    forward: Cost | None
+    label: LabelCosts | None
     independent_curve: RenyiCurve
     worst_curve: RenyiCurve
+
+    @property
+    def charged(self) -> str:
+        """Which way of counting gives the smaller ε: ``"exact"`` or ``"Theorem 6"``."""
+        if self.exact is None:
+            return THEOREM_6
+        smaller = self.epsilon_of(self.exact.curve) <= self.epsilon_of(self.theorem_6.curve)
+        return EXACT if smaller else THEOREM_6
+
+    @property
+    def cost(self) -> Cost:
+        """The cost by the way of counting with the smaller ε."""
+        return self.exact if self.exact is not None and self.charged == EXACT else self.theorem_6
+
+    @property
+    def curve(self) -> RenyiCurve:
+        """Total cost over the orders."""
+        return self.cost.curve
+
+    def epsilon_of(self, curve: RenyiCurve) -> float:
+        """Convert a curve to ε, at the δ and by the conversion of the analysis."""
+        return curve.best(self.delta, conversion=self.conversion).epsilon
 
     @property
     def best(self) -> RenyiConversion:
@@ -114,22 +163,43 @@ class Analysis:
     def check_share(self) -> float:
         """Share of the threshold check in the Rényi cost at the best order, in [0, 1]."""
         total = self.renyi
-        return _at(self.check_curve, self.order) / total if total else 0.0
+        return _at(self.cost.checks, self.order) / total if total else 0.0
 
     @property
     def data_independent_epsilon(self) -> float:
         """What ε would be without looking at the votes, for the same number of answers."""
-        return self.independent_curve.best(self.delta, conversion=self.conversion).epsilon
+        return self.epsilon_of(self.independent_curve)
 
     @property
     def worst_case_epsilon(self) -> float:
         """What ε can be at most, if every query is answered (public)."""
-        return self.worst_curve.best(self.delta, conversion=self.conversion).epsilon
+        return self.epsilon_of(self.worst_curve)
 
-    def answer_costs(self, order: float | None = None) -> NDArray[np.float64]:
-        """Bound the cost of answering each query at an order (default: the best): (Q,), private."""
+    def answer_costs(self) -> NDArray[np.float64]:
+        """Return the cost of answering each query at the best order, by the way that is charged: (Q,), private."""
+        if self.label is None or self.charged == THEOREM_6:
+            return self.theorem_6_costs(self.order)
+        most = answer_of(self.aggregator).guarantee.bound_at(self.order)
+        chords = (self.label.orders - 1.0) * self.label.both
+        at_order = np.array([np.interp(self.order, self.label.orders, one) for one in chords]) / (self.order - 1.0)
+        known = self.order <= self.label.orders[-1]
+        return np.asarray(np.minimum(at_order if known else np.inf, most)[self.label.which])
+
+    def answers_between(self, weights: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:
+        """Total the answers to some of the queries, weighted, by the way that is charged: (L,), private."""
+        answer, grid = answer_of(self.aggregator), self.curve.orders
+        part = slice(start, stop)
+        if self.label is None or self.charged == THEOREM_6:
+            return answer_total(answer, self.histograms[part], weights[part], grid)
+        times = np.bincount(self.label.which[part], weights=weights[part], minlength=len(self.label.forward)).astype(
+            np.float64
+        )
+        return _exact_total(self.label.orders, self.label.both, times, _on(grid, answer.guarantee)).values
+
+    def theorem_6_costs(self, order: float) -> NDArray[np.float64]:
+        """Bound the cost of answering each query at an order by Theorem 6: (Q,), private."""
         answer = answer_of(self.aggregator)
-        return answer.answer_renyi(answer.log_q(self.histograms), [self.order if order is None else order])[:, 0]
+        return answer.answer_renyi(answer.log_q(self.histograms), [order])[:, 0]
 
     def charge(self) -> Charge:
         """Describe the run by its data-dependent curve; an accountant refuses it unless told in words."""
@@ -139,8 +209,10 @@ class Analysis:
         kind = "expected answers" if self.answered is None else "answers"
         return (
             f"{self.queries} queries, {self.expected_answered:.1f} {kind}: epsilon = {self.epsilon:.4f} at delta = "
-            f"{self.delta:g} ({self.conversion} conversion, order {self.order:g}), {self.check_share:.0%} of it for "
-            f"the threshold check; data-independent: {self.data_independent_epsilon:.4f}\nPRIVATE: {WARNING}"
+            f"{self.delta:g} ({self.charged}, {self.conversion} conversion, order {self.order:g}), "
+            f"{self.check_share:.0%} of it for the threshold check; Theorem 6: "
+            f"{self.epsilon_of(self.theorem_6.curve):.4f}; data-independent: "
+            f"{self.data_independent_epsilon:.4f}\nPRIVATE: {WARNING}"
         )
 
 
@@ -174,7 +246,7 @@ def analyze(
     conversion
         ``"tight"`` [CKS20, Proposition 12] or ``"classic"`` [P, Theorem 5].
     check
-        ``"data-independent"``: λ/(2σ₁²) a check; ``"data-dependent"``: the smaller of that and Theorem 6.
+        ``"data-independent"``, or ``"data-dependent"``: from the statistic of each query.
 
     Warns
     -----
@@ -201,21 +273,34 @@ def analyze(
     checks.open_probability(delta=delta)
     checks.one_of(CHECKS, check=check)
     grid = RenyiCurve.of(np.zeros_like, orders).orders
-    zero = np.zeros_like(grid)
-    per_check, check_total, probabilities = zero, zero, np.ones(counts.shape[0])
-    statistic = _statistic(votes, aggregator, scores)
-    if isinstance(aggregator, CheckedGNMax) and statistic is not None:
-        per_check = aggregator.check.independent(grid)
-        dependent = check == "data-dependent"
-        check_total = _dependent_check(aggregator.check, statistic, grid) if dependent else statistic.size * per_check
-        probabilities = np.exp(aggregator.check.log_probabilities(statistic)[0])
-    pattern = None if answered is None else _pattern(answered, counts.shape[0], needed=statistic is None)
-    if pattern is not None:
-        probabilities = pattern.astype(np.float64)
     answer = answer_of(aggregator)
     if answer.reached != 1:
         checks.fail("reached", answer.reached, "1", "data-dependent costs are those of one moved vote")
-    per_answer = answer.answer_independent(grid)
+    statistic = _statistic(votes, aggregator, scores)
+    pattern = None if answered is None else _pattern(answered, counts.shape[0], needed=statistic is None)
+    probabilities = np.ones(counts.shape[0])
+    checked = aggregator.check if isinstance(aggregator, CheckedGNMax) and statistic is not None else None
+    if pattern is not None:
+        probabilities = pattern.astype(np.float64)
+    elif checked is not None and statistic is not None:
+        probabilities = np.exp(checked.log_probabilities(statistic)[0])
+    dependent = check == "data-dependent"
+    no_check = RenyiCurve(grid, np.zeros_like(grid))
+    one_check = no_check if checked is None else _on(grid, checked.guarantee)
+    one_answer = _on(grid, answer.guarantee)
+    in_theorem = exact_forward = exact_both = no_check
+    if checked is not None and statistic is not None:
+        in_theorem = RenyiCurve(grid, _theorem_6_checks(checked, statistic, grid, dependent=dependent))
+        exact_forward, exact_both = _exact_checks(checked, statistic, one_check, dependent=dependent)
+    theorem_6 = Cost(in_theorem + RenyiCurve(grid, answer_total(answer, counts, probabilities, grid)), in_theorem)
+    exact, forward, label = None, None, None
+    if answer.noise == "discrete" and exactly_charged(answer.law):
+        label = label_costs(answer.law, counts, _exact_orders(grid, answer.law.deviation))
+        weights = np.bincount(label.which, weights=probabilities, minlength=len(label.forward)).astype(np.float64)
+        exact, forward = (
+            Cost(parts + _exact_total(label.orders, costs, weights, one_answer), parts)
+            for costs, parts in ((label.both, exact_both), (label.forward, exact_forward))
+        )
     found = Analysis(
         aggregator=aggregator,
         delta=delta,
@@ -225,10 +310,14 @@ def analyze(
         answered=np.ones(counts.shape[0], dtype=bool) if statistic is None else pattern,
         probabilities=probabilities,
         check=check,
-        curve=RenyiCurve(grid, check_total + answer_total(answer, counts, probabilities, grid)),
-        check_curve=RenyiCurve(grid, check_total),
-        independent_curve=RenyiCurve(grid, counts.shape[0] * per_check + probabilities.sum() * per_answer),
-        worst_curve=RenyiCurve(grid, counts.shape[0] * (per_check + per_answer)),
+        theorem_6=theorem_6,
+        exact=exact,
+        forward=forward,
+        label=label,
+        independent_curve=RenyiCurve(
+            grid, counts.shape[0] * one_check.values + probabilities.sum() * one_answer.values
+        ),
+        worst_curve=RenyiCurve(grid, counts.shape[0] * (one_check.values + one_answer.values)),
     )
     warnings.warn(WARNING, PrivateFigureWarning, stacklevel=2)
     found.curve.convert(delta, conversion=conversion)  # warns where the best order is at the edge
@@ -280,7 +369,49 @@ def _pattern(answered: ArrayLike, queries: int, *, needed: bool) -> NDArray[np.b
     return pattern
 
 
-def _dependent_check(check: NoisyCheck, statistic: NDArray[np.int64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sum the checks' data-dependent costs, each value of the statistic once: (L,)."""
+def _on(grid: NDArray[np.float64], curve: RenyiCurve) -> RenyiCurve:
+    """Bound a curve at other orders."""
+    return RenyiCurve(grid, np.array([curve.bound_at(float(order)) for order in grid]))
+
+
+def _theorem_6_checks(
+    check: NoisyCheck, statistic: NDArray[np.int64], grid: NDArray[np.float64], *, dependent: bool
+) -> NDArray[np.float64]:
+    """Sum the checks' costs as [P] counts them, each value of the statistic once: (L,)."""
+    if not dependent:
+        return statistic.size * check.independent(grid)
     values, counts = np.unique(statistic, return_counts=True)
     return np.asarray(counts @ check.dependent(values, grid))
+
+
+def _exact_checks(
+    check: NoisyCheck, statistic: NDArray[np.int64], one: RenyiCurve, *, dependent: bool
+) -> tuple[RenyiCurve, RenyiCurve]:
+    """Sum the checks' costs as bits, forward and in both directions."""
+    most = RenyiCurve(one.orders, statistic.size * one.values)
+    if not (dependent and check.summed(statistic)):
+        return most, most
+    values, counts = np.unique(statistic, return_counts=True)
+    forward, both = (np.minimum(costs, one.values) for costs in check.exact(values, one.orders))
+    times = counts.astype(np.float64)
+    return RenyiCurve(one.orders, times @ forward), RenyiCurve(one.orders, times @ both)
+
+
+def _exact_orders(grid: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:
+    """Choose the orders of a grid at which labels are charged exactly: knots, as of the label's curve."""
+    largest = min(_LARGEST_ORDER, _ORDERS_PER_DEVIATION * deviation + 2.0)
+    inside = grid[(grid >= _LEAST_ORDER) & (grid <= largest)]
+    return knots(inside, deviation) if inside.size else grid[:1]
+
+
+def _exact_total(
+    orders: NDArray[np.float64], costs: NDArray[np.float64], weights: NDArray[np.float64], one: RenyiCurve
+) -> RenyiCurve:
+    """Compute Σ weight · cost on the grid of one answer's curve, never more than that: costs (U, L) at some orders.
+
+    (λ − 1)·D_λ is convex, so chords bound it; D_λ grows, so below the first order it is at most what it is there.
+    """
+    most = float(weights.sum()) * one.values
+    capped = np.minimum(costs, [one.bound_at(float(order)) for order in orders])
+    known = RenyiCurve(orders, np.asarray(weights @ capped))
+    return RenyiCurve(one.orders, np.fmin(most, [known.bound_at(float(order)) for order in one.orders]))

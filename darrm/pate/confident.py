@@ -1,6 +1,7 @@
 """Confident-GNMax: answer only where the teachers agree, and check that privately [P, Algorithm 1].
 
-The largest count changes by at most 1 when one teacher changes its vote, hence λ/(2σ₁²) and not λ/σ₁².
+The largest count changes by at most 1 when one teacher changes its vote, hence λ/(2σ₁²) and not λ/σ₁²; and the check
+tells one bit of it, which is about 2/π of that.
 """
 
 import math
@@ -13,14 +14,17 @@ from scipy.special import log_ndtr
 
 from darrm import checks
 from darrm.losses.charges import Charge
+from darrm.losses.label import threshold_curve
 from darrm.losses.renyi import RenyiCurve
-from darrm.pate.noise_tails import check_noise, discrete_gaussian_log_survival
+from darrm.pate.noise_tails import MOST_SUMMED, check_noise, discrete_gaussian_log_survival
 from darrm.pate.noisy_max import GNMax, gaussian_draw, noisy_argmax
 from darrm.pate.renyi_bounds import gaussian_renyi
+from darrm.probability.integer_noise import DiscreteGaussian
 from darrm.votes import ABSTAIN, MOST_VOTERS, Votes, counts_of, require_votes
 
 # the logarithms of the check's probabilities err by less; a larger q only enlarges a bound
 CHECK_ROUNDING = 1e-9
+_EXACT_ROUNDING = 4e-12  # relative, of the check's probabilities where they are summed
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,15 @@ class NoisyCheck:
         if abs(self.threshold) > MOST_VOTERS:
             checks.fail("threshold", self.threshold, f"of a size up to {MOST_VOTERS}", "it is compared with votes")
 
+    @property
+    def guarantee(self) -> RenyiCurve:
+        """The Rényi curve of one check, a single bit, whatever the votes; with continuous noise λ/(2σ₁²)."""
+        if self.noise == "continuous":
+            return RenyiCurve.of(self.independent)
+        return threshold_curve(DiscreteGaussian(self.sigma))
+
     def independent(self, orders: ArrayLike) -> NDArray[np.float64]:
-        """Compute λ/(2σ₁²), what one check costs whatever the votes: (L,) → (L,)."""
+        """Compute λ/(2σ₁²), what the noisy statistic costs whatever the votes: (L,) → (L,)."""
         return np.asarray(orders, dtype=np.float64) / (2.0 * self.sigma**2)
 
     def log_probabilities(self, statistic: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -59,6 +70,27 @@ class NoisyCheck:
         passes, fails = self.log_probabilities(statistic)
         log_q = np.minimum(np.minimum(passes, fails) + CHECK_ROUNDING, 0.0)
         return gaussian_renyi(log_q, math.sqrt(2.0) * self.sigma, orders)
+
+    def summed(self, statistic: NDArray[np.int64]) -> bool:
+        """Return whether `exact` knows the noise: `log_probabilities` are sums then, and not bounds."""
+        farthest = float(np.max(np.abs(statistic - self.threshold)))
+        return self.noise == "discrete" and farthest + 40.0 * self.sigma + 4.0 < MOST_SUMMED
+
+    def exact(self, statistic: NDArray[np.int64], orders: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute what each check costs from its statistic, forward and in both directions: (Q, L) each; private data.
+
+        The worst divergence between its bit and that of a statistic one vote away, rounded up.
+        """
+        grid = np.asarray(orders, dtype=np.float64)
+        here = self.log_probabilities(statistic)
+        forward, reverse = np.zeros((2, statistic.size, grid.size))
+        for moved in (-1, 1):
+            there = self.log_probabilities(statistic + moved)
+            for before, after, found in ((here, there, forward), (there, here, reverse)):
+                terms = [p[:, None] + (grid - 1.0) * (p - q)[:, None] for p, q in zip(before, after, strict=True)]
+                np.maximum(found, np.logaddexp(*terms) / (grid - 1.0), out=found)
+        margin = (2.0 * grid - 1.0) / (grid - 1.0) * _EXACT_ROUNDING
+        return forward + margin, np.maximum(forward, reverse) + margin
 
     def release(self, statistic: NDArray[np.int64], rng: np.random.Generator | None) -> NDArray[np.bool_]:
         """Draw which statistics pass."""
@@ -100,8 +132,8 @@ class CheckedGNMax:
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """The Rényi curve of one query, λ/(2σ₁²) and the label's, whatever the votes and the check's outcome."""
-        return RenyiCurve.of(self.check.independent) + self.answer.guarantee
+        """The Rényi curve of one query, the check's and the label's, whatever the votes and the check's outcome."""
+        return self.check.guarantee + self.answer.guarantee
 
     def charge(self, queries: int = 1) -> Charge:
         """Describe what ``queries`` queries cost, whatever the votes and however many are answered."""
@@ -112,7 +144,7 @@ class CheckedGNMax:
     ) -> NDArray[np.int64]:
         """Answer the queries that passed their check, `ABSTAIN` for the others: (Q,) and (Q, C) → (Q,)."""
         answers = np.full(len(counts), ABSTAIN, dtype=np.int64)
-        answers[passed] = noisy_argmax(counts[passed], gaussian_draw(self.sigma_answer, self.noise, rng))
+        answers[passed] = noisy_argmax(counts[passed], gaussian_draw(self.sigma_answer, self.noise, rng), rng)
         return answers
 
 

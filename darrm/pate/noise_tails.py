@@ -42,7 +42,7 @@ from darrm.probability.logspace import log1mexp, log_sum
 NOISES = ("continuous", "discrete")
 _SMALLEST_DISCRETE_SIGMA = 0.5
 _SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-6, 1e11  # votes: σ² and its inverse stay far from overflow
-_MOST_SUMMED = 2**20  # values of a discrete Gaussian that are summed one by one: beyond, the bound is closer than 1e-9
+MOST_SUMMED = 2**20  # values of a discrete Gaussian that are summed one by one: beyond, the bound is closer than 1e-9
 # log_ndtr and the rounding of its argument err by less than 2^-48 of |log|; the tests compare with fifty digits
 _RELATIVE_ROUNDING = 2.0**-46
 LogTails = Callable[[NDArray[np.int64]], NDArray[np.float64]]  # gaps to log Pr[D ≥ g], elementwise
@@ -103,7 +103,7 @@ def discrete_gaussian_log_survival(points: NDArray[np.int64], sigma: float) -> N
     """
     checks.positive(sigma=sigma)
     reach = int(np.abs(points).max()) + math.ceil(40.0 * sigma) + 1  # beyond: below e^-800 of what is kept
-    if reach > _MOST_SUMMED:
+    if reach > MOST_SUMMED:
         apart = np.where(points >= 1, points, 1 - points) - 0.5
         smaller = _rounded_up(log_ndtr(-apart / max(sigma, math.sqrt(0.5))))
         return np.where(points >= 1, smaller, log1mexp(smaller))

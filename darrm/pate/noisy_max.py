@@ -4,7 +4,7 @@ One teacher may move one vote from a class to another, so two counts change by 1
 changes them by t. Whole-number noise is charged for the label alone (`darrm.losses.label`), continuous noise for both
 noisy counts. Data-dependent costs start from the counts: discrete Gaussians a whole distance d apart have Rényi
 divergence at most λd²/(2σ²) [CKS20, Proposition 5], and discrete Laplace weights change by at most e^{γd}. Their q is
-bounded in `noise_tails`. Ties go to the lowest class number, which is post-processing.
+bounded in `noise_tails`. Tied classes share the answer evenly: what a label costs does not depend on their names.
 """
 
 from collections.abc import Callable
@@ -73,12 +73,17 @@ class GNMax:
         """The Rényi curve of one label, whatever the votes; with continuous noise λt²/σ² [P, Proposition 8]."""
         if self.noise == "continuous":
             return RenyiCurve.of(lambda orders: self.reached**2 * self.answer_independent(orders))
-        return label_curve(DiscreteGaussian(self.sigma), moved=self.reached)
+        return label_curve(self.law, moved=self.reached)
+
+    @property
+    def law(self) -> DiscreteGaussian:
+        """The discrete noise of each count."""
+        return DiscreteGaussian(self.sigma)
 
     def charge(self, queries: int = 1) -> Charge:
         """Describe what ``queries`` answers cost, whatever the votes."""
         discrete = self.noise == "discrete"
-        profile = label_profile(DiscreteGaussian(self.sigma), moved=self.reached) if discrete else None
+        profile = label_profile(self.law, moved=self.reached) if discrete else None
         what = f"GNMax(sigma={self.sigma:g})"
         return Charge(what, renyi=self.guarantee, profile=profile, count=queries, reached=self.reached)
 
@@ -100,7 +105,7 @@ class GNMax:
         Arrays are refused with `ValueError`: labels taken for counts would void the guarantee.
         """
         given = require_votes(votes)
-        return given.labeled(noisy_argmax(given.counts, gaussian_draw(self.sigma, self.noise, rng)))
+        return given.labeled(noisy_argmax(given.counts, gaussian_draw(self.sigma, self.noise, rng), rng))
 
 
 @dataclass(frozen=True)
@@ -136,13 +141,18 @@ class LNMax:
         """The Rényi curve of one label, whatever the votes; with continuous noise that of any (2γt, 0)."""
         if self.noise == "continuous":
             return RenyiCurve.of_pure(2.0 * self.gamma * self.reached)
-        return label_curve(DiscreteLaplace(self.gamma), moved=self.reached)
+        return label_curve(self.law, moved=self.reached)
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        """The discrete noise of each count."""
+        return DiscreteLaplace(self.gamma)
 
     def charge(self, queries: int = 1) -> Charge:
         """Describe what ``queries`` answers cost, whatever the votes: (2γt, 0) each, and what is known of the label."""
         each = PrivacyParams(2 * self.reached * exact_number("gamma", self.gamma), 0)
         discrete = self.noise == "discrete"
-        profile = label_profile(DiscreteLaplace(self.gamma), moved=self.reached) if discrete else None
+        profile = label_profile(self.law, moved=self.reached) if discrete else None
         what = f"LNMax(gamma={self.gamma:g})"
         return Charge(what, each, self.guarantee, profile, count=queries, reached=self.reached)
 
@@ -161,7 +171,7 @@ class LNMax:
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
         """Release one class for each query, as `GNMax.release`."""
         given = require_votes(votes)
-        return given.labeled(noisy_argmax(given.counts, _laplace_draw(self.gamma, self.noise, rng)))
+        return given.labeled(noisy_argmax(given.counts, _laplace_draw(self.gamma, self.noise, rng), rng))
 
 
 def gaussian_draw(sigma: float, noise: str, rng: np.random.Generator | None) -> Draw:
@@ -194,14 +204,22 @@ def _laplace_draw(gamma: float, noise: str, rng: np.random.Generator | None) -> 
     return lambda size: discrete_laplace(scale, size, below)
 
 
-def noisy_argmax(counts: NDArray[np.int64], draw: Draw) -> NDArray[np.int64]:
-    """Add a noise to every count and find the largest of each row, a block of rows at a time."""
+def noisy_argmax(counts: NDArray[np.int64], draw: Draw, rng: np.random.Generator | None) -> NDArray[np.int64]:
+    """Add a noise to every count and find the largest of each row, a tied one at random; a block of rows at a time."""
     queries, classes = counts.shape
     rows = max(1, DRAWS_AT_ONCE // classes)
+    below = uniform_below(rng)
     labels = np.empty(queries, dtype=np.int64)
     for start in range(0, queries, rows):
         block = counts[start : start + rows]
-        labels[start : start + rows] = (block + draw(block.size).reshape(block.shape)).argmax(axis=1)
+        noisy = block + draw(block.size).reshape(block.shape)
+        found = noisy.argmax(axis=1)
+        largest = noisy == noisy[np.arange(len(block)), found][:, np.newaxis]
+        tied = np.flatnonzero(largest.sum(axis=1) > 1)
+        if tied.size:
+            chosen = below(largest[tied].sum(axis=1)).astype(np.int64)  # the so many-th of the tied classes
+            found[tied] = (largest[tied].cumsum(axis=1) == (chosen + 1)[:, np.newaxis]).argmax(axis=1)
+        labels[start : start + rows] = found
     return labels
 
 

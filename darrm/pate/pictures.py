@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.losses.renyi import CONVERSIONS
-from darrm.pate.analysis import Analysis, answer_of, answer_total
+from darrm.pate.analysis import Analysis
 from darrm.pate.confident import CheckedGNMax
 from darrm.system.figures import saved_figure
 
@@ -53,7 +53,7 @@ def draw_plurality_counts(figure: Any, analysis: Analysis) -> None:  # noqa: ANN
 def draw_total_cost(figure: Any, analysis: Analysis) -> None:  # noqa: ANN401 (matplotlib is untyped)
     """Total ε over the number of answered queries, the check's part apart, and the cost of answering everything."""
     seen = np.unique(np.linspace(1, analysis.queries, min(POINTS, analysis.queries)).astype(np.int64))
-    checks = np.outer(seen, analysis.check_curve.values / analysis.queries)
+    checks = np.outer(seen, analysis.cost.checks.values / analysis.queries)
     costs = _cumulative_costs(analysis, analysis.probabilities, seen) + checks
     total, best = _epsilons(analysis, costs)
     answered = np.cumsum(analysis.probabilities)[seen - 1]
@@ -83,9 +83,8 @@ def _answered(analysis: Analysis) -> str:
 
 def _cumulative_costs(analysis: Analysis, weights: NDArray[np.float64], seen: NDArray[np.int64]) -> NDArray[np.float64]:
     """Total answer cost of the first so many queries, at every order: (points, L)."""
-    answer = answer_of(analysis.aggregator)
     blocks = [
-        answer_total(answer, analysis.histograms[start:stop], weights[start:stop], analysis.curve.orders)
+        analysis.answers_between(weights, int(start), int(stop))
         for start, stop in zip(np.append(0, seen[:-1]), seen, strict=True)
     ]
     return np.asarray(np.cumsum(blocks, axis=0))

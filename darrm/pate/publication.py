@@ -1,32 +1,40 @@
-"""Publishing a data-dependent ε: sanitize it by smooth sensitivity, or plan to [P, Section B.6].
+"""Publishing a data-dependent ε: on the scale of votes, or by smooth sensitivity as in [P, Section B.6].
 
 The published figure is
 
-    ε = noisy answers' cost + checks' cost + GNSS's own cost + conversion at λ and δ,
+    ε = noisy answers' cost + checks' cost + the publication's own cost + conversion at λ and δ,
 
-where the first part is f + SS_β·N(0, σ_SS²) for the data-dependent Rényi cost f at the order λ (plus the checks' cost
-where that was accounted from the data), and the others do not depend on the votes. Order, β and σ_SS must be fixed
-without looking at the private votes: from `gnss.rules_of_thumb`, or by `search_parameters` on votes that are public or
-simulated, since parameters that were chosen on private votes reveal something of them.
+where the first part comes from the votes and the others do not. With `PublicationParameters` it is a noisy mark of
+`vote_scale`, which covers both directions; with `GnssParameters` f + SS_β·N(0, σ_SS²) for the cost f by Theorem 6 (plus
+the checks' cost where that was accounted from the data). Parameters must be fixed without looking at the private votes:
+by a rule of thumb, or by a search on votes that are public or simulated, since parameters that were chosen on private
+votes reveal something of them.
 """
 
 import math
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.losses.charges import Charge
+from darrm.losses.label_given_votes import LabelCosts
 from darrm.losses.renyi import CONVERSIONS, RenyiCurve
 from darrm.pate.analysis import Analysis, answer_of
 from darrm.pate.confident import CheckedGNMax
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness, noisy_value
+from darrm.pate.noisy_max import LNMax
 from darrm.pate.smooth_sensitivity import SmoothCost, smooth_cost
+from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale, mark_of_run
 from darrm.privacy import PrivacyParams
 
 ORDERS_TRIED = 3
+_ORDERS_AROUND = np.array([0.6, 0.7, 0.8, 0.9, 1.0, 1.1])  # of the order of the exact ε, above 1
+_DEVIATIONS = np.geomspace(1.0, 64.0, 49)  # votes
+_NEEDS_EXACT = "the scale of votes needs exact costs: use discrete noise"
 # of the largest possible β; smaller ones need far distances, and noise that is hardly smaller
 _SMOOTHNESS_RANGE = (0.3, 0.98)
 _SMALLEST_SENSITIVITY = 1e-6  # nats: keeps the best σ_SS finite where nothing can move
@@ -69,7 +77,9 @@ class Sanitized:
         )
 
 
-def sanitize(analysis: Analysis, parameters: GnssParameters, *, rng: np.random.Generator | None = None) -> Sanitized:
+def sanitize(
+    analysis: Analysis, parameters: GnssParameters | PublicationParameters, *, rng: np.random.Generator | None = None
+) -> Sanitized:
     """Return the figure that may be published for a run that is over.
 
     Parameters
@@ -77,14 +87,16 @@ def sanitize(analysis: Analysis, parameters: GnssParameters, *, rng: np.random.G
     analysis
         From `analyze`, with ``answered=`` the released pattern of answers where the aggregator has a check.
     parameters
-        Order, β, σ_SS and safety, fixed without looking at the votes.
+        `PublicationParameters` for the exact cost on the scale of votes, `GnssParameters` for Theorem 6 with [P]'s
+        smooth sensitivity; fixed without looking at the votes.
     rng
         None draws from the operating system. A generator is for experiments only: no privacy is claimed.
 
     Raises
     ------
     ValueError
-        If the analysis holds expectations instead of answers, or for `LNMax`.
+        If the analysis holds expectations instead of answers, or for `LNMax`; with `PublicationParameters` also for
+        continuous noise, and where the checks were accounted from the data.
     ConditionError
         If a condition of [P, Section B.2] fails: then no sanitized figure exists at this order.
 
@@ -95,8 +107,15 @@ def sanitize(analysis: Analysis, parameters: GnssParameters, *, rng: np.random.G
     if analysis.answered is None:
         raise ValueError("sanitize needs the answers that were given: analyze(..., answered=labels >= 0)")
     order = parameters.order
-    smooth = smooth_cost(analysis, order, parameters.smoothness)
     weights = analysis.answered.astype(np.float64)
+    understated = 0.5 * math.erfc(parameters.safety / math.sqrt(2.0))
+    if isinstance(parameters, PublicationParameters):
+        scale, label = _scale_of(analysis, order, int(weights.sum()))
+        noisy = scale.published(mark_of_run(scale, label, weights), parameters, rng=rng)
+        public = exact_checks(analysis, order) + parameters.cost
+        epsilon = epsilon_at(analysis, order, noisy + public)
+        return Sanitized(epsilon, analysis.delta, order, analysis.conversion, noisy, public, understated)
+    smooth = smooth_cost(analysis, order, parameters.smoothness)
     sensitivity = smooth.sensitivity(weights, parameters.smoothness)
     noisy = noisy_value(smooth.value(weights), sensitivity, parameters, rng=rng)
     public_checks, largest_checks = _checks_costs(analysis, order)
@@ -104,24 +123,26 @@ def sanitize(analysis: Analysis, parameters: GnssParameters, *, rng: np.random.G
     noisy = min(max(noisy, 0.0), float(weights.sum()) * per_answer + largest_checks)
     public = public_checks + parameters.cost
     epsilon = epsilon_at(analysis, order, noisy + public)
-    understated = 0.5 * math.erfc(parameters.safety / math.sqrt(2.0))
     return Sanitized(epsilon, analysis.delta, order, analysis.conversion, noisy, public, understated)
 
 
+Parameters = TypeVar("Parameters", GnssParameters, PublicationParameters)
+
+
 @dataclass(frozen=True)
-class Expected:
+class Expected(Generic[Parameters]):
     """What publishing with given parameters would lead to, on average over the check's outcomes: private."""
 
-    parameters: GnssParameters
+    parameters: Parameters
     renyi: float  # at the order, without the publication's own
     epsilon: float  # sanitized
-    deviation: float  # standard deviation of its noise, σ_SS·SS
-    sensitivity: float  # SS_β
+    deviation: float  # standard deviation of its noise, σ_SS·SS; on the scale of votes, what s votes more cost more
+    sensitivity: float  # SS_β; on the scale of votes, what one vote more costs more
 
 
 def expected_publication(
     analysis: Analysis, parameters: GnssParameters, *, simulations: int = 20, seed: int = 0
-) -> Expected:
+) -> Expected[GnssParameters]:
     """Compute what `sanitize` would give on average, as [P, Table 2] reports it.
 
     f is an exact expectation, SS_β an average over simulated outcomes of the check where no pattern is given.
@@ -133,7 +154,7 @@ def expected_publication(
 
 def search_parameters(
     analysis: Analysis, order: float | None = None, *, simulations: int = 20, grid: int = 40, seed: int = 0
-) -> Expected:
+) -> Expected[GnssParameters]:
     """Search (λ, β, σ_SS) with the smallest expected ε plus two standard deviations of its noise [P, Section B.6].
 
     For votes that are public or simulated: chosen on private votes, the parameters themselves reveal something. By
@@ -145,9 +166,9 @@ def search_parameters(
     patterns = _patterns(analysis, simulations, seed)
     if order is not None:
         return _search_at(analysis, patterns, order, grid)
-    curve = analysis.curve
+    curve = analysis.theorem_6.curve
     epsilons = CONVERSIONS[analysis.conversion](curve.orders, curve.values, analysis.delta)
-    found: list[Expected] = []
+    found: list[Expected[GnssParameters]] = []
     refused: list[ConditionError] = []
     for candidate in curve.orders[np.argsort(epsilons)]:
         try:
@@ -161,10 +182,76 @@ def search_parameters(
     return min(found, key=_with_two_deviations)
 
 
+def expected_on_vote_scale(analysis: Analysis, parameters: PublicationParameters) -> Expected[PublicationParameters]:
+    """Compute what `sanitize` would give on the scale of votes where the noise is zero; as many answers as expected."""
+    found = _trials_at(analysis, parameters.order)
+    return _on_vote_scale(analysis, parameters, *found)
+
+
+def search_publication(analysis: Analysis, orders: ArrayLike | None = None) -> Expected[PublicationParameters]:
+    """Search (λ, s) with the smallest ε at two standard deviations of noise above the cost.
+
+    For votes that are public or simulated, as `search_parameters`. By default λ is taken around
+    the order of the smallest exact ε.
+    """
+    if orders is None:
+        if analysis.exact is None:
+            raise ValueError(_NEEDS_EXACT)
+        curve = analysis.exact.curve
+        epsilons = CONVERSIONS[analysis.conversion](curve.orders, curve.values, analysis.delta)
+        best = float(curve.orders[int(np.argmin(epsilons))])
+        orders = 1.0 + (best - 1.0) * _ORDERS_AROUND
+    found: list[Expected[PublicationParameters]] = []
+    for order in map(float, np.asarray(orders, dtype=np.float64)):
+        scale, mark = _trials_at(analysis, order)
+        found += [
+            _on_vote_scale(analysis, PublicationParameters(order, deviation), scale, mark)
+            for deviation in _DEVIATIONS.tolist()
+        ]
+    return min(found, key=_with_two_deviations)
+
+
+def exact_checks(analysis: Analysis, order: float) -> float:
+    """Return what the checks cost as bits, whatever the votes."""
+    if not isinstance(analysis.aggregator, CheckedGNMax):
+        return 0.0
+    return analysis.queries * analysis.aggregator.check.guarantee.bound_at(order)
+
+
 def epsilon_at(analysis: Analysis, order: float, renyi: float) -> float:
     """Convert a Rényi cost at one order to ε, at the δ and by the conversion of the analysis."""
     curve = RenyiCurve(np.array([order]), np.array([renyi]))
     return curve.best(analysis.delta, conversion=analysis.conversion).epsilon
+
+
+def _scale_of(analysis: Analysis, order: float, answers: int) -> tuple[VoteScale, LabelCosts]:
+    """Return the scale of votes for so many answers, and what is known of the labels."""
+    answer = answer_of(analysis.aggregator)
+    if isinstance(answer, LNMax):
+        checks.fail("the aggregator", analysis.aggregator, "of the GNMax kind", "there is no scale of votes for LNMax")
+    if analysis.label is None:
+        raise ValueError(_NEEDS_EXACT)
+    if analysis.check == "data-dependent":
+        checks.fail("check", analysis.check, "data-independent", "on the scale of votes only answers are counted")
+    return VoteScale(answer.sigma, order, answers), analysis.label
+
+
+def _trials_at(analysis: Analysis, order: float) -> tuple[VoteScale, int]:
+    """Return the scale for as many answers as expected, and the mark of the expected cost."""
+    scale, label = _scale_of(analysis, order, round(analysis.expected_answered))
+    return scale, mark_of_run(scale, label, analysis.probabilities)
+
+
+def _on_vote_scale(
+    analysis: Analysis, parameters: PublicationParameters, scale: VoteScale, mark: int
+) -> Expected[PublicationParameters]:
+    """Return what publishing leads to where the noise is zero."""
+    public = exact_checks(analysis, parameters.order)
+    here = scale.cost_at(mark + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))
+    higher = scale.cost_at(mark + math.ceil(MARKS_A_VOTE * (parameters.safety + 1.0) * parameters.deviation))
+    epsilon = epsilon_at(analysis, parameters.order, here + public + parameters.cost)
+    one_more = scale.cost_at(mark + MARKS_A_VOTE) - scale.cost_at(mark)
+    return Expected(parameters, scale.cost_at(mark) + public, epsilon, higher - here, one_more)
 
 
 def _checks_costs(analysis: Analysis, order: float) -> tuple[float, float]:
@@ -175,11 +262,11 @@ def _checks_costs(analysis: Analysis, order: float) -> tuple[float, float]:
     return (0.0, total) if analysis.check == "data-dependent" else (total, 0.0)
 
 
-def _search_at(analysis: Analysis, patterns: NDArray[np.float64], order: float, grid: int) -> Expected:
+def _search_at(analysis: Analysis, patterns: NDArray[np.float64], order: float, grid: int) -> Expected[GnssParameters]:
     """Search β and σ_SS at one order."""
     candidates = largest_smoothness(order) * np.linspace(*_SMOOTHNESS_RANGE, grid)
     smooth = smooth_cost(analysis, order, float(candidates[0]))
-    found: list[Expected] = []
+    found: list[Expected[GnssParameters]] = []
     for smoothness in map(float, candidates):
         sensitivity = _mean_sensitivity(smooth, patterns, smoothness)
         scale = best_noise_scale(order, smoothness, max(sensitivity, _SMALLEST_SENSITIVITY))
@@ -187,7 +274,7 @@ def _search_at(analysis: Analysis, patterns: NDArray[np.float64], order: float, 
     return min(found, key=_with_two_deviations)
 
 
-def _with_two_deviations(one: Expected) -> float:
+def _with_two_deviations(one: Expected[Any]) -> float:
     """Return what the search makes small."""
     return one.epsilon + 2.0 * one.deviation
 
@@ -206,7 +293,9 @@ def _mean_sensitivity(smooth: SmoothCost, patterns: NDArray[np.float64], smoothn
     return float(np.mean([smooth.sensitivity(pattern, smoothness) for pattern in patterns]))
 
 
-def _expected(analysis: Analysis, smooth: SmoothCost, sensitivity: float, parameters: GnssParameters) -> Expected:
+def _expected(
+    analysis: Analysis, smooth: SmoothCost, sensitivity: float, parameters: GnssParameters
+) -> Expected[GnssParameters]:
     """Return what publishing leads to, given the mean smooth sensitivity."""
     renyi = smooth.value(analysis.probabilities) + _checks_costs(analysis, parameters.order)[0]
     deviation = parameters.noise_scale * sensitivity

@@ -1,4 +1,4 @@
-"""The rows of Tables 1 and 2 of [P] for given votes, as a dictionary and as text."""
+"""The rows of Tables 1 and 2 of [P] for given votes, and how the exact cost is published, as dictionaries and text."""
 
 import warnings
 from typing import Any
@@ -10,7 +10,15 @@ from darrm.pate.analysis import WARNING, Analysis, PateAggregator, PrivateFigure
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, printed_cost
 from darrm.pate.noisy_max import LNMax
-from darrm.pate.publication import epsilon_at, expected_publication, search_parameters
+from darrm.pate.publication import (
+    Expected,
+    epsilon_at,
+    expected_on_vote_scale,
+    expected_publication,
+    search_parameters,
+    search_publication,
+)
+from darrm.pate.vote_scale import PublicationParameters
 from darrm.votes import Votes
 
 _EXPECTED = "expectation over the noise of the check; pass the released answers to account for a run"
@@ -34,8 +42,11 @@ def quiet_analysis(
 
 def table_1_row(analysis: Analysis) -> dict[str, Any]:
     """Return what Table 1 of [P] says about an aggregator, as far as votes determine it."""
-    classic = analysis.curve.best(analysis.delta, conversion="classic")
-    tight = analysis.curve.best(analysis.delta, conversion="tight")
+    printed = analysis.theorem_6.curve.best(analysis.delta, conversion="classic")
+    theorem_6 = analysis.theorem_6.curve.best(analysis.delta, conversion=analysis.conversion)
+    exact = None
+    if analysis.exact is not None:
+        exact = analysis.exact.curve.best(analysis.delta, conversion=analysis.conversion)
     if analysis.answered is None:
         answered_is = _EXPECTED
     else:
@@ -48,21 +59,28 @@ def table_1_row(analysis: Analysis) -> dict[str, Any]:
         "answered": analysis.expected_answered,
         "answered_is": answered_is,
         "delta": analysis.delta,
-        "epsilon_theorem_5": classic.epsilon,
-        "order_theorem_5": classic.order,
-        "epsilon_tight_conversion": tight.epsilon,
-        "order_tight_conversion": tight.order,
+        "conversion": analysis.conversion,
+        "epsilon": analysis.epsilon,
+        "charged": analysis.charged,
+        "epsilon_exact": None if exact is None else exact.epsilon,
+        "order_exact": None if exact is None else exact.order,
+        "epsilon_exact_one_direction": (
+            None if analysis.forward is None else analysis.epsilon_of(analysis.forward.curve)
+        ),
+        "epsilon_theorem_6": theorem_6.epsilon,
+        "order_theorem_6": theorem_6.order,
+        "epsilon_as_printed": printed.epsilon,
+        "order_as_printed": printed.order,
         "order_at_edge_of_grid": analysis.best.at_edge,
         "check_share": analysis.check_share,
         "data_independent_epsilon": analysis.data_independent_epsilon,
         "worst_case_epsilon": analysis.worst_case_epsilon,
-        "conversion": analysis.conversion,
         "private": True,
     }
 
 
 def table_2_row(analysis: Analysis, parameters: GnssParameters | None, *, simulations: int = 20) -> dict[str, Any]:
-    """Return what Table 2 of [P] says: how the cost would be published, at which price, or why it is refused.
+    """Return what Table 2 of [P] says: how the cost by Theorem 6 would be published, at which price, or why it is not.
 
     Without ``parameters`` they are searched on these votes, which makes them private.
     """
@@ -78,10 +96,7 @@ def table_2_row(analysis: Analysis, parameters: GnssParameters | None, *, simula
     used = choice.parameters
     product = used.order * used.smoothness
     return {
-        "epsilon": epsilon_at(analysis, used.order, choice.renyi),
-        "delta": analysis.delta,
-        "conversion": analysis.conversion,
-        "order": used.order,
+        **_published(analysis, choice, chosen=parameters is None),
         "beta": used.smoothness,
         "smooth_sensitivity": choice.sensitivity,
         "sigma_ss": used.noise_scale,
@@ -89,15 +104,39 @@ def table_2_row(analysis: Analysis, parameters: GnssParameters | None, *, simula
         "gnss_cost_as_printed_in_theorem_23": (
             printed_cost(used.order, used.smoothness, used.noise_scale) if product < 0.5 else None
         ),
+    }
+
+
+def vote_scale_row(analysis: Analysis, parameters: PublicationParameters | None) -> dict[str, Any]:
+    """Return how the exact cost would be published on the scale of votes, or why it is not; as `table_2_row`."""
+    try:
+        choice = search_publication(analysis) if parameters is None else expected_on_vote_scale(analysis, parameters)
+    except ValueError as error:
+        return {"refused": str(error)}
+    return {
+        **_published(analysis, choice, chosen=parameters is None),
+        "one_vote": choice.sensitivity,
+        "deviation": choice.parameters.deviation,
+        "cost": choice.parameters.cost,
+    }
+
+
+def _published(analysis: Analysis, choice: Expected[Any], *, chosen: bool) -> dict[str, Any]:
+    """Return what both ways of publishing have in common."""
+    return {
+        "epsilon": epsilon_at(analysis, choice.parameters.order, choice.renyi),
+        "delta": analysis.delta,
+        "conversion": analysis.conversion,
+        "order": choice.parameters.order,
         "sanitized_epsilon": choice.epsilon,
         "sanitized_deviation": choice.deviation,
-        "parameters_chosen": "on these votes: private" if parameters is None else "beforehand",
+        "parameters_chosen": "on these votes: private" if chosen else "beforehand",
         "private": True,
     }
 
 
-def report_text(table_1: dict[str, Any], table_2: dict[str, Any] | None) -> str:
-    """Write both rows for a terminal."""
+def report_text(table_1: dict[str, Any], table_2: dict[str, Any] | None, on_votes: dict[str, Any] | None) -> str:
+    """Write the rows for a terminal."""
     t = table_1
     lines = [
         f"{t['aggregator']}",
@@ -105,8 +144,9 @@ def report_text(table_1: dict[str, Any], table_2: dict[str, Any] | None) -> str:
         "",
         "Table 1 row",
         f"  answered              {t['answered']:.1f}  ({t['answered_is']})",
-        f"  epsilon, Theorem 5    {t['epsilon_theorem_5']:.4f}  at order {t['order_theorem_5']:g}",
-        f"  epsilon, tight        {t['epsilon_tight_conversion']:.4f}  at order {t['order_tight_conversion']:g}",
+        *_exact_lines(t),
+        f"  epsilon, Theorem 6    {t['epsilon_theorem_6']:.4f}  at order {t['order_theorem_6']:g} (one direction)",
+        f"  as printed in [P]     {t['epsilon_as_printed']:.4f}  at order {t['order_as_printed']:g} (Theorems 6 and 5)",
         f"  share of the check    {t['check_share']:.1%}",
         f"  data-independent      {t['data_independent_epsilon']:.4f}  for as many answers ({t['conversion']})",
         f"  worst case            {t['worst_case_epsilon']:.4f}  if every query is answered; public",
@@ -114,8 +154,20 @@ def report_text(table_1: dict[str, Any], table_2: dict[str, Any] | None) -> str:
     if t["order_at_edge_of_grid"]:
         lines.append("  the best order is at the edge of the grid: other orders may give less")
     if table_2 is not None:
-        lines += ["", "Table 2 row", *_table_2_lines(table_2)]
+        lines += ["", "Table 2 row: Theorem 6, published by smooth sensitivity", *_table_2_lines(table_2)]
+    if on_votes is not None:
+        lines += ["", "The exact cost, published on the scale of votes", *_vote_scale_lines(on_votes)]
     return "\n".join([*lines, "", f"PRIVATE: {WARNING}."])
+
+
+def _exact_lines(t: dict[str, Any]) -> list[str]:
+    """Write the exact costs."""
+    if t["epsilon_exact"] is None:
+        return ["  epsilon, exact        unknown for this noise"]
+    return [
+        f"  epsilon, exact        {t['epsilon_exact']:.4f}  at order {t['order_exact']:g} (both directions)",
+        f"    one direction       {t['epsilon_exact_one_direction']:.4f}",
+    ]
 
 
 def _table_2_lines(row: dict[str, Any]) -> list[str]:
@@ -130,6 +182,26 @@ def _table_2_lines(row: dict[str, Any]) -> list[str]:
         f"  smooth sensitivity    {row['smooth_sensitivity']:.5f}",
         f"  sigma_SS              {row['sigma_ss']:.3f}",
         f"  cost of publishing    {row['gnss_cost']:.4f}  (Theorem 23 as printed: {note})",
+        *_sanitized_lines(row),
+    ]
+
+
+def _vote_scale_lines(row: dict[str, Any]) -> list[str]:
+    """Write how the exact cost is published, a figure a line."""
+    if "refused" in row:
+        return [f"  refused: {row['refused']}"]
+    return [
+        f"  epsilon               {row['epsilon']:.4f}  at order {row['order']:g} ({row['conversion']} conversion)",
+        f"  one vote more         {row['one_vote']:.5f}",
+        f"  noise, in votes       {row['deviation']:.3f}",
+        f"  cost of publishing    {row['cost']:.4f}",
+        *_sanitized_lines(row),
+    ]
+
+
+def _sanitized_lines(row: dict[str, Any]) -> list[str]:
+    """Write what is published."""
+    return [
         f"  sanitized epsilon     {row['sanitized_epsilon']:.4f} +- {row['sanitized_deviation']:.4f}",
         f"  parameters chosen     {row['parameters_chosen']}",
     ]

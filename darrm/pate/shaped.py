@@ -69,4 +69,4 @@ class ShapedMax:
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
         """Release one class for each query, as `Aggregator.release`; arrays are refused with `ValueError`."""
         given = require_votes(votes)
-        return given.labeled(noisy_argmax(given.counts, inverted(self.noise, rng)))
+        return given.labeled(noisy_argmax(given.counts, inverted(self.noise, rng), rng))

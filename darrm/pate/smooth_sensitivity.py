@@ -1,4 +1,4 @@
-"""Smooth sensitivity of a run's data-dependent cost: how far the total can move when teachers change their votes.
+"""Smooth sensitivity of a run's cost by Theorem 6 of [P]: how far it can move when teachers change their votes.
 
 [P, Definition 12]: SS_β(n) = max_d e^{−βd} · max_{dist(n, n') ≤ d} L̃S(n'); for a sum over queries [P, Theorem 24]
 SS_β = max_d e^{−βd} · Σ_i max_{dist ≤ d} L̃S_i. The inner maxima, for d = 0, 1, …, are the *profile* (D, Q) here:
@@ -80,7 +80,7 @@ def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCo
         checks_profile = np.append(profile[: reach - 1].sum(axis=1), profile[-1].sum())
     profile = answer_profile(counts, shape, reach)
     largest = 0.0 if shape.never_helps(voters) else shape.plateau
-    return SmoothCost(analysis.answer_costs(order), profile, largest, checks_cost, checks_profile)
+    return SmoothCost(analysis.theorem_6_costs(order), profile, largest, checks_cost, checks_profile)
 
 
 def reach_of(smoothness: float, voters: int) -> int:

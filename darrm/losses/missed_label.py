@@ -1,0 +1,173 @@
+"""What a label costs at most, given only how likely it is not the likeliest class: c(q), the same for all votes.
+
+Let q be the probability that the label is not the class that is most likely to win (the top), α the order, and
+E = exp((α − 1)·D_α), in either direction, of the label before and after one vote moves.
+
+**A move from or to the top.** The label is drawn from D, the difference of the noises of the two classes between which
+the vote moves (`MovedVote`), and Pr[top | D = k] is monotone in k: given D = k the other of the two counts has a law
+∝ f(x)·f(x − k), whose likelihood ratio in k is monotone for log-concave f. A monotone function with mean 1 − q is a
+mixture of thresholds, and joint convexity bounds E by the mixture of the E of "at the threshold or beyond, the top;
+before it, D itself": so E(q) is at most the concave majorant over the thresholds, four families of them, for the top
+may lose or win a vote, and for both directions.
+
+**A move between others, a and b.** Given the noisy counts of all the rest, whose best stands at a known level, two
+independent bits say whether a and b reach it. Where at most one of them does, the bits tell the label; where both do,
+let everything be told. So E is at most E_a·E_b + R_a·R_b: the bits' divergences, and the sums Σ f^α·f'^{1−α} over the
+noise beyond each level. The mean over the level of "a or b is on top" is at most q: again the concave majorant in q, of
+all pairs of levels. This part holds for every noise, and for every pair of classes with q = Pr[a] + Pr[b].
+
+One vote takes q = t(κ) to at most t(κ − 2), see `MovedVote`: with c this bounds how far a cost can move.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from darrm.losses.label import label_curve
+from darrm.losses.moved_vote import MovedVote
+from darrm.probability import Array
+from darrm.probability.integer_noise import DiscreteGaussian, IntegerNoise
+
+_ROUNDING, _TINY = 1e-9, 1e-15  # relative and absolute, of E − 1: sums of 2^16 positive terms, and 1 − 1
+_ARGUMENT = 1e-6  # relative: what a computed q may err by, with room
+_LEVELS = 16.0  # blocks of levels to a deviation
+_BINS = 4096  # of log q
+_LEAST_LOG_Q = -45.0
+_REACH = 13.0  # deviations: levels beyond have a probability below e^{−80}
+_SUBDIVISIONS = 4  # of one κ
+
+
+@dataclass(frozen=True)
+class MissedLabel:
+    """c(q) at one order for discrete Gaussian noise of σ votes on each count, two or more classes, any tie rule.
+
+    >>> bound = MissedLabel(40.0, 20.0)
+    >>> bound.cost(np.array([1e-4, 0.03, 0.5])).round(6).tolist()
+    [6.6e-05, 0.003755, 0.00813]
+    """
+
+    sigma: float
+    order: float
+
+    def cost(self, missed: Array) -> Array:
+        """Bound the cost of labels that miss the likeliest class with such probabilities, elementwise; it rises."""
+        excess = np.maximum(np.interp(missed, *self._top), np.interp(missed, *self._others))
+        costs = np.log1p(excess * (1.0 + _ROUNDING) + _TINY) / (self.order - 1.0)
+        return np.asarray(np.minimum(costs, self.ceiling))
+
+    @cached_property
+    def ceiling(self) -> float:
+        """What a label costs at most, whatever the votes."""
+        return label_curve(DiscreteGaussian(self.sigma)).bound_at(self.order)
+
+    @cached_property
+    def after_one_vote(self) -> tuple[Array, Array]:
+        """Bound the cost after one vote has moved by the cost before: vertices of a concave rising function."""
+        law = MovedVote(self.sigma)
+        tails = np.exp(law.log_tails)
+        places = np.arange(0, (tails.size - 1) * _SUBDIVISIONS + 1) / _SUBDIVISIONS
+        q = np.interp(places, np.arange(tails.size), tails)
+        low, high = self.cost(q * (1.0 - _ARGUMENT)), self.cost(np.minimum(q * (1.0 + _ARGUMENT), 1.0))
+        shift = 2 * _SUBDIVISIONS
+        return majorant(low[shift + 1 :], high[: -shift - 1])
+
+    @cached_property
+    def _top(self) -> tuple[Array, Array]:
+        law, less = MovedVote(self.sigma), self.order - 1.0
+        hit = law.log_tails[::-1]  # log(1 − t(κ)) = log t(1 − κ), one place further
+        a, b = (np.exp(law.log_sums(self.order, sign)) for sign in (1, -1))
+        inside = np.arange(4, law.log_tails.size - 4)
+        t = np.exp(law.log_tails[inside])
+
+        def stays(before: int, after: int) -> Array:
+            """(1 − t)^α·(1 − t')^{1−α} − 1 at κ moved by so much."""
+            first, second = hit[inside - 1 + before], hit[inside - 1 + after]
+            return np.asarray(np.expm1(first + less * (first - second)))
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            families = (
+                b[inside] + stays(0, -2),
+                a[inside - 2] + stays(-2, 0),
+                a[inside] + stays(0, 2),
+                b[inside + 2] + stays(2, 0),
+            )
+        return majorant(np.tile(t, 4), np.nan_to_num(np.concatenate(families), nan=np.inf))
+
+    @cached_property
+    def _others(self) -> tuple[Array, Array]:
+        return others_majorant(DiscreteGaussian(self.sigma), self.order)
+
+
+@lru_cache(maxsize=256)
+def others_majorant(noise: IntegerNoise, order: float) -> tuple[Array, Array]:
+    """Bound E − 1 of a move between two classes by the probability that one of them wins: a concave function of it."""
+    beyond = int(_REACH * max(noise.deviation, 1.0) * 2.0 + order) + 4
+    levels = np.arange(-beyond, beyond + 1)
+    support = np.arange(-beyond - 2, beyond + 3)
+    logs = noise.log_weights(support) - np.logaddexp.reduce(noise.log_weights(support))
+    above = np.logaddexp.accumulate(logs[::-1])[::-1]  # log Pr[X ≥ x]
+    below = np.concatenate([[-np.inf], np.logaddexp.accumulate(logs)[:-1]])  # log Pr[X < x]
+    at, less = np.arange(2, levels.size + 2), order - 1.0
+
+    def bit(before: int, after: int) -> tuple[Array, Array]:
+        """E − 1 of the bit X ≥ level, whose level moves, and the share of 1 in it."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            one, zero = (
+                np.exp(part[at + before] + less * (part[at + before] - part[at + after])) for part in (above, below)
+            )
+        return np.asarray(np.nan_to_num(one + zero, nan=np.inf) - 1.0), np.nan_to_num(one, nan=0.0)
+
+    def resolved(shift: int, start: int) -> Array:
+        """Σ f(x)^α·f(x + shift)^{1−α} over x from the level on."""
+        moved = np.roll(logs, -shift)
+        moved[:1], moved[-1:] = logs[:1], logs[-1:]  # where nothing is known the ratio counts as 1
+        sums = np.logaddexp.accumulate((logs + less * (logs - moved))[::-1])[::-1]
+        return np.asarray(np.exp(np.minimum(sums[at + start], 700.0)))
+
+    pairs = (
+        ((bit(0, 1), resolved(1, 0)), (bit(0, -1), resolved(-1, 0))),  # forward: a loses, b wins a vote
+        ((bit(1, 0), resolved(-1, 1)), (bit(-1, 0), resolved(1, -1))),  # reverse
+    )
+    block = max(1, int(noise.deviation / _LEVELS))
+    starts = np.arange(0, levels.size, block)
+    ends = np.minimum(starts + block, levels.size) - 1
+    least = np.exp(above[at])[ends]
+    q = least[:, None] + least - least[:, None] * least
+    edges = np.exp(np.linspace(_LEAST_LOG_Q, 0.0, _BINS))
+    place = np.searchsorted(edges, q.ravel(), side="right")
+    best = np.zeros(_BINS + 1)
+    most = math.expm1(min(less * label_curve(noise).bound_at(order), 700.0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for ((loses, loses_one), loses_all), ((wins, wins_one), wins_all) in pairs:
+            first, second = (np.maximum.reduceat(one, starts) for one in (loses, wins))
+            told, again = (np.minimum.reduceat(one, starts) for one in (loses_one, wins_one))
+            value = first[:, None] + second + first[:, None] * second
+            value += loses_all[starts][:, None] * wins_all[starts] - told[:, None] * again
+            np.maximum.at(best, place, np.minimum(np.nan_to_num(value, nan=np.inf), most).ravel())
+    return majorant(np.append(0.0, edges), best)
+
+
+def majorant(places: Array, values: Array) -> tuple[Array, Array]:
+    """Return the vertices of the least concave rising function above some points with places of at least 0.
+
+    >>> [part.tolist() for part in majorant(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.0, 2.0, 1.0, 3.0]))]
+    [[0.0, 1.0, 3.0], [0.0, 2.0, 3.0]]
+    """
+    order = np.lexsort((-values, places))
+    x, y = places[order], np.maximum.accumulate(values[order])
+    new = np.append(True, y[1:] > y[:-1])  # the others lie below a rising function anyway
+    kept: list[tuple[float, float]] = []
+    for point in zip(x[new].tolist(), y[new].tolist(), strict=True):
+        while len(kept) > 1 and _below(kept[-2], kept[-1], point):
+            kept.pop()
+        kept.append(point)
+    return np.array([x for x, _ in kept]), np.array([y for _, y in kept])
+
+
+def _below(first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]) -> bool:
+    """Whether the middle of three points lies on or below the line through the others."""
+    if math.isinf(last[1]):
+        return math.isinf(middle[1])
+    return (middle[1] - first[1]) * (last[0] - first[0]) <= (last[1] - first[1]) * (middle[0] - first[0])

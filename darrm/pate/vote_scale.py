@@ -1,0 +1,150 @@
+"""A run's cost on a scale of votes: how many moved votes it lies above next to nothing, which may be published.
+
+Let q_i be the probability that label i misses the likeliest class, and G = Σ_i c(q_i) over the answered queries the
+bound of `darrm.losses.missed_label`: it bounds the exact cost in both directions. One person's vote in every query
+moves each q_i = t(κ_i) to at most t(κ_i − 2), so each cost g to at most U(g), a concave rising function, and by
+Jensen's inequality G to at most n·U(G/n) for n answers. Marks on the line with
+
+    mark_{j+16} = n·U(mark_j/n)
+
+are therefore such that G ≤ mark_j gives G' ≤ mark_{j+16}; exchanging both data sets, φ(G) = min{j : G ≤ mark_j} moves
+by at most 16 either way. So φ + N, with N a discrete Gaussian of 16·s, costs λ/(2s²) at every order λ [CKS20,
+Proposition 5], and mark_{φ+N} may be published. No condition, no smoothing, no noise that depends on the votes; sixteen
+marks to a vote only make the rounding up small.
+
+A budget is tested in the same way, as propose-test-release does: the noisy mark is compared with it.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from darrm import checks
+from darrm.losses.label_given_votes import LabelCosts
+from darrm.losses.missed_label import MissedLabel
+from darrm.privacy import exact_number
+from darrm.probability import Array
+from darrm.probability.exact_sampling import discrete_gaussian, uniform_below
+
+MARKS_A_VOTE = 16
+_SMALLEST_MARK = 1e-4  # nats: of a total; less is rounded up to it
+_ROUNDING = 1e-9  # relative: of sums and of the probabilities that they are made of
+_LARGEST_ORDER, _SMALLEST_DEVIATION, _LARGEST_DEVIATION = 1e4, 1e-2, 1e6
+
+
+@dataclass(frozen=True)
+class PublicationParameters:
+    """How a cost is to be published on the scale of votes; to be fixed without looking at the private votes.
+
+    Parameters
+    ----------
+    order
+        λ > 1, the order of the Rényi divergence at which the cost is taken.
+    deviation
+        s > 0, the standard deviation of the noise, in votes.
+    safety
+        z ≥ 0: the published figure is that of z·s more votes, and too small with probability Φ(−z) only. It is a
+        constant and costs nothing.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
+    Examples
+    --------
+    >>> PublicationParameters(order=18.0, deviation=8.0).cost
+    0.140625
+    """
+
+    order: float
+    deviation: float
+    safety: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.positive(deviation=self.deviation)
+        checks.non_negative(safety=self.safety)
+        if not 1.0 < self.order <= _LARGEST_ORDER:
+            checks.fail("order", self.order, f"above 1 and at most {_LARGEST_ORDER:g}")
+        if not _SMALLEST_DEVIATION <= self.deviation <= _LARGEST_DEVIATION or self.safety > _LARGEST_DEVIATION:
+            found = f"{self.deviation:g} (safety {self.safety:g})"
+            checks.fail("deviation", found, f"in [{_SMALLEST_DEVIATION:g}, {_LARGEST_DEVIATION:g}] votes")
+
+    @property
+    def cost(self) -> float:
+        """The Rényi divergence at ``order`` that the publication itself costs: λ/(2s²)."""
+        return self.order / (2.0 * self.deviation**2)
+
+
+def publication_rule(epsilon: float, delta: float, *, safety: float = 0.0) -> PublicationParameters:
+    """Choose parameters from a target alone, without the votes: λ = 1 + 2·log(1/δ)/ε, and s such that it costs ε/8.
+
+    >>> found = publication_rule(epsilon=1.0, delta=1e-5)
+    >>> round(found.order, 3), round(found.deviation, 3), round(found.cost, 3)
+    (24.026, 9.803, 0.125)
+    """
+    checks.positive(epsilon=epsilon)
+    checks.open_probability(delta=delta)
+    order = 1.0 - 2.0 * math.log(delta) / epsilon
+    return PublicationParameters(order, 2.0 * math.sqrt(order / epsilon), safety)
+
+
+@dataclass(frozen=True)
+class VoteScale:
+    """The marks for so many answers of σ votes at one order; public.
+
+    >>> scale = VoteScale(sigma=40.0, order=16.0, answers=360)
+    >>> bool(scale.cost_at(scale.mark_of(0.1)) >= 0.1), scale.mark_of(0.1) - scale.mark_of(0.09) < MARKS_A_VOTE * 2
+    (True, True)
+    """
+
+    sigma: float
+    order: float
+    answers: int
+
+    @cached_property
+    def bound(self) -> MissedLabel:
+        """What one answer costs by its q."""
+        return MissedLabel(self.sigma, self.order)
+
+    @cached_property
+    def marks(self) -> Array:
+        """The marks, in nats, rising to what all answers cost whatever the votes."""
+        most = self.answers * self.bound.ceiling
+        if not most:
+            return np.zeros(1)
+        first = min(_SMALLEST_MARK, most)
+        found = [first * (self._after(first) / first) ** (part / MARKS_A_VOTE) for part in range(MARKS_A_VOTE)]
+        while found[-1] < most:
+            found.append(self._after(found[-MARKS_A_VOTE]))
+        return np.asarray(np.minimum(np.array(found), most))
+
+    def total(self, missed: Array, weights: Array) -> float:
+        """Compute G of labels that miss with such probabilities, each counted so often: **private data**."""
+        return float(weights @ self.bound.cost(missed))
+
+    def mark_of(self, total: float) -> int:
+        """Return φ, the number of the first mark that is at least so high: **private data**."""
+        return min(int(np.searchsorted(self.marks, total)), self.marks.size - 1)
+
+    def cost_at(self, mark: int) -> float:
+        """Return the cost at a mark; those beyond the ends count as the ends."""
+        return float(self.marks[min(max(mark, 0), self.marks.size - 1)])
+
+    def published(self, mark: int, parameters: PublicationParameters, *, rng: np.random.Generator | None) -> float:
+        """Draw the cost that may be published, from the operating system unless ``rng`` is given for experiments."""
+        variance = (MARKS_A_VOTE * exact_number("deviation", parameters.deviation)) ** 2
+        noise = int(discrete_gaussian(variance, 1, uniform_below(rng))[0])
+        return self.cost_at(mark + noise + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))
+
+    def _after(self, total: float) -> float:
+        """Bound what a total can become when one person's votes move."""
+        return self.answers * float(np.interp(total / self.answers, *self.bound.after_one_vote)) * (1.0 + _ROUNDING)
+
+
+def mark_of_run(scale: VoteScale, label: LabelCosts, answered: Array) -> int:
+    """Return φ of a run: **private data**."""
+    weights = np.bincount(label.which, weights=answered, minlength=label.missed.size).astype(np.float64)
+    return scale.mark_of(scale.total(label.missed, weights))

@@ -1,0 +1,165 @@
+"""What a label costs at given votes, against every neighbor of small ensembles, and what bounds it by q alone."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from darrm.losses import label_given_votes
+from darrm.losses.label import threshold_curve
+from darrm.losses.label_given_votes import SmallNoise, label_costs
+from darrm.losses.missed_label import MissedLabel
+from darrm.losses.moved_vote import MovedVote
+from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, ShapedNoise
+from tests.losses import test_label
+from tests.losses.test_label import ORDERS, divergences, histograms, label_laws, neighbors
+
+NOISES: tuple[SmallNoise, ...] = (
+    *(DiscreteGaussian(sigma) for sigma in (0.7, 1.0, 2.0, 5.0, 9.0)),
+    *(DiscreteLaplace(gamma) for gamma in (0.3, 1.0, 2.5)),
+)
+
+
+def worst(noise: SmallNoise, counts: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, float]:
+    """Both divergences over all neighbors, one by one, and how likely the label is not the likeliest class."""
+    before = label_laws(noise, counts, fair=True)
+    afters = [label_laws(noise, moved, fair=True) for moved in neighbors(counts)]
+    forward = np.max([divergences(before, after) for after in afters], axis=0)
+    reverse = np.max([divergences(after, before) for after in afters], axis=0)
+    return forward, reverse, 1.0 - float(before.max())
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("K", "C"), [(7, 2), (6, 3), (5, 4)])
+def test_costs_are_the_worst_of_all_neighbors_in_both_directions(noise: SmallNoise, K: int, C: int) -> None:
+    rows = histograms(K, C)
+    found = label_costs(noise, rows, ORDERS)
+    for row, which in zip(rows, found.which, strict=True):
+        forward, reverse, missed = worst(noise, row)
+        assert np.all(found.forward[which] >= forward - 1e-14)
+        assert np.all(found.reverse[which] >= reverse - 1e-14)
+        assert found.forward[which] == pytest.approx(forward, abs=1e-10)
+        assert found.reverse[which] == pytest.approx(reverse, abs=1e-10)
+        assert found.missed[which] == pytest.approx(missed, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("noise", [DiscreteGaussian(2.0), DiscreteGaussian(3.5), DiscreteLaplace(1.5)])
+def test_classes_far_behind_are_bounded_and_nearly_exact(noise: SmallNoise) -> None:
+    rows = [(60, 0, 0, 0), (58, 1, 1, 0), (45, 15, 0, 0), (30, 29, 1, 0), (31, 29, 0, 0), (40, 10, 10, 0)]
+    found = label_costs(noise, rows, ORDERS)
+    for row, which in zip(rows, found.which, strict=True):
+        forward, reverse, _ = worst(noise, row)
+        for costs, exact in ((found.forward[which], forward), (found.reverse[which], reverse)):
+            assert np.all(costs >= exact - 1e-14)
+            assert costs[:3] == pytest.approx(exact[:3], abs=1e-9)
+
+
+def test_wide_noise_is_integrated_with_few_nodes_and_its_error_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = DiscreteGaussian(70.0)
+    monkeypatch.setattr(test_label, "REACH", 900)
+    rows = [(30, 10, 5, 5, 0, 0, 0, 0), (200, 30, 20, 0, 0, 0, 0, 0), (7, 7, 6, 6, 6, 6, 6, 6)]
+    found = label_costs(noise, rows, ORDERS)
+    for row, which in zip(rows, found.which, strict=True):
+        forward, reverse, _ = worst(noise, row)
+        for costs, exact in ((found.forward[which], forward), (found.reverse[which], reverse)):
+            assert np.all(costs >= exact)
+            assert costs == pytest.approx(exact, abs=1e-7)
+
+
+def test_moves_that_are_left_out_would_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise, orders = DiscreteGaussian(12.0), np.array([1.25, 2.0, 5.0, 9.0, 20.0, 40.0])
+    rows = np.random.default_rng(3).multinomial(120, np.random.default_rng(4).dirichlet(np.full(6, 0.7), size=40))
+    rows[:2] = [[60, 30, 30, 0, 0, 0], [20, 20, 20, 20, 20, 20]]
+    short = label_costs(noise, rows, orders)
+    left_out = []
+
+    def none_skipped(*arguments: object) -> np.ndarray:
+        left_out.append(kept(*arguments))
+        return np.zeros_like(left_out[-1])
+
+    kept = label_given_votes._skipped
+    monkeypatch.setattr(label_given_votes, "_skipped", none_skipped)
+    full = label_costs(noise, rows, orders)
+    assert np.array_equal(short.forward, full.forward)
+    assert np.array_equal(short.reverse, full.reverse)
+    assert 0.3 < np.mean(np.concatenate([one.ravel() for one in left_out])) < 1.0
+
+
+def test_noise_and_orders_that_are_not_known_are_refused() -> None:
+    with pytest.raises(ValueError, match="noise must be discrete Gaussian or Laplace"):
+        label_costs(ShapedNoise(4.0, 4.0, 2.0, 2.0), [[3, 1]], [2.0])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="orders"):
+        label_costs(DiscreteGaussian(4.0), [[3, 1]], [2.0, 1.5])
+
+
+def moves(noise: DiscreteGaussian, K: int, C: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    laws = {row: label_laws(noise, row, fair=fair) for fair in (True, False) for row in histograms(K, C)}
+    for row in histograms(K, C):
+        for moved in neighbors(row):
+            yield laws[row], laws[moved]
+
+
+@pytest.mark.parametrize("sigma", [0.8, 2.0, 6.0])
+@pytest.mark.parametrize(("K", "C"), [(7, 3), (4, 4)])
+def test_every_event_moves_along_the_tail_and_costs_at_most_its_sums(sigma: float, K: int, C: int) -> None:
+    noise, law, order = DiscreteGaussian(sigma), MovedVote(sigma), 6.0
+    tails = np.exp(law.log_tails)
+    places = np.arange(law.first, law.last + 1)
+    sums = np.exp(law.log_sums(order, 1))
+    pairs = 0
+    for before, after in moves(noise, K, C):
+        for size in range(1, C):
+            for event in map(list, combinations(range(C), size)):
+                here, there = before[event].sum(), after[event].sum()
+                place = np.interp(-here, -tails, places)
+                assert there <= np.interp(place - 2.0, places, tails) * (1.0 + 1e-9)
+                assert there >= np.interp(place + 2.0, places, tails) * (1.0 - 1e-9)
+                index = law.index_of(float(np.log(here)))
+                assert np.sum(before[event] ** order * after[event] ** (1.0 - order)) <= sums[index] * (1.0 + 1e-9)
+                reverse = np.sum(after[event] ** order * before[event] ** (1.0 - order))
+                assert reverse <= sums[index - 2] * (1.0 + 1e-9)
+                pairs += 1
+    assert pairs > 500
+
+
+@pytest.mark.parametrize("sigma", [1.0, 2.0, 5.0, 9.0])
+@pytest.mark.parametrize(("K", "C"), [(12, 2), (9, 3), (6, 4)])
+def test_q_alone_bounds_the_cost_before_and_after_a_vote(sigma: float, K: int, C: int) -> None:
+    for order in (1.5, 4.0, 12.0):
+        bound = MissedLabel(sigma, order)
+        rows = histograms(K, C)
+        found = label_costs(DiscreteGaussian(sigma), rows, [order])
+        costs = bound.cost(found.missed)
+        assert np.all(np.minimum(found.both[:, 0], bound.ceiling) <= costs + 1e-10)
+        of_row = dict(zip(rows, costs[found.which], strict=True))
+        for row in rows:
+            most = np.interp(of_row[row], *bound.after_one_vote)
+            assert max(of_row[moved] for moved in neighbors(row)) <= most * (1.0 + 1e-9)
+
+
+def test_q_alone_is_a_close_bound_where_two_classes_compete() -> None:
+    rows = [[a, 250 - a] for a in (250, 220, 190, 160, 130)]
+    for order in (8.0, 20.0):
+        bound = MissedLabel(40.0, order)
+        found = label_costs(DiscreteGaussian(40.0), rows, [order])
+        ratio = bound.cost(found.missed) / np.minimum(found.both[:, 0], bound.ceiling)
+        assert np.all(ratio >= 1.0)
+        assert np.all(ratio < 1.2)
+
+
+@pytest.mark.parametrize("sigma", [0.7, 2.0, 7.0])
+def test_one_comparison_is_charged_for_its_bit(sigma: float) -> None:
+    curve = threshold_curve(DiscreteGaussian(sigma))
+    points = np.arange(-90, 91)
+    logs = DiscreteGaussian(sigma).log_weights(points)
+    masses = np.exp(logs - np.logaddexp.reduce(logs))
+    for order in (1.25, 4.0, 20.0):
+        largest = 0.0
+        for level in range(-40, 41):
+            bits = [np.array([masses[points >= at].sum(), masses[points < at].sum()]) for at in (level, level + 1)]
+            for p, q in (bits, bits[::-1]):
+                largest = max(largest, float(np.log(np.sum(p**order * q ** (1.0 - order))) / (order - 1.0)))
+        value = float(curve.values[curve.orders == order][0])
+        assert largest <= value <= 1.02 * largest
+        assert value <= order / (2.0 * sigma**2)

@@ -1,0 +1,117 @@
+"""The scale of votes: how far a run's mark moves when one teacher votes otherwise, and what is published of it."""
+
+import math
+
+import numpy as np
+import pytest
+
+from darrm.losses.label_given_votes import label_costs
+from darrm.pate.analysis import Analysis
+from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.noisy_max import GNMax, LNMax
+from darrm.pate.publication import epsilon_at, expected_on_vote_scale, sanitize, search_publication
+from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale, mark_of_run
+from darrm.probability.integer_noise import DiscreteGaussian
+from tests.losses.test_label import histograms, neighbors
+from tests.pate.pate_oracles import quiet
+
+RNG = np.random.default_rng(6)
+VOTES = np.array([RNG.multinomial(250, [share, *[(1 - share) / 4] * 4]) for share in RNG.beta(6.0, 1.2, size=40)])
+ANSWERED = np.arange(40) % 2 == 0
+PARAMETERS = PublicationParameters(order=14.0, deviation=3.0)
+
+
+@pytest.fixture(scope="module")
+def released() -> Analysis:
+    return quiet(VOTES, ConfidentGNMax(200, 150.0, 40.0), 1e-5, answered=ANSWERED)
+
+
+@pytest.mark.parametrize("sigma", [1.5, 3.0, 8.0])
+@pytest.mark.parametrize("order", [2.0, 9.0])
+def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(sigma: float, order: float) -> None:
+    rows = [row for K, C in ((12, 2), (9, 3), (6, 4)) for row in histograms(K, C)]
+    padded = [row + (0,) * (4 - len(row)) for row in rows]
+    costs = {}
+    for C in (2, 3, 4):
+        some = [row for row in rows if len(row) == C]
+        found = label_costs(DiscreteGaussian(sigma), some, [order])
+        costs |= dict(zip(some, found.missed[found.which], strict=True))
+    assert len(padded) == len(costs)
+    rng = np.random.default_rng(1)
+    moved_most = 0
+    for answers in (1, 3, 20):
+        scale = VoteScale(sigma, order, answers)
+        bound = scale.bound
+        here = np.array([bound.cost(np.array([costs[row]]))[0] for row in rows])
+        there = np.array([max(bound.cost(np.array([costs[one] for one in neighbors(row)]))) for row in rows])
+        back = np.array([min(bound.cost(np.array([costs[one] for one in neighbors(row)]))) for row in rows])
+        for _ in range(300):
+            run = rng.choice(len(rows), size=answers, p=rng.dirichlet(np.full(len(rows), 0.05)))
+            mark = scale.mark_of(float(here[run].sum()))
+            assert scale.cost_at(mark) >= min(here[run].sum(), answers * bound.ceiling)
+            up = scale.mark_of(float(there[run].sum())) - mark
+            down = mark - scale.mark_of(float(back[run].sum()))
+            assert max(up, down) <= MARKS_A_VOTE
+            moved_most = max(moved_most, up, down)
+    assert moved_most > MARKS_A_VOTE // 2  # the scale is not merely loose
+
+
+def test_what_is_published_is_the_noisy_mark_and_its_parts(released: Analysis) -> None:
+    scale = VoteScale(40.0, 14.0, 20)
+    assert released.label is not None
+    mark = mark_of_run(scale, released.label, ANSWERED.astype(float))
+    exact = np.minimum(released.label.both[released.label.which], 1.0)[ANSWERED]
+    assert scale.cost_at(mark) > np.interp(14.0, released.label.orders, exact.sum(axis=0))
+    draws = [sanitize(released, PARAMETERS, rng=np.random.default_rng(seed)) for seed in range(300)]
+    check = released.queries * ConfidentGNMax(200, 150.0, 40.0).check.guarantee.bound_at(14.0)
+    assert check < 40 * 14.0 / (2 * 150**2) * 0.65
+    for one in draws[:20]:
+        assert one.public_cost == pytest.approx(check + 14.0 / 18.0)
+        assert one.epsilon == pytest.approx(epsilon_at(released, 14.0, one.noisy_cost + one.public_cost))
+    marks = np.array([np.searchsorted(scale.marks, one.noisy_cost) for one in draws]) - mark
+    deviation = MARKS_A_VOTE * 3.0
+    assert abs(marks.mean()) < 5.5 * deviation / math.sqrt(300)
+    assert marks.std() == pytest.approx(deviation, rel=0.2)
+
+
+def test_safety_shifts_the_mark_and_costs_nothing(released: Analysis) -> None:
+    safe = PublicationParameters(14.0, 3.0, safety=4.0)
+    assert safe.cost == PARAMETERS.cost == 14.0 / 18.0
+    scale = VoteScale(40.0, 14.0, 20)
+    assert released.label is not None
+    total = scale.total(released.label.missed[released.label.which], ANSWERED.astype(float))
+    drawn = [sanitize(released, safe, rng=np.random.default_rng(seed)) for seed in range(50)]
+    assert all(one.noisy_cost >= total for one in drawn)
+    assert drawn[0].understated_with == pytest.approx(3.17e-5, rel=1e-2)
+
+
+def test_nothing_more_than_the_worst_case_and_nothing_less_than_the_first_mark_is_published() -> None:
+    scale = VoteScale(40.0, 14.0, 20)
+    wide = PublicationParameters(14.0, 1e6)
+    found = {scale.published(100, wide, rng=np.random.default_rng(seed)) for seed in range(20)}
+    assert found == {float(scale.marks[0]), 20 * scale.bound.ceiling}
+    assert VoteScale(40.0, 14.0, 0).marks.tolist() == [0.0]
+
+
+def test_the_search_finds_what_no_other_deviation_improves(released: Analysis) -> None:
+    found = search_publication(released)
+    here = found.epsilon + 2.0 * found.deviation
+    for factor in (0.8, 1.25):
+        other = PublicationParameters(found.parameters.order, found.parameters.deviation * factor)
+        tried = expected_on_vote_scale(released, other)
+        assert here <= tried.epsilon + 2.0 * tried.deviation + 1e-9
+
+
+def test_what_has_no_scale_of_votes_is_refused() -> None:
+    for aggregator, message in (
+        (LNMax(0.05), "there is no scale of votes for LNMax"),
+        (GNMax(40.0, noise="continuous"), "needs exact costs: use discrete noise"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            sanitize(quiet(VOTES, aggregator, 1e-5), PARAMETERS)
+    sharp = quiet(VOTES, ConfidentGNMax(200, 20.0, 40.0), 1e-5, answered=ANSWERED, check="data-dependent")
+    with pytest.raises(ValueError, match="only answers are counted"):
+        sanitize(sharp, PARAMETERS)
+    for bad in ({"order": 1.0, "deviation": 3.0}, {"order": 3.0, "deviation": 0.0}, {"order": 3.0, "deviation": 1e-9}):
+        with pytest.raises(ValueError, match=r"order|deviation"):
+            PublicationParameters(**bad)
