@@ -15,14 +15,13 @@ All terms are positive, so sums err relatively; classes with equal counts have e
   it adds for Gaussian noise, a loss of at most 2γ what it adds for Laplace noise. As a or b of a move they multiply the
   product by something between 1 and the factor of a class that is just so far behind: F is log-concave, so that factor
   is monotone. The end that is worse is charged.
-- **Moves between others than the top** are left out where they cannot be the worst. D_α does not fall in α: within an
-  interval of orders they cost at most what `missed_label` says of its end, others at least what they do at its start.
+- **Moves between others than the top** are left out, where there are many, if `missed_label` shows that they are not
+  the worst at any order.
 """
 
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,7 +38,7 @@ _WIDEST = 1000.0  # votes of deviation: beyond, an answer takes too long
 # relative, of each probability: sums of up to 2^16 products of some hundred factors, whose logs err by 2^-50
 _ROUNDING = 4e-12
 _NODES = ((64.0, 3), (32.0, 4), (8.0, 6), (0.0, 16))  # to a vote, for a deviation of at least so many votes
-_INTERVALS = 6  # of orders
+_MANY = 1 << 18  # histograms times classes squared: from here on moves that cannot be the worst are looked for
 _TERMS_AT_ONCE = 1 << 20
 _LEAST_MISSED = math.exp(-30.0)  # the least probability of another answer that is told
 SmallNoise = DiscreteGaussian | DiscreteLaplace
@@ -111,7 +110,8 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
     rows, which = np.unique(np.sort(counts_of(histograms), axis=1), axis=0, return_inverse=True)
     tables = _tables_of(noise, rows.shape[1])
     sums = tables.event_sums(grid)
-    found = [_costs(tables, row, grid, sums) for row in rows]
+    many = rows.size * rows.shape[1] >= _MANY
+    found = [_costs(tables, row, grid, sums, many=many) for row in rows]
     forward, reverse, missed = (np.array(part) for part in zip(*found, strict=True))
     return LabelCosts(grid, forward, reverse, missed, np.asarray(which).reshape(-1))
 
@@ -364,7 +364,9 @@ class _Histogram:
         return 2.0 * float(np.max(shares @ relative / shares.sum(axis=1)))
 
 
-def _costs(tables: _Tables, row: NDArray[np.int64], orders: Array, sums: Array | None) -> tuple[Array, Array, float]:
+def _costs(
+    tables: _Tables, row: NDArray[np.int64], orders: Array, sums: Array | None, *, many: bool
+) -> tuple[Array, Array, float]:
     """Compute both divergences of one histogram, (L,) each, and how likely another answer is."""
     votes = _Histogram(tables, row)
     added = tables.event(votes.far_mass, orders, sums)
@@ -375,8 +377,9 @@ def _costs(tables: _Tables, row: NDArray[np.int64], orders: Array, sums: Array |
     others = exist & ~of_top
     found = _both(votes.moves(of_top), orders, added, votes.error)
     if others.any():
-        likely = np.append(np.exp(votes.before), votes.far_mass) * (1.0 + votes.error)
-        others &= ~_skipped(tables.noise, likely[:, None] + likely, orders, np.minimum(*found))
+        if many:
+            likely = np.append(np.exp(votes.before), votes.far_mass) * (1.0 + votes.error)
+            others &= ~_skipped(tables.noise, likely[:, None] + likely, orders, np.minimum(*found))
         if others.any():
             also = _both(votes.moves(others), orders, added, votes.error)
             found = np.maximum(found[0], also[0]), np.maximum(found[1], also[1])
@@ -386,10 +389,9 @@ def _costs(tables: _Tables, row: NDArray[np.int64], orders: Array, sums: Array |
 def _skipped(noise: SmallNoise, likely: Array, orders: Array, known: Array) -> NDArray[np.bool_]:
     """Tell which pairs of classes, that win with such probabilities, cannot cost more than what is known: (L,)."""
     skipped = np.ones(likely.shape, dtype=bool)
-    ends = np.unique(np.linspace(0, orders.size - 1, _INTERVALS + 1).astype(np.int64))
-    for low, high in pairwise(ends if ends.size > 1 else (0, 0)):
-        excess = np.interp(likely, *others_majorant(noise, float(orders[high])))
-        skipped &= np.log1p(excess) / (orders[high] - 1.0) <= known[low]
+    for order, cost in zip(orders.tolist(), known.tolist(), strict=True):
+        excess = np.interp(likely, *others_majorant(noise, order))
+        skipped &= np.log1p(excess) / (order - 1.0) <= cost
     return skipped
 
 

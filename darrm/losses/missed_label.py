@@ -100,6 +100,12 @@ class MissedLabel:
         return others_majorant(DiscreteGaussian(self.sigma), self.order)
 
 
+@lru_cache(maxsize=64)
+def missed_label(sigma: float, order: float) -> MissedLabel:
+    """Keep the tables of a bound that is asked for several runs."""
+    return MissedLabel(sigma, order)
+
+
 @lru_cache(maxsize=256)
 def others_majorant(noise: IntegerNoise, order: float) -> tuple[Array, Array]:
     """Bound E − 1 of a move between two classes by the probability that one of them wins: a concave function of it."""

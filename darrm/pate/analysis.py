@@ -194,7 +194,9 @@ class Analysis:
         times = np.bincount(self.label.which[part], weights=weights[part], minlength=len(self.label.forward)).astype(
             np.float64
         )
-        return _exact_total(self.label.orders, self.label.both, times, _on(grid, answer.guarantee)).values
+        return _exact_total(
+            self.label.orders, self.label.both, times, _on(grid, answer.guarantee, answer.answer_independent(grid))
+        ).values
 
     def theorem_6_costs(self, order: float) -> NDArray[np.float64]:
         """Bound the cost of answering each query at an order by Theorem 6: (Q,), private."""
@@ -286,8 +288,8 @@ def analyze(
         probabilities = np.exp(checked.log_probabilities(statistic)[0])
     dependent = check == "data-dependent"
     no_check = RenyiCurve(grid, np.zeros_like(grid))
-    one_check = no_check if checked is None else _on(grid, checked.guarantee)
-    one_answer = _on(grid, answer.guarantee)
+    one_check = no_check if checked is None else _on(grid, checked.guarantee, checked.independent(grid))
+    one_answer = _on(grid, answer.guarantee, answer.answer_independent(grid))
     in_theorem = exact_forward = exact_both = no_check
     if checked is not None and statistic is not None:
         in_theorem = RenyiCurve(grid, _theorem_6_checks(checked, statistic, grid, dependent=dependent))
@@ -369,9 +371,9 @@ def _pattern(answered: ArrayLike, queries: int, *, needed: bool) -> NDArray[np.b
     return pattern
 
 
-def _on(grid: NDArray[np.float64], curve: RenyiCurve) -> RenyiCurve:
-    """Bound a curve at other orders."""
-    return RenyiCurve(grid, np.array([curve.bound_at(float(order)) for order in grid]))
+def _on(grid: NDArray[np.float64], curve: RenyiCurve, counted: NDArray[np.float64]) -> RenyiCurve:
+    """Bound a curve at other orders, never above what the noisy counts cost."""
+    return RenyiCurve(grid, np.minimum([curve.bound_at(float(order)) for order in grid], counted))
 
 
 def _theorem_6_checks(

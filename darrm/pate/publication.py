@@ -28,7 +28,7 @@ from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness, noisy_value
 from darrm.pate.noisy_max import LNMax
 from darrm.pate.smooth_sensitivity import SmoothCost, smooth_cost
-from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale, mark_of_run
+from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale, mark_of_run, vote_scale
 from darrm.privacy import PrivacyParams
 
 ORDERS_TRIED = 3
@@ -233,7 +233,7 @@ def _scale_of(analysis: Analysis, order: float, answers: int) -> tuple[VoteScale
         raise ValueError(_NEEDS_EXACT)
     if analysis.check == "data-dependent":
         checks.fail("check", analysis.check, "data-independent", "on the scale of votes only answers are counted")
-    return VoteScale(answer.sigma, order, answers), analysis.label
+    return vote_scale(answer.sigma, order, answers), analysis.label
 
 
 def _trials_at(analysis: Analysis, order: float) -> tuple[VoteScale, int]:

@@ -17,13 +17,13 @@ A budget is tested in the same way, as propose-test-release does: the noisy mark
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from darrm import checks
 from darrm.losses.label_given_votes import LabelCosts
-from darrm.losses.missed_label import MissedLabel
+from darrm.losses.missed_label import MissedLabel, missed_label
 from darrm.privacy import exact_number
 from darrm.probability import Array
 from darrm.probability.exact_sampling import discrete_gaussian, uniform_below
@@ -104,10 +104,10 @@ class VoteScale:
     order: float
     answers: int
 
-    @cached_property
+    @property
     def bound(self) -> MissedLabel:
         """What one answer costs by its q."""
-        return MissedLabel(self.sigma, self.order)
+        return missed_label(self.sigma, self.order)
 
     @cached_property
     def marks(self) -> Array:
@@ -142,6 +142,12 @@ class VoteScale:
     def _after(self, total: float) -> float:
         """Bound what a total can become when one person's votes move."""
         return self.answers * float(np.interp(total / self.answers, *self.bound.after_one_vote)) * (1.0 + _ROUNDING)
+
+
+@lru_cache(maxsize=64)
+def vote_scale(sigma: float, order: float, answers: int) -> VoteScale:
+    """Keep the marks of a scale that is asked for several runs."""
+    return VoteScale(sigma, order, answers)
 
 
 def mark_of_run(scale: VoteScale, label: LabelCosts, answered: Array) -> int:

@@ -7,14 +7,15 @@ import pytest
 
 from darrm.account.accountant import PRIVATE_TOTAL, PrivacyAccountant
 from darrm.errors import PrivateFigureError
+from darrm.losses.label_given_votes import label_costs
 from darrm.losses.renyi import RenyiGridWarning
 from darrm.pate import analysis, renyi_bounds
-from darrm.pate.analysis import PrivateFigureWarning, analyze
-from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.analysis import PateAggregator, PrivateFigureWarning, analyze, answer_of
+from darrm.pate.confident import ConfidentGNMax, NoisyCheck
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.votes import Votes
-from tests.pate.pate_oracles import lnmax_moments, quiet, theorem_6
+from tests.pate.pate_oracles import gaussian_log_mass, lnmax_moments, quiet, theorem_6
 
 ORDERS = (1.5, 3.0, 8.0, 14.0, 20.0, 40.0, 90.0)
 VOTES = np.random.default_rng(2).multinomial(250, [0.8, 0.1, 0.05, 0.05], size=30)
@@ -50,7 +51,7 @@ def test_expected_cost_is_the_loop_over_queries() -> None:
     for index, order in enumerate(ORDERS):
         check, answer = loop_over_queries(order, answered)
         assert found.curve.values[index] == pytest.approx(check + answer, rel=1e-11)
-        assert found.check_curve.values[index] == pytest.approx(check)
+        assert found.cost.checks.values[index] == pytest.approx(check)
         assert found.independent_curve.values[index] == pytest.approx(check + sum(answered) * order / 1600)
         assert found.worst_curve.values[index] == pytest.approx(30 * (order / 45000 + order / 1600))
 
@@ -62,7 +63,7 @@ def test_the_check_is_charged_for_every_query_and_the_answer_only_where_given() 
     assert found.curve.values[3] == pytest.approx(check + answer, rel=1e-11)
     assert found.expected_answered == 10
     none = quiet(VOTES, CONFIDENT, 1e-5, orders=ORDERS, answered=np.zeros(30, dtype=bool))
-    assert none.curve == none.check_curve
+    assert none.curve == none.cost.checks
     assert none.check_share == 1.0
     assert none.epsilon > 0.0
 
@@ -102,7 +103,7 @@ def test_a_data_dependent_check_costs_less_and_is_theorem_6_for_two_outcomes() -
         passes = normal_tail((150 - max(row)) / 20)
         log_q = math.log(min(passes, normal_tail((max(row) - 150) / 20)))
         total += float(theorem_6(log_q, math.sqrt(2.0) * 20.0, 8.0))
-    assert dependent.check_curve.values[2] == pytest.approx(total, rel=1e-6)
+    assert dependent.cost.checks.values[2] == pytest.approx(total, rel=1e-6)
     assert dependent.epsilon < plain.epsilon
 
 
@@ -113,7 +114,7 @@ def test_interactive_is_confident_with_another_statistic() -> None:
     answered = [normal_tail((100 - s) / 150) for s in statistic]
     check, answer = loop_over_queries(8.0, answered)
     assert found.curve.values[2] == pytest.approx(check + answer, rel=1e-11)
-    assert found.check_curve.values[2] == pytest.approx(check)
+    assert found.cost.checks.values[2] == pytest.approx(check)
 
 
 def test_order_of_queries_and_of_classes_does_not_matter() -> None:
@@ -132,10 +133,55 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_discrete_noise_costs_a_little_more_than_the_papers() -> None:
     continuous, discrete = (
-        quiet(VOTES, ConfidentGNMax(200, 150.0, 40.0, noise=noise), 1e-5).epsilon
-        for noise in ("continuous", "discrete")
+        quiet(VOTES, ConfidentGNMax(200, 150.0, 40.0, noise=noise), 1e-5) for noise in ("continuous", "discrete")
     )
-    assert continuous < discrete < 1.02 * continuous
+    by_theorem_6 = discrete.epsilon_of(discrete.theorem_6.curve)
+    assert continuous.epsilon < by_theorem_6 < 1.02 * continuous.epsilon
+    assert (continuous.charged, continuous.exact, continuous.label) == ("Theorem 6", None, None)
+
+
+@pytest.mark.parametrize("aggregator", [GNMax(40.0), LNMax(0.05), ConfidentGNMax(150, 20.0, 40.0)])
+@pytest.mark.parametrize("check", ["data-independent", "data-dependent"])
+def test_the_exact_cost_is_the_loop_over_labels_and_checks(aggregator: PateAggregator, check: str) -> None:
+    found = quiet(VOTES, aggregator, 1e-5, orders=ORDERS, check=check)
+    answer = answer_of(aggregator)
+    label = label_costs(answer.law, VOTES, ORDERS)
+    both, forward = 0.0, 0.0
+    for order in (3.0, 8.0, 14.0):
+        index = ORDERS.index(order)
+        most = answer.guarantee.bound_at(order)
+        both = forward = 0.0
+        for row, weight, which in zip(VOTES, found.probabilities, label.which, strict=True):
+            both += weight * min(label.both[which, index], most)
+            forward += weight * min(label.forward[which, index], most)
+            if isinstance(aggregator, ConfidentGNMax):
+                bit = aggregator.check.guarantee.bound_at(order)
+                costs = [one[0, 0] for one in aggregator.check.exact(row.max(keepdims=True), [order])]
+                forward += min(costs[0], bit) if check == "data-dependent" else bit
+                both += min(costs[1], bit) if check == "data-dependent" else bit
+        assert found.exact is not None
+        assert found.forward is not None
+        # between the knots costs are bounded by chords
+        assert both * (1.0 - 1e-12) <= found.exact.curve.values[index] <= both * 1.1
+        assert forward * (1.0 - 1e-12) <= found.forward.curve.values[index] <= forward * 1.1
+    assert found.charged == "exact"
+    assert found.epsilon == found.epsilon_of(found.exact.curve) < found.epsilon_of(found.theorem_6.curve)
+
+
+def test_a_bit_costs_the_worst_of_its_two_neighbors() -> None:
+    check, order = NoisyCheck(6.5, 2.0), 5.0
+    mass = np.exp(gaussian_log_mass(2.0))
+    values = np.arange(-(mass.size // 2), mass.size // 2 + 1)
+    for statistic in range(14):
+        laws = [
+            np.array([p, 1.0 - p]) for p in (mass[values + s >= 6.5].sum() for s in range(statistic - 1, statistic + 2))
+        ]
+        pairs = [(laws[1], laws[0]), (laws[1], laws[2])]
+        forward = max(math.log(np.sum(p**order * q ** (1.0 - order))) / (order - 1.0) for p, q in pairs)
+        reverse = max(math.log(np.sum(q**order * p ** (1.0 - order))) / (order - 1.0) for p, q in pairs)
+        found = [one[0, 0] for one in check.exact(np.array([statistic]), [order])]
+        assert found == pytest.approx([forward, max(forward, reverse)], abs=1e-9)
+        assert found[0] >= forward * (1.0 - 1e-12)
 
 
 def test_it_warns_that_the_figure_is_private_and_of_a_best_order_at_the_edge() -> None:

@@ -64,7 +64,7 @@ def test_fewer_queries_cost_less(votes: Path, capsys: pytest.CaptureFixture[str]
     half = rows(capsys, votes, *EXAMPLE, "--no-table-2", "--queries", "30")
     assert half["table_2"] is None
     assert half["table_1"]["queries"] == 30
-    assert half["table_1"]["epsilon_theorem_5"] < all_of_them["epsilon_theorem_5"]
+    assert half["table_1"]["epsilon"] < all_of_them["epsilon"]
 
 
 def test_every_aggregator(votes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,6 +86,9 @@ def test_parameters_fixed_beforehand(votes: Path, capsys: pytest.CaptureFixture[
     assert found["parameters_chosen"] == "beforehand"
     thumb = rows(capsys, votes, *EXAMPLE, "--expect-epsilon", "2")["table_2"]
     assert thumb["beta"] * thumb["order"] == pytest.approx(0.4)
+    on_votes = rows(capsys, votes, *EXAMPLE, "--order", "14", "--deviation", "6")["vote_scale"]
+    assert (on_votes["order"], on_votes["deviation"], on_votes["parameters_chosen"]) == (14.0, 6.0, "beforehand")
+    assert on_votes["cost"] == pytest.approx(14.0 / 72.0)
     given = ("--order", "45", "--beta", "0.002", "--sigma-ss", "7")
     assert "condition C6 fails" in rows(capsys, votes, *EXAMPLE, *given)["table_2"]["refused"]
 
@@ -93,7 +96,14 @@ def test_parameters_fixed_beforehand(votes: Path, capsys: pytest.CaptureFixture[
 def test_text_names_both_rows_and_the_warning(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(lambda: main([str(votes), *EXAMPLE])) == 0
     text = capsys.readouterr().out
-    for words in ("Table 1 row", "Table 2 row", "epsilon, Theorem 5", "sanitized epsilon", "PRIVATE: this epsilon"):
+    for words in (
+        "Table 1 row",
+        "Table 2 row",
+        "epsilon, exact",
+        "scale of votes",
+        "sanitized epsilon",
+        "PRIVATE: this epsilon",
+    ):
         assert words in text
 
 
@@ -120,7 +130,9 @@ BAD = [
     (COUNTS, ["--sigma2", "40", "--threshold", "3", "--delta", "1e-5"], "give both or neither"),
     (COUNTS, ["--gamma", "1", "--sigma2", "40", "--delta", "1e-5"], "does not go with --sigma2"),
     (COUNTS, [*EXAMPLE, "--confidence", "0.5"], "give both or neither"),
-    (COUNTS, [*EXAMPLE, "--beta", "0.1"], "give all three or none"),
+    (COUNTS, [*EXAMPLE, "--beta", "0.1"], "give --order with --beta and --sigma-ss"),
+    (COUNTS, [*EXAMPLE, "--order", "9"], "give --order with --beta and --sigma-ss"),
+    (COUNTS, [*EXAMPLE, "--order", "9", "--expect-epsilon", "1"], "give it alone"),
     (COUNTS, [*EXAMPLE, "--sigma1", "nan"], "--sigma1 must be a number of at least 0"),
     (COUNTS, [*EXAMPLE, "--classes", "7"], "the number of columns of the counts, 4"),
     (COUNTS, [*EXAMPLE, "--plot", "/no/such/folder/p.png"], "does not exist"),

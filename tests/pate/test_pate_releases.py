@@ -4,20 +4,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.losses.label import label_curve, label_profile
-from darrm.losses.renyi import DEFAULT_ORDERS
+from darrm.losses.label import label_curve, label_profile, threshold_curve
 from darrm.pate.confident import ConfidentGNMax, NoisyCheck
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.votes import ABSTAIN, Votes
-from tests.pate.pate_oracles import (
-    gaussian_log_mass,
-    laplace_log_mass,
-    log_lattice_win_probabilities,
-    log_win_probabilities,
-)
+from tests.losses.test_label import label_laws
+from tests.pate.pate_oracles import gaussian_log_mass, log_win_probabilities
 
 ROW = np.array([[6, 4, 2]])
 DRAWS = 60_000
@@ -34,16 +29,16 @@ def frequencies(labels: np.ndarray, classes: int) -> np.ndarray:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    ("aggregator", "log_law"),
+    ("aggregator", "law"),
     [
-        (GNMax(3.0), log_lattice_win_probabilities(ROW, gaussian_log_mass(3.0))),
-        (GNMax(3.0, noise="continuous"), log_win_probabilities(ROW, 3.0)),
-        (LNMax(0.3), log_lattice_win_probabilities(ROW, laplace_log_mass(0.3))),
+        (GNMax(3.0), label_laws(DiscreteGaussian(3.0), (6, 4, 2), fair=True)),
+        (GNMax(3.0, noise="continuous"), np.exp(log_win_probabilities(ROW, 3.0)[0])),
+        (LNMax(0.3), label_laws(DiscreteLaplace(0.3), (6, 4, 2), fair=True)),
     ],
 )
-def test_released_labels_follow_the_law(aggregator: GNMax | LNMax, log_law: np.ndarray) -> None:
+def test_released_labels_follow_the_law(aggregator: GNMax | LNMax, law: np.ndarray) -> None:
     labels = aggregator.release(repeated(ROW), rng=np.random.default_rng(3))
-    assert np.abs(frequencies(labels, 3) - np.exp(log_law[0])).max() < SPREAD
+    assert np.abs(frequencies(labels, 3) - law).max() < SPREAD
 
 
 @pytest.mark.statistical
@@ -61,10 +56,11 @@ def test_confident_passes_as_often_as_it_says_and_then_answers_by_gnmax(noise: s
     passes, fails = aggregator.check.log_probabilities(np.array([6]))
     assert math.exp(passes[0]) + math.exp(fails[0]) == pytest.approx(1.0, abs=1e-12)
     assert abs(np.mean(labels != ABSTAIN) - math.exp(passes[0])) < SPREAD
-    mass = gaussian_log_mass(3.0)
-    law = log_win_probabilities(ROW, 3.0) if noise == "continuous" else log_lattice_win_probabilities(ROW, mass)
+    law = np.exp(log_win_probabilities(ROW, 3.0)[0])
+    if noise == "discrete":
+        law = label_laws(DiscreteGaussian(3.0), (6, 4, 2), fair=True)
     given = labels[labels != ABSTAIN]
-    assert np.abs(frequencies(given, 3) - np.exp(law[0])).max() < 2 * SPREAD
+    assert np.abs(frequencies(given, 3) - law).max() < 2 * SPREAD
 
 
 def test_a_check_passes_at_the_threshold_itself() -> None:
@@ -119,8 +115,9 @@ def test_discrete_noise_is_charged_for_the_label() -> None:
     assert label.renyi == label_curve(DiscreteGaussian(40.0)) == GNMax(40.0).guarantee
     assert label.profile == label_profile(DiscreteGaussian(40.0))
     assert (label.count, label.reached) == (7, 1)
-    check = NoisyCheck(200, 150.0).independent(DEFAULT_ORDERS)
-    assert np.allclose(ConfidentGNMax(200, 150.0, 40.0).guarantee.values - check, GNMax(40.0).guarantee.values)
+    check = NoisyCheck(200, 150.0).guarantee
+    assert check == threshold_curve(DiscreteGaussian(150.0))
+    assert ConfidentGNMax(200, 150.0, 40.0).guarantee == check + GNMax(40.0).guarantee
     assert LNMax(0.3).charge().renyi == label_curve(DiscreteLaplace(0.3))
     assert LNMax(0.3).charge().guarantee == PrivacyParams(0.6)
 

@@ -13,8 +13,9 @@ from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.gnss import GnssParameters, exact_cost, printed_cost
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
-from darrm.pate.report import quiet_analysis, report_text, table_1_row, table_2_row
+from darrm.pate.report import quiet_analysis, report_text, table_1_row, table_2_row, vote_scale_row
 from darrm.pate.smooth_sensitivity import smooth_cost
+from darrm.pate.vote_scale import PublicationParameters, VoteScale
 from darrm.votes import Votes
 from tests.pate.pate_oracles import quiet
 
@@ -24,7 +25,14 @@ ANSWERED = np.arange(60) % 3 == 0
 CONFIDENT = ConfidentGNMax(200, 150.0, 40.0)
 ORDER, BETA, SIGMA_SS, SAFETY = 14.5, 0.03, 7.0, 1.0
 PARAMETERS = GnssParameters(ORDER, BETA, SIGMA_SS, SAFETY)
+DEVIATION = 6.0
+ON_VOTES = PublicationParameters(ORDER, DEVIATION)
 DECIMALS = {"answered": 1, "share of the check": 1, "beta": 5, "smooth sensitivity": 5, "sigma_SS": 3}  # others 4
+DECIMALS |= {"one vote more": 5, "noise, in votes": 3}
+REFUSED = {
+    "laplace": "there is no scale of votes for LNMax",
+    "checked by the data": "on the scale of votes only answers are counted",
+}
 
 ANALYSES = {
     "expected": quiet(COUNTS, CONFIDENT, 1e-5),
@@ -46,9 +54,13 @@ def smallest(analysis: Analysis, values: np.ndarray, conversion: str) -> tuple[f
 def table_1_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
     """What each line of the Table 1 row must say, from the curves of the analysis."""
     orders, values = analysis.curve.orders, analysis.curve.values
-    classic, at_classic = smallest(analysis, values, "classic")
-    tight, at_tight = smallest(analysis, values, "tight")
     _, best = smallest(analysis, values, analysis.conversion)
+    printed, at_printed = smallest(analysis, analysis.theorem_6.curve.values, "classic")
+    theorem_6, at_theorem_6 = smallest(analysis, analysis.theorem_6.curve.values, analysis.conversion)
+    assert analysis.exact is not None
+    assert analysis.forward is not None
+    exact, at_exact = smallest(analysis, analysis.exact.curve.values, analysis.conversion)
+    forward, _ = smallest(analysis, analysis.forward.curve.values, analysis.conversion)
     words = "all queries are answered"
     if analysis.answered is None:
         words = "expectation over the noise of the check; pass the released answers to account for a run"
@@ -56,9 +68,11 @@ def table_1_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
         words = "as released"
     return {
         "answered": (float(analysis.probabilities.sum()), f"({words})"),
-        "epsilon, Theorem 5": (classic, f"at order {orders[at_classic]:g}"),
-        "epsilon, tight": (tight, f"at order {orders[at_tight]:g}"),
-        "share of the check": (100.0 * analysis.check_curve.values[best] / values[best], "%"),
+        "epsilon, exact": (exact, f"at order {orders[at_exact]:g} (both directions)"),
+        "one direction": (forward, ""),
+        "epsilon, Theorem 6": (theorem_6, f"at order {orders[at_theorem_6]:g} (one direction)"),
+        "as printed in [P]": (printed, f"at order {orders[at_printed]:g} (Theorems 6 and 5)"),
+        "share of the check": (100.0 * analysis.cost.checks.values[best] / values[best], "%"),
         "data-independent": (
             smallest(analysis, analysis.independent_curve.values, analysis.conversion)[0],
             f"for as many answers ({analysis.conversion})",
@@ -96,6 +110,30 @@ def table_2_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
     }
 
 
+def vote_scale_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
+    """What each line about the scale of votes must say for the parameters, from the marks."""
+    scale = VoteScale(40.0, ORDER, round(float(analysis.probabilities.sum())))
+    assert analysis.label is not None
+    total = scale.total(analysis.label.missed[analysis.label.which], analysis.probabilities)
+    mark = int(np.searchsorted(scale.marks, total))
+    public = 0.0
+    if isinstance(analysis.aggregator, ConfidentGNMax):
+        public = analysis.queries * analysis.aggregator.check.guarantee.bound_at(ORDER)
+    converted = -math.log(analysis.delta) / (ORDER - 1.0)
+    if analysis.conversion == "tight":
+        converted += math.log1p(-1.0 / ORDER) - math.log(ORDER) / (ORDER - 1.0)
+    last, cost = scale.marks.size - 1, ORDER / (2.0 * DEVIATION**2)
+    noisy = float(scale.marks[min(mark + math.ceil(16 * DEVIATION), last)] - scale.marks[mark])
+    return {
+        "epsilon": (float(scale.marks[mark]) + public + converted, f"at order 14.5 ({analysis.conversion} conversion)"),
+        "one vote more": (float(scale.marks[min(mark + 16, last)] - scale.marks[mark]), ""),
+        "noise, in votes": (DEVIATION, ""),
+        "cost of publishing": (cost, ""),
+        "sanitized epsilon": (float(scale.marks[mark]) + public + converted + cost, f"+- {noisy:.4f}"),
+        "parameters chosen": ("beforehand",),
+    }
+
+
 def printed_lines(block: str) -> dict[str, tuple[str, str]]:
     """The lines of a row of the report by their label: the first word or number, and the rest."""
     lines = [line for line in block.splitlines()[1:] if line.startswith("  ") and line[23:24] == " "]
@@ -112,8 +150,8 @@ def check_lines(found: dict[str, tuple[str, str]], expected: dict[str, tuple[obj
 @pytest.mark.parametrize("name", ANALYSES)
 def test_each_printed_figure_is_that_of_the_analysis(name: str) -> None:
     analysis = ANALYSES[name]
-    text = report_text(table_1_row(analysis), table_2_row(analysis, PARAMETERS))
-    head, first, second, warning = text.split("\n\n")
+    rows = table_1_row(analysis), table_2_row(analysis, PARAMETERS), vote_scale_row(analysis, ON_VOTES)
+    head, first, second, third, warning = report_text(*rows).split("\n\n")
     queries, voters = COUNTS[: analysis.queries].shape[0], int(COUNTS[0].sum())
     assert head.splitlines() == [
         repr(analysis.aggregator),
@@ -122,12 +160,17 @@ def test_each_printed_figure_is_that_of_the_analysis(name: str) -> None:
     assert first.startswith("Table 1 row\n")
     check_lines(printed_lines(first), table_1_figures(analysis))
     assert ("at the edge of the grid" in first) == (name == "at the edge")
-    assert second.startswith("Table 2 row\n")
+    assert second.startswith("Table 2 row: Theorem 6, published by smooth sensitivity\n")
+    assert third.startswith("The exact cost, published on the scale of votes\n")
     if name == "laplace":
         refused = "LNMax has no smooth sensitivity: publish the data-independent epsilon"
-        assert second == f"Table 2 row\n  refused: {refused}"
+        assert second.endswith(f"\n  refused: {refused}")
     else:
         check_lines(printed_lines(second), table_2_figures(analysis))
+    if name in REFUSED:
+        assert REFUSED[name] in third
+    else:
+        check_lines(printed_lines(third), vote_scale_figures(analysis))
     assert warning == f"PRIVATE: {WARNING}."
 
 
@@ -136,7 +179,9 @@ def test_the_rows_as_data_hold_the_same_figures(name: str) -> None:
     analysis = ANALYSES[name]
     row = table_1_row(analysis)
     figures = table_1_figures(analysis)
-    orders = analysis.curve.orders[[smallest(analysis, analysis.curve.values, c)[1] for c in ("classic", "tight")]]
+    orders = {
+        label: float(str(words[1]).split()[2]) for label, words in figures.items() if "at order" in str(words[-1])
+    }
     assert row == {
         "aggregator": repr(analysis.aggregator),
         "queries": analysis.queries,
@@ -145,10 +190,15 @@ def test_the_rows_as_data_hold_the_same_figures(name: str) -> None:
         "answered": figures["answered"][0],
         "answered_is": str(figures["answered"][1])[1:-1],
         "delta": analysis.delta,
-        "epsilon_theorem_5": figures["epsilon, Theorem 5"][0],
-        "order_theorem_5": orders[0],
-        "epsilon_tight_conversion": figures["epsilon, tight"][0],
-        "order_tight_conversion": orders[1],
+        "epsilon": figures["epsilon, exact"][0],
+        "charged": "exact",
+        "epsilon_exact": figures["epsilon, exact"][0],
+        "order_exact": orders["epsilon, exact"],
+        "epsilon_exact_one_direction": figures["one direction"][0],
+        "epsilon_theorem_6": figures["epsilon, Theorem 6"][0],
+        "order_theorem_6": orders["epsilon, Theorem 6"],
+        "epsilon_as_printed": figures["as printed in [P]"][0],
+        "order_as_printed": orders["as printed in [P]"],
         "order_at_edge_of_grid": name == "at the edge",
         "check_share": pytest.approx(figures["share of the check"][0] / 100.0),  # type: ignore[operator]
         "data_independent_epsilon": figures["data-independent"][0],
@@ -180,14 +230,15 @@ def test_parameters_chosen_on_the_votes_are_private_and_theorem_23_may_not_apply
     analysis = ANALYSES["expected"]
     searched: dict[str, Any] = table_2_row(analysis, None, simulations=2)
     assert searched["parameters_chosen"] == "on these votes: private"
-    assert analysis.epsilon <= searched["epsilon"] < 1.2 * analysis.epsilon  # C6 fails at the best order
+    least = analysis.epsilon_of(analysis.theorem_6.curve)
+    assert least <= searched["epsilon"] < 1.2 * least  # C6 fails at the best order
     again = table_2_row(
         analysis, GnssParameters(searched["order"], searched["beta"], searched["sigma_ss"]), simulations=2
     )
     assert again == searched | {"parameters_chosen": "beforehand"}
     outside = table_2_row(analysis, GnssParameters(14.0, 0.0365, 7.0))
     assert outside["gnss_cost_as_printed_in_theorem_23"] is None
-    assert "(Theorem 23 as printed: outside its range)" in report_text(table_1_row(analysis), outside)
+    assert "(Theorem 23 as printed: outside its range)" in report_text(table_1_row(analysis), outside, None)
     assert "condition C6 fails" in table_2_row(analysis, GnssParameters(45.0, 0.002, 7.0))["refused"]
 
 
@@ -206,11 +257,12 @@ def test_the_analysis_of_the_report_passes_everything_on_and_warns_in_words_only
 def test_an_analysis_prints_its_own_figures() -> None:
     analysis = ANALYSES["released"]
     epsilon, best = smallest(analysis, analysis.curve.values, "tight")
-    share = analysis.check_curve.values[best] / analysis.curve.values[best]
+    share = analysis.cost.checks.values[best] / analysis.curve.values[best]
     independent, _ = smallest(analysis, analysis.independent_curve.values, "tight")
+    theorem_6, _ = smallest(analysis, analysis.theorem_6.curve.values, "tight")
     assert str(analysis) == (
-        f"60 queries, 20.0 answers: epsilon = {epsilon:.4f} at delta = 1e-06 (tight conversion, order "
-        f"{analysis.curve.orders[best]:g}), {share:.0%} of it for the threshold check; data-independent: "
-        f"{independent:.4f}\nPRIVATE: {WARNING}"
+        f"60 queries, 20.0 answers: epsilon = {epsilon:.4f} at delta = 1e-06 (exact, tight conversion, order "
+        f"{analysis.curve.orders[best]:g}), {share:.0%} of it for the threshold check; Theorem 6: {theorem_6:.4f}; "
+        f"data-independent: {independent:.4f}\nPRIVATE: {WARNING}"
     )
     assert f"{ANALYSES['expected'].probabilities.sum():.1f} expected answers" in str(ANALYSES["expected"])
