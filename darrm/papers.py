@@ -37,6 +37,7 @@ _WORKS = {
     "AR17": "Aldà, Rubinstein: The Bernstein Mechanism: Function Release under Differential Privacy (AAAI 2017)",
     "SNJ23": "Steinke, Nasr, Jagielski: Privacy Auditing with One (1) Training Run (NeurIPS 2023, arXiv:2305.08846v1)",
     "CJPCN24": "Chadha, Jagielski, Papernot, Choquette-Choo, Nasr: Auditing Private Prediction (ICML 2024)",
+    "KB15": "Kingma, Ba: Adam: A Method for Stochastic Optimization (ICLR 2015, arXiv:1412.6980v9)",
     "H02": "Higham: Accuracy and Stability of Numerical Algorithms, 2nd edition (SIAM 2002, ISBN 0-89871-521-0)",
 }
 PAPERS: Mapping[str, str] = MappingProxyType(_WORKS)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from darrm import checks
 
-INITIAL, BATCH, NOISE = 0, 1, 2  # what a stream of words is for
+INITIAL, BATCH, NOISE, AUGMENTATION = range(4)  # what a stream of words is for
 _BITS = 53
 
 
@@ -62,6 +62,15 @@ def coins(words: NDArray[np.uint64], probability: float) -> NDArray[np.bool_]:
     checks.probability(probability=probability)
     threshold = np.uint64(math.floor(probability * 2.0**_BITS))  # the product is exact: a power of two
     return (words >> np.uint64(64 - _BITS)) < threshold
+
+
+def signed_uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Turn words into numbers uniform on [−1, 1).
+
+    >>> signed_uniforms(np.array([0, 2**63, 3 * 2**62], dtype=np.uint64)).tolist()
+    [-1.0, 0.0, 0.5]
+    """
+    return (words >> np.uint64(64 - _BITS)).astype(np.float64) * 2.0 ** (1 - _BITS) - 1.0
 
 
 def gaussians(words: NDArray[np.uint64]) -> NDArray[np.float64]:

@@ -5,13 +5,14 @@ Both recipes answer the same two questions, how many steps there are and which r
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
+from darrm.ensemble.augmentation import Augmentation
 from darrm.ensemble.randomness import BATCH, RandomSource, coins
 
 
@@ -82,6 +83,11 @@ class PlainSGD:
         Passes over the shard, at least 1.
     batch_size
         Records a step (the last batch of an epoch may be smaller).
+    adam
+        Whether the steps are Adam's [KB15, Algorithm 1], with β₁ = 0.9, β₂ = 0.999 and a learning rate that falls
+        linearly from η to 0.
+    augmentation
+        How images are distorted, anew in every step; ``None`` leaves the records as they are.
 
     Examples
     --------
@@ -92,6 +98,8 @@ class PlainSGD:
     learning_rate: float
     epochs: int
     batch_size: int
+    adam: bool = False
+    augmentation: Augmentation | None = None
 
     def __post_init__(self) -> None:
         checks.positive(learning_rate=self.learning_rate)
@@ -110,8 +118,9 @@ class PlainSGD:
         return order[place * self.batch_size : (place + 1) * self.batch_size]
 
     def to_dict(self) -> dict[str, Any]:
-        """Write the recipe as plain data; `recipe_from` reads it back."""
-        return {"kind": "plain", **asdict(self)}
+        """Write the recipe as plain data, without what has its default value; `recipe_from` reads it back."""
+        chosen = {part.name for part in fields(self) if getattr(self, part.name) != part.default}
+        return {"kind": "plain"} | {name: value for name, value in asdict(self).items() if name in chosen}
 
 
 Recipe = PrivateSGD | PlainSGD
@@ -121,9 +130,11 @@ def recipe_from(data: dict[str, Any]) -> Recipe:
     """Read a recipe that ``to_dict`` wrote.
 
     >>> recipe_from(PlainSGD(0.1, 5, 32).to_dict())
-    PlainSGD(learning_rate=0.1, epochs=5, batch_size=32)
+    PlainSGD(learning_rate=0.1, epochs=5, batch_size=32, adam=False, augmentation=None)
     """
-    fields = dict(data)
-    kind = fields.pop("kind", None)
+    values = dict(data)
+    kind = values.pop("kind", None)
     checks.one_of(("private", "plain"), kind=kind)
-    return PrivateSGD(**fields) if kind == "private" else PlainSGD(**fields)
+    if "augmentation" in values:
+        values["augmentation"] = Augmentation(**values["augmentation"])
+    return PrivateSGD(**values) if kind == "private" else PlainSGD(**values)

@@ -1,9 +1,9 @@
 """Train a group of teachers together, with checkpoints that survive a kill.
 
 A group's teachers are stacked (`darrm.ensemble.dpsgd`), so one call computes the gradients of all of them. The state of
-a training is its parameters and its step number: every draw is a function of (seed, teacher, step), so that nothing
-else needs to be stored, and a seeded training that resumes ends where it would have ended anyway. Tensors lie on disk
-as safetensors files with JSON facts beside them, never as pickle.
+a training is its parameters, Adam's moments where it takes Adam's steps, and its step number: every draw is a function
+of (seed, teacher, step), so that nothing else needs to be stored, and a seeded training that resumes ends where it
+would have ended anyway. Tensors lie on disk as safetensors files with JSON facts beside them, never as pickle.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from darrm import checks
+from darrm.ensemble.augmentation import WORDS, Augmentation, distorted
 from darrm.ensemble.dpsgd import add_noise, check_model, clipped_sums, mean_gradients, per_example_gradients
 from darrm.ensemble.network import (
     Build,
@@ -31,8 +32,8 @@ from darrm.ensemble.network import (
     stack,
     threads_for,
 )
-from darrm.ensemble.randomness import INITIAL, NOISE, RandomSource, gaussians
-from darrm.ensemble.recipes import PrivateSGD, Recipe
+from darrm.ensemble.randomness import AUGMENTATION, INITIAL, NOISE, RandomSource, gaussians
+from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe
 from darrm.errors import CheckpointError
 from darrm.system import files
 from darrm.system.extras import require
@@ -40,6 +41,7 @@ from darrm.system.extras import require
 UNSEEDED = "draws from the operating system cannot be repeated, so no training without a seed is continued"
 Array = NDArray[Any]
 _FACTS, _DIGEST = "darrm", "sha256"  # the metadata keys in use
+_MEAN_DECAY, _SQUARE_DECAY, _ADAM_FLOOR = 0.9, 0.999, 1e-8  # β₁, β₂ and the least denominator [KB15, Algorithm 1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +114,7 @@ def train_group(
 
 
 class _Run:
-    """The moving state of one group's training: its parameters and its step number."""
+    """The moving state of one group's training: its parameters, Adam's moments and its step number."""
 
     def __init__(self, group: Group, model: Module, device: Device) -> None:
         self.group = group
@@ -125,6 +127,7 @@ class _Run:
         seeds = [int(group.source.words(1, teacher, INITIAL, 0)[0] >> np.uint64(1)) for teacher in group.teachers]
         start = stack([initial_parameters(group.build, seed) for seed in seeds])
         self.parameters = {name: value.to(device) for name, value in start.items()}
+        self.means, self.squares = self._zeros(), self._zeros()  # Adam's moments, of the gradients and their squares
         self.x = torch.as_tensor(np.concatenate(group.x), device=device)
         self.y = torch.as_tensor(np.concatenate(group.y), device=device)
         self.starts = np.cumsum((0, *group.sizes))[:-1]
@@ -136,13 +139,26 @@ class _Run:
             raise CheckpointError(
                 str(path), "it belongs to a training with other data, seed, network or recipe: name another folder"
             )
-        self.parameters = {name: torch.as_tensor(tensors[name], device=self.device) for name in self.parameters}
+        for state, prefix in self._kept():
+            state.update({name: torch.as_tensor(tensors[prefix + name], device=self.device) for name in state})
         self.step = facts["step"]
 
     def save(self, path: Path) -> None:
         """Keep the state; the file is replaced in one step."""
-        arrays = {name: value.cpu().numpy() for name, value in self.parameters.items()}
+        arrays = {prefix + name: value.cpu().numpy() for state, prefix in self._kept() for name, value in state.items()}
         save_tensors(path, arrays, {"fingerprint": self.fingerprint, "step": self.step})
+
+    def _kept(self) -> list[tuple[Parameters, str]]:
+        """Return the parts of the state that a checkpoint holds, each with what its names begin with there."""
+        moments = [(self.means, "adam/mean/"), (self.squares, "adam/square/")]
+        return [(self.parameters, ""), *(moments if self._adam else [])]
+
+    @property
+    def _adam(self) -> bool:
+        return isinstance(self.group.recipe, PlainSGD) and self.group.recipe.adam
+
+    def _zeros(self) -> Parameters:
+        return {name: torch.zeros_like(value) for name, value in self.parameters.items()}
 
     def advance(self) -> None:
         """Make one step for every teacher of the group that has steps left."""
@@ -158,7 +174,11 @@ class _Run:
             direction = self._private_direction(recipe, x, y, mask)
         else:
             active = torch.as_tensor([float(len(batch) > 0) for batch in batches], device=self.device)
+            if recipe.augmentation is not None:
+                x = self._distorted(recipe.augmentation, batches, x)
             direction = self.gradients(self.parameters, x, y, mask + (1.0 - active)[:, None])
+            if recipe.adam:
+                direction, active = self._adams_direction(direction), active * self._falling(recipe)
             direction = {name: value * along_first(active, value) for name, value in direction.items()}
         rate = recipe.learning_rate
         self.parameters = {name: value - rate * direction[name] for name, value in self.parameters.items()}
@@ -169,13 +189,37 @@ class _Run:
         if mask.shape[1]:
             sums = clipped_sums(self.gradients(self.parameters, x, y), mask, recipe.clip)
         else:  # every batch of the group is empty
-            sums = {name: torch.zeros_like(value) for name, value in self.parameters.items()}
+            sums = self._zeros()
         size = sum(value[0].numel() for value in sums.values())
         words = [self.group.source.words(size + size % 2, teacher, NOISE, self.step) for teacher in self.group.teachers]
         noise = np.stack([gaussians(one)[:size] for one in words]).astype(np.float32)
         noisy = add_noise(sums, torch.as_tensor(noise, device=self.device), recipe.noise * recipe.clip)
         batch = torch.as_tensor([recipe.expected_batch(size) for size in self.group.sizes], device=self.device)
         return {name: value / along_first(batch, value) for name, value in noisy.items()}
+
+    def _distorted(self, how: Augmentation, batches: list[NDArray[np.int64]], x: Tensor) -> Tensor:
+        """Distort the images of each batch by its own teacher's draws; padded places stay as they are."""
+        maps = np.tile(np.eye(2, 3, dtype=np.float32), (*x.shape[:2], 1, 1))
+        for row, (teacher, batch) in enumerate(zip(self.group.teachers, batches, strict=True)):
+            words = self.group.source.words(WORDS * len(batch), teacher, AUGMENTATION, self.step)
+            maps[row, : len(batch)] = how.maps(words, x.shape)
+        return distorted(x.flatten(0, 1), torch.as_tensor(maps, device=self.device).flatten(0, 1)).view_as(x)
+
+    def _adams_direction(self, gradients: Parameters) -> Parameters:
+        """Update the moments and return m̂/(√v̂ + 10⁻⁸), with both corrected for their start at 0."""
+        corrections = 1.0 - _MEAN_DECAY ** (self.step + 1), 1.0 - _SQUARE_DECAY ** (self.step + 1)
+        direction = {}
+        for name, gradient in gradients.items():
+            self.means[name] = _MEAN_DECAY * self.means[name] + (1.0 - _MEAN_DECAY) * gradient
+            self.squares[name] = _SQUARE_DECAY * self.squares[name] + (1.0 - _SQUARE_DECAY) * gradient.square()
+            lengths = (self.squares[name] / corrections[1]).sqrt() + _ADAM_FLOOR
+            direction[name] = self.means[name] / corrections[0] / lengths
+        return direction
+
+    def _falling(self, recipe: PlainSGD) -> Tensor:
+        """Return the share of the learning rate, (G,), that is left at this step: 1 − step/steps of each teacher."""
+        shares = [1.0 - self.step / recipe.step_count(size) for size in self.group.sizes]
+        return torch.as_tensor(shares, dtype=torch.float32, device=self.device)
 
     def _padded(self, batches: list[NDArray[np.int64]]) -> tuple[Tensor, Tensor, Tensor]:
         """Return the batches' inputs and classes as (G, B, …) and (G, B), and the mask (G, B) of what they hold."""

@@ -1,6 +1,9 @@
+import json
+
 import numpy as np
 import pytest
 
+from darrm.ensemble.augmentation import Augmentation
 from darrm.ensemble.randomness import RandomSource
 from darrm.ensemble.recipes import PlainSGD, PrivateSGD, recipe_from
 
@@ -35,8 +38,11 @@ def test_shuffled_batches_need_a_seed() -> None:
 
 
 def test_recipes_survive_plain_data() -> None:
-    for recipe in (PlainSGD(0.1, 5, 32), PrivateSGD(0.05, 130, 5 / 130, 12.0)):
-        assert recipe_from(recipe.to_dict()) == recipe
+    adam = PlainSGD(0.1, 5, 32, adam=True, augmentation=Augmentation(2.0, 0.1, mirror=True))
+    for recipe in (PlainSGD(0.1, 5, 32), adam, PrivateSGD(0.05, 130, 5 / 130, 12.0)):
+        assert recipe_from(json.loads(json.dumps(recipe.to_dict()))) == recipe
+    old = {"kind": "plain", "learning_rate": 0.1, "epochs": 5, "batch_size": 32}  # of a release that had these alone
+    assert PlainSGD(0.1, 5, 32).to_dict() == old
     with pytest.raises(ValueError, match="kind must be one of plain, private"):
         recipe_from({"kind": "adam"})
 

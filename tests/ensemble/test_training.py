@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from safetensors.numpy import save_file  # noqa: E402 (as above)
 
 from darrm.ensemble import training  # noqa: E402 (after the check for torch)
+from darrm.ensemble.augmentation import Augmentation  # noqa: E402 (as above)
 from darrm.ensemble.network import (  # noqa: E402 (as above)
     convolutional_network,
     initial_parameters,
@@ -27,6 +28,7 @@ from darrm.errors import CheckpointError  # noqa: E402 (as above)
 
 BUILD = functools.partial(convolutional_network, side=8)
 PRIVATE = PrivateSGD(learning_rate=0.5, steps=10, sampling_rate=0.15, noise=0.5, clip=0.3)
+ADAM = PlainSGD(0.01, 6, 4, adam=True, augmentation=Augmentation(shift=1.0, distortion=0.2, mirror=True))
 
 
 def group(recipe: Recipe = PRIVATE, seed: int = 0, sizes: tuple[int, ...] = (9, 8)) -> Group:
@@ -89,6 +91,45 @@ def test_stacked_training_is_the_definition(recipe: Recipe) -> None:
             np.testing.assert_allclose(together[name][row], expected, rtol=0, atol=2e-3 if recipe is PRIVATE else 1e-5)
 
 
+def test_adams_steps_are_torchs_with_a_rate_that_falls_to_zero() -> None:
+    recipe = replace(ADAM, augmentation=None)
+    what = group(recipe)  # 18 steps of the first teacher, 12 of the second
+    together = train(what)
+    for row, (teacher, x, y) in enumerate(zip(what.teachers, what.x, what.y, strict=True)):
+        model = BUILD()
+        model.load_state_dict(initial_parameters(BUILD, int(what.source.words(1, teacher, INITIAL, 0)[0]) >> 1))
+        optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate)
+        steps = recipe.step_count(len(y))
+        falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
+        with threads_for(torch.device("cpu")):
+            for step in range(steps):
+                batch = recipe.batch(what.source, teacher, step, len(y))
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(torch.tensor(x[batch])), torch.tensor(y[batch])).backward()
+                optimizer.step()
+                falling.step()
+        for name, expected in model.named_parameters():
+            np.testing.assert_allclose(together[name][row], expected.detach().numpy(), rtol=0, atol=1e-5)
+
+
+def test_every_teacher_sees_images_distorted_by_its_own_draws() -> None:
+    # in a stack, beside a teacher with other batches, as alone; and not as without distortion or with another seed's
+    what = group(ADAM)
+    together = train(what)
+    for row in range(2):
+        one = replace(what, x=what.x[row : row + 1], y=what.y[row : row + 1], teachers=what.teachers[row : row + 1])
+        alone, undistorted = train(one), train(replace(one, recipe=replace(ADAM, augmentation=None)))
+        assert max(np.abs(alone[name][0] - together[name][row]).max() for name in alone) < 1e-4
+        assert max(np.abs(alone[name] - undistorted[name]).max() for name in alone) > 1e-2
+
+
+def test_records_that_are_no_images_are_not_distorted() -> None:
+    what = group(ADAM)
+    flat = replace(what, x=tuple(x.reshape(len(x), 64) for x in what.x))
+    with pytest.raises(ValueError, match="x must be images \\(channels, height, width\\)"):
+        train(flat)
+
+
 def test_empty_batches_move_by_noise_alone() -> None:
     recipe = PrivateSGD(learning_rate=0.1, steps=3, sampling_rate=1e-9, noise=2.0, clip=0.5)
     trained = train(group(recipe, sizes=(8,)))
@@ -107,7 +148,7 @@ def test_a_seed_repeats_and_another_does_not() -> None:
     assert any((first[name] != other[name]).any() for name in first)
 
 
-@pytest.mark.parametrize("recipe", [PRIVATE, PlainSGD(0.2, 6, 4)])
+@pytest.mark.parametrize("recipe", [PRIVATE, PlainSGD(0.2, 6, 4), ADAM])
 def test_a_killed_training_ends_where_it_would_have_ended(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
