@@ -30,8 +30,9 @@ from experiments.knowledge_transfer.pictures import draw
 from experiments.knowledge_transfer.selection import select
 from experiments.knowledge_transfer.settings import Setup
 from experiments.knowledge_transfer.students import student_rows
-from experiments.knowledge_transfer.teachers import Machine, obtain_votes, private_recipe
+from experiments.knowledge_transfer.teachers import obtain_votes, private_recipe
 from experiments.knowledge_transfer.totals import total_rows
+from experiments.teachers import Machine
 
 NAME = "knowledge_transfer"
 QUICK_STEPS, QUICK_ALLOWANCES = 60, (3,)  # steps of a student and values of m, with --quick

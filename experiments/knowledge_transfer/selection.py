@@ -19,7 +19,8 @@ from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.settings import Setup
 from experiments.knowledge_transfer.students import student_accuracy
-from experiments.knowledge_transfer.teachers import Machine, private_recipe, train
+from experiments.knowledge_transfer.teachers import private_recipe, training_of
+from experiments.teachers import Machine
 
 SPLIT_SEED, HELD_OUT = 5, 0.2
 SEEDS = (101, 102)  # no training of the experiment itself uses them
@@ -58,7 +59,7 @@ def _score(data: LabeledImages, split: tuple[Any, Any], recipe: Recipe, machine:
     rest, held = split
     teacher, crowd = [], []
     for seed in PRIVATE_SEEDS if isinstance(recipe, PrivateSGD) else SEEDS:
-        ensemble = train(data.train_x[rest], data.train_y[rest], recipe, seed, machine)
+        ensemble = training_of(data, recipe, seed).run(data.train_x[rest], data.train_y[rest], machine)
         votes = ensemble.votes(data.train_x[held], device=machine.device)
         truth = data.train_y[held]
         teacher.append(float((votes == truth[:, None]).mean()))

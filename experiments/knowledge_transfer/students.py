@@ -19,7 +19,8 @@ from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import ways
 from experiments.knowledge_transfer.settings import Setup
-from experiments.knowledge_transfer.teachers import Machine, TeacherVotes
+from experiments.knowledge_transfer.teachers import TeacherVotes
+from experiments.teachers import Machine
 
 TRUE_LABELS, SUPERVISED = "non-private student", "fully supervised"
 SHARED = (settings.PRIVATE_MAJORITY, settings.PLAIN_MAJORITY)  # the same for every m

@@ -1,0 +1,81 @@
+"""The ensembles of the tables: teachers trained on disjoint shards of real images, asked about the public ones."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from darrm.ensemble.augmentation import Augmentation
+from darrm.ensemble.network import Build, convolutional_network
+from darrm.ensemble.recipes import PlainSGD
+from darrm.votes import Votes
+from experiments.datasets import ALL_CLASSES, LabeledImages, load
+from experiments.pate.recorded import Recorded
+from experiments.pate.settings import Study
+from experiments.teachers import Machine, Training, obtain_labels
+
+SEED, PARTITION_SEED, POOL_SEED = 0, 1, 2018
+QUICK = 5  # a quick run trains for a fifth of the epochs
+RECIPES = {
+    "digits": PlainSGD(0.01, 60, 32, adam=True, augmentation=Augmentation(shift=0.5, distortion=0.1)),
+    "mnist": PlainSGD(0.004, 50, 32, adam=True, augmentation=Augmentation(shift=2.0, distortion=0.2)),
+    "fashion-mnist": PlainSGD(0.004, 25, 32, adam=True, augmentation=Augmentation(mirror=True)),
+}
+
+
+def strided_network(classes: int = 10) -> Any:  # noqa: ANN401 (torch ships no types)
+    """Make a network for 28×28 images that is small enough for hundreds of teachers on a CPU: 13,466 parameters.
+
+    A 7×7 convolution of stride 2 (16 channels), pooling, a 3×3 convolution (32 channels), and a linear layer.
+    """
+    return nn.Sequential(
+        nn.Conv2d(1, 16, kernel_size=7, stride=2, padding=3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, kernel_size=3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(32 * 5 * 5, classes),
+    )
+
+
+def network_for(study: Study) -> Build:
+    """Return what makes the teachers' network."""
+    if study.name == "digits":
+        return partial(convolutional_network, side=8, classes=study.classes)
+    return partial(strided_network, study.classes)
+
+
+def split(study: Study) -> tuple[LabeledImages, NDArray[np.float32], NDArray[np.int64]]:
+    """Split a data set's test images: the pool, as the test images of what is returned first, and the held-out rest."""
+    data = load(study.name, ALL_CLASSES)
+    order = np.random.default_rng(POOL_SEED).permutation(len(data.test_y))
+    pool, held = order[: study.pool], order[study.pool :]
+    asked = replace(data, test_x=data.test_x[pool], test_y=data.test_y[pool])
+    return asked, data.test_x[held], data.test_y[held]
+
+
+def obtain(study: Study, machine: Machine, *, quick: bool) -> Recorded:
+    """Train the study's teachers and ask them about its pool, or read what they said before.
+
+    A training that was killed continues where it was. ``quick`` trains for fewer epochs, for worse teachers.
+    """
+    data, test_x, test_y = split(study)
+    recipe = RECIPES[study.name]
+    if quick:
+        recipe = replace(recipe, epochs=recipe.epochs // QUICK)
+    training = Training(study.teachers, PARTITION_SEED, recipe, network_for(study), SEED)
+    labels, seconds = obtain_labels(data, training, machine)
+    return Recorded(
+        name=study.name,
+        votes=Votes.of_labels(labels, classes=study.classes),
+        pool_x=data.test_x,
+        pool_y=data.test_y,
+        test_x=test_x,
+        test_y=test_y,
+        teacher_accuracy=float(np.mean(labels == data.test_y[:, np.newaxis])),
+        seconds=seconds,
+    )

@@ -1,0 +1,79 @@
+"""Teachers for the experiments: trained once, on disjoint shards of some images, their votes kept and used again."""
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.ensemble.network import Build, network_digest
+from darrm.ensemble.partition import Partition
+from darrm.ensemble.recipes import Recipe
+from darrm.ensemble.teachers import TeacherEnsemble, train_teachers
+from darrm.ensemble.voting import load_votes, save_votes
+from experiments.datasets import LabeledImages
+from experiments.pages import read_json, write_json
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and how training runs; it changes no result beyond rounding."""
+
+    jobs: int  # processes
+    device: str  # "auto", "cpu" or "cuda"
+    progress: bool  # whether to show bars
+    folder: Path  # where votes are kept
+
+
+@dataclass(frozen=True)
+class Training:
+    """How many teachers are trained, and how: with the images, all that their votes depend on."""
+
+    teachers: int
+    partition_seed: int
+    recipe: Recipe
+    build: Build
+    seed: int
+
+    def run(
+        self, x: NDArray[np.float32], y: NDArray[np.int64], machine: Machine, checkpoints: Path | None = None
+    ) -> TeacherEnsemble:
+        """Train the teachers on disjoint shards of some images."""
+        shards = Partition.random(len(y), self.teachers, seed=self.partition_seed)
+        how = partial(train_teachers, jobs=machine.jobs, device=machine.device, progress=machine.progress)
+        return how(x, y, shards, self.recipe, build=self.build, seed=self.seed, checkpoints=checkpoints)
+
+    def file_name(self, data: LabeledImages) -> str:
+        """Name what this training makes of such data, without a suffix, by the digest of all that it depends on."""
+        arrays = [data.train_x, data.train_y, data.test_x]
+        digests = [hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for array in arrays]
+        recipe, network = self.recipe.to_dict(), network_digest(self.build)
+        facts: list[Any] = [recipe, self.seed, self.teachers, self.partition_seed]
+        facts += [data.train_x.shape, digests, network]
+        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+        return f"{data.name}-{recipe['kind']}-{self.seed}-{digest}"
+
+
+def obtain_labels(data: LabeledImages, training: Training, machine: Machine) -> tuple[NDArray[np.int8], float]:
+    """Train teachers and ask them about the test images, or read the votes of the same training.
+
+    Returns their classes (n, K), and how many seconds they took: of a training that was killed and continued, its last
+    part; NaN where nobody wrote it down.
+    """
+    stem = training.file_name(data)
+    path, facts = machine.folder / f"votes-{stem}.npy", machine.folder / f"votes-{stem}.json"
+    if path.is_file():
+        return load_votes(path), read_json(facts)["seconds"] if facts.is_file() else float("nan")
+    start = time.perf_counter()
+    ensemble = training.run(data.train_x, data.train_y, machine, machine.folder / f"checkpoints-{path.stem}")
+    ensemble.save(path.with_suffix(".safetensors"))
+    votes = ensemble.votes(data.test_x, device=machine.device)
+    seconds = time.perf_counter() - start
+    write_json(facts, {"seconds": seconds})
+    save_votes(path, votes)
+    return votes, seconds
