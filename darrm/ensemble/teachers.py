@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from torch.func import functional_call, vmap
 from darrm import checks
 from darrm.ensemble.network import (
     Build,
+    Device,
     best_classes,
     built,
     check_fits,
@@ -102,10 +104,14 @@ class TeacherEnsemble:
         """
         target = choose_device(device)
         model = built(self.build).to(target).eval()
-        tensors = {name: torch.as_tensor(value, device=target) for name, value in self.parameters.items()}
         vote = vmap(lambda parameters, inputs: functional_call(model, parameters, (inputs,)), in_dims=(0, None))
-        answers = best_classes(lambda inputs: vote(tensors, inputs), _inputs(x), target, batch)
-        votes = np.concatenate([np.empty((0, self.K), dtype=np.int64), *answers])
+        inputs, size = _inputs(x), _stack_size(target)
+        votes = np.empty((len(inputs), self.K), dtype=np.int64)
+        for start in range(0, self.K, size):
+            some = slice(start, start + size)
+            tensors = {name: torch.as_tensor(value[some], device=target) for name, value in self.parameters.items()}
+            answers = best_classes(partial(vote, tensors), inputs, target, batch)
+            votes[:, some] = np.concatenate(answers) if answers else 0
         if votes.size and votes.max() > _LARGEST_CLASS:
             checks.fail("a vote", int(votes.max()), f"a class of at most {_LARGEST_CLASS}")
         return votes.astype(np.int8)
@@ -189,7 +195,7 @@ def train_teachers(
     if not len(inputs) == len(classes) == partition.n:
         checks.fail("y", f"{len(classes)} classes", f"one for each of {partition.n} records, as x ({len(inputs)})")
     if stack_size is None:
-        stack_size = _CPU_STACK if choose_device(device).type == "cpu" else _GPU_STACK
+        stack_size = _stack_size(choose_device(device))
     checks.integer_at_least(1, stack_size=stack_size)
     check_fits(built(build), inputs, classes)
     folder = None if checkpoints is None else Path(checkpoints)
@@ -226,6 +232,11 @@ def train_teachers(
         for position, group in enumerate(groups)
     )
     return TeacherEnsemble({name: np.concatenate([one[name] for one in trained]) for name in trained[0]}, build, recipe)
+
+
+def _stack_size(device: Device) -> int:
+    """Return how many teachers are best computed at once."""
+    return _CPU_STACK if device.type == "cpu" else _GPU_STACK
 
 
 def _inputs(x: NDArray[Any]) -> NDArray[np.float32]:

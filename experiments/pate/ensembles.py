@@ -20,7 +20,7 @@ from experiments.teachers import Machine, Training, obtain_labels
 SEED, PARTITION_SEED, POOL_SEED = 0, 1, 2018
 QUICK = 5  # a quick run trains for a fifth of the epochs
 RECIPES = {
-    "digits": PlainSGD(0.01, 60, 32, adam=True, augmentation=Augmentation(shift=0.5, distortion=0.1)),
+    "digits": PlainSGD(0.02, 60, 32, adam=True, augmentation=Augmentation(shift=0.5, distortion=0.1)),
     "mnist": PlainSGD(0.004, 50, 32, adam=True, augmentation=Augmentation(shift=2.0, distortion=0.2)),
     "fashion-mnist": PlainSGD(0.004, 25, 32, adam=True, augmentation=Augmentation(mirror=True)),
 }
