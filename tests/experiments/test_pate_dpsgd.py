@@ -15,6 +15,7 @@ from experiments.teachers import Machine
 DIGITS = STUDIES["digits"]
 
 
+@pytest.mark.slow
 def test_dpsgd_spends_its_budget_and_hardly_more_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(1, "cpu", progress=False, folder=tmp_path)
     budget = PrivacyParams(8, 1e-5)
