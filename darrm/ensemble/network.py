@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,6 +22,8 @@ Module = Any
 Device = Any
 Build = Callable[[], Module]
 Parameters = dict[str, Tensor]  # by name; of G teachers together, stacked: (G, …)
+
+_GENERATOR = threading.Lock()
 
 
 def convolutional_network(channels: int = 1, side: int = 28, classes: int = 2) -> Module:
@@ -89,9 +92,16 @@ def threads_for(device: Device) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def _borrowed_generator() -> Iterator[None]:
+    """Leave torch's generator as it was; one thread at a time, for there is one generator in a process."""
+    with _GENERATOR, torch.random.fork_rng(devices=[]):
+        yield
+
+
 def built(build: Build) -> Module:
     """Build a network for its architecture, leaving torch's global generator as it was."""
-    with torch.random.fork_rng(devices=[]):
+    with _borrowed_generator():
         return build()
 
 
@@ -168,7 +178,7 @@ def answers_to(ask: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 def initial_parameters(build: Build, seed: int) -> Parameters:
     """Build a network with its own initialization from ``seed``, leaving torch's global generator as it was."""
-    with torch.random.fork_rng(devices=[]):
+    with _borrowed_generator():
         torch.manual_seed(seed)
         return {name: parameter.detach().clone() for name, parameter in build().named_parameters()}
 

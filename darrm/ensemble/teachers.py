@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.func import functional_call, vmap
+from torch.func import functional_call
 
 from darrm import checks
 from darrm.ensemble.network import (
     Build,
-    Device,
     best_classes,
     built,
     check_fits,
@@ -85,8 +84,19 @@ class TeacherEnsemble:
         """Whether each teacher is private by itself."""
         return isinstance(self.recipe, PrivateSGD)
 
-    def votes(self, x: NDArray[Any], *, device: str = "auto", batch: int = 256) -> NDArray[np.int8]:
+    def votes(
+        self,
+        x: NDArray[Any],
+        *,
+        device: str = "auto",
+        batch: int = 256,
+        jobs: int | None = None,
+        progress: bool = False,
+    ) -> NDArray[np.int8]:
         """Ask every teacher about every input.
+
+        The work is cut into stacks of teachers and batches of inputs in the same way whatever ``jobs`` is, so that one
+        process and a cluster give the same votes, to the last one.
 
         Parameters
         ----------
@@ -96,22 +106,33 @@ class TeacherEnsemble:
             See `choose_device`.
         batch
             Inputs at a time.
+        jobs
+            Processes; ``None`` takes joblib's configuration (one process where there is none).
+        progress
+            Show a bar on standard error.
 
         Returns
         -------
         numpy.ndarray
             (Q, K) classes. They are private only as far as the teachers are.
         """
-        target = choose_device(device)
-        model = built(self.build).to(target).eval()
-        vote = vmap(lambda parameters, inputs: functional_call(model, parameters, (inputs,)), in_dims=(0, None))
-        inputs, size = _inputs(x), _stack_size(target)
-        votes = np.empty((len(inputs), self.K), dtype=np.int64)
-        for start in range(0, self.K, size):
-            some = slice(start, start + size)
-            tensors = {name: torch.as_tensor(value[some], device=target) for name, value in self.parameters.items()}
-            answers = best_classes(partial(vote, tensors), inputs, target, batch)
-            votes[:, some] = np.concatenate(answers) if answers else 0
+        checks.integer_at_least(1, batch=batch)
+        inputs = _inputs(x)
+        stacks = [
+            {name: value[stack] for name, value in self.parameters.items()}
+            for stack in _stacks(self.K, _stack_size(device))
+        ]
+        # bound by partial: Dask puts an array that is an argument on one worker, and loses it with that worker
+        calls = [
+            partial(_answers, self.build, parameters, inputs[start : start + batch], device)
+            for start in range(0, len(inputs), batch)
+            for parameters in stacks
+        ]
+        joblib, tqdm = require("joblib"), require("tqdm").tqdm
+        bar = tqdm(calls, desc="votes", disable=not progress, leave=False)
+        answers = joblib.Parallel(n_jobs=jobs)(joblib.delayed(call)() for call in bar)
+        rows = [np.concatenate(answers[i : i + len(stacks)], axis=1) for i in range(0, len(answers), len(stacks))]
+        votes = np.concatenate([np.empty((0, self.K), dtype=np.int64), *rows])
         if votes.size and votes.max() > _LARGEST_CLASS:
             checks.fail("a vote", int(votes.max()), f"a class of at most {_LARGEST_CLASS}")
         return votes.astype(np.int8)
@@ -194,8 +215,7 @@ def train_teachers(
     inputs, classes = _inputs(x), _classes(y)
     if not len(inputs) == len(classes) == partition.n:
         checks.fail("y", f"{len(classes)} classes", f"one for each of {partition.n} records, as x ({len(inputs)})")
-    if stack_size is None:
-        stack_size = _stack_size(choose_device(device))
+    stack_size = _stack_size(device) if stack_size is None else stack_size
     checks.integer_at_least(1, stack_size=stack_size)
     check_fits(built(build), inputs, classes)
     folder = None if checkpoints is None else Path(checkpoints)
@@ -207,7 +227,6 @@ def train_teachers(
         seed = secrets.randbits(63)  # an epoch's batches share one order, which a seed remembers
     network = "" if folder is None else network_digest(build)
     source = RandomSource(seed)
-    stacks = np.array_split(np.arange(partition.K), math.ceil(partition.K / stack_size))  # of nearly equal size
     groups = [
         Group(
             x=tuple(inputs[partition.shard(k)] for k in teachers),
@@ -218,7 +237,7 @@ def train_teachers(
             source=source,
             network=network,
         )
-        for teachers in (tuple(stack.tolist()) for stack in stacks)
+        for teachers in (tuple(stack.tolist()) for stack in _stacks(partition.K, stack_size))
     ]
     joblib = require("joblib")
     trained = joblib.Parallel(n_jobs=jobs)(
@@ -234,9 +253,30 @@ def train_teachers(
     return TeacherEnsemble({name: np.concatenate([one[name] for one in trained]) for name in trained[0]}, build, recipe)
 
 
-def _stack_size(device: Device) -> int:
-    """Return how many teachers are best computed at once."""
-    return _CPU_STACK if device.type == "cpu" else _GPU_STACK
+def _stack_size(device: str) -> int:
+    """Return how many teachers one call works on where nobody says it."""
+    return _CPU_STACK if choose_device(device).type == "cpu" else _GPU_STACK
+
+
+def _stacks(teachers: int, size: int) -> list[NDArray[np.int64]]:
+    """Cut 0, 1, …, ``teachers`` − 1 into stacks of nearly equal size, at most ``size``."""
+    return np.array_split(np.arange(teachers), math.ceil(teachers / size))
+
+
+def _answers(build: Build, parameters: dict[str, NDArray[Any]], x: NDArray[Any], device: str) -> NDArray[np.int64]:
+    """Return the classes, (B, G), that a stack of G teachers gives to a batch of inputs."""
+    target = choose_device(device)
+    model = built(build).to(target).eval()
+    values = zip(*(torch.as_tensor(value, device=target) for value in parameters.values()), strict=True)
+    teachers = [dict(zip(parameters, one, strict=True)) for one in values]
+    # one after the other: stacked convolutions with shared inputs take twice as long, measured
+    (classes,) = best_classes(
+        lambda inputs: torch.stack([functional_call(model, teacher, (inputs,)) for teacher in teachers]),
+        x,
+        target,
+        len(x),
+    )
+    return np.asarray(classes, dtype=np.int64)
 
 
 def _inputs(x: NDArray[Any]) -> NDArray[np.float32]:

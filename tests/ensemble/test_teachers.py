@@ -51,9 +51,10 @@ def test_teachers_learn_and_vote(trained: TeacherEnsemble) -> None:
     assert (majority(votes) == y).mean() > 0.95
 
 
-def test_votes_are_each_teachers_own_answer(trained: TeacherEnsemble) -> None:
+def test_votes_are_each_teachers_own_answer(trained: TeacherEnsemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("darrm.ensemble.teachers._CPU_STACK", 2)  # stacks of two teachers and of one
     x, _ = bright_and_dark(20, seed=4)
-    votes = trained.votes(x, device="cpu")
+    votes = trained.votes(x, device="cpu", batch=7)
     for teacher in range(3):
         model = BUILD()
         model.load_state_dict({name: torch.tensor(value[teacher]) for name, value in trained.parameters.items()})
@@ -83,6 +84,14 @@ def test_stacks_and_processes_change_nothing_but_rounding(trained: TeacherEnsemb
     other = ensemble(**arguments)
     for name, value in trained.parameters.items():
         np.testing.assert_allclose(other.parameters[name], value, atol=1e-4)
+
+
+def test_threads_of_one_process_do_not_disturb_each_other() -> None:
+    one = ensemble(stack_size=1)
+    with joblib.parallel_config(backend="threading", n_jobs=3):
+        for _ in range(3):
+            other = ensemble(stack_size=1)
+            assert all((other.parameters[name] == value).all() for name, value in one.parameters.items())
 
 
 def test_ensembles_save_and_load(trained: TeacherEnsemble, tmp_path: Path) -> None:
