@@ -1,15 +1,23 @@
-"""The images: classes of MNIST or Fashion-MNIST [D, Section 6.2], or of scikit-learn's digits with no download."""
+"""Images: MNIST and Fashion-MNIST [D, Section 6.2], SVHN [P, Section 5.1], scikit-learn's digits with no download.
 
+`FILES` lists what each data set consists of, that of `experiments.census` as well.
+"""
+
+import io
 import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.io import loadmat
+from scipy.io.matlab import MatReadError
 
 from darrm import checks
 from darrm.system.extras import require
-from experiments.download import RemoteFile, obtain
+from experiments.download import RemoteFile, obtain, place
 
 CLASSES = (5, 8)  # the paper's two "randomly chosen" classes
 ALL_CLASSES = tuple(range(10))
@@ -23,28 +31,54 @@ FASHION_MIRRORS = (
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
 )
-_SIZES = (47040016, 60008, 7840016, 10008)
-_NAMES = (
-    "train-images-idx3-ubyte.gz",
-    "train-labels-idx1-ubyte.gz",
-    "t10k-images-idx3-ubyte.gz",
-    "t10k-labels-idx1-ubyte.gz",
+SVHN_MIRRORS = ("http://ufldl.stanford.edu/housenumbers/", "https://ufldl.stanford.edu/housenumbers/")
+ADULT_MIRRORS = ("https://archive.ics.uci.edu/ml/machine-learning-databases/adult/",)
+_IDX_FILES = (
+    ("train-images-idx3-ubyte.gz", 47040016),
+    ("train-labels-idx1-ubyte.gz", 60008),
+    ("t10k-images-idx3-ubyte.gz", 7840016),
+    ("t10k-labels-idx1-ubyte.gz", 10008),
 )
-_HASHES = {  # of the uncompressed content
-    "mnist": (
-        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+_MNIST_HASHES = (
+    "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+)
+_FASHION_HASHES = (
+    "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+    "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+    "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+    "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+)
+FILES = {
+    "mnist": tuple(
+        RemoteFile("mnist", *file, sha256, MNIST_MIRRORS)
+        for file, sha256 in zip(_IDX_FILES, _MNIST_HASHES, strict=True)
     ),
-    "fashion-mnist": (
-        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+    "fashion-mnist": tuple(
+        RemoteFile("fashion-mnist", *file, sha256, FASHION_MIRRORS)
+        for file, sha256 in zip(_IDX_FILES, _FASHION_HASHES, strict=True)
+    ),
+    # train, extra and test; teachers are trained on the first two, as those of [P]
+    "svhn": tuple(
+        RemoteFile("svhn", name, size, sha256, SVHN_MIRRORS)
+        for name, size, sha256 in (
+            ("train_32x32.mat", 182040794, "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"),
+            ("extra_32x32.mat", 1329278602, "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3"),
+            ("test_32x32.mat", 64275384, "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
+        )
+    ),
+    "adult": tuple(
+        RemoteFile("adult", name, size, sha256, ADULT_MIRRORS)
+        for name, size, sha256 in (
+            ("adult.data", 3974305, "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
+            ("adult.test", 2003153, "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
+        )
     ),
 }
-DATASETS = ("digits", "fashion-mnist", "mnist")
+GRAY_DATASETS = ("digits", "fashion-mnist", "mnist")  # of one channel, as the networks of [D, Section 6.2] take them
+DATASETS = (*GRAY_DATASETS, "svhn")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +86,7 @@ class LabeledImages:
     """Images of some classes, named 0, 1, … in the order in which they were asked for."""
 
     name: str
-    train_x: NDArray[np.float32]  # (n, 1, side, side) in [0, 1]
+    train_x: NDArray[np.float32]  # (n, channels, side, side) in [0, 1]
     train_y: NDArray[np.int64]  # (n,)
     test_x: NDArray[np.float32]
     test_y: NDArray[np.int64]
@@ -68,15 +102,24 @@ def load(name: str, classes: Sequence[int] = CLASSES) -> LabeledImages:
     checks.one_of(DATASETS, dataset=name)
     if name == "digits":
         return _digits(classes)
-    mirrors = MNIST_MIRRORS if name == "mnist" else FASHION_MIRRORS
-    contents = [
-        read_idx(obtain(RemoteFile(name, file, size, sha256, mirrors)), f"{name}/{file}")
-        for file, size, sha256 in zip(_NAMES, _SIZES, _HASHES[name], strict=True)
-    ]
-    train, test = (
-        _chosen(contents[part].astype(np.float32) / np.float32(255), contents[part + 1], classes) for part in (0, 2)
-    )
-    return LabeledImages(name, *train, *test)
+    contents = [(obtain(file), f"{name}/{file.name}") for file in FILES[name]]
+    if name == "svhn":
+        parts = [read_mat(*content) for content in contents]
+    else:
+        arrays = [read_idx(*content) for content in contents]
+        parts = [(images[:, None], labels) for images, labels in zip(arrays[::2], arrays[1::2], strict=True)]
+    *train, test = [_chosen(*part, classes) for part in parts]
+    train_x, train_y = (np.concatenate(arrays) for arrays in zip(*train, strict=True))
+    return LabeledImages(name, _shares(train_x), train_y, _shares(test[0]), test[1])
+
+
+def at_hand(name: str) -> bool:
+    """Whether a data set lies in DARRM_DATA_DIR, or in the cache where that is not set; nothing is downloaded.
+
+    >>> at_hand("digits")
+    True
+    """
+    return all(place(file).is_file() for file in FILES.get(name, ()))
 
 
 def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
@@ -98,19 +141,49 @@ def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
+def read_mat(content: bytes, where: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Read SVHN's cropped digits from a MATLAB file: X (32, 32, 3, n) and y (n, 1), in which 10 stands for 0.
+
+    Returns
+    -------
+    tuple
+        Images (n, 3, 32, 32) of bytes, and classes (n,).
+    """
+    try:
+        arrays = loadmat(io.BytesIO(content), variable_names=("X", "y"))
+    except (MatReadError, ValueError, TypeError, NotImplementedError, KeyError, EOFError, OSError, zlib.error) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{where} is truncated or no MATLAB file of version 5 ({reason})") from error
+    images, labels = (np.asarray(arrays.get(key, ())) for key in ("X", "y"))
+    if images.ndim != 4 or images.shape[:3] != (32, 32, 3) or labels.shape != (images.shape[3], 1):
+        raise ValueError(
+            f"{where} has no images X (32, 32, 3, n) with classes y (n, 1), but X {images.shape} and y {labels.shape}"
+        )
+    if images.dtype != np.uint8 or not np.isin(labels, range(1, 11)).all():
+        raise ValueError(f"{where} has images of {images.dtype} and classes {np.unique(labels)}, not bytes and 1 … 10")
+    return images.transpose(3, 2, 0, 1), (labels[:, 0] % 10).astype(np.uint8)
+
+
 def _chosen(
-    images: NDArray[np.float32], labels: NDArray[np.int64] | NDArray[np.uint8], classes: Sequence[int]
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    images: NDArray[Any], labels: NDArray[np.integer[Any]], classes: Sequence[int]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Keep the images of some classes, with their places in the list as labels."""
-    place = np.full(256, -1, dtype=np.int64)
-    place[list(classes)] = np.arange(len(classes))
-    named = place[labels]
-    return images[named >= 0][:, None].astype(np.float32), named[named >= 0]
+    place_of = np.full(256, -1, dtype=np.int64)
+    place_of[list(classes)] = np.arange(len(classes))
+    named = place_of[labels]
+    return images[named >= 0], named[named >= 0]
+
+
+def _shares(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Map bytes to [0, 1]."""
+    shares = images.astype(np.float32, order="C")
+    shares /= np.float32(255)
+    return shares
 
 
 def _digits(classes: Sequence[int]) -> LabeledImages:
     bunch = require("sklearn.datasets").load_digits()
-    x, y = _chosen((bunch.images / 16.0).astype(np.float32), bunch.target.astype(np.int64), classes)
+    x, y = _chosen((bunch.images / 16.0).astype(np.float32)[:, None], bunch.target.astype(np.int64), classes)
     order = np.random.default_rng(0).permutation(len(y))
     test, train = order[: round(len(y) / 5)], order[round(len(y) / 5) :]
     return LabeledImages("digits", x[train], y[train], x[test], y[test])

@@ -1,6 +1,6 @@
 """Files from public mirrors: retried, checked by their content's hash, kept in a cache folder.
 
-Mirrors compress differently, so the hash is that of the uncompressed content.
+Mirrors compress differently, so the hash of a file whose name ends in .gz is that of the uncompressed content.
 """
 
 import gzip
@@ -24,7 +24,7 @@ PAUSE_SECONDS = 1.0  # doubled after each failed attempt
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A gzipped file of a data set: its folder, name, the length and hash of its content, and where to get it."""
+    """A file of a data set: its folder, name, the length and hash of its content, and where to get it."""
 
     folder: str
     name: str
@@ -39,12 +39,17 @@ def cache_folder() -> Path:
     return Path(base) / "darrm"
 
 
+def place(file: RemoteFile) -> Path:
+    """Return where a file is looked for: in DARRM_DATA_DIR, or in the cache where that is not set."""
+    return Path(os.environ.get(DATA_VARIABLE) or cache_folder()) / file.folder / file.name
+
+
 def obtain(file: RemoteFile, *, pause: float = PAUSE_SECONDS) -> bytes:
     """Return a file's uncompressed content: from DARRM_DATA_DIR, else from the cache, else from a mirror."""
-    given = os.environ.get(DATA_VARIABLE)
-    path = Path(given or cache_folder()) / file.folder / file.name
+    path = place(file)
     if path.is_file():
         return _checked_content(path.read_bytes(), file, str(path))
+    given = os.environ.get(DATA_VARIABLE)
     if given:
         raise ValueError(f"DARRM_DATA_DIR names {given!r}, which has no {file.folder}/{file.name}")
     packed, content = _download(file, pause=pause)
@@ -79,9 +84,9 @@ def _download(file: RemoteFile, *, pause: float) -> tuple[bytes, bytes]:
 
 
 def _checked_content(packed: bytes, file: RemoteFile, where: str) -> bytes:
-    """Unpack a gzipped file and check its length and hash; ``where`` is named if it is another one."""
+    """Unpack a file if it is gzipped and check its length and hash; ``where`` is named if it is another one."""
     try:
-        content = gzip.decompress(packed)
+        content = gzip.decompress(packed) if file.name.endswith(".gz") else packed
     except (EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{where} is truncated or no gzip file ({error}): delete it and try again") from error
     if len(content) != file.size:

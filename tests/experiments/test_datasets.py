@@ -1,15 +1,18 @@
 import gzip
 import hashlib
 import http.server
+import io
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import scipy.io
 
-from experiments import download
-from experiments.datasets import load, read_idx
+from experiments import datasets, download
+from experiments.datasets import ALL_CLASSES, at_hand, load, read_idx, read_mat
 from experiments.download import RemoteFile, obtain
 
 CONTENT = bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9])
@@ -149,6 +152,101 @@ def test_bad_idx_files_are_refused(content: bytes, message: str) -> None:
         read_idx(content, "here")
 
 
+def mat(**arrays: Any) -> bytes:
+    """A MATLAB file as SVHN's: version 5, compressed."""
+    file = io.BytesIO()
+    scipy.io.savemat(file, arrays, do_compression=True)
+    return file.getvalue()
+
+
+def house_numbers(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 256, (32, 32, 3, n), dtype=np.uint8), rng.permutation(np.arange(n) % 10 + 1)[:, None]
+
+
+@pytest.fixture
+def svhn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Tiny files of SVHN's format in DARRM_DATA_DIR, with their own hashes."""
+    monkeypatch.setenv("DARRM_DATA_DIR", str(tmp_path))
+    (tmp_path / "svhn").mkdir()
+    parts, files = {}, []
+    for seed, (real, n) in enumerate(zip(datasets.FILES["svhn"], (20, 30, 10), strict=True)):
+        parts[real.name] = house_numbers(n, seed)
+        images, labels = parts[real.name]
+        content = mat(X=images, y=labels.astype(np.uint8))
+        (tmp_path / "svhn" / real.name).write_bytes(content)
+        files.append(RemoteFile("svhn", real.name, len(content), hashlib.sha256(content).hexdigest(), real.mirrors))
+    monkeypatch.setitem(datasets.FILES, "svhn", tuple(files))
+    return parts
+
+
+def test_house_numbers_have_channels_first_and_ten_means_zero(svhn: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+    data = load("svhn", ALL_CLASSES)
+    images, labels = svhn["test_32x32.mat"]
+    assert data.test_x.shape == (10, 3, 32, 32)
+    assert data.test_x.flags.c_contiguous
+    for place in range(10):
+        assert (data.test_x[place] == np.moveaxis(images[..., place], 2, 0).astype(np.float32) / 255).all()
+        assert data.test_y[place] == (0 if labels[place, 0] == 10 else labels[place, 0])
+    # teachers see the extra images as well, after the others
+    assert data.train_x.shape == (50, 3, 32, 32)
+    assert (data.train_x[20, 1] * 255).round().tolist() == svhn["extra_32x32.mat"][0][:, :, 1, 0].tolist()
+    assert np.bincount(data.train_y).tolist() == [5] * 10
+    assert load("svhn", (5, 8)).train_x.shape == (10, 3, 32, 32)
+
+
+def test_what_is_at_hand_is_found_without_reading(
+    svhn: dict[str, tuple[np.ndarray, np.ndarray]], tmp_path: Path
+) -> None:
+    assert svhn
+    assert at_hand("svhn")
+    assert not at_hand("adult")
+    (tmp_path / "svhn" / "extra_32x32.mat").unlink()
+    assert not at_hand("svhn")
+    with pytest.raises(ValueError, match="which has no svhn/extra_32x32"):
+        load("svhn")
+
+
+def test_damaged_house_numbers_are_named(svhn: dict[str, tuple[np.ndarray, np.ndarray]], tmp_path: Path) -> None:
+    path = tmp_path / "svhn" / "test_32x32.mat"
+    content = path.read_bytes()
+    assert svhn
+    for bad, message in ((content[:-9], "holds"), (content[:-1] + b"\x00", "is corrupt")):
+        path.write_bytes(bad)
+        with pytest.raises(ValueError, match=rf"test_32x32\.mat {message}") as caught:
+            load("svhn")
+        assert "\n" not in str(caught.value)
+
+
+IMAGES, CLASSES = house_numbers(4, 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "truncated or no MATLAB file"),
+        (b"text, text, text, text" * 20, "truncated or no MATLAB file"),
+        (mat(X=IMAGES, y=CLASSES)[:-40], "truncated or no MATLAB file"),
+        (mat(X=IMAGES), r"has no images X .* with classes y \(n, 1\), but X \(32, 32, 3, 4\) and y \(0,\)"),
+        (mat(y=CLASSES), "has no images X"),
+        (mat(X=IMAGES, y=CLASSES[:3]), "has no images X"),
+        (mat(X=IMAGES.transpose(3, 0, 1, 2), y=CLASSES), "has no images X"),
+        (mat(X=IMAGES.astype(float), y=CLASSES), "has images of float64"),
+        (mat(X=IMAGES, y=CLASSES - 1), "and classes .*, not bytes and 1 … 10"),
+    ],
+)
+def test_other_matlab_files_are_refused(content: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^here .*{message}") as caught:
+        read_mat(content, "here")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_gzipped_is_taken_as_it_is(mirror: str, tmp_path: Path) -> None:
+    plain = RemoteFile("set", "part.mat", len(GOOD), hashlib.sha256(GOOD).hexdigest(), (f"{mirror}/good/",))
+    assert obtain(plain) == GOOD
+    assert (tmp_path / "darrm" / "set" / "part.mat").read_bytes() == GOOD
+
+
 def test_an_array_keeps_its_shape() -> None:
     content = bytes([0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, *range(6)])
     assert read_idx(content, "here").tolist() == [[0, 1, 2], [3, 4, 5]]
@@ -163,6 +261,6 @@ def test_digits_split_without_overlap() -> None:
 
 
 def test_an_unknown_set_is_refused() -> None:
-    with pytest.raises(ValueError, match="dataset must be one of digits, fashion-mnist, mnist"):
+    with pytest.raises(ValueError, match="dataset must be one of digits, fashion-mnist, mnist, svhn"):
         load("cifar")
     assert download.ATTEMPTS > 1
