@@ -1,0 +1,95 @@
+"""The rows for Adult: random forests vote, and a random forest learns from them, as in [P, Section 5.1].
+
+Every forest has scikit-learn's default parameters, as those of the paper on which [P] builds; it wrote categories as
+numbers 0, 1, …, where `experiments.census` has a column for each.
+"""
+
+import hashlib
+import json
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.ensemble.partition import Partition
+from darrm.ensemble.voting import load_votes, save_votes
+from darrm.system.extras import require
+from darrm.votes import ABSTAIN, Votes
+from experiments.census import LabeledTable, load_adult
+from experiments.pages import read_json, write_json
+from experiments.pate.ensembles import PARTITION_SEED, POOL_SEED
+from experiments.pate.recorded import Recorded
+from experiments.pate.settings import Study
+from experiments.teachers import Machine
+
+TREES, QUICK_TREES = 100, 10  # scikit-learn's default, and of a quick run
+
+
+def obtain_adult(study: Study, machine: Machine, *, quick: bool) -> Recorded:
+    """Train the study's forests on disjoint shards and ask them about its pool, or read what they said before."""
+    table = load_adult()
+    order = np.random.default_rng(POOL_SEED).permutation(len(table.test_y))
+    pool, held = order[: study.pool], order[study.pool :]
+    labels, seconds = _labels(table, table.test_x[pool], study.teachers, machine, QUICK_TREES if quick else TREES)
+    return Recorded(
+        name=study.name,
+        votes=Votes.of_labels(labels, classes=study.classes),
+        pool_x=table.test_x[pool],
+        pool_y=table.test_y[pool],
+        test_x=table.test_x[held],
+        test_y=table.test_y[held],
+        teacher_accuracy=float(np.mean(labels == table.test_y[pool][:, np.newaxis])),
+        seconds=seconds,
+    )
+
+
+def forest_accuracy(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> float:
+    """Train a student, supervised, on the labels (q,) of the first q inputs of the pool; `ABSTAIN` is no label."""
+    answered = np.flatnonzero(labels != ABSTAIN)
+    student = _forest(recorded.pool_x[answered], labels[answered], seed, QUICK_TREES if quick else TREES)
+    return float(np.mean(student.predict(recorded.test_x) == recorded.test_y))
+
+
+def adult_baseline(recorded: Recorded, *, seed: int, quick: bool) -> float:
+    """Measure the forest that sees all private rows."""
+    table = load_adult()
+    forest = _forest(table.train_x, table.train_y, seed, QUICK_TREES if quick else TREES)
+    return float(np.mean(forest.predict(recorded.test_x) == recorded.test_y))
+
+
+def _labels(
+    table: LabeledTable, asked: NDArray[np.float32], teachers: int, machine: Machine, trees: int
+) -> tuple[NDArray[np.int8], float]:
+    """Return the forests' classes (Q, K), and how many seconds they took; those of the same training are read."""
+    arrays = (table.train_x, table.train_y, asked)
+    digests = [hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for array in arrays]
+    facts = [teachers, trees, PARTITION_SEED, require("sklearn").__version__, digests]
+    digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+    path = machine.folder / f"votes-{table.name}-forests-{digest}.npy"
+    if path.is_file():
+        return load_votes(path), read_json(path.with_suffix(".json"))["seconds"]
+    start = time.perf_counter()
+    shards = Partition.random(len(table.train_y), teachers, seed=PARTITION_SEED)
+    joblib, tqdm = require("joblib"), require("tqdm").tqdm
+    bar = tqdm(range(teachers), desc="forests", disable=not machine.progress, leave=False)
+    answers = joblib.Parallel(n_jobs=machine.jobs)(
+        joblib.delayed(_answers)(table.train_x[shards.shard(k)], table.train_y[shards.shard(k)], asked, k, trees)
+        for k in bar
+    )
+    votes = np.stack(answers, axis=1)
+    seconds = time.perf_counter() - start
+    machine.folder.mkdir(parents=True, exist_ok=True)
+    write_json(path.with_suffix(".json"), {"seconds": seconds})
+    save_votes(path, votes)
+    return votes, seconds
+
+
+def _answers(
+    x: NDArray[np.float32], y: NDArray[np.int64], asked: NDArray[np.float32], seed: int, trees: int
+) -> NDArray[np.int8]:
+    return np.asarray(_forest(x, y, seed, trees).predict(asked), dtype=np.int8)
+
+
+def _forest(x: NDArray[np.float32], y: NDArray[np.int64], seed: int, trees: int) -> Any:  # noqa: ANN401 (untyped)
+    return require("sklearn.ensemble").RandomForestClassifier(trees, random_state=seed).fit(x, y)
