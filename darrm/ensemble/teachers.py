@@ -3,8 +3,8 @@
 Teachers are trained in stacks (one process trains several at once) and the stacks are spread by joblib, so that the
 backend is a matter of configuration. On one machine ``jobs=2`` starts two processes; on a cluster::
 
-    with joblib.parallel_config(backend="dask"):  # or "ray", after ray.util.joblib.register_ray()
-        ensemble = train_teachers(x, y, partition, recipe, jobs=-1)
+    with joblib.parallel_config(backend="dask"):  # or "ray" with n_jobs=-1, after ray.util.joblib.register_ray()
+        ensemble = train_teachers(x, y, partition, recipe)
 
 Sharp edge: the parameters of private teachers are themselves (ε, Δ)-private, so an ensemble trained by `PrivateSGD` may
 be published; one trained by `PlainSGD` may not, and its votes neither, before an aggregator has made them private.
