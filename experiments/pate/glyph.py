@@ -1,0 +1,150 @@
+"""The votes of 5,000 teachers on a stand-in for Glyph, made and trained in minutes and kept; and its baseline.
+
+The data set of [P] is not public: `experiments.pate.glyph_images` makes its like, and no number from it is a number of
+[P]. Labels, those of the pool and of the test included, are wrong as often as the data set's: the accuracies are
+against the labels as they are given, as in [P].
+"""
+
+import hashlib
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from darrm.system.extras import require
+from darrm.system.figures import saved_figure
+from darrm.system.files import replacing
+from darrm.votes import Votes
+from experiments.knowledge_transfer.teachers import Machine
+from experiments.pate.glyph_images import CHARACTERS, SIDE, STRANGERS, Style, load_atlas
+from experiments.pate.glyph_teachers import Block, GlyphTask, Moments, ask_block, extract_features, fit_discriminant
+from experiments.pate.recorded import Recorded
+from experiments.pate.settings import Study
+
+BLOCK = 10  # teachers that one call of a worker trains
+STAGE = 20  # blocks between two savings
+QUICK = GlyphTask(Style(classes=20), teachers=200, records=150, pool=600, test=600)
+BASELINE_SHRINKAGE = 0.01  # of the discriminant of all shards' records, which needs less than a teacher's
+AMBIGUOUS = (",'", "0Oo", "Il|", "-_")  # shown side by side
+
+
+@dataclass(frozen=True, eq=False)
+class _Progress:
+    """How far the teachers are, and what those asked so far say."""
+
+    teachers: int
+    seconds: float
+    block: Block
+
+
+def glyph_task(study: Study, *, quick: bool) -> GlyphTask:
+    """Return what a study of the stand-in asks for; a quick one is of few classes and teachers."""
+    return QUICK if quick else GlyphTask(Style(classes=study.classes), teachers=study.teachers, pool=study.pool)
+
+
+def obtain_glyph(study: Study, machine: Machine, *, quick: bool = False) -> Recorded:
+    """Train the teachers and count their votes, or read the counts of the same task and go on from there.
+
+    Spread by joblib in whatever backend is configured; saved every few hundred teachers.
+    """
+    task = glyph_task(study, quick=quick)
+    public, held_out = task.public(), task.held_out()
+    asked = _ask_teachers(task, machine)
+    return Recorded(
+        name=study.name,
+        votes=Votes.of_counts(asked.block.counts, task.teachers),
+        pool_x=public.images,
+        pool_y=public.y,
+        test_x=held_out.images,
+        test_y=held_out.y,
+        teacher_accuracy=asked.block.right / (task.teachers * task.pool),
+        seconds=asked.seconds,
+    )
+
+
+def glyph_baseline(study: Study, machine: Machine, *, quick: bool = False) -> float:
+    """Return the test accuracy of the discriminant of all teachers' records together, without any privacy."""
+    task = glyph_task(study, quick=quick)
+    held_out = task.held_out()
+    union = fit_discriminant(_ask_teachers(task, machine).block.moments, BASELINE_SHRINKAGE)
+    return float((union.predict(extract_features(held_out.x)) == held_out.y).mean())
+
+
+def draw_samples(path: Path, task: GlyphTask | None = None) -> None:
+    """Draw one picture of each class, ambiguous classes side by side, and mislabeled records with their labels."""
+    task = GlyphTask() if task is None else task
+    records = task.public()
+    names = CHARACTERS[: task.style.classes] + STRANGERS
+    right = records.y == records.shown
+    classes = [int(np.flatnonzero(right & (records.y == label))[0]) for label in range(task.style.classes)]
+    alike = [
+        int(index)
+        for group in AMBIGUOUS
+        for character in group
+        if character in names[: task.style.classes]
+        for index in np.flatnonzero(right & (records.y == names.index(character)))[:3]
+    ]
+    wrong = [int(index) for index in np.flatnonzero(~right)[:30]]
+    columns = 30
+    sections = (("one of each class", classes), ("alike", alike), ("mislabeled", wrong))
+    rows = [-(-len(chosen) // columns) for _, chosen in sections]
+    with saved_figure(path, width=12.0, height=0.62 * sum(rows) + 1.0) as figure:
+        for part, (title, chosen) in zip(figure.subfigures(3, 1, height_ratios=rows), sections, strict=True):
+            part.suptitle(title, fontsize="small")
+            for axes in part.subplots(-(-len(chosen) // columns), columns, squeeze=False).flat:
+                axes.axis("off")
+            for axes, index in zip(part.axes, chosen, strict=False):
+                axes.imshow(records.x[index].reshape(SIDE, SIDE), cmap="gray_r", vmin=0.0, vmax=1.0)
+                label = names[records.y[index]].replace("$", r"\$")
+                color = "black" if right[index] else "tab:red"
+                axes.set_title(label, fontsize="x-small", pad=1.0, color=color)
+
+
+def _ask_teachers(task: GlyphTask, machine: Machine) -> _Progress:
+    """Go on from the saved counts of a task to all its teachers."""
+    machine.folder.mkdir(parents=True, exist_ok=True)
+    path = machine.folder / f"glyph-{_digest(task)}.npz"
+    asked = _load(path, task)
+    joblib, tqdm = require("joblib"), require("tqdm")
+    with (
+        tqdm.tqdm(total=task.teachers, initial=asked.teachers, unit="teacher", disable=not machine.progress) as bar,
+        joblib.Parallel(n_jobs=machine.jobs) as parallel,
+    ):
+        while asked.teachers < task.teachers:
+            started = time.perf_counter()
+            end = min(asked.teachers + STAGE * BLOCK, task.teachers)
+            starts = range(asked.teachers, end, BLOCK)
+            blocks = parallel(joblib.delayed(ask_block)(task, range(at, min(at + BLOCK, end))) for at in starts)
+            seconds = asked.seconds + time.perf_counter() - started
+            bar.update(end - asked.teachers)
+            asked = _Progress(end, seconds, sum(blocks, start=asked.block))
+            _save(path, asked)
+    return asked
+
+
+def _digest(task: GlyphTask) -> str:
+    """Return what tells a task from another, the drawing of the fonts included."""
+    outlines = load_atlas(CHARACTERS[: task.style.classes] + STRANGERS).outlines
+    facts: list[Any] = [asdict(task), hashlib.sha256(outlines.data).hexdigest()]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _load(path: Path, task: GlyphTask) -> _Progress:
+    if not path.is_file():
+        nothing = np.zeros((task.pool, task.style.classes), dtype=np.int64)
+        return _Progress(0, 0.0, Block(nothing, 0, Moments.none(task.style.classes)))
+    with np.load(path, allow_pickle=False) as saved:
+        moments = Moments(saved["number"], saved["total"], saved["second"])
+        block = Block(saved["counts"].astype(np.int64), int(saved["right"]), moments)
+        return _Progress(int(saved["teachers"]), float(saved["seconds"]), block)
+
+
+def _save(path: Path, asked: _Progress) -> None:
+    moments = asked.block.moments
+    arrays: dict[str, Any] = {"teachers": asked.teachers, "seconds": asked.seconds, "right": asked.block.right}
+    arrays |= {"number": moments.number, "total": moments.total, "second": moments.second}
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, counts=asked.block.counts.astype(np.int32), **arrays)
