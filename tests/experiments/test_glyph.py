@@ -21,6 +21,7 @@ from experiments.pate.glyph_images import (
     has,
     load_atlas,
 )
+from experiments.pate.glyph_student import train_glyph_student
 from experiments.pate.glyph_teachers import Block, GlyphTask, Moments, ask_block, extract_features, fit_discriminant
 from experiments.pate.settings import STUDIES
 
@@ -181,3 +182,20 @@ def test_a_quick_run_end_to_end(tmp_path: Path) -> None:
     assert recorded.plurality_accuracy - 0.05 < baseline < 0.95
     glyph.draw_samples(tmp_path / "samples.png", glyph.QUICK)
     assert (tmp_path / "samples.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_student_is_as_sure_as_it_is_right_and_learns_from_answers_alone() -> None:
+    records, fresh = draw_records(STYLE, (14,), 1500), draw_records(STYLE, (15,), 1500)
+    labels = np.where(np.arange(1500) % 3 == 0, -1, records.y)
+    student = train_glyph_student(records.images, labels, 12)
+    answered = labels >= 0
+    same = train_glyph_student(records.x[answered], labels[answered], 12)
+    assert np.array_equal(student.scores(fresh.x), same.scores(fresh.images))
+    right = (student.predict(fresh.x) == fresh.y).mean()
+    scores = student.scores(fresh.x)
+    assert scores.sum(axis=1) == pytest.approx(1.0)
+    assert np.array_equal(scores.argmax(axis=1), student.predict(fresh.x))
+    assert right > 0.75
+    assert abs(scores.max(axis=1).mean() - right) < 0.06  # at temperature 1 it is too sure by 0.09
+    with pytest.raises(ValueError, match="at least 5 answers"):
+        train_glyph_student(records.x, np.full(1500, -1), 12)
