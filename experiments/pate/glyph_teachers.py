@@ -93,7 +93,7 @@ class Discriminant:
 class Block:
     """What some teachers together say, and know."""
 
-    counts: NDArray[np.int64]  # (Q, C)
+    counts: NDArray[np.integer]  # (Q, C)
     right: int  # votes for the label of the query
     moments: Moments
 
@@ -123,7 +123,7 @@ def ask_block(task: GlyphTask, teachers: range) -> Block:
     classes = task.style.classes
     with require("threadpoolctl").threadpool_limits(1):
         features, truth = _pool(task)
-        counts = np.zeros(task.pool * classes, dtype=np.int64)
+        counts = np.zeros(task.pool * classes, dtype=np.int32)  # half of what travels
         first = np.arange(task.pool) * classes
         moments = Moments.none(classes)
         right = 0
