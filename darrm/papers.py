@@ -38,6 +38,10 @@ _WORKS = {
     "SNJ23": "Steinke, Nasr, Jagielski: Privacy Auditing with One (1) Training Run (NeurIPS 2023, arXiv:2305.08846v1)",
     "CJPCN24": "Chadha, Jagielski, Papernot, Choquette-Choo, Nasr: Auditing Private Prediction (ICML 2024)",
     "KB15": "Kingma, Ba: Adam: A Method for Stochastic Optimization (ICLR 2015, arXiv:1412.6980v9)",
+    "SBL20": "Sohn, Berthelot, Li, Zhang, Carlini, Cubuk, Kurakin, Zhang, Raffel: FixMatch: Simplifying "
+    "Semi-Supervised Learning with Consistency and Confidence (arXiv:2001.07685v2)",
+    "ZS18": "Zhang, Sabuncu: Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels "
+    "(arXiv:1805.07836v4)",
     "H02": "Higham: Accuracy and Stability of Numerical Algorithms, 2nd edition (SIAM 2002, ISBN 0-89871-521-0)",
 }
 PAPERS: Mapping[str, str] = MappingProxyType(_WORKS)

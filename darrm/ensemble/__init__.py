@@ -4,8 +4,9 @@
 """
 
 from darrm.ensemble.calibration import calibrate_noise, calibrate_sampling, privacy_of
-from darrm.ensemble.network import convolutional_network
+from darrm.ensemble.network import convolutional_network, student_network
 from darrm.ensemble.partition import Partition
+from darrm.ensemble.perturbation import Perturbation
 from darrm.ensemble.recipes import PlainSGD, PrivateSGD
 from darrm.ensemble.student import StudentRecipe, train_student
 from darrm.ensemble.teachers import TeacherEnsemble, train_teachers
@@ -13,6 +14,7 @@ from darrm.ensemble.voting import load_votes, majority, save_votes
 
 __all__ = [
     "Partition",
+    "Perturbation",
     "PlainSGD",
     "PrivateSGD",
     "StudentRecipe",
@@ -24,6 +26,7 @@ __all__ = [
     "majority",
     "privacy_of",
     "save_votes",
+    "student_network",
     "train_student",
     "train_teachers",
 ]

@@ -1,14 +1,23 @@
-"""The student: a model trained on a few private labels and many unlabeled inputs, by virtual adversarial training.
+"""The student: a model trained on a few private labels, some of them wrong, and many unlabeled inputs.
 
-The loss of a step is [MMKI17, Section 3], which the PATE papers use for their students [P, Section 5.1]:
+The loss of a step has up to three parts:
 
-    cross-entropy on labeled inputs + weight · mean over all inputs of KL(p(·|x) ‖ p(·|x + r)),
-    r = radius · g/‖g‖,   g = ∇_d KL(p(·|x) ‖ p(·|x + ξ·d)) at a random unit d: where the answer changes most.
+    on labeled inputs:  (1 − p(y|x)^q)/q, the generalized cross-entropy [ZS18]; q → 0 is cross-entropy, and with a
+                        larger q a label counts less the more the model contradicts it
+    + weight · mean over unlabeled inputs of KL(p(·|x) ‖ p(·|x + r)): virtual adversarial training [MMKI17, Section 3],
+                        which the PATE papers use for their students [P, Section 5.1];
+                        r = radius · g/‖g‖, g = ∇_d KL(p(·|x) ‖ p(·|x + ξ·d)) at a random unit d
+    + consistency · mean over unlabeled inputs of [max_c p(c|x') ≥ threshold] · (−log p(ĉ|x'')), ĉ = argmax_c p(c|x'):
+                        FixMatch [SBL20, Section 2.2], x' and x'' a weakly and a strongly changed copy of x. Its
+                        weight grows linearly over the first quarter: at once in full, it can teach a student with
+                        q > 0, who may disregard the labels, one class for everything.
 
-The student sees private labels and public inputs, nothing else: whatever it learns is post-processing of the labels.
+Labeled inputs are strongly changed too (weakly in [SBL20]): a model that never sees the same input twice learns wrong
+labels by heart less readily. The student sees private labels and public inputs, nothing else: whatever it learns is
+post-processing of the labels.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,10 +37,14 @@ from darrm.ensemble.network import (
     check_fits,
     choose_device,
     convolutional_network,
+    in_batches,
     threads_for,
 )
+from darrm.ensemble.perturbation import Perturbation
+from darrm.system.extras import require
 
 _PROBE = 1e-2  # length of the finite difference that finds the adversarial direction
+_GROWTH = 0.25  # share of the steps over which the weight of consistency grows
 
 
 @dataclass(frozen=True)
@@ -45,28 +58,52 @@ class StudentRecipe:
     learning_rate
         Adam's, > 0; it falls linearly to 0 over the second half.
     batch
-        Labeled and, again as many, unlabeled inputs a step.
+        Labeled inputs a step.
+    unlabeled
+        Unlabeled inputs a step for each labeled one, at least 1.
     radius
         Length of the adversarial direction, in units of the input, > 0.
     weight
-        Weight of the virtual adversarial loss; 0 trains on the labels alone.
+        Weight of the virtual adversarial loss.
+    consistency
+        Weight of the agreement between weakly and strongly changed unlabeled inputs; with neither weight the student
+        learns from the labels alone.
+    threshold
+        In [0, 1]: how sure of a weakly changed input the student must be to learn from it.
+    weak, strong
+        How unlabeled inputs are changed; labeled ones are changed by ``strong``.
+    robustness
+        q in [0, 1] of the loss on labels: 0 is cross-entropy, 1 the probability of all other classes.
+    averaging
+        In [0, 1): the student's parameters are the moving average a ← averaging·a + (1 − averaging)·θ of the trained
+        ones after each step; 0 keeps the last.
 
     Examples
     --------
-    >>> StudentRecipe(steps=200).weight
-    1.0
+    >>> fixmatch = StudentRecipe(steps=2000, weight=0, consistency=1, strong=Perturbation(rotation=30, cutout=10))
+    >>> fixmatch.threshold
+    0.95
     """
 
     steps: int = 200
     learning_rate: float = 1e-3
     batch: int = 64
+    unlabeled: int = 1
     radius: float = 2.0
     weight: float = 1.0
+    consistency: float = 0.0
+    threshold: float = 0.95
+    weak: Perturbation = field(default_factory=Perturbation)
+    strong: Perturbation = field(default_factory=Perturbation)
+    robustness: float = 0.0
+    averaging: float = 0.0
 
     def __post_init__(self) -> None:
-        checks.integer_at_least(1, steps=self.steps, batch=self.batch)
+        checks.integer_at_least(1, steps=self.steps, batch=self.batch, unlabeled=self.unlabeled)
         checks.positive(learning_rate=self.learning_rate, radius=self.radius)
-        checks.non_negative(weight=self.weight)
+        checks.non_negative(weight=self.weight, consistency=self.consistency)
+        checks.probability(threshold=self.threshold, robustness=self.robustness)
+        checks.probability_below_one(averaging=self.averaging)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +118,12 @@ class Student:
         answers = best_classes(self.model, np.asarray(x, dtype=np.float32), self.device, batch)
         return np.concatenate([np.empty(0, dtype=np.int64), *answers])
 
+    def scores(self, x: NDArray[Any], *, batch: int = 512) -> NDArray[np.float64]:
+        """Return the probability of each class for each of (n, …) inputs, n ≥ 1: (n, C), rows that sum to 1."""
+        inputs = np.asarray(x, dtype=np.float32)
+        parts = in_batches(lambda part: self.model(part).double().softmax(dim=1), inputs, self.device, batch)
+        return np.concatenate(parts)
+
 
 def train_student(
     x: NDArray[Any],
@@ -91,6 +134,7 @@ def train_student(
     build: Build = convolutional_network,
     seed: int = 0,
     device: str = "auto",
+    progress: bool = False,
 ) -> Student:
     """Train a student.
 
@@ -106,9 +150,11 @@ def train_student(
     build
         Makes the network.
     seed
-        Of the initialization and of the batches; no privacy rests on it.
+        Of the initialization, the batches and the changes of inputs; no privacy rests on it.
     device
         See `choose_device`.
+    progress
+        Whether to show a bar on standard error.
 
     Raises
     ------
@@ -135,20 +181,75 @@ def train_student(
     with torch.random.fork_rng(devices=[]), threads_for(target):
         torch.manual_seed(seed)
         model = build().to(target).train()
+        average = moving_average(model, recipe.averaging)
         optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate)
-        for step in range(recipe.steps):
+        bar = require("tqdm").tqdm(range(recipe.steps), desc="student", disable=not progress, leave=False)
+        for step in bar:
             for group in optimizer.param_groups:
                 group["lr"] = recipe.learning_rate * min(1.0, 2.0 * (1.0 - step / recipe.steps))
             rows = torch.randint(len(known_x), (min(recipe.batch, len(known_x)),), generator=generator)
-            loss = nn.functional.cross_entropy(model(known_x[rows]), known_y[rows])
-            if recipe.weight > 0:
-                public = all_x[torch.randint(len(all_x), (recipe.batch,), generator=generator)]
-                direction = torch.randn(public.shape, generator=generator).to(target)
-                loss = loss + recipe.weight * virtual_adversarial_loss(model, public, direction, recipe.radius)
+            consistency = recipe.consistency * min(1.0, step / (_GROWTH * recipe.steps))
+            loss = _loss(model, known_x[rows], known_y[rows], all_x, recipe, consistency, generator)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    return Student(model.eval(), target)
+            average.update_parameters(model)
+    return Student(average.module.eval(), target)
+
+
+def _loss(
+    model: Module,
+    x: Tensor,
+    classes: Tensor,
+    all_x: Tensor,
+    recipe: StudentRecipe,
+    consistency: float,
+    generator: Any,  # noqa: ANN401 (torch's generator)
+) -> Tensor:
+    """Return the loss of one step on a labeled batch and on unlabeled inputs drawn here."""
+    x = recipe.strong.applied(x, generator)
+    if recipe.weight > 0 or consistency > 0:
+        public = all_x[torch.randint(len(all_x), (recipe.batch * recipe.unlabeled,), generator=generator)]
+    if consistency > 0:
+        with torch.no_grad():
+            weak = model(recipe.weak.applied(public, generator))
+        logits, strong = model(torch.cat([x, recipe.strong.applied(public, generator)])).split([len(x), len(public)])
+        loss = label_loss(logits, classes, recipe.robustness)
+        loss = loss + consistency * consistency_loss(weak, strong, recipe.threshold)
+    else:
+        loss = label_loss(model(x), classes, recipe.robustness)
+    if recipe.weight > 0:
+        direction = torch.randn(public.shape, generator=generator).to(public.device)
+        loss = loss + recipe.weight * virtual_adversarial_loss(model, public, direction, recipe.radius)
+    return loss
+
+
+def moving_average(model: Module, averaging: float) -> Module:
+    """Return a copy of a model that ``update_parameters`` moves to averaging·copy + (1 − averaging)·model.
+
+    The first update copies the parameters, so that the initialization leaves no trace.
+    """
+    swa = torch.optim.swa_utils
+    return swa.AveragedModel(model, multi_avg_fn=swa.get_ema_multi_avg_fn(averaging))
+
+
+def label_loss(logits: Tensor, classes: Tensor, robustness: float) -> Tensor:
+    """Return the mean of (1 − p^q)/q over a batch, p the probability of the class given and q the robustness.
+
+    Logits are (B, C), classes (B,); q = 0 is the limit −log p.
+    """
+    losses = nn.functional.cross_entropy(logits, classes, reduction="none")
+    return (losses if robustness == 0.0 else -torch.expm1(-robustness * losses) / robustness).mean()
+
+
+def consistency_loss(weak: Tensor, strong: Tensor, threshold: float) -> Tensor:
+    """Return how little strongly changed inputs are given the classes of the weakly changed, where those are sure.
+
+    Both are logits (B, C); the cross-entropy of inputs below the threshold counts as 0 in the mean over all B.
+    """
+    confidence, classes = weak.softmax(dim=1).max(dim=1)
+    losses = nn.functional.cross_entropy(strong, classes, reduction="none")
+    return (losses * (confidence >= threshold)).mean()
 
 
 def virtual_adversarial_loss(model: Module, x: Tensor, direction: Tensor, radius: float) -> Tensor:

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -6,7 +7,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from darrm.ensemble.student import StudentRecipe, train_student, virtual_adversarial_loss  # noqa: E402 (after the check for torch)
+from darrm.ensemble.perturbation import Perturbation  # noqa: E402 (after the check for torch)
+from darrm.ensemble.student import (  # noqa: E402
+    StudentRecipe,
+    consistency_loss,
+    label_loss,
+    moving_average,
+    train_student,
+    virtual_adversarial_loss,
+)
 
 nn = torch.nn
 
@@ -58,13 +67,122 @@ def test_unlabeled_inputs_help() -> None:
     assert scores[0] > scores[1] + 0.02
 
 
+def test_the_loss_on_labels_is_the_generalized_cross_entropy() -> None:
+    logits, classes = torch.tensor([[0.0, math.log(3.0)], [math.log(4.0), 0.0]]), torch.tensor([1, 1])
+    right, wrong = 0.75, 0.2  # probabilities of the labels
+    for q in (0.3, 1.0):
+        expected = ((1 - right**q) / q + (1 - wrong**q) / q) / 2
+        assert float(label_loss(logits, classes, q)) == pytest.approx(expected, rel=1e-5)
+    assert float(label_loss(logits, classes, 0.0)) == pytest.approx(-math.log(right * wrong) / 2, rel=1e-5)
+
+
+def test_only_sure_inputs_count_for_consistency_and_teach_the_strongly_changed_copy() -> None:
+    weak = torch.tensor([[math.log(19.5), 0.0], [math.log(18.5), 0.0], [0.0, 4.0]], requires_grad=True)
+    strong = torch.tensor([[0.0, math.log(3.0)], [0.0, 9.0], [0.0, math.log(4.0)]], requires_grad=True)
+    loss = consistency_loss(weak, strong, 0.95)  # sure of the first, 19.5/20.5, and the third, not of 18.5/19.5
+    assert float(loss.detach()) == pytest.approx((-math.log(0.25) - math.log(0.8)) / 3, rel=1e-5)
+    (gradient,) = torch.autograd.grad(loss, strong)
+    assert gradient[1].abs().max() == 0.0
+
+
+def test_the_average_follows_its_recursion_from_the_first_update_on() -> None:
+    model = nn.Linear(2, 2)
+    average = moving_average(model, 0.9)
+    expected = None
+    for value in (3.0, 5.0, -1.0):
+        with torch.no_grad():
+            model.weight.fill_(value)
+        average.update_parameters(model)
+        expected = value if expected is None else 0.9 * expected + 0.1 * value
+        assert average.module.weight.detach().numpy() == pytest.approx(np.full((2, 2), expected), rel=1e-5)
+
+
+def test_the_student_is_the_average() -> None:
+    x, y = two_arcs(40, seed=0)
+    recipe = StudentRecipe(steps=2, learning_rate=0.1, weight=0.0, averaging=0.999)
+    one, two = (
+        next(train_student(x, y, x[:0], recipe=each, build=build, seed=5).model.parameters()).detach().numpy()
+        for each in (recipe, StudentRecipe(steps=2, learning_rate=0.1, weight=0.0))
+    )
+    assert np.abs(one - two).max() > 0.05  # it stays within a thousandth of the first step
+
+
+def digits_network() -> Any:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+
+
+def test_changed_copies_of_labeled_images_raise_accuracy_on_moved_digits() -> None:
+    digits = pytest.importorskip("sklearn.datasets").load_digits()
+    x, y = (digits.images[:, None] / 16.0).astype(np.float32), digits.target
+    moved = Perturbation(shift=1.0).applied(torch.tensor(x[1000:]), torch.Generator().manual_seed(2)).numpy()
+    plain = StudentRecipe(steps=150, learning_rate=1e-2, batch=32, weight=0.0)
+    scores = [
+        (
+            train_student(x[:80], y[:80], x[:0], recipe=one, build=digits_network, seed=1).predict(moved) == y[1000:]
+        ).mean()
+        for one in (plain, replace(plain, strong=Perturbation(shift=1.0)))
+    ]
+    assert scores[0] + 0.04 < scores[1]
+
+
+def clouds(n: int, seed: int, offset: float) -> tuple[np.ndarray, np.ndarray]:
+    """Two Gaussian clouds around (±offset, …, ±offset) in twenty dimensions."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    x = 0.6 * rng.standard_normal((n, 20)) + np.where(y[:, None] == 1, offset, -offset)
+    return x.astype(np.float32), y
+
+
+def clouds_network() -> Any:
+    return nn.Sequential(nn.Linear(20, 128), nn.ReLU(), nn.Linear(128, 2))
+
+
+def test_consistency_learns_from_unlabeled_inputs() -> None:
+    x, y = clouds(400, seed=0, offset=0.2)
+    test_x, test_y = clouds(1000, seed=1, offset=0.2)
+    known = np.concatenate([np.flatnonzero(y == 0)[:2], np.flatnonzero(y == 1)[:2]])
+    alone = StudentRecipe(150, 3e-3, unlabeled=16, weight=0.0, threshold=0.9, strong=Perturbation(noise=0.5))
+    scores = [
+        (
+            train_student(x[known], y[known], x, recipe=one, build=clouds_network, seed=1).predict(test_x) == test_y
+        ).mean()
+        for one in (alone, replace(alone, consistency=1.0))
+    ]
+    assert scores[0] + 0.03 < scores[1]
+
+
+def test_robustness_tolerates_wrong_labels() -> None:
+    x, y = clouds(200, seed=0, offset=0.45)
+    test_x, test_y = clouds(1000, seed=1, offset=0.45)
+    labels = np.where(np.random.default_rng(2).random(200) < 0.3, 1 - y, y)
+    plain = StudentRecipe(steps=300, learning_rate=3e-3, weight=0.0)
+    scores = [
+        (train_student(x, labels, x[:0], recipe=one, build=clouds_network, seed=1).predict(test_x) == test_y).mean()
+        for one in (plain, replace(plain, robustness=1.0))
+    ]
+    assert scores[0] + 0.1 < scores[1]
+
+
+def test_scores_are_probabilities_and_agree_with_the_answers() -> None:
+    x, y = two_arcs(40, seed=0)
+    student = train_student(x, y, x[:0], recipe=StudentRecipe(steps=30, learning_rate=1e-2), build=build, seed=5)
+    scores = student.scores(x, batch=7)
+    assert scores.shape == (40, 2)
+    assert np.abs(scores.sum(axis=1) - 1.0).max() < 1e-12
+    assert (scores.argmax(axis=1) == student.predict(x)).all()
+    with torch.no_grad():
+        logits = student.model(torch.tensor(x)).double().numpy()
+    assert np.log(scores[:, 1] / scores[:, 0]) == pytest.approx(logits[:, 1] - logits[:, 0], abs=1e-6)
+
+
 def test_abstentions_count_as_unlabeled_and_a_seed_repeats() -> None:
     x, y = two_arcs(40, seed=0)
     labels = np.where(np.arange(40) < 8, y, -1)
-    recipe = StudentRecipe(steps=5)
-    one, again = (train_student(x, labels, x[:0], recipe=recipe, build=build, seed=5).predict(x) for _ in range(2))
-    assert set(one.tolist()) <= {0, 1}
+    recipe = StudentRecipe(steps=5, consistency=1.0, threshold=0.0, strong=Perturbation(noise=0.1), averaging=0.5)
+    one, again = (train_student(x, labels, x[:0], recipe=recipe, build=build, seed=5).scores(x) for _ in range(2))
     assert (one == again).all()
+    split = train_student(x[:8], y[:8], x[8:], recipe=recipe, build=build, seed=5)
+    assert (split.scores(x) == one).all()
 
 
 @pytest.mark.parametrize(
