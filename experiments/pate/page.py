@@ -1,33 +1,173 @@
-"""The page about the tables of [P], and the one about noise of [D], written from the numbers of a run."""
+"""The page about [P] on real votes and about what its printed columns determine, from the JSON of the runs alone."""
 
+from pathlib import Path
 from typing import Any
 
 from darrm.papers import PAPERS
-from experiments.pages import table
+from experiments.pages import claims_table, read_json, table
+from experiments.pate.claims import claims_of
+from experiments.pate.comparison import comparison, mean
+from experiments.pate.settings import PLANS, STUDIES
 
-INTRODUCTION = f"""# PATE: Tables 1 and 2 of [P], Table 4 of [D]
+Result = dict[str, Any]
+PRINTED = "printed"  # the JSON of what needs no votes
+TITLES = {
+    "digits": "Digits (scikit-learn)",
+    "mnist": "MNIST",
+    "fashion-mnist": "Fashion-MNIST",
+    "glyph": "Glyph, a stand-in",
+    "svhn": "SVHN",
+    "adult": "Adult",
+}
+
+INTRODUCTION = f"""# PATE on real votes: Tables 1 and 2, Figures 1, 4 and 5 of [P]
 
 [P] is {PAPERS["P"]}.
 
 [D] is {PAPERS["D"]}.
 
-Written by `python -m experiments.pate --output docs/reproduction` from the JSON file of its run. The teachers' votes
-behind [P] are not at hand, so its figures for MNIST, SVHN, Adult and Glyph are not reproduced; what follows is what its
-printed columns determine."""
+Written by `python -m experiments.pate --page --output docs/reproduction` from the JSON of the runs
+(`python -m experiments.pate --dataset NAME --output docs/reproduction`), and from nothing else. Teachers are trained on
+disjoint shards, asked about public inputs, their votes are aggregated with exact discrete noise (from a fixed seed, so
+that a run can be repeated; a release draws from the operating system), and students are trained on the answers.
+
+## How to read the columns
+
+- **ε, printed way**: [P, Theorem 6] by the conversion of [P, Theorem 5]; beside it the number that [P] prints for its
+  own votes. **Theorem 6**: the same by the tight conversion. **exact**: the label's own cost at the recorded votes, the
+  worse of both directions. **by label**: whatever the votes, for as many answers.
+- **What is one-sided.** Theorem 6 bounds D(M(D)‖M(D′)) at the data set D at hand. The guarantee that a person gets also
+  needs the other direction, D(M(D′)‖M(D)), and Theorem 6 says nothing of it at D; only the exact column holds both.
+- **What may be published.** ε from the votes is private data, in [P] as here. "Sanitized" is what may be published,
+  its own cost included: "± noise" is the standard deviation of the noise. The parameters were searched on these very
+  votes, as in [P, Table 2]: a fortunate choice, for both pipelines alike. "By label" may be published as it is.
+- A claim that the run does not bear out stays, in bold."""
 
 TABLE_2 = """The recomputed totals are expected ε + Theorem 23 as printed. SVHN's does not add up in print. The proof of
 Theorem 23 covers λβ ≤ 1/4 only; the last column is the exact worst case of the mechanism (two Gaussians attain it),
 which is what this project charges. The total then has to be made small by another choice of β and σ_SS, which
 `search_parameters` does."""
 
+STAND_IN = """[P]'s set of 150 classes of characters is not public. This one is a stand-in: characters drawn from fonts,
+deformed, unbalanced, with ambiguous pairs and wrong labels. Its numbers say how the mechanisms behave at that size;
+they are not a reproduction of the paper's row, whose numbers are printed beside them in parentheses."""
 
-def page(numbers: dict[str, Any]) -> str:
-    """Write the page of the documentation from the numbers."""
-    fixed, votes = numbers["fixed_part"], numbers["votes"]
-    parts = [
-        INTRODUCTION,
+
+def page(folder: Path) -> str:
+    """Write the page from the files of a folder."""
+    parts = [INTRODUCTION]
+    for name in STUDIES:
+        path = folder / f"{name}.json"
+        parts.append(f"## {TITLES[name]}")
+        if path.is_file():
+            parts += _study(read_json(path))
+        else:
+            parts.append(f"Data not at hand: no run of `--dataset {name}` lies here.")
+    return "\n\n".join([*parts, *_printed_parts(read_json(folder / f"{PRINTED}.json"))]) + "\n"
+
+
+def _study(result: Result) -> list[str]:
+    """Write what a run found."""
+    name = result["dataset"]
+    parts = [STAND_IN] if name == "glyph" else []
+    parts += [_setting(result), "**Table 1**", _table_1(result), "**Table 2**", _table_2(result)]
+    if comparison(result):
+        parts += [_comparison(result), f"![Accuracy against ε](pate/{name}-comparison.png)"]
+    parts += ["**Claims**", claims_table(claims_of(result))]
+    parts += [f"![Figure {number}](pate/{name}-figure-{number}.png)" for number in (1, 4, 5)]
+    return parts
+
+
+def _setting(result: Result) -> str:
+    """Say what was run."""
+    short = " A shortened run (`--quick`)." if result["quick"] else ""
+    return (
+        f"{result['teachers']:,} teachers, {result['classes']} classes, δ = {result['delta']:g}. One teacher is right "
+        f"on {result['teacher_accuracy']:.1%} of the {result['pool']:,} public inputs, their plurality on "
+        f"{result['plurality_accuracy']:.1%}; {result['held_out']:,} inputs measure the students. SHA-256 of the "
+        f"votes: `{result['digest']}`. Labels are drawn from seed {result['label_seed']}, students from seeds "
+        f"{', '.join(map(str, result['student_seeds']))}. Teachers took {result['teacher_seconds']:.0f} s, the rest "
+        f"{result['seconds']:.0f} s (what was kept from an earlier run counts for nothing).{short}"
+    )
+
+
+def _table_1(result: Result) -> str:
+    head = [
+        "aggregator",
+        "queries",
+        "answered ([P])",
+        "right",
+        "ε, printed way ([P])",
+        "Theorem 6",
+        "exact",
+        "by label",
+    ]
+    rows = []
+    for row in result["rows"]:
+        cost, paper = row["costs"], row["paper"] or {"answered": None, "epsilon": None, "accuracy": None}
+        rows.append(
+            [
+                f"{row['name']}: `{row['aggregator']}`",
+                f"{row['queries']:,}",
+                _beside(f"{row['answered']:,}", paper["answered"], ",d"),
+                "–" if row["label_accuracy"] is None else f"{row['label_accuracy']:.1%}",
+                _beside(f"{cost['printed']:.3f}", paper["epsilon"], "g"),
+                f"{cost['theorem_6']:.3f}",
+                _number(cost["exact"]),
+                f"{cost['by_label']:.3f}",
+                _beside(_accuracy(row["students"]), paper["accuracy"], ".1%"),
+            ]
+        )
+    baseline = _beside(_accuracy(result["baseline"]), PLANS[result["dataset"]].baseline, ".1%")
+    rows.append(["non-private baseline", *["–"] * 7, baseline])
+    return table([*head, "student ([P])"], rows)
+
+
+def _table_2(result: Result) -> str:
+    head = ["aggregator", "ε at λ", "λ", "β", "SS_β", "σ_SS", "cost of GNSS", "Theorem 23 as printed"]
+    rows = []
+    for row in result["rows"]:
+        found = row["in_paper"]
+        ours = "–" if row["ours"] is None else _with_noise(row["ours"])
+        if "refused" in found:
+            rows.append([row["name"], *["–"] * 7, found["refused"], ours])
+            continue
+        parts = found["rounds"]
+        rows.append(
+            [
+                row["name"],
+                f"{found['before']:.3f}",
+                f"{found['order']:g}",
+                *(_parts(parts, key) for key in ("smoothness", "sensitivity", "noise_scale", "cost")),
+                _parts(parts, "cost_by_theorem_23"),
+                _with_noise(found),
+                ours,
+            ]
+        )
+    return table([*head, "sanitized ε ± noise", "ours, sanitized ε ± noise"], rows)
+
+
+def _comparison(result: Result) -> str:
+    rows = [
+        [
+            point.way,
+            "–" if point.queries is None else f"{point.queries:,}",
+            "–" if point.answered is None else f"{point.answered:,}",
+            f"{point.epsilon:.3f}" + (f" ± {point.deviation:.3f}" if point.deviation else ""),
+            f"{point.accuracy:.2%}",
+        ]
+        for point in comparison(result)
+    ]
+    head = ["way", "queries", "answers", f"ε at δ = {result['delta']:g}", "accuracy of the model"]
+    return "**What may be published, and what it buys**\n\n" + table(head, rows)
+
+
+def _printed_parts(numbers: Result) -> list[str]:
+    """Write what the printed columns determine."""
+    fixed = numbers["fixed_part"]
+    return [
         "## Table 2 from its own columns",
-        _table_2(numbers["table_2"]),
+        _printed_table_2(numbers["table_2"]),
         TABLE_2,
         (
             f"The fixed part {fixed['printed_total']:.2f} is printed as {fixed['printed_cost']:.2f} + "
@@ -37,43 +177,43 @@ def page(numbers: dict[str, Any]) -> str:
         "## Table 4 of [D]: noise of the GNMax baseline",
         _table_4(numbers["table_4"]),
         "The printed σ is the minimum over the grid; the printed λ is not where it is reached.",
-        "## The rows for synthetic votes",
-        (
-            f"Votes: {votes['queries']} queries, {votes['voters']} teachers, {votes['classes']} classes, seed "
-            f"{votes['seed']}, made by `experiments.pate.settings`; not MNIST."
-        ),
-        _synthetic([numbers["lnmax"], numbers["confident"]]),
-        _published(numbers["published"]),
     ]
-    return "\n\n".join(parts) + "\n"
 
 
-def _table_2(rows: list[dict[str, Any]]) -> str:
+def _printed_table_2(rows: list[Result]) -> str:
     head = ["data", "printed total", "recomputed", "printed noise", "recomputed", "λβ", "Theorem 23 as printed"]
     line = "{name}|{printed_total:.2f}|{recomputed_total:.3f}|{printed_deviation:.3f}|{recomputed_deviation:.3f}"
     line += "|{order_times_beta:.2f}|{theorem_23:.3f}|{exact:.3f}"
     return table([*head, "exact cost"], [line.format(**row).split("|") for row in rows])
 
 
-def _table_4(rows: list[dict[str, Any]]) -> str:
+def _table_4(rows: list[Result]) -> str:
     names = ("printed_sigma", "sigma", "printed_order", "order", "sigma_at_printed_order", "analytic_sigma")
     head = ["data", "printed σ", "σ", "printed λ", "minimizing λ", "σ at the printed λ", "analytic σ (least possible)"]
     return table(head, [[row["name"], *(f"{row[name]:.2f}" for name in names)] for row in rows])
 
 
-def _synthetic(rows: list[dict[str, Any]]) -> str:
-    names = ("epsilon_theorem_5", "epsilon_tight_conversion", "data_independent_epsilon")
-    head = ["aggregator", "queries", "answered (expected)", "ε, Theorem 5", "ε, tight conversion"]
-    cells = [
-        [f"`{row['aggregator']}`", row["queries"], f"{row['answered']:.0f}", *(f"{row[name]:.3f}" for name in names)]
-        for row in rows
-    ]
-    return table([*head, "data-independent ε"], cells)
+def _accuracy(values: list[float]) -> str:
+    """Write a mean accuracy, ± half of the range where there are several."""
+    if not values:
+        return "–"
+    spread = f" ± {50.0 * (max(values) - min(values)):.2f}" if len(values) > 1 else ""
+    return f"{100.0 * mean(values):.2f}{spread} %"
 
 
-def _published(row: dict[str, Any]) -> str:
-    return (
-        f"To publish the Confident-GNMax figure: λ = {row['order']:g}, β = {row['beta']:.4f} (of at most "
-        f"{row['largest_smoothness']:.4f}), E[SS] = {row['smooth_sensitivity']:.4f}, σ_SS = {row['sigma_ss']:.2f}, "
-        f"cost {row['gnss_cost']:.3f}; sanitized ε = {row['sanitized_epsilon']:.2f} ± {row['sanitized_deviation']:.2f}."
-    )
+def _beside(ours: str, printed: float | None, digits: str) -> str:
+    """Write our number, and the printed one in parentheses."""
+    return ours if printed is None else f"{ours} ({printed:{digits}})"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _parts(parts: list[Result], key: str) -> str:
+    """Write a number of each round."""
+    return ", ".join("–" if part[key] is None else f"{part[key]:.3g}" for part in parts)
+
+
+def _with_noise(found: Result) -> str:
+    return str(found["refused"]) if "refused" in found else f"{found['epsilon']:.3f} ± {found['deviation']:.3f}"

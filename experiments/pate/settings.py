@@ -1,14 +1,17 @@
-"""Sizes of the experiments of [P], and synthetic votes of such sizes.
+"""Studies of [P] and their rows: who votes about what, by which aggregator, and what the paper prints for it.
 
-The teachers' votes behind the tables of [P] are not part of this project. The votes made here have the right shape and
-a plausible spread of agreement, from a fixed seed; figures computed from them say something about the code and the
-mechanisms, and nothing about MNIST, SVHN, Adult or Glyph.
+Synthetic votes of such sizes (from a fixed seed, with a plausible spread of agreement) are for the benchmark alone:
+they say something about the code, and nothing about MNIST or Glyph.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.interactive import InteractiveGNMax
+from darrm.pate.noisy_max import GNMax, LNMax
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,137 @@ STUDIES = {
         Study("svhn", 10, 250, 25_032, 1e-6),
         Study("adult", 2, 250, 8_140, 1e-5),
     )
+}
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A printed row of [P, Table 1]: answers, ε, and the accuracy of the student."""
+
+    answered: int
+    epsilon: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Way:
+    """An aggregator that is asked the first so many queries of the pool."""
+
+    name: str
+    aggregator: LNMax | GNMax | ConfidentGNMax
+    queries: int
+    printed: Printed | None = None
+
+
+@dataclass(frozen=True)
+class TwoRounds:
+    """A first student by Confident-GNMax, whom the teachers then correct on further queries [P, Section 5.3]."""
+
+    name: str
+    first: Way
+    second: InteractiveGNMax
+    queries: int  # of the second round: those that follow on the first round's
+    printed: Printed | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run for a study: rows of Table 1, further points of the comparison, and the scales of the figures."""
+
+    rows: tuple[Way, ...]
+    rounds: TwoRounds | None
+    baseline: float | None  # the printed accuracy of the non-private baseline
+    points: tuple[Way, ...]  # Confident-GNMax on other numbers of queries
+    by_label: tuple[Way, ...]  # GNMax, charged without a look at the votes
+    budgets: tuple[float, ...]  # ε of DP-SGD
+    figure_4_queries: int
+
+
+LNMAX = LNMax(0.05)  # the γ of [P17]
+MNIST_WAY = ConfidentGNMax(200, 150.0, 40.0)
+SVHN_WAY = ConfidentGNMax(300, 200.0, 40.0)  # of Adult, too
+GLYPH_WAY = ConfidentGNMax(1000, 500.0, 100.0)
+QUIET_WAY = GNMax(60.0)
+DIGITS_WAY = ConfidentGNMax(40, 30.0, 8.0)  # MNIST's, for a fifth of its teachers
+CONFIDENCE = 0.9  # γ of Algorithm 2, which [P] does not print
+
+_MNIST_POINTS = tuple(Way("Confident-GNMax", MNIST_WAY, queries) for queries in (250, 2_000))
+_MNIST_BY_LABEL = tuple(Way("GNMax by label", QUIET_WAY, queries) for queries in (100, 300, 1_000))
+PLANS = {
+    "digits": Plan(
+        rows=(Way("LNMax", LNMax(0.25), 100), Way("Confident-GNMax", DIGITS_WAY, 200)),
+        rounds=None,
+        baseline=None,
+        points=(),
+        by_label=(Way("GNMax by label", GNMax(12.0), 100),),
+        budgets=(),
+        figure_4_queries=200,
+    ),
+    "mnist": Plan(
+        rows=(
+            Way("LNMax", LNMAX, 100, Printed(100, 2.04, 0.980)),
+            Way("LNMax", LNMAX, 1_000, Printed(1_000, 8.03, 0.981)),
+            Way("Confident-GNMax", MNIST_WAY, 640, Printed(286, 1.97, 0.985)),
+        ),
+        rounds=None,
+        baseline=0.992,
+        points=_MNIST_POINTS,
+        by_label=_MNIST_BY_LABEL,
+        budgets=(1.0, 2.0),
+        figure_4_queries=1_000,
+    ),
+    "fashion-mnist": Plan(
+        rows=(Way("LNMax", LNMAX, 100), Way("LNMax", LNMAX, 1_000), Way("Confident-GNMax", MNIST_WAY, 640)),
+        rounds=None,
+        baseline=None,
+        points=_MNIST_POINTS,
+        by_label=_MNIST_BY_LABEL,
+        budgets=(1.0, 2.0),
+        figure_4_queries=1_000,
+    ),
+    "glyph": Plan(
+        rows=(
+            Way("LNMax", LNMAX, 4_000, Printed(4_000, 4.3, 0.724)),
+            Way("Confident-GNMax", GLYPH_WAY, 12_000, Printed(10_762, 2.03, 0.755)),
+        ),
+        rounds=TwoRounds(
+            "Interactive-GNMax, two rounds",
+            Way("round one", ConfidentGNMax(3500, 1500.0, 100.0), 6_000),
+            InteractiveGNMax(3500, 2000.0, 200.0, CONFIDENCE),
+            10_000,
+            Printed(4_341, 0.837, 0.732),
+        ),
+        baseline=0.822,
+        points=(),
+        by_label=(),
+        budgets=(),
+        figure_4_queries=4_000,
+    ),
+    "svhn": Plan(
+        rows=(
+            Way("LNMax", LNMAX, 500, Printed(500, 5.04, 0.827)),
+            Way("LNMax", LNMAX, 1_000, Printed(1_000, 8.19, 0.907)),
+            Way("Confident-GNMax", SVHN_WAY, 8_500, Printed(3_098, 4.96, 0.916)),
+        ),
+        rounds=None,
+        baseline=0.928,
+        points=(),
+        by_label=(),
+        budgets=(),
+        figure_4_queries=1_000,
+    ),
+    "adult": Plan(
+        rows=(
+            Way("LNMax", LNMAX, 500, Printed(500, 2.66, 0.830)),
+            Way("Confident-GNMax", SVHN_WAY, 1_500, Printed(524, 1.90, 0.837)),
+        ),
+        rounds=None,
+        baseline=0.850,
+        points=(),
+        by_label=(),
+        budgets=(),
+        figure_4_queries=1_000,
+    ),
 }
 
 

@@ -1,21 +1,228 @@
-"""The tables of PATE: computed anew, they are those of the page and agree with print where print agrees with itself."""
+"""The tables of PATE: numbers of a row are those of direct calls, and the page is that of its JSON."""
 
+import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from darrm.losses.renyi import DEFAULT_ORDERS
+from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.gnss import printed_cost
+from darrm.pate.interactive import InteractiveGNMax
+from darrm.pate.noisy_max import GNMax, LNMax
+from darrm.pate.publication import search_parameters
+from darrm.system.progress import StatusLine
+from darrm.votes import ABSTAIN, Votes
 from experiments.pages import read_json
-from experiments.pate.__main__ import fixed_part, table_2, table_4
+from experiments.pate.accounting import account
+from experiments.pate.claims import _epsilon_ratios, claims_of
+from experiments.pate.comparison import BY_LABEL, PRINTED, SANITIZED, comparison
+from experiments.pate.curves import cumulative, figure_4, figure_5, subset
+from experiments.pate.kept import kept
+from experiments.pate.page import page
+from experiments.pate.printed import fixed_part, table_2, table_4
+from experiments.pate.recorded import Recorded
+from experiments.pate.rows import Run, by_label_row, released, row_of, two_rounds_row
+from experiments.pate.settings import STUDIES, TwoRounds, VoteSize, Way, pate_like_votes
 
-DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "pate" / "pate.json"
+PAGES = Path(__file__).parents[2] / "docs" / "reproduction"
+DELTA = 1e-5
+WAY = Way("Confident-GNMax", ConfidentGNMax(200, 150.0, 40.0), 60)
+
+
+def recorded() -> Recorded:
+    counts = pate_like_votes(VoteSize(120, 250, 10, (6.0, 1.0)))
+    truth = counts.argmax(axis=1)
+    truth[::10] = (truth[::10] + 1) % 10  # the plurality is wrong in a tenth of the queries
+    images = np.zeros((120, 1, 4, 4), dtype=np.float32)
+    return Recorded("mnist", Votes.of_counts(counts), images, truth, images[:5], truth[:5], 0.8, 1.0)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(STUDIES["mnist"], recorded(), tmp_path / "kept", StatusLine(enabled=False))
+
+
+def test_a_row_is_what_direct_calls_give(run: Run) -> None:
+    row, labels = row_of(run, WAY)
+    votes, truth = run.recorded.votes[:60], run.recorded.pool_y[:60]
+    analysis = account(votes, WAY.aggregator, DELTA, labels != ABSTAIN)
+    given = labels != ABSTAIN
+    assert row["answered"] == given.sum() == analysis.expected_answered
+    assert 0 < row["answered"] < 60
+    assert row["label_accuracy"] == np.mean(labels[given] == truth[given])
+    assert row["plurality_accuracy"] == 0.9
+    assert row["costs"]["printed"] == analysis.curve.best(DELTA, conversion="classic").epsilon
+    assert row["costs"]["theorem_6"] == analysis.curve.best(DELTA).epsilon < row["costs"]["printed"]
+    assert row["costs"]["by_label"] == analysis.independent_curve.best(DELTA).epsilon
+    published = row["in_paper"]
+    direct = search_parameters(analysis, published["order"])
+    assert (published["epsilon"], published["deviation"]) == (direct.epsilon, direct.deviation)
+    (part,) = published["rounds"]
+    used = direct.parameters
+    assert part["cost"] == used.cost
+    assert part["cost_by_theorem_23"] == printed_cost(used.order, used.smoothness, used.noise_scale)
+    assert published["epsilon"] > published["before"] > row["costs"]["theorem_6"] - 1e-12
+
+
+def test_labels_and_costs_are_kept_and_depend_on_the_votes(run: Run) -> None:
+    first = released(run, WAY)
+    files = sorted(run.folder.iterdir())
+    assert np.array_equal(released(run, WAY), first)
+    assert sorted(run.folder.iterdir()) == files
+    other = Recorded("mnist", Votes.of_counts(run.recorded.votes.counts[::-1]), *_parts(run.recorded))
+    again = Run(run.study, other, run.folder, run.line)
+    assert not np.array_equal(released(again, WAY), first)
+
+
+def _parts(one: Recorded) -> tuple[Any, ...]:
+    return (one.pool_x, one.pool_y, one.test_x, one.test_y, one.teacher_accuracy, one.seconds)
+
+
+def test_kept_results_are_computed_once_for_each_digest(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def compute() -> dict[str, int]:
+        calls.append(len(calls))
+        return {"call": len(calls)}
+
+    assert kept(tmp_path / "new", "stage", ["a", 1], compute) == {"call": 1}
+    assert kept(tmp_path / "new", "stage", ["a", 1], compute) == {"call": 1}
+    assert kept(tmp_path / "new", "stage", ["a", 2], compute) == {"call": 2}
+    assert len(calls) == 2
+
+
+@pytest.mark.slow
+def test_two_rounds_cost_the_sum_of_both(run: Run) -> None:
+    second = InteractiveGNMax(100, 60.0, 40.0, 0.9)
+    rounds = TwoRounds("Interactive-GNMax, two rounds", WAY, second, 50)
+    asked: list[int] = []
+
+    def student(_: NDArray[np.int64], inputs: NDArray[Any]) -> NDArray[np.float64]:
+        asked.append(len(inputs))
+        scores = np.full((len(inputs), 10), 0.05 / 9)
+        scores[:, 3] = 0.95
+        return scores
+
+    row, labels = two_rounds_row(run, rounds, student, "settings")
+    first = released(run, WAY)
+    votes = run.recorded.votes[60:110]
+    scores = student(first, run.recorded.pool_x[60:110])
+    reinforced = labels[60:] == 3
+    answered = (labels[60:] != ABSTAIN) & ~reinforced
+    assert asked == [50, 50]
+    assert row["queries"] == len(labels) == 110
+    assert np.array_equal(labels[:60], first)
+    assert row["answered"] + row["reinforced"] == (labels != ABSTAIN).sum()
+    one = account(run.recorded.votes[:60], WAY.aggregator, DELTA, first != ABSTAIN)
+    # the few labels 3 that the teachers themselves gave are not told from reinforced ones by the labels alone
+    least = account(votes, second, DELTA, answered, scores)
+    most = account(votes, second, DELTA, labels[60:] != ABSTAIN, scores)
+    assert (one.curve + least.curve).best(DELTA).epsilon <= row["costs"]["theorem_6"]
+    assert row["costs"]["theorem_6"] <= (one.curve + most.curve).best(DELTA).epsilon
+    again, labels_again = two_rounds_row(run, rounds, student, "settings")
+    assert asked == [50, 50]  # kept
+    assert again == row
+    assert np.array_equal(labels, labels_again)
+
+
+@pytest.mark.slow
+def test_gnmax_by_label_costs_the_same_whatever_the_votes(run: Run) -> None:
+    one, labels = by_label_row(run, Way("GNMax by label", GNMax(60.0), 60))
+    assert one["epsilon"] == GNMax(60.0).guarantee.repeated(60).best(DELTA).epsilon
+    assert one["answered"] == len(labels) == 60
+
+
+def test_a_followed_curve_ends_where_the_analysis_does(run: Run) -> None:
+    labels = released(run, WAY)
+    analysis = account(run.recorded.votes[:60], WAY.aggregator, DELTA, labels != ABSTAIN)
+    check = ConfidentGNMax(200, 150.0, 40.0).check.independent(DEFAULT_ORDERS)
+    found = cumulative(GNMax(40.0), run.recorded.votes.counts[:60], labels != ABSTAIN, check, DELTA)
+    assert found["answered"][-1] == (labels != ABSTAIN).sum()
+    assert found["epsilon"][-1] == pytest.approx(analysis.curve.best(DELTA).epsilon)
+    assert found["check"][-1] == pytest.approx(analysis.check_share * found["epsilon"][-1])
+    assert np.all(np.diff(found["epsilon"]) > 0)
+
+
+def test_figures_4_and_5_count_every_query_once(run: Run) -> None:
+    fewer = subset(run.recorded.votes, 50)
+    assert fewer.voters == 50
+    assert np.all(fewer.counts <= run.recorded.votes.counts)
+    numbers = figure_4(run.recorded, 100, DELTA)
+    (gnmax,) = [curve for curve in numbers["left"] if curve["name"] == "GNMax"]
+    point = gnmax["points"][2]  # σ = 0.08 · 250
+    direct = account(run.recorded.votes[:100], GNMax(20.0), DELTA)
+    assert (point["scale"], point["epsilon"]) == (20.0, direct.curve.best(DELTA).epsilon)
+    assert point == numbers["right"][-1]["points"][2]  # the whole ensemble
+    numbers = figure_5(run.recorded, LNMax(0.05), 40.0, 120, DELTA)
+    assert sum(numbers["all"]) == 120
+    for name, passed in numbers["passed"].items():
+        assert sum(passed) == numbers["curves"][name]["answered"][-1]
+        assert all(one <= whole for one, whole in zip(passed, numbers["all"], strict=True))
+
+
+def test_epsilons_are_compared_at_the_same_accuracy() -> None:
+    worse = [{"accuracy": accuracy, "epsilon": epsilon} for accuracy, epsilon in ((0.5, 2.0), (0.9, 8.0), (0.99, 9.0))]
+    # a curve that is no function of accuracy: ε = 6 buys no more than ε = 4
+    better = [{"accuracy": accuracy, "epsilon": epsilon} for accuracy, epsilon in ((0.5, 1.0), (0.9, 6.0), (0.95, 4.0))]
+    assert _epsilon_ratios(worse, better) == pytest.approx([0.5, 0.5])
+
+
+def result(students: list[float]) -> dict[str, Any]:
+    """Make a result of one row, as a run writes it."""
+    row = {"name": "Confident-GNMax", "queries": 640, "answered": 300, "students": students}
+    row |= {"costs": {"printed": 2.0, "theorem_6": 1.8, "exact": 1.2}, "label_accuracy": 0.99}
+    row |= {"in_paper": {"epsilon": 2.5, "deviation": 0.4}, "ours": {"epsilon": 1.9, "deviation": 0.1}}
+    row |= {"plurality_accuracy": 0.95}
+    other = {"queries": 100, "answered": 100, "epsilon": 0.7, "students": students}
+    curve = {"answered": [100, 300], "epsilon": [1.0, 1.8], "check": [0.4, 0.7]}
+    points = [{"accuracy": 0.9, "epsilon": 1.0}, {"accuracy": 0.8, "epsilon": 0.5}]
+    curves = [{"name": name, "points": points} for name in ("LNMax", "GNMax")]
+    return {
+        "dataset": "mnist",
+        "rows": [row],
+        "points": [],
+        "by_label": [other],
+        "dpsgd": [],
+        "baseline": [],
+        "figure_1": {
+            "lnmax": {"answered": [100, 300], "epsilon": [4.0, 7.0]},
+            "confident": curve,
+            "agreement": {"edges": [0.9, 1.0], "lnmax": [0.5], "confident": [0.8]},
+        },
+        "figure_4": {"left": curves, "right": curves},
+        "figure_5": {"queries": 900, "curves": {"moderate": curve, "aggressive": curve}},
+    }
+
+
+def test_claims_follow_the_numbers() -> None:
+    decided = {claim.statement: claim for claim in claims_of(result([0.98, 0.99]))}
+    assert decided["the student reaches 98.5%"].holds
+    published = decided["Confident-GNMax: the sanitized ε is at least 25 % below that of [P]'s pipeline"]
+    assert not published.holds  # 1.9 is 24 % below 2.5
+    assert "-24%" in published.measured
+    quartered = decided["Confident-GNMax's ε is at most a quarter of LNMax's for as many answers"]
+    assert not quartered.holds  # 1.8 of 7
+    assert not {claim.statement: claim for claim in claims_of(result([0.98]))}["the student reaches 98.5%"].holds
+
+
+def test_the_comparison_lists_what_a_model_was_trained_for() -> None:
+    points = {point.way: point for point in comparison(result([0.98, 0.99]))}
+    assert (points[PRINTED].epsilon, points[SANITIZED].epsilon, points[BY_LABEL].epsilon) == (2.0, 2.5, 0.7)
+    assert points[SANITIZED].deviation == 0.4
+    assert points[BY_LABEL].accuracy == 0.985
+    assert comparison(result([])) == []
 
 
 def test_the_committed_numbers_are_those_of_today() -> None:
-    kept = read_json(DATA)
-    assert fixed_part() == pytest.approx(kept["fixed_part"])
+    stored = read_json(PAGES / "pate" / "printed.json")
+    assert fixed_part() == pytest.approx(stored["fixed_part"])
     for name, found in (("table_2", table_2()), ("table_4", table_4())):
-        assert len(found) == len(kept[name])
-        for row, other in zip(found, kept[name], strict=True):
+        assert len(found) == len(stored[name])
+        for row, other in zip(found, stored[name], strict=True):
             assert row.pop("name") == other.pop("name")
             assert row == pytest.approx(other)
 
@@ -29,3 +236,9 @@ def test_print_agrees_with_itself_but_for_one_row() -> None:
     assert f"{fixed_part()['theorem_23']:.2f}" == "0.52"
     for row in table_4():
         assert row["sigma"] == pytest.approx(row["printed_sigma"], abs=0.01)
+
+
+def test_the_committed_page_is_that_of_its_numbers() -> None:
+    assert page(PAGES / "pate") == (PAGES / "pate.md").read_text(encoding="utf-8")
+    for path in (PAGES / "pate").glob("*.json"):
+        json.loads(path.read_text(encoding="utf-8"))

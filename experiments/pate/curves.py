@@ -1,0 +1,144 @@
+"""The numbers of Figures 1, 4 and 5, from the votes of one ensemble; ε by Theorem 6 with the tight conversion."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
+from darrm.pate.analysis import answer_total
+from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.noisy_max import GNMax, LNMax
+from darrm.votes import ABSTAIN, Votes
+from experiments.pate.recorded import Recorded
+from experiments.pate.rows import LABEL_SEED, Labels
+
+POINTS = 40  # of a cumulative curve
+BINS = 25
+SCALES = (0.02, 0.04, 0.08, 0.12, 0.16, 0.24, 0.32)  # of the noise, in ensembles
+SIZES = (0.1, 0.2, 0.5, 1.0)  # of the ensembles of Figure 4, in ensembles
+# T and σ₁ in ensembles: [P, Figure 5] has T = 3500 and 5000, σ₁ = 1500 and σ₂ = 100 for 5,000 teachers
+CHECKS = {"moderate": (0.7, 0.3), "aggressive": (1.0, 0.3)}
+
+Answer = LNMax | GNMax
+
+
+def cumulative(
+    answer: Answer, counts: NDArray[np.int64], answered: NDArray[np.bool_], per_check: NDArray[np.float64], delta: float
+) -> dict[str, list[float]]:
+    """Follow answers and ε over the queries: the whole, and the part of the check by its share of the Rényi cost."""
+    seen = np.unique(np.linspace(1, len(counts), min(POINTS, len(counts))).astype(np.int64))
+    total = np.zeros_like(DEFAULT_ORDERS)
+    found: dict[str, list[float]] = {"queries": [], "answered": [], "epsilon": [], "check": []}
+    for start, stop in zip(np.append(0, seen[:-1]), seen, strict=True):
+        block = slice(start, stop)
+        total = total + answer_total(answer, counts[block], answered[block].astype(np.float64), DEFAULT_ORDERS)
+        whole = RenyiCurve(DEFAULT_ORDERS, total + stop * per_check)
+        best = whole.best(delta)
+        at = int(np.argmin(np.abs(DEFAULT_ORDERS - best.order)))
+        share = float(stop * per_check[at] / whole.values[at]) if whole.values[at] else 0.0
+        found["queries"].append(int(stop))
+        found["answered"].append(int(answered[:stop].sum()))
+        found["epsilon"].append(best.epsilon)
+        found["check"].append(share * best.epsilon)
+    return found
+
+
+def figure_1(
+    recorded: Recorded, lnmax: LNMax, confident: ConfidentGNMax, labels: Labels, delta: float
+) -> dict[str, Any]:
+    """Compare ε and agreement of LNMax on every query with Confident-GNMax where it answers (``labels``)."""
+    counts = recorded.votes.counts[: len(labels)]
+    answered = labels != ABSTAIN
+    everything = np.ones(len(labels), dtype=bool)
+    edges = np.linspace(0.0, 1.0, 11)
+    share = counts.max(axis=1) / recorded.votes.voters
+    return {
+        "lnmax": cumulative(lnmax, counts, everything, np.zeros_like(DEFAULT_ORDERS), delta),
+        "confident": cumulative(confident.answer, counts, answered, confident.check.independent(DEFAULT_ORDERS), delta),
+        "agreement": {
+            "edges": [float(edge) for edge in edges],
+            "lnmax": _shares(share, edges),
+            "confident": _shares(share[answered], edges),
+        },
+    }
+
+
+def figure_4(recorded: Recorded, queries: int, delta: float) -> dict[str, Any]:
+    """Measure label accuracy and ε over the scale of the noise: LNMax and GNMax, and GNMax for smaller ensembles.
+
+    A smaller ensemble is a random subset of the teachers, drawn anew for every query, which a count of votes allows.
+    """
+    votes, truth = recorded.votes[:queries], recorded.pool_y[:queries]
+    scales = [scale * votes.voters for scale in SCALES]
+    kinds: dict[str, list[Answer]] = {  # at the same standard deviations; that of Laplace noise is √2/γ
+        "LNMax": [LNMax(math.sqrt(2.0) / scale) for scale in scales],
+        "GNMax": [GNMax(scale) for scale in scales],
+    }
+    left = [{"name": name, "points": _points(votes, truth, answers, delta)} for name, answers in kinds.items()]
+    right = []
+    for size in SIZES:
+        teachers = round(size * votes.voters)
+        fewer = subset(votes, teachers)
+        answers = [GNMax(scale * teachers) for scale in SCALES if scale * teachers >= 0.5]
+        right.append({"name": f"{teachers} teachers", "points": _points(fewer, truth, answers, delta)})
+    return {"queries": queries, "left": left, "right": right}
+
+
+def subset(votes: Votes, teachers: int) -> Votes:
+    """Ask a random subset of the teachers about each query."""
+    if teachers == votes.voters:
+        return votes
+    rng = np.random.default_rng([LABEL_SEED, teachers])
+    rows = [rng.multivariate_hypergeometric(row, teachers, method="marginals") for row in votes.counts]
+    return Votes.of_counts(np.array(rows), teachers)
+
+
+def figure_5(recorded: Recorded, lnmax: LNMax, sigma: float, queries: int, delta: float) -> dict[str, Any]:
+    """Count plurality votes of all queries and of those that pass each check, and follow ε over the answers."""
+    votes = recorded.votes[:queries]
+    counts, voters = votes.counts, votes.voters
+    edges = np.linspace(0.0, voters, min(BINS, voters) + 1)
+    plurality = counts.max(axis=1)
+    everything = np.ones(len(counts), dtype=bool)
+    total = np.histogram(plurality, edges)[0]
+    order = 20.0
+    spent = GNMax(sigma).answer_renyi(GNMax(sigma).log_q(counts), [order])[:, 0]
+    cost = np.histogram(plurality, edges, weights=spent)[0] / np.maximum(total, 1)
+    curves = {"LNMax": cumulative(lnmax, counts, everything, np.zeros_like(DEFAULT_ORDERS), delta)}
+    passed = {}
+    for name, (threshold, scale) in CHECKS.items():
+        way = ConfidentGNMax(threshold * voters, scale * voters, sigma)
+        answered = way.check.release(plurality, np.random.default_rng([LABEL_SEED, queries, 5]))
+        passed[name] = [int(one) for one in np.histogram(plurality[answered], edges)[0]]
+        curves[name] = cumulative(way.answer, counts, answered, way.check.independent(DEFAULT_ORDERS), delta)
+    return {
+        "queries": queries,
+        "order": order,
+        "edges": [float(edge) for edge in edges],
+        "all": [int(one) for one in total],
+        "passed": passed,
+        "cost": [float(one) if count else None for one, count in zip(cost, total, strict=True)],
+        "curves": curves,
+    }
+
+
+def _points(votes: Votes, truth: NDArray[np.int64], answers: Sequence[Answer], delta: float) -> list[dict[str, float]]:
+    """Measure every noise: its label accuracy and its ε."""
+    everything = np.ones(votes.queries)
+    found = []
+    for answer in answers:
+        labels = answer.release(votes, rng=np.random.default_rng([LABEL_SEED, 4]))
+        curve = RenyiCurve(DEFAULT_ORDERS, answer_total(answer, votes.counts, everything, DEFAULT_ORDERS))
+        scale = answer.sigma if isinstance(answer, GNMax) else math.sqrt(2.0) / answer.gamma
+        found.append(
+            {"scale": scale, "accuracy": float(np.mean(labels == truth)), "epsilon": curve.best(delta).epsilon}
+        )
+    return found
+
+
+def _shares(values: NDArray[np.float64], edges: NDArray[np.float64]) -> list[float]:
+    """Return the share of the values in each bin."""
+    return [float(one) for one in np.histogram(values, edges)[0] / max(1, values.size)]

@@ -1,0 +1,160 @@
+"""The pictures of a study: Figures 1, 4 and 5 of [P] from its own votes, and the comparison."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from darrm.system.extras import require
+from darrm.system.figures import saved_figure
+from experiments.pate.comparison import BY_LABEL, DPSGD, OURS, PRINTED, SANITIZED, comparison, mean
+
+LNMAX, CONFIDENT, COST, DARK = "#c05621", "#2b6cb0", "#1a1a1a", "#12355b"
+SIZES = ("#a0aec0", "#718096", "#4a5568", "#2b6cb0")
+CHECKS = {"moderate": ("#63b3ed", "#2c5282"), "aggressive": ("#68d391", "#276749")}
+WAYS = {
+    PRINTED: ("#a0aec0", "x"),
+    SANITIZED: ("#c05621", "s"),
+    OURS: ("#2b6cb0", "o"),
+    BY_LABEL: ("#276749", "^"),
+    DPSGD: ("#6b46c1", "D"),
+}
+
+
+def draw(folder: Path, result: dict[str, Any]) -> None:
+    """Draw every picture that the result holds numbers for."""
+    stem = result["dataset"]
+    draw_figure_1(folder / f"{stem}-figure-1.png", result)
+    draw_figure_4(folder / f"{stem}-figure-4.png", result)
+    draw_figure_5(folder / f"{stem}-figure-5.png", result)
+    if comparison(result):
+        draw_comparison(folder / f"{stem}-comparison.png", result)
+
+
+def draw_figure_1(path: Path, result: dict[str, Any]) -> None:
+    """Draw accuracy of the student and ε against the number of answers, and how far the teachers agree on them."""
+    curves = result["figure_1"]
+    with saved_figure(path, width=14.0, height=4.2) as figure:
+        left, middle, right = figure.subplots(1, 3)
+        rows = [*result["rows"], *result["points"]]
+        for name, key, color in (("LNMax", "lnmax", LNMAX), ("Confident-GNMax", "confident", CONFIDENT)):
+            mine = sorted((row for row in rows if row["name"] == name), key=lambda row: int(row["answered"]))
+            known = [(row["answered"], 100.0 * mean(row["students"])) for row in mine if row["students"]]
+            if known:
+                left.plot(*zip(*known, strict=True), "o-", color=color, label=name)
+            middle.plot(curves[key]["answered"], curves[key]["epsilon"], color=color, label=name)
+            edges, shares = curves["agreement"]["edges"], curves["agreement"][key]
+            right.stairs([100.0 * share for share in shares], edges, color=color, label=name, fill=True, alpha=0.45)
+        if result["baseline"]:
+            accuracy = 100.0 * mean(result["baseline"])
+            left.axhline(accuracy, color=COST, ls=":", label="non-private baseline")
+        left.set(xlabel="answered queries", ylabel="student's accuracy, %", xscale="log")
+        _plain_numbers(left)
+        middle.set(xlabel="answered queries", ylabel=f"ε at δ = {result['delta']:g} (Theorem 6)", ylim=(0, None))
+        right.set(xlabel="share of the teachers in the plurality", ylabel="answers, %")
+        for axes in (left, middle, right):
+            axes.grid(visible=True, alpha=0.3)
+            axes.legend(frameon=False)
+
+
+def draw_figure_4(path: Path, result: dict[str, Any]) -> None:
+    """Draw label accuracy against ε as the noise grows: by its law (left) and by the size of the ensemble (right)."""
+    curves = result["figure_4"]
+    with saved_figure(path, width=11.0, height=4.4) as figure:
+        panels = figure.subplots(1, 2, sharey=True)
+        titles = (f"{result['teachers']} teachers", "GNMax, random subsets of the teachers")
+        for axes, side, title, colors in zip(
+            panels, ("left", "right"), titles, ((LNMAX, CONFIDENT), SIZES), strict=True
+        ):
+            for curve, color in zip(curves[side], colors, strict=True):
+                seen = [point for point in curve["points"] if point["epsilon"] > 0.0]
+                epsilons = [point["epsilon"] for point in seen]
+                axes.plot(epsilons, [100.0 * one["accuracy"] for one in seen], "o-", color=color, label=curve["name"])
+            axes.set(xscale="log", xlabel=f"ε of {curves['queries']} labels, δ = {result['delta']:g}", title=title)
+            _plain_numbers(axes)
+            axes.grid(visible=True, alpha=0.3)
+            axes.legend(frameon=False, loc="lower right")
+        panels[0].set_ylabel("right labels, %")
+
+
+def draw_figure_5(path: Path, result: dict[str, Any]) -> None:
+    """Draw which queries pass the checks with the cost of answering one (left), and ε over the answers (right)."""
+    numbers = result["figure_5"]
+    edges = numbers["edges"]
+    with saved_figure(path, width=14.0, height=4.8) as figure:
+        left, right = figure.subplots(1, 2)
+        left.stairs(numbers["all"], edges, fill=True, color="#d7dce3", label="LNMax: every query")
+        for name, (color, _) in CHECKS.items():
+            left.stairs(numbers["passed"][name], edges, fill=True, color=color, alpha=0.7, label=f"{name} check")
+        cost_axes = left.twinx()
+        centers = [0.5 * (low + high) for low, high in itertools.pairwise(edges)]
+        largest = max(one for one in numbers["cost"] if one is not None)
+        dots = [(x, y) for x, y in zip(centers, numbers["cost"], strict=True) if y is not None and y > 1e-12 * largest]
+        cost_axes.semilogy(*zip(*dots, strict=True), "o", color=COST, ms=4, label="mean cost of an answer (right axis)")
+        cost_axes.set_ylabel(f"Rényi cost at order {numbers['order']:g}, nats")
+        left.set(xlabel="votes for the plurality class", ylabel="queries", xlim=(edges[0], edges[-1]))
+        handles = [*left.get_legend_handles_labels()[0], *cost_axes.get_legend_handles_labels()[0]]
+        left.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+        cost_axes.set_ylim(min(dots[0][1], dots[-1][1], 0.1 * largest) / 2.0, 3.0 * largest)
+        for name, (color, dark) in CHECKS.items():
+            curve = numbers["curves"][name]
+            right.fill_between(
+                curve["answered"], curve["check"], color=dark, alpha=0.8, lw=0, label=f"{name}: selecting"
+            )
+            right.fill_between(
+                curve["answered"],
+                curve["check"],
+                curve["epsilon"],
+                color=color,
+                alpha=0.6,
+                lw=0,
+                label=f"{name}: answering",
+            )
+        every = numbers["curves"]["LNMax"]
+        right.plot(every["answered"], every["epsilon"], color=LNMAX, ls="--", label="LNMax: every query")
+        right.set(
+            xlabel="answered queries", ylabel=f"ε at δ = {result['delta']:g} (Theorem 6)", ylim=(0, _top(numbers))
+        )
+        right.set_xlim(0, max(numbers["curves"][name]["answered"][-1] for name in CHECKS))
+        right.grid(visible=True, alpha=0.3)
+        right.legend(frameon=False)
+
+
+def draw_comparison(path: Path, result: dict[str, Any]) -> None:
+    """Draw accuracy of the final model against the ε that may be published."""
+    points = comparison(result)
+    with saved_figure(path, width=8.0, height=5.0) as figure:
+        axes = figure.subplots()
+        for way, (color, mark) in WAYS.items():
+            mine = [point for point in points if point.way == way]
+            if not mine:
+                continue
+            x, y = [point.epsilon for point in mine], [100.0 * point.accuracy for point in mine]
+            noise = [point.deviation for point in mine]
+            style = {"ls": ":", "mfc": "none"} if way == PRINTED else {"ls": "-"}
+            axes.errorbar(x, y, xerr=noise, color=color, marker=mark, capsize=3, label=way, **style)
+        if result["baseline"]:
+            axes.axhline(100.0 * mean(result["baseline"]), color=COST, ls=":", label="non-private baseline")
+        axes.set(xlabel=f"ε at δ = {result['delta']:g}", ylabel="accuracy of the final model, %", xlim=(0, None))
+        axes.set_title(f"{result['dataset']}: what a model costs, and how good it is")
+        axes.grid(visible=True, alpha=0.3)
+        axes.legend(frameon=False, loc="lower right")
+
+
+def _plain_numbers(axes: Any) -> None:  # noqa: ANN401 (matplotlib is untyped)
+    """Write 20 and not 2 × 10¹ along a logarithmic axis, and only as many numbers as fit."""
+    ticker = require("matplotlib.ticker")
+    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(ticker.NullFormatter())
+
+
+def _top(numbers: dict[str, Any]) -> float:
+    """Return the height of the right panel: that of the checks' curves, and of LNMax's as far as they go."""
+    shown = [numbers["curves"][name] for name in CHECKS]
+    most = max(curve["answered"][-1] for curve in shown)
+    every = numbers["curves"]["LNMax"]
+    reached: Sequence[float] = [
+        epsilon for answered, epsilon in zip(every["answered"], every["epsilon"], strict=True) if answered <= most
+    ]
+    return 1.15 * float(max([*(curve["epsilon"][-1] for curve in shown), *reached]))

@@ -1,0 +1,132 @@
+"""The rows of a study: the labels that an aggregator releases, how many are right, and what they cost."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.pate.analysis import Analysis
+from darrm.pate.confident import ConfidentGNMax
+from darrm.system.progress import StatusLine
+from darrm.votes import ABSTAIN
+from experiments.pate.accounting import account, costs, published_as_in_paper
+from experiments.pate.kept import array_digest, kept
+from experiments.pate.recorded import Recorded
+from experiments.pate.settings import Study, TwoRounds, Way
+
+Labels = NDArray[np.int64]
+Scoring = Callable[[Labels, NDArray[Any]], NDArray[np.float64]]
+LABEL_SEED = 2018
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A study on its way: what was recorded, and where results are kept."""
+
+    study: Study
+    recorded: Recorded
+    folder: Path
+    line: StatusLine
+
+    def kept(self, stage: str, facts: Sequence[object], compute: Callable[[], Any]) -> Any:  # noqa: ANN401 (plain data)
+        """Compute a stage that depends on the votes and on ``facts``, or read it."""
+        return kept(self.folder, f"{stage}-{self.study.name}", [self.recorded.digest, *facts], compute)
+
+
+def released(run: Run, way: Way) -> Labels:
+    """Draw the labels of a way, exactly, from the seed of the experiment: (Q,), `ABSTAIN` where there is none."""
+
+    def draw() -> list[int]:
+        run.line.show(f"labels by {way.name}")
+        rng = np.random.default_rng([LABEL_SEED, way.queries])
+        return [int(label) for label in way.aggregator.release(run.recorded.votes[: way.queries], rng=rng)]
+
+    return np.array(run.kept("labels", [repr(way.aggregator), way.queries, LABEL_SEED], draw), dtype=np.int64)
+
+
+def analysis_of(run: Run, way: Way, labels: Labels) -> Analysis:
+    """Analyze a way whose labels were released."""
+    answered = labels != ABSTAIN if isinstance(way.aggregator, ConfidentGNMax) else None
+    return account(run.recorded.votes[: way.queries], way.aggregator, run.study.delta, answered)
+
+
+def row_of(run: Run, way: Way) -> tuple[dict[str, Any], Labels]:
+    """Describe a way: answers, how many are right, what they cost, and what publishing that costs."""
+    labels = released(run, way)
+
+    def counted() -> dict[str, Any]:
+        run.line.show(f"accounting for {way.name}, {way.queries} queries")
+        analysis = analysis_of(run, way, labels)
+        return {"costs": costs([analysis]), "in_paper": published_as_in_paper([analysis]), "ours": None}
+
+    facts = [repr(way.aggregator), array_digest(labels), run.study.delta]
+    row: dict[str, Any] = {"name": way.name, "aggregator": repr(way.aggregator), "queries": way.queries}
+    row |= measured(run, labels, labels != ABSTAIN) | run.kept("costs", facts, counted)
+    return row | _printed(way), labels
+
+
+def by_label_row(run: Run, way: Way) -> tuple[dict[str, Any], Labels]:
+    """Describe a way that is charged without a look at the votes: its ε is public as it is."""
+    labels = released(run, way)
+    epsilon = way.aggregator.guarantee.repeated(way.queries).best(run.study.delta).epsilon
+    row = {"name": way.name, "aggregator": repr(way.aggregator), "queries": way.queries, "epsilon": epsilon}
+    return row | measured(run, labels, labels != ABSTAIN), labels
+
+
+def two_rounds_row(run: Run, rounds: TwoRounds, student: Scoring, settings: object) -> tuple[dict[str, Any], Labels]:
+    """Describe both rounds together: the second asks where the teachers disagree with the first round's student.
+
+    ``student`` trains that student on the first round's labels and scores inputs; ``settings`` say how, for the cache.
+    """
+    first = released(run, rounds.first)
+    second = slice(rounds.first.queries, rounds.first.queries + rounds.queries)
+    facts = [repr(rounds), array_digest(first), settings]
+
+    def asked() -> dict[str, Any]:
+        run.line.show("round one's student")
+        scores = student(first, run.recorded.pool_x[second])
+        rng = np.random.default_rng([LABEL_SEED, rounds.queries, 2])
+        votes = run.recorded.votes[second]
+        answer = rounds.second.with_scores(scores).answer(votes, rng=rng)
+        run.line.show("accounting for two rounds")
+        analyses = [
+            analysis_of(run, rounds.first, first),
+            account(votes, rounds.second, run.study.delta, answer.answered, scores),
+        ]
+        return {
+            "labels": [int(label) for label in answer.labels],
+            "answered": [bool(one) for one in answer.answered],
+            "costs": costs(analyses),
+            "in_paper": published_as_in_paper(analyses),
+            "ours": None,
+        }
+
+    found = run.kept("two-rounds", facts, asked)
+    labels = np.concatenate([first, np.array(found.pop("labels"), dtype=np.int64)])
+    answered = np.concatenate([first != ABSTAIN, np.array(found.pop("answered"), dtype=bool)])
+    row: dict[str, Any] = {"name": rounds.name, "aggregator": f"{rounds.first.aggregator!r}; {rounds.second!r}"}
+    row |= {"queries": len(labels), **measured(run, labels, answered), **found}
+    row["reinforced"] = int(np.sum((labels != ABSTAIN) & ~answered))
+    return row | _printed(rounds), labels
+
+
+def measured(run: Run, labels: Labels, answered: NDArray[np.bool_]) -> dict[str, Any]:
+    """Measure labels against the true classes: of the answers, and of the plurality over all the queries."""
+    truth = run.recorded.pool_y[: len(labels)]
+    plurality = run.recorded.votes.counts[: len(labels)].argmax(axis=1)
+    return {
+        "answered": int(answered.sum()),
+        "label_accuracy": float(np.mean(labels[answered] == truth[answered])) if answered.any() else None,
+        "plurality_accuracy": float(np.mean(plurality == truth)),
+    }
+
+
+def _printed(way: Way | TwoRounds) -> dict[str, Any]:
+    """Return what [P] prints for a row, or None."""
+    known = way.printed
+    if known is None:
+        return {"paper": None}
+    return {"paper": {"answered": known.answered, "epsilon": known.epsilon, "accuracy": known.accuracy}}
