@@ -1,23 +1,50 @@
-"""PATE: the page about the runs on real votes that lie at hand, and what the printed columns of [P] determine."""
+"""PATE on real votes: Tables 1 and 2 and Figures 1, 4 and 5 of [P], and what its printed columns determine.
+
+    python -m experiments.pate --dataset digits --quick       # no download
+    python -m experiments.pate --dataset mnist
+
+Trains the teachers of a data set, or reads their votes; releases labels by every aggregator, counts what they cost and
+what may be published, trains students, and writes OUTPUT/pate/NAME.json, the pictures beside it, and OUTPUT/pate.md
+from all the results that lie there. Votes, labels, costs and students are kept in OUTPUT/pate, so that a run that was
+stopped goes on. MNIST and Fashion-MNIST are downloaded, or read from the folder that DARRM_DATA_DIR names.
+"""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from darrm.system.command_line import run
+from darrm import checks
+from darrm.system.command_line import CommandLine, run
+from darrm.system.progress import status_line
 from experiments import pages
+from experiments.datasets import at_hand
 from experiments.pate.page import PRINTED, page
+from experiments.pate.pictures import draw
 from experiments.pate.printed import fixed_part, table_2, table_4
+from experiments.pate.settings import STUDIES
+from experiments.pate.students import RECIPES
+from experiments.pate.whole import measure
+from experiments.teachers import Machine
 
 NAME = "pate"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compute what print determines, and write the page about it and about all runs."""
-    options = pages.command_line(NAME, str(__doc__)).parse_args(arguments)
+    """Run one study, write its JSON and pictures, and the page about all of them."""
+    options = _parser().parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     if not options.page:
+        checks.integer_at_least(1, jobs=options.jobs)
+        if options.dataset not in RECIPES:
+            why = "there are no teachers for it yet" if at_hand(options.dataset) else "its data are not at hand"
+            checks.fail("dataset", options.dataset, f"one of {', '.join(RECIPES)}", why)
         write_printed(folder)
+        machine = Machine(options.jobs, options.device, progress=not options.quiet, folder=folder)
+        with status_line(quiet=options.quiet) as line:
+            result = measure(STUDIES[options.dataset], machine, line, quick=options.quick)
+        pages.write_json(folder / f"{options.dataset}.json", result)
+        draw(folder, result)
+        print(f"{result['teacher_seconds'] + result['seconds']:.0f} s; JSON, PNG and what was kept are in {folder}")
     pages.write_page(folder, page(folder))
     return 0
 
@@ -26,6 +53,18 @@ def write_printed(folder: Path) -> None:
     """Write what the printed columns determine."""
     numbers = {"table_2": table_2(), "fixed_part": fixed_part(), "table_4": table_4()}
     pages.write_json(folder / f"{PRINTED}.json", numbers)
+
+
+def _parser() -> CommandLine:
+    parser = pages.command_line(NAME, str(__doc__), quick="fewer teachers, one short student a row")
+    parser.renamed["--no-progress"] = "--quiet"
+    parser.add_argument("--dataset", choices=STUDIES, default="digits", help="digits needs no download (default)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes for teachers and students (default 1)")
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="cpu", help="of the training (default cpu)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+    return parser
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ both. Both are private data until they are sanitized. A run of several rounds is
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
 from typing import Any
@@ -15,14 +15,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.losses.renyi import CONVERSIONS, RenyiCurve, RenyiGridWarning
-from darrm.pate.analysis import Analysis, PateAggregator, PrivateFigureWarning, analyze
+from darrm.pate.analysis import Analysis, Cost, PateAggregator, PrivateFigureWarning, analyze
 from darrm.pate.cost_shape import ConditionError
-from darrm.pate.gnss import printed_cost
+from darrm.pate.gnss import GnssParameters, printed_cost
 from darrm.pate.noisy_max import LNMax
-from darrm.pate.publication import Expected, search_parameters
+from darrm.pate.publication import Expected, search_parameters, search_publication
+from darrm.pate.vote_scale import PublicationParameters
 from darrm.votes import Votes
 
-ORDERS_TRIED = 3  # as `search_parameters` does for one run
+Publication = Expected[GnssParameters] | Expected[PublicationParameters]
+ORDERS_TRIED = 3  # of those with the smallest ε that are not refused, as `search_parameters` does
+_MANY_COUNTS = 1_000_000  # of the votes: a smooth sensitivity takes minutes, and one order must do
+ORDERS_AROUND = np.array([0.7, 0.8, 0.9])  # of the order of the exact ε, above 1: a price comes on top
 
 
 def account(
@@ -46,18 +50,18 @@ def costs(analyses: Sequence[Analysis]) -> dict[str, Any]:
     own cost in both directions, ``forward`` in the direction of Theorem 6; ``by_label`` does not look at the votes.
     """
     delta = analyses[0].delta
-    theorem_6 = _sum(one.curve for one in analyses)
-    checks_curve = _sum(one.check_curve for one in analyses)
+    theorem_6 = _sum([one.theorem_6.curve for one in analyses])
+    checks = _sum([one.theorem_6.checks for one in analyses])
     best = theorem_6.best(delta)
     at_best = int(np.argmin(np.abs(theorem_6.orders - best.order)))
     return {
         "printed": theorem_6.best(delta, conversion="classic").epsilon,
         "theorem_6": best.epsilon,
         "order": best.order,
-        "check_share": float(checks_curve.values[at_best] / theorem_6.values[at_best]),
-        "exact": None,
-        "forward": None,
-        "by_label": _sum(one.independent_curve for one in analyses).best(delta).epsilon,
+        "check_share": float(checks.values[at_best] / theorem_6.values[at_best]),
+        "exact": _epsilon_of_all([one.exact for one in analyses], delta),
+        "forward": _epsilon_of_all([one.forward for one in analyses], delta),
+        "by_label": _sum([one.independent_curve for one in analyses]).best(delta).epsilon,
     }
 
 
@@ -67,53 +71,66 @@ def published_as_in_paper(analyses: Sequence[Analysis]) -> dict[str, Any]:
     They are searched on these votes, as in [P, Table 2]: the figures are what a fortunate choice would give. Each round
     is published by itself, at one order; the Rényi costs and the variances of the noises add up.
     """
+    curve = _sum([one.theorem_6.curve for one in analyses])
+    orders = curve.orders[np.argsort(CONVERSIONS["tight"](curve.orders, curve.values, analyses[0].delta))]
+    return _best_of(analyses, orders, search_parameters)
+
+
+def published_on_vote_scale(analyses: Sequence[Analysis]) -> dict[str, Any]:
+    """Publish the exact cost, in both directions, by a noisy mark on the scale of votes: also searched on them."""
+    if any(one.exact is None for one in analyses):
+        return {"refused": "no exact cost"}
+    curve = _sum([one.exact.curve for one in analyses if one.exact is not None])
+    best = curve.best(analyses[0].delta).order
+    return _best_of(analyses, 1.0 + (best - 1.0) * ORDERS_AROUND, lambda one, order: search_publication(one, [order]))
+
+
+def _best_of(
+    analyses: Sequence[Analysis], orders: NDArray[np.float64], search: Callable[[Analysis, float], Publication]
+) -> dict[str, Any]:
+    """Search every round at the first orders that are not refused; return the best, or why there is none."""
     if any(isinstance(one.aggregator, LNMax) for one in analyses):
-        return {"refused": "LNMax has no smooth sensitivity"}
-    delta, curve = analyses[0].delta, _sum(one.curve for one in analyses)
-    orders = curve.orders[np.argsort(CONVERSIONS["tight"](curve.orders, curve.values, delta))]
+        return {"refused": "LNMax: no way to publish its cost"}
+    tried = 1 if sum(one.histograms.size for one in analyses) > _MANY_COUNTS else ORDERS_TRIED
     found: list[dict[str, Any]] = []
     refused = ""
     for order in map(float, orders):
         try:
-            found.append(_published(order, delta, [search_parameters(one, order) for one in analyses]))
+            found.append(_published(order, analyses[0].delta, [search(one, order) for one in analyses]))
         except ConditionError as error:
             refused = refused or str(error)
-        if len(found) == ORDERS_TRIED:
+        if len(found) == tried:
             break
     if not found:
         return {"refused": refused}
     return min(found, key=lambda one: float(one["epsilon"]) + 2.0 * float(one["deviation"]))
 
 
-def _published(order: float, delta: float, parts: Sequence[Expected]) -> dict[str, Any]:
+def _published(order: float, delta: float, parts: Sequence[Publication]) -> dict[str, Any]:
     """Describe a published sum of rounds at one order."""
     renyi = sum(part.renyi for part in parts)
     price = sum(part.parameters.cost for part in parts)
-    by_theorem_23 = [_as_printed(part) for part in parts]
-    whole = None if None in by_theorem_23 else sum(one for one in by_theorem_23 if one is not None)
     return {
         "order": order,
         "before": _at_order(order, renyi, delta),
         "epsilon": _at_order(order, renyi + price, delta),
-        "epsilon_by_theorem_23": None if whole is None else _at_order(order, renyi + whole, delta),
         "deviation": math.hypot(*(part.deviation for part in parts)),
-        "rounds": [
-            {
-                "smoothness": part.parameters.smoothness,
-                "sensitivity": part.sensitivity,
-                "noise_scale": part.parameters.noise_scale,
-                "cost": part.parameters.cost,
-                "cost_by_theorem_23": printed,
-            }
-            for part, printed in zip(parts, by_theorem_23, strict=True)
-        ],
+        "rounds": [_round(part) for part in parts],
     }
 
 
-def _as_printed(part: Expected) -> float | None:
-    """Return what Theorem 23 as printed says of a publication, None outside its range."""
+def _round(part: Publication) -> dict[str, Any]:
+    """Describe the publication of one round; Theorem 23 as printed has no value outside its range."""
     used = part.parameters
-    return printed_cost(used.order, used.smoothness, used.noise_scale) if used.order * used.smoothness < 0.5 else None
+    found = {"sensitivity": part.sensitivity, "cost": used.cost}
+    if isinstance(used, PublicationParameters):
+        return found | {"votes": used.deviation}
+    fits = used.order * used.smoothness < 0.5
+    return found | {
+        "smoothness": used.smoothness,
+        "noise_scale": used.noise_scale,
+        "cost_by_theorem_23": printed_cost(used.order, used.smoothness, used.noise_scale) if fits else None,
+    }
 
 
 def _at_order(order: float, renyi: float, delta: float) -> float:
@@ -121,6 +138,12 @@ def _at_order(order: float, renyi: float, delta: float) -> float:
     return RenyiCurve(np.array([order]), np.array([renyi])).best(delta).epsilon
 
 
-def _sum(curves: Iterable[RenyiCurve]) -> RenyiCurve:
+def _epsilon_of_all(rounds: Sequence[Cost | None], delta: float) -> float | None:
+    """Return ε of a sum of rounds, None where one of them was not counted so."""
+    known = [one.curve for one in rounds if one is not None]
+    return _sum(known).best(delta).epsilon if len(known) == len(rounds) else None
+
+
+def _sum(curves: Sequence[RenyiCurve]) -> RenyiCurve:
     """Add curves on the same orders."""
     return reduce(add, curves)

@@ -17,6 +17,7 @@ from experiments.pate.rows import LABEL_SEED, Labels
 
 POINTS = 40  # of a cumulative curve
 BINS = 25
+COST_ORDER = 20.0  # at which Figure 5 shows what an answer costs
 SCALES = (0.02, 0.04, 0.08, 0.12, 0.16, 0.24, 0.32)  # of the noise, in ensembles
 SIZES = (0.1, 0.2, 0.5, 1.0)  # of the ensembles of Figure 4, in ensembles
 # T and σ₁ in ensembles: [P, Figure 5] has T = 3500 and 5000, σ₁ = 1500 and σ₂ = 100 for 5,000 teachers
@@ -104,8 +105,7 @@ def figure_5(recorded: Recorded, lnmax: LNMax, sigma: float, queries: int, delta
     plurality = counts.max(axis=1)
     everything = np.ones(len(counts), dtype=bool)
     total = np.histogram(plurality, edges)[0]
-    order = 20.0
-    spent = GNMax(sigma).answer_renyi(GNMax(sigma).log_q(counts), [order])[:, 0]
+    spent = GNMax(sigma).answer_renyi(GNMax(sigma).log_q(counts), [COST_ORDER])[:, 0]
     cost = np.histogram(plurality, edges, weights=spent)[0] / np.maximum(total, 1)
     curves = {"LNMax": cumulative(lnmax, counts, everything, np.zeros_like(DEFAULT_ORDERS), delta)}
     passed = {}
@@ -116,7 +116,7 @@ def figure_5(recorded: Recorded, lnmax: LNMax, sigma: float, queries: int, delta
         curves[name] = cumulative(way.answer, counts, answered, way.check.independent(DEFAULT_ORDERS), delta)
     return {
         "queries": queries,
-        "order": order,
+        "order": COST_ORDER,
         "edges": [float(edge) for edge in edges],
         "all": [int(one) for one in total],
         "passed": passed,

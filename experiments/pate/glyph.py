@@ -18,11 +18,11 @@ from darrm.system.extras import require
 from darrm.system.figures import saved_figure
 from darrm.system.files import replacing
 from darrm.votes import Votes
-from experiments.knowledge_transfer.teachers import Machine
 from experiments.pate.glyph_images import CHARACTERS, SIDE, STRANGERS, Style, load_atlas
 from experiments.pate.glyph_teachers import Block, GlyphTask, Moments, ask_block, extract_features, fit_discriminant
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import Study
+from experiments.teachers import Machine
 
 BLOCK = 10  # teachers that one call of a worker trains
 STAGE = 20  # blocks between two savings

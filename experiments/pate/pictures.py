@@ -73,7 +73,7 @@ def draw_figure_4(path: Path, result: dict[str, Any]) -> None:
             axes.set(xscale="log", xlabel=f"ε of {curves['queries']} labels, δ = {result['delta']:g}", title=title)
             _plain_numbers(axes)
             axes.grid(visible=True, alpha=0.3)
-            axes.legend(frameon=False, loc="lower right")
+            axes.legend(fontsize="small")
         panels[0].set_ylabel("right labels, %")
 
 
@@ -123,7 +123,7 @@ def draw_figure_5(path: Path, result: dict[str, Any]) -> None:
 def draw_comparison(path: Path, result: dict[str, Any]) -> None:
     """Draw accuracy of the final model against the ε that may be published."""
     points = comparison(result)
-    with saved_figure(path, width=8.0, height=5.0) as figure:
+    with saved_figure(path, width=8.0, height=5.4) as figure:
         axes = figure.subplots()
         for way, (color, mark) in WAYS.items():
             mine = [point for point in points if point.way == way]
@@ -138,7 +138,7 @@ def draw_comparison(path: Path, result: dict[str, Any]) -> None:
         axes.set(xlabel=f"ε at δ = {result['delta']:g}", ylabel="accuracy of the final model, %", xlim=(0, None))
         axes.set_title(f"{result['dataset']}: what a model costs, and how good it is")
         axes.grid(visible=True, alpha=0.3)
-        axes.legend(frameon=False, loc="lower right")
+        figure.legend(loc="outside lower center", ncols=2, frameon=False)
 
 
 def _plain_numbers(axes: Any) -> None:  # noqa: ANN401 (matplotlib is untyped)

@@ -12,13 +12,13 @@ from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
 from darrm.system.progress import StatusLine
 from darrm.votes import ABSTAIN
-from experiments.pate.accounting import account, costs, published_as_in_paper
+from experiments.pate.accounting import account, costs, published_as_in_paper, published_on_vote_scale
 from experiments.pate.kept import array_digest, kept
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import Study, TwoRounds, Way
 
 Labels = NDArray[np.int64]
-Scoring = Callable[[Labels, NDArray[Any]], NDArray[np.float64]]
+Scoring = Callable[[Labels], NDArray[np.float64]]  # labels of a first round to (Q, C) scores of the whole pool
 LABEL_SEED = 2018
 
 
@@ -60,7 +60,11 @@ def row_of(run: Run, way: Way) -> tuple[dict[str, Any], Labels]:
     def counted() -> dict[str, Any]:
         run.line.show(f"accounting for {way.name}, {way.queries} queries")
         analysis = analysis_of(run, way, labels)
-        return {"costs": costs([analysis]), "in_paper": published_as_in_paper([analysis]), "ours": None}
+        return {
+            "costs": costs([analysis]),
+            "in_paper": published_as_in_paper([analysis]),
+            "ours": published_on_vote_scale([analysis]),
+        }
 
     facts = [repr(way.aggregator), array_digest(labels), run.study.delta]
     row: dict[str, Any] = {"name": way.name, "aggregator": repr(way.aggregator), "queries": way.queries}
@@ -79,7 +83,7 @@ def by_label_row(run: Run, way: Way) -> tuple[dict[str, Any], Labels]:
 def two_rounds_row(run: Run, rounds: TwoRounds, student: Scoring, settings: object) -> tuple[dict[str, Any], Labels]:
     """Describe both rounds together: the second asks where the teachers disagree with the first round's student.
 
-    ``student`` trains that student on the first round's labels and scores inputs; ``settings`` say how, for the cache.
+    ``student`` trains that student on the first round's labels and scores the pool; ``settings`` say how.
     """
     first = released(run, rounds.first)
     second = slice(rounds.first.queries, rounds.first.queries + rounds.queries)
@@ -87,7 +91,7 @@ def two_rounds_row(run: Run, rounds: TwoRounds, student: Scoring, settings: obje
 
     def asked() -> dict[str, Any]:
         run.line.show("round one's student")
-        scores = student(first, run.recorded.pool_x[second])
+        scores = student(first)[second]
         rng = np.random.default_rng([LABEL_SEED, rounds.queries, 2])
         votes = run.recorded.votes[second]
         answer = rounds.second.with_scores(scores).answer(votes, rng=rng)
@@ -101,7 +105,7 @@ def two_rounds_row(run: Run, rounds: TwoRounds, student: Scoring, settings: obje
             "answered": [bool(one) for one in answer.answered],
             "costs": costs(analyses),
             "in_paper": published_as_in_paper(analyses),
-            "ours": None,
+            "ours": published_on_vote_scale(analyses),
         }
 
     found = run.kept("two-rounds", facts, asked)

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.knowledge_transfer.teachers import Machine
 from experiments.pate import glyph
 from experiments.pate.glyph_images import (
     CANVAS,
@@ -24,6 +23,7 @@ from experiments.pate.glyph_images import (
 from experiments.pate.glyph_student import train_glyph_student
 from experiments.pate.glyph_teachers import Block, GlyphTask, Moments, ask_block, extract_features, fit_discriminant
 from experiments.pate.settings import STUDIES
+from experiments.teachers import Machine
 
 STYLE = Style(classes=12)
 TASK = GlyphTask(STYLE, teachers=30, records=60, pool=80, test=40)

@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from darrm.losses.renyi import DEFAULT_ORDERS
+from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.gnss import printed_cost
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.noisy_max import GNMax, LNMax
-from darrm.pate.publication import search_parameters
+from darrm.pate.publication import search_parameters, search_publication
+from darrm.pate.renyi_bounds import gaussian_renyi
 from darrm.system.progress import StatusLine
 from darrm.votes import ABSTAIN, Votes
 from experiments.pages import read_json
+from experiments.pate.__main__ import main
 from experiments.pate.accounting import account
 from experiments.pate.claims import _epsilon_ratios, claims_of
 from experiments.pate.comparison import BY_LABEL, PRINTED, SANITIZED, comparison
@@ -46,6 +48,7 @@ def run(tmp_path: Path) -> Run:
     return Run(STUDIES["mnist"], recorded(), tmp_path / "kept", StatusLine(enabled=False))
 
 
+@pytest.mark.slow
 def test_a_row_is_what_direct_calls_give(run: Run) -> None:
     row, labels = row_of(run, WAY)
     votes, truth = run.recorded.votes[:60], run.recorded.pool_y[:60]
@@ -55,8 +58,11 @@ def test_a_row_is_what_direct_calls_give(run: Run) -> None:
     assert 0 < row["answered"] < 60
     assert row["label_accuracy"] == np.mean(labels[given] == truth[given])
     assert row["plurality_accuracy"] == 0.9
-    assert row["costs"]["printed"] == analysis.curve.best(DELTA, conversion="classic").epsilon
-    assert row["costs"]["theorem_6"] == analysis.curve.best(DELTA).epsilon < row["costs"]["printed"]
+    assert row["costs"]["printed"] == analysis.theorem_6.curve.best(DELTA, conversion="classic").epsilon
+    assert row["costs"]["theorem_6"] == analysis.theorem_6.curve.best(DELTA).epsilon < row["costs"]["printed"]
+    assert analysis.exact is not None
+    assert row["costs"]["exact"] == analysis.exact.curve.best(DELTA).epsilon < row["costs"]["theorem_6"]
+    assert row["costs"]["forward"] <= row["costs"]["exact"] < row["costs"]["by_label"]
     assert row["costs"]["by_label"] == analysis.independent_curve.best(DELTA).epsilon
     published = row["in_paper"]
     direct = search_parameters(analysis, published["order"])
@@ -66,6 +72,10 @@ def test_a_row_is_what_direct_calls_give(run: Run) -> None:
     assert part["cost"] == used.cost
     assert part["cost_by_theorem_23"] == printed_cost(used.order, used.smoothness, used.noise_scale)
     assert published["epsilon"] > published["before"] > row["costs"]["theorem_6"] - 1e-12
+    ours = row["ours"]
+    on_votes = search_publication(analysis, [ours["order"]])
+    assert (ours["epsilon"], ours["deviation"]) == (on_votes.epsilon, on_votes.deviation)
+    assert ours["epsilon"] > row["costs"]["exact"]
 
 
 def test_labels_and_costs_are_kept_and_depend_on_the_votes(run: Run) -> None:
@@ -101,19 +111,19 @@ def test_two_rounds_cost_the_sum_of_both(run: Run) -> None:
     rounds = TwoRounds("Interactive-GNMax, two rounds", WAY, second, 50)
     asked: list[int] = []
 
-    def student(_: NDArray[np.int64], inputs: NDArray[Any]) -> NDArray[np.float64]:
-        asked.append(len(inputs))
-        scores = np.full((len(inputs), 10), 0.05 / 9)
+    def student(labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        asked.append(len(labels))
+        scores = np.full((120, 10), 0.05 / 9)
         scores[:, 3] = 0.95
         return scores
 
     row, labels = two_rounds_row(run, rounds, student, "settings")
     first = released(run, WAY)
     votes = run.recorded.votes[60:110]
-    scores = student(first, run.recorded.pool_x[60:110])
+    scores = student(first)[60:110]
     reinforced = labels[60:] == 3
     answered = (labels[60:] != ABSTAIN) & ~reinforced
-    assert asked == [50, 50]
+    assert asked == [60, 60]
     assert row["queries"] == len(labels) == 110
     assert np.array_equal(labels[:60], first)
     assert row["answered"] + row["reinforced"] == (labels != ABSTAIN).sum()
@@ -121,10 +131,10 @@ def test_two_rounds_cost_the_sum_of_both(run: Run) -> None:
     # the few labels 3 that the teachers themselves gave are not told from reinforced ones by the labels alone
     least = account(votes, second, DELTA, answered, scores)
     most = account(votes, second, DELTA, labels[60:] != ABSTAIN, scores)
-    assert (one.curve + least.curve).best(DELTA).epsilon <= row["costs"]["theorem_6"]
-    assert row["costs"]["theorem_6"] <= (one.curve + most.curve).best(DELTA).epsilon
+    assert (one.theorem_6.curve + least.theorem_6.curve).best(DELTA).epsilon <= row["costs"]["theorem_6"]
+    assert row["costs"]["theorem_6"] <= (one.theorem_6.curve + most.theorem_6.curve).best(DELTA).epsilon
     again, labels_again = two_rounds_row(run, rounds, student, "settings")
-    assert asked == [50, 50]  # kept
+    assert asked == [60, 60]  # kept
     assert again == row
     assert np.array_equal(labels, labels_again)
 
@@ -136,14 +146,15 @@ def test_gnmax_by_label_costs_the_same_whatever_the_votes(run: Run) -> None:
     assert one["answered"] == len(labels) == 60
 
 
+@pytest.mark.slow
 def test_a_followed_curve_ends_where_the_analysis_does(run: Run) -> None:
     labels = released(run, WAY)
     analysis = account(run.recorded.votes[:60], WAY.aggregator, DELTA, labels != ABSTAIN)
     check = ConfidentGNMax(200, 150.0, 40.0).check.independent(DEFAULT_ORDERS)
     found = cumulative(GNMax(40.0), run.recorded.votes.counts[:60], labels != ABSTAIN, check, DELTA)
     assert found["answered"][-1] == (labels != ABSTAIN).sum()
-    assert found["epsilon"][-1] == pytest.approx(analysis.curve.best(DELTA).epsilon)
-    assert found["check"][-1] == pytest.approx(analysis.check_share * found["epsilon"][-1])
+    assert found["epsilon"][-1] == pytest.approx(analysis.theorem_6.curve.best(DELTA).epsilon)
+    assert 0.0 < found["check"][-1] < found["epsilon"][-1]
     assert np.all(np.diff(found["epsilon"]) > 0)
 
 
@@ -154,8 +165,9 @@ def test_figures_4_and_5_count_every_query_once(run: Run) -> None:
     numbers = figure_4(run.recorded, 100, DELTA)
     (gnmax,) = [curve for curve in numbers["left"] if curve["name"] == "GNMax"]
     point = gnmax["points"][2]  # σ = 0.08 · 250
-    direct = account(run.recorded.votes[:100], GNMax(20.0), DELTA)
-    assert (point["scale"], point["epsilon"]) == (20.0, direct.curve.best(DELTA).epsilon)
+    costs = gaussian_renyi(GNMax(20.0).log_q(run.recorded.votes.counts[:100]), 20.0, DEFAULT_ORDERS).sum(axis=0)
+    assert point["scale"] == 20.0
+    assert point["epsilon"] == pytest.approx(RenyiCurve(DEFAULT_ORDERS, costs).best(DELTA).epsilon)
     assert point == numbers["right"][-1]["points"][2]  # the whole ensemble
     numbers = figure_5(run.recorded, LNMax(0.05), 40.0, 120, DELTA)
     assert sum(numbers["all"]) == 120
@@ -242,3 +254,34 @@ def test_the_committed_page_is_that_of_its_numbers() -> None:
     assert page(PAGES / "pate") == (PAGES / "pate.md").read_text(encoding="utf-8")
     for path in (PAGES / "pate").glob("*.json"):
         json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_digits_go_the_whole_way_and_a_second_run_reads_what_was_kept(tmp_path: Path) -> None:
+    arguments = ["--dataset", "digits", "--quick", "--quiet", "--jobs", "1", "--output", str(tmp_path)]
+    folder = tmp_path / "pate"
+    assert main(arguments) == 0
+    first = read_json(folder / "digits.json")
+    assert [row["name"] for row in first["rows"]] == ["LNMax", "Confident-GNMax"]
+    for row in (*first["rows"], *first["by_label"]):
+        (accuracy,) = row["students"]
+        assert 0.0 < accuracy <= 1.0
+    assert first["baseline"][0] > 0.9
+    assert first["plurality_accuracy"] > first["teacher_accuracy"]
+    assert {path.name for path in folder.glob("*.png")} == {
+        f"digits-{name}.png" for name in ("figure-1", "figure-4", "figure-5", "comparison")
+    }
+    assert (tmp_path / "pate.md").read_text(encoding="utf-8") == page(folder)
+    files = {path: path.stat().st_mtime_ns for path in (folder / "kept").iterdir()}
+    assert main(arguments) == 0
+    assert {path: path.stat().st_mtime_ns for path in (folder / "kept").iterdir()} == files
+    second = read_json(folder / "digits.json")
+    for name in ("seconds", "teacher_seconds"):
+        first.pop(name), second.pop(name)
+    assert first == second
+
+
+def test_a_data_set_that_is_not_at_hand_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DARRM_DATA_DIR", str(tmp_path))
+    with pytest.raises(ValueError, match="svhn.*not at hand"):  # which the command line writes as one line
+        main(["--dataset", "svhn", "--output", str(tmp_path)])

@@ -1,0 +1,147 @@
+"""The whole way of one study: teachers, votes, labels, their cost, its publication, students, and the figures."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from darrm.ensemble.student import train_student
+from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.noisy_max import LNMax
+from darrm.privacy import PrivacyParams
+from darrm.system.extras import require
+from darrm.system.progress import StatusLine
+from experiments.pate.curves import figure_1, figure_4, figure_5
+from experiments.pate.dpsgd import dpsgd_accuracy
+from experiments.pate.ensembles import obtain, split
+from experiments.pate.glyph import glyph_baseline, obtain_glyph
+from experiments.pate.kept import array_digest, kept
+from experiments.pate.recorded import Recorded
+from experiments.pate.rows import LABEL_SEED, Labels, Run, by_label_row, released, row_of, two_rounds_row
+from experiments.pate.settings import Plan, Study, plan_of
+from experiments.pate.students import RECIPES, network_for, student_accuracy, student_scores
+from experiments.teachers import Machine
+
+STUDENT_SEEDS = (0, 1, 2)
+MORE_STEPS = 4  # of the baseline: it has sixty thousand labels to learn from
+QUICK_SEEDS = POINT_SEEDS = (0,)  # of a shortened run, and of points that are no rows of Table 1
+
+
+def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) -> dict[str, Any]:
+    """Run a study; every stage that takes long is read from ``machine.folder`` if it was done before."""
+    recorded = (obtain_glyph if study.name == "glyph" else obtain)(study, machine, quick=quick)
+    start = time.perf_counter()
+    plan = plan_of(study, quick=quick)
+    run = Run(study, recorded, machine.folder / "kept", line)
+    found = [row_of(run, way) for way in plan.rows]
+    if plan.rounds is not None:
+        score = partial(student_scores, recorded, seed=STUDENT_SEEDS[0], quick=quick)
+        found.append(two_rounds_row(run, plan.rounds, score, [STUDENT_SEEDS[0], quick, repr(RECIPES[study.name])]))
+    points = [row_of(run, way) for way in plan.points]
+    by_label = [by_label_row(run, way) for way in plan.by_label]
+    seeds = QUICK_SEEDS if quick else STUDENT_SEEDS
+    _train(run, found, seeds, machine.jobs, quick=quick)
+    _train(run, [*points, *by_label], POINT_SEEDS, machine.jobs, quick=quick)
+    line.show("baseline")
+    baseline = [
+        _baseline(run, machine, seed, quick=quick) for seed in (POINT_SEEDS if study.name == "glyph" else seeds)
+    ]
+    outsiders = []
+    for epsilon in () if quick else plan.budgets:
+        line.show(f"DP-SGD at ε = {epsilon:g}")
+        outsiders.append({"epsilon": epsilon, **_dpsgd(study, epsilon, machine, quick=quick)})
+    line.show("figures")
+    return {
+        "dataset": study.name,
+        "quick": quick,
+        "teachers": recorded.votes.voters,
+        "classes": len(recorded.votes.classes),
+        "pool": recorded.votes.queries,
+        "held_out": len(recorded.test_y),
+        "delta": study.delta,
+        "digest": recorded.digest,
+        "teacher_accuracy": recorded.teacher_accuracy,
+        "plurality_accuracy": recorded.plurality_accuracy,
+        "label_seed": LABEL_SEED,
+        "student_seeds": list(seeds),
+        "rows": [row for row, _ in found],
+        "points": [row for row, _ in points],
+        "by_label": [row for row, _ in by_label],
+        "baseline": baseline,
+        "dpsgd": outsiders,
+        **_figures(run, plan),
+        "teacher_seconds": recorded.seconds,
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+
+
+def _figures(run: Run, plan: Plan) -> dict[str, Any]:
+    """Compute the numbers of the figures, of the first LNMax and the last Confident-GNMax of Table 1."""
+    recorded, delta = run.recorded, run.study.delta
+    lnmax = next(way.aggregator for way in plan.rows if isinstance(way.aggregator, LNMax))
+    way, confident = [(way, way.aggregator) for way in plan.rows if isinstance(way.aggregator, ConfidentGNMax)][-1]
+    labels = released(run, way)
+    pool = recorded.votes.queries
+    facts = [repr(plan), delta, labels.tolist()]
+
+    def compute() -> dict[str, Any]:
+        return {
+            "figure_1": figure_1(recorded, lnmax, confident, labels, delta),
+            "figure_4": figure_4(recorded, min(plan.figure_4_queries, pool), delta),
+            "figure_5": figure_5(recorded, lnmax, confident.sigma_answer, pool, delta),
+        }
+
+    return dict(run.kept("figures", facts, compute))
+
+
+def _train(
+    run: Run, rows: Sequence[tuple[dict[str, Any], Labels]], seeds: Sequence[int], jobs: int, *, quick: bool
+) -> None:
+    """Train the students of every row, in ``jobs`` processes, and note their accuracies in the rows."""
+    tasks = [(row, labels, seed) for row, labels in rows for seed in seeds]
+    joblib = require("joblib")
+    calls = [joblib.delayed(_student)(run.folder, run.recorded, labels, seed, quick) for _, labels, seed in tasks]
+    for row, _ in rows:
+        row["students"] = []
+    accuracies = joblib.Parallel(n_jobs=jobs, return_as="generator")(calls)
+    for done, ((row, _, _), accuracy) in enumerate(zip(tasks, accuracies, strict=True), start=1):
+        row["students"].append(accuracy)
+        run.line.show(f"students: {done} of {len(tasks)}")
+
+
+def _baseline(run: Run, machine: Machine, seed: int, *, quick: bool) -> float:
+    """Measure a model without privacy: for the stand-in the discriminant of all its records, which draws nothing."""
+    if run.study.name == "glyph":
+        measure_one = partial(glyph_baseline, run.study, machine, quick=quick)
+    else:
+        measure_one = partial(_supervised, run.study, run.recorded, seed=seed, quick=quick)
+    facts = [array_digest(run.recorded.test_x), seed, quick, repr(RECIPES[run.study.name])]
+    return float(run.kept("baseline", facts, measure_one))
+
+
+def _supervised(study: Study, recorded: Recorded, *, seed: int, quick: bool) -> float:
+    """Train the student's network on the true classes of all private images, for as many times more steps."""
+    data, test_x, test_y = split(study)
+    recipe = RECIPES[study.name]
+    steps = recipe.steps if quick else MORE_STEPS * recipe.steps
+    recipe = replace(recipe, steps=steps, batch=128, weight=0.0, consistency=0.0, robustness=0.0)
+    build = network_for(data.train_x, len(recorded.votes.classes))
+    student = train_student(data.train_x, data.train_y, data.train_x[:0], recipe=recipe, build=build, seed=seed)
+    return float((student.predict(test_x) == test_y).mean())
+
+
+def _student(folder: Path, recorded: Recorded, labels: Labels, seed: int, quick: bool) -> float:
+    """Train and measure one student, or read what it reached."""
+    arrays = [array_digest(array) for array in (recorded.pool_x, recorded.test_x, labels)]
+    facts = [*arrays, seed, quick, repr(RECIPES[recorded.name])]
+    train = partial(student_accuracy, recorded, labels, seed=seed, quick=quick)
+    return float(kept(folder, f"student-{recorded.name}", facts, train))
+
+
+def _dpsgd(study: Study, epsilon: float, machine: Machine, *, quick: bool) -> dict[str, Any]:
+    """Train by DP-SGD at a budget, or read what it reached."""
+    budget = PrivacyParams(epsilon, study.delta)
+    train = partial(dpsgd_accuracy, study, budget, machine, quick=quick)
+    return dict(kept(machine.folder / "kept", f"dpsgd-{study.name}", [epsilon, study.delta, quick], train))
