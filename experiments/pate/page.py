@@ -41,6 +41,8 @@ that a run can be repeated; a release draws from the operating system), and stud
 - **What may be published.** ε from the votes is private data, in [P] as here. "Sanitized" is what may be published,
   its own cost included: "± noise" is the standard deviation of the noise. The parameters were searched on these very
   votes, as in [P, Table 2]: a fortunate choice, for both pipelines alike. "By label" may be published as it is.
+- **More noise is not always less ε** where ε comes from the votes: little noise leaves a consensus alone, and costs
+  little where there is one. So the curves of Figure 4 bend back.
 - A claim that the run does not bear out stays, in bold."""
 
 TABLE_2 = """The recomputed totals are expected ε + Theorem 23 as printed. SVHN's does not add up in print. The proof of
