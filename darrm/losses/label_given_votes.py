@@ -31,7 +31,6 @@ from darrm.losses.missed_label import others_majorant
 from darrm.losses.moved_vote import MovedVote
 from darrm.probability import Array
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
-from darrm.votes import counts_of
 
 _LOG_FAR, _LOG_CUT = -36.0, -66.0  # of a class that counts as far behind; of the noise that is left out
 _WIDEST = 1000.0  # votes of deviation: beyond, an answer takes too long
@@ -107,7 +106,10 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
     grid = np.asarray(orders, dtype=np.float64)
     if grid.ndim != 1 or not grid.size or not np.all((grid > 1.0) & np.isfinite(grid)) or np.any(np.diff(grid) <= 0.0):
         checks.fail("orders", orders, "increasing, each above 1")
-    rows, which = np.unique(np.sort(counts_of(histograms), axis=1), axis=0, return_inverse=True)
+    counts = np.asarray(histograms)
+    if counts.ndim != 2 or counts.shape[1] < 2 or not counts.size or counts.dtype.kind not in "iu" or counts.min() < 0:
+        checks.fail("histograms", f"shape {counts.shape}, dtype {counts.dtype}", "vote counts, one row a query")
+    rows, which = np.unique(np.sort(counts.astype(np.int64), axis=1), axis=0, return_inverse=True)
     tables = _tables_of(noise, rows.shape[1])
     sums = tables.event_sums(grid)
     many = rows.size * rows.shape[1] >= _MANY

@@ -24,6 +24,7 @@ from darrm.votes import ABSTAIN, MOST_VOTERS, Votes, counts_of, require_votes
 
 # the logarithms of the check's probabilities err by less; a larger q only enlarges a bound
 CHECK_ROUNDING = 1e-9
+_DEVIATIONS_BEYOND = 2.0  # of the noise, by which a threshold may lie beyond all votes: [P] takes T = 300 of 250
 _EXACT_ROUNDING = 4e-12  # relative, of the check's probabilities where they are summed
 
 
@@ -122,13 +123,15 @@ class CheckedGNMax:
         return GNMax(self.sigma_answer, self.noise)
 
     def check_threshold(self, voters: int) -> None:
-        """Raise `ValueError` where the threshold is beyond what so many voters can say."""
-        if self.threshold > voters:
+        """Raise `ValueError` where the threshold is beyond what so many voters and the noise can say."""
+        most = voters + _DEVIATIONS_BEYOND * self.sigma_threshold
+        if self.threshold > most:
             advice = "no query could be answered but by an accident of the noise, and the checks would be paid for"
-            checks.fail("threshold", self.threshold, f"at most the number of voters, {voters}", advice)
-        if self.threshold < -voters:
+            allowed = f"at most {most:g}, the number of voters, {voters}, and two deviations of the noise"
+            checks.fail("threshold", self.threshold, allowed, advice)
+        if self.threshold < -most:
             advice = "every query would pass, and the checks would be paid for: leave them out"
-            checks.fail("threshold", self.threshold, f"at least -{voters}", advice)
+            checks.fail("threshold", self.threshold, f"at least {-most:g}", advice)
 
     @property
     def guarantee(self) -> RenyiCurve:

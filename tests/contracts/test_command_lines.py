@@ -235,7 +235,10 @@ def test_no_more_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         ("pate counts.npy --sigma2 1e200 --delta 1e-5", "sigma must be in"),
         ("pate counts.npy --gamma 1e300 --delta 1e-5", "gamma must be in"),
         ("pate counts.npy --gamma 1e-300 --delta 1e-5", "gamma must be in"),
-        ("pate counts.npy --sigma2 4 --delta 1e-5 --sigma1 9 --threshold 1e9", "at most the number of voters, 32"),
+        (
+            "pate counts.npy --sigma2 4 --delta 1e-5 --sigma1 9 --threshold 1e9",
+            "the number of voters, 32, and two deviations",
+        ),
         ("pate many.npy --sigma2 40 --delta 1e-5 --votes-format counts", "distances must be at most 32768"),
     ],
 )

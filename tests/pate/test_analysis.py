@@ -164,6 +164,7 @@ def test_the_exact_cost_is_the_loop_over_labels_and_checks(aggregator: PateAggre
         # between the knots costs are bounded by chords
         assert both * (1.0 - 1e-12) <= found.exact.curve.values[index] <= both * 1.1
         assert forward * (1.0 - 1e-12) <= found.forward.curve.values[index] <= forward * 1.1
+    assert found.exact is not None
     assert found.charged == "exact"
     assert found.epsilon == found.epsilon_of(found.exact.curve) < found.epsilon_of(found.theorem_6.curve)
 
