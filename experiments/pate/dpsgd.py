@@ -31,8 +31,8 @@ class Setting:
 
 SETTINGS = {
     "digits": Setting(2.0, 128, 30),
-    "mnist": Setting(2.0, 512, 15),
-    "fashion-mnist": Setting(2.0, 512, 15),
+    "mnist": Setting(4.0, 512, 15),
+    "fashion-mnist": Setting(4.0, 512, 15),
 }
 
 
