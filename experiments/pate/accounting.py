@@ -19,7 +19,7 @@ from darrm.pate.analysis import Analysis, Cost, PateAggregator, PrivateFigureWar
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, printed_cost
 from darrm.pate.noisy_max import LNMax
-from darrm.pate.publication import Expected, search_parameters, search_publication
+from darrm.pate.publication import Expected, expected_on_vote_scale, search_parameters, search_publication
 from darrm.pate.vote_scale import PublicationParameters
 from darrm.votes import Votes
 
@@ -83,6 +83,11 @@ def published_on_vote_scale(analyses: Sequence[Analysis]) -> dict[str, Any]:
     curve = _sum([one.exact.curve for one in analyses if one.exact is not None])
     best = curve.best(analyses[0].delta).order
     return _best_of(analyses, 1.0 + (best - 1.0) * ORDERS_AROUND, lambda one, order: search_publication(one, [order]))
+
+
+def published_beforehand(analysis: Analysis, parameters: PublicationParameters) -> dict[str, Any]:
+    """Publish the exact cost on the scale of votes with parameters that were fixed before."""
+    return _published(parameters.order, analysis.delta, [expected_on_vote_scale(analysis, parameters)])
 
 
 def _best_of(

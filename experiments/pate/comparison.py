@@ -6,6 +6,7 @@ from typing import Any
 PRINTED = "[P] as printed (not publishable)"
 SANITIZED = "[P], sanitized by GNSS"
 OURS = "exact cost, sanitized"
+SEARCHED = "exact cost, all parameters from public votes"
 BY_LABEL = "GNMax by label, nothing to sanitize"
 DPSGD = "DP-SGD, the same network"
 
@@ -32,6 +33,11 @@ def comparison(result: dict[str, Any]) -> list[Point]:
             if found is None or "refused" in found or not row["students"]:
                 continue
             points.append(_point(way, row, found["epsilon"], found["deviation"]))
+    points += [
+        _point(SEARCHED, row, row["beforehand"]["epsilon"], row["beforehand"]["deviation"])
+        for row in result["searched"]
+        if row["students"]
+    ]
     points += [_point(BY_LABEL, row, row["epsilon"], 0.0) for row in result["by_label"] if row["students"]]
     return points + [Point(DPSGD, None, None, one["epsilon"], 0.0, one["accuracy"]) for one in result["dpsgd"]]
 

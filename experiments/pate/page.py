@@ -73,6 +73,7 @@ def _study(result: Result) -> list[str]:
     name = result["dataset"]
     parts = [STAND_IN] if name == "glyph" else []
     parts += [_setting(result), "**Table 1**", _table_1(result), "**Table 2**", _table_2(result)]
+    parts += [_searched(row) for row in result["searched"]]
     if comparison(result):
         parts += [_comparison(result), f"![Accuracy against ε](pate/{name}-comparison.png)"]
     parts += ["**Claims**", claims_table(claims_of(result))]
@@ -147,6 +148,21 @@ def _table_2(result: Result) -> str:
             ]
         )
     return table([*head, "sanitized ε ± noise", "ours, sanitized ε ± noise"], rows)
+
+
+def _searched(row: Result) -> str:
+    """Say what parameters reach that were chosen on public votes."""
+    threshold, check_noise, answer_noise = row["search"]["aggregator"]
+    order, deviation = row["search"]["publication"]
+    right = "–" if row["label_accuracy"] is None else f"{row['label_accuracy']:.1%}"
+    return (
+        "**Parameters from public votes.** Searched on synthetic votes of this size, for at least as many and as right "
+        f"expected answers as the last row and the smallest ε: T = {threshold:g}, σ₁ = {check_noise:g}, σ₂ = "
+        f"{answer_noise:g}, λ = {order:g}, s = {deviation:.2f} votes. On the votes of this study they give "
+        f"{row['answered']:,} answers of {row['queries']:,} queries, {right} right, at a sanitized ε of "
+        f"{_with_noise(row['beforehand'])}; the paper's T, σ₁ and σ₂ with the same λ and s give "
+        f"{_with_noise(row['base_beforehand'])}. Nothing was chosen on private votes here."
+    )
 
 
 def _comparison(result: Result) -> str:

@@ -2,20 +2,30 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm import checks
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.vote_scale import PublicationParameters
 from darrm.system.progress import StatusLine
 from darrm.votes import ABSTAIN
-from experiments.pate.accounting import account, costs, published_as_in_paper, published_on_vote_scale
+from experiments.pate.accounting import (
+    account,
+    costs,
+    published_as_in_paper,
+    published_beforehand,
+    published_on_vote_scale,
+)
 from experiments.pate.kept import array_digest, kept
 from experiments.pate.recorded import Recorded
-from experiments.pate.settings import Study, TwoRounds, Way
+from experiments.pate.search import search
+from experiments.pate.settings import Study, TwoRounds, VoteSize, Way
 
 Labels = NDArray[np.int64]
 Scoring = Callable[[Labels], NDArray[np.float64]]  # labels of a first round to (Q, C) scores of the whole pool
@@ -70,6 +80,38 @@ def row_of(run: Run, way: Way) -> tuple[dict[str, Any], Labels]:
     row: dict[str, Any] = {"name": way.name, "aggregator": repr(way.aggregator), "queries": way.queries}
     row |= measured(run, labels, labels != ABSTAIN) | run.kept("costs", facts, counted)
     return row | _printed(way), labels
+
+
+def searched_row(run: Run, base: Way, size: VoteSize) -> tuple[dict[str, Any], Labels]:
+    """Describe a way whose parameters were searched on public votes, to match what another one answers."""
+    aggregator, delta = base.aggregator, run.study.delta
+    if not isinstance(aggregator, ConfidentGNMax):
+        checks.fail("base", base.name, "a way with a check")
+
+    def found() -> dict[str, Any]:
+        run.line.show("parameters on public votes")
+        best = search(aggregator, size, delta)
+        chosen, published = best.aggregator, best.parameters
+        return {
+            "aggregator": [chosen.threshold, chosen.sigma_threshold, chosen.sigma_answer],
+            "publication": [published.order, published.deviation],
+            "expected": best.epsilon,
+            "expected_of_base": best.base_epsilon,
+        }
+
+    chosen = run.kept("search", [repr(aggregator), repr(size), delta], found)
+    way = Way("Confident-GNMax, searched", ConfidentGNMax(*chosen["aggregator"]), base.queries)
+    row, labels = row_of(run, way)
+    for of, drawn in ((way, labels), (base, released(run, base))):
+        facts = [repr(of.aggregator), array_digest(drawn), chosen["publication"]]
+        published = PublicationParameters(*chosen["publication"])
+        compute = partial(_beforehand, run, of, drawn, published)
+        row["beforehand" if of is way else "base_beforehand"] = run.kept("beforehand", facts, compute)
+    return row | {"search": chosen}, labels
+
+
+def _beforehand(run: Run, way: Way, labels: Labels, parameters: PublicationParameters) -> dict[str, Any]:
+    return published_beforehand(analysis_of(run, way, labels), parameters)
 
 
 def by_label_row(run: Run, way: Way) -> tuple[dict[str, Any], Labels]:

@@ -111,6 +111,7 @@ class Plan:
     by_label: tuple[Way, ...]  # GNMax, charged without a look at the votes
     budgets: tuple[float, ...]  # ε of DP-SGD
     figure_4_queries: int
+    searched: VoteSize | None = None  # public votes on which parameters are searched that match the last row's answers
 
 
 LNMAX = LNMax(0.05)  # the γ of [P17]
@@ -145,6 +146,7 @@ PLANS = {
         by_label=_MNIST_BY_LABEL,
         budgets=(1.0, 2.0),
         figure_4_queries=1_000,
+        searched=MNIST_SIZE,
     ),
     "fashion-mnist": Plan(
         rows=(Way("LNMax", LNMAX, 100), Way("LNMax", LNMAX, 1_000), Way("Confident-GNMax", MNIST_WAY, 640)),
@@ -154,6 +156,7 @@ PLANS = {
         by_label=_MNIST_BY_LABEL,
         budgets=(1.0, 2.0),
         figure_4_queries=1_000,
+        searched=MNIST_SIZE,
     ),
     "glyph": Plan(
         rows=(

@@ -19,7 +19,7 @@ from experiments.pate.ensembles import obtain, split
 from experiments.pate.glyph import glyph_baseline, obtain_glyph
 from experiments.pate.kept import array_digest, kept
 from experiments.pate.recorded import Recorded
-from experiments.pate.rows import LABEL_SEED, Labels, Run, by_label_row, released, row_of, two_rounds_row
+from experiments.pate.rows import LABEL_SEED, Labels, Run, by_label_row, released, row_of, searched_row, two_rounds_row
 from experiments.pate.settings import Plan, Study, plan_of
 from experiments.pate.students import RECIPES, network_for, student_accuracy, student_scores
 from experiments.teachers import Machine
@@ -41,8 +41,9 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
         found.append(two_rounds_row(run, plan.rounds, score, [STUDENT_SEEDS[0], quick, repr(RECIPES[study.name])]))
     points = [row_of(run, way) for way in plan.points]
     by_label = [by_label_row(run, way) for way in plan.by_label]
+    searched = [] if plan.searched is None or quick else [searched_row(run, plan.rows[-1], plan.searched)]
     seeds = QUICK_SEEDS if quick else STUDENT_SEEDS
-    _train(run, found, seeds, machine.jobs, quick=quick)
+    _train(run, [*found, *searched], seeds, machine.jobs, quick=quick)
     _train(run, [*points, *by_label], POINT_SEEDS, machine.jobs, quick=quick)
     line.show("baseline")
     baseline = [
@@ -69,6 +70,7 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
         "rows": [row for row, _ in found],
         "points": [row for row, _ in points],
         "by_label": [row for row, _ in by_label],
+        "searched": [row for row, _ in searched],
         "baseline": baseline,
         "dpsgd": outsiders,
         **_figures(run, plan),

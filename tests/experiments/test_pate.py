@@ -197,6 +197,7 @@ def result(students: list[float]) -> dict[str, Any]:
         "dataset": "mnist",
         "rows": [row],
         "points": [],
+        "searched": [],
         "by_label": [other],
         "dpsgd": [],
         "baseline": [],
