@@ -36,7 +36,7 @@ _LOG_FAR, _LOG_CUT = -36.0, -66.0  # of a class that counts as far behind; of th
 _WIDEST = 1000.0  # votes of deviation: beyond, an answer takes too long
 # relative, of each probability: sums of up to 2^16 products of some hundred factors, whose logs err by 2^-50
 _ROUNDING = 4e-12
-_NODES = ((64.0, 3), (32.0, 4), (8.0, 6), (0.0, 16))  # to a vote, for a deviation of at least so many votes
+_NODES = ((64.0, 3), (16.0, 4), (8.0, 6), (0.0, 16))  # to a vote, for a deviation of at least so many votes
 _MANY = 1 << 18  # histograms times classes squared: from here on moves that cannot be the worst are looked for
 _TERMS_AT_ONCE = 1 << 20
 _LEAST_MISSED = math.exp(-30.0)  # the least probability of another answer that is told

@@ -41,14 +41,7 @@ RECIPES = {
         weak=Perturbation(shift=1, flip=True),
         strong=Perturbation(shift=2, rotation=10, scale=0.15, shear=0.1, flip=True, cutout=10, fading=0.3),
     ),
-    # a comma is an apostrophe that moved
-    "glyph": replace(
-        _FIXMATCH,
-        batch=128,
-        unlabeled=1,
-        weak=Perturbation(shift=1),
-        strong=Perturbation(shift=1, rotation=10, scale=0.15, shear=0.2, cutout=6),
-    ),
+    "svhn": _FIXMATCH,
 }
 QUICK_SHARE = 0.1  # of the steps
 _HELD_BACK = 5  # one answer in so many

@@ -2,12 +2,10 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from darrm.ensemble.student import train_student
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.noisy_max import LNMax
 from darrm.privacy import PrivacyParams
@@ -15,30 +13,28 @@ from darrm.system.extras import require
 from darrm.system.progress import StatusLine
 from experiments.pate.curves import figure_1, figure_4, figure_5
 from experiments.pate.dpsgd import dpsgd_accuracy
-from experiments.pate.ensembles import obtain, split
-from experiments.pate.glyph import glyph_baseline, obtain_glyph
 from experiments.pate.kept import array_digest, kept
+from experiments.pate.models import models_of
 from experiments.pate.recorded import Recorded
 from experiments.pate.rows import LABEL_SEED, Labels, Run, by_label_row, released, row_of, searched_row, two_rounds_row
 from experiments.pate.settings import Plan, Study, plan_of
-from experiments.pate.students import RECIPES, network_for, student_accuracy, student_scores
 from experiments.teachers import Machine
 
 STUDENT_SEEDS = (0, 1, 2)
-MORE_STEPS = 4  # of the baseline: it has sixty thousand labels to learn from
 QUICK_SEEDS = POINT_SEEDS = (0,)  # of a shortened run, and of points that are no rows of Table 1
 
 
 def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) -> dict[str, Any]:
     """Run a study; every stage that takes long is read from ``machine.folder`` if it was done before."""
-    recorded = (obtain_glyph if study.name == "glyph" else obtain)(study, machine, quick=quick)
+    models = models_of(study.name)
+    recorded = models.obtain(study, machine, quick=quick)
     start = time.perf_counter()
     plan = plan_of(study, quick=quick)
     run = Run(study, recorded, machine.folder / "kept", line)
     found = [row_of(run, way) for way in plan.rows]
-    if plan.rounds is not None:
-        score = partial(student_scores, recorded, seed=STUDENT_SEEDS[0], quick=quick)
-        found.append(two_rounds_row(run, plan.rounds, score, [STUDENT_SEEDS[0], quick, repr(RECIPES[study.name])]))
+    if plan.rounds is not None and models.scores is not None:
+        score = partial(models.scores, recorded, seed=STUDENT_SEEDS[0], quick=quick)
+        found.append(two_rounds_row(run, plan.rounds, score, [STUDENT_SEEDS[0], quick, models.recipe]))
     points = [row_of(run, way) for way in plan.points]
     by_label = [by_label_row(run, way) for way in plan.by_label]
     searched = [] if plan.searched is None or quick else [searched_row(run, plan.rows[-1], plan.searched)]
@@ -46,9 +42,7 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
     _train(run, [*found, *searched], seeds, machine.jobs, quick=quick)
     _train(run, [*points, *by_label], POINT_SEEDS, machine.jobs, quick=quick)
     line.show("baseline")
-    baseline = [
-        _baseline(run, machine, seed, quick=quick) for seed in (POINT_SEEDS if study.name == "glyph" else seeds)
-    ]
+    baseline = [_baseline(run, machine, seed, quick=quick) for seed in seeds]
     outsiders = []
     for epsilon in () if quick else plan.budgets:
         line.show(f"DP-SGD at ε = {epsilon:g}")
@@ -114,31 +108,19 @@ def _train(
 
 
 def _baseline(run: Run, machine: Machine, seed: int, *, quick: bool) -> float:
-    """Measure a model without privacy: for the stand-in the discriminant of all its records, which draws nothing."""
-    if run.study.name == "glyph":
-        measure_one = partial(glyph_baseline, run.study, machine, quick=quick)
-    else:
-        measure_one = partial(_supervised, run.study, run.recorded, seed=seed, quick=quick)
-    facts = [array_digest(run.recorded.test_x), seed, quick, repr(RECIPES[run.study.name])]
+    """Measure a model without privacy, or read what it reached."""
+    models = models_of(run.study.name)
+    measure_one = partial(models.baseline, run.study, run.recorded, machine, seed=seed, quick=quick)
+    facts = [array_digest(run.recorded.test_x), seed, quick, models.recipe]
     return float(run.kept("baseline", facts, measure_one))
-
-
-def _supervised(study: Study, recorded: Recorded, *, seed: int, quick: bool) -> float:
-    """Train the student's network on the true classes of all private images, for as many times more steps."""
-    data, test_x, test_y = split(study)
-    recipe = RECIPES[study.name]
-    steps = recipe.steps if quick else MORE_STEPS * recipe.steps
-    recipe = replace(recipe, steps=steps, batch=128, weight=0.0, consistency=0.0, robustness=0.0)
-    build = network_for(data.train_x, len(recorded.votes.classes))
-    student = train_student(data.train_x, data.train_y, data.train_x[:0], recipe=recipe, build=build, seed=seed)
-    return float((student.predict(test_x) == test_y).mean())
 
 
 def _student(folder: Path, recorded: Recorded, labels: Labels, seed: int, quick: bool) -> float:
     """Train and measure one student, or read what it reached."""
     arrays = [array_digest(array) for array in (recorded.pool_x, recorded.test_x, labels)]
-    facts = [*arrays, seed, quick, repr(RECIPES[recorded.name])]
-    train = partial(student_accuracy, recorded, labels, seed=seed, quick=quick)
+    models = models_of(recorded.name)
+    facts = [*arrays, seed, quick, models.recipe]
+    train = partial(models.accuracy, recorded, labels, seed=seed, quick=quick)
     return float(kept(folder, f"student-{recorded.name}", facts, train))
 
 

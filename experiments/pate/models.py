@@ -1,0 +1,94 @@
+"""How the teachers, the students and the non-private baseline of each data set are trained."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.ensemble.student import train_student
+from experiments.pate.ensembles import obtain, split
+from experiments.pate.glyph import glyph_baseline, obtain_glyph
+from experiments.pate.glyph_student import GlyphStudent, train_glyph_student
+from experiments.pate.random_forests import adult_baseline, forest_accuracy, obtain_adult
+from experiments.pate.recorded import Recorded
+from experiments.pate.settings import Study
+from experiments.pate.students import RECIPES, network_for, student_accuracy, student_scores
+from experiments.teachers import Machine
+
+MORE_STEPS = 4  # of the baseline: it has sixty thousand labels to learn from
+
+
+class Obtain(Protocol):
+    """Train the teachers, or read their votes."""
+
+    def __call__(self, study: Study, machine: Machine, *, quick: bool) -> Recorded:
+        """Return what they said."""
+
+
+class Accuracy(Protocol):
+    """Train a student on the labels (q,) of the first q inputs of the pool."""
+
+    def __call__(self, recorded: Recorded, labels: NDArray[np.int64], /, *, seed: int, quick: bool) -> float:
+        """Return its share of right answers on the held-out inputs."""
+
+
+class Baseline(Protocol):
+    """Train a model on all private data."""
+
+    def __call__(self, study: Study, recorded: Recorded, machine: Machine, /, *, seed: int, quick: bool) -> float:
+        """Return its share of right answers on the held-out inputs."""
+
+
+@dataclass(frozen=True)
+class Models:
+    """How a data set's models are trained; results are kept under ``recipe``, which says it in words."""
+
+    recipe: str
+    obtain: Obtain
+    accuracy: Accuracy
+    baseline: Baseline
+    scores: Callable[..., NDArray[np.float64]] | None = None  # of the pool, for the second round of Interactive-GNMax
+
+
+def models_of(name: str) -> Models:
+    """Return how a data set's models are trained."""
+    if name == "glyph":
+        recipe = "discriminant on oriented gradients"
+        return Models(recipe, obtain_glyph, _glyph_accuracy, _glyph_baseline, _glyph_scores)
+    if name == "adult":
+        return Models("random forest", obtain_adult, forest_accuracy, _adult_baseline)
+    return Models(repr(RECIPES[name]), obtain, student_accuracy, _supervised, student_scores)
+
+
+def _supervised(study: Study, recorded: Recorded, _machine: Machine, *, seed: int, quick: bool) -> float:
+    """Train the student's network on the true classes of all private images, for as many times more steps."""
+    data, test_x, test_y = split(study)
+    recipe = RECIPES[study.name]
+    steps = recipe.steps if quick else MORE_STEPS * recipe.steps
+    recipe = replace(recipe, steps=steps, batch=128, weight=0.0, consistency=0.0, robustness=0.0)
+    build = network_for(data.train_x, len(recorded.votes.classes))
+    student = train_student(data.train_x, data.train_y, data.train_x[:0], recipe=recipe, build=build, seed=seed)
+    return float((student.predict(test_x) == test_y).mean())
+
+
+def _glyph_student(recorded: Recorded, labels: NDArray[np.int64]) -> GlyphStudent:
+    return train_glyph_student(recorded.pool_x[: len(labels)], labels, recorded.votes.counts.shape[1])
+
+
+def _glyph_accuracy(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> float:  # noqa: ARG001
+    """Train the stand-in's student, which draws nothing and is quick."""
+    return float((_glyph_student(recorded, labels).predict(recorded.test_x) == recorded.test_y).mean())
+
+
+def _glyph_scores(recorded: Recorded, labels: NDArray[np.int64], **_: Any) -> NDArray[np.float64]:  # noqa: ANN401
+    return _glyph_student(recorded, labels).scores(recorded.pool_x)
+
+
+def _glyph_baseline(study: Study, _recorded: Recorded, machine: Machine, *, seed: int, quick: bool) -> float:  # noqa: ARG001
+    return glyph_baseline(study, machine, quick=quick)
+
+
+def _adult_baseline(_study: Study, recorded: Recorded, _machine: Machine, *, seed: int, quick: bool) -> float:
+    return adult_baseline(recorded, seed=seed, quick=quick)
