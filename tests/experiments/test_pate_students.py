@@ -71,4 +71,4 @@ def test_agreement_is_measured_on_labels_that_were_not_shown(monkeypatch: pytest
 
 def test_an_unknown_data_set_is_refused() -> None:
     with pytest.raises(ValueError, match="name must be one of digits"):
-        students.student_accuracy(replace(recorded(), name="svhn"), np.zeros(3, dtype=np.int64), seed=0, quick=True)
+        students.student_accuracy(replace(recorded(), name="adult"), np.zeros(3, dtype=np.int64), seed=0, quick=True)
