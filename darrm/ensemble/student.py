@@ -3,20 +3,22 @@
 The loss of a step has up to three parts:
 
     on labeled inputs:  (1 − p(y|x)^q)/q, the generalized cross-entropy [ZS18]; q → 0 is cross-entropy, and with a
-                        larger q a label counts less the more the model contradicts it
+                        larger q a label counts less the more the model contradicts it. The first steps take q = 0:
+                        a student who may disregard the labels from the start can settle on too few classes.
     + weight · mean over unlabeled inputs of KL(p(·|x) ‖ p(·|x + r)): virtual adversarial training [MMKI17, Section 3],
                         which the PATE papers use for their students [P, Section 5.1];
                         r = radius · g/‖g‖, g = ∇_d KL(p(·|x) ‖ p(·|x + ξ·d)) at a random unit d
-    + consistency · mean over unlabeled inputs of [max_c p(c|x') ≥ threshold] · (−log p(ĉ|x'')), ĉ = argmax_c p(c|x'):
-                        FixMatch [SBL20, Section 2.2], x' and x'' a weakly and a strongly changed copy of x. Its
-                        weight grows linearly over the first quarter: at once in full, it can teach a student with
-                        q > 0, who may disregard the labels, one class for everything.
+    + consistency · mean over unlabeled inputs of [max_c p̄(c|x) ≥ threshold] · (−log p(ĉ|x')), ĉ = argmax_c p̄(c|x):
+                        FixMatch [SBL20, Section 2.2], x' a changed copy of x. Two things differ: p̄ is the moving
+                        average of the model, which is right more often than the model, and it sees x itself. The
+                        weight grows linearly over the first steps.
 
-Labeled inputs are strongly changed too (weakly in [SBL20]): a model that never sees the same input twice learns wrong
-labels by heart less readily. The student sees private labels and public inputs, nothing else: whatever it learns is
-post-processing of the labels.
+Labeled inputs are changed like the others: a model that never sees the same input twice learns wrong labels by heart
+less readily. The student sees private labels and public inputs, nothing else: whatever it learns is post-processing of
+the labels.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +46,8 @@ from darrm.ensemble.perturbation import Perturbation
 from darrm.system.extras import require
 
 _PROBE = 1e-2  # length of the finite difference that finds the adversarial direction
-_GROWTH = 0.25  # share of the steps over which the weight of consistency grows
+_GROWTH = 0.1  # share of the steps over which the weight of consistency grows
+_TRUST = 0.2  # share of the steps that take labels at their word
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class StudentRecipe:
     steps
         Number of steps, at least 1.
     learning_rate
-        Adam's, > 0; it falls linearly to 0 over the second half.
+        Adam's, > 0; it falls to 0 along a quarter of a cosine wave.
     batch
         Labeled inputs a step.
     unlabeled
@@ -66,21 +69,22 @@ class StudentRecipe:
     weight
         Weight of the virtual adversarial loss.
     consistency
-        Weight of the agreement between weakly and strongly changed unlabeled inputs; with neither weight the student
-        learns from the labels alone.
+        Weight of the agreement between unlabeled inputs and changed copies; with neither weight the student learns
+        from the labels alone.
     threshold
-        In [0, 1]: how sure of a weakly changed input the student must be to learn from it.
-    weak, strong
-        How unlabeled inputs are changed; labeled ones are changed by ``strong``.
+        In [0, 1]: how sure of an input the student must be to learn from it.
+    change
+        How inputs, labeled or not, are changed.
     robustness
-        q in [0, 1] of the loss on labels: 0 is cross-entropy, 1 the probability of all other classes.
+        q in [0, 1] of the loss on labels, after the first steps: 0 is cross-entropy, 1 the probability of all other
+        classes.
     averaging
         In [0, 1): the student's parameters are the moving average a ← averaging·a + (1 − averaging)·θ of the trained
         ones after each step; 0 keeps the last.
 
     Examples
     --------
-    >>> fixmatch = StudentRecipe(steps=2000, weight=0, consistency=1, strong=Perturbation(rotation=30, cutout=10))
+    >>> fixmatch = StudentRecipe(steps=2000, weight=0, consistency=1, change=Perturbation(rotation=30, cutout=10))
     >>> fixmatch.threshold
     0.95
     """
@@ -93,8 +97,7 @@ class StudentRecipe:
     weight: float = 1.0
     consistency: float = 0.0
     threshold: float = 0.95
-    weak: Perturbation = field(default_factory=Perturbation)
-    strong: Perturbation = field(default_factory=Perturbation)
+    change: Perturbation = field(default_factory=Perturbation)
     robustness: float = 0.0
     averaging: float = 0.0
 
@@ -186,10 +189,9 @@ def train_student(
         bar = require("tqdm").tqdm(range(recipe.steps), desc="student", disable=not progress, leave=False)
         for step in bar:
             for group in optimizer.param_groups:
-                group["lr"] = recipe.learning_rate * min(1.0, 2.0 * (1.0 - step / recipe.steps))
+                group["lr"] = recipe.learning_rate * math.cos(0.5 * math.pi * step / recipe.steps)
             rows = torch.randint(len(known_x), (min(recipe.batch, len(known_x)),), generator=generator)
-            consistency = recipe.consistency * min(1.0, step / (_GROWTH * recipe.steps))
-            loss = _loss(model, known_x[rows], known_y[rows], all_x, recipe, consistency, generator)
+            loss = _loss(model, average, known_x[rows], known_y[rows], all_x, recipe, step / recipe.steps, generator)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -199,25 +201,28 @@ def train_student(
 
 def _loss(
     model: Module,
+    average: Module,
     x: Tensor,
     classes: Tensor,
     all_x: Tensor,
     recipe: StudentRecipe,
-    consistency: float,
+    done: float,
     generator: Any,  # noqa: ANN401 (torch's generator)
 ) -> Tensor:
-    """Return the loss of one step on a labeled batch and on unlabeled inputs drawn here."""
-    x = recipe.strong.applied(x, generator)
+    """Return the loss of one step on a labeled batch and on unlabeled inputs drawn here; ``done`` in [0, 1)."""
+    x = recipe.change.applied(x, generator)
+    robustness = recipe.robustness if done >= _TRUST else 0.0
+    consistency = recipe.consistency * min(1.0, done / _GROWTH)
     if recipe.weight > 0 or consistency > 0:
         public = all_x[torch.randint(len(all_x), (recipe.batch * recipe.unlabeled,), generator=generator)]
     if consistency > 0:
         with torch.no_grad():
-            weak = model(recipe.weak.applied(public, generator))
-        logits, strong = model(torch.cat([x, recipe.strong.applied(public, generator)])).split([len(x), len(public)])
-        loss = label_loss(logits, classes, recipe.robustness)
-        loss = loss + consistency * consistency_loss(weak, strong, recipe.threshold)
+            before = average(public)
+        logits, after = model(torch.cat([x, recipe.change.applied(public, generator)])).split([len(x), len(public)])
+        loss = label_loss(logits, classes, robustness)
+        loss = loss + consistency * consistency_loss(before, after, recipe.threshold)
     else:
-        loss = label_loss(model(x), classes, recipe.robustness)
+        loss = label_loss(model(x), classes, robustness)
     if recipe.weight > 0:
         direction = torch.randn(public.shape, generator=generator).to(public.device)
         loss = loss + recipe.weight * virtual_adversarial_loss(model, public, direction, recipe.radius)
@@ -242,13 +247,13 @@ def label_loss(logits: Tensor, classes: Tensor, robustness: float) -> Tensor:
     return (losses if robustness == 0.0 else -torch.expm1(-robustness * losses) / robustness).mean()
 
 
-def consistency_loss(weak: Tensor, strong: Tensor, threshold: float) -> Tensor:
-    """Return how little strongly changed inputs are given the classes of the weakly changed, where those are sure.
+def consistency_loss(before: Tensor, after: Tensor, threshold: float) -> Tensor:
+    """Return how little changed inputs are given the classes that they had before, where those were sure.
 
     Both are logits (B, C); the cross-entropy of inputs below the threshold counts as 0 in the mean over all B.
     """
-    confidence, classes = weak.softmax(dim=1).max(dim=1)
-    losses = nn.functional.cross_entropy(strong, classes, reduction="none")
+    confidence, classes = before.softmax(dim=1).max(dim=1)
+    losses = nn.functional.cross_entropy(after, classes, reduction="none")
     return (losses * (confidence >= threshold)).mean()
 
 

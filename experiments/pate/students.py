@@ -2,8 +2,10 @@
 
 A student sees the public pool, all of it unlabeled, and the labels that the aggregator released for some of it; the
 classes of the pool and the held-out images serve for measuring alone. `agreement` compares recipes by the released
-labels alone. Those below were not chosen so: they are first ones, from trials on digits and on simulated votes about
-MNIST that were judged by true classes, held-out images among them; those of Fashion-MNIST and Glyph were never tried.
+labels alone. Those below were not chosen so. They began as trials on digits and on simulated votes about MNIST,
+judged by true classes, held-out images among them. MNIST's was then changed by the classes of public images alone: 360
+random images of the pool taught, 4% of them with a weak classifier's wrong labels, and the rest of the pool measured.
+The others follow it, but for how far their inputs may change, which was never tried.
 """
 
 from dataclasses import replace
@@ -21,14 +23,13 @@ from darrm.votes import ABSTAIN
 from experiments.pate.recorded import Recorded
 
 _FIXMATCH = StudentRecipe(
-    steps=1500,
+    steps=2500,
     learning_rate=2e-3,
-    batch=64,
-    unlabeled=2,
+    batch=32,
+    unlabeled=3,
     weight=0.0,
     consistency=1.0,
-    weak=Perturbation(shift=2),
-    strong=Perturbation(shift=3, rotation=25, scale=0.25, shear=0.3, cutout=10),
+    change=Perturbation(shift=2, rotation=20, scale=0.2, shear=0.2, cutout=8),
     robustness=0.7,
     averaging=0.99,
 )
@@ -38,8 +39,7 @@ RECIPES = {
     "mnist": _FIXMATCH,
     "fashion-mnist": replace(
         _FIXMATCH,
-        weak=Perturbation(shift=1, flip=True),
-        strong=Perturbation(shift=2, rotation=10, scale=0.15, shear=0.1, flip=True, cutout=10, fading=0.3),
+        change=Perturbation(shift=2, rotation=10, scale=0.15, shear=0.1, flip=True, cutout=10, fading=0.3),
     ),
     "svhn": _FIXMATCH,
 }
