@@ -1,18 +1,20 @@
 """What a cluster costs: teachers trained and asked on local Dask workers, beside one process.
 
-    python -m experiments.pate.cluster --quick                          # digits, 12 teachers
-    python -m experiments.pate.cluster --output docs/reproduction       # MNIST, 250 teachers
+    python -m experiments.pate.cluster --quick                          # digits, 12 networks
+    python -m experiments.pate.cluster --output docs/reproduction       # the stand-in for Glyph, 5,000 discriminants
 
 Writes OUTPUT/pate/cluster.json: seconds, whether teachers and votes are the same to the last bit, and the peak memory
-of every process, of the workers as the difference to what they took before they were given anything.
+of every process, of the workers as the difference to what they took before they were given anything. The votes of
+5,000 teachers are those that OUTPUT/pate keeps, made in one process, or are made there first.
 """
 
 import os
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,12 +24,14 @@ from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.ensemble.partition import Partition
-from darrm.ensemble.teachers import TeacherEnsemble, train_teachers
+from darrm.ensemble.teachers import train_teachers
 from darrm.system.command_line import CommandLine, run
 from darrm.system.extras import require
 from experiments import pages
 from experiments.pate import ensembles
+from experiments.pate.glyph import obtain_glyph
 from experiments.pate.settings import STUDIES
+from experiments.teachers import Machine
 
 QUICK_TEACHERS, QUICK_QUERIES = 12, 200
 
@@ -37,23 +41,8 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
 
-def measure(workers: int, *, quick: bool) -> dict[str, Any]:
-    """Train and ask the study's teachers in this process and on as many local workers."""
-    study = STUDIES["digits" if quick else "mnist"]
-    data, _, _ = ensembles.split(study)
-    recipe = ensembles.RECIPES[study.name]
-    if quick:
-        recipe = replace(recipe, epochs=recipe.epochs // ensembles.QUICK)
-    teachers = QUICK_TEACHERS if quick else study.teachers
-    shards = Partition.random(len(data.train_y), teachers, seed=ensembles.PARTITION_SEED)
-    queries = data.test_x[: QUICK_QUERIES if quick else None]
-
-    def both() -> tuple[TeacherEnsemble, NDArray[np.int8], float]:
-        start = time.perf_counter()
-        how = partial(train_teachers, build=ensembles.network_for(study), seed=ensembles.SEED, progress=False)
-        trained = how(data.train_x, data.train_y, shards, recipe, device="cpu")
-        return trained, trained.votes(queries, device="cpu"), time.perf_counter() - start
-
+def measure(workers: int, folder: Path, *, quick: bool) -> dict[str, Any]:
+    """Train and ask teachers in this process and on as many local workers."""
     distributed, joblib = require("distributed"), require("joblib")
     with (
         distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
@@ -62,29 +51,67 @@ def measure(workers: int, *, quick: bool) -> dict[str, Any]:
         client.run(_imports)
         before = client.run(peak_megabytes)
         with joblib.parallel_config(backend="dask"):
-            trained, votes, seconds = both()
+            found = _networks() if quick else _discriminants(folder, fresh=True)
         after = client.run(peak_megabytes)
-    alone, expected, seconds_alone = both()
+    alone = _networks() if quick else _discriminants(folder, fresh=False)
     return {
-        "dataset": study.name,
-        "teachers": teachers,
-        "queries": len(queries),
+        "dataset": "digits" if quick else "glyph",
+        "teachers": found.teachers,
+        "queries": len(found.votes),
         "workers": workers,
         "processors": os.cpu_count(),
-        "same_teachers": all((trained.parameters[name] == value).all() for name, value in alone.parameters.items()),
-        "same_votes": bool(np.array_equal(votes, expected)),
-        "seconds": seconds,
-        "seconds_alone": seconds_alone,
-        "training_megabytes": data.train_x.nbytes / 2**20,
+        "same_votes": bool(np.array_equal(found.votes, alone.votes)),
+        "same_teachers": None if found.parameters is None else _same(found.parameters, alone.parameters),
+        "seconds": found.seconds,
+        "seconds_alone": alone.seconds,
         "worker_megabytes_before": [round(before[name]) for name in sorted(before)],
         "worker_megabytes": [round(after[name]) for name in sorted(after)],
         "megabytes_alone": round(peak_megabytes()),
     }
 
 
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What some teachers said, and, of networks, what they are."""
+
+    teachers: int
+    votes: NDArray[Any]
+    seconds: float
+    parameters: dict[str, NDArray[Any]] | None = None
+
+
+def _networks() -> _Asked:
+    """Train and ask a few networks on digits, by whatever backend is configured."""
+    study = STUDIES["digits"]
+    data, _, _ = ensembles.split(study)
+    recipe = ensembles.RECIPES[study.name]
+    recipe = replace(recipe, epochs=recipe.epochs // ensembles.QUICK)
+    shards = Partition.random(len(data.train_y), QUICK_TEACHERS, seed=ensembles.PARTITION_SEED)
+    start = time.perf_counter()
+    how = partial(train_teachers, build=ensembles.network_for(study), seed=ensembles.SEED, progress=False)
+    trained = how(data.train_x, data.train_y, shards, recipe, device="cpu")
+    votes = trained.votes(data.test_x[:QUICK_QUERIES], device="cpu")
+    return _Asked(QUICK_TEACHERS, votes, time.perf_counter() - start, trained.parameters)
+
+
+def _discriminants(folder: Path, *, fresh: bool) -> _Asked:
+    """Train and ask the stand-in's teachers, or read what they said."""
+    study = STUDIES["glyph"]
+    with tempfile.TemporaryDirectory() as empty:
+        jobs, kept = (-1, Path(empty)) if fresh else (1, folder)  # -1: as many as the backend has workers
+        machine = Machine(jobs, "cpu", progress=False, folder=kept)
+        recorded = obtain_glyph(study, machine)
+    return _Asked(study.teachers, recorded.votes.counts, recorded.seconds)
+
+
+def _same(one: dict[str, NDArray[Any]], other: dict[str, NDArray[Any]] | None) -> bool:
+    return other is not None and all(bool((one[name] == value).all()) for name, value in other.items())
+
+
 def _imports() -> None:
     """Load what a worker needs, which is not what is measured."""
     require("darrm.ensemble.teachers")
+    require("experiments.pate.glyph")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checks.integer_at_least(1, workers=options.workers)
     folder = options.output / "pate"
     folder.mkdir(parents=True, exist_ok=True)
-    found = measure(options.workers, quick=options.quick)
+    found = measure(options.workers, folder, quick=options.quick)
     for name, value in found.items():
         print(f"{name}: {value}")
     pages.write_json(folder / "cluster.json", found)

@@ -17,7 +17,7 @@ from experiments.pate.settings import Study
 from experiments.pate.students import RECIPES, network_for, student_accuracy, student_scores
 from experiments.teachers import Machine
 
-MORE_STEPS = 4  # of the baseline: it has sixty thousand labels to learn from
+MORE_STEPS = 2  # of the baseline: it has sixty thousand labels to learn from
 
 
 class Obtain(Protocol):

@@ -42,7 +42,7 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
     _train(run, [*found, *searched], seeds, machine.jobs, quick=quick)
     _train(run, [*points, *by_label], POINT_SEEDS, machine.jobs, quick=quick)
     line.show("baseline")
-    baseline = [_baseline(run, machine, seed, quick=quick) for seed in seeds]
+    baseline = [_baseline(run, machine, seed, quick=quick) for seed in POINT_SEEDS]
     outsiders = []
     for epsilon in () if quick else plan.budgets:
         line.show(f"DP-SGD at ε = {epsilon:g}")
