@@ -10,6 +10,7 @@ from experiments.pate.comparison import comparison, mean
 from experiments.pate.settings import PLANS, STUDIES
 
 Result = dict[str, Any]
+CLUSTER = "cluster.json"
 PRINTED = "printed"  # the JSON of what needs no votes
 TITLES = {
     "digits": "Digits (scikit-learn)",
@@ -65,6 +66,8 @@ def page(folder: Path) -> str:
             parts += _study(read_json(path))
         else:
             parts.append(f"Data not at hand: no run of `--dataset {name}` lies here.")
+    if (folder / CLUSTER).is_file():
+        parts += ["## Where one machine is outgrown", _cluster(read_json(folder / CLUSTER))]
     return "\n\n".join([*parts, *_printed_parts(read_json(folder / f"{PRINTED}.json"))]) + "\n"
 
 
@@ -178,6 +181,18 @@ def _comparison(result: Result) -> str:
     ]
     head = ["way", "queries", "answers", f"ε at δ = {result['delta']:g}", "accuracy of the model"]
     return "**What may be published, and what it buys**\n\n" + table(head, rows)
+
+
+def _cluster(found: Result) -> str:
+    """Say what a cluster of local workers did."""
+    same = "the same to the last bit as" if found["same_votes"] else "**not the same as**"
+    before, after = (", ".join(map(str, found[key])) for key in ("worker_megabytes_before", "worker_megabytes"))
+    return (
+        f"`python -m experiments.pate.cluster`: {found['teachers']:,} teachers ({found['dataset']}) trained and asked "
+        f"about {found['queries']:,} inputs on {found['workers']} Dask workers of a machine with {found['processors']} "
+        f"processors. Their votes are {same} those of one process. {found['seconds']:.0f} s, in one process "
+        f"{found['seconds_alone']:.0f} s; peak memory of the workers {after} MB, before any work {before} MB."
+    )
 
 
 def _printed_parts(numbers: Result) -> list[str]:
