@@ -1,4 +1,4 @@
-"""Random changes of inputs that leave their class alone: moved, turned, stretched, mirrored, hidden, faded, noisy.
+"""Random changes of inputs that leave their class alone: moved, turned, stretched, mirrored, faded, noisy.
 
 An image's pixel at (column u, row v), both in [−1, 1], comes from the place A·(u, v) + t of the original, with
 A = rotation · shear · scales; places outside are 0, the background of the data sets here. All draws come from the
@@ -34,8 +34,6 @@ class Perturbation:
         Of images, in [−shear, shear].
     flip
         Whether images are mirrored, left to right, half of the time.
-    cutout
-        Side in pixels of a square of an image that is set to 0; its center lies anywhere in the image.
     fading
         The entries are multiplied by a factor in [e^−fading, e^fading], uniform in the logarithm.
     noise
@@ -46,8 +44,8 @@ class Perturbation:
     >>> image, generator = torch.ones(1, 1, 4, 4), torch.Generator().manual_seed(0)
     >>> bool((Perturbation().applied(image, generator) == image).all())
     True
-    >>> float(Perturbation(cutout=8).applied(image, generator).sum())
-    0.0
+    >>> int((Perturbation(flip=True).applied(image, generator) == image).sum())
+    16
     """
 
     shift: float = 0.0
@@ -55,7 +53,6 @@ class Perturbation:
     scale: float = 0.0
     shear: float = 0.0
     flip: bool = False
-    cutout: int = 0
     fading: float = 0.0
     noise: float = 0.0
 
@@ -64,7 +61,6 @@ class Perturbation:
             shift=self.shift, rotation=self.rotation, scale=self.scale, shear=self.shear, fading=self.fading,
             noise=self.noise,
         )  # fmt: skip
-        checks.integer_at_least(0, cutout=self.cutout)
 
     @property
     def geometric(self) -> bool:
@@ -79,15 +75,13 @@ class Perturbation:
         ValueError
             If something is asked for that only images (B, channels, height, width) have.
         """
-        if (self.geometric or self.cutout) and x.ndim != _IMAGE_AXES:
-            checks.fail("x", f"inputs of shape {tuple(x.shape[1:])}", "images", "use noise and fading alone")
         if self.geometric:
+            if x.ndim != _IMAGE_AXES:
+                checks.fail("x", f"inputs of shape {tuple(x.shape[1:])}", "images", "use noise and fading alone")
             places = nn.functional.affine_grid(
                 self._maps(x, generator).to(x.device), list(x.shape), align_corners=False
             )
             x = nn.functional.grid_sample(x, places, align_corners=False)
-        if self.cutout:
-            x = x.masked_fill(_squares(x, self.cutout, generator).to(x.device), 0.0)
         if self.fading:
             x = x * along_first(torch.exp(_uniform(self.fading, len(x), generator=generator)).to(x.device), x)
         if self.noise:
@@ -112,12 +106,3 @@ class Perturbation:
 def _uniform(limit: float, *shape: int, generator: Any) -> Tensor:  # noqa: ANN401 (torch's generator)
     """Draw from [−limit, limit]."""
     return limit * (2.0 * torch.rand(*shape, generator=generator) - 1.0)
-
-
-def _squares(x: Tensor, side: int, generator: Any) -> Tensor:  # noqa: ANN401 (torch's generator)
-    """Return which pixels, (B, 1, height, width), lie in a square of ``side`` with a random center."""
-    near = []
-    for length in x.shape[-2:]:
-        centers = length * torch.rand(len(x), 1, generator=generator)
-        near.append((torch.arange(length) + 0.5 - centers).abs() <= side / 2)
-    return (near[0][:, :, None] & near[1][:, None, :])[:, None]

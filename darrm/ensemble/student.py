@@ -47,7 +47,7 @@ from darrm.system.extras import require
 
 _PROBE = 1e-2  # length of the finite difference that finds the adversarial direction
 _GROWTH = 0.1  # share of the steps over which the weight of consistency grows
-_TRUST = 0.2  # share of the steps that take labels at their word
+_TRUST = 0.15  # share of the steps that take labels at their word
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class StudentRecipe:
 
     Examples
     --------
-    >>> fixmatch = StudentRecipe(steps=2000, weight=0, consistency=1, change=Perturbation(rotation=30, cutout=10))
+    >>> fixmatch = StudentRecipe(steps=2000, weight=0, consistency=1, change=Perturbation(rotation=30, noise=0.1))
     >>> fixmatch.threshold
     0.95
     """

@@ -24,12 +24,12 @@ from experiments.pate.recorded import Recorded
 
 _FIXMATCH = StudentRecipe(
     steps=2500,
-    learning_rate=2e-3,
-    batch=32,
-    unlabeled=3,
+    learning_rate=3e-3,
+    batch=16,
+    unlabeled=7,
     weight=0.0,
-    consistency=1.0,
-    change=Perturbation(shift=2, rotation=20, scale=0.2, shear=0.2, cutout=8),
+    consistency=2.0,
+    change=Perturbation(shift=2, rotation=20, scale=0.2, shear=0.2),
     robustness=0.7,
     averaging=0.99,
 )
@@ -39,7 +39,7 @@ RECIPES = {
     "mnist": _FIXMATCH,
     "fashion-mnist": replace(
         _FIXMATCH,
-        change=Perturbation(shift=2, rotation=10, scale=0.15, shear=0.1, flip=True, cutout=10, fading=0.3),
+        change=Perturbation(shift=2, rotation=10, scale=0.15, shear=0.1, flip=True, fading=0.3),
     ),
     "svhn": _FIXMATCH,
 }

@@ -63,15 +63,6 @@ def test_a_flip_mirrors_half_of_the_images_left_to_right() -> None:
     assert 140 < int(mirrored.sum()) < 260
 
 
-def test_cutout_blanks_one_square_of_its_side() -> None:
-    holes = Perturbation(cutout=4).applied(torch.ones(500, 2, SIDE, SIDE), generator()) == 0
-    assert bool((holes[:, 0] == holes[:, 1]).all())  # in all channels
-    sizes = holes[:, 0].sum(dim=(1, 2))
-    assert int(sizes.max()) == 16
-    assert int(sizes.min()) >= 4  # a center in a corner leaves a quarter
-    assert bool(holes[:, 0].any(dim=0).all())  # anywhere
-
-
 def test_fading_and_noise_work_on_inputs_that_are_no_images() -> None:
     rows = torch.ones(2000, 5)
     faded = Perturbation(fading=0.3).applied(rows, generator())
@@ -81,11 +72,11 @@ def test_fading_and_noise_work_on_inputs_that_are_no_images() -> None:
     noisy = Perturbation(noise=0.2).applied(rows, generator())
     assert float((noisy - rows).std()) == pytest.approx(0.2, rel=0.05)
     with pytest.raises(ValueError, match=r"x must be images, got 'inputs of shape \(5,\)'"):
-        Perturbation(cutout=1).applied(rows, generator())
+        Perturbation(shift=1).applied(rows, generator())
 
 
 def test_a_seed_repeats_and_every_input_has_a_draw_of_its_own() -> None:
-    everything = Perturbation(2, 20, 0.2, 0.2, True, 3, 0.2, 0.1)
+    everything = Perturbation(2, 20, 0.2, 0.2, True, 0.2, 0.1)
     image = torch.rand(1, 1, SIDE, SIDE, generator=generator(1)).repeat(3, 1, 1, 1)
     one, again, other = (everything.applied(image, generator(seed)) for seed in (4, 4, 5))
     assert bool((one == again).all())
@@ -95,7 +86,7 @@ def test_a_seed_repeats_and_every_input_has_a_draw_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "message"),
-    [({"shift": -1.0}, "shift must be"), ({"cutout": 2.5}, "cutout must be"), ({"noise": float("nan")}, "noise must")],
+    [({"shift": -1.0}, "shift must be"), ({"scale": -0.1}, "scale must be"), ({"noise": float("nan")}, "noise must")],
 )
 def test_bad_ranges_are_refused(fields: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
