@@ -37,6 +37,8 @@ _WORKS = {
     "AR17": "Aldà, Rubinstein: The Bernstein Mechanism: Function Release under Differential Privacy (AAAI 2017)",
     "SNJ23": "Steinke, Nasr, Jagielski: Privacy Auditing with One (1) Training Run (NeurIPS 2023, arXiv:2305.08846v1)",
     "CJPCN24": "Chadha, Jagielski, Papernot, Choquette-Choo, Nasr: Auditing Private Prediction (ICML 2024)",
+    "RZW23": "Redberg, Zhu, Wang: Generalized PTR: User-Friendly Recipes for Data-Adaptive Algorithms with "
+    "Differential Privacy (AISTATS 2023, arXiv:2301.00301)",
     "KB15": "Kingma, Ba: Adam: A Method for Stochastic Optimization (ICLR 2015, arXiv:1412.6980v9)",
     "SBL20": "Sohn, Berthelot, Li, Zhang, Carlini, Cubuk, Kurakin, Zhang, Raffel: FixMatch: Simplifying "
     "Semi-Supervised Learning with Consistency and Confidence (arXiv:2001.07685v2)",

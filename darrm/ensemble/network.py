@@ -195,7 +195,7 @@ def _source(code: Any) -> str:  # noqa: ANN401 (a class, or any callable)
 
 def check_fits(model: Module, x: NDArray[Any], y: NDArray[Any]) -> None:
     """Raise `ValueError` unless a network takes such inputs, (n, …), and knows such classes, (n,)."""
-    logits = answers_to(model.eval(), torch.as_tensor(x[:1]))
+    logits = answers_to(model.eval(), torch.tensor(x[:1]))
     if logits.ndim != 2:
         checks.fail("model", f"answers of shape {tuple(logits.shape)}", "a network with one logit for each class")
     if y.size and y.max() >= logits.shape[1]:

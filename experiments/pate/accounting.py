@@ -8,11 +8,13 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import product
 from operator import add
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from darrm.losses.renyi import CONVERSIONS, RenyiCurve, RenyiGridWarning
 from darrm.pate.analysis import Analysis, Cost, PateAggregator, PrivateFigureWarning, analyze
@@ -20,12 +22,14 @@ from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, printed_cost
 from darrm.pate.noisy_max import LNMax
 from darrm.pate.publication import Expected, expected_on_vote_scale, search_parameters, search_publication
+from darrm.pate.smooth_sensitivity import smooth_cost
 from darrm.pate.vote_scale import PublicationParameters
 from darrm.votes import Votes
 
 Publication = Expected[GnssParameters] | Expected[PublicationParameters]
 ORDERS_TRIED = 3  # of those with the smallest ε that are not refused, as `search_parameters` does
 _MANY_COUNTS = 1_000_000  # of the votes: a smooth sensitivity takes minutes, and one order must do
+_SMOOTHNESS, _SCALES = np.geomspace(0.01, 0.3, 10), np.geomspace(3.0, 30.0, 10)
 ORDERS_AROUND = np.array([0.7, 0.8, 0.9])  # of the order of the exact ε, above 1: a price comes on top
 
 
@@ -88,6 +92,36 @@ def published_on_vote_scale(analyses: Sequence[Analysis]) -> dict[str, Any]:
 def published_beforehand(analysis: Analysis, parameters: PublicationParameters) -> dict[str, Any]:
     """Publish the exact cost on the scale of votes with parameters that were fixed before."""
     return _published(parameters.order, analysis.delta, [expected_on_vote_scale(analysis, parameters)])
+
+
+def published_by_logarithm(analysis: Analysis) -> dict[str, Any]:
+    """Publish Theorem 6 as generalized propose-test-release does [RZW23]: first a bound on its smooth sensitivity.
+
+    log SS_β moves by at most β, so log SS_β + β·s₁·N(0, 1) costs λ/(2s₁²). z·β·s₁ above it lies a public bound on SS_β,
+    but for a probability Φ(−z) = δ/10; with noise of s₂ such bounds the cost itself is worth λ/(2s₂²) more. Searched on
+    these votes as the other two.
+    """
+    delta, weights = analysis.delta, analysis.probabilities
+    curve = analysis.theorem_6.curve
+    orders = curve.orders[np.argsort(CONVERSIONS["tight"](curve.orders, curve.values, delta))]
+    bound = float(-ndtri(delta / 10.0))
+    found: list[dict[str, float]] = []
+    for order in map(float, orders):
+        if len(found) == ORDERS_TRIED:
+            break
+        try:
+            smooth = smooth_cost(analysis, order, float(_SMOOTHNESS[0]))
+        except ConditionError:
+            continue
+        before = smooth.value(weights) + float(analysis.theorem_6.checks.bound_at(order))
+        tried = []
+        for smoothness, first, second in product(_SMOOTHNESS.tolist(), _SCALES.tolist(), _SCALES.tolist()):
+            price = order / (2.0 * first**2) + order / (2.0 * second**2)
+            deviation = second * smooth.sensitivity(weights, smoothness) * math.exp(bound * smoothness * first)
+            epsilon = _at_order(order, before + price, 0.9 * delta)
+            tried.append({"order": order, "epsilon": epsilon, "deviation": deviation, "smoothness": smoothness})
+        found.append(min(tried, key=lambda one: one["epsilon"] + 2.0 * one["deviation"]))
+    return dict(min(found, key=lambda one: one["epsilon"] + 2.0 * one["deviation"])) if found else {"refused": "C6"}
 
 
 def _best_of(

@@ -20,6 +20,7 @@ from experiments.pate.accounting import (
     costs,
     published_as_in_paper,
     published_beforehand,
+    published_by_logarithm,
     published_on_vote_scale,
 )
 from experiments.pate.kept import array_digest, kept
@@ -107,6 +108,11 @@ def searched_row(run: Run, base: Way, size: VoteSize) -> tuple[dict[str, Any], L
         published = PublicationParameters(*chosen["publication"])
         compute = partial(_beforehand, run, of, drawn, published)
         row["beforehand" if of is way else "base_beforehand"] = run.kept("beforehand", facts, compute)
+    drawn = released(run, base)
+    facts = [repr(base.aggregator), array_digest(drawn), "logarithm"]
+    row["base_by_logarithm"] = run.kept(
+        "beforehand", facts, lambda: published_by_logarithm(analysis_of(run, base, drawn))
+    )
     return row | {"search": chosen}, labels
 
 
