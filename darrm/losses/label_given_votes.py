@@ -10,7 +10,8 @@ All terms are positive, so sums err relatively; classes with equal counts have e
 
 - **The integral.** Π_j (1 + v·f_j/F_j) has positive coefficients, at most H^k/k! each where H is the sum of the f_j/F_j
   (at ⌊u⌋ and below it); Gauss and Legendre's rule with m nodes is exact below degree 2m, and errs by at most
-  1/(2m + 1) of what is beyond. That part of the integral is computed with it and charged.
+  1/(2m + 1) of what is beyond. That part of the integral is computed with it and charged; where it is not tiny there
+  are more nodes.
 - **Classes far behind**, which win with a probability of at most e^{−36} each, are one event: `MovedVote` bounds what
   it adds for Gaussian noise, a loss of at most 2γ what it adds for Laplace noise. As a or b of a move they multiply the
   product by something between 1 and the factor of a class that is just so far behind: F is log-concave, so that factor
@@ -36,6 +37,7 @@ _LOG_FAR, _LOG_CUT = -36.0, -66.0  # of a class that counts as far behind; of th
 _WIDEST = 1000.0  # votes of deviation: beyond, an answer takes too long
 # relative, of each probability: sums of up to 2^16 products of some hundred factors, whose logs err by 2^-50
 _ROUNDING = 4e-12
+_LARGEST_ERROR = 1e-7  # relative, of the rule; the scale of votes relies on it
 _NODES = ((64.0, 3), (16.0, 4), (8.0, 6), (0.0, 16))  # to a vote, for a deviation of at least so many votes
 _MANY = 1 << 18  # histograms times classes squared: from here on moves that cannot be the worst are looked for
 _TERMS_AT_ONCE = 1 << 20
@@ -118,10 +120,10 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
     return LabelCosts(grid, forward, reverse, missed, np.asarray(which).reshape(-1))
 
 
-@lru_cache(maxsize=8)
-def _tables_of(noise: SmallNoise, classes: int) -> "_Tables":
+@lru_cache(maxsize=16)
+def _tables_of(noise: SmallNoise, classes: int, finer: int = 1) -> "_Tables":
     """Keep the tables of a mechanism that is asked about several runs."""
-    return _Tables(noise, classes)
+    return _Tables(noise, classes, finer)
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ class _Tables:
 
     noise: SmallNoise
     classes: int
+    finer: int  # so many times the usual nodes
 
     @cached_property
     def reach(self) -> int:
@@ -144,7 +147,7 @@ class _Tables:
     def rule(self) -> tuple[Array, Array, bool]:
         """Nodes in [0, 1), weights, and whether the rule is exact for so many classes."""
         deviation = self.noise.deviation
-        enough = next(nodes for least, nodes in _NODES if deviation >= least)
+        enough = self.finer * next(nodes for least, nodes in _NODES if deviation >= least)
         exact = -(-self.classes // 2)
         nodes, weights = np.polynomial.legendre.leggauss(min(enough, exact))
         return (nodes + 1.0) / 2.0, weights / 2.0, exact <= enough
@@ -235,11 +238,13 @@ class _Tables:
             return np.zeros_like(orders), np.zeros_like(orders)
         if isinstance(self.noise, DiscreteLaplace):
             loss = 2.0 * self.noise.gamma
-            return probability * np.exp(loss * (orders - 1.0)), probability * np.exp(loss * orders)
+            with np.errstate(over="ignore"):
+                return probability * np.exp(loss * (orders - 1.0)), probability * np.exp(loss * orders)
         if sums is None:
             return np.full_like(orders, np.inf), np.full_like(orders, np.inf)
         index = MovedVote(self.noise.sigma).index_of(math.log(probability))
-        return np.exp(sums[:, index]), np.exp(sums[:, max(index - 2, 0)])
+        with np.errstate(over="ignore"):
+            return np.exp(sums[:, index]), np.exp(sums[:, max(index - 2, 0)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,6 +376,8 @@ def _costs(
 ) -> tuple[Array, Array, float]:
     """Compute both divergences of one histogram, (L,) each, and how likely another answer is."""
     votes = _Histogram(tables, row)
+    while votes.error > _LARGEST_ERROR:  # the rule is exact for C/2 nodes
+        votes = _Histogram(_tables_of(tables.noise, tables.classes, 2 * votes.tables.finer), row)
     added = tables.event(votes.far_mass, orders, sums)
     exist = votes.pairs()
     top = votes.groups - 1

@@ -36,12 +36,16 @@ _LEVELS = 16.0  # blocks of levels to a deviation
 _BINS = 4096  # of log q
 _LEAST_LOG_Q = -45.0
 _REACH = 13.0  # deviations: levels beyond have a probability below e^{−80}
+_REACH_OF_TOP = 2.0 / 3.0  # of the tables of `MovedVote`: 20σ
 _SUBDIVISIONS = 4  # of one κ
+_MOST_LEVELS = 40.0  # deviations: higher orders need more levels, and pairs of them would fill the memory
 
 
 @dataclass(frozen=True)
 class MissedLabel:
     """c(q) at one order for discrete Gaussian noise of σ votes on each count, two or more classes, any tie rule.
+
+    For orders beyond 8σ it is what a label costs at most, whatever the votes.
 
     >>> bound = MissedLabel(40.0, 20.0)
     >>> bound.cost(np.array([1e-4, 0.03, 0.5])).round(6).tolist()
@@ -53,6 +57,8 @@ class MissedLabel:
 
     def cost(self, missed: Array) -> Array:
         """Bound the cost of labels that miss the likeliest class with such probabilities, elementwise; it rises."""
+        if not MovedVote(self.sigma).summed(self.order):
+            return np.full(np.shape(missed), self.ceiling)
         excess = np.maximum(np.interp(missed, *self._top), np.interp(missed, *self._others))
         costs = np.log1p(excess * (1.0 + _ROUNDING) + _TINY) / (self.order - 1.0)
         return np.asarray(np.minimum(costs, self.ceiling))
@@ -78,7 +84,8 @@ class MissedLabel:
         law, less = MovedVote(self.sigma), self.order - 1.0
         hit = law.log_tails[::-1]  # log(1 − t(κ)) = log t(1 − κ), one place further
         a, b = (np.exp(law.log_sums(self.order, sign)) for sign in (1, -1))
-        inside = np.arange(4, law.log_tails.size - 4)
+        # beyond, E hardly grows (more is told the earlier the threshold is), and the sums lack terms
+        inside = np.arange(-law.first - int(_REACH_OF_TOP * law.last), -law.first + int(_REACH_OF_TOP * law.last) + 1)
         t = np.exp(law.log_tails[inside])
 
         def stays(before: int, after: int) -> Array:
@@ -108,14 +115,22 @@ def missed_label(sigma: float, order: float) -> MissedLabel:
 
 @lru_cache(maxsize=256)
 def others_majorant(noise: IntegerNoise, order: float) -> tuple[Array, Array]:
-    """Bound E − 1 of a move between two classes by the probability that one of them wins: a concave function of it."""
+    """Bound E − 1 of a move between two classes by the probability that one of them wins: a concave function of it.
+
+    A constant where the order is far beyond the deviation.
+    """
+    less = order - 1.0
+    loss = less * label_curve(noise).bound_at(order)
+    most = math.expm1(loss) if loss < 700.0 else math.inf
     beyond = int(_REACH * max(noise.deviation, 1.0) * 2.0 + order) + 4
+    if beyond > _MOST_LEVELS * max(noise.deviation, 1.0):
+        return np.zeros(1), np.array([most])
     levels = np.arange(-beyond, beyond + 1)
     support = np.arange(-beyond - 2, beyond + 3)
     logs = noise.log_weights(support) - np.logaddexp.reduce(noise.log_weights(support))
     above = np.logaddexp.accumulate(logs[::-1])[::-1]  # log Pr[X ≥ x]
     below = np.concatenate([[-np.inf], np.logaddexp.accumulate(logs)[:-1]])  # log Pr[X < x]
-    at, less = np.arange(2, levels.size + 2), order - 1.0
+    at = np.arange(2, levels.size + 2)
 
     def bit(before: int, after: int) -> tuple[Array, Array]:
         """E − 1 of the bit X ≥ level, whose level moves, and the share of 1 in it."""
@@ -144,7 +159,6 @@ def others_majorant(noise: IntegerNoise, order: float) -> tuple[Array, Array]:
     edges = np.exp(np.linspace(_LEAST_LOG_Q, 0.0, _BINS))
     place = np.searchsorted(edges, q.ravel(), side="right")
     best = np.zeros(_BINS + 1)
-    most = math.expm1(min(less * label_curve(noise).bound_at(order), 700.0))
     with np.errstate(over="ignore", invalid="ignore"):
         for ((loses, loses_one), loses_all), ((wins, wins_one), wins_all) in pairs:
             first, second = (np.maximum.reduceat(one, starts) for one in (loses, wins))

@@ -21,7 +21,8 @@ import numpy as np
 
 from darrm.probability import Array
 
-_REACH = 30.0  # σ: tails down to e^{−225}, and exponents up to order 8σ
+_REACH = 30.0  # σ: tails down to e^{−225}
+_LARGEST_ORDER = 8.0  # σ: the terms of A are largest near κ = 2(α − 1), within the tables
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class MovedVote:
     @property
     def last(self) -> int:
         """The last κ of the tables."""
-        return int(_REACH * self.sigma) + 4
+        return int(_REACH * max(self.sigma, 1.0)) + 4
 
     @property
     def first(self) -> int:
@@ -59,8 +60,14 @@ class MovedVote:
         """Log t(κ), κ from `first` to `last`."""
         return np.logaddexp.accumulate(self.log_masses[::-1])[::-1]
 
+    def summed(self, order: float) -> bool:
+        """Return whether the tables reach far enough for the sums at this order."""
+        return order <= _LARGEST_ORDER * max(self.sigma, 1.0)
+
     def log_sums(self, order: float, sign: int) -> Array:
-        """Compute log A(κ) for ``sign`` 1 and log B(κ) for −1 at one order, κ from `first` to `last`."""
+        """Compute log A(κ) for ``sign`` 1 and log B(κ) for −1 at the κ of the tables; ∞ if not `summed`."""
+        if not self.summed(order):
+            return np.full(self.log_masses.shape, np.inf)
         points = np.arange(self.first, self.last + 1)
         # log f(k) − log f(k ± 2) = (1 ± k)/σ²
         logs = self.log_masses + (order - 1.0) * (1.0 + sign * points) / self.sigma**2

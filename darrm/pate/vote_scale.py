@@ -112,7 +112,7 @@ class VoteScale:
     @cached_property
     def marks(self) -> Array:
         """The marks, in nats, rising to what all answers cost whatever the votes."""
-        most = self.answers * self.bound.ceiling
+        most = self.answers * float(self.bound.cost(np.ones(1))[0])  # may be less than the ceiling
         if not most:
             return np.zeros(1)
         first = min(_SMALLEST_MARK, most)

@@ -10,7 +10,7 @@ import pytest
 from darrm.losses import label_given_votes
 from darrm.losses.label import threshold_curve
 from darrm.losses.label_given_votes import SmallNoise, label_costs
-from darrm.losses.missed_label import MissedLabel
+from darrm.losses.missed_label import MissedLabel, others_majorant
 from darrm.losses.moved_vote import MovedVote
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, ShapedNoise
 from tests.losses import test_label
@@ -86,6 +86,30 @@ def test_moves_that_are_left_out_would_change_nothing(monkeypatch: pytest.Monkey
     assert np.array_equal(short.forward, full.forward)
     assert np.array_equal(short.reverse, full.reverse)
     assert 0.2 < np.mean(np.concatenate(left_out)) < 1.0
+
+
+@pytest.mark.parametrize(("sigma", "gap", "order"), [(1.0, 36, 20.0), (2.0, 70, 60.0), (5.0, 160, 130.0)])
+def test_orders_far_beyond_the_deviation_are_not_understated(sigma: float, gap: int, order: float) -> None:
+    noise = np.arange(-300, 301)
+    law = np.logaddexp.reduce(np.add.outer(weights := DiscreteGaussian(sigma).log_weights(noise), weights).ravel())
+    shifted = [-np.square(noise) / 2 - np.square(noise + k) / 2 for k in range(gap, gap + 103)]
+    tails = np.logaddexp.accumulate([np.logaddexp.reduce(one / sigma**2) - law for one in shifted][::-1])[::-1]
+    wins = np.logaddexp(tails[:-1], tails[1:]) - np.log(2.0)  # a tie is shared
+    cost = (order * wins[0] + (1.0 - order) * wins[2]) / (order - 1.0)
+    found = label_costs(DiscreteGaussian(sigma), [[1000, 1000 - gap]], [order])
+    assert found.forward[0, 0] >= cost
+    assert np.all(MissedLabel(sigma, order).cost(np.append(found.missed, np.exp(wins[0]))) >= cost)
+
+
+def test_the_highest_orders_need_no_more_memory_than_others() -> None:
+    bound = MissedLabel(0.5, 1e4)
+    assert bound.cost(np.array([0.0, 1e-9])).tolist() == [bound.ceiling] * 2
+    assert others_majorant(DiscreteGaussian(0.5), 1e4)[1].size == 1
+
+
+def test_many_tied_classes_get_as_many_nodes_as_they_need() -> None:
+    found = label_costs(DiscreteGaussian(8.0), [[1] * 1000], [2.0])
+    assert found.missed[0] == pytest.approx(0.999, rel=1e-7)
 
 
 def test_noise_and_orders_that_are_not_known_are_refused() -> None:

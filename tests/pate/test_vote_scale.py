@@ -93,6 +93,13 @@ def test_nothing_more_than_the_worst_case_and_nothing_less_than_the_first_mark_i
     assert VoteScale(40.0, 14.0, 0).marks.tolist() == [0.0]
 
 
+@pytest.mark.parametrize(("sigma", "order"), [(0.7, 5.6), (16.0, 97.0)])
+def test_the_marks_end_where_q_alone_bounds_less_than_the_ceiling(sigma: float, order: float) -> None:
+    scale = VoteScale(sigma, order, 3)
+    assert scale.bound.cost(np.ones(1))[0] < scale.bound.ceiling
+    assert scale.marks[-1] == 3 * scale.bound.cost(np.ones(1))[0]
+
+
 def test_the_search_finds_what_no_other_deviation_improves(released: Analysis) -> None:
     found = search_publication(released)
     here = found.epsilon + 2.0 * found.deviation
