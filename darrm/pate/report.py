@@ -91,7 +91,7 @@ def table_2_row(analysis: Analysis, parameters: GnssParameters | None, *, simula
             choice = search_parameters(analysis, simulations=simulations)
         else:
             choice = expected_publication(analysis, parameters, simulations=simulations)
-    except ConditionError as error:
+    except (ConditionError, ValueError) as error:  # or it needs too many distances
         return {"refused": str(error)}
     used = choice.parameters
     product = used.order * used.smoothness

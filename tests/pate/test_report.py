@@ -266,3 +266,9 @@ def test_an_analysis_prints_its_own_figures() -> None:
         f"data-independent: {independent:.4f}\nPRIVATE: {WARNING}"
     )
     assert f"{ANALYSES['expected'].probabilities.sum():.1f} expected answers" in str(ANALYSES["expected"])
+
+
+def test_a_table_2_row_that_needs_too_many_distances_says_so_and_leaves_the_rest() -> None:
+    found = quiet([[999_000, 1_000, 0], [500_000, 500_000, 0]], ConfidentGNMax(600_000, 100.0, 40.0), 1e-5)
+    assert "number of distances" in table_2_row(found, None)["refused"]
+    assert "sanitized_epsilon" in vote_scale_row(found, PublicationParameters(20.0, 5.0))
