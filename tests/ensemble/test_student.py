@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 from darrm.ensemble.perturbation import Perturbation  # noqa: E402 (after the check for torch)
 from darrm.ensemble.student import (  # noqa: E402
     StudentRecipe,
+    _loss,
     consistency_loss,
     label_loss,
     moving_average,
@@ -84,6 +85,19 @@ def test_only_sure_inputs_count_for_consistency_and_teach_the_changed_copy() -> 
     assert float(loss.detach()) == pytest.approx((-math.log(0.25) - math.log(0.8)) / 3, rel=1e-5)
     (gradient,) = torch.autograd.grad(loss, after)
     assert gradient[1].abs().max() == 0.0
+
+
+def test_the_average_teaches_and_labels_are_trusted_at_first() -> None:
+    model, average = nn.Linear(2, 2), nn.Linear(2, 2)
+    for one, bias in ((model, 0.0), (average, 9.0)):  # the model is sure of nothing, its average of everything
+        with torch.no_grad():
+            one.weight.zero_()
+            one.bias.copy_(torch.tensor([0.0, bias]))
+    x, classes = torch.ones(4, 2), torch.tensor([0, 1, 0, 1])
+    recipe = StudentRecipe(weight=0.0, consistency=2.0, robustness=1.0)
+    for done, expected in ((0.0, math.log(2.0)), (0.05, 2 * math.log(2.0)), (0.5, 0.5 + 2 * math.log(2.0))):
+        loss = _loss(model, average, x, classes, x, recipe, done, torch.Generator().manual_seed(0))
+        assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_average_follows_its_recursion_from_the_first_update_on() -> None:
