@@ -5,7 +5,8 @@ classes of the pool and the held-out images serve for measuring alone. `agreemen
 labels alone. Those below were not chosen so. They began as trials on digits and on simulated votes about MNIST,
 judged by true classes, held-out images among them. MNIST's was then changed by the classes of public images alone: 360
 random images of the pool taught, 4% of them with a weak classifier's wrong labels, and the rest of the pool measured.
-The others follow it, but for how far their inputs may change, which was never tried.
+Fashion-MNIST's is the best of three by the classes of the pool beyond the queries: labels alone are almost as good, and
+with MNIST's recipe pseudo-labels swallow classes. That of SVHN was never tried.
 """
 
 from dataclasses import replace
@@ -37,9 +38,15 @@ RECIPES = {
     # eight pixels a side are too few to be moved or hidden
     "digits": StudentRecipe(steps=300, learning_rate=3e-3, radius=1.0, averaging=0.97),
     "mnist": _FIXMATCH,
-    "fashion-mnist": replace(
-        _FIXMATCH,
-        change=Perturbation(shift=2, rotation=10, scale=0.15, shear=0.1, flip=True, fading=0.3),
+    "fashion-mnist": StudentRecipe(
+        steps=1000,
+        learning_rate=2e-3,
+        batch=32,
+        unlabeled=2,
+        weight=1.0,
+        change=Perturbation(shift=1, flip=True, fading=0.2),
+        robustness=0.5,
+        averaging=0.99,
     ),
     "svhn": _FIXMATCH,
 }
