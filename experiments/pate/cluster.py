@@ -45,7 +45,7 @@ def measure(workers: int, folder: Path, *, quick: bool) -> dict[str, Any]:
     """Train and ask teachers in this process and on as many local workers."""
     distributed, joblib = require("distributed"), require("joblib")
     with (
-        distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         client.run(_imports)

@@ -51,7 +51,7 @@ def client() -> Iterator[Any]:
     distributed = pytest.importorskip("distributed")
     with (
         # two threads in each process, as Dask's own default has on larger machines
-        distributed.LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
