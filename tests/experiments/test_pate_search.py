@@ -47,7 +47,7 @@ def test_the_search_finds_the_best_of_those_that_answer_as_much_and_as_well() ->
 
     least, most, base_value = facts(BASE)
     grid = product(search.THRESHOLDS, search.CHECK_NOISES, search.ANSWER_NOISES)
-    tried = [facts(ConfidentGNMax(*(50.0 * share for share in shares))) for shares in grid]
+    tried = [facts(ConfidentGNMax(50.0 * t, 50.0 * check, 50.0 * noise)) for t, check, noise in grid]
     good = [value for answered, wrong, value in tried if answered >= least and wrong <= most]
     assert 0 < len(good) < len(tried)
     found = search.search(BASE, SIZE, DELTA)
