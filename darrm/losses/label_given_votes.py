@@ -69,6 +69,11 @@ class LabelCosts:
     missed: Array
     which: NDArray[np.int64]
 
+    def times(self, weights: Array, queries: slice = slice(None)) -> Array:
+        """Return how often each different histogram counts where each of some queries counts so often: (U,)."""
+        found = np.bincount(self.which[queries], weights=weights[queries], minlength=len(self.missed))
+        return found.astype(np.float64)
+
     @property
     def both(self) -> Array:
         """(U, L) the larger of both directions."""

@@ -191,12 +191,8 @@ class Analysis:
         part = slice(start, stop)
         if self.label is None or self.charged == THEOREM_6:
             return answer_total(answer, self.histograms[part], weights[part], grid)
-        times = np.bincount(self.label.which[part], weights=weights[part], minlength=len(self.label.forward)).astype(
-            np.float64
-        )
-        return _exact_total(
-            self.label.orders, self.label.both, times, _on(grid, answer.guarantee, answer.answer_independent(grid))
-        ).values
+        one = _on(grid, answer.guarantee, answer.answer_independent(grid))
+        return _exact_total(self.label.orders, self.label.both, self.label.times(weights, part), one).values
 
     def theorem_6_costs(self, order: float) -> NDArray[np.float64]:
         """Bound the cost of answering each query at an order by Theorem 6: (Q,), private."""
@@ -298,7 +294,7 @@ def analyze(
     exact, forward, label = None, None, None
     if answer.noise == "discrete" and exactly_charged(answer.law):
         label = label_costs(answer.law, counts, _exact_orders(grid, answer.law.deviation))
-        weights = np.bincount(label.which, weights=probabilities, minlength=len(label.forward)).astype(np.float64)
+        weights = label.times(probabilities)
         exact, forward = (
             Cost(parts + _exact_total(label.orders, costs, weights, one_answer), parts)
             for costs, parts in ((label.both, exact_both), (label.forward, exact_forward))

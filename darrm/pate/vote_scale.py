@@ -152,5 +152,4 @@ def vote_scale(sigma: float, order: float, answers: int) -> VoteScale:
 
 def mark_of_run(scale: VoteScale, label: LabelCosts, answered: Array) -> int:
     """Return φ of a run: **private data**."""
-    weights = np.bincount(label.which, weights=answered, minlength=label.missed.size).astype(np.float64)
-    return scale.mark_of(scale.total(label.missed, weights))
+    return scale.mark_of(scale.total(label.missed, label.times(answered)))

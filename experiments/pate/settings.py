@@ -105,12 +105,12 @@ class Plan:
     """What is run for a study: rows of Table 1, further points of the comparison, and the scales of the figures."""
 
     rows: tuple[Way, ...]
-    rounds: TwoRounds | None
-    baseline: float | None  # the printed accuracy of the non-private baseline
-    points: tuple[Way, ...]  # Confident-GNMax on other numbers of queries
-    by_label: tuple[Way, ...]  # GNMax, charged without a look at the votes
-    budgets: tuple[float, ...]  # ε of DP-SGD
     figure_4_queries: int
+    rounds: TwoRounds | None = None
+    baseline: float | None = None  # the printed accuracy of the non-private baseline
+    points: tuple[Way, ...] = ()  # Confident-GNMax on other numbers of queries
+    by_label: tuple[Way, ...] = ()  # GNMax, charged without a look at the votes
+    budgets: tuple[float, ...] = ()  # ε of DP-SGD
     searched: VoteSize | None = None  # public votes on which parameters are searched that match the last row's answers
 
 
@@ -127,11 +127,7 @@ _MNIST_BY_LABEL = tuple(Way("GNMax by label", QUIET_WAY, queries) for queries in
 PLANS = {
     "digits": Plan(
         rows=(Way("LNMax", LNMax(0.25), 100), Way("Confident-GNMax", DIGITS_WAY, 200)),
-        rounds=None,
-        baseline=None,
-        points=(),
         by_label=(Way("GNMax by label", GNMax(12.0), 100),),
-        budgets=(),
         figure_4_queries=200,
     ),
     "mnist": Plan(
@@ -140,7 +136,6 @@ PLANS = {
             Way("LNMax", LNMAX, 1_000, Printed(1_000, 8.03, 0.981)),
             Way("Confident-GNMax", MNIST_WAY, 640, Printed(286, 1.97, 0.985)),
         ),
-        rounds=None,
         baseline=0.992,
         points=_MNIST_POINTS,
         by_label=_MNIST_BY_LABEL,
@@ -150,8 +145,6 @@ PLANS = {
     ),
     "fashion-mnist": Plan(
         rows=(Way("LNMax", LNMAX, 100), Way("LNMax", LNMAX, 1_000), Way("Confident-GNMax", MNIST_WAY, 640)),
-        rounds=None,
-        baseline=None,
         points=_MNIST_POINTS,
         by_label=_MNIST_BY_LABEL,
         budgets=(1.0, 2.0),
@@ -171,9 +164,6 @@ PLANS = {
             Printed(4_341, 0.837, 0.732),
         ),
         baseline=0.822,
-        points=(),
-        by_label=(),
-        budgets=(),
         figure_4_queries=4_000,
     ),
     "svhn": Plan(
@@ -182,11 +172,7 @@ PLANS = {
             Way("LNMax", LNMAX, 1_000, Printed(1_000, 8.19, 0.907)),
             Way("Confident-GNMax", SVHN_WAY, 8_500, Printed(3_098, 4.96, 0.916)),
         ),
-        rounds=None,
         baseline=0.928,
-        points=(),
-        by_label=(),
-        budgets=(),
         figure_4_queries=1_000,
     ),
     "adult": Plan(
@@ -194,11 +180,7 @@ PLANS = {
             Way("LNMax", LNMAX, 500, Printed(500, 2.66, 0.830)),
             Way("Confident-GNMax", SVHN_WAY, 1_500, Printed(524, 1.90, 0.837)),
         ),
-        rounds=None,
         baseline=0.850,
-        points=(),
-        by_label=(),
-        budgets=(),
         figure_4_queries=1_000,
     ),
 }
@@ -210,10 +192,6 @@ QUICK_GLYPH = Plan(  # 200 teachers, and a pool of 600
         InteractiveGNMax(140, 80.0, 8.0, CONFIDENCE),
         350,
     ),
-    baseline=None,
-    points=(),
-    by_label=(),
-    budgets=(),
     figure_4_queries=300,
 )
 
