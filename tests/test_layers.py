@@ -26,6 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("darrm.verify", "darrm.account.__main__"),  # a door takes what the rooms above its own wrote
     ("darrm.plan",),
     ("darrm.advise", "darrm.verify"),
+    ("darrm.estimators",),
     ("darrm", "darrm.__main__"),
     ("experiments",),
 )
