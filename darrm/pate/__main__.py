@@ -100,9 +100,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         table_1 = table_1_row(analysis)
         table_2 = scale = None
-        if not options.no_table_2:
+        searched = smooth is None and on_votes is None and not options.no_table_2  # both, without parameters
+        if smooth is not None or searched:
             line.show("Table 2: smooth sensitivity")
             table_2 = table_2_row(analysis, smooth)
+        if on_votes is not None or searched:
             line.show("publication on the scale of votes")
             scale = vote_scale_row(analysis, on_votes)
         if options.plot is not None:
@@ -134,8 +136,10 @@ def aggregator_of(options: Namespace) -> PateAggregator:
 
 
 def publication_of(options: Namespace) -> tuple[GnssParameters | None, PublicationParameters | None]:
-    """Read the parameters of both publications; None where they are to be searched on the votes."""
+    """Read the parameters of the publications asked for; if both are None they are to be searched on the votes."""
     given = {name: getattr(options, name) for name in PUBLICATION if getattr(options, name) is not None}
+    if given and options.no_table_2:
+        raise ValueError("--no-table-2 leaves the publications out: give no parameters of them, or leave it out")
     if "expect_epsilon" in given:
         if len(given) > 1:
             raise ValueError("--expect-epsilon chooses the parameters of the publications: give it alone")

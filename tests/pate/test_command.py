@@ -81,12 +81,16 @@ def test_every_aggregator(votes: Path, tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_parameters_fixed_beforehand(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ("--order", "14", "--beta", "0.02", "--sigma-ss", "7")
-    found = rows(capsys, votes, *EXAMPLE, *given)["table_2"]
+    smooth = rows(capsys, votes, *EXAMPLE, *given)
+    found = smooth["table_2"]
+    assert smooth["vote_scale"] is None  # nobody asked for it
     assert (found["order"], found["beta"], found["sigma_ss"]) == (14.0, 0.02, 7.0)
     assert found["parameters_chosen"] == "beforehand"
     thumb = rows(capsys, votes, *EXAMPLE, "--expect-epsilon", "2")["table_2"]
     assert thumb["beta"] * thumb["order"] == pytest.approx(0.4)
-    on_votes = rows(capsys, votes, *EXAMPLE, "--order", "14", "--deviation", "6")["vote_scale"]
+    scale = rows(capsys, votes, *EXAMPLE, "--order", "14", "--deviation", "6")
+    assert scale["table_2"] is None
+    on_votes = scale["vote_scale"]
     assert (on_votes["order"], on_votes["deviation"], on_votes["parameters_chosen"]) == (14.0, 6.0, "beforehand")
     assert on_votes["cost"] == pytest.approx(14.0 / 72.0)
     given = ("--order", "45", "--beta", "0.002", "--sigma-ss", "7")
@@ -133,6 +137,7 @@ BAD = [
     (COUNTS, [*EXAMPLE, "--beta", "0.1"], "give --order with --beta and --sigma-ss"),
     (COUNTS, [*EXAMPLE, "--order", "9"], "give --order with --beta and --sigma-ss"),
     (COUNTS, [*EXAMPLE, "--order", "9", "--expect-epsilon", "1"], "give it alone"),
+    (COUNTS, [*EXAMPLE, "--order", "9", "--deviation", "6", "--no-table-2"], "give no parameters of them"),
     (COUNTS, [*EXAMPLE, "--sigma1", "nan"], "--sigma1 must be a number of at least 0"),
     (COUNTS, [*EXAMPLE, "--classes", "7"], "the number of columns of the counts, 4"),
     (COUNTS, [*EXAMPLE, "--plot", "/no/such/folder/p.png"], "does not exist"),
