@@ -106,7 +106,7 @@ def threshold_curve(noise: IntegerNoise) -> RenyiCurve:
 def _between_knots(noise: IntegerNoise, supremum_of: Callable[[TwoClasses, Renyi], Array]) -> RenyiCurve:
     """Bound a supremum at the knots among the orders, and by chords between them; ∞ beyond the last."""
     deviation = noise.deviation
-    computed = _ORDERS_PER_DEVIATION * deviation + 2.0 >= DEFAULT_ORDERS
+    computed = largest_order(deviation) >= DEFAULT_ORDERS
     orders = DEFAULT_ORDERS[computed]
     at = knots(orders, deviation)
     excess = supremum_of(TwoClasses(noise), Renyi(at, deviation))
@@ -145,6 +145,11 @@ def _by_counts(noise: IntegerNoise, moved: int) -> RenyiCurve:
         return np.asarray(np.maximum(both, 0.0) / (orders - 1.0) * (1.0 + 1e-9))
 
     return RenyiCurve.of(value_at)
+
+
+def largest_order(deviation: float) -> float:
+    """Return up to which order labels are computed."""
+    return _ORDERS_PER_DEVIATION * deviation + 2.0
 
 
 def knots(orders: Array, deviation: float) -> Array:

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.losses.charges import Charge
-from darrm.losses.label import knots
+from darrm.losses.label import knots, largest_order
 from darrm.losses.label_given_votes import LabelCosts, exactly_charged, label_costs
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiConversion, RenyiCurve
 from darrm.pate.confident import CheckedGNMax, ConfidentGNMax, NoisyCheck
@@ -44,7 +44,6 @@ WARNING = (
 )
 _PAIRS_AT_ONCE = 1 << 21  # (query, order) pairs held at a time: 16 MB
 _LEAST_ORDER, _LARGEST_ORDER = 1.25, 130.0  # between which labels are charged exactly
-_ORDERS_PER_DEVIATION = 5.0
 
 
 class PrivateFigureWarning(UserWarning):
@@ -180,10 +179,9 @@ class Analysis:
         if self.label is None or self.charged == THEOREM_6:
             return self.theorem_6_costs(self.order)
         most = answer_of(self.aggregator).guarantee.bound_at(self.order)
-        chords = (self.label.orders - 1.0) * self.label.both
-        at_order = np.array([np.interp(self.order, self.label.orders, one) for one in chords]) / (self.order - 1.0)
-        known = self.order <= self.label.orders[-1]
-        return np.asarray(np.minimum(at_order if known else np.inf, most)[self.label.which])
+        orders = self.label.orders
+        exact = np.array([RenyiCurve(orders, one).bound_at(self.order) for one in self.label.both])
+        return np.asarray(np.minimum(exact, most)[self.label.which])
 
     def answers_between(self, weights: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:
         """Total the answers to some of the queries, weighted, by the way that is charged: (L,), private."""
@@ -397,8 +395,7 @@ def _exact_checks(
 
 def _exact_orders(grid: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:
     """Choose the orders of a grid at which labels are charged exactly: knots, as of the label's curve."""
-    largest = min(_LARGEST_ORDER, _ORDERS_PER_DEVIATION * deviation + 2.0)
-    inside = grid[(grid >= _LEAST_ORDER) & (grid <= largest)]
+    inside = grid[(grid >= _LEAST_ORDER) & (grid <= min(_LARGEST_ORDER, largest_order(deviation)))]
     return knots(inside, deviation) if inside.size else grid[:1]
 
 
