@@ -10,7 +10,7 @@ class SolveOptions:
     Parameters
     ----------
     gap
-        Stop when value − bound ≤ gap · |value|, or ≤ `floor`.
+        Stop when ``value − bound ≤ gap · |value|``, or ≤ `floor`.
     floor
         Absolute gap, in units of the cost, that always counts as closed.
     time_limit

@@ -1,9 +1,9 @@
 """What is believed about the voters' probabilities, as weights of the expected error.
 
-The error of a noise function is |½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(l))| with α the distribution of the number of ones
-[D, Definition 2.4]. For the priors here the difference α_l − α_{K−l} does not change sign (all p_i ≥ 1/2, or one
+The error of a noise function is ``|½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(l))|`` with α the distribution of the number of
+ones [D, Definition 2.4]. For the priors here the difference α_l − α_{K−l} does not change sign (all p_i ≥ 1/2, or one
 common p whose side of 1/2 decides the sign of every term, [D, Lemma B.11]), so the expected error is linear:
-½ Σ w_l (1 − γ(l)) with w_l = E|α_l − α_{K−l}|. No sampling is needed:
+½ Σ w_l (1 − γ(l)) with ``w_l = E|α_l − α_{K−l}|``. No sampling is needed:
 
 * independent p_i with mean μ make the number of ones exactly Binomial(K, μ);
 * a common p ~ U[0, 1] integrates to the regularized incomplete beta function.
@@ -237,7 +237,7 @@ class Point(_Known):
         return f"every p_i = {self._decimals()['p']}"
 
     def weights(self, K: int) -> Array:
-        """Compute |Bin(K, p)(l) − Bin(K, p)(K − l)| for l > K/2."""
+        """Compute ``|Bin(K, p)(l) − Bin(K, p)(K − l)|`` for l > K/2."""
         return _binomial_weights(K, max(self.p, 1.0 - self.p))
 
     def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:

@@ -143,7 +143,7 @@ class BernsteinFunction:
 
 @dataclass(frozen=True)
 class Bernstein(LatticeMechanism):
-    """The Bernstein mechanism: ε-private where sup |F(D, ·) − F(D′, ·)| ≤ Δ on the lattice [S, Corollary 14].
+    """The Bernstein mechanism: ε-private where ``sup |F(D, ·) − F(D′, ·)| ≤ Δ`` on the lattice [S, Corollary 14].
 
     Parameters
     ----------
