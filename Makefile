@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 600
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test test-slow fuzz check lint format clean
+.PHONY: demo test test-slow docs fuzz check lint format clean
 
 demo: $(VENV)/.core
 	$(BIN)/python -m darrm.optimize
@@ -16,6 +16,10 @@ test: $(VENV)/.dev lint
 
 test-slow: $(VENV)/.dev
 	$(PYTEST) -m slow
+
+# the site, in build/docs/index.html: tutorials are run, warnings are errors, nothing is fetched
+docs: $(VENV)/.dev
+	$(BIN)/python -m sphinx -W --keep-going --quiet -d build/doctrees docs build/docs
 
 # bad input at every door, as long as wanted: make fuzz FUZZ_SECONDS=3600
 fuzz: $(VENV)/.dev
@@ -45,4 +49,4 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	touch $@ $(VENV)/.core
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build docs/gallery *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

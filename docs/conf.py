@@ -1,0 +1,94 @@
+# ruff: noqa: INP001 (Sphinx reads it by its path)
+"""How the site is built: ``make docs`` writes it to build/docs; warnings are errors, and nothing comes from elsewhere.
+
+Sphinx with MyST, because the pages stay the Markdown that is read beside the code; numpydoc, because the docstrings
+are; sphinx-gallery, because a tutorial that is a plain script can be run, tested and read without a notebook.
+"""
+
+import logging
+import re
+import shutil
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+import darrm
+
+HERE = Path(__file__).parent
+TUTORIALS = HERE / "tutorials"
+# Pages that stand at the root of the repository, and the pages of the site that show them
+AT_THE_ROOT = {"README": "index", "CHANGELOG": "changelog", "CONTRIBUTING": "contributing", "SECURITY": "security"}
+
+project = "darrm"
+version = release = darrm.__version__
+author = "the darrm developers"
+html_copyright = author
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
+exclude_patterns = ["tutorials", "explorer"]  # the gallery writes pages from the one, the other is copied as it is
+nitpicky = True
+suppress_warnings = ["config.cache"]  # the order of the gallery is a function
+language = "en"
+
+html_theme = "furo"
+html_title = "darrm"
+html_copy_source = False
+html_show_sphinx = False
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
+
+myst_heading_anchors = 4  # a heading is linked by its words, as on a code host
+
+autodoc_member_order = "groupwise"
+autodoc_typehints = "none"  # numpydoc's sections say the types in words
+numpydoc_show_class_members = False  # autodoc writes them
+numpydoc_xref_param_type = False
+autosummary_generate = False  # one page a package
+
+# A pattern of the table of contents may match no page yet; Sphinx gives this warning no name to suppress it by.
+logging.getLogger("sphinx.sphinx.directives.other").addFilter(
+    lambda record: vars(record).get("subtype") != "empty_glob"
+)
+
+if TUTORIALS.is_dir():
+    extensions.append("sphinx_gallery.gen_gallery")
+    sphinx_gallery_conf = {
+        "examples_dirs": "tutorials",
+        "gallery_dirs": "gallery",  # written when the site is built, and ignored by git
+        "filename_pattern": r"\.py$",  # every tutorial is run
+        "abort_on_example_error": True,
+        "within_subsection_order": "FileNameSortKey",
+        "download_all_examples": False,
+        "notebook_extensions": set(),
+        "show_signature": False,
+        "write_computation_times": False,
+    }
+
+
+def links(app: Sphinx, page: str, source: list[str]) -> None:
+    """Turn the links that a code host follows, to files that are no pages, into links that the site can follow."""
+    text = source[0]
+    up = "../" * (page.count("/") + 1)
+    for name, shown in AT_THE_ROOT.items():
+        if app.env.doc2path(shown) and Path(app.env.doc2path(shown)).is_file():
+            text = text.replace(f"]({up}{name}.md", f"]({up[3:]}{shown}.md")
+    text = re.sub(r"\]\(((?:\.\./)*)tutorials/(\w+)\.py\)", r"](\1gallery/\2.rst)", text)
+    source[0] = re.sub(r"\[([^\]]*)\]\(([./]*explorer/index\.html[^)]*)\)", r'<a href="\2">\1</a>', text)
+
+
+def of_its_own(app: Sphinx, what: str, name: str, *_rest: object) -> bool | None:
+    """Skip what the page of ``darrm`` shows on the pages of the packages it comes from: one place for each name."""
+    again = what == "module" and app.env.docname != "reference/darrm" and name in darrm.__all__
+    return True if again else None
+
+
+def explorer(app: Sphinx, error: Exception | None) -> None:
+    """Put the explorer, a page of its own, beside the others."""
+    if error is None and app.builder.name == "html" and (HERE / "explorer").is_dir():
+        shutil.copytree(HERE / "explorer", Path(app.outdir) / "explorer", dirs_exist_ok=True)
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the three steps above."""
+    app.connect("source-read", links)
+    app.connect("autodoc-skip-member", of_its_own)
+    app.connect("build-finished", explorer)
