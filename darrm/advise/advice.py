@@ -111,7 +111,8 @@ def advise(
     workload, prior
         As for `darrm.plan.plan`.
     contenders
-        The aggregators that are asked; `darrm.advise.contenders.CONTENDERS` by default.
+        The aggregators that are asked; `darrm.advise.contenders.CONTENDERS` by default. For more than two classes the
+        plan and what it tried are always among the options, and those that are not of the default list are added.
     report
         Called with the name of each aggregator before it is calibrated.
 
@@ -119,6 +120,8 @@ def advise(
     ------
     PlanError
         If nothing applies.
+    ValueError
+        If one that is added does not say its share of right labels for more than two classes.
 
     Examples
     --------
@@ -134,22 +137,15 @@ def advise(
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
+    asked = registry.CONTENDERS if contenders is None else contenders
     if workload.classes > 2:
-        return _of_pluralities(workload, prior, report)
+        return _of_pluralities(workload, prior, asked, report)
     belief: Any = CommonP() if prior is None else prior
     weights_of(belief, workload.voters.K)  # a prior without linear expected error says so before the search
-    options, absent = [], []
-    for contender in registry.CONTENDERS if contenders is None else contenders:
-        if report is not None:
-            report(contender.name)
-        try:
-            option = contender.calibrate(workload, belief)
-        except (PlanError, ValueError) as error:  # one that is out of its range leaves the others
-            absent.append((contender.name, str(error)))
-        else:
-            if option is not None:
-                share = share_of_majorities(option.truth, workload.voters.K, belief)
-                options.append(replace(option, name=contender.name, share_right=share))
+    found, absent = _calibrated(asked, workload, belief, report)
+    options = [
+        replace(option, share_right=share_of_majorities(option.truth, workload.voters.K, belief)) for option in found
+    ]
     if not options:
         raise PlanError("nothing applies: " + "; ".join(f"{name}: {reason}" for name, reason in absent))
     # stable: of equals the one that was asked first stays before the others
@@ -158,14 +154,38 @@ def advise(
     return Advice(workload, belief, tuple(ranked), tuple(absent), guess)
 
 
+def _calibrated(
+    contenders: Sequence[Contender],
+    workload: Workload,
+    prior: Any,  # noqa: ANN401 (a `Prior`, or a `HistogramPrior` for more than two classes)
+    report: Callable[[str], None] | None,
+) -> tuple[list[ReleaseOption], list[tuple[str, str]]]:
+    """Calibrate every contender; return the options that apply, and the names of the others with their reasons."""
+    options, absent = [], []
+    for contender in contenders:
+        if report is not None:
+            report(contender.name)
+        try:
+            option = contender.calibrate(workload, prior)
+        except (PlanError, ValueError) as error:  # one that is out of its range leaves the others
+            absent.append((contender.name, str(error)))
+        else:
+            if option is not None:
+                options.append(replace(option, name=contender.name))
+    return options, absent
+
+
 def _of_pluralities(
-    workload: Workload, prior: Prior | HistogramPrior | None, report: Callable[[str], None] | None
+    workload: Workload,
+    prior: Prior | HistogramPrior | None,
+    contenders: Sequence[Contender],
+    report: Callable[[str], None] | None,
 ) -> Advice:
     """Rank what the plan found for more than two classes, and what is only compared."""
     belief: Any = default_prior() if prior is None else prior
     check_plurality(workload, belief)
     guess = share_right(coin, workload.voters.K, workload.classes, belief)
-    absent = [(each.name, TWO_CLASSES_ONLY) for each in registry.CONTENDERS if each.two_classes_only]
+    absent = [(each.name, TWO_CLASSES_ONLY) for each in contenders if each.two_classes_only]
     noiseless = registry.no_noise(workload, belief) if needs_no_noise(workload) else None
     if noiseless is not None:
         return Advice(workload, belief, (noiseless,), tuple(absent), guess)
@@ -175,7 +195,14 @@ def _of_pluralities(
         options.append(gnmax_by_counts(workload, belief))
     except (PlanError, ValueError) as error:
         absent.append((BY_COUNTS, str(error)))
-    ranked = sorted(options, key=lambda option: -option.right)
+    own = [each for each in contenders if each not in registry.CONTENDERS and not each.two_classes_only]
+    added, refused = _calibrated(own, workload, belief, report)
+    for option in added:
+        if option.share_right is None:
+            advice = "darrm.plan.share_right.share_right computes it from the law of the answers"
+            checks.fail(f"share_right of {option.name}", None, "given for more than two classes", advice)
+    absent += refused
+    ranked = sorted([*options, *added], key=lambda option: -option.right)
     help_ = (*_limit(workload, belief), *remedies(found))
     return Advice(workload, belief, tuple(ranked), (*found.refused, *absent), guess, help_)
 

@@ -2,7 +2,8 @@
 
 A `Contender` says how to calibrate an aggregator to a workload, and how pages and pictures show it. `advise`, its
 report, and `experiments.aggregators` with its tables and pictures go through the list: to add an aggregator, add it to
-`CONTENDERS`, or hand a longer list to `advise`.
+`CONTENDERS`, or hand a longer list to `advise` and to `experiments.aggregators.comparison.compare`. For more than two
+classes the list comes from `darrm.plan.plurality.FAMILIES`, and one that is handed over is added.
 """
 
 from collections.abc import Callable

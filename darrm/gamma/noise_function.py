@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,6 +86,20 @@ class NoiseFunction:
         if K % 2 == 0 and values[K // 2] != 0.0:
             checks.fail(f"γ({K // 2})", float(values[K // 2]), "0 for even K", "a tie has no majority to tell")
         return cls(K, values[K // 2 + 1 :])
+
+    @classmethod
+    def from_function(cls, K: int, gamma: Callable[[int], float]) -> NoiseFunction:
+        """Build from a function: γ(l) for every number of ones l = floor(K/2) + 1 … K, one call each.
+
+        `ValueError` if a value is no number in [0, 1].
+
+        >>> NoiseFunction.from_function(5, lambda ones: (2 * ones - 5) / 5).half
+        array([0.2, 0.6, 1. ])
+        """
+        checks.integer_at_least(1, K=K)
+        if not callable(gamma):
+            checks.fail("gamma", gamma, "a function of the number of ones", "a list of values goes to NoiseFunction")
+        return cls(K, [gamma(ones) for ones in range(K // 2 + 1, K + 1)])
 
     @property
     def levels(self) -> NDArray[np.int64]:

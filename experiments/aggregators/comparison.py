@@ -1,13 +1,14 @@
 """Every aggregator on one workload, at one budget: how often it tells the truth, and where ours is worse."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from darrm.advise import advise, contenders
+from darrm.advise import Contender, advise
+from darrm.advise import contenders as registry
 from darrm.gamma.priors import CommonP
 from darrm.plan.option import ReleaseOption
 from darrm.problem import Workload
@@ -48,13 +49,14 @@ class Comparison:
         return bool(self.workload["voters"] == "plain")
 
 
-def compare(work: Workload) -> tuple[Comparison, list[ReleaseOption]]:
-    """Run every aggregator; also return the options themselves, ours first."""
+def compare(work: Workload, *, contenders: Sequence[Contender] | None = None) -> tuple[Comparison, list[ReleaseOption]]:
+    """Run every aggregator, by default `registry.CONTENDERS`; also return the options themselves, ours first."""
     prior = CommonP()
     started = time.perf_counter()
-    (ours,) = advise(work, prior=prior, contenders=[contenders.OURS]).options
+    (ours,) = advise(work, prior=prior, contenders=[registry.OURS]).options
     seconds = time.perf_counter() - started
-    rest = [each for each in contenders.CONTENDERS if each is not contenders.OURS]
+    asked = registry.CONTENDERS if contenders is None else contenders
+    rest = [each for each in asked if each is not registry.OURS]
     others = advise(work, prior=prior, contenders=rest)
     kept = spread(ours.truth.size, MOST_LEVELS)
     first = work.voters.first_majority

@@ -1,19 +1,24 @@
 """The pictures of the comparison of aggregators."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from darrm.advise import contenders
+from darrm.advise import Contender
+from darrm.advise import contenders as registry
 from darrm.system.figures import saved_figure
 from experiments.aggregators.comparison import Comparison
 
 COLUMNS = 3
 
 
-def save_margins(path: Path, comparisons: list[Comparison]) -> None:
-    """Draw the probability of the true majority over the margin, one panel for each workload."""
+def save_margins(path: Path, comparisons: list[Comparison], *, contenders: Sequence[Contender] | None = None) -> None:
+    """Draw the probability of the true majority over the margin, one panel for each workload.
+
+    The lines are those of ``contenders``, by default `registry.CONTENDERS`.
+    """
     columns = min(COLUMNS, len(comparisons))
     rows = -(-len(comparisons) // columns)
-    drawn = {each.name: each for each in contenders.CONTENDERS}
+    drawn = {each.name: each for each in (registry.CONTENDERS if contenders is None else contenders)}
     with saved_figure(path, width=5.0 * columns, height=3.6 * rows + 0.8, dpi=110) as figure:
         axes = figure.subplots(rows, columns, squeeze=False)
         shown: dict[str, object] = {}

@@ -22,7 +22,7 @@ from darrm.ensemble.calibration import privacy_of
 from darrm.system.command_line import CommandLine, run
 from experiments import pages
 from experiments.composition_tables import K
-from experiments.datasets import GRAY_DATASETS, LabeledImages, load
+from experiments.datasets import LabeledImages, load
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import label_rows
 from experiments.knowledge_transfer.page import page, text
@@ -113,7 +113,8 @@ def _allowances(text: str) -> tuple[int, ...]:
 def _parser() -> CommandLine:
     parser = pages.command_line(NAME, str(__doc__), quick="m = 3 alone, one training, ten draws, short students")
     parser.renamed["--no-progress"] = "--quiet"
-    parser.add_argument("--dataset", choices=GRAY_DATASETS, default="digits", help="digits needs no download (default)")
+    known = sorted(settings.SETUPS)
+    parser.add_argument("--dataset", choices=known, default="digits", help="digits needs no download (default)")
     parser.add_argument("--m", type=_allowances, help="privacy allowances (default: 1,3,5,7)")
     parser.add_argument("--private-rate", type=float, metavar="RATE", help="another learning rate of DP-SGD")
     parser.add_argument("--student-m", type=_allowances, help="students for these m (default: 3, or what --m gives)")

@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.account.bounds import models_bound
+from darrm.account.bounds import Bound, models_bound
 from darrm.advise import CONTENDERS, Contender, advise
 from darrm.advise.advice import Advice
 from darrm.advise.contenders import OURS
+from darrm.advise.plurality import TWO_CLASSES_ONLY
 from darrm.advise.report import text_report
 from darrm.errors import PlanError
 from darrm.gamma import priors
 from darrm.optimize.plurality_bounds import right_at_most
 from darrm.plan.__main__ import build_parser
 from darrm.plan.budget import counted
+from darrm.plan.option import ReleaseOption
+from darrm.plan.share_right import ShareRight
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.proof.table import GammaTable
@@ -212,6 +215,32 @@ def test_a_new_aggregator_is_one_entry() -> None:
     more = Workload(Voters(3, PrivacyParams("inf"), overlap=1), 41, PrivacyParams(1))
     with pytest.raises(PlanError, match="nothing applies: oracle: it tires"):
         advise(more, contenders=[ORACLE])
+
+
+def test_a_new_aggregator_of_more_classes_is_ranked_by_its_share() -> None:
+    work = Workload(Voters(8, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.5", "1e-5"), 3)
+    plain = advise(work)
+
+    def calibrate(workload: Workload, _prior: object) -> ReleaseOption:
+        cost = Bound("hope", workload.total.epsilon, "")
+        share = ShareRight(0.99)
+        return ReleaseOption(
+            name="any", workload=workload, truth=np.ones(1), cost=cost, only_compared="none", share_right=share
+        )
+
+    mine = Contender("oracle", calibrate, "knows the answer.", "gold")
+    found = advise(work, contenders=(*CONTENDERS, mine, replace(ORACLE, name="for two", two_classes_only=True)))
+    assert [option.name for option in found.options] == ["oracle", *(option.name for option in plain.options)]
+    assert ("for two", TWO_CLASSES_ONLY) in found.absent
+
+    def refuse(_workload: Workload, _prior: object) -> ReleaseOption:
+        raise PlanError("it tires")
+
+    refused = advise(work, contenders=[replace(mine, calibrate=refuse)])
+    assert ("oracle", "it tires") in refused.absent
+    silent = replace(mine, calibrate=lambda *each: replace(calibrate(*each), share_right=None))
+    with pytest.raises(ValueError, match="share_right of oracle must be given for more than two classes"):
+        advise(work, contenders=[silent])
 
 
 def test_an_option_that_is_only_compared_is_not_recommended() -> None:

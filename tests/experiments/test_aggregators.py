@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from darrm.advise import contenders
 from darrm.gamma.histogram_priors import Dirichlet
@@ -168,6 +169,21 @@ def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypa
     assert "* *oracle*: knows the answer." in written
     assert "| randomized response | oracle |" in written
     assert "(oracle at margin" in written  # ours is worse, and the claim says so
+
+
+def test_an_aggregator_of_ones_own_is_compared_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = (*contenders.CONTENDERS[-1:], ORACLE)
+    found, options = compare(ONE, contenders=asked)
+    assert [option.name for option in options] == ["ours", "oracle", asked[0].name]
+    colors: list[str] = []
+
+    def plot(*_: Any, color: str, linewidth: float) -> list[Line2D]:
+        colors.append(color)
+        return [Line2D([], [], linewidth=linewidth)]
+
+    monkeypatch.setattr(Axes, "plot", plot)
+    save_margins(tmp_path / "margins.png", [found], contenders=(contenders.OURS, *asked))
+    assert sorted(colors) == sorted(each.color for each in (contenders.OURS, *asked))
 
 
 def plurality(

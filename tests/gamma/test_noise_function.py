@@ -1,6 +1,7 @@
 from fractions import Fraction
 from itertools import combinations, product
 from math import comb
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,6 +51,32 @@ class TestNoiseFunction:
     def test_a_tie_cannot_have_truth(self) -> None:
         with pytest.raises(ValueError, match=r"γ\(1\) must be 0 for even K"):
             NoiseFunction.from_full([1.0, 0.5, 1.0])
+
+    @pytest.mark.parametrize("K", [1, 2, 7, 8])
+    def test_a_function_is_asked_from_the_first_majority_to_unanimity(self, K: int) -> None:
+        asked: list[int] = []
+
+        def gamma(ones: int) -> float:
+            asked.append(ones)
+            return ones / (K + 1)
+
+        found = NoiseFunction.from_function(K, gamma)
+        assert asked == [ones for ones in range(K + 1) if 2 * ones > K]
+        assert found.full[asked].tolist() == [ones / (K + 1) for ones in asked]
+
+    @pytest.mark.parametrize(
+        ("gamma", "message"),
+        [
+            (lambda ones: ones, r"γ\(2\) must be in \[0, 1\], got 2"),
+            (lambda ones: 0.5 if ones < 3 else float("nan"), r"γ\(3\) must be in \[0, 1\], got nan"),
+            (lambda _ones: None, r"γ\(2\) must be in \[0, 1\], got nan"),
+            (lambda _ones: "much", "half must be an array of 2 numbers"),
+            ([0.5, 1.0], "gamma must be a function of the number of ones"),
+        ],
+    )
+    def test_a_function_that_is_none(self, gamma: Any, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            NoiseFunction.from_function(3, gamma)
 
     def test_scaling_rounds_down(self) -> None:
         gamma = NoiseFunction(5, [0.1, 0.7, 1.0])
