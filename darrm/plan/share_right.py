@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from darrm import checks
 from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes, log_arrangements
 from darrm.gamma.partitions import falling_counts
-from darrm.gamma.priors import CommonP, Independent, Point, Prior
+from darrm.gamma.priors import CommonP, Independent, Point, Prior, TwoSided
 from darrm.probability import Array
 from darrm.probability.binomial import binomial_pmf
 
@@ -90,6 +90,8 @@ def share_of_majorities(truth: Array, K: int, prior: Prior) -> ShareRight | None
         ones = binomial_pmf(K, prior.p)
     elif isinstance(prior, Independent):
         ones = binomial_pmf(K, 0.5 * (prior.low + prior.high))
+    elif isinstance(prior, TwoSided):  # each voter is as likely for one side as for the other
+        ones = binomial_pmf(K, 0.5)
     else:
         return None
     either_way = (ones + ones[::-1])[K // 2 + 1 :]

@@ -4,21 +4,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.pages import claims_table, read_json, table
+import numpy as np
+
+from darrm.gamma.priors import Prior
+from darrm.plan.share_right import share_of_majorities
+from experiments.pages import claims_table, picture, read_json, table
 from experiments.simulations import curves
 from experiments.simulations.claims import curve_of, decide
-from experiments.simulations.settings import PANELS
+from experiments.simulations.settings import ACTUALS, PANELS
 
 INTRODUCTION = """\
 # The paper's simulations
 
 This page is written by `python -m experiments.simulations --all --output docs/reproduction`; every number comes from
-the JSON files beside the pictures. Every γ is the one that was certified, so every curve is private as stated. Errors
-are |Pr[DaRRM = 1] − Pr[majority = 1]| [D, Definition 2.4], averaged over independent draws of **K** probabilities, the
-same draws for all methods; ± is one standard error. γ_opt optimizes the paper's linear surrogate over U[0.5, 1], γ_true
-the error itself over U[0, 1] (`objective="expected-error"`, fitted on other draws), γ_mono the surrogate among
-monotone γ. γ_const is the paper's, by simple composition (Figure 6: general); γ_const* takes the best of both over many
-slacks δ′, the default of `darrm`."""
+the JSON files beside the pictures. Every γ is the one that was certified, so every curve is private as stated.
+
+*Right labels* are the share of released labels that are the majority of the votes, 0.5 for a coin; they are summed up
+exactly under the law of the p_i. *Errors* are the paper's, |Pr[DaRRM = 1] − Pr[majority = 1]| [D, Definition 2.4]: a
+distance between two laws, which is small, too, where the majority is a toss-up itself. They are averaged over
+independent draws of **K** probabilities, the same draws for all methods; ± is one standard error.
+
+γ_opt optimizes the paper's linear surrogate over U[0.5, 1], γ_true the error itself over U[0, 1]
+(`objective="expected-error"`, fitted on other draws), γ_mono the surrogate among monotone γ. γ_const is the paper's, by
+simple composition (Figure 6: general); γ_const* takes the best of both over many slacks δ′, the default of `darrm`."""
 
 SURROGATE = """\
 [D, Eq. 2] minimizes the mean of an absolute value. The paper drops the absolute value, which under U[0, 1] would leave
@@ -54,6 +62,10 @@ NOTES = {
     ),
 }
 
+PICTURED = (
+    "Above, γ(l) over the number of ones; below, the mean error of each γ on a logarithmic axis, the same for all "
+    "panels of a row, with 0 written where the error is rounding. A method has one color, dash and marker throughout."
+)
 ZERO = 1e-12  # errors below are rounding
 
 
@@ -74,10 +86,10 @@ def page(folder: Path) -> str:
     if "2" in figures:
         parts += [
             _surrogate(figures["2"], figures.get("9")),
-            _picture("2", "Figure 2: both optima beside the baselines"),
+            _picture("2"),
         ]
     for name, data in figures.items():
-        parts.append(figure_section(data, None if name == "2" else _picture(name, f"Figure {name}")))
+        parts.append(figure_section(data, None if name == "2" else _picture(name)))
     if rows is not None:
         parts.append(table_3_section(rows))
     return "\n\n".join(parts) + "\n"
@@ -89,9 +101,13 @@ def figure_section(data: dict[str, Any], picture: str | None = None) -> str:
     first = panels[0]["curves"]
     parts = [f"## Figure {data['figure']}", f"{CAPTIONS[data['figure']]}. {first[0]['errors'][0]['draws']:,} draws."]
     parts += [part for part in (picture, NOTES.get(data["figure"])) if part]
+    head = ["panel", *(curve["name"] for curve in first)]
     for index, error in enumerate(first[0]["errors"]):
-        rows = [[panel["title"], *(_error(curve["errors"][index]) for curve in panel["curves"])] for panel in panels]
-        parts += [f"Error, {error['actual']}:", table(["panel", *(curve["name"] for curve in first)], rows)]
+        actual = error["actual"]
+        law = ACTUALS[data["figure"]][actual]
+        right = [[panel["title"], *(_right(curve["gamma"], law) for curve in panel["curves"])] for panel in panels]
+        errors = [[panel["title"], *(_error(curve["errors"][index]) for curve in panel["curves"])] for panel in panels]
+        parts += [f"Right labels, {actual}:", table(head, right), f"Error, {actual}:", table(head, errors)]
     curves_of = [(panel["title"], curve) for panel in panels for curve in panel["curves"]]
     scaled = [
         f"{curve['name']} by 1 − {1.0 - curve['scale']:.1e} at {title}"
@@ -112,8 +128,15 @@ def table_3_section(rows: Sequence[dict[str, Any]]) -> str:
     return "## Table 3\n\n" + table(["M", "m", "τ", "λ", "mε", "δ", "the paper prints"], cells)
 
 
-def _picture(figure: str, words: str) -> str:
-    return f"![{words}](simulations/figure{figure}.png)"
+def _picture(figure: str) -> str:
+    return picture(f"simulations/figure{figure}.png", f"Figure {figure}", PICTURED)
+
+
+def _right(gamma: Sequence[float], law: Prior) -> str:
+    """Write the share of right labels of a noise function on l = 0 … K ones, K odd."""
+    K = len(gamma) - 1
+    share = share_of_majorities(0.5 + 0.5 * np.array(gamma[K // 2 + 1 :]), K, law)
+    return "–" if share is None else f"{share.value:.4f}"
 
 
 def _surrogate(data: dict[str, Any], priors: dict[str, Any] | None) -> str:

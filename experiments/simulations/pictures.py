@@ -1,58 +1,57 @@
-"""The paper's simulations as pictures: γ above, errors below, one column a panel, one color a method."""
+"""The paper's simulations as pictures: γ above, errors on a logarithmic axis below, one column a panel."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from darrm.system.figures import saved_figure
+from darrm.system.figures import Axes, Style, saved_figure, say_instead, style
+from experiments.simulations import curves
 
-COLUMN_WIDTH, ROW_HEIGHT = 3.1, 2.9
+COLUMN_WIDTH, ROW_HEIGHT, NAME_WIDTH = 2.9, 2.9, 1.3  # inches
+WORDS_HEIGHT = 0.7  # of a row that has nothing to draw
 DPI = 100  # the committed pictures stay small
-# color, line style, marker; the paper has γ_opt in red and γ_DSub in cyan
-STYLES = {
-    "γ_opt": ("red", "-", "o"),
-    "γ_opt-U": ("red", "-", "o"),
-    "γ_opt-P": ("darkorange", "-", "P"),
-    "γ_Sub": ("blue", "--", "s"),
-    "γ_DSub": ("darkturquoise", "-.", "^"),
-    "γ_const": ("dimgray", ":", "D"),
-    "γ_const* (ours)": ("silver", ":", "d"),
-    "γ_true (ours)": ("green", "-", "v"),
-    "γ_true-P (ours)": ("yellowgreen", "-", "X"),
-    "γ_mono (ours)": ("magenta", "--", "*"),
+NAMES = (
+    (curves.OPTIMAL, curves.OPTIMAL_U),
+    (curves.SUB,),
+    (curves.TRUE,),
+    (curves.MONOTONE,),
+    (curves.DOUBLE_SUB, curves.TRUE_P),  # never in one picture
+    (curves.OPTIMAL_P,),
+    (curves.CONSTANT,),
+    (curves.BEST_CONSTANT,),
+)
+STYLES: dict[str, Style] = {
+    name: style(place, width=1.6 if place else 2.6) for place, names in enumerate(NAMES) for name in names
 }
-MOST_MARKED = 40  # more points than this are drawn as lines only
+ZERO = 1e-12  # errors below are rounding
+ROOM = 1.6  # the factor that is left free beyond the errors
 
 
 def draw(path: Path, data: dict[str, Any]) -> None:
     """Draw a figure."""
     panels = data["panels"]
-    laws = [error["actual"] for error in panels[0]["curves"][0]["errors"]]
-    rows, columns = 1 + len(laws), len(panels)
-    width = COLUMN_WIDTH * columns + (2.0 if columns <= 2 else 0.0)
-    with saved_figure(path, width=width, height=ROW_HEIGHT * rows + 0.6, dpi=DPI) as figure:
-        axes = figure.subplots(rows, columns, squeeze=False)
+    laws = panels[0]["curves"][0]["errors"]
+    heights = [ROW_HEIGHT, *(ROW_HEIGHT if _is_seen(panels, law) else WORDS_HEIGHT for law in range(len(laws)))]
+    width = COLUMN_WIDTH * len(panels) + NAME_WIDTH
+    with saved_figure(path, width=width, height=sum(heights), dpi=DPI) as figure:
+        axes = figure.subplots(len(heights), len(panels), squeeze=False, sharey="row", height_ratios=heights)
         for column, panel in enumerate(panels):
             _draw_shapes(axes[0, column], panel)
-            for row, _ in enumerate(laws):
-                _draw_errors(axes[1 + row, column], panel, row)
         axes[0, 0].set_ylabel("γ(l)")
-        for row, law in enumerate(laws):
-            axes[1 + row, 0].set_ylabel(f"error, {law}", fontsize=8)
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        lines = -(-len(labels) // round(0.8 * width))
-        figure.legend(handles, labels, loc="outside upper center", ncols=-(-len(labels) // lines), fontsize=8)
+        for law, error in enumerate(laws):
+            _draw_errors(axes[1 + law], panels, law, error["actual"])
 
 
-def _draw_shapes(axes: Any, panel: dict[str, Any]) -> None:  # noqa: ANN401 (matplotlib ships no types)
+def _is_seen(panels: list[dict[str, Any]], law: int) -> bool:
+    return any(curve["errors"][law]["mean"] > ZERO for panel in panels for curve in panel["curves"])
+
+
+def _draw_shapes(axes: Axes, panel: dict[str, Any]) -> None:
     levels = np.arange(panel["K"] + 1)
-    for index, curve in enumerate(panel["curves"]):
-        style = dict(zip(("color", "linestyle", "marker"), STYLES[curve["name"]], strict=True))
-        if levels.size > MOST_MARKED:
-            del style["marker"]
-        width = 2.4 if index == 0 else 1.4
-        axes.plot(levels, curve["gamma"], label=curve["name"], markersize=4, linewidth=width, alpha=0.85, **style)
+    for curve in panel["curves"]:
+        axes.plot(levels, curve["gamma"], alpha=0.85, **STYLES[curve["name"]].line(levels.size))
     axes.set_title(panel["title"], fontsize=10)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("l, number of ones", fontsize=8)
@@ -60,21 +59,43 @@ def _draw_shapes(axes: Any, panel: dict[str, Any]) -> None:  # noqa: ANN401 (mat
     axes.grid(alpha=0.3)
 
 
-def _draw_errors(axes: Any, panel: dict[str, Any], law: int) -> None:  # noqa: ANN401 (matplotlib ships no types)
-    curves = panel["curves"]
-    means = [curve["errors"][law]["mean"] for curve in curves]
-    spreads = [curve["errors"][law]["standard_error"] for curve in curves]
-    largest = max(means)
-    top = 1.18 * largest if largest > 1e-12 else 1.0
-    for index, (curve, mean, spread) in enumerate(zip(curves, means, spreads, strict=True)):
-        axes.bar(index, mean, yerr=spread, color=STYLES[curve["name"]][0], alpha=0.75, capsize=3)
-        axes.text(index, mean + 0.02 * top, _short(mean), ha="center", va="bottom", fontsize=6.5)
-    axes.set(xticks=[], ylim=(0.0, top))
-    axes.tick_params(labelsize=8)
-    axes.grid(axis="y", alpha=0.3)
+def _draw_errors(row: Sequence[Axes], panels: list[dict[str, Any]], law: int, actual: str) -> None:
+    """Draw the mean errors under one law, all panels on one scale, the methods' names once, on the left."""
+    names = [curve["name"] for curve in panels[0]["curves"]]
+    errors = [[curve["errors"][law] for curve in panel["curves"]] for panel in panels]
+    seen = [error["mean"] for panel in errors for error in panel if error["mean"] > ZERO]
+    least, most = (min(seen) / ROOM, max(seen) * ROOM) if seen else (0.1, 1.0)
+    least = 10.0 ** np.floor(np.log10(least))
+    for axes, drawn in zip(row, errors, strict=True):
+        if all(error["mean"] <= ZERO for error in drawn):
+            say_instead(axes, f"{actual}:\nthe error of every γ is 0")
+            continue
+        axes.set(xscale="log", xlim=(least, most), ylim=(len(names) - 0.5, -0.8))
+        for place, (name, error) in enumerate(zip(names, drawn, strict=True)):
+            _draw_error(axes, place, STYLES[name], error)
+        axes.set_yticks(range(len(names)), labels=names, fontsize=8)
+        axes.set_xlabel(f"error, {actual}", fontsize=8)
+        axes.tick_params(axis="x", labelsize=7)
+        axes.xaxis.minorticks_off()
+        axes.grid(axis="x", alpha=0.3)
+
+
+def _draw_error(axes: Axes, place: int, how: Style, error: dict[str, Any]) -> None:
+    """Draw one mean as a line from the left with its marker; 0, which such an axis lacks, as a number at the left."""
+    least, most = axes.get_xlim()
+    mean = error["mean"]
+    if mean <= ZERO:
+        axes.annotate("0", (least, place), (5, 0), textcoords="offset points", va="center", fontsize=7)
+        return
+    axes.plot([least, mean], [place, place], color=how.color, linestyle=how.dash, linewidth=1.0)
+    spread = error["standard_error"]
+    axes.errorbar(mean, place, xerr=spread, color=how.color, marker=how.marker, capsize=2, markersize=6)
+    right = mean > np.sqrt(least * most)
+    side = {"ha": "right" if right else "left", "textcoords": "offset points", "fontsize": 7}
+    axes.annotate(_short(mean), (mean, place), (-6 if right else 6, 5), **side)
 
 
 def _short(mean: float) -> str:
-    if mean < 1e-12:
+    if mean <= ZERO:
         return "0"
-    return f"{mean:.3f}" if mean >= 1e-3 else f"{mean:.0e}"
+    return f"{mean:.3f}" if mean >= 1e-2 else f"{mean:.1e}"

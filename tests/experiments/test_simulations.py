@@ -1,16 +1,20 @@
 """The paper's simulations: its claims come out, its numbers come from the run, the files are complete."""
 
 import json
+from math import comb
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from darrm.gamma import priors
 from darrm.system.command_line import run
 from experiments.simulations import __main__ as simulations
-from experiments.simulations import claims, curves, settings
+from experiments.simulations import claims, curves, page, pictures, settings
+
+DOCS = Path(__file__).parents[2] / "docs/reproduction/simulations"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -110,6 +114,43 @@ def test_one_figure_from_the_command_line(tmp_path: Path, capsys: pytest.Capture
     page = (tmp_path / "simulations.md").read_text(encoding="utf-8")
     assert "## Figure 2" in page
     assert "## Table 3" in page
+
+
+def test_no_panel_is_empty_and_every_error_is_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+
+    def savefig(figure: Figure, path: Path, **_: object) -> None:
+        drawn.append(figure)
+        path.write_bytes(b"")
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+    for name in ("7", "9"):
+        data = json.loads((DOCS / f"figure{name}.json").read_text(encoding="utf-8"))
+        pictures.draw(tmp_path / "figure.png", data)
+        laws = len(data["panels"][0]["curves"][0]["errors"])
+        rows = np.reshape(drawn.pop().axes, (1 + laws, len(data["panels"])))
+        for law, row in enumerate(rows[1:]):
+            for axes, panel in zip(row, data["panels"], strict=True):
+                means = [curve["errors"][law]["mean"] for curve in panel["curves"]]
+                seen = [mean for mean in means if mean > 1e-12]
+                said = [text.get_text() for text in axes.texts]
+                if not seen:
+                    assert said == [f"{panel['curves'][0]['errors'][law]['actual']}:\nthe error of every γ is 0"]
+                    assert not axes.axison
+                    continue
+                assert axes.get_xscale() == "log"
+                assert said.count("0") == len(means) - len(seen)
+                marked = [line.get_xdata()[0] for line in axes.lines if line.get_marker() not in {"None", "|"}]
+                assert marked == pytest.approx(seen, rel=1e-12)
+            names = [label.get_text() for label in row[0].get_yticklabels()]  # once, on the left
+            if row[0].axison:
+                assert names == [curve["name"] for curve in data["panels"][0]["curves"]]
+
+
+def test_the_share_of_right_labels_on_the_page() -> None:
+    exact = 0.5 * sum(comb(3, n) * 0.25**n * 0.75 ** (3 - n) * (1.0 + (0.31, 0.8127)[n in {0, 3}]) for n in range(4))
+    assert page._right([0.8127, 0.31, 0.31, 0.8127], priors.Independent(0.0, 0.5)) == f"{exact:.4f}"
+    assert page._right([0.0] * 4, priors.TwoSided(0.7, 1.0)) == "0.5000"
 
 
 def test_an_output_that_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
