@@ -19,6 +19,21 @@ MOST_BYTES = 2**28
 _SHOWN_CHARACTERS = 200  # of a refused value in a message
 
 
+class Found(str):
+    """What was found, in words of our own: a message shows them without quotes.
+
+    >>> fail("votes", Found("5 columns"), "of K = 7 voters")
+    Traceback (most recent call last):
+    ...
+    ValueError: votes must be of K = 7 voters, got 5 columns
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def fail(name: str, value: object, allowed: str, advice: str = "") -> NoReturn:
     """Raise the `ValueError` that every check raises: name, allowed range, value, advice."""
     text = f"{name} must be {allowed}, got {_shown(value)}"

@@ -120,7 +120,8 @@ class Votes:
         )
         if len(matrix) * len(names) > MOST_COUNTS:
             found = f"{len(matrix):,} queries and {len(names):,} classes"
-            checks.fail("votes", found, f"at most {MOST_COUNTS:,} counts", "count some of the queries at a time")
+            advice = "count some of the queries at a time"
+            checks.fail("votes", checks.Found(found), f"at most {MOST_COUNTS:,} counts", advice)
         counts = np.empty((len(matrix), len(names)), dtype=np.int64)
         start = 0
         for block in blocks(matrix, ROWS_AT_ONCE, line or StatusLine(enabled=False), "checking votes"):
@@ -225,15 +226,23 @@ class Votes:
     def ones(self) -> NDArray[np.int64]:
         """(Q,) how many voters chose the second of two classes; `ValueError` for more classes."""
         if len(self.classes) != 2:
-            checks.fail("votes", f"{len(self.classes)} classes", "about two classes", "GNMax answers with one of more")
+            checks.fail(
+                "votes",
+                checks.Found(f"{len(self.classes)} classes"),
+                "about two classes",
+                "GNMax answers with one of more",
+            )
         return self.counts[:, 1]
 
     def of_voters(self, K: int) -> Votes:
         """Return these votes, or raise `ValueError` unless they are of K voters."""
         if self.voters != K:
-            found = f"{self.voters} {'columns' if self.given == 'labels' else 'votes on every query'}"
-            advice = "one column is one voter; for counts say Votes.of_counts" if self.given == "labels" else ""
-            checks.fail("votes", found, f"of K = {K} voters", advice)
+            found, advice = f"{self.voters} votes on every query", "a row of counts sums to K"
+            if self.given == "labels":
+                found, advice = f"{self.voters} columns", "one column is one voter; for counts say Votes.of_counts"
+                if self.queries == K:
+                    advice = f"there are {K} rows, but one row is one query: turn the votes round, votes.T"
+            checks.fail("votes", checks.Found(found), f"of K = {K} voters", advice)
         return self
 
     def labeled(self, answers: NDArray[np.int64]) -> NDArray[Any]:
@@ -269,16 +278,16 @@ def require_votes(votes: object) -> Votes:
     if isinstance(votes, Votes):
         return votes
     advice = "labels and counts look alike: say Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
-    return checks.fail("votes", type(votes).__name__, "Votes", advice)
+    return checks.fail("votes", checks.Found(type(votes).__name__), "Votes", advice)
 
 
 def _array(name: str, values: ArrayLike) -> NDArray[Any]:
     if np.ma.is_masked(values) or (isinstance(values, list | tuple) and any(map(np.ma.is_masked, values))):
-        checks.fail(name, "masked entries", "complete", "every voter must answer every query")
+        checks.fail(name, checks.Found("masked entries"), "complete", "every voter must answer every query")
     try:
         return np.asarray(values)
     except ValueError:
-        return checks.fail(name, "rows of different lengths", "a rectangular array")
+        return checks.fail(name, checks.Found("rows of different lengths"), "a rectangular array")
 
 
 def _class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:

@@ -117,7 +117,7 @@ def test_answers_are_named_again(classes: tuple) -> None:
         ([[0, 1]], "ab", "classes must be different labels"),
         # the number of classes is public: one voter's 9 must not make ten columns out of two
         ([[0, 9]], None, r"votes must be 0 or 1, got 9 .*: .*; for more classes .* say classes=C \(--classes C on"),
-        (np.ma.masked_equal([[0, 1], [1, 7]], 7), 2, "votes must be complete, got 'masked entries'"),
+        (np.ma.masked_equal([[0, 1], [1, 7]], 7), 2, "votes must be complete, got masked entries"),
         ([np.ma.masked_equal([0, 7], 7)], 2, "votes must be complete"),
         ([[]], None, r"votes must be of shape \(queries, voters\)"),
         ([0, 1, 1], None, r"reshape one query to \(1, 3\)"),
@@ -164,8 +164,8 @@ def test_what_is_known_is_compared() -> None:
     for call, message in (
         (lambda: Votes.of_counts([[3, 1]], voters=5), "the sum of row 0 of the vote counts must be K = 5, got 4"),
         (lambda: Votes.of_counts([[3, 1]], classes=3), "the number of columns of the counts, 2, got 3"),
-        (lambda: Votes.of_labels([[0, 1]]).of_voters(3), "of K = 3 voters, got '2 columns'"),
-        (lambda: Votes.of_counts([[3, 1]]).of_voters(3), "of K = 3 voters, got '4 votes on every query'"),
+        (lambda: Votes.of_labels([[0, 1]]).of_voters(3), "of K = 3 voters, got 2 columns"),
+        (lambda: Votes.of_counts([[3, 1]]).of_voters(3), "of K = 3 voters, got 4 votes on every query"),
         (lambda: Votes.of_labels([[0, 2]], classes=3).ones, "about two classes"),
         (lambda: require_votes([[3, 1]]), r"Votes.of_labels\(labels, classes\) or Votes.of_counts\(counts\)"),
         (lambda: counts_of(Votes.of_labels(np.zeros((0, 2)))), "at least one query"),

@@ -69,6 +69,8 @@ def distorted(images: Tensor, maps: Tensor) -> Tensor:
     """Return (n, channels, height, width) images seen through (n, 2, 3) maps; `ValueError` if they are no images."""
     if images.ndim != 4:
         advice = "leave the augmentation out"
-        checks.fail("x", f"records of shape {tuple(images.shape[1:])}", "images (channels, height, width)", advice)
+        checks.fail(
+            "x", checks.Found(f"records of shape {tuple(images.shape[1:])}"), "images (channels, height, width)", advice
+        )
     grid = nn.functional.affine_grid(maps, list(images.shape), align_corners=False)
     return nn.functional.grid_sample(images, grid, align_corners=False)

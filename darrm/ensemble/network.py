@@ -197,7 +197,9 @@ def check_fits(model: Module, x: NDArray[Any], y: NDArray[Any]) -> None:
     """Raise `ValueError` unless a network takes such inputs, (n, …), and knows such classes, (n,)."""
     logits = answers_to(model.eval(), torch.tensor(x[:1]))
     if logits.ndim != 2:
-        checks.fail("model", f"answers of shape {tuple(logits.shape)}", "a network with one logit for each class")
+        checks.fail(
+            "model", checks.Found(f"answers of shape {tuple(logits.shape)}"), "a network with one logit for each class"
+        )
     if y.size and y.max() >= logits.shape[1]:
         checks.fail(
             "y", int(y.max()), f"a class of the network, 0 … {logits.shape[1] - 1}", "build it for more classes"
@@ -213,7 +215,9 @@ def answers_to(ask: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         raise
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         reason = str(error).partition("\n")[0]
-        return checks.fail("x", f"inputs of shape {tuple(x.shape[1:])}", "inputs that the network takes", reason)
+        return checks.fail(
+            "x", checks.Found(f"inputs of shape {tuple(x.shape[1:])}"), "inputs that the network takes", reason
+        )
 
 
 def initial_parameters(build: Build, seed: int) -> Parameters:

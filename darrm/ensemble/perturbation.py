@@ -77,7 +77,9 @@ class Perturbation:
         """
         if self.geometric:
             if x.ndim != _IMAGE_AXES:
-                checks.fail("x", f"inputs of shape {tuple(x.shape[1:])}", "images", "use noise and fading alone")
+                checks.fail(
+                    "x", checks.Found(f"inputs of shape {tuple(x.shape[1:])}"), "images", "use noise and fading alone"
+                )
             places = nn.functional.affine_grid(
                 self._maps(x, generator).to(x.device), list(x.shape), align_corners=False
             )

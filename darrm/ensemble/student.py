@@ -167,14 +167,22 @@ def train_student(
     recipe = StudentRecipe() if recipe is None else recipe
     classes = np.asarray(labels)
     if classes.ndim != 1 or len(classes) != len(x) or not np.issubdtype(classes.dtype, np.integer):
-        checks.fail("labels", f"shape {classes.shape}, dtype {classes.dtype}", f"{len(x)} integers, one for each input")
+        checks.fail(
+            "labels",
+            checks.Found(f"shape {classes.shape}, dtype {classes.dtype}"),
+            f"{len(x)} integers, one for each input",
+        )
     answered = classes >= 0
     if not answered.any():
-        checks.fail("labels", "no label", "at least one label that is not an abstention")
+        checks.fail("labels", checks.Found("no label"), "at least one label that is not an abstention")
     target = choose_device(device)
     inputs, more = np.asarray(x, dtype=np.float32), np.asarray(unlabeled, dtype=np.float32)
     if len(more) and more.shape[1:] != inputs.shape[1:]:
-        checks.fail("unlabeled", f"inputs of shape {more.shape[1:]}", f"inputs of the shape of x, {inputs.shape[1:]}")
+        checks.fail(
+            "unlabeled",
+            checks.Found(f"inputs of shape {more.shape[1:]}"),
+            f"inputs of the shape of x, {inputs.shape[1:]}",
+        )
     check_fits(built(build), inputs, classes)
     everything = np.concatenate([inputs, more]) if len(more) else inputs
     known_x = torch.tensor(inputs[answered], device=target)

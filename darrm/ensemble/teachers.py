@@ -214,7 +214,9 @@ def train_teachers(
     """
     inputs, classes = _inputs(x), _classes(y)
     if not len(inputs) == len(classes) == partition.n:
-        checks.fail("y", f"{len(classes)} classes", f"one for each of {partition.n} records, as x ({len(inputs)})")
+        checks.fail(
+            "y", checks.Found(f"{len(classes)} classes"), f"one for each of {partition.n} records, as x ({len(inputs)})"
+        )
     stack_size = _stack_size(device) if stack_size is None else stack_size
     checks.integer_at_least(1, stack_size=stack_size)
     check_fits(built(build), inputs, classes)
@@ -283,11 +285,11 @@ def _inputs(x: NDArray[Any]) -> NDArray[np.float32]:
     """Return finite (n, …) floats."""
     array = np.asarray(x)
     if array.ndim < 2 or not np.issubdtype(array.dtype, np.floating):
-        checks.fail("x", f"shape {array.shape}, dtype {array.dtype}", "floats, one row a record")
+        checks.fail("x", checks.Found(f"shape {array.shape}, dtype {array.dtype}"), "floats, one row a record")
     with np.errstate(over="ignore"):
         inputs = array.astype(np.float32)
     if not np.isfinite(inputs).all():
-        checks.fail("x", "an array with NaN, infinite or huge values", "finite in single precision")
+        checks.fail("x", checks.Found("an array with NaN, infinite or huge values"), "finite in single precision")
     return inputs
 
 
@@ -295,5 +297,5 @@ def _classes(y: NDArray[Any]) -> NDArray[np.int64]:
     """Return (n,) integers of at least 0."""
     array = np.asarray(y)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) or (array.size and array.min() < 0):
-        checks.fail("y", f"shape {array.shape}, dtype {array.dtype}", "classes 0, 1, …, one a record")
+        checks.fail("y", checks.Found(f"shape {array.shape}, dtype {array.dtype}"), "classes 0, 1, …, one a record")
     return array.astype(np.int64)

@@ -54,7 +54,7 @@ def _check_votes(votes: object) -> NDArray[np.int8]:
     """Return votes as a (Q, K) array of small integers of at least 0."""
     array = np.asarray(votes)
     if array.ndim != 2 or array.shape[1] == 0 or not np.issubdtype(array.dtype, np.integer):
-        checks.fail("votes", f"shape {array.shape}, dtype {array.dtype}", "a (Q, K) array of integers")
+        checks.fail("votes", checks.Found(f"shape {array.shape}, dtype {array.dtype}"), "a (Q, K) array of integers")
     if array.size and not (array.min() >= 0 and array.max() <= _LARGEST_CLASS):
         checks.fail("votes", (int(array.min()), int(array.max())), f"in 0 … {_LARGEST_CLASS}")
     return array.astype(np.int8)

@@ -130,7 +130,7 @@ class RecordedVotes:
         """
         self.check_classes(counts.shape[1])
         if np.any(counts.sum(axis=1) != self.votes.voters):
-            checks.fail("counts", "another sum", f"histograms of the {self.votes.voters} recorded voters")
+            checks.fail("counts", checks.Found("another sum"), f"histograms of the {self.votes.voters} recorded voters")
         partitions, times = np.unique(np.sort(self.votes.counts, axis=1), axis=0, return_counts=True)
         shares = dict(zip(map(bytes, partitions), times / self.votes.queries, strict=True))
         with np.errstate(divide="ignore"):

@@ -69,7 +69,9 @@ class Partitions:
         count = number_of_partitions(self.K, self.classes)
         if count > MOST_PARTITIONS:
             name = f"partitions of {self.K} votes into {self.classes} classes"
-            checks.fail(f"the number of {name}", f"{count:,} or more", f"at most {MOST_PARTITIONS:,}", _ADVICE)
+            checks.fail(
+                f"the number of {name}", checks.Found(f"{count:,} or more"), f"at most {MOST_PARTITIONS:,}", _ADVICE
+            )
 
     @cached_property
     def parts(self) -> tuple[Histogram, ...]:

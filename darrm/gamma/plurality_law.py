@@ -56,7 +56,9 @@ class PluralityLaw:
         groups = self.partitions.sizes.size
         given = np.asarray(self.weights)
         if given.shape != (groups,) or given.dtype.kind not in "iu":
-            checks.fail("weights", f"{given.dtype} {given.shape}", f"{groups} whole numbers, one for each group")
+            checks.fail(
+                "weights", checks.Found(f"{given.dtype} {given.shape}"), f"{groups} whole numbers, one for each group"
+            )
         weights = np.array(given, dtype=np.int64)
         sums = np.add.reduceat(weights.astype(object), self.partitions.starts)
         if weights.min() < 0 or any(total != ONE for total in sums):
@@ -138,7 +140,7 @@ class PluralityLaw:
         """Read what `to_lists` wrote; `ValueError` or `TypeError` if it is something else."""
         partitions = partitions_of(K, classes)
         if len(weights) != len(partitions.parts):
-            checks.fail("weights", f"{len(weights)} partitions", f"of {len(partitions.parts)} partitions")
+            checks.fail("weights", checks.Found(f"{len(weights)} partitions"), f"of {len(partitions.parts)} partitions")
         for place, (given, part) in enumerate(zip(weights, partitions.parts, strict=True)):
             if not isinstance(given, list) or len(given) != len(set(part)):
                 checks.fail(

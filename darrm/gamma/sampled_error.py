@@ -57,7 +57,7 @@ def differences(probabilities: Array) -> Array:
     if values.ndim != 2 or 0 in values.shape:
         checks.fail("probabilities", values.shape, "of shape (draws, K), neither 0")
     if not np.all((values >= 0.0) & (values <= 1.0)):
-        checks.fail("probabilities", "a value outside", "in [0, 1]")
+        checks.fail("probabilities", checks.Found("a value outside"), "in [0, 1]")
     count, K = values.shape
     found = np.empty((count, K - K // 2))
     for start in range(0, count, _CHUNK):

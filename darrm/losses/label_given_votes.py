@@ -115,7 +115,9 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
         checks.fail("orders", orders, "increasing, each above 1")
     counts = np.asarray(histograms)
     if counts.ndim != 2 or counts.shape[1] < 2 or not counts.size or counts.dtype.kind not in "iu" or counts.min() < 0:
-        checks.fail("histograms", f"shape {counts.shape}, dtype {counts.dtype}", "vote counts, one row a query")
+        checks.fail(
+            "histograms", checks.Found(f"shape {counts.shape}, dtype {counts.dtype}"), "vote counts, one row a query"
+        )
     rows, which = np.unique(np.sort(counts.astype(np.int64), axis=1), axis=0, return_inverse=True)
     tables = _tables_of(noise, rows.shape[1])
     sums = tables.event_sums(grid)

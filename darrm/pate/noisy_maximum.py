@@ -73,7 +73,7 @@ class NoisyMaximum:
     >>> aggregator.release(Votes.of_counts([[100, 150, 0]]))
     Traceback (most recent call last):
     ...
-    ValueError: votes must be of K = 50 voters, got '250 votes on every query'
+    ValueError: votes must be of K = 50 voters, got 250 votes on every query: a row of counts sums to K
     """
 
     mechanism: Mechanism
@@ -113,7 +113,7 @@ class NoisyMaximum:
         """Release one class for each query, as `Aggregator.release`; the votes are those of K voters on C classes."""
         given = require_votes(votes).of_voters(self.voters.K)
         if len(given.classes) != self.classes:
-            checks.fail("votes", f"{len(given.classes)} classes", f"about C = {self.classes} classes")
+            checks.fail("votes", checks.Found(f"{len(given.classes)} classes"), f"about C = {self.classes} classes")
         return self.mechanism.release(given, rng=rng)
 
     def to_json(self) -> dict[str, Any]:

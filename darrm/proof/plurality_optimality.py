@@ -64,11 +64,15 @@ class StoredHistogramPrior:
 
     def log_probabilities(self, counts: NDArray[np.int64]) -> Array:
         """Raise `ValueError`: the file knows the name only."""
-        return checks.fail("prior", f"{self.text!r} of {len(counts)} histograms", "one that a file can hold")
+        return checks.fail(
+            "prior", checks.Found(f"{self.text!r} of {len(counts)} histograms"), "one that a file can hold"
+        )
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> NDArray[np.int64]:
         """Raise `ValueError`: the file knows the name only."""
-        return checks.fail("prior", f"{self.text!r}, {(K, classes, count, rng)}", "one that a file can hold")
+        return checks.fail(
+            "prior", checks.Found(f"{self.text!r}, {(K, classes, count, rng)}"), "one that a file can hold"
+        )
 
 
 @dataclass(frozen=True)

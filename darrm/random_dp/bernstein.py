@@ -101,7 +101,7 @@ class BernsteinFunction:
         if values.ndim < 1 or len(set(values.shape)) != 1 or values.shape[0] < 2:
             checks.fail("values", values.shape, "an array of one length of at least 2 along every axis")
         if not np.all(np.isfinite(values)):
-            checks.fail("values", "NaN or an infinity", "finite")
+            checks.fail("values", checks.Found("NaN or an infinity"), "finite")
         coefficients = _iterated_coefficients(values, self.order)
         for array in (values, coefficients):
             array.setflags(write=False)
@@ -132,7 +132,12 @@ class BernsteinFunction:
         if y.shape[-1] != self.dimension:
             checks.fail("points", y.shape, f"of shape (..., {self.dimension})")
         if not np.all((y >= 0.0) & (y <= 1.0)):
-            checks.fail("points", "a point outside", "in [0, 1] in every coordinate", "scale the query space to it")
+            checks.fail(
+                "points",
+                checks.Found("a point outside"),
+                "in [0, 1] in every coordinate",
+                "scale the query space to it",
+            )
         result = np.broadcast_to(self.coefficients, (*y.shape[:-1], *self.coefficients.shape))
         for axis in range(self.dimension):
             basis = bernstein_basis(self.size, y[..., axis])

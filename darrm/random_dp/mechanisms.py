@@ -238,5 +238,5 @@ def check_release(value: ArrayLike, sensitivity: float) -> NDArray[np.float64]:
     checks.non_negative(sensitivity=sensitivity)
     numbers = np.array(value, dtype=np.float64)
     if not np.all(np.isfinite(numbers)):
-        checks.fail("value", "NaN or an infinity", "finite everywhere")
+        checks.fail("value", checks.Found("NaN or an infinity"), "finite everywhere")
     return numbers

@@ -135,7 +135,12 @@ class PrivateClassifier:
             If the voter was fitted before, or the shapes do not fit the sensitivity.
         """
         if self.released is not None:
-            checks.fail("fit", "a fitted voter", "called once", "each fit is a release of its own: make a new voter")
+            checks.fail(
+                "fit",
+                checks.Found("a fitted voter"),
+                "called once",
+                "each fit is a release of its own: make a new voter",
+            )
         X, y = np.asarray(features, dtype=np.float64), np.asarray(labels)
         if X.ndim != 2 or y.shape != X.shape[:1]:
             checks.fail("features and labels", (X.shape, y.shape), "of shapes (n, d) and (n,)")
@@ -143,7 +148,7 @@ class PrivateClassifier:
             advice = "sample the sensitivity for this number of records"
             checks.fail("number of records", len(y), f"{self.sensitivity.records}, as sampled", advice)
         if not np.isin(y, self.classes).all():
-            checks.fail("labels", "a label outside", f"among the classes {self.classes}")
+            checks.fail("labels", checks.Found("a label outside"), f"among the classes {self.classes}")
         parts = ParametersOf(self.estimator, self.attributes).fitted((X, y))
         vector = value_of(lambda _: np.concatenate([part.ravel() for part in parts.values()]), None)
         if vector.shape != self.sensitivity.shape:
@@ -170,4 +175,4 @@ class PrivateClassifier:
 
     def _check_fitted(self) -> None:
         if self.released is None:
-            checks.fail("the voter", "not fitted", "fitted", "call fit(features, labels) first")
+            checks.fail("the voter", checks.Found("not fitted"), "fitted", "call fit(features, labels) first")

@@ -108,7 +108,9 @@ def release_debited(
                 charge = aggregator.charge(int(labels.size))
                 ledger.debit(charge, note=note, labels=labels, output=path, deliver=hand_over)
             elif path is not None:
-                checks.fail("votes", f"{labels.size} queries", "at least one query", "there is nothing to write")
+                checks.fail(
+                    "votes", checks.Found(f"{labels.size} queries"), "at least one query", "there is nothing to write"
+                )
         return labels  # noqa: TRY300 (an interrupt here comes after the debit, too)
     except PaidError:
         raise

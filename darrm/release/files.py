@@ -47,7 +47,7 @@ def save_release(path: str | os.PathLike[str], aggregator: Aggregator) -> None:
         aggregator.table.save(path)
     else:
         advice = "say NoisyMaximum(mechanism, voters, classes)"
-        checks.fail("aggregator", type(aggregator).__name__, "a DaRRM, a Plurality or a NoisyMaximum", advice)
+        checks.fail("aggregator", aggregator, "a DaRRM, a Plurality or a NoisyMaximum", advice)
 
 
 def whose(aggregator: Released) -> tuple[Voters, int]:

@@ -53,8 +53,8 @@ class DaRRM:
     """
 
     def __init__(self, table: GammaTable) -> None:
-        if not isinstance(table, GammaTable):
-            checks.fail("table", type(table).__name__, "a GammaTable", "certify the noise function first")
+        advice = "GammaTable.load reads one from a file, certify(problem, gamma) proves one"
+        checks.instance(GammaTable, table=table, advice=advice)
         self._table = table
         # Pr[the answer is not the majority | l] = (1 − γ(l))/2; at a tie this is 1/2 and the coin decides alone
         self._lies = ExactCoins([(1 - Fraction(float(value))) / 2 for value in table.gamma.full])

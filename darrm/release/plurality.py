@@ -50,8 +50,8 @@ class Plurality:
     """
 
     def __init__(self, table: PluralityTable) -> None:
-        if not isinstance(table, PluralityTable):
-            checks.fail("table", type(table).__name__, "a PluralityTable", "certify_plurality proves a law first")
+        advice = "PluralityTable.load reads one from a file, certify_plurality(problem, law) proves one"
+        checks.instance(PluralityTable, table=table, advice=advice)
         self._table = table
         law = table.probabilities
         partitions = law.partitions
@@ -84,7 +84,9 @@ class Plurality:
         problem = self._table.problem
         given = require_votes(votes).of_voters(problem.voters.K)
         if len(given.classes) != problem.classes:
-            checks.fail("votes", f"about {len(given.classes)} classes", f"about the table's {problem.classes}")
+            checks.fail(
+                "votes", checks.Found(f"about {len(given.classes)} classes"), f"about the table's {problem.classes}"
+            )
         below = uniform_below(rng)
         blocks = [self._draw(given.counts[start : start + _BLOCK], below) for start in range(0, given.queries, _BLOCK)]
         return given.labeled(np.concatenate([*blocks, np.empty(0, dtype=np.int64)]))

@@ -71,7 +71,7 @@ def test_fading_and_noise_work_on_inputs_that_are_no_images() -> None:
     assert np.log(float(faded.min())) == pytest.approx(-0.3, abs=0.01)
     noisy = Perturbation(noise=0.2).applied(rows, generator())
     assert float((noisy - rows).std()) == pytest.approx(0.2, rel=0.05)
-    with pytest.raises(ValueError, match=r"x must be images, got 'inputs of shape \(5,\)'"):
+    with pytest.raises(ValueError, match=r"x must be images, got inputs of shape \(5,\)"):
         Perturbation(shift=1).applied(rows, generator())
 
 

@@ -84,7 +84,7 @@ def test_named_classes(dtype: str, folder: Path) -> None:
 
 BAD_VOTES = {
     "nan": (np.array([[0.0, 1.0, np.nan]]), "got nan from voter 2 to query 0"),
-    "other K": (np.zeros((4, 5)), "of K = 3 voters, got '5 columns'"),
+    "other K": (np.zeros((4, 5)), "of K = 3 voters, got 5 columns"),
     "words": (np.array([["a", "b", "c"]]), "votes must be 0 or 1"),
 }
 
