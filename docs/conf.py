@@ -8,11 +8,20 @@ are; sphinx-gallery, because a tutorial that is a plain script can be run, teste
 import logging
 import re
 import shutil
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+from docutils import nodes
+from docutils.statemachine import StringList
+from numpy.typing import ArrayLike
 from sphinx.application import Sphinx
+from sphinx.ext.autosummary import Autosummary
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.typing import stringify_annotation
 
 import darrm
+from darrm.__main__ import DOORS
 
 HERE = Path(__file__).parent
 TUTORIALS = HERE / "tutorials"
@@ -25,7 +34,6 @@ author = "the darrm developers"
 html_copyright = author
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
 exclude_patterns = ["tutorials", "explorer"]  # the gallery writes pages from the one, the other is copied as it is
-nitpicky = True
 suppress_warnings = ["config.cache"]  # the order of the gallery is a function
 language = "en"
 
@@ -39,7 +47,10 @@ pygments_dark_style = "a11y-high-contrast-dark"
 myst_heading_anchors = 4  # a heading is linked by its words, as on a code host
 
 autodoc_member_order = "groupwise"
-autodoc_typehints = "none"  # numpydoc's sections say the types in words
+autodoc_typehints = "signature"
+python_maximum_signature_line_length = 88  # else a line for each parameter
+python_use_unqualified_type_names = True
+default_role = "autolink"  # `Name` in a docstring is a link where there is such a page, and else a name
 numpydoc_show_class_members = False  # autodoc writes them
 numpydoc_xref_param_type = False
 autosummary_generate = False  # one page a package
@@ -75,6 +86,49 @@ def links(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"\[([^\]]*)\]\(([./]*explorer/index\.html[^)]*)\)", r'<a href="\2">\1</a>', text)
 
 
+def short_types(_app: Sphinx, *about: Any) -> tuple[str, str] | None:  # noqa: ANN401 (whatever autodoc knows)
+    """Write numpy's unions in a signature by their names, and defaults that are made anew as what Python can read."""
+    if about[-2] is None:
+        return None
+    parts = []
+    for text in about[-2:]:
+        named = (text or "").replace(stringify_annotation(ArrayLike, "smart"), "ArrayLike").replace("<factory>", "...")
+        parts.append(
+            re.sub(r"~numpy\.ndarray\[tuple\[~typing\.Any, \.\.\.\], ~numpy\.dtype\[~?([\w.]+)\]\]", _array, named)
+        )
+    return parts[0], parts[1]
+
+
+def _array(found: re.Match[str]) -> str:
+    return f"NDArray[{found[1].rpartition('.')[2]}]"
+
+
+class Names(Autosummary):  # type: ignore[misc]
+    """``.. names:: PACKAGE``: a table of its public names, each with its first line and a link to where it stands."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """List ``__all__``; what `darrm` itself hands out stands on its page."""
+        package = self.arguments[0]
+        names = [name for name in sorted(import_module(package).__all__) if not name.startswith("__")]
+        self.content = StringList([f"~{'darrm' if name in darrm.__all__ else package}.{name}" for name in names])
+        return super().run()
+
+
+class Commands(SphinxDirective):
+    """``{commands}``: what each command of `darrm` says to ``--help``, a section each."""
+
+    def run(self) -> list[nodes.Node]:
+        """Ask the parsers."""
+        found: list[nodes.Node] = []
+        for name in DOORS:
+            text = import_module(f"darrm.{name}.__main__").build_parser().format_help()
+            found.append(section := nodes.section(ids=[name]))
+            section += [nodes.title(text=f"darrm {name}"), nodes.literal_block(text=text, language="text")]
+        return found
+
+
 def of_its_own(app: Sphinx, what: str, name: str, *_rest: object) -> bool | None:
     """Skip what the page of ``darrm`` shows on the pages of the packages it comes from: one place for each name."""
     again = what == "module" and app.env.docname != "reference/darrm" and name in darrm.__all__
@@ -88,7 +142,10 @@ def explorer(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Connect the three steps above."""
+    """Connect what stands above."""
+    app.add_directive("names", Names)
+    app.add_directive("commands", Commands)
     app.connect("source-read", links)
     app.connect("autodoc-skip-member", of_its_own)
+    app.connect("autodoc-process-signature", short_types)
     app.connect("build-finished", explorer)
