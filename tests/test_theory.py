@@ -1,0 +1,66 @@
+"""The theory pages name what is there, and the checks that they show hold."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from darrm.papers import PAPERS
+from tests.test_papers import keys_of
+
+ROOT = Path(__file__).parent.parent
+INDEX = ROOT / "docs" / "theory" / "index.md"
+PAGES = sorted(path for path in INDEX.parent.glob("*.md") if path != INDEX)
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MODULE = re.compile(r"\b(?:darrm|lp_models|experiments|tests)/[\w/]+\.py\b")
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+LINK = re.compile(r"\]\(([^)#]+\.md)(?:#[^)]*)?\)")
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def prose_of(page: Path) -> str:
+    """A page without its code and its links, where square brackets hold source keys."""
+    return re.sub(r"`[^`]*`|\]\(", "", FENCE.sub("", text_of(page)))
+
+
+def blocks_of(page: Path) -> list[str]:
+    return [body for language, body in FENCE.findall(text_of(page)) if language == "python"]
+
+
+def test_the_index_has_a_paragraph_for_every_page() -> None:
+    assert sorted(LINK.findall(text_of(INDEX))) == [page.name for page in PAGES]
+
+
+@pytest.mark.parametrize("page", [INDEX, *PAGES], ids=lambda page: page.stem)
+def test_what_a_page_names_exists(page: Path) -> None:
+    text = text_of(page)
+    assert {name for name in MODULE.findall(text) if not (ROOT / name).is_file()} == set()
+    assert {name for name in LINK.findall(text) if not (page.parent / name).is_file()} == set()
+    assert {
+        f"{file}::{name}"
+        for file, name in TEST.findall(text)
+        if f"def {name}(" not in (ROOT / file).read_text(encoding="utf-8")
+    } == set()
+    assert set(re.findall(r"\btest_\w+\b", text)) <= {
+        part for file, name in TEST.findall(text) for part in (Path(file).stem, name)
+    }
+    assert keys_of(prose_of(page)) <= set(PAPERS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_page_has_a_module_a_test_and_a_check(page: Path) -> None:
+    text = text_of(page)
+    assert MODULE.search(text)
+    assert TEST.search(text)
+    assert any("assert " in block for block in blocks_of(page))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_checks_of_a_page_hold(page: Path) -> None:
+    """The blocks of a page, one after the other, as a reader would paste them."""
+    names: dict[str, object] = {"__name__": page.stem}
+    for number, block in enumerate(blocks_of(page)):
+        exec(compile(block, f"{page.name}, block {number + 1}", "exec"), names)  # noqa: S102
