@@ -11,7 +11,8 @@ EXTRA_OF = {
     "joblib": "sampling",
     "tqdm": "sampling",
     "matplotlib": "plot",
-    "sklearn": "experiments",
+    "sklearn": "sklearn",
+    "skops": "sklearn",
 }
 
 

@@ -1,0 +1,96 @@
+"""What the three estimators share: inputs, classes, shards, and teachers."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import assert_all_finite, check_random_state, column_or_1d, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _num_samples, check_consistent_length, validate_data
+
+from darrm import checks
+from darrm.estimators import shards
+from darrm.estimators.teachers import counts, trained
+
+
+class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
+    """Inputs, classes, shards and teachers of an estimator whose teachers are clones of one parameter."""
+
+    teacher_parameter = "estimator"
+    seeded = True  # whether random_state governs the teachers' training, too
+    classes: Any
+    n_jobs: int | None
+    random_state: Any
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 (scikit-learn ships no types)
+        """Return scikit-learn's tags: what the teachers take, and that answers are drawn."""
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True  # an answer is drawn anew each time
+        tags.classifier_tags.poor_score = True  # a small budget may leave little but noise
+        teacher = getattr(self, self.teacher_parameter)
+        if teacher is not None:
+            given = get_tags(teacher)
+            tags.input_tags.sparse = given.input_tags.sparse
+            tags.input_tags.allow_nan = given.input_tags.allow_nan
+            if given.classifier_tags is not None:
+                tags.classifier_tags.multi_class = given.classifier_tags.multi_class
+        return tags
+
+    def _inputs(self, X: Any, *, reset: bool) -> Any:  # noqa: ANN401 (an array, a sparse matrix or a data frame)
+        """Check inputs; a data frame stays one, with its columns checked, for teachers that choose columns."""
+        if hasattr(X, "columns") and hasattr(X, "shape"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if not len(X):
+                checks.fail("X", "0 sample(s)", "at least one row")
+            return X
+        tags = get_tags(self).input_tags
+        sparse = ("csr",) if tags.sparse else False
+        return validate_data(self, X, reset=reset, accept_sparse=sparse, ensure_all_finite=not tags.allow_nan)
+
+    def _data(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:  # noqa: ANN401 (as above)
+        """Check the inputs and the labels, and find the classes."""
+        if y is None:
+            name = type(self).__name__
+            raise ValueError(f"{name} requires y to be passed, but the target y is None")
+        inputs = self._inputs(X, reset=True)
+        labels = column_or_1d(y, warn=True)
+        assert_all_finite(labels, input_name="y")
+        check_consistent_length(inputs, labels)
+        check_classification_targets(labels)
+        found = np.unique(labels)
+        self.classes_ = found if self.classes is None else np.unique(np.asarray(self.classes))
+        missing = found[~np.isin(found, self.classes_)]
+        if len(missing):
+            advice = "the list of classes is public: say all of them"
+            checks.fail("y", missing[0].item(), f"one of the classes {self.classes_.tolist()[:10]}", advice)
+        if len(self.classes_) < 2:
+            checks.fail("y", "1 class", "of two classes or more", "with one class there is nothing to vote on")
+        return inputs, labels
+
+    def _teach(self, X: Any, y: NDArray[Any], groups: Any, teachers: int) -> list[Any]:  # noqa: ANN401 (as above)
+        """Give every person's rows to one teacher, and train them all."""
+        persons = shards.persons_of(_num_samples(X), groups)
+        key = check_random_state(self.random_state).bytes(shards.KEY_BYTES)
+        return trained(
+            getattr(self, self.teacher_parameter),
+            X,
+            y,
+            shards.assigned(persons, teachers, key),
+            self.classes_,
+            teachers=teachers,
+            seeds=shards.seeds(teachers, key) if self.seeded else None,
+            n_jobs=self.n_jobs,
+        )
+
+    def _counts(self, teachers: list[Any], X: Any) -> NDArray[np.int64]:  # noqa: ANN401 (as above)
+        """Count the teachers' votes on checked inputs: private."""
+        return counts(teachers, X, self.classes_, n_jobs=self.n_jobs)
+
+
+def check_enough_rows(X: Any, teachers: int) -> None:  # noqa: ANN401 (as above)
+    """Raise `ValueError` for more teachers than rows, most of whom would have nothing to learn from."""
+    checks.integer_at_least(1, n_teachers=teachers, advice="how many shards the rows are dealt to")
+    if teachers > _num_samples(X):
+        advice = "take fewer teachers: with some ten rows and more for each of them they learn something"
+        checks.fail("n_teachers", teachers, f"at most the number of rows, n_samples={_num_samples(X)}", advice)

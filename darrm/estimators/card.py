@@ -1,0 +1,125 @@
+"""Model cards: what an estimator guarantees, to whom, under which assumptions; of public facts only."""
+
+from typing import Any
+
+from darrm.account.accountant import Spent
+
+_ROWS = "one row is one person"
+_GROUPS = "one person is one group, with all rows of it"
+_REPLACED = "the data of one person are replaced by any others"
+_COMES = "one person, with all of the rows, is in one of them only"
+
+
+def of_vote(vote: Any) -> str:  # noqa: ANN401 (a fitted `PayingVote`)
+    """Write the card of an ensemble that answers."""
+    option, total = vote.plan_.workload, vote.plan_.workload.total
+    models = option.voters.each.is_private
+    who = "models, each private by itself" if models else "teachers, not private themselves"
+    cost = (
+        "Nothing is paid for an answer: the models' own noise covers any number of them."
+        if vote.plan_.aggregator is None
+        else f"At most {option.queries:,} answers are given, each paid for in a ledger before it leaves."
+    )
+    released = (
+        "the models themselves and all of their answers"
+        if vote.plan_.aggregator is None
+        else "all answers of `predict`"
+    )
+    assumptions = [
+        f"Each of the {option.voters.K} models was trained by a procedure that is {option.voters.each}-differentially "
+        "private, as its maker says; this is not checked here."
+        if models
+        else "The teachers, and how they vote, stay with whoever trained them.",
+        *_assumptions(vote),
+    ]
+    return _card(
+        type(vote).__name__,
+        [
+            f"A plurality vote of {option.voters.K} {who}, each trained on a shard of its own. {cost}",
+            f"Released by: {vote.plan_.name}.",
+        ],
+        f"({vote.privacy_spent_.epsilon if vote.plan_.aggregator is None else total.epsilon:.6g}, {total.delta:g})",
+        released,
+        _spent_line(vote.privacy_spent_),
+        vote,
+        assumptions,
+    )
+
+
+def of_student(pate: Any) -> str:  # noqa: ANN401 (a fitted `PATEClassifier`)
+    """Write the card of a student."""
+    report = pate.report_
+    return _card(
+        type(pate).__name__,
+        [
+            f"A student that learned from {report.answered:,} private labels of {report.inputs:,} public inputs.",
+            f"They were given by a vote of {report.teachers} teachers, each trained on a shard of its own.",
+            "The student may be published, and asked as often as one likes.",
+            f"Labels released by: {report.mechanism}.",
+        ],
+        f"({report.spent.epsilon:.6g}, {report.spent.delta:g})",
+        "the student, its parameters, its answers, and the labels that it learned from",
+        _spent_line(report.spent),
+        pate,
+        [
+            "The public inputs hold no private data, and were not chosen by looking at any.",
+            "The teachers, and how they voted, are deleted or stay with whoever trained them.",
+            *_assumptions(pate),
+        ],
+    )
+
+
+def _assumptions(model: Any) -> list[str]:  # noqa: ANN401 (a fitted estimator)
+    """List what holds for every estimator."""
+    listed = ", ".join(map(str, model.classes_.tolist()[:20])) + (" …" if len(model.classes_) > 20 else "")
+    return [
+        f"The list of classes is public ({listed}); it was "
+        + ("given." if model._named else "read from the labels, and is not covered by the guarantee."),  # noqa: SLF001
+        "Nothing outside the estimator learned from the private data: no scaler, no choice of columns or of settings.",
+        "The private data were fitted once, or every fit counts: budgets of several fits add up.",
+        *([] if model._grouped else ["Every row belongs to another person."]),  # noqa: SLF001
+        "What `fit` refuses (a missing value, too few rows) is not covered: an error message is not private.",
+    ]
+
+
+def _spent_line(spent: Spent) -> str:
+    by = f"{spent.bound}: {spent.explanation}" if spent.bound else "nothing was released yet"
+    return f"Spent so far: ({spent.epsilon:.6g}, {spent.delta:g}), by {by}. It does not depend on the data."
+
+
+def _card(
+    name: str,
+    about: list[str],
+    guarantee: str,
+    released: str,
+    spent: str,
+    model: Any,  # noqa: ANN401 (a fitted estimator)
+    assumptions: list[str],
+) -> str:
+    """Join the parts of a card."""
+    # a published key and known positions: then a row that leaves moves the others (darrm/estimators/shards.py)
+    comes = model._grouped or model.random_state is None  # noqa: SLF001
+    neighbors = f"{_REPLACED}, or {_COMES}" if comes else _REPLACED
+    lines = [
+        f"# Model card: {name}",
+        "",
+        *about,
+        "",
+        "## What is guaranteed",
+        "",
+        f"- **{guarantee}-differential privacy** of {released}, all together.",
+        f"- To every person in the private data; {_GROUPS if model._grouped else _ROWS}.",  # noqa: SLF001
+        f"- Two data sets are neighbors if {neighbors}.",
+        f"- {spent}",
+        "",
+        "## Under which assumptions",
+        "",
+        *(f"- {assumption}" for assumption in assumptions),
+        "",
+        "## What is not guaranteed",
+        "",
+        "- Accuracy. A score on private data is not part of the guarantee.",
+        "- Protection from an attacker who sees the training machine, its memory, or how long a computation takes.",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,83 @@
+"""Confident-GNMax within a budget that no vote can change: many checks, and a number of answers that is fixed.
+
+[P, Algorithm 1] checks every query and answers those that pass; what that costs depends on how many pass. Here the
+budget is spent for Q checks and for A answers, whatever the votes are:
+
+1. the checks of all Q queries are drawn, Q mechanisms of one bit each;
+2. the first A queries that passed are answered, at most A mechanisms (the caller puts queries in a random order).
+
+**Theorem.** With c the Rényi curve of a check and a that of an answer, all of it has the curve Q·c + A·a [M17,
+Proposition 1]: the second step is chosen by the outcome of the first, which composition allows, and answering fewer
+queries is post-processing of answering A. ∎ So the total is known, debited and published before anything is released.
+
+Parameters, all of them chosen without a look at votes: the threshold is 0.8·K votes, as [P, Section 5] takes 200 of
+250; a third of the divergence goes to the checks, so with their costs near λ·c/σ² σ₁ and σ₂ are in a fixed ratio; and
+the noise is the least that the accountant admits.
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.losses.charges import Charge
+from darrm.pate.confident import ConfidentGNMax
+from darrm.plan.candidate import rounded
+from darrm.plan.plurality import largest_rate
+from darrm.problem import Workload
+from darrm.votes import ABSTAIN, Votes
+
+THRESHOLD = 0.8  # of the voters
+CHECKS_SHARE = 1.0 / 3.0  # of the divergence
+CHECK_COST, ANSWER_COST = 1.0 / math.pi, 0.65  # λ/σ² times so much, about, is what a check and an answer cost
+LEAST_SIGMA = 0.5  # votes: what discrete noise needs
+
+
+@dataclass(frozen=True)
+class LimitedConfident:
+    """Checks so many queries, and answers the first ``answers`` of those that pass."""
+
+    aggregator: ConfidentGNMax
+    queries: int
+    answers: int
+
+    def charge(self) -> Charge:
+        """Describe what the whole run costs, whatever the votes and however many queries pass: one charge."""
+        curve = self.aggregator.check.guarantee.repeated(self.queries)
+        curve += self.aggregator.answer.guarantee.repeated(self.answers)
+        return Charge(f"{self.aggregator!r}: {self.queries} checks, {self.answers} answers", renyi=curve, reached=1)
+
+    def release(self, votes: Votes) -> NDArray[np.int64]:
+        """Release a class for the first queries that pass, `ABSTAIN` for all others: (Q,)."""
+        passed = self.aggregator.check.release(self.aggregator.statistic(votes), None)
+        chosen = np.flatnonzero(passed)[: self.answers]
+        answers = np.full(len(votes.counts), ABSTAIN, dtype=np.int64)
+        if chosen.size:
+            asked = Votes.of_counts(votes.counts[chosen], votes.voters)
+            answers[chosen] = self.aggregator.answer.release(asked)
+        return answers
+
+
+def limited(workload: Workload, answers: int) -> LimitedConfident:
+    """Calibrate the least noise with which Q checks and so many answers stay within the total of a workload.
+
+    >>> from darrm import PrivacyAccountant, PrivacyParams, Voters
+    >>> work = Workload(Voters(250, PrivacyParams("inf"), overlap=1), 1000, PrivacyParams(2, "1e-5"), classes=10)
+    >>> found = limited(work, 250)
+    >>> PrivacyAccountant(charges=[found.charge()]).admits(work.total)
+    True
+    """
+    checked, given = CHECK_COST * workload.queries, ANSWER_COST * answers
+    ratio = math.sqrt(checked * (1.0 - CHECKS_SHARE) / (given * CHECKS_SHARE))
+
+    def of_rate(rate: float) -> LimitedConfident:
+        sigma = float(rounded(max(LEAST_SIGMA, LEAST_SIGMA / ratio, 1.0 / rate), ROUND_CEILING))
+        check = float(rounded(ratio * sigma, ROUND_CEILING))
+        aggregator = ConfidentGNMax(THRESHOLD * workload.voters.K, check, sigma)
+        return LimitedConfident(aggregator, workload.queries, answers)
+
+    run = Workload(workload.voters, 1, workload.total)  # the whole of it is one charge
+    start = workload.total.epsilon / (2.0 * math.sqrt(answers))
+    return of_rate(largest_rate(run, lambda rate: of_rate(rate).charge(), start))

@@ -1,0 +1,117 @@
+"""A vote of models that are private themselves: they pay when they are trained, and noise is added only where it helps.
+
+Each model is trained once, by an estimator whose ``fit`` is (ε, Δ)-differentially private, on a shard of its own. One
+person's data reach one of them, so any number of answers is post-processing of one (ε, Δ)-private model:
+
+* where (ε, Δ) stays within the budget, **no noise is needed**: the plurality is told as it is, and nothing is counted;
+* elsewhere the release adds what is missing, and both ends count together (`darrm.losses.both_ends`).
+
+The noise of the models is theirs: ``random_state`` of this class governs the shards alone, and no exception is made for
+a shard of one class, which would reveal what the model's noise hides.
+"""
+
+import warnings
+from typing import Any
+
+from darrm import checks
+from darrm.estimators.voting import PayingVote
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters
+
+
+class PrivateModelsVotingClassifier(PayingVote):
+    """The plurality vote of models that are differentially private by themselves, such as diffprivlib's.
+
+    Parameters
+    ----------
+    estimator
+        A classifier whose ``fit`` is private, whatever its shard looks like: also with one class only, or few rows.
+    n_models
+        K.
+    epsilon_each, delta_each
+        What one ``fit`` satisfies, for the replacement, or the coming and going, of one person. None reads them from
+        the estimator's parameters of the names ``epsilon`` and ``delta`` (0 where there is no delta).
+    epsilon, delta, max_queries, classes, n_jobs, ledger
+        As for `PrivateVotingClassifier`. Models that are trained anew are others: a ledger in a file must be empty.
+    random_state
+        Governs the shards, and nothing else.
+
+    Attributes
+    ----------
+    plan_
+        What releases; where ``plan_.aggregator`` is None the votes need no noise, and `predict` is free.
+    privacy_spent_
+        What the models and their answers cost a person: never more than what the models alone promise.
+    teachers_
+        The K fitted models; private in the sense of ``epsilon_each``.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> X, y = [[0.0]] * 40, ["no", "yes"] * 20
+    >>> private = DummyClassifier()  # stands for an estimator that is (1, 0)-private
+    >>> vote = PrivateModelsVotingClassifier(private, 4, epsilon_each=1.0, classes=["no", "yes"]).fit(X, y)
+    >>> vote.plan_.name, vote.predict(X).shape, round(vote.privacy_spent_.epsilon, 3)
+    ('no noise', (40,), 1.0)
+    """
+
+    seeded = False
+
+    def __init__(
+        self,
+        estimator: Any,  # noqa: ANN401 (scikit-learn ships no types)
+        n_models: int = 10,
+        *,
+        epsilon_each: float | None = None,
+        delta_each: float | None = None,
+        epsilon: float = 2.0,
+        delta: float = 1e-5,
+        max_queries: int = 1000,
+        classes: Any = None,  # noqa: ANN401 (a list of names)
+        n_jobs: int | None = None,
+        random_state: Any = None,  # noqa: ANN401 (as in scikit-learn)
+        ledger: Any = None,  # noqa: ANN401 (a path)
+    ) -> None:
+        self.estimator = estimator
+        self.n_models = n_models
+        self.epsilon_each = epsilon_each
+        self.delta_each = delta_each
+        self.epsilon = epsilon
+        self.delta = delta
+        self.max_queries = max_queries
+        self.classes = classes
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.ledger = ledger
+
+    def _voters(self) -> Voters:
+        checks.integer_at_least(1, n_models=self.n_models, advice="how many shards the rows are dealt to")
+        found = self.estimator.get_params()
+        fixed = [name for name in found if name.rpartition("__")[2] == "random_state" and found[name] is not None]
+        if fixed:
+            warnings.warn(
+                f"the estimator has a fixed {fixed[0]}: noise that can be predicted hides nothing: set it to None",
+                UserWarning,
+                stacklevel=3,
+            )
+        epsilon = _promised("epsilon", self.epsilon_each, found)
+        if epsilon is None:
+            advice = "say epsilon_each=, what one fit of the estimator satisfies"
+            checks.fail("epsilon_each", None, "a number where the estimator has no parameter epsilon", advice)
+        return Voters(
+            self.n_models,
+            PrivacyParams(epsilon, _promised("delta", self.delta_each, found) or 0),
+            overlap=1,
+            models=True,
+        )
+
+
+def _promised(name: str, said: float | None, found: dict[str, Any]) -> Any:  # noqa: ANN401 (a number, checked later)
+    """Return what was said, or what the one parameter of that name of the estimator, or of one of its parts, says."""
+    if said is not None:
+        return said
+    values = [value for each, value in found.items() if each.rpartition("__")[2] == name and value is not None]
+    if len(values) > 1:
+        advice = "say it for one fit of the whole estimator"
+        checks.fail(f"{name}_each", None, f"a number where several parts have a parameter {name}", advice)
+    return values[0] if values else None

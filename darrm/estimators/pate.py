@@ -1,0 +1,316 @@
+"""PATE as one estimator: teachers label public inputs within a budget, a student learns them, and answers for ever."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
+from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _num_samples, check_is_fitted
+
+from darrm import checks
+from darrm.account.accountant import Spent
+from darrm.estimators import card
+from darrm.estimators.base import Ensemble, check_enough_rows
+from darrm.estimators.confident import limited
+from darrm.estimators.planning import BEST, planned
+from darrm.estimators.shards import SEEDS
+from darrm.estimators.spending import LedgerHandle, opened
+from darrm.estimators.teachers import seeded
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters, Workload
+from darrm.release.debited import release_debited
+from darrm.votes import ABSTAIN, Votes
+
+CONFIDENT = "confident"
+ANSWERED_SHARE = 4  # by default one of so many public inputs is answered: those on which the teachers agree
+DRAWN_INPUTS = 500  # where no public inputs are given
+SEMI_SUPERVISED = (SelfTrainingClassifier, LabelPropagation, LabelSpreading)
+
+
+@dataclass(frozen=True)
+class PATEReport:
+    """What a fit released, and what that cost: all of it may be published."""
+
+    teachers: int
+    inputs: int  # public ones
+    answered: int
+    by_class: tuple[tuple[Any, int], ...]  # how many labels of each class the student learned from
+    mechanism: str
+    student: str
+    spent: Spent
+
+    def __str__(self) -> str:
+        classes = ", ".join(f"{name}: {count}" for name, count in self.by_class)
+        return (
+            f"{self.teachers} teachers labeled {self.answered:,} of {self.inputs:,} public inputs ({classes})\n"
+            f"by {self.mechanism}, for {self.student}\n"
+            f"{self.spent}"
+        )
+
+
+def _student_has_probabilities(pate: "PATEClassifier") -> bool:
+    student = getattr(pate, "student_", pate.student)
+    return student is None or hasattr(student, "predict_proba")
+
+
+class PATEClassifier(Ensemble):
+    """Private teachers' knowledge in a student that may be published: PATE [P].
+
+    `fit` trains teachers on disjoint shards, has them label public inputs within the budget, and trains the student on
+    public inputs and released labels alone. `predict` asks the student, and is free for ever. The fitted estimator
+    holds nothing private: neither teachers nor votes.
+
+    Parameters
+    ----------
+    teacher
+        Any classifier; each teacher is a clone. What learns from the data, such as a scaler, belongs into it.
+    student
+        Any classifier. None is a scaled logistic regression, which teaches itself on inputs without a label
+        (`sklearn.semi_supervised.SelfTrainingClassifier`).
+    n_teachers
+        K.
+    epsilon, delta
+        The budget of the labels, and so of the student.
+    max_answers
+        How many public inputs get a label at most. None is a quarter of them for ``"confident"``, else all.
+    aggregator
+        ``"confident"`` checks all public inputs and answers those on which the teachers agree
+        (`darrm.estimators.confident`); ``"best"`` answers ``max_answers`` of them by the best plan; or an aggregator,
+        such as ``darrm.pate.ConfidentGNMax(200, 150, 40)``, which may decline.
+    semi_supervised
+        Whether the student takes all public inputs, with the label -1 where there is none, and the numbers of the
+        classes as labels. ``"auto"`` knows the classes of `sklearn.semi_supervised`.
+    classes, n_jobs, random_state
+        As for `PrivateVotingClassifier`; ``random_state`` governs the student, too.
+    ledger
+        A file that keeps the budget; None keeps it in memory for the one fit. Every fit spends a budget anew.
+
+    Attributes
+    ----------
+    student_
+        The student.
+    answers_
+        (Q,) the number of the class that each public input was labeled with, -1 for none; they were released.
+    privacy_spent_
+        What the labels cost, known before they were drawn: it may be published.
+    report_
+        A `PATEReport`: how many labels, by what, at which cost.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> pate = PATEClassifier(DecisionTreeClassifier(), n_teachers=30, epsilon=3, random_state=0)
+    >>> labels = pate.fit(X[:350], y[:350], X[350:450]).predict(X[450:])
+    >>> labels.shape, pate.report_.answered <= 25, pate.privacy_spent_.epsilon <= 3
+    ((119,), True, True)
+    """
+
+    teacher_parameter = "teacher"
+
+    def __init__(
+        self,
+        teacher: Any,  # noqa: ANN401 (scikit-learn ships no types)
+        student: Any = None,  # noqa: ANN401 (as above)
+        *,
+        n_teachers: int = 250,
+        epsilon: float = 2.0,
+        delta: float = 1e-5,
+        max_answers: int | None = None,
+        aggregator: Any = CONFIDENT,  # noqa: ANN401 (a word or an aggregator)
+        semi_supervised: Any = "auto",  # noqa: ANN401 (a word or a bool)
+        classes: Any = None,  # noqa: ANN401 (a list of names)
+        n_jobs: int | None = None,
+        random_state: Any = None,  # noqa: ANN401 (as in scikit-learn)
+        ledger: Any = None,  # noqa: ANN401 (a path)
+    ) -> None:
+        self.teacher = teacher
+        self.student = student
+        self.n_teachers = n_teachers
+        self.epsilon = epsilon
+        self.delta = delta
+        self.max_answers = max_answers
+        self.aggregator = aggregator
+        self.semi_supervised = semi_supervised
+        self.classes = classes
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.ledger = ledger
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 (as above)
+        """Return scikit-learn's tags: what teachers and student both take."""
+        tags = super().__sklearn_tags__()
+        student = None if self.student is None else get_tags(self.student).input_tags
+        tags.input_tags.allow_nan &= student is not None and student.allow_nan
+        tags.input_tags.sparse &= student is None or student.sparse
+        return tags
+
+    def fit(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> Any:  # noqa: ANN401 (as above)
+        """Train teachers, label public inputs, pay for the labels, and train the student.
+
+        Parameters
+        ----------
+        X, y, groups
+            Private, as for `PrivateVotingClassifier.fit`.
+        X_public
+            (Q, d) public inputs of the same columns. None draws standard normal ones, which say something only where
+            columns are numbers of about that size.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            As `PrivateVotingClassifier.fit`, or if the student cannot be trained: ``answers_`` was released then.
+        PlanError
+            If no release fits into the budget.
+        BudgetExceededError
+            If the ledger's budget is spent: nothing is released.
+
+        Warns
+        -----
+        UserWarning
+            If no public inputs are given, or none of them is answered.
+        """
+        inputs, labels = self._data(X, y)
+        checks.integer_at_least(1, n_teachers=self.n_teachers, advice="how many shards the rows are dealt to")
+        check_enough_rows(inputs, self.n_teachers)
+        public = self._public(inputs, X_public)
+        total = PrivacyParams(self.epsilon, self.delta)
+        workload = Workload(
+            Voters(self.n_teachers, PrivacyParams("inf"), overlap=1), self._asked(public), total, len(self.classes_)
+        )
+        if isinstance(self.aggregator, str) and self.aggregator == CONFIDENT:
+            run = limited(workload, self._answers(workload.queries))
+            handle, mechanism = opened(self.ledger, total, run.charge(), anew=False), run.charge().what
+        else:
+            option = planned(workload, self.aggregator, (CONFIDENT, BEST))
+            run, released, mechanism = None, option.aggregator, option.name
+            handle = opened(self.ledger, total, released.charge(), anew=False)  # type: ignore[union-attr]  # plain voters
+        # in a random order, drawn without a look at votes: public rows that are sorted by class are asked evenly
+        order = check_random_state(self.random_state).permutation(_num_samples(public))[: workload.queries]
+        teachers = self._teach(inputs, labels, groups, self.n_teachers)
+        votes = Votes.of_counts(self._counts(teachers, _safe_indexing(public, order)), self.n_teachers)
+        note = f"{type(self).__name__}.fit"
+        if run is not None:
+            codes = run.release(votes)
+            handle.ledger.debit(run.charge(), note=note)  # nothing drawn leaves before
+        else:
+            codes = release_debited(released, votes, ledger=handle.ledger, note=note)  # type: ignore[arg-type]
+        self._grouped, self._named = groups is not None, self.classes is not None
+        self.answers_ = np.full(_num_samples(public), ABSTAIN, dtype=np.int64)
+        self.answers_[order] = codes
+        self._learn(public)
+        self._report(handle, mechanism)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: ANN401 (as above)
+        """Ask the student: (Q, d) inputs → (Q,) classes. It costs nothing."""
+        check_is_fitted(self)
+        found = self.student_.predict(self._inputs(X, reset=False))
+        return np.asarray(self.classes_[found] if self._codes else found)
+
+    @available_if(_student_has_probabilities)  # type: ignore[untyped-decorator]  # scikit-learn ships no types
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: ANN401 (as above)
+        """Ask the student how probable each class is: (Q, d) → (Q, C), 0 for classes that it never saw."""
+        check_is_fitted(self)
+        found = self.student_.predict_proba(self._inputs(X, reset=False))
+        shown = np.zeros((len(found), len(self.classes_)))
+        columns = self.student_.classes_
+        shown[:, columns if self._codes else np.searchsorted(self.classes_, columns)] = found
+        return shown
+
+    @property
+    def privacy_spent_(self) -> Spent:
+        """What the labels cost; it was known before they were drawn, so it may be published."""
+        check_is_fitted(self)
+        spent: Spent = self.report_.spent
+        return spent
+
+    def to_model_card(self) -> str:
+        """Write in Markdown what is guaranteed, to whom, and under which assumptions; it may be published."""
+        check_is_fitted(self)
+        return card.of_student(self)
+
+    def _public(self, X: Any, given: Any) -> Any:  # noqa: ANN401 (as above)
+        """Check the public inputs, or draw some."""
+        if given is not None:
+            return self._inputs(given, reset=False)
+        if hasattr(X, "columns"):
+            checks.fail("X_public", None, "given with a data frame", "there is nothing to draw its columns from")
+        warnings.warn(
+            f"no X_public was given: the teachers label {DRAWN_INPUTS} standard normal inputs, which resemble the data "
+            "only where its columns were brought to that scale without looking at private data",
+            UserWarning,
+            stacklevel=3,
+        )
+        drawn = check_random_state(self.random_state).standard_normal((DRAWN_INPUTS, self.n_features_in_))
+        return self._inputs(drawn, reset=False)
+
+    def _asked(self, public: Any) -> int:  # noqa: ANN401 (as above)
+        """Return how many of the public inputs the teachers look at."""
+        found: int = _num_samples(public)
+        if self.max_answers is not None:
+            advice = "how many public inputs get a label"
+            checks.integer_at_least(1, max_answers=self.max_answers, advice=advice)
+        confident = isinstance(self.aggregator, str) and self.aggregator == CONFIDENT
+        return found if confident or self.max_answers is None else min(found, self.max_answers)
+
+    def _answers(self, queries: int) -> int:
+        """Return how many of the checked queries are answered at most."""
+        return min(queries, self.max_answers or max(1, queries // ANSWERED_SHARE))
+
+    def _learn(self, public: Any) -> None:  # noqa: ANN401 (as above)
+        """Train the student on public inputs and released labels."""
+        known = self.answers_ != ABSTAIN
+        present = np.unique(self.answers_[known])
+        student = self._made_student(public, partly=not known.all())
+        everything = isinstance(student, SEMI_SUPERVISED) if self.semi_supervised == "auto" else self.semi_supervised
+        self._codes = bool(everything)
+        if len(present) < 2:  # no classifier learns from one class
+            if not len(present):
+                warnings.warn("no public input was answered: the student is a constant", UserWarning, stacklevel=3)
+            only = int(present[0]) if len(present) else 0
+            self._codes = True
+            self.student_ = DummyClassifier(strategy="constant", constant=only).fit([[0]], [only])
+        elif everything:
+            self.student_ = student.fit(public, self.answers_)
+        else:
+            rows = np.flatnonzero(known)
+            self.student_ = student.fit(_safe_indexing(public, rows), self.classes_[self.answers_[rows]])
+
+    def _made_student(self, public: Any, *, partly: bool) -> Any:  # noqa: ANN401 (as above)
+        """Clone the student, or make the default one."""
+        if self.student is None:
+            student = make_pipeline(StandardScaler(with_mean=not issparse(public)), LogisticRegression(max_iter=1000))
+            student = SelfTrainingClassifier(student, threshold=0.9) if partly else student
+        else:
+            student = clone(self.student)
+        return seeded(student, int(check_random_state(self.random_state).randint(SEEDS - 1)))
+
+    def _report(self, handle: LedgerHandle, mechanism: str) -> None:
+        """Write down what was released."""
+        given = self.answers_[self.answers_ != ABSTAIN]
+        by_class = np.bincount(given, minlength=len(self.classes_)).tolist()
+        self.report_ = PATEReport(
+            teachers=self.n_teachers,
+            inputs=len(self.answers_),
+            answered=len(given),
+            by_class=tuple(zip(self.classes_.tolist(), by_class, strict=True)),
+            mechanism=mechanism,
+            student=type(self.student_).__name__,
+            spent=handle.ledger.spent,
+        )

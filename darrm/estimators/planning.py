@@ -1,0 +1,77 @@
+"""What releases the answers of an estimator: the best release that a plan finds, or the caller's own aggregator."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from darrm import checks
+from darrm.account.accountant import Spent
+from darrm.advise.contenders import no_noise
+from darrm.aggregator import Aggregator
+from darrm.errors import PlanError
+from darrm.losses.charges import Charge
+from darrm.plan.budget import account_of, needs_no_noise
+from darrm.plan.option import ReleaseOption
+from darrm.plan.search import plan
+from darrm.problem import Workload
+
+BEST = "best"
+PLANS_KEPT = 64  # a grid search fits the same workload over and over, and a plan takes seconds
+
+
+def planned(workload: Workload, aggregator: Any, named: tuple[str, ...] = (BEST,)) -> ReleaseOption:  # noqa: ANN401 (checked)
+    """Return what releases a workload within its total budget, planned without a look at data.
+
+    Parameters
+    ----------
+    workload
+        Voters, number of answers, budget.
+    aggregator
+        ``"best"``, or an `Aggregator` of the caller's, whose charge must fit.
+    named
+        The words that are allowed.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    PlanError
+        If nothing fits into the budget.
+    """
+    if isinstance(aggregator, str) and aggregator == BEST:
+        return _best(workload)
+    if isinstance(aggregator, str) or not isinstance(aggregator, Aggregator):
+        words = " or ".join(map(repr, named))
+        checks.fail("aggregator", aggregator, f"{words}, or an aggregator such as darrm.pate.GNMax(40)")
+    charge: Charge = aggregator.charge()
+    account = account_of(workload, charge)
+    if not account.admits(workload.total):
+        asked = f"{workload.queries} answers by {charge.what}"
+        raise PlanError(f"{asked} do not fit into {workload.total}: take more noise, or fewer answers")
+    return ReleaseOption(
+        name=charge.what,
+        workload=workload,
+        truth=np.full(workload.voters.half_size, np.nan),  # an aggregator says what it costs, not how often it is right
+        cost=account.spent(workload.total.delta).bounds[0],
+        aggregator=aggregator,
+        instructions=(repr(aggregator),),
+    )
+
+
+@lru_cache(maxsize=PLANS_KEPT)
+def _best(workload: Workload) -> ReleaseOption:
+    """Plan once for equal workloads: the same voters, queries, classes and exact budget."""
+    if needs_no_noise(workload):
+        found = no_noise(workload, None)
+        if found is None:
+            raise PlanError("models that need no noise are private models")
+        return found
+    return plan(workload).option
+
+
+def spent_by_models(option: ReleaseOption) -> Spent:
+    """Return what models cost whose answers need no noise: it is spent when they are trained, and never grows."""
+    cost = option.cost
+    work = option.workload
+    return Spent(cost.epsilon, work.total.delta, cost.name, cost.explanation, (cost,), work.queries)

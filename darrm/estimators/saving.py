@@ -1,0 +1,208 @@
+"""Files of fitted estimators, by skops: no pickle, and no code that is not named.
+
+A file holds the teachers, or the student, as skops writes them, and of our own types plain data only: the release as
+the document that `darrm.release.files` reads, which proves it again, and the path of the ledger, which goes on where it
+stands. A ledger in memory cannot be saved, and neither can an estimator that would be without its budget.
+"""
+
+import tempfile
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from darrm import checks
+from darrm.account.accountant import Spent
+from darrm.account.bounds import Bound
+from darrm.errors import TableError
+from darrm.estimators.base import Ensemble
+from darrm.estimators.models import PrivateModelsVotingClassifier
+from darrm.estimators.pate import PATEClassifier, PATEReport
+from darrm.estimators.planning import BEST, planned
+from darrm.estimators.spending import LedgerHandle
+from darrm.estimators.voting import PrivateVotingClassifier
+from darrm.plan.option import ReleaseOption
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters, Workload
+from darrm.release.files import load_release, save_release
+from darrm.system.extras import require
+
+FORMAT = "darrm estimator"
+VERSION = 1
+_KINDS: dict[str, type[Ensemble]] = {
+    kind.__name__: kind for kind in (PrivateVotingClassifier, PrivateModelsVotingClassifier, PATEClassifier)
+}
+# compiled types of scikit-learn that skops does not trust by itself; they hold numbers
+_TRUSTED = ("sklearn.tree._tree.Tree", "sklearn.neighbors._kd_tree.KDTree", "sklearn.neighbors._ball_tree.BallTree")
+_INPUTS = ("classes_", "n_features_in_", "feature_names_in_", "_grouped", "_named")
+
+
+def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
+    """Write a fitted estimator to a new file.
+
+    The teachers of a vote are private data, and so is their file; a file of a `PATEClassifier` holds nothing private.
+
+    Parameters
+    ----------
+    estimator
+        A fitted estimator of this package.
+    path
+        A file that does not exist yet.
+
+    Raises
+    ------
+    ValueError
+        If the estimator's budget is kept in memory, its aggregator has no file format, or the file exists.
+    NotFittedError
+        If it is not fitted.
+    """
+    if type(estimator).__name__ not in _KINDS or not isinstance(estimator, Ensemble):
+        checks.fail("estimator", type(estimator).__name__, f"one of {', '.join(_KINDS)}")
+    check_is_fitted(estimator)
+    target = Path(path)
+    if target.exists():
+        checks.fail("path", str(target), "a file that does not exist yet", "an estimator's file is never replaced")
+    parameters = estimator.get_params(deep=False)
+    if not isinstance(parameters.get("aggregator", BEST), str):
+        parameters["aggregator"] = BEST
+        if isinstance(estimator, PATEClassifier):
+            advice = "fit with one of these to save the student, or save student_ alone"
+            checks.fail("aggregator", estimator.aggregator, "'confident' or 'best' in a file", advice)
+    if parameters["ledger"] is not None:
+        parameters["ledger"] = str(Path(parameters["ledger"]).absolute())
+    state = _student_state(estimator) if isinstance(estimator, PATEClassifier) else _vote_state(estimator)
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": type(estimator).__name__,
+        "parameters": parameters,
+        "inputs": {name: getattr(estimator, name) for name in _INPUTS if hasattr(estimator, name)},
+        "state": state,
+    }
+    require("skops.io").dump(document, target)
+
+
+def load(path: str | PathLike[str], *, trusted: tuple[str, ...] | list[str] = ()) -> Any:  # noqa: ANN401 (one of three)
+    """Read a fitted estimator; its budget goes on where its ledger stands.
+
+    Parameters
+    ----------
+    path
+        A file that `save` wrote.
+    trusted
+        Names of types, beyond scikit-learn's, that the file may make: teachers of other libraries. Whoever names one
+        trusts the code of that type.
+
+    Raises
+    ------
+    ValueError
+        If the file would make other types; the message names them.
+    TableError
+        If it is no estimator of this package, or a malformed one.
+    """
+    skops = require("skops.io")
+    known = [*_TRUSTED, *trusted]
+    unknown = [name for name in skops.get_untrusted_types(file=Path(path)) if name not in known]
+    if unknown:
+        advice = f"if you trust their code, say trusted={unknown}"
+        checks.fail("the file's types", unknown, "scikit-learn's, or trusted", advice)
+    document = skops.load(Path(path), trusted=known)
+    try:
+        if document["format"] != FORMAT or document["version"] != VERSION:
+            raise TableError("format", f"it is no {FORMAT!r} of version {VERSION}")
+        found = _KINDS[document["kind"]](**document["parameters"])
+        for name, value in document["inputs"].items():
+            if name not in _INPUTS:
+                raise TableError("inputs", f"{name!r} is unknown")
+            setattr(found, name, value)
+        (_read_student if isinstance(found, PATEClassifier) else _read_vote)(found, document["state"])
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise TableError("file", f"it is malformed ({type(error).__name__}: {error})") from error
+    return found
+
+
+def _vote_state(vote: Any) -> dict[str, Any]:  # noqa: ANN401 (a fitted `PayingVote`)
+    """Write what a vote learned, planned, and is paid by."""
+    option, release, ledger = vote.plan_, None, None
+    if vote._release is not None:  # noqa: SLF001 (one package)
+        handle = vote._spending  # noqa: SLF001
+        if handle.path is None:
+            advice = "fit with ledger='FILE': a copy without its budget could spend it again"
+            checks.fail("ledger", None, "a file, to save the estimator", advice)
+        ledger = {"path": handle.path, "seen": handle.answers()}
+        with tempfile.TemporaryDirectory() as folder:
+            save_release(Path(folder) / "release.json", vote._release)  # noqa: SLF001
+            release = (Path(folder) / "release.json").read_text(encoding="utf-8")
+    return {
+        "teachers": vote.teachers_,
+        "workload": option.workload.to_json(),
+        "name": option.name,
+        "settings": {name: float(value) for name, value in option.settings.items()},
+        "truth": option.truth,
+        "release": release,
+        "ledger": ledger,
+    }
+
+
+def _read_vote(vote: Any, state: dict[str, Any]) -> None:  # noqa: ANN401 (an unfitted `PayingVote`)
+    """Read what `_vote_state` wrote; what the release costs is computed anew."""
+    given = state["workload"]
+    workload = Workload(
+        Voters.from_json(given), given["queries"], PrivacyParams.from_json(given["total"]), given.get("classes", 2)
+    )
+    vote.teachers_ = state["teachers"]
+    if state["release"] is None:
+        vote.plan_, vote._release, vote._spending = planned(workload, BEST), None, None  # noqa: SLF001
+        if vote.plan_.aggregator is not None:
+            raise TableError("release", "it is missing: without noise these answers are not within the budget")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "release.json").write_text(state["release"], encoding="utf-8")
+        aggregator = load_release(Path(folder) / "release.json")
+    found = planned(workload, aggregator)  # `PlanError` if it costs more than the budget
+    vote.plan_ = ReleaseOption(
+        name=state["name"],
+        workload=workload,
+        truth=state["truth"],
+        cost=found.cost,
+        settings=state["settings"],
+        aggregator=aggregator,
+        instructions=found.instructions,
+    )
+    vote._release = aggregator  # noqa: SLF001
+    vote._spending = LedgerHandle.of_file(state["ledger"]["path"], state["ledger"]["seen"])  # noqa: SLF001
+
+
+def _student_state(pate: PATEClassifier) -> dict[str, Any]:
+    """Write a student and its report: plain data."""
+    report, spent = pate.report_, pate.report_.spent
+    return {
+        "student": pate.student_,
+        "codes": pate._codes,  # noqa: SLF001
+        "answers": pate.answers_,
+        "report": {
+            "teachers": report.teachers,
+            "inputs": report.inputs,
+            "answered": report.answered,
+            "by_class": [list(pair) for pair in report.by_class],
+            "mechanism": report.mechanism,
+            "student": report.student,
+        },
+        "spent": {
+            "epsilon": spent.epsilon,
+            "delta": spent.delta,
+            "bound": spent.bound,
+            "explanation": spent.explanation,
+            "queries": spent.queries,
+        },
+        "bounds": [[bound.name, bound.epsilon, bound.explanation] for bound in spent.bounds],
+    }
+
+
+def _read_student(pate: Any, state: dict[str, Any]) -> None:  # noqa: ANN401 (an unfitted `PATEClassifier`)
+    """Read what `_student_state` wrote; what the labels cost is what the file says."""
+    pate.student_, pate._codes, pate.answers_ = state["student"], state["codes"], state["answers"]  # noqa: SLF001
+    spent = Spent(**state["spent"], bounds=tuple(Bound(*each) for each in state["bounds"]))
+    report = {**state["report"], "by_class": tuple(map(tuple, state["report"]["by_class"]))}
+    pate.report_ = PATEReport(**report, spent=spent)

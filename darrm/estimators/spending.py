@@ -1,0 +1,147 @@
+"""The one budget of a fitted estimator, however often the estimator is copied.
+
+A budget that a copy could spend again would be none. So an estimator never holds its ledger's content, only a handle:
+
+* a ledger in a **file** is known by its path. Copies, other processes and a loaded estimator all debit that file. A
+  handle remembers how many answers it saw there, and refuses a file that has fewer: an older copy took its place;
+* a ledger in **memory** is known to the process that made it. `copy.deepcopy` and `pickle` within that process lead to
+  the same ledger; in another process, or after a restart, there is none, and nothing is released.
+"""
+
+import secrets
+import warnings
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from darrm import checks
+from darrm.account.ledger import PrivacyLedger
+from darrm.account.ledger_store import MEMORY
+from darrm.errors import LedgerError
+from darrm.losses.charges import Charge
+from darrm.privacy import PrivacyParams
+
+# the ledgers in memory of this process by a name that nobody guesses: a copy finds the very ledger, or none
+_IN_MEMORY: "WeakValueDictionary[str, PrivacyLedger]" = WeakValueDictionary()
+
+
+class RefitWarning(UserWarning):
+    """An estimator that has released something is fitted again, with a new budget: the two budgets add up."""
+
+
+class SelectionWarning(UserWarning):
+    """A score was computed: it spends budget, and what is chosen by scores on private data is not accounted for."""
+
+
+class LedgerHandle:
+    """Leads to one ledger: held in this process, or found again by a copy."""
+
+    def __init__(self, ledger: PrivacyLedger) -> None:
+        self._ledger: PrivacyLedger | None = ledger
+        self._name = ledger.path
+        self._seen = 0
+        if self._name == MEMORY:
+            self._name = f"{MEMORY}{secrets.token_hex(16)}"
+            _IN_MEMORY[self._name] = ledger
+
+    @property
+    def path(self) -> str | None:
+        """The ledger's file; None for one in memory."""
+        return None if self._name.startswith(MEMORY) else self._name
+
+    @property
+    def ledger(self) -> PrivacyLedger:
+        """The ledger; `LedgerError` where it is gone, or has forgotten what was spent."""
+        if self._ledger is None:
+            if self.path is None:
+                message = (
+                    "the budget of this estimator was kept in the memory of the process that fitted it, so a copy "
+                    "elsewhere releases nothing: fit with ledger='FILE' to share a budget"
+                )
+                raise LedgerError(MEMORY, message)
+            ledger = PrivacyLedger(self.path)
+            found = ledger.accountant().queries
+            if found < self._seen:
+                message = f"it has {found} answers, and this estimator saw {self._seen}: an older copy took its place"
+                raise LedgerError(self.path, message)
+            self._ledger = ledger
+        return self._ledger
+
+    def answers(self) -> int:
+        """Return how many answers the ledger holds."""
+        self._seen = self.ledger.accountant().queries
+        return self._seen
+
+    def __getstate__(self) -> dict[str, Any]:
+        seen = self._seen if self._ledger is None else self.answers()
+        return {"name": self._name, "seen": seen}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._name, self._seen = state["name"], state["seen"]
+        self._ledger = _IN_MEMORY.get(self._name)
+
+    @classmethod
+    def of_file(cls, path: str, seen: int) -> "LedgerHandle":
+        """Lead to a file that had so many answers; it is opened when it is needed."""
+        found = cls.__new__(cls)
+        found.__setstate__({"name": path, "seen": seen})
+        return found
+
+
+def opened(path: str | PathLike[str] | None, budget: PrivacyParams, charge: Charge, *, anew: bool) -> LedgerHandle:
+    """Open the ledger that pays for an estimator, or make it.
+
+    Parameters
+    ----------
+    path
+        A file, made where there is none; None for a ledger in memory.
+    budget
+        What the estimator promises.
+    charge
+        What it will debit.
+    anew
+        Whether the ledger must hold nothing, because the voters are private models: another ensemble's answers do not
+        add up with those of this one.
+
+    Raises
+    ------
+    ValueError
+        If the ledger has another budget, accounts for another kind of query, or is not empty where it must be.
+    LedgerError
+        If it cannot be opened.
+    """
+    if path is None:
+        return LedgerHandle(PrivacyLedger.create(MEMORY, budget))
+    if not isinstance(path, str | PathLike) or str(path) == MEMORY:
+        checks.fail("ledger", path, "the path of a file, or None", "for a PrivacyLedger say ledger.path")
+    if not Path(path).exists():
+        return LedgerHandle(PrivacyLedger.create(path, budget))
+    ledger = PrivacyLedger(path)
+    if ledger.budget != budget:
+        advice = f"it is the budget of {ledger.path!r}: say so, or name another ledger"
+        checks.fail("(epsilon, delta)", str(budget), str(ledger.budget), advice)
+    held = ledger.accountant().charges
+    if anew and held:
+        advice = "models trained anew are others, whose answers do not add up with these: name a new ledger"
+        checks.fail("ledger", ledger.path, "empty", advice)
+    if ledger.kinds == "one" and any(other.kind != charge.kind for other in held):
+        advice = "fit with the settings that it was made for, or name a new ledger: what both release adds up"
+        checks.fail("ledger", ledger.path, f"one of {charge.what!r}, and it holds {held[0].what!r}", advice)
+    return LedgerHandle(ledger)
+
+
+def warn_of_refit(handle: LedgerHandle | None) -> None:
+    """Say that a new budget does not undo what an old one in memory has paid for."""
+    if handle is not None and handle.path is None:
+        try:
+            spent = handle.answers()
+        except LedgerError:
+            return
+        if spent:
+            warnings.warn(
+                f"this estimator has released {spent} answers, and fit starts a new budget: if the new data are about "
+                "the same people, both budgets add up (a ledger='FILE' keeps one budget over all fits)",
+                RefitWarning,
+                stacklevel=3,
+            )

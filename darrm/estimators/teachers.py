@@ -1,0 +1,111 @@
+"""Training one estimator a shard, and counting what they vote; both by joblib, wherever its backend runs them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from sklearn.utils import _safe_indexing
+from sklearn.utils.parallel import Parallel, delayed
+
+from darrm import checks
+
+
+def trained(
+    estimator: Any,  # noqa: ANN401 (scikit-learn ships no types)
+    X: Any,  # noqa: ANN401 (an array, a sparse matrix or a data frame)
+    y: NDArray[Any],
+    teacher_of: NDArray[np.int64],
+    classes: NDArray[Any],
+    *,
+    teachers: int,
+    seeds: Sequence[int] | None,
+    n_jobs: int | None,
+) -> list[Any]:
+    """Train K clones of an estimator, each on the rows of its own shard; a worker gets these rows and no others.
+
+    Parameters
+    ----------
+    estimator
+        What is cloned.
+    X, y, teacher_of
+        n rows, their labels, and the teacher of each.
+    classes
+        The public list of classes.
+    teachers
+        K.
+    seeds
+        The seed of each teacher. A teacher that has no row, or rows of one class only, is then no clone but votes for a
+        class: its own, or that of its number. None is for estimators that are private themselves: their noise must not
+        be seeded, and they are always fitted, as an exception for some shards would reveal what no noise hides.
+    n_jobs
+        For joblib.
+
+    Raises
+    ------
+    ValueError
+        If a teacher cannot be trained.
+    """
+    shards = [np.flatnonzero(teacher_of == number) for number in range(teachers)]
+    found: list[Any] = Parallel(n_jobs=n_jobs)(
+        delayed(_trained)(
+            clone(estimator),
+            _safe_indexing(X, rows),
+            y[rows],
+            number,
+            None if seeds is None else seeds[number],
+            classes[number % len(classes)],
+        )
+        for number, rows in enumerate(shards)
+    )
+    return found
+
+
+def _trained(teacher: Any, X: Any, y: NDArray[Any], number: int, seed: int | None, otherwise: Any) -> Any:  # noqa: ANN401 (as above)
+    """Train one teacher on its shard."""
+    if seed is not None:
+        present = np.unique(y)
+        if len(present) < 2:
+            constant = present[0] if len(present) else otherwise
+            return DummyClassifier(strategy="constant", constant=constant).fit([[0]], [constant])
+        seeded(teacher, seed)
+    try:
+        return teacher.fit(X, y)
+    except (ValueError, ArithmeticError) as error:
+        raise ValueError(
+            f"teacher {number} could not be trained on its {len(y)} rows ({error}): take fewer teachers, or an "
+            "estimator that learns from so few rows"
+        ) from error
+
+
+def seeded(estimator: Any, seed: int) -> Any:  # noqa: ANN401 (as above)
+    """Set every ``random_state`` of an estimator and of its parts, and return it."""
+    names = [name for name in estimator.get_params() if name.rpartition("__")[2] == "random_state"]
+    return estimator.set_params(**dict.fromkeys(names, seed))
+
+
+def counts(
+    teachers: Sequence[Any],
+    X: Any,  # noqa: ANN401 (as above)
+    classes: NDArray[Any],
+    *,
+    n_jobs: int | None,
+) -> NDArray[np.int64]:
+    """Count the votes of all teachers on Q inputs: (Q, C), **private data**."""
+    votes = Parallel(n_jobs=n_jobs)(delayed(_codes)(teacher, X, classes) for teacher in teachers)
+    total = np.zeros((len(votes[0]), len(classes)), dtype=np.int64)
+    rows = np.arange(len(total))
+    for codes in votes:
+        total[rows, codes] += 1
+    return total
+
+
+def _codes(teacher: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.int64]:  # noqa: ANN401 (as above)
+    """Return the numbers of the classes that a teacher votes for: (Q,)."""
+    answers = np.asarray(teacher.predict(X))
+    codes = np.minimum(np.searchsorted(classes, answers), len(classes) - 1)
+    if answers.shape != codes.shape or not np.array_equal(classes[codes], answers):
+        checks.fail("a teacher's votes", np.unique(answers)[:5].tolist(), f"among the classes {classes.tolist()[:5]}")
+    return codes

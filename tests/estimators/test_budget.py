@@ -1,0 +1,265 @@
+"""The ledger is the authority: debits before labels, no second budget by a copy, and what is said where it ends."""
+
+import copy
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.neighbors import KNeighborsClassifier
+
+from darrm import PrivacyLedger, PrivacyParams
+from darrm.errors import BudgetExceededError, LedgerError, PaidError, PlanError
+from darrm.estimators import (
+    PATEClassifier,
+    PrivateModelsVotingClassifier,
+    PrivateVotingClassifier,
+    RefitWarning,
+    SelectionWarning,
+)
+from darrm.pate import ConfidentGNMax, GNMax
+from darrm.pate.analysis import PrivateFigureWarning
+
+X, y = load_iris(return_X_y=True)
+
+
+def vote(**settings: Any) -> PrivateVotingClassifier:
+    given = {"n_teachers": 6, "epsilon": 3, "max_queries": 50, "random_state": 0, **settings}
+    return PrivateVotingClassifier(KNeighborsClassifier(1), **given)
+
+
+def test_answers_are_given_up_to_the_last_one_and_then_refused_for_nothing() -> None:
+    fitted = vote().fit(X, y)
+    assert (fitted.queries_left_, fitted.privacy_spent_.epsilon) == (50, 0.0)
+    assert set(fitted.predict(X[:45])) <= {0, 1, 2}
+    spent = fitted.privacy_spent_.epsilon
+    assert 0 < spent <= 3
+    with pytest.raises(BudgetExceededError, match="6 answers were asked for, and 5 of 50 are left") as refused:
+        fitted.predict(X[:6])
+    assert refused.value.queries_that_fit == 5
+    assert (fitted.queries_left_, fitted.privacy_spent_.epsilon) == (5, spent)
+    fitted.predict(X[:5])
+    assert fitted.queries_left_ == 0
+    assert fitted.privacy_spent_.epsilon <= 3
+
+
+def test_what_fails_before_the_votes_pays_nothing() -> None:
+    fitted = vote().fit(X, y)
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.predict([[np.nan] * 4])
+    with pytest.raises(ValueError, match="features"):
+        fitted.predict(X[:3, :2])
+    assert fitted.queries_left_ == 50
+
+
+def test_labels_leave_after_their_debit(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted = vote().fit(X, y)
+    order = []
+
+    def debit(_self: PrivacyLedger, charge: Any, **_rest: Any) -> None:
+        order.append(("debit", charge.count))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivacyLedger, "debit", debit)
+    with pytest.raises(KeyboardInterrupt):
+        order.append(("labels", len(fitted.predict(X[:7]))))
+    assert order == [("debit", 7)]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])  # noqa: S301
+def test_a_copy_spends_the_same_budget(copied: Any, tmp_path: Path) -> None:
+    for fitted in (vote().fit(X, y), vote(ledger=tmp_path / "ledger.sqlite").fit(X, y)):
+        twin = copied(fitted)
+        twin.predict(X[:30])
+        assert (fitted.queries_left_, twin.queries_left_) == (20, 20)
+        with pytest.raises(BudgetExceededError):
+            fitted.predict(X[:21])
+        assert copied(twin).queries_left_ == 20
+
+
+def test_a_copy_in_another_process_has_a_file_s_budget_or_none(tmp_path: Path) -> None:
+    code = (
+        "import pickle, sys; vote, X = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "try: vote.predict(X[:30]); print('paid', vote.queries_left_)\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    found = []
+    fits = [vote().fit(X, y), vote(ledger=tmp_path / "ledger.sqlite").fit(X, y)]
+    for number, fitted in enumerate(fits):
+        path = tmp_path / f"{number}.pickle"
+        path.write_bytes(pickle.dumps((fitted, X)))
+        done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+        found.append(done.stdout)
+    assert found[0].startswith("LedgerError")
+    assert "memory of the process" in found[0]
+    assert found[1].split() == ["paid", "20"]
+    assert [fitted.queries_left_ for fitted in fits] == [50, 20]
+
+
+def test_an_older_copy_of_the_ledger_is_no_second_budget(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    fitted = vote(ledger=path).fit(X, y)
+    old = path.read_bytes()
+    fitted.predict(X[:30])
+    stored = pickle.dumps(fitted)
+    path.unlink()
+    path.write_bytes(old)
+    with pytest.raises(LedgerError, match="older copy"):
+        pickle.loads(stored).predict(X[:30])  # noqa: S301 (written above)
+
+
+def test_a_clone_shares_nothing_but_a_named_file(tmp_path: Path) -> None:
+    fitted = vote().fit(X, y)
+    fitted.predict(X[:40])
+    assert clone(fitted).fit(X, y).queries_left_ == 50
+    named = vote(ledger=tmp_path / "ledger.sqlite").fit(X, y)
+    named.predict(X[:40])
+    assert clone(named).fit(X, y).queries_left_ == 10
+
+
+def test_a_second_fit_says_that_budgets_add_up() -> None:
+    fitted = vote().fit(X, y).fit(X, y)  # nothing was answered in between
+    fitted.predict(X[:3])
+    with pytest.warns(RefitWarning, match="released 3 answers.*budgets add up"):
+        fitted.fit(X, y)
+
+
+def test_a_file_keeps_one_budget_over_all_fits(tmp_path: Path) -> None:
+    fitted = vote(ledger=tmp_path / "ledger.sqlite").fit(X, y)
+    fitted.predict(X[:30])
+    assert fitted.fit(X, y).queries_left_ == 20
+    for settings, complaint in (
+        ({"epsilon": 4}, r"\(epsilon, delta\) must be \(3, 1e-05\)"),
+        ({"n_teachers": 7}, "ledger must be one of"),
+        ({"ledger": ":memory:"}, "the path of a file"),
+        ({"ledger": fitted.ledger_}, "say ledger.path"),
+    ):
+        with pytest.raises(ValueError, match=complaint):
+            vote(**{"ledger": tmp_path / "ledger.sqlite", **settings}).fit(X, y)
+
+
+def test_another_s_budget_is_the_limit_where_it_is_smaller(tmp_path: Path) -> None:
+    ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(3, 1e-5), kinds="planned")
+    fitted = vote(ledger=ledger.path).fit(X, y)
+    ledger.debit(GNMax(9.0).charge(10))
+    left = fitted.queries_left_
+    assert 0 < left < 50
+    with pytest.raises(BudgetExceededError):
+        fitted.predict(X[: int(left) + 1])
+    assert len(fitted.predict(X[: int(left)])) == left
+
+
+def test_votes_are_marked_private_and_sum_to_the_teachers() -> None:
+    fitted = vote().fit(X, y)
+    with pytest.warns(PrivateFigureWarning, match="private data"):
+        votes = fitted.votes(X[:9])
+    assert votes.counts.shape == (9, 3)
+    assert set(votes.counts.sum(axis=1)) == {6}
+    assert fitted.queries_left_ == 50
+
+
+def test_a_score_is_paid_for_and_warns() -> None:
+    fitted = vote().fit(X, y)
+    with pytest.warns(SelectionWarning, match="score pays for 10 answers"):
+        fitted.score(X[:10], y[:10])
+    assert fitted.queries_left_ == 40
+
+
+def test_a_grid_search_and_cross_validation_run_on_public_data() -> None:
+    search = GridSearchCV(vote(n_teachers=3, epsilon=30), {"estimator__n_neighbors": [1, 2]}, cv=3)
+    with pytest.warns(SelectionWarning):
+        search.fit(X, y)
+    assert search.best_estimator_.queries_left_ == 50
+    assert cross_val_predict(vote(n_teachers=3, epsilon=30), X, y, cv=3, n_jobs=2).shape == (150,)
+
+
+def test_own_aggregators_pay_what_they_charge() -> None:
+    fitted = vote(aggregator=GNMax(25.0)).fit(X, y)
+    fitted.predict(X[:50])
+    assert fitted.ledger_.accountant().charges[0].what == "GNMax(sigma=25)"
+    with pytest.raises(PlanError, match="do not fit"):
+        vote(aggregator=GNMax(1.0)).fit(X, y)
+    with pytest.raises(ValueError, match="'best', or an aggregator"):
+        vote(aggregator="bets").fit(X, y)
+    declines = vote(epsilon=30, aggregator=ConfidentGNMax(6, 3, 3)).fit(X, y)
+    with pytest.raises(ValueError, match="a PATEClassifier declines"):
+        declines.predict(X[:50])
+
+
+@pytest.mark.parametrize(("aggregator", "most"), [("confident", 10), ("best", 40), (ConfidentGNMax(5, 20, 20), 40)])
+def test_a_student_is_paid_for_once(aggregator: Any, most: int) -> None:
+    pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, epsilon=4, aggregator=aggregator, random_state=0)
+    pate.fit(X, y, X[:40])
+    before = pate.privacy_spent_.epsilon
+    assert 0 < before <= 4
+    assert len(pate.predict(X)) == len(pate.predict(X)) == 150
+    assert pate.privacy_spent_.epsilon == before
+    assert pate.report_.answered == np.sum(pate.answers_ >= 0) <= most
+    assert f"({before:.6g}, 1e-05)-differential privacy" in pate.to_model_card()
+
+
+def test_what_a_confident_run_costs_does_not_depend_on_how_many_it_answers() -> None:
+    agreeing = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, epsilon=4, random_state=0).fit(X, y, X[:40])
+    constant = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, epsilon=4, random_state=0)
+    constant.fit(X, np.random.RandomState(0).permutation(y), X[:40])
+    assert agreeing.privacy_spent_ == constant.privacy_spent_
+
+
+def test_a_second_student_needs_a_second_budget(tmp_path: Path) -> None:
+    pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, epsilon=4, ledger=tmp_path / "ledger.sqlite")
+    first = pate.fit(X, y, X[:40]).answers_
+    with pytest.raises(BudgetExceededError):
+        pate.fit(X, y, X[:40])
+    assert pate.answers_ is first
+
+
+def test_private_models_pay_once_and_answer_for_ever() -> None:
+    models = PrivateModelsVotingClassifier(KNeighborsClassifier(1), 5, epsilon_each=1, max_queries=3).fit(X, y)
+    assert models.plan_.aggregator is None
+    assert models.queries_left_ == np.inf
+    assert np.array_equal(models.predict(X), models.predict(X))
+    assert models.privacy_spent_.epsilon <= 1
+    assert "no noise" in models.plan_.name
+    with pytest.raises(AttributeError, match="no ledger"):
+        _ = models.ledger_
+
+
+def test_models_that_promise_too_little_get_noise_and_both_ends_count(tmp_path: Path) -> None:
+    settings = {"epsilon_each": 2, "epsilon": 1, "max_queries": 20}
+    models = PrivateModelsVotingClassifier(KNeighborsClassifier(1), 5, **settings, ledger=tmp_path / "ledger.sqlite")
+    models.fit(X, y).predict(X[:20])
+    assert models.privacy_spent_.bound == "both ends"
+    assert 0.9 < models.privacy_spent_.epsilon <= 1
+    with pytest.raises(ValueError, match="trained anew"):
+        models.fit(X, y)
+
+
+def test_a_promise_is_read_from_the_estimator_or_asked_for() -> None:
+    class Private(LogisticRegression):  # type: ignore[misc]  # scikit-learn ships no types
+        def __init__(self, epsilon: float = 0.5) -> None:
+            super().__init__()
+            self.epsilon = epsilon
+
+    models = PrivateModelsVotingClassifier(Private(), 2).fit(X, y)
+    assert models.plan_.workload.voters.each == PrivacyParams(0.5)
+    with pytest.raises(ValueError, match="say epsilon_each="):
+        PrivateModelsVotingClassifier(LogisticRegression(), 2).fit(X, y)
+    with pytest.warns(UserWarning, match="predicted hides nothing"):
+        PrivateModelsVotingClassifier(LogisticRegression(random_state=0), 2, epsilon_each=1).fit(X, y)
+
+
+def test_paid_labels_that_are_lost_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted = vote().fit(X, y)
+    monkeypatch.setattr(PrivacyLedger, "_forget_labels", lambda *_: 1 / 0)
+    with pytest.raises(PaidError, match="the budget is spent"):
+        fitted.predict(X[:5])
+    assert fitted.queries_left_ == 45

@@ -1,0 +1,97 @@
+"""One person reaches one teacher: on neighboring data all other teachers are the same, to the bit."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+from sklearn.datasets import load_wine
+from sklearn.tree import DecisionTreeClassifier
+
+from darrm.estimators import PATEClassifier, PrivateVotingClassifier
+from darrm.estimators.shards import assigned, persons_of, seeds
+
+KEY = b"0123456789abcdef"
+TEACHERS = 12
+
+
+def fitted(X: Any, y: Any, groups: Any = None) -> PrivateVotingClassifier:
+    vote = PrivateVotingClassifier(
+        DecisionTreeClassifier(max_features=2), TEACHERS, epsilon=20, max_queries=5, random_state=3, classes=[0, 1, 2]
+    )
+    return vote.fit(X, y, groups=groups)
+
+
+def changed(one: PrivateVotingClassifier, other: PrivateVotingClassifier) -> list[int]:
+    both = zip(one.teachers_, other.teachers_, strict=True)
+    return [number for number, (a, b) in enumerate(both) if pickle.dumps(a) != pickle.dumps(b)]
+
+
+def test_a_replaced_row_changes_one_teacher_whatever_its_label_becomes() -> None:
+    X, y = load_wine(return_X_y=True)
+    before = fitted(X, y)
+    expected = assigned(persons_of(len(X), None), TEACHERS, np.random.RandomState(3).bytes(16))
+    for row in (0, 77, 177):
+        inputs, labels = X.copy(), y.copy()
+        inputs[row], labels[row] = -1000.0, (y[row] + 1) % 3
+        assert changed(before, fitted(inputs, labels)) == [expected[row]]
+
+
+def test_a_person_who_leaves_with_all_rows_changes_one_teacher() -> None:
+    X, y = load_wine(return_X_y=True)
+    people = [f"person {row // 3}" for row in range(len(X))]
+    stays = np.array([person != "person 20" for person in people])
+    left = fitted(X[stays], y[stays], [person for person in people if person != "person 20"])
+    assert len(changed(fitted(X, y, people), left)) == 1
+
+
+def test_rows_of_a_person_are_in_one_shard() -> None:
+    people = list("abcabcabc")
+    teachers = assigned(people, 50, KEY)
+    for person in "abc":
+        assert len({teacher for teacher, whose in zip(teachers, people, strict=True) if whose == person}) == 1
+    assert len(set(teachers)) > 1
+
+
+def test_the_last_row_moves_nobody() -> None:
+    assert np.array_equal(assigned(persons_of(99, None), 7, KEY), assigned(persons_of(100, None), 7, KEY)[:-1])
+
+
+@pytest.mark.statistical
+def test_shards_are_drawn_evenly_and_by_the_key() -> None:
+    # a chi-square of 9 degrees of freedom is above 48 with probability 2.5e-7
+    rows = 20_000
+    sizes = np.bincount(assigned(persons_of(rows, None), 10, KEY), minlength=10)
+    assert np.sum((sizes - rows / 10) ** 2 / (rows / 10)) < 48.0
+    assert not np.array_equal(assigned(persons_of(50, None), 10, KEY), assigned(persons_of(50, None), 10, KEY[::-1]))
+
+
+def test_numbers_and_their_words_are_different_people_and_seeds_differ() -> None:
+    assert assigned([1, "1"], 10**6, KEY)[0] != assigned([1, "1"], 10**6, KEY)[1]
+    assert len(set(seeds(100, KEY))) == 100
+
+
+@pytest.mark.parametrize("groups", [["a"], [["a"], ["b"]], ["a", None], [1.0, np.nan]])
+def test_groups_that_name_nobody_are_refused(groups: Any) -> None:
+    with pytest.raises(ValueError, match="groups must be"):
+        persons_of(2, np.asarray(groups, dtype=object) if groups[-1] is None else groups)
+
+
+def test_the_teachers_noise_is_their_own_and_that_of_labels_is_not_seeded() -> None:
+    X, y = load_wine(return_X_y=True)
+    # 180 coins of nearly even odds: equal with probability below 1e-60 if they are drawn anew, and always if seeded
+    votes = [
+        PrivateVotingClassifier(DecisionTreeClassifier(), 4, epsilon=0.01, max_queries=178, random_state=0).fit(X, y)
+        for _ in range(2)
+    ]
+    assert changed(*votes) == []
+    assert not np.array_equal(votes[0].predict(X), votes[1].predict(X))
+
+
+def test_a_fitted_student_holds_neither_teachers_nor_votes() -> None:
+    X, y = load_wine(return_X_y=True)
+    pate = PATEClassifier(DecisionTreeClassifier(), n_teachers=5, epsilon=5, random_state=0).fit(X, y, X[:40])
+    assert not hasattr(pate, "teachers_")
+    assert b"DecisionTree" not in pickle.dumps({name: value for name, value in vars(pate).items() if name != "teacher"})
