@@ -21,7 +21,6 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import stringify_annotation
 
 import darrm
-from darrm.__main__ import DOORS
 
 HERE = Path(__file__).parent
 TUTORIALS = HERE / "tutorials"
@@ -103,7 +102,7 @@ def _array(found: re.Match[str]) -> str:
     return f"NDArray[{found[1].rpartition('.')[2]}]"
 
 
-class Names(Autosummary):  # type: ignore[misc]
+class Names(Autosummary):
     """``.. names:: PACKAGE``: a table of its public names, each with its first line and a link to where it stands."""
 
     required_arguments = 1
@@ -116,17 +115,15 @@ class Names(Autosummary):  # type: ignore[misc]
         return super().run()
 
 
-class Commands(SphinxDirective):
-    """``{commands}``: what each command of `darrm` says to ``--help``, a section each."""
+class Help(SphinxDirective):
+    """``{help} COMMAND``: what a command of `darrm` says to ``--help``."""
+
+    required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Ask the parsers."""
-        found: list[nodes.Node] = []
-        for name in DOORS:
-            text = import_module(f"darrm.{name}.__main__").build_parser().format_help()
-            found.append(section := nodes.section(ids=[name]))
-            section += [nodes.title(text=f"darrm {name}"), nodes.literal_block(text=text, language="text")]
-        return found
+        """Ask its parser."""
+        parser = import_module(f"darrm.{self.arguments[0]}.__main__").build_parser()
+        return [nodes.literal_block(text=parser.format_help(), language="text")]
 
 
 def of_its_own(app: Sphinx, what: str, name: str, *_rest: object) -> bool | None:
@@ -144,7 +141,7 @@ def explorer(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Connect what stands above."""
     app.add_directive("names", Names)
-    app.add_directive("commands", Commands)
+    app.add_directive("help", Help)
     app.connect("source-read", links)
     app.connect("autodoc-skip-member", of_its_own)
     app.connect("autodoc-process-signature", short_types)
