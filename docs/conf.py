@@ -30,7 +30,6 @@ AT_THE_ROOT = {"README": "index", "CHANGELOG": "changelog", "CONTRIBUTING": "con
 project = "darrm"
 version = release = darrm.__version__
 author = "the darrm developers"
-html_copyright = author
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
 exclude_patterns = ["tutorials", "explorer"]  # the gallery writes pages from the one, the other is copied as it is
 suppress_warnings = ["config.cache"]  # the order of the gallery is a function
@@ -40,6 +39,7 @@ html_theme = "furo"
 html_title = "darrm"
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
 

@@ -1,0 +1,172 @@
+"""The site: it is built without a warning, holds together, needs nothing from elsewhere, and is readable on a phone."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from darrm.__main__ import DOORS
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "object": "data"}
+PHONE = 390  # pixels
+NOT_THE_SITE = shutil.ignore_patterns(".*", "build", "results", "shared", "gallery", "__pycache__", "*.egg-info")
+
+
+class Page(HTMLParser):
+    """What a page of the site links to, loads, and can be linked at."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: set[str] = set()
+        self.loaded: set[str] = set()
+        self.anchors: set[str] = {""}
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take the attributes that name something."""
+        found = {name: value or "" for name, value in attrs}
+        self.anchors |= {found[name] for name in ("id", "name") if name in found}
+        if tag == "a" and "href" in found:
+            self.links.add(found["href"])
+        if tag == "link" and found.get("rel") not in {"index", "search", "next", "prev", "canonical"}:
+            self.loaded.add(found["href"])
+        if tag in LOADING and LOADING[tag] in found:
+            self.loaded.add(found[LOADING[tag]])
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """Build a copy, for the gallery writes pages beside the sources."""
+    source, out = tmp_path / "source", tmp_path / "site"
+    shutil.copytree(ROOT, source, ignore=NOT_THE_SITE)
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "--quiet", "-d", str(tmp_path / "doctrees")]
+    done = subprocess.run([*command, str(source / "docs"), str(out)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.mark.slow
+def test_the_site(site: Path) -> None:
+    """One test, for it takes one build."""
+    pages = {path.resolve(): Page(path) for path in site.rglob("*.html")}
+    assert len(pages) > 30
+    assert broken_links(pages) == []
+    assert loaded_from_elsewhere(pages, site) == []
+    index = json.loads((site / "searchindex.js").read_text(encoding="utf-8").removeprefix("Search.setIndex(")[:-1])
+    assert {"optimize_gamma", "PrivacyLedger"} <= {entry[-1] for entry in index["objects"]["darrm"]}
+    assert "ledger" in index["terms"]
+    for package, names in public_names().items():
+        missing = [name for name in names if not documented(site, name)]
+        assert missing == [], package
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("everything else holds; there is no Chromium to look at the pages with")
+    found = dump(browser, f"{(site / 'search.html').as_uri()}?q=ledger")
+    assert 'href="reference/account.html' in found
+    assert "glossary.html#ledger" in found
+    assert too_wide(browser, pages, site) == []
+
+
+def broken_links(pages: dict[Path, Page]) -> list[str]:
+    """Return the links and files within the site that lead nowhere."""
+    broken = []
+    for path, page in pages.items():
+        for link in page.links | page.loaded:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            anchors = pages[target].anchors if target in pages else {"", parts.fragment}
+            if not target.is_file() or unquote(parts.fragment) not in anchors:
+                broken.append(f"{path.name}: {link}")
+    return broken
+
+
+def loaded_from_elsewhere(pages: dict[Path, Page], site: Path) -> list[str]:
+    """Return what a page or a style sheet would fetch from another machine."""
+    elsewhere = [url for page in pages.values() for url in page.loaded if re.match("(?!data:)[a-z]*:|//", url)]
+    for path in site.rglob("*.css"):
+        text = path.read_text(encoding="utf-8")
+        elsewhere += re.findall(r"url\(\s*[\"']?((?:https?:)?//[^)]*)", text) + re.findall("@import[^;]*//[^;]*", text)
+    return elsewhere
+
+
+def public_names() -> dict[str, list[str]]:
+    """Return the names that each package hands out."""
+    packages = [path.parent.name for path in (ROOT / "darrm").glob("*/__init__.py") if "__all__" in path.read_text()]
+    found = {package: import_module(f"darrm.{package}").__all__ for package in packages}
+    return found | {"": [name for name in import_module("darrm").__all__ if not name.startswith("__")]}
+
+
+def documented(site: Path, name: str) -> bool:
+    """Say whether a name has a place in the reference: not only a line in a table."""
+    return any(f'.{name}"' in path.read_text(encoding="utf-8") for path in (site / "reference").glob("*.html"))
+
+
+def dump(browser: str, url: str) -> str:
+    """Return a page as Chromium shows it after its scripts ran."""
+    command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    asked = [*command, "--virtual-time-budget=20000", "--dump-dom", url]
+    return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=300).stdout
+
+
+def too_wide(browser: str, pages: dict[Path, Page], site: Path) -> list[Any]:
+    """Return the pages that a phone would have to scroll sideways, with their width."""
+    script = """
+        const frame = document.createElement("iframe"), wide = []
+        frame.style = "width: PHONEpx; height: 800px; border: 0"
+        document.body.append(frame)
+        const next = () => {
+            if (!pages.length) { document.body.innerHTML = `<pre>${JSON.stringify(wide)}</pre>`; return }
+            const page = pages.pop()
+            frame.onload = () => {
+                const width = frame.contentDocument.documentElement.scrollWidth
+                if (width > PHONE) wide.push([page, width])
+                next()
+            }
+            frame.src = page
+        }
+        next()""".replace("PHONE", str(PHONE))
+    names = json.dumps(sorted(path.relative_to(site.resolve()).as_posix() for path in pages))
+    wrapper = site / "too_wide.html"
+    wrapper.write_text(f"<!doctype html><body><script>const pages = {names};{script}</script>", encoding="utf-8")
+    shown = re.search(r"<pre>(.*)</pre>", dump(browser, wrapper.as_uri()))
+    assert shown is not None
+    return list(json.loads(shown[1]))
+
+
+def test_the_first_release_runs_as_printed(tmp_path: Path) -> None:
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert sum(bool(line.strip()) for line in block.splitlines()) <= 10  # as its heading says
+    done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert len(re.findall("[01]", done.stdout.partition("]")[0])) == 20
+    for line in re.findall(r"^python (-m darrm\..*)$", text, flags=re.MULTILINE):
+        subprocess.run([sys.executable, *line.split()], cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "table.json").is_file()
+
+
+def test_the_first_picture_is_what_its_command_draws(tmp_path: Path) -> None:
+    image = pytest.importorskip("matplotlib.image")
+    [command] = re.findall(r"`python (-m darrm\.optimize [^`]*)`", (DOCS / "index.md").read_text(encoding="utf-8"))
+    subprocess.run([sys.executable, *command.split(), "--quiet"], cwd=tmp_path, check=True)
+    drawn, kept = (image.imread(folder / "first-release.png") for folder in (tmp_path, DOCS / "pictures"))
+    assert drawn.shape == kept.shape
+    assert abs(drawn - kept).mean() < 1e-3, "draw docs/pictures/first-release.png again"
+
+
+def test_every_command_and_package_has_its_place_in_the_reference() -> None:
+    commands = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## darrm (\w+)\n\n```\{help\} \1$", commands, flags=re.MULTILINE) == list(DOORS)
+    written = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.md"))
+    assert {f"darrm.{package}".rstrip(".") for package in public_names()} == set(re.findall(r"names:: (\S+)", written))
