@@ -1,0 +1,86 @@
+"""The pages that show how something is done do it: their code runs as printed, top to bottom, one process a page."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXTENSION_POINTS = {"own-gamma", "own-prior", "own-aggregator", "own-teacher", "own-data-set", "own-student"}
+PAGES = [*sorted((ROOT / "docs" / "how-to").glob("*.md")), *(ROOT / "docs").glob("estimators.md")]
+# in place of the title; a shell block calls the interpreter of the tests, whatever that is called
+HEAD = (
+    "import os, subprocess; shell = lambda t: subprocess.run(['sh', '-ec', os.environ['SHELL_HEAD'] + t], check=True)\n"
+)
+SHELL_HEAD = 'python() { "$TESTED_PYTHON" -W error "$@"; }\n'
+
+
+def script_of(page: str) -> str:
+    """The code of a page as one script, every line of Python where it stands on the page."""
+    heading, *rest = page.splitlines(keepends=True)
+    assert heading.startswith("# "), "a page begins with its title"
+    lines, kind, block = [HEAD], "", ""
+    for line in rest:
+        if not line.startswith("```"):
+            lines.append(line if kind == "python" else "\n")
+            block += line
+            continue
+        lines.append(f"shell({block!r})\n" if kind == "sh" else "\n")
+        kind, block = "" if kind else line[3:].strip(), ""
+        assert kind in {"", "python", "sh", "text"}, f"a block that nobody tests: {line}"
+    assert not kind, "the last block has no end"
+    return "".join(lines)
+
+
+def run_script(script: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script in a folder, in an interpreter of its own, with warnings as errors."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "MPLBACKEND": "Agg",
+        "TESTED_PYTHON": sys.executable,
+        "SHELL_HEAD": SHELL_HEAD,
+    }
+    command = [sys.executable, "-W", "error", str(script)]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_every_extension_point_has_a_page() -> None:
+    assert {page.stem for page in PAGES} >= EXTENSION_POINTS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_runs_as_printed(page: Path, tmp_path: Path) -> None:
+    script = tmp_path / "page.py"
+    script.write_text(script_of(page.read_text(encoding="utf-8")), encoding="utf-8")
+    found = run_script(script, tmp_path)
+    assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize(
+    ("blocks", "complaint"),
+    [
+        ("```python\n1 / 0\n```\n", "ZeroDivisionError"),
+        ("```python\nx = 1\n```\n\n```python\nprint(y)\n```\n", "line 8"),
+        ("```sh\npython -c 'raise SystemExit(3)'\necho on\n```\n", "returned non-zero exit status 3"),
+        ("```sh\npython -c 'import warnings; warnings.warn(str(7))'\n```\n", "UserWarning: 7"),
+    ],
+)
+def test_a_page_that_is_wrong_is_found(blocks: str, complaint: str, tmp_path: Path) -> None:
+    script = tmp_path / "page.py"
+    script.write_text(script_of("# A page\n\n" + blocks))
+    found = run_script(script, tmp_path)
+    assert found.returncode != 0
+    assert complaint in found.stderr
+    assert "on" not in found.stdout.split()
+
+
+def test_python_and_shell_share_a_folder_in_the_order_of_the_page(tmp_path: Path) -> None:
+    blocks = ("sh\necho 1 > a\n", "python\nfound = open('a')\n", "python\nwith found: print(found.read() * 2)\n")
+    page = "# A page\n\n" + "\n".join(f"```{block}```\n" for block in blocks)
+    script = tmp_path / "page.py"
+    script.write_text(script_of(page))
+    assert run_script(script, tmp_path).stdout == "1\n1\n\n"
