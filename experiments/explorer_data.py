@@ -1,0 +1,98 @@
+"""Write the numbers that the explorer page cannot compute by itself: ``docs/explorer/data.js``.
+
+    python -m experiments.explorer_data              # all sizes: some minutes on one core
+
+The packaged noise functions, each proved again when it is loaded; and, for each of their problems, what is proved of
+the rivals: by how much `certify` scales subsampling and double subsampling, the paper's constant of randomized
+response, and the largest private constant. A page that is opened as a file cannot fetch another, so the data are a
+script that assigns one constant; floats are kept to the last bit, as little-endian bytes in base64.
+"""
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from darrm.gamma import baselines
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.problem import MajorityProblem
+from darrm.proof.library import Setting, available_sizes, available_tables, load_table
+from darrm.proof.optimality import SHAPES
+from darrm.proof.table import certify
+from darrm.system.command_line import CommandLine, run
+from darrm.system.files import write_text
+from experiments.make_tables import DELTAS, EPSILONS, PRIOR
+
+OUTPUT = Path(__file__).parent.parent / "docs" / "explorer" / "data.js"
+_HEAD = '"use strict";\n// written by python -m experiments.explorer_data\n'
+_ASSIGNED = "const DATA = "
+
+
+def proven_rivals(problem: MajorityProblem) -> tuple[float, float, float, float]:
+    """Return the scales of γ_Sub and γ_DSub, the paper's constant γ and the largest one, each as it is proved.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> teachers = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
+    >>> [round(number, 4) for number in proven_rivals(teachers)]
+    [1.0, 1.0, 0.3809, 0.872]
+    """
+    largest = NoiseFunction(problem.voters.K, np.ones(problem.voters.half_size))
+    return (
+        certify(problem, baselines.subsampling(problem)).certificate.scale,
+        certify(problem, baselines.double_subsampling(problem)).certificate.scale,
+        float(certify(problem, baselines.randomized_response(problem)).gamma.half[0]),
+        float(certify(problem, largest).gamma.half[0]),
+    )
+
+
+def numbers_of(settings: Sequence[Setting]) -> tuple[list[float], list[float]]:
+    """List γ at floor(K/2) + 1 … K of tables, in their order, and the proven rivals of their problems, once each."""
+    gamma = [load_table(setting.problem, shape=setting.shape).gamma.half for setting in settings]
+    rivals = [proven_rivals(setting.problem) for setting in settings if setting.shape == SHAPES[0]]
+    return np.concatenate(gamma).tolist(), np.concatenate(rivals).tolist()
+
+
+def script(numbers: dict[int, tuple[list[float], list[float]]]) -> str:
+    """Write the script; one line a size."""
+    data = {
+        "prior": PRIOR.text,
+        "epsilons": EPSILONS,
+        "deltas": DELTAS,
+        "shapes": SHAPES,
+        "gamma": {str(K): _packed(gamma) for K, (gamma, _) in numbers.items()},
+        "rivals": {str(K): _packed(rivals) for K, (_, rivals) in numbers.items()},
+    }
+    return f"{_HEAD}{_ASSIGNED}{json.dumps(data, indent=1)};\n"
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read the constant of a script, its floats unpacked."""
+    data = json.loads(path.read_text(encoding="utf-8").partition(_ASSIGNED)[2].removesuffix(";\n"))
+    for name in ("gamma", "rivals"):
+        data[name] = {int(K): np.frombuffer(base64.b64decode(text), dtype="<f8") for K, text in data[name].items()}
+    return dict(data)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compute all sizes and write the script."""
+    parser = CommandLine(prog="python -m experiments.explorer_data", description=str(__doc__))
+    parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FILE", help="where to (default the page's own)")
+    options = parser.parse_args(arguments)
+    numbers = {}
+    for K in available_sizes():
+        numbers[K] = numbers_of(available_tables(K))
+        print(f"K = {K:3d}: {len(numbers[K][0]):6,d} values of γ", flush=True)
+    write_text(options.output, script(numbers))
+    return 0
+
+
+def _packed(values: Iterable[float]) -> str:
+    return base64.b64encode(np.array(list(values), dtype="<f8").tobytes()).decode()
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
