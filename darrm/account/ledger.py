@@ -300,7 +300,7 @@ class PrivacyLedger:
     def recovery(self, number: int | str) -> str:
         """Return the command that delivers the labels of an undelivered entry, and pays nothing."""
         ledger = shlex.quote(_words(self._store.path))
-        return f"python -m darrm.release --recover {number} --ledger {ledger} --output LABELS"
+        return f"python -m darrm.release --recover {number} --ledger {ledger} --output labels-{number}.csv"
 
     @property
     def _adaptive(self) -> bool:

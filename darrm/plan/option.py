@@ -137,8 +137,8 @@ def release_command(table: str | Path, workload: Workload) -> str:
     >>> from darrm import PrivacyParams, Voters
     >>> work = Workload(Voters(50, PrivacyParams("inf"), overlap=1), 500, PrivacyParams(2, "1e-5"))
     >>> print(release_command("plan.json", work).partition(" --ledger")[0])
-    python -m darrm.release VOTES --table plan.json
+    python -m darrm.release votes.csv --table plan.json
     """
     total = workload.total
     ledger = f"--ledger ledger.sqlite --create-budget {total.epsilon_text},{total.delta_text}"
-    return f"python -m darrm.release VOTES --table {table} {ledger} --output LABELS"
+    return f"python -m darrm.release votes.csv --table {table} {ledger} --output labels.csv"

@@ -63,10 +63,10 @@ the noise may be a fifth smaller, whatever the number of classes.
 ```sh
 python -m darrm.advise --K 250 --classes 10 --voters plain --overlap 1 --queries 500 --total 2,0.00001
 python -m darrm.plan --K 250 --classes 10 --voters plain --overlap 1 --queries 500 --total 2,0.00001 --output plan.json
-python -m darrm.release VOTES --table plan.json --ledger ledger.sqlite --create-budget 2,0.00001 --output LABELS
+python -m darrm.release votes.csv --table plan.json --ledger ledger.sqlite --create-budget 2,0.00001 --output labels.csv
 ```
 
-`VOTES` holds one row a query: a label from each voter, or a count for each class. If too few labels come out right,
+`votes.csv` holds one row a query: a label from each voter, or a count for each class. If too few labels come out right,
 `advise` says how many voters or how few queries would change that: the noise does not depend on the number of voters,
 so five times the voters are about as good as five times the ε. What you believe about the votes must be public;
 `--prior dirichlet:0.5` believes in clearer majorities than the default.

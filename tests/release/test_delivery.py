@@ -108,7 +108,7 @@ def test_what_fails_after_the_debit_is_recovered_once(
     assert releasing(folder) == release.PAID_STATUS
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    command = f"python -m darrm.release --recover 1 --ledger {folder / 'l.sqlite'} --output LABELS"
+    command = f"python -m darrm.release --recover 1 --ledger {folder / 'l.sqlite'} --output labels-1.csv"
     assert f"the budget is spent and the labels are kept: `{command}` writes them" in error
     monkeypatch.undo()
     ledger = PrivacyLedger(folder / "l.sqlite")
