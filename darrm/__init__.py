@@ -90,7 +90,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the names above)
     for module, names in _HOMES.items():
         if name in names:
             return getattr(import_module(module), name)
-    raise AttributeError(f"module 'darrm' has no attribute {name!r}")
+    raise AttributeError(f"module 'darrm' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ ValueError: epsilon must be a positive finite number, got -1.0
 """
 
 import math
+import os
 from collections.abc import Callable, Collection
 from numbers import Integral, Real
 from typing import Any, NoReturn
@@ -96,7 +97,15 @@ def instance(kind: type, *, advice: str = "", **named: object) -> None:
     """Check that every argument is of a class."""
     for name, value in named.items():
         if not isinstance(value, kind):
-            fail(name, value, f"a {kind.__name__}", advice)
+            article = "an" if kind.__name__[0] in "AEIOU" else "a"
+            fail(name, value, f"{article} {kind.__name__}", advice)
+
+
+def file_name(**named: object) -> None:
+    """Check that every argument names a file; what else was given is not shown, for it may be the votes themselves."""
+    for name, value in named.items():
+        if not isinstance(value, str | os.PathLike):
+            fail(name, Found(type(value).__name__), "the name of a file", "say it as text or as a pathlib.Path")
 
 
 def affordable(what: str, size: float, advice: str, *, bytes_each: int = 8) -> None:

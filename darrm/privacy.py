@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -51,8 +52,16 @@ got '1e999999999'
     try:
         exact = _fraction(value)
     except (ValueError, OverflowError, TypeError, ZeroDivisionError):
-        return checks.fail(name, value, "a finite number")
+        return checks.fail(name, value, "a finite number, like 0.1 or 1e-5", _advice(value))
     return checks.fail(name, value, _TOO_LONG) if exact is None or abs(exact) > _LARGEST_NUMBER else exact
+
+
+def _advice(value: object) -> str:
+    """Return what to do about what is no number."""
+    if isinstance(value, str) and "," in value:
+        return "write decimals with a point"
+    several = isinstance(value, Collection | PrivacyParams) and not isinstance(value, str | bytes)
+    return "give one number; PrivacyParams(epsilon, delta) takes two" if several else ""
 
 
 def _fraction(value: Any) -> Fraction | None:  # noqa: ANN401 (whatever a caller passes for a number)
@@ -140,8 +149,12 @@ class PrivacyParams:
         ):
             if exact is not None and not (exact == 0 or SMALLEST_NUMBER <= exact < most):
                 shown = float(given) if isinstance(given, Fraction) else given
-                checks.fail(name, shown, f"{allowed}, and 1e-323 or more if it is not 0")
-        if exact_epsilon and _seem_swapped(exact_epsilon, exact_delta):
+                tiny = ", and 1e-323 or more if it is not 0" if 0 < exact < SMALLEST_NUMBER else ""
+                swapped = name == "delta" and exact >= 1 and exact_epsilon is not None and 0 <= exact_epsilon < 1
+                checks.fail(name, shown, f"{allowed}{tiny}", "are epsilon and delta swapped?" if swapped else "")
+        # a pair of fractions was computed: of a pair that a person swapped every other follows
+        typed = not (isinstance(epsilon, Fraction) and isinstance(delta, Fraction))
+        if typed and exact_epsilon and _seem_swapped(exact_epsilon, exact_delta):
             shown = f"epsilon = {decimal_text(exact_epsilon)} beside delta = {decimal_text(exact_delta)}"
             warnings.warn(f"{shown} promises next to nothing: are the two swapped?", stacklevel=2)
         object.__setattr__(self, "finite_epsilon", exact_epsilon)

@@ -27,6 +27,8 @@ from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyParams, exact_number
 # of 10 MB. Numbers of queries are multiplied as floats, to which all whole numbers up to 2^53 are known.
 MOST_VOTERS, MOST_QUERIES, MOST_CLASSES = 10**6, 10**12, 2**16
 _SAY_PRIVACY = "say PrivacyParams(epsilon, delta)"
+_M_EPSILON = "the release is m*epsilon-private, at least as one voter is and at most as all are"
+_NO_ALLOWANCE = "voters that are not private have no allowance m: state the target, MajorityProblem(voters, target)"
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,10 @@ class Voters:
     models: bool = False
 
     def __post_init__(self) -> None:
-        checks.integer_at_least(1, most=MOST_VOTERS, K=self.K, advice="K is the number of voters")
+        checks.integer_at_least(1, most=MOST_VOTERS, K=self.K, advice="K is the number of voters: say Voters(K, each)")
         if not isinstance(self.each, PrivacyParams):
-            checks.fail("each", self.each, "PrivacyParams(epsilon, delta)", 'say PrivacyParams("inf") for plain voters')
+            advice = 'say PrivacyParams(0.1, 1e-5), or PrivacyParams("inf") for voters that are not private'
+            checks.fail("each", self.each, "PrivacyParams(epsilon, delta)", advice)
         if self.each.is_private and self.each.exact_epsilon <= 0:
             checks.fail("each.epsilon", self.each.epsilon, "positive", "voters with epsilon = 0 carry no information")
         if self.overlap is not None:
@@ -163,7 +166,7 @@ class MajorityProblem:
             checks.fail("target.epsilon", 0, "positive")
         if each.is_private and not 1 <= self.exact_m <= self.voters.K:
             allowed = f"in [1, K] = [1, {self.voters.K}]"
-            checks.fail("m", float(self.exact_m), allowed, "m = target.epsilon / each.epsilon")
+            checks.fail("m", float(self.exact_m), allowed, f"m = target.epsilon / each.epsilon; {_M_EPSILON}")
         if self.target.exact_delta < each.exact_delta:
             advice = "a majority cannot fail less often than one voter"
             checks.fail("target.delta", self.target.delta, f"at least each.delta = {each.delta}", advice)
@@ -187,9 +190,11 @@ class MajorityProblem:
         PrivacyParams(epsilon=0.3, delta=0.000029999700001)
         """
         checks.instance(Voters, voters=voters, advice="say Voters(K, each)")
+        if not voters.each.is_private:
+            raise ValueError(_NO_ALLOWANCE)
         allowance, each = exact_number("m", m), voters.each
         if not 1 <= allowance <= voters.K:
-            checks.fail("m", m, f"in [1, K] = [1, {voters.K}]")
+            checks.fail("m", m, f"in [1, K] = [1, {voters.K}]", _M_EPSILON)
         target_delta = _default_delta(allowance, each.exact_delta) if delta is None else exact_number("delta", delta)
         return cls(voters, PrivacyParams(allowance * each.exact_epsilon, target_delta))
 
@@ -197,7 +202,7 @@ class MajorityProblem:
     def exact_m(self) -> Fraction:
         """The privacy allowance m as a fraction; raises `ValueError` for voters that are not private."""
         if not self.voters.each.is_private:
-            raise ValueError("voters that are not private have no allowance m: state the target itself")
+            raise ValueError(_NO_ALLOWANCE)
         return self.target.exact_epsilon / self.voters.each.exact_epsilon
 
     @property

@@ -35,7 +35,7 @@ class SolveOptions:
     def __post_init__(self) -> None:
         for name in ("gap", "floor", "time_limit"):
             value = getattr(self, name)
-            if not value >= 0.0:
+            if not isinstance(value, int | float) or not value >= 0.0:
                 raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
 
 

@@ -54,7 +54,7 @@ def test_a_number_that_nobody_means_is_refused_at_once(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [True, None, [1], (1,), np.array([1.0]), b"1", math.nan, -math.inf, "1/0", "ten"])
 def test_what_is_no_number_is_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match="x must be a finite number, got"):
+    with pytest.raises(ValueError, match=r"x must be a finite number, like .*, got"):
         exact_number("x", value)
 
 

@@ -108,6 +108,10 @@ class PrivacyAccountant:
     """
 
     def __init__(self, voters: Voters | None = None, charges: Iterable[Charge] = ()) -> None:
+        if voters is not None:
+            checks.instance(Voters, voters=voters, advice="charges are given as charges=[…]")
+        if isinstance(charges, Charge) or not isinstance(charges, Iterable):
+            checks.fail("charges", charges, "a list of charges", "say charges=[aggregator.charge(queries)]")
         self._voters = voters
         self._counts: dict[Charge, int] = {}
         for charge in charges:
@@ -132,6 +136,7 @@ class PrivacyAccountant:
             a person who reaches fewer; if they are private models, and the charge is for other models, or one of
             several queries that was proved for fresh randomness at every query.
         """
+        checks.instance(Charge, charge=charge, advice="say aggregator.charge(queries)")
         if charge.reached is not None and self._voters is not None and charge.reached < self._voters.reached:
             raise ValueError(
                 f"{charge.what} is private where a person reaches at most {charge.reached} of the voters, and of these "
@@ -210,6 +215,7 @@ class PrivacyAccountant:
 
         ``adaptive`` uses only the bound that holds where the kinds of queries were chosen after earlier answers.
         """
+        checks.instance(PrivacyParams, budget=budget, advice="say PrivacyParams(epsilon, delta)")
         if not self._counts:
             return True
         if self._models_admit(budget, adaptive=adaptive):

@@ -3,14 +3,18 @@
 >>> from darrm.ensemble import Partition, PrivateSGD, train_teachers
 """
 
-from darrm.ensemble.calibration import calibrate_noise, calibrate_sampling, privacy_of
-from darrm.ensemble.network import convolutional_network, student_network
-from darrm.ensemble.partition import Partition
-from darrm.ensemble.perturbation import Perturbation
-from darrm.ensemble.recipes import PlainSGD, PrivateSGD
-from darrm.ensemble.student import StudentRecipe, train_student
-from darrm.ensemble.teachers import TeacherEnsemble, train_teachers
-from darrm.ensemble.voting import load_votes, majority, save_votes
+try:
+    from darrm.ensemble.calibration import calibrate_noise, calibrate_sampling, privacy_of
+    from darrm.ensemble.network import convolutional_network, student_network
+    from darrm.ensemble.partition import Partition
+    from darrm.ensemble.perturbation import Perturbation
+    from darrm.ensemble.recipes import PlainSGD, PrivateSGD
+    from darrm.ensemble.student import StudentRecipe, train_student
+    from darrm.ensemble.teachers import TeacherEnsemble, train_teachers
+    from darrm.ensemble.voting import load_votes, majority, save_votes
+except ModuleNotFoundError as error:
+    error.add_note("darrm.ensemble needs PyTorch: pip install 'darrm[ensemble]'")
+    raise
 
 __all__ = [
     "Partition",

@@ -53,7 +53,8 @@ class NoiseFunction:
         except (TypeError, ValueError):
             checks.fail("half", half, f"an array of {size} numbers in [0, 1]")
         if values.shape != (size,):
-            checks.fail("half", values.shape, f"of shape ({size},) for K = {K}", "give γ at l = floor(K/2)+1 … K")
+            advice = "give γ at l = floor(K/2)+1 … K, or all K + 1 values to NoiseFunction.from_full"
+            checks.fail("half", values.shape, f"of shape ({size},) for K = {K}", advice)
         if not np.all((values >= 0.0) & (values <= 1.0)):
             wrong = int(np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))[0])
             checks.fail(f"γ({K // 2 + 1 + wrong})", float(values[wrong]), "in [0, 1]")
@@ -73,7 +74,10 @@ class NoiseFunction:
         ...
         ValueError: γ must be symmetric, γ(l) = γ(K − l), got γ(0) = 1.0 and γ(3) = 0.9
         """
-        values = np.array(full, dtype=np.float64)
+        try:
+            values = np.array(full, dtype=np.float64)
+        except (TypeError, ValueError):
+            checks.fail("full", full, "an array of K + 1 numbers in [0, 1]")
         if values.ndim != 1 or values.size < 2:
             checks.fail("full", values.shape, "of shape (K + 1,) with K ≥ 1")
         K = values.size - 1

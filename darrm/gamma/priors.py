@@ -291,6 +291,7 @@ def parse(text: str) -> Prior:
     >>> parse("uniform:0.7,1"), parse("common"), parse("point:0.8")
     (Independent(low=0.7, high=1.0), CommonP(), Point(p=0.8))
     """
+    checks.instance(str, text=text, advice="a prior itself needs no parsing")
     kind, colon, arguments = text.partition(":")
     try:
         numbers = [float(part) for part in arguments.split(",")] if colon else []
@@ -364,8 +365,10 @@ def in_words(prior: Prior) -> str:
 
 def check(prior: object) -> None:
     """Check that a prior is an object with the members of `Prior`, and not its name."""
-    if not all(hasattr(prior, member) for member in ("text", "has_closed_form", "weights", "sample")):
-        checks.fail("prior", prior, "an object with weights and sample", "say CommonP(), or parse(text) for text")
+    members = ("text", "has_closed_form", "weights", "sample")
+    if isinstance(prior, type) or not all(hasattr(prior, member) for member in members):
+        advice = "say CommonP(), or darrm.gamma.priors.parse(text) for text"
+        checks.fail("prior", prior, "an object with weights and sample", advice)
 
 
 def weights_of(prior: Prior, K: int) -> Array:

@@ -105,6 +105,8 @@ class Charge:
     def __post_init__(self) -> None:
         checks.integer_at_least(1, count=self.count, advice="a charge of no query is no charge")
         checks.instance(bool, alone=self.alone)
+        if self.guarantee is not None:
+            checks.instance(PrivacyParams, guarantee=self.guarantee, advice="say PrivacyParams(epsilon, delta)")
         if self.voters is not None:
             checks.instance(Voters, voters=self.voters)
             object.__setattr__(self, "reached", self.voters.reached)

@@ -36,7 +36,7 @@ def compose_simple(params: PrivacyParams, k: int) -> PrivacyParams:
     >>> compose_simple(PrivacyParams(0.1, 1e-5), 3)
     PrivacyParams(epsilon=0.3, delta=0.00003)
     """
-    checks.integer_at_least(1, k=k)
+    _check(params, k)
     delta = int(k) * params.exact_delta
     if delta >= 1:
         checks.fail("k", k, f"below 1/delta = {1.0 / params.delta:g}", "the composed delta would reach 1")
@@ -71,7 +71,7 @@ def compose_general(params: PrivacyParams, k: int, delta_prime: float) -> Privac
     >>> f"({total.epsilon:.3f}, {total.delta:.3f})"
     '(15.044, 0.030)'
     """
-    checks.integer_at_least(1, k=k)
+    _check(params, k)
     checks.open_probability(delta_prime=delta_prime)
     epsilon = general_epsilon([(params, int(k))], delta_prime)
     delta = -math.expm1(int(k) * math.log1p(-params.delta) + math.log1p(-delta_prime))
@@ -104,13 +104,19 @@ def compose_optimal(params: PrivacyParams, k: int, delta: float) -> PrivacyParam
     >>> [round(compose_optimal(query, k, compose_general(query, k, 1e-4).delta).epsilon, 3) for k in (20, 50, 100)]
     [4.268, 7.946, 12.597]
     """
-    checks.integer_at_least(1, k=k)
+    _check(params, k)
     checks.probability_below_one(delta=delta)
     epsilon = optimal_epsilon([(params, int(k))], delta)
     if math.isinf(epsilon):
         least = -math.expm1(int(k) * math.log1p(-params.delta))
         checks.fail("delta", delta, f"above 1 - (1 - {params.delta:g})^{k} = {least:.6g}", "allow a larger delta")
     return PrivacyParams(epsilon, delta)
+
+
+def _check(params: PrivacyParams, k: int) -> None:
+    """Check what one query satisfies and the number of queries."""
+    checks.instance(PrivacyParams, params=params, advice="say PrivacyParams(epsilon, delta)")
+    checks.integer_at_least(1, k=k)
 
 
 def general_epsilon(groups: Sequence[Group], delta_prime: float) -> float:

@@ -268,6 +268,9 @@ def analyze(
     counts = counts_of(require_votes(votes))
     checks.open_probability(delta=delta)
     checks.one_of(CHECKS, check=check)
+    if not isinstance(aggregator, PateAggregator):
+        advice = "what others cost does not depend on the votes: see their charge"
+        checks.fail("aggregator", aggregator, "a GNMax, an LNMax, a ConfidentGNMax or an InteractiveGNMax", advice)
     grid = RenyiCurve.of(np.zeros_like, orders).orders
     answer = answer_of(aggregator)
     if answer.reached != 1:

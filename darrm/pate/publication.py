@@ -104,6 +104,7 @@ def sanitize(
     -----
     Each call is a new release and costs its own share: publish one figure for a run, not the best of several.
     """
+    checks.instance(Analysis, analysis=analysis, advice="analyze(votes, aggregator, delta=…) makes one")
     if analysis.answered is None:
         raise ValueError("sanitize needs the answers that were given: analyze(..., answered=labels >= 0)")
     order = parameters.order

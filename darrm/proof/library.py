@@ -105,7 +105,7 @@ def load_table(problem: MajorityProblem, *, shape: str = "free") -> GammaTable:
     """
     checks.one_of(SHAPES, shape=shape)
     if not isinstance(problem, MajorityProblem):
-        checks.fail("problem", problem, "a MajorityProblem")
+        checks.fail("problem", problem, "a MajorityProblem", "GammaTable.load reads a table from a file")
     voters = problem.voters
     if not voters.each.is_private or voters.overlap is not None:
         raise TableError("library", "the stored tables are for private voters that one person may reach all of")

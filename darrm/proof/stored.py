@@ -14,19 +14,22 @@ from darrm.system.files import write_text
 from darrm.system.json_text import read_json
 
 MOST_BYTES = 2**26  # of a file: some hundred thousand voters, with the multipliers
+_WRITTEN = "wanted is what table.save or --output of optimize or plan wrote"
 _MESSAGE = 200  # characters of another error that a message repeats
 
 
 def read_document(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401 (whatever a JSON file holds)
     """Read the JSON of a table's file; `TableError` if it holds none, `OSError` if it cannot be read."""
+    checks.file_name(path=path)
     try:
         return read_json(Path(path), what="table", most_bytes=MOST_BYTES)
     except ValueError as error:
-        raise TableError("file", str(error)) from error
+        raise TableError("file", f"{error}; {_WRITTEN}") from error
 
 
 def write_document(path: str | os.PathLike[str], document: dict[str, Any]) -> None:
     """Write a table to a file, replacing an old one in one step."""
+    checks.file_name(path=path)
     write_text(Path(path), json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -34,9 +37,11 @@ def check_head(data: Any, kind: str, versions: Collection[int]) -> int:  # noqa:
     """Check the format of a document and return its version; `TableError` for any other than those given."""
     with reading("format"):
         if not isinstance(data, dict):
-            raise TableError("format", "the file does not hold a JSON object")
-        if data.get("format") != kind:
-            raise TableError("format", f"expected {kind!r}, got {start(repr(data.get('format')))}")
+            raise TableError("format", f"the file does not hold a JSON object; {_WRITTEN}")
+        if "format" not in data:
+            raise TableError("format", f"it is missing, so this is no table; {_WRITTEN}")
+        if data["format"] != kind:
+            raise TableError("format", f"expected {kind!r}, got {start(repr(data['format']))}; {_WRITTEN}")
     with reading("version"):
         version = data.get("version")
         if type(version) is not int or version not in versions:

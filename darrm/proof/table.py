@@ -115,7 +115,9 @@ class GammaTable:
                 )
             checks.probability(**{f"value {place}": value for place, value in enumerate(values)})
             if field_of(data, "checksum") != checksum_of({"problem": stored, "gamma": values}):
-                raise TableError("gamma", "it was changed after it was saved: its checksum does not match")
+                raise TableError(
+                    "gamma", "it was changed after it was saved: its checksum does not match; optimize again"
+                )
             gamma = NoiseFunction(problem.voters.K, values)
         with reading("certificate"):
             scale = scale_of(field_of(data, "certificate"))

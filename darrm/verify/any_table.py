@@ -27,7 +27,9 @@ def parsed(content: bytes) -> dict[str, Any]:
     try:
         data = parse_json(content.decode("utf-8"))
     except ValueError as error:
-        raise ValueError(f"the table's file holds no JSON: {error}") from error
+        raise ValueError(
+            f"the table's file holds no JSON: {error}; wanted is what --output of optimize or plan wrote"
+        ) from error
     if not isinstance(data, dict):
         raise ValueError("the table's file holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)
     return data
