@@ -148,6 +148,7 @@ class PrivacyLedger:
         LedgerError
             If the file exists or cannot be written.
         """
+        checks.instance(PrivacyParams, budget=budget, advice="say PrivacyParams(epsilon, delta), after the path")
         checks.positive(budget_epsilon=budget.epsilon, advice="a budget of 0 admits nothing")
         checks.one_of(KINDS, kinds=kinds)
         ledger = cls.__new__(cls)
@@ -218,6 +219,7 @@ class PrivacyLedger:
         PaidError
             If anything failed after the debit, also in ``deliver``.
         """
+        checks.instance(Charge, charge=charge, advice="say aggregator.charge(queries)")
         _check_text("note", note)
         _check_text("the charge's words", charge.what)
         _check_count("the number of queries in a charge", charge.count)
@@ -262,6 +264,7 @@ class PrivacyLedger:
 
     def queries_that_fit(self, charge: Charge, *, most: int = 1_000_000) -> int:
         """Count how many more queries of this kind can be debited, up to ``most``."""
+        checks.instance(Charge, charge=charge, advice="say aggregator.charge()")
         accountant = self.accountant()
         if self._is_second_kind(accountant, charge):
             return 0
@@ -327,6 +330,7 @@ class PrivacyLedger:
 
     def _start(self, path: str | PathLike[str], timeout: float) -> None:
         """Set what every ledger has before its file is read."""
+        checks.file_name(path=path)
         self._store = LedgerStore(str(path), timeout=timeout)
         self._row: tuple[str, ...] = ()
         self._identity = ""
@@ -418,7 +422,8 @@ class PrivacyLedger:
         if self._is_second_kind(accountant, charge):
             raise ValueError(
                 f"this ledger accounts for queries of one kind, {accountant.charges[0].what!r}, and "
-                f"{charge.what!r} costs something else: make a ledger with kinds='planned' or kinds='adaptive'"
+                f"{charge.what!r} costs something else: name another ledger, or make one for several "
+                "kinds by PrivacyLedger.create(path, budget, kinds='planned') before the first answer"
             )
         _check_count("the number of queries in a ledger", accountant.queries + charge.count)
 
@@ -544,7 +549,9 @@ def _upgrade(connection: sqlite3.Connection) -> None:
 
 def _check_text(name: str, text: str) -> None:
     """Raise `ValueError` for text that a terminal or a file cannot show as it is."""
-    if not all(letter.isprintable() or unicodedata.category(letter) == "Zs" for letter in text):
+    if not isinstance(text, str) or not all(
+        letter.isprintable() or unicodedata.category(letter) == "Zs" for letter in text
+    ):
         checks.fail(name, text, "printable Unicode text on one line", "leave out control characters")
 
 

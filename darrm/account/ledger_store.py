@@ -57,6 +57,7 @@ UPGRADE = (
 )
 _POLLING_SECONDS = 0.002  # far below the time of a debit, which waits for the disk
 RESTORE = "restore a copy that is at least as new as the last release, or count its whole budget as spent"
+_CREATE = "make a ledger first, by PrivacyLedger.create(path, budget) or release --create-budget EPS,DELTA"
 _PERMISSIONS = "it cannot be accessed: check the permissions of the file and its folder"
 ADVICE = {
     sqlite3.SQLITE_ERROR: f"it is corrupted, a table or a column of it is missing or damaged: {RESTORE}",
@@ -68,7 +69,7 @@ ADVICE = {
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened, or no journal can be written beside it: check that the file and its "
     "folder exist and are writable",
     sqlite3.SQLITE_BUSY: "another process kept it locked for too long: nothing was debited; try again",
-    sqlite3.SQLITE_NOTADB: f"it is corrupted or is no ledger at all: {RESTORE}",
+    sqlite3.SQLITE_NOTADB: f"it is no ledger at all, so check the name, or it is corrupted: {RESTORE}",
     sqlite3.SQLITE_CORRUPT: f"it is corrupted: {RESTORE}",
 }
 
@@ -137,10 +138,12 @@ class LedgerStore:
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError as error:
-            message = "it exists already, and a new budget would forget what was spent: open it, or name another file"
+            message = (
+                "it exists already, and a new budget would forget what was spent: open it as it is, or name another"
+            )
             raise LedgerError(self.path, message) from error
         except OSError as error:
-            raise LedgerError(self.path, f"it cannot be created: {error.strerror}") from error
+            raise LedgerError(self.path, f"it cannot be created: {error.strerror}; check its folder") from error
 
     def discard(self) -> None:
         """Remove a file whose creation failed before its first transaction ended."""
@@ -176,7 +179,8 @@ class LedgerStore:
                 yield self._memory
             return
         if not Path(self.path).is_file():
-            raise LedgerError(self.path, "there is no such file: create a ledger with a budget first")
+            found = "it is a folder" if Path(self.path).is_dir() else "there is no such file"
+            raise LedgerError(self.path, f"{found}: {_CREATE}")
         # mode=rw: a file that has vanished must not come back empty, with its whole budget
         uri = f"{Path(self.path).as_uri()}?mode=rw"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=0)) as connection:
@@ -250,8 +254,8 @@ def check_header(connection: sqlite3.Connection, path: str) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        state = "it is empty, its creation was cut short: delete it" if tables == 0 else "it is no ledger"
-        raise LedgerError(path, f"{state}, and create a ledger with a budget")
+        state = "it is empty, its creation was cut short: delete it, and" if tables == 0 else "it is no ledger:"
+        raise LedgerError(path, f"{state} {_CREATE}")
     (added,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone()
     if added:
         raise LedgerError(path, f"it is corrupted (a trigger or a view was added, which may undo a debit): {RESTORE}")

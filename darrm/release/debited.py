@@ -92,6 +92,11 @@ def release_debited(
     0.6
     """
     _check_ledger(ledger)
+    if isinstance(aggregator, type) or not (hasattr(aggregator, "release") and hasattr(aggregator, "charge")):
+        advice = "it comes first, then the votes; darrm.release.files.load_release reads one from a file"
+        checks.fail("aggregator", checks.Found(type(aggregator).__name__), "what releases, like DaRRM(table)", advice)
+    if output is not None:
+        checks.file_name(output=output)
     # one name for one file, so that two links to a folder are not paid for twice
     path = None if output is None else Path(os.path.realpath(output))
     paid = False
