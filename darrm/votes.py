@@ -71,11 +71,11 @@ class Votes:
             row = int(np.argmax((counts < 0).any(axis=1)))
             advice = f"row {row} is wrong; a count says how many voters chose a class"
             checks.fail("vote counts", int(counts[row].min()), "at least 0", advice)
-        checks.integer_at_least(1, voters=self.voters, advice="K, how many voters answer each query")
+        checks.integer_at_least(1, voters=self.voters, advice="K, how many answer each query; names go to classes=")
         sums = _row_sums(counts)
         if np.any(sums != self.voters):
             row = int(np.argmax(sums != self.voters))
-            advice = "every voter must answer every query"
+            advice = "every voter must answer every query; for labels, a column a voter, say Votes.of_labels"
             checks.fail(f"the sum of row {row} of the vote counts", int(sums[row]), f"K = {self.voters}", advice)
         checks.one_of(FORMATS[1:], given=self.given)
         counts.setflags(write=False)
@@ -108,16 +108,21 @@ class Votes:
         >>> Votes.of_labels([[0, 1, 2]], classes=2)
         Traceback (most recent call last):
         ...
-        ValueError: votes must be 0 or 1, got 2 from voter 2 to query 0: every voter must answer every query
+        ValueError: votes must be 0 or 1, got 2 from voter 2 to query 0: name the classes, classes=(A, B) \
+(--classes=A,B), or say classes=C (--classes C) for 0 … C - 1
         """
         matrix = _array("votes", labels)
+        if matrix.ndim == 0:
+            advice = "Votes.read reads a file" if isinstance(labels, str | Path) else "one row is one query"
+            checks.fail("votes", checks.Found(type(labels).__name__), "of shape (queries, voters)", advice)
+        if matrix.dtype.kind == "O" and matrix.size and hasattr(matrix.flat[0], "predict"):
+            advice = "a column is what one of them predicts: numpy.column_stack([model.predict(x) for model in models])"
+            checks.fail("votes", checks.Found("models"), "what the voters answered", advice)
         if matrix.ndim != 2 or matrix.shape[1] < 1:
-            advice = f"reshape one query to (1, {matrix.size})" if matrix.ndim == 1 else "one row is one query"
+            one = matrix.ndim == 1 and matrix.size > 0
+            advice = f"reshape one query to (1, {matrix.size})" if one else "one row is one query, one column a voter"
             checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
         names = _class_names(2 if classes is None else classes)
-        advice = (
-            "; for more classes than 0 and 1 say classes=C (--classes C on a command line)" if classes is None else ""
-        )
         if len(matrix) * len(names) > MOST_COUNTS:
             found = f"{len(matrix):,} queries and {len(names):,} classes"
             advice = "count some of the queries at a time"
@@ -125,7 +130,7 @@ class Votes:
         counts = np.empty((len(matrix), len(names)), dtype=np.int64)
         start = 0
         for block in blocks(matrix, ROWS_AT_ONCE, line or StatusLine(enabled=False), "checking votes"):
-            counts[start : start + len(block)] = _count(block, names, start, advice)
+            counts[start : start + len(block)] = _count(block, names, start)
             start += len(block)
         return cls(counts, matrix.shape[1], names, "labels")
 
@@ -199,6 +204,7 @@ class Votes:
             If it cannot be read.
         """
         checks.one_of(FORMATS, votes_format=votes_format)
+        checks.file_name(path=path)
         path = Path(path)
         if is_csv(path) and votes_format != "counts" and not isinstance(classes, int | np.integer | None):
             names = _class_names(classes)
@@ -230,7 +236,7 @@ class Votes:
                 "votes",
                 checks.Found(f"{len(self.classes)} classes"),
                 "about two classes",
-                "GNMax answers with one of more",
+                "see Plurality and GNMax for more",
             )
         return self.counts[:, 1]
 
@@ -239,7 +245,10 @@ class Votes:
         if self.voters != K:
             found, advice = f"{self.voters} votes on every query", "a row of counts sums to K"
             if self.given == "labels":
-                found, advice = f"{self.voters} columns", "one column is one voter; for counts say Votes.of_counts"
+                found, advice = (
+                    f"{self.voters} columns",
+                    "one column is one voter, and the table is for K; for counts say Votes.of_counts",
+                )
                 if self.queries == K:
                     advice = f"there are {K} rows, but one row is one query: turn the votes round, votes.T"
             checks.fail("votes", checks.Found(found), f"of K = {K} voters", advice)
@@ -292,11 +301,13 @@ def _array(name: str, values: ArrayLike) -> NDArray[Any]:
 
 def _class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
     """Return what the classes are called, in order."""
-    if isinstance(classes, int | np.integer):
+    if isinstance(classes, int | np.integer) and not isinstance(classes, bool):
         checks.integer_at_least(2, classes=classes, advice="with one class there is nothing to vote on")
         if classes > MOST_CLASSES:
             checks.fail("classes", classes, f"at most {MOST_CLASSES:,}")
         return tuple(range(classes))
+    if isinstance(classes, set | frozenset):
+        checks.fail("classes", classes, "in order, the one for class 0 first", "a set has none: say a tuple")
     names = () if isinstance(classes, str) or not isinstance(classes, Iterable) else tuple(classes)
     for name in names:
         if not isinstance(name, _NAMES) or np.asarray(name).dtype.kind not in "biufU":
@@ -304,7 +315,7 @@ def _class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
         if isinstance(name, str) and not (len(name) <= LONGEST_NAME and is_text(name) and "\0" not in name):
             checks.fail("classes", name[:LONGEST_NAME], f"Unicode text of at most {LONGEST_NAME} characters, none zero")
     if not 2 <= len(names) <= MOST_CLASSES or len(set(names)) != len(names) or len(set(map(str, names))) != len(names):
-        allowed = f"different labels, at least two and at most {MOST_CLASSES:,}, the one for class 0 first"
+        allowed = f"different labels, at least two and at most {MOST_CLASSES:,}, class 0 first; or their number"
         checks.fail("classes", names[:5] or classes, allowed)
     return names
 
@@ -329,25 +340,31 @@ def _as_typed(classes: Classes, matrix: NDArray[Any]) -> Classes:
     return tuple(int(number) if number.is_integer() else number for number in numbers)
 
 
-def _count(block: NDArray[Any], names: tuple[Any, ...], first_row: int, advice: str) -> NDArray[np.int64]:
+def _count(block: NDArray[Any], names: tuple[Any, ...], first_row: int) -> NDArray[np.int64]:
     """Count the votes of each class in (n, K) labels → (n, C); the error names the first vote that is none."""
     if block.dtype == np.bool_:
         block = block.view(np.int8)
+    if block.dtype == object and (unclear := np.frompyfunc(_is_missing, 1, 1)(block).astype(bool)).any():
+        query, voter = map(int, np.argwhere(unclear)[0])
+        _no_vote(names, block[query, voter], voter, first_row + query)
     counts = np.empty((len(block), len(names)), dtype=np.int64)
     for column, name in enumerate(names):
         with np.errstate(invalid="ignore"):
             chosen = block == name
         if not (isinstance(chosen, np.ndarray) and chosen.shape == block.shape and chosen.dtype == np.bool_):
-            _no_vote(names, f"an array of type {block.dtype}", advice)
+            _no_vote(names, block.flat[0], 0, first_row)
         counts[:, column] = _row_sums(chosen.view(np.uint8))
     short = _row_sums(counts) != block.shape[1]
     if short.any():
         query = int(np.argmax(short))
         voter = next(index for index, vote in enumerate(block[query]) if vote not in names)
-        found = block[query, voter]
-        shown = found.item() if isinstance(found, np.generic) else found
-        _no_vote(names, f"{shown!r} from voter {voter} to query {first_row + query}", advice)
+        _no_vote(names, block[query, voter], voter, first_row + query)
     return counts
+
+
+def _is_missing(vote: object) -> bool:
+    """Whether an object stands for no vote: None, NaN, or pandas' NA and NaT, which compare with nothing."""
+    return vote is None or (not isinstance(vote, str) and str(vote) in {"nan", "<NA>", "NaT"})
 
 
 def _row_sums(matrix: NDArray[Any]) -> NDArray[np.int64]:
@@ -355,18 +372,28 @@ def _row_sums(matrix: NDArray[Any]) -> NDArray[np.int64]:
     return np.asarray(np.einsum("ij->i", matrix, dtype=np.int64, casting="safe"), dtype=np.int64)
 
 
-def _no_vote(names: tuple[Any, ...], found: str, advice: str) -> NoReturn:
+def _no_vote(names: tuple[Any, ...], vote: Any, voter: int, query: int) -> NoReturn:  # noqa: ANN401 (any label)
+    """Refuse the first vote that is none, with what to do about one of its kind."""
+    found = vote.item() if isinstance(vote, np.generic) else vote
+    if _is_missing(found):
+        advice = "it is missing, and every voter must answer every query: leave the query out"
+    elif isinstance(found, float) and 0.0 < found < 1.0:
+        advice = "a probability is no vote: round it, or compare it with 0.5"
+    elif isinstance(found, int | float) and found > len(names):
+        advice = "say classes=C (--classes C) for more classes; counts go to Votes.of_counts (--votes-format counts)"
+    else:
+        advice = "name the classes, classes=(A, B) (--classes=A,B), or say classes=C (--classes C) for 0 … C - 1"
     if len(names) > 5:
         allowed = f"one of {names[0]!r}, {names[1]!r} … {names[-1]!r}"
     else:
         allowed = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
-    raise ValueError(f"votes must be {allowed}, got {found}: every voter must answer every query{advice}")
+    raise ValueError(f"votes must be {allowed}, got {found!r} from voter {voter} to query {query}: {advice}")
 
 
 def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
     """Copy (Q, C) counts as integers."""
     if array.dtype.kind not in "biuf":
-        checks.fail("the type of the vote counts", str(array.dtype), "whole numbers")
+        checks.fail("the type of the vote counts", checks.Found(array.dtype), "whole numbers", "a column is a class")
     if array.ndim != 2:
         checks.fail("vote counts", array.shape, "of shape (queries, classes)", "one row is one query")
     whole = array.dtype.kind != "f"
@@ -394,10 +421,12 @@ def _guess(matrix: NDArray[Any], voters: int | None, classes: Classes) -> str:
     number = len(classes) if isinstance(classes, Sequence) else classes
     if matrix.dtype.kind not in "biuf":
         return "labels"
-    if voters is not None and (columns != voters or number not in {None, columns}):
-        return "counts" if number in {None, columns} else "labels"  # what is wrong is said where they are counted
     with np.errstate(over="ignore", invalid="ignore"):
         sums = matrix.sum(axis=1, dtype=np.float64)  # exact for every K that is allowed
+    if voters is not None and (columns != voters or number not in {None, columns}):
+        # what is wrong is said where they are counted
+        ones = number is None and bool(matrix.max() <= 1) and bool(np.any(sums != voters))
+        return "counts" if number in {None, columns} and not ones else "labels"
     largest = matrix.max()
     if np.any(np.isnan(sums)) or matrix.min() < 0:
         return "counts"  # the check names what is wrong

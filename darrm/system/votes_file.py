@@ -37,6 +37,7 @@ _LEAST_COUNTED = 5  # fields: fewer that say 0, 1, 2 … may be votes, so many a
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 _UNQUOTED = re.compile(r"(?!\ufeff)[^\s\",](?:[^\",\r\n]*[^\s\",])?")  # needs no quotes
+_OTHER_MARKS = {";": "semicolons", "\t": "tabs", " ": "spaces", "|": "bars"}  # that other programs write for commas
 _MISSING = frozenset(("", "?", "-", ".", "na", "n/a", "nan", "nil", "none", "null"))  # in small letters
 _NPY_MAGIC = b"\x93NUMPY"
 _NPY_HEADER = re.compile(
@@ -49,7 +50,8 @@ _NPY_HEADER = re.compile(
 def _check_suffix(name: str, path: Path) -> None:
     """Raise `ValueError` unless the name ends in .npy or .csv."""
     if path.suffix.lower() not in SUFFIXES:
-        checks.fail(name, str(path), "a file that ends in .npy or .csv")
+        advice = "write tables of other programs as .csv with commas, arrays by numpy.save"
+        checks.fail(name, str(path), "a file that ends in .npy or .csv", advice if name == "votes" else "")
 
 
 def _size_of(path: Path, most_bytes: int) -> int:
@@ -64,7 +66,7 @@ def _size_of(path: Path, most_bytes: int) -> int:
 
 def check_new(path: Path) -> None:
     """Raise `ValueError` unless labels can be written to ``path`` without losing others."""
-    _check_suffix("--output", path)
+    _check_suffix("the output", path)
     check_parent(path)
     if path.exists():
         raise ValueError(f"{str(path)!r} exists already: labels are paid for, so name another file or move this one")
@@ -103,7 +105,7 @@ def _map_npy(path: Path, *, dimensions: int) -> NDArray[Any]:
     count = math.prod(shape)
     if len(shape) != dimensions or (count == 0 and dimensions == 2):
         wanted = "a matrix with at least one entry" if dimensions == 2 else "one row"
-        advice = "one row is one query; " + ("reshape a single one" if len(shape) == 1 else "no row is no vote")
+        advice = "one row is one query, one column a voter" + ("; reshape a single row" if len(shape) == 1 else "")
         raise ValueError(f"it must hold {wanted}, got shape {shape} of type {dtype}: {advice}")
     if size - offset != count * dtype.itemsize:
         raise ValueError(
@@ -213,15 +215,28 @@ def _complaint(field: str, places: dict[str, int] | None) -> str:
     """Say why a field is no vote."""
     if _is_missing(field):
         return f"the vote is missing ({field!r}): every voter must answer every query, so leave other queries out"
-    return f"{_shown([field])} is {'no number' if places is None else f'none of the classes {_shown(places)}'}"
+    if places is None:
+        return f"{_shown([field])} is no number; name classes that are words (--classes A,B)"
+    return f"{_shown([field])} is none of the classes {_shown(places)}"
 
 
 def _refuse_header(fields: list[str], places: dict[str, int] | None) -> None:
-    """Raise `ValueError` if line 1 names the columns, or counts them from 0 or 1."""
+    """Raise `ValueError` if line 1 names the columns, or counts them from 0 or 1; or has no commas but others."""
     words = [field.strip(" \t") for field in fields]
+    for mark, name in _OTHER_MARKS.items():
+        parts = words[0].split(mark)
+        if (
+            len(words) == 1 < len(parts)
+            and _meaning(words[0], places) is None
+            and all(_meaning(part, places) is not None for part in parts)
+        ):
+            raise ValueError(f"line 1 has {name} between its votes, {_shown(words)}: write commas")
     named = all(_meaning(word, places) is _meaning(word, None) is None for word in words)
+    named = named and len(set(words)) == len(words)  # labels come again, names of columns do not
     counted = words[0] in {"0", "1"} and all(word == str(i) for i, word in enumerate(words, int(words[0])))
-    if named and not all(map(_is_missing, words)):
+    if words[0] == "" and len(words) > 2 and (named or words[1:] == [str(i) for i in range(len(words) - 1)]):
+        advice = "delete it, and the column of row numbers: pandas' to_csv(path, header=False, index=False) writes none"
+    elif named and not all(map(_is_missing, words)):
         what = "numbers; name classes that are words (--classes A,B)" if places is None else f"classes {_shown(places)}"
         advice = f"delete it if it is one; a line has, between commas, {what}"
     elif counted and len(words) >= _LEAST_COUNTED:
@@ -305,7 +320,8 @@ def _labels_of_csv(path: Path) -> NDArray[Any]:
     texts = []
     for line, fields in _records(path):
         if len(fields) != 1 or len(fields[0]) > LONGEST_NAME:
-            raise ValueError(f"line {line} is no single label of at most {LONGEST_NAME} characters")
+            advice = "one line is one answer, as a release writes them"
+            raise ValueError(f"line {line} is no single label of at most {LONGEST_NAME} characters: {advice}")
         texts += fields
     whole = all(map(_WHOLE_NUMBER.fullmatch, texts))
     labels = np.array([int(text) for text in texts], dtype=np.int64) if whole else np.array(texts)
