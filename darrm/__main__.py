@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 
-from darrm.system.command_line import complain, run
+from darrm.system.command_line import complain, nearest, run
 
 DOORS = {
     "optimize": "the best private noise function for a majority, with its proof",
@@ -48,7 +48,8 @@ def start(arguments: Sequence[str] | None) -> int:
         sys.stdout.write(f"darrm {version('darrm')}\n")
         return 0
     if words[0] not in DOORS:
-        return complain(f"there is no command {words[0]!r}: choose from {', '.join(DOORS)}", 2)
+        hint = nearest(words[0], DOORS)
+        return complain(f"there is no command {words[0]!r}{hint}: choose from {', '.join(DOORS)}", 2)
     door: Callable[[Sequence[str]], int] = import_module(f"darrm.{words[0]}.__main__").main
     return door(words[1:])
 

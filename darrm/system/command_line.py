@@ -9,10 +9,12 @@
 import argparse
 import json
 import os
+import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,6 +26,7 @@ from darrm.system.files import check_parent
 
 USAGE_STATUS = 2
 INTERRUPTED_STATUS = 130
+_FLAG = re.compile(r"(--|[-–—])[A-Za-z][-\w]*")
 _MOST_CHARACTERS = 1000  # of a line on standard error: what was typed, or what a file holds, may be long
 
 
@@ -44,21 +47,49 @@ class CommandLine(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         self.renamed = dict(renamed or {})
+        self._negative_number_matcher = re.compile(r"-\.?[0-9]")  # a value, also -1,1 and -1e-5, as in Python 3.14
         self.add_argument("--version", action="version", version=f"darrm {distribution_version('darrm')}")
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Refuse the old names of flags before the new ones are read."""
+        """Refuse the old names of flags, and those that are none, before the others are read."""
         for word in sys.argv[1:] if args is None else args:
             flag = word.partition("=")[0]
             if flag in self.renamed:
                 raise ValueError(f"{flag} is now {self.renamed[flag]}: see {self.prog} --help")
-        return super().parse_known_args(args, namespace)
+            if _FLAG.fullmatch(flag) and flag not in self._option_string_actions:
+                raise ValueError(f"there is no flag {flag}{nearest(flag, self._option_string_actions)}: {self._help}")
+        found, surplus = super().parse_known_args(args, namespace)
+        if surplus:
+            raise ValueError(
+                f"{surplus[0]!r} is one word too many: a value follows its flag, one word each: {self._help}"
+            )
+        return found, surplus
+
+    @property
+    def _help(self) -> str:
+        return f"see {self.prog} --help"
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage and leaving."""
-        raise ValueError(f"{message}: see {self.prog} --help")
+        raise ValueError(f"{message}: {self._help}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return, in parentheses, the known words that were probably meant; or nothing.
+
+    >>> nearest("--eps", ["--epsilon", "--each-delta"]), nearest("--k", ["--K", "--m"]), nearest("--xyz", ["--K"])
+    (' (did you mean --epsilon?)', ' (did you mean --K?)', '')
+    """
+    names = {name: name.strip("-").lower() for name in known}
+    key = word.strip("-–—").lower()  # a word processor makes dashes of hyphens
+    found = [name for name, small in names.items() if small == key]
+    found = found or [name for name, small in names.items() if len(key) > 1 and small.startswith(key)]
+    found = found or [
+        name for name, small in names.items() if small in get_close_matches(key, names.values(), cutoff=0.75)
+    ]
+    return f" (did you mean {' or '.join(found)}?)" if found else ""
 
 
 def add_outputs(parser: argparse.ArgumentParser, *, made: str | None = None, picture: str | None = None) -> None:
@@ -94,7 +125,9 @@ def check_outputs(options: argparse.Namespace) -> None:
                 advice = f"it would overwrite {other}; name another file"
                 checks.fail(f"--{name}", str(path), "a file of its own", advice)
     if getattr(options, "plot", None) is not None:
-        require("matplotlib")
+        formats = require("matplotlib.backend_bases").FigureCanvasBase.get_supported_filetypes()
+        if options.plot.suffix.lower().removeprefix(".") not in formats:
+            checks.fail("--plot", str(options.plot), "a file whose name ends in .png, .pdf or .svg")
 
 
 def print_report(options: argparse.Namespace, *, text: Callable[[], str], document: Callable[[], Any]) -> None:
@@ -123,8 +156,15 @@ def run(main: Callable[[], int]) -> int:
         return complain("out of memory: ask for less at once", USAGE_STATUS)
     except (ValueError, OSError, DarrmError, UserWarning) as error:
         _settle_output()
-        return complain(str(error), USAGE_STATUS)
+        return complain(_about_file(error) if isinstance(error, OSError) else str(error), USAGE_STATUS)
     return status
+
+
+def _about_file(error: OSError) -> str:
+    """Return what the operating system refused, with what to do."""
+    if error.filename is None:
+        return str(error)
+    return f"{str(error.filename)!r}: {error.strerror}: check its name, its folder and their permissions"
 
 
 def complain(message: str, status: int, kind: str = "error") -> int:

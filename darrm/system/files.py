@@ -20,6 +20,8 @@ def check_parent(path: Path) -> None:
     """
     if not path.parent.is_dir():
         raise ValueError(f"the folder {str(path.parent)!r} of {str(path)!r} does not exist: create it first")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"the folder {str(path.parent)!r} of {str(path)!r} cannot be written to: name another")
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder: name a file")
     if path.exists() and not path.is_file():

@@ -16,15 +16,16 @@ DEFAULT_EPSILON, DEFAULT_EACH_DELTA = "0.1", "1e-5"
 
 
 def integer(flag: str, text: str, least: int) -> int:
-    """Read an integer of a length that is meant; its range is checked where it is used.
+    """Read an integer of at least ``least`` and of a length that is meant; the most is checked where it is used.
 
     >>> integer("--K", "11", 1)
     11
     """
     try:
-        return int(text)
+        found = int(text)
     except ValueError:  # no integer, or one of more digits than Python reads
-        return checks.fail(flag, text, f"an integer of at least {least}")
+        checks.fail(flag, text, f"an integer of at least {least}", "write it in digits alone, like 11")
+    return found if found >= least else checks.fail(flag, found, f"an integer of at least {least}")
 
 
 def integers(flag: str, text: str) -> list[int]:
@@ -52,7 +53,8 @@ def real(flag: str, text: str, least: float = 0.0) -> float:
     except ValueError:
         value = math.nan
     if not value >= least:
-        checks.fail(flag, text, "a number" if least == -math.inf else f"a number of at least {least:g}")
+        advice = "write decimals with a point" if "," in text else ""
+        checks.fail(flag, text, "a number" if least == -math.inf else f"a number of at least {least:g}", advice)
     return value
 
 
@@ -62,10 +64,20 @@ def privacy_pair(flag: str, text: str | None, example: str = "2,1e-5") -> Privac
     >>> privacy_pair("--total", "2, 1e-5")
     PrivacyParams(epsilon=2, delta=0.00001)
     """
-    parts = [] if text is None else text.split(",")
+    if text is None:
+        raise ValueError(f"{flag} is needed: {flag} EPS,DELTA, like {flag} {example}")
+    parts = text.split(",")
     if len(parts) != 2:
-        checks.fail(flag, text, f"EPS,DELTA, like {example}")
-    return PrivacyParams(parts[0].strip(), parts[1].strip())
+        checks.fail(flag, text, f"EPS,DELTA, like {example}", "decimals have a point, and no space follows the comma")
+    return _pair(flag, parts[0].strip(), parts[1].strip())
+
+
+def _pair(flags: str, epsilon: str, delta: str) -> PrivacyParams:
+    """Make a pair; what is wrong with it is said of the flags that were typed."""
+    try:
+        return PrivacyParams(epsilon, delta)
+    except ValueError as error:
+        raise ValueError(f"{flags}: {error}") from error
 
 
 def add_voters(parser: argparse.ArgumentParser) -> None:
@@ -97,9 +109,9 @@ def voters_of(options: argparse.Namespace) -> Voters:
     else:
         epsilon = DEFAULT_EPSILON if options.epsilon is None else options.epsilon
         each_delta = DEFAULT_EACH_DELTA if options.each_delta is None else options.each_delta
-        each = PrivacyParams(epsilon, each_delta)
-        if not each.is_private:
+        if epsilon.strip().lower().lstrip("+") in {"inf", "infinity"}:
             raise ValueError("--epsilon must be finite for private voters: say --voters plain")
+        each = _pair("--epsilon and --each-delta", epsilon, each_delta)
     overlap = None if options.overlap is None else integer("--overlap", options.overlap, 1)
     return Voters(integer("--K", options.K, 1), each, overlap, options.models)
 

@@ -110,7 +110,7 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--epsilon 0", "each.epsilon must be positive"),
         ("--epsilon -0.1", "epsilon must be"),
         ("--epsilon nan", "epsilon must be a finite number"),
-        ("--epsilon inf", "epsilon must be a finite number"),
+        ("--epsilon inf", "--epsilon must be finite for private voters: say --voters plain"),
         ("--epsilon inf --each-delta 0", "--epsilon must be finite for private voters"),
         ("--voters some", "invalid choice"),
         ("--voters plain", "--voters plain needs --target EPS,DELTA"),
@@ -137,7 +137,7 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--prior uniform:0.1,0.2", "the prior must be"),
         ("--prior point:1.5", "p must be in [0, 1]"),
         ("--shape round", "invalid choice"),
-        ("--sahpe free", "unrecognized arguments"),
+        ("--sahpe free", "there is no flag --sahpe (did you mean --shape?)"),
         ("--time-limit soon", "--time-limit must be"),
         ("--gap -1", "--gap must be"),
         ("--output /no/such/folder/t.json", "does not exist: create it first"),
@@ -145,7 +145,7 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--output /", "is a folder: name a file"),
         ("--output /dev/null", "is a device or a pipe, which would be replaced: name a file"),
         ("--K 41 --solver reference", "too many to write down"),
-        ("surplus", "unrecognized arguments"),
+        ("surplus", "'surplus' is one word too many"),
     ],
 )
 def test_bad_input_gets_one_line_and_status_2(arguments: str, piece: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -172,7 +172,7 @@ def test_what_found_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "--total must be EPS,DELTA, like 2,1e-5"),
+        ("", "--total is needed: --total EPS,DELTA, like --total 2,1e-5"),
         ("--total 1", "--total must be EPS,DELTA"),
         ("--total 0,0.1", "total.epsilon must be in (0, 700]"),
         ("--total 1e308,0.1", "total.epsilon must be in"),
@@ -191,7 +191,7 @@ def test_what_found_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
         ("--total 1,1e-5 --voters plain --each-delta 0", "--each-delta is about private voters"),
         ("--total 1,1e-5 --overlap x", "--overlap must be an integer"),
         ("--total 1,1e-5 --queries -3", "queries must be an integer of at least 1"),
-        ("--total 1,1e-5 --K 11 surplus", "unrecognized arguments"),
+        ("--total 1,1e-5 --K 11 surplus", "'surplus' is one word too many"),
     ],
 )
 def test_bad_input_is_one_clear_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -152,7 +152,7 @@ def test_the_command_draws_before_it_debits(
         (["--create-budget", "2,1e-3", "--classes", "a,b,c"], "table.json is for 2 classes"),
         (["--create-budget", "2,1e-3", "--classes", "0"], "two different labels"),
         (["--create-budget", "2,1e-3", "--votes-format", "counts"], "the number of columns of the counts, 3"),
-        (["--create-budget", "2,1e-3", "--plot", "p.png"], "unrecognized arguments"),
+        (["--create-budget", "2,1e-3", "--plot", "p.png"], "there is no flag --plot"),
         (
             ["--create-budget", "2,1e-3", "--note", "caf\udce9"],
             "note must be printable Unicode text on one line, got 'caf\\udce9'",
