@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from darrm import checks
 from darrm.account.accountant import Spent
 from darrm.account.bounds import Bound
-from darrm.errors import TableError
+from darrm.errors import PlanError, TableError
 from darrm.estimators.base import Ensemble
 from darrm.estimators.models import PrivateModelsVotingClassifier
 from darrm.estimators.pate import PATEClassifier, PATEReport
@@ -117,7 +117,7 @@ def load(path: str | PathLike[str], *, trusted: tuple[str, ...] | list[str] = ()
                 raise TableError("inputs", f"{name!r} is unknown")
             setattr(found, name, value)
         (_read_student if isinstance(found, PATEClassifier) else _read_vote)(found, document["state"])
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, PlanError, TypeError, ValueError) as error:
         raise TableError("file", f"it is malformed ({type(error).__name__}: {error})") from error
     return found
 
@@ -141,6 +141,7 @@ def _vote_state(vote: Any) -> dict[str, Any]:  # noqa: ANN401 (a fitted `PayingV
         "settings": {name: float(value) for name, value in option.settings.items()},
         "truth": option.truth,
         "release": release,
+        "own": not isinstance(getattr(vote, "aggregator", BEST), str),
         "ledger": ledger,
     }
 
@@ -170,6 +171,8 @@ def _read_vote(vote: Any, state: dict[str, Any]) -> None:  # noqa: ANN401 (an un
         aggregator=aggregator,
         instructions=found.instructions,
     )
+    if state["own"]:
+        vote.aggregator = aggregator
     vote._release = aggregator  # noqa: SLF001
     vote._spending = LedgerHandle.of_file(state["ledger"]["path"], state["ledger"]["seen"])  # noqa: SLF001
 

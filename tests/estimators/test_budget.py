@@ -179,7 +179,7 @@ def test_a_grid_search_and_cross_validation_run_on_public_data() -> None:
     with pytest.warns(SelectionWarning):
         search.fit(X, y)
     assert search.best_estimator_.queries_left_ == 50
-    assert cross_val_predict(vote(n_teachers=3, epsilon=30), X, y, cv=3, n_jobs=2).shape == (150,)
+    assert cross_val_predict(vote(n_teachers=3, epsilon=30), X, y, cv=3).shape == (150,)
 
 
 def test_own_aggregators_pay_what_they_charge() -> None:
