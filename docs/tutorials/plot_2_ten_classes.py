@@ -1,0 +1,108 @@
+"""
+Ten classes
+===========
+
+| **For whom:** your ensemble chooses among more than two classes.
+| **At the end:** private labels for images of digits, and a feeling for what makes many classes expensive.
+| **How long:** ten minutes of reading, half a minute of computing.
+
+With two classes a majority is ahead or it is not. With ten, the class with the most votes (the *plurality*) may have a
+quarter of them, and what privacy allows to be told depends on its lead over the next one.
+"""
+
+# %%
+# Fifty teachers and their votes
+# ------------------------------
+# scikit-learn's digits stand for private images. As in :doc:`plot_1_private_labels` they are dealt to the teachers by
+# position, so that one person's image reaches one teacher.
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+from darrm import PrivacyLedger, PrivacyParams, Voters, Votes, Workload, release_debited
+from darrm.advise import advise
+from darrm.plan import plan
+
+pixels, digit = load_digits(return_X_y=True)
+order = np.random.default_rng(0).permutation(len(digit))
+pixels, digit = pixels[order] / 16, digit[order]
+K, asked = 50, 60
+teacher_of = np.random.default_rng(1).permutation(1500) % K
+teachers = [
+    LogisticRegression(max_iter=500).fit(pixels[:1500][teacher_of == k], digit[:1500][teacher_of == k])
+    for k in range(K)
+]
+questions, true_digits = pixels[1500 : 1500 + asked], digit[1500 : 1500 + asked]
+spoken = np.stack([teacher.predict(questions) for teacher in teachers], axis=1)
+votes = Votes.of_labels(spoken, classes=10)
+print(f"a teacher sees about {1500 // K} images and is right about {np.mean(spoken == true_digits[:, None]):.2f}")
+print(f"the bare plurality, which is not private, is right about {np.mean(votes.counts.argmax(1) == true_digits):.2f}")
+
+# %%
+# The list of classes is said, ``classes=10``, and not found in the votes: found there it would change with one voter.
+
+# %%
+# Which mechanism?
+# ----------------
+# `advise` calibrates everything that applies to the same total budget. *right* is the share of right labels that it
+# expects before it has seen a vote, if every histogram of votes is equally likely: a harsh belief, as most of these
+# have no clear winner.
+
+budget = PrivacyParams(2, "1e-5")
+workload = Workload(Voters(K, PrivacyParams("inf"), overlap=1), asked, budget, classes=10)
+advice = advise(workload)
+print(f"a label that looks at nothing is right about {advice.coin.value:.3f}")
+for option in advice.options:
+    print(f"{option.name:>22}: right {option.right:.3f}, total ε {option.cost.epsilon:.3f} by {option.cost.name}")
+for remark in advice.remarks:
+    print("*", remark)
+
+# %%
+# The remarks are the answer to "what would help?": more teachers, a larger budget, or fewer questions. More teachers
+# are the best of these: they cost no privacy.
+
+# %%
+# Labels
+# ------
+
+ledger = PrivacyLedger.create(":memory:", budget)  # a file in earnest
+labels = release_debited(advice.recommended.aggregator, votes, ledger=ledger)
+print(f"{asked} private labels, right about {np.mean(labels == true_digits):.2f}")
+print(ledger.spent)
+
+# %%
+# The teachers' votes are clearer than that belief, so more labels are right than were expected. Who has public votes of
+# the same kind can say so with a prior of recorded votes: :doc:`/how-to/own-prior`.
+
+# %%
+# Fewer questions
+# ---------------
+# Ten questions within the same budget: each may tell more. The picture has the probability that the answer is the
+# leading class, by its votes, the other nine sharing the rest.
+
+few = plan(Workload(workload.voters, 10, budget, classes=10))
+several = advice.recommended
+leading = few.best.levels
+fig, axis = plt.subplots(figsize=(7, 3.6), layout="constrained")
+axis.plot(leading, few.best.truth, color="#0072b2", linewidth=2)
+axis.plot(leading, several.truth, color="#d55e00", linewidth=2, linestyle="--")
+axis.axhline(0.1, color="#767676", linestyle=":")
+for truth, words, color in (
+    (few.best.truth, "10 questions", "#0072b2"),
+    (several.truth, f"{asked} questions", "#d55e00"),
+):
+    half = int(np.argmax(truth >= 0.6))
+    axis.annotate(words, (leading[half], truth[half]), (8, -12), textcoords="offset points", color=color)
+axis.annotate("a guess", (leading[-1], 0.1), (0, 4), textcoords="offset points", ha="right", color="#767676")
+axis.set_xlabel(f"votes for the leading class, of {K}")
+axis.set_ylabel("Pr[the answer is that class]")
+axis.set_title("One budget for few questions, or for many")
+print(f"10 questions: right {few.best.share_right.value:.3f} expected, {asked}: {several.right:.3f}")
+
+# %%
+# What next
+# ---------
+# :doc:`Any number of classes </plurality>` says what a label costs and when which mechanism wins;
+# :doc:`plot_3_student` makes a few labels go a long way.

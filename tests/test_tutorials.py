@@ -1,0 +1,32 @@
+"""Each tutorial runs by itself, in an interpreter and a folder of its own, without a warning, and leaves nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.test_how_to import ROOT, run_script
+
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
+FIRST_LINES = ("| **For whom:** ", "| **At the end:** ", "| **How long:** ")
+
+
+def test_there_are_six() -> None:
+    assert len(TUTORIALS) == 6
+
+
+@pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_begins_with_three_lines(tutorial: Path) -> None:
+    _, title, underline, _, *text = tutorial.read_text(encoding="utf-8").splitlines()
+    assert underline == "=" * len(title)
+    assert all(line.startswith(first) for line, first in zip(text, FIRST_LINES, strict=False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_runs(tutorial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    found = run_script(tutorial, tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.count("\n") >= 5
+    assert list(tmp_path.iterdir()) == []
