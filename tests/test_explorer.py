@@ -85,7 +85,7 @@ SETTINGS = (
     ("table", private(101, "10", "0.05", "1e-4", prior="point:0.6")),
     ("table", private(21, "11", "0.5", "1e-5", shape="monotone")),
     ("table", private(101, "51", "1", "0")),
-    ("no noise", private(11, "3", "0.1", "1e-5", overlap="2")),
+    ("no noise", private(11, "3", "0.1", "1e-5", overlap="3")),
     ("no noise", private(12, "2.5", "0.3", "0", overlap="2", prior="common")),
     ("none", private(11, "3", "0.1", "1e-5", overlap="5")),
     ("none", private(12, "3", "0.1", "1e-5")),
@@ -289,7 +289,7 @@ def test_the_command_computes_what_the_page_shows(
 def test_another_prior_and_shape_are_in_the_command(pages: dict[str, Any]) -> None:
     page = pages[fragment(SETTINGS[1][1])]
     assert shlex.split(page["command"])[-4:] == ["--shape", "monotone", "--prior", "common"]
-    assert "optimized for uniform:0.5,1" in page["remark"]
+    assert "optimized for uniform:0.5,1;" in page["remark"]
     assert "optimized for" not in pages[fragment(SETTINGS[0][1])]["remark"]
 
 

@@ -138,6 +138,7 @@ const SOURCES = {
   "closed form": "Ours is the closed form: the best there is at every margin, whatever is believed of the voters.",
   "no noise": "No noise is needed: a person's data reach at most m voters, whose answers together are as private as is asked.",
   none: "No table for this setting; the command below computes and proves it. What needs no table is shown.",
+  stored: `Private voters have tables for K = ${SIZES.join(", ")}; whole m up to (K + 1)/2; ε = ${DATA.epsilons.join(", ")}; Δ = ${DATA.deltas.join(", ")}; overlap all.`,
 };
 const ORIGINS = { table: "a packaged table", "closed form": "the closed form", "no noise": "the bare majority" };
 
@@ -219,7 +220,8 @@ function render() {
   const { epsilon, delta } = found.target;
   at("budget").textContent = `The answer is to be (${shown(epsilon, 6)}, ${shown(delta, 6)})-differentially private.`;
   const other = found.source === "table" && setting.prior !== DATA.prior;
-  at("remark").textContent = SOURCES[found.source] + (other ? ` It was optimized for ${DATA.prior}; the command optimizes for what you believe, and can only err less.` : "");
+  at("remark").textContent = SOURCES[found.source] + (other ? ` It was optimized for ${DATA.prior}; the command optimizes for what you believe, and errs no more.` : "");
+  if (found.source === "none" && setting.voters === "private") at("remark").textContent += ` ${SOURCES.stored}`;
   at("command").textContent = found.command;
   showLegend(found.mechanisms);
   showCharts(found);

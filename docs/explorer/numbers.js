@@ -205,7 +205,7 @@ function sampled(K, draws) {
 }
 
 const ON_VOTERS = "rests on the voters' own privacy";
-const NOT_STORED = "its proof for this setting is not among the page's tables; the command shows it";
+const NOT_STORED = "its proof for this setting is not among the page's tables";
 
 /* The four that are proved in Python: the two samples, the paper's constant, and the largest constant. */
 function provenRivals(problem) {
