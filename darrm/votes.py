@@ -208,10 +208,10 @@ class Votes:
         path = Path(path)
         if is_csv(path) and votes_format != "counts" and not isinstance(classes, int | np.integer | None):
             names = _class_names(classes)
-            places = cls.of_labels(load_matrix(path, _words(names)), len(names), line=line)
+            places = cls.of_labels(load_matrix(path, _words(names), line), len(names), line=line)
             votes = replace(places, classes=names)
             return votes if voters is None else votes.of_voters(voters)
-        matrix = load_matrix(path)
+        matrix = load_matrix(path, line=line)
         kind = _guess(matrix, voters, classes) if votes_format == "auto" else votes_format
         try:
             if kind == "counts":

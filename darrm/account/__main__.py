@@ -9,17 +9,21 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from darrm import checks
 from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_store import check_kept
 from darrm.account.report import ledger_json, ledger_text, plot_bounds, spent_by, table_json, table_text
+from darrm.losses.charges import Charge
 from darrm.privacy import exact_number
+from darrm.problem import Voters
 from darrm.proof.charge import charge_of
-from darrm.release.files import load_release, whose
+from darrm.release.files import Released, load_release, whose
 from darrm.release.majority import DaRRM
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.flags import integer, integers
+from darrm.system.progress import status_line
 
 DESCRIPTION = """\
 Say what a ledger has spent; or put every bound on the total privacy loss of queries with a table side by side."""
@@ -74,7 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise ValueError("--ledger goes with --format and --quiet only: its budget says the rest")
     check_kept(options.ledger)
     ledger = PrivacyLedger(options.ledger)
-    print_report(options, text=lambda: ledger_text(ledger), document=lambda: ledger_json(ledger))
+    with status_line(quiet=options.quiet) as line:
+        line.show("adding up the ledger's entries")
+        said: Any = ledger_json(ledger) if options.format == "json" else ledger_text(ledger)
+    print_report(options, text=lambda: said, document=lambda: said)
     return 0
 
 
@@ -85,7 +92,26 @@ def _report_table(options: argparse.Namespace) -> int:
     delta = float(exact_number("--delta", options.delta))
     if not 0.0 < delta < 1.0:
         checks.fail("--delta", options.delta, "in (0, 1)")
-    aggregator = load_release(options.table)
+    with status_line(quiet=options.quiet) as line:
+        line.show("proving the table again")
+        aggregator = load_release(options.table)
+        charge, voters = _charge(options, aggregator)
+        results = {}
+        for count in counts:
+            line.show(f"bounds for {count:,} queries")
+            results[count] = spent_by(charge, count, delta, voters)
+        if options.plot is not None:
+            plot_bounds(options.plot, charge, max(counts), delta, voters, report=line.show)
+    print_report(
+        options,
+        text=lambda: table_text(charge, results, delta),
+        document=lambda: table_json(results, delta),
+    )
+    return 0
+
+
+def _charge(options: argparse.Namespace, aggregator: Released) -> tuple[Charge, Voters]:
+    """Return what a query costs, and the voters as the flags declare them."""
     declared, _ = whose(aggregator)
     voters = replace(declared, models=options.models or declared.models)
     if options.overlap is not None:
@@ -94,15 +120,7 @@ def _report_table(options: argparse.Namespace) -> int:
         voters = replace(voters, overlap=integer("--overlap", options.overlap, 1))
     # a table describes itself for voters that are declared here; what a mechanism costs is the same for all
     charge = charge_of(aggregator.table, voters=voters) if isinstance(aggregator, DaRRM) else aggregator.charge()
-    results = {count: spent_by(charge, count, delta, voters) for count in counts}
-    if options.plot is not None:
-        plot_bounds(options.plot, charge, max(counts), delta, voters)
-    print_report(
-        options,
-        text=lambda: table_text(charge, results, delta),
-        document=lambda: table_json(results, delta),
-    )
-    return 0
+    return charge, voters
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ from darrm.ensemble.network import (
     threads_for,
 )
 from darrm.ensemble.perturbation import Perturbation
-from darrm.system.extras import require
+from darrm.system.progress import counted
 
 _PROBE = 1e-2  # length of the finite difference that finds the adversarial direction
 _GROWTH = 0.1  # share of the steps over which the weight of consistency grows
@@ -194,8 +194,7 @@ def train_student(
         model = build().to(target).train()
         average = moving_average(model, recipe.averaging)
         optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate)
-        bar = require("tqdm").tqdm(range(recipe.steps), desc="student", disable=not progress, leave=False)
-        for step in bar:
+        for step in counted(range(recipe.steps), "student's steps", enabled=progress):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.learning_rate * math.cos(0.5 * math.pi * step / recipe.steps)
             rows = torch.randint(len(known_x), (min(recipe.batch, len(known_x)),), generator=generator)

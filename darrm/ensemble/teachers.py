@@ -40,6 +40,7 @@ from darrm.ensemble.recipes import PrivateSGD, Recipe, recipe_from
 from darrm.ensemble.training import UNSEEDED, Group, load_tensors, save_tensors, train_group
 from darrm.errors import CheckpointError
 from darrm.system.extras import require
+from darrm.system.progress import counted
 
 _LARGEST_CLASS = np.iinfo(np.int8).max  # of votes
 _CPU_STACK, _GPU_STACK = 6, 64  # teachers a stack: beyond these, measured, nothing is gained but memory use
@@ -128,9 +129,9 @@ class TeacherEnsemble:
             for start in range(0, len(inputs), batch)
             for parameters in stacks
         ]
-        joblib, tqdm = require("joblib"), require("tqdm").tqdm
-        bar = tqdm(calls, desc="votes", disable=not progress, leave=False)
-        answers = joblib.Parallel(n_jobs=jobs)(joblib.delayed(call)() for call in bar)
+        joblib = require("joblib")
+        shown = counted(calls, "votes of stacks", enabled=progress)
+        answers = joblib.Parallel(n_jobs=jobs)(joblib.delayed(call)() for call in shown)
         rows = [np.concatenate(answers[i : i + len(stacks)], axis=1) for i in range(0, len(answers), len(stacks))]
         votes = np.concatenate([np.empty((0, self.K), dtype=np.int64), *rows])
         if votes.size and votes.max() > _LARGEST_CLASS:
@@ -248,9 +249,8 @@ def train_teachers(
             device=device,
             checkpoint=None if folder is None else folder / f"teachers-{group.teachers[0]}.safetensors",
             progress=progress,
-            position=position,
         )
-        for position, group in enumerate(groups)
+        for group in groups
     )
     return TeacherEnsemble({name: np.concatenate([one[name] for one in trained]) for name in trained[0]}, build, recipe)
 

@@ -37,6 +37,7 @@ from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe
 from darrm.errors import CheckpointError
 from darrm.system import files
 from darrm.system.extras import require
+from darrm.system.progress import bar
 
 UNSEEDED = "draws from the operating system cannot be repeated, so no training without a seed is continued"
 Array = NDArray[Any]
@@ -80,12 +81,10 @@ def train_group(
     checkpoint: Path | None = None,
     checkpoint_every: int = 50,
     progress: bool = True,
-    position: int = 0,
 ) -> dict[str, Array]:
     """Train the teachers of a group and return their parameters, {name: (G, …)}.
 
     A checkpoint that is there is continued, and deleted by nobody; that of another training is a `CheckpointError`.
-    ``position`` is the line of standard error on which the bar is shown.
     """
     target = choose_device(device)
     model = built(group.build)
@@ -96,18 +95,11 @@ def train_group(
         run = _Run(group, model.to(target).train(), target)
         if checkpoint is not None and checkpoint.exists():
             run.resume(checkpoint)
-        bar = require("tqdm").tqdm(
-            total=run.steps,
-            initial=run.step,
-            desc=f"teachers {group.teachers[0]}-{group.teachers[-1]}",
-            position=position,
-            disable=not progress,
-            leave=False,
-        )
-        with bar:
+        who = f"teachers {group.teachers[0]}-{group.teachers[-1]}"
+        with bar(run.steps, who, enabled=progress, done=run.step) as advance:
             while run.step < run.steps:
                 run.advance()
-                bar.update(1)
+                advance(1)
                 if checkpoint is not None and (run.step % checkpoint_every == 0 or run.step == run.steps):
                     run.save(checkpoint)
         return {name: value.cpu().numpy() for name, value in run.parameters.items()}

@@ -32,6 +32,7 @@ from darrm.random_dp.draws import (
 from darrm.random_dp.guarantee import RandomDP
 from darrm.random_dp.sample_size import SampleSize, exchangeable_sample_size, sample_size
 from darrm.system.extras import require
+from darrm.system.progress import bar
 
 _RULES = {"theorem 15": sample_size, "exchangeability": exchangeable_sample_size}
 _BATCHES_A_WORKER = 4  # handed out at a time: enough to keep a worker busy, few enough for prompt reports
@@ -230,7 +231,7 @@ def _run(draws: Draws, m: int, execution: Execution) -> tuple[NDArray[np.float64
     done = 0
     shape: tuple[int, ...] | None = None
     with ExitStack() as stack:
-        bar = stack.enter_context(require("tqdm").tqdm(total=m, unit="pair")) if execution.progress else None
+        advance = stack.enter_context(bar(m, "pairs", enabled=execution.progress))
         for batch in _batches(draws, m, execution, stack):
             if shape is not None and batch.shape not in (None, shape):
                 # a worker does not know the shapes of the others
@@ -240,8 +241,7 @@ def _run(draws: Draws, m: int, execution: Execution) -> tuple[NDArray[np.float64
             shape = batch.shape
             values[done : done + batch.values.size] = batch.values
             done += batch.values.size
-            if bar is not None:
-                bar.update(batch.values.size)
+            advance(batch.values.size)
             if execution.report is not None:
                 execution.report(values[:done].copy())
     return values, shape or ()

@@ -9,7 +9,6 @@ EXTRA_OF = {
     "torch": "ensemble",
     "safetensors": "ensemble",
     "joblib": "sampling",
-    "tqdm": "sampling",
     "matplotlib": "plot",
     "sklearn": "sklearn",
     "skops": "sklearn",

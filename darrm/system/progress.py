@@ -1,50 +1,129 @@
-"""One line on standard error that says where long work stands."""
+"""Where long work stands, on standard error: one line that is rewritten on a terminal, now and then a line in a log."""
 
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-SHOWN_AFTER_SECONDS = 2.0
+SHOWN_AFTER_SECONDS = 2.0  # on a terminal
+REWRITTEN_AFTER_SECONDS = 0.1  # on a terminal, so that quick steps do not wait for it
+LOGGED_AFTER_SECONDS = 30.0  # and every so many, where the lines stay
 BAR_WIDTH = 30
+T = TypeVar("T")
 
 
 class StatusLine:
-    """A line that is rewritten as work goes on; on a terminal only, and only for work that takes over two seconds."""
+    """What long work says of itself, with the seconds that it took so far; silent unless enabled.
+
+    On a terminal one line is rewritten, from two seconds on. Anywhere else, as in a log file, a whole line is added
+    every thirty seconds, so that nothing is overwritten.
+    """
 
     def __init__(self, *, enabled: bool) -> None:
-        self.enabled = enabled and sys.stderr is not None and sys.stderr.isatty()
-        self.width = 0
-        self.started = time.monotonic()
+        self.enabled = enabled and sys.stderr is not None
+        self._on_terminal = self.enabled and sys.stderr.isatty()
+        self._text = ""
+        self._width = 0
+        self._started = self._written = time.monotonic()
+        self._lock = threading.Lock()  # of standard error, between the work and `repeat`
+        self._closed = threading.Event()
 
     def show(self, text: str) -> None:
-        """Replace what the line says."""
-        if self.enabled and time.monotonic() - self.started >= SHOWN_AFTER_SECONDS:
-            self.width = max(self.width, len(text))
-            sys.stderr.write("\r" + text.ljust(self.width))
-            sys.stderr.flush()
+        """Say where the work stands."""
+        self._text = text
+        self._write(REWRITTEN_AFTER_SECONDS)
+
+    def repeat(self) -> None:
+        """Write what was said last once a second until the line is closed: a step may be long."""
+        while not self._closed.wait(1.0):
+            self._write(0.0)
 
     def close(self) -> None:
-        """Wipe the line."""
-        if self.width:
-            sys.stderr.write("\r" + " " * self.width + "\r")
-            sys.stderr.flush()
+        """Wipe the line of a terminal."""
+        self._closed.set()
+        with self._lock:
+            if self._width:
+                _put("\r" + " " * self._width + "\r")
+                self._width = 0
+
+    def _write(self, pause: float) -> None:
+        """Write the text with the seconds since the start, if it is time to."""
+        now = time.monotonic()
+        seconds, since = now - self._started, now - self._written
+        due = seconds >= SHOWN_AFTER_SECONDS and since >= pause if self._on_terminal else since >= LOGGED_AFTER_SECONDS
+        if not (self.enabled and self._text and due):
+            return
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._written = now
+            text = f"{self._text}, {seconds:.0f} s"
+            if self._on_terminal:
+                self._width = max(self._width, len(text))
+                _put("\r" + text.ljust(self._width))
+            else:
+                _put(text + "\n")
 
 
 @contextmanager
 def status_line(*, quiet: bool) -> Iterator[StatusLine]:
-    """Open a status line for a block of work, wiped at its end however that comes."""
+    """Open a status line for a block of work, kept fresh while a step lasts and wiped at the end however that comes."""
     line = StatusLine(enabled=not quiet)
+    if line.enabled:
+        threading.Thread(target=line.repeat, daemon=True).start()
     try:
         yield line
     finally:
         line.close()
 
 
+@contextmanager
+def bar(total: int, what: str, *, enabled: bool, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """Show how many of so many steps are done: call what is yielded with the number of new ones."""
+    line = StatusLine(enabled=enabled)
+
+    def advance(steps: int) -> None:
+        nonlocal done
+        done += steps
+        line.show(_bar(what, done, total))
+
+    try:
+        yield advance
+    finally:
+        line.close()
+
+
+def counted(items: Sequence[T], what: str, *, enabled: bool) -> Iterator[T]:
+    """Hand items out one by one and show how many were."""
+    with bar(len(items), what, enabled=enabled) as advance:
+        for item in items:
+            yield item
+            advance(1)
+
+
 def blocks(rows: Sequence[Any] | Any, size: int, line: StatusLine, what: str) -> Iterator[Any]:  # noqa: ANN401 (arrays)
     """Cut rows into blocks of ``size`` and show a bar."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
-        share = min(1.0, (start + size) / len(rows))
-        line.show(f"{what} [{('#' * round(share * BAR_WIDTH)).ljust(BAR_WIDTH)}] {share:4.0%}")
+        line.show(_bar(what, min(start + size, len(rows)), len(rows)))
+
+
+def _bar(what: str, done: int, total: int) -> str:
+    """Write how much is done.
+
+    >>> _bar("pairs", 16, 64)
+    'pairs [########                      ] 16/64'
+    """
+    filled = BAR_WIDTH if total == 0 else round(BAR_WIDTH * done / total)
+    return f"{what} [{('#' * filled).ljust(BAR_WIDTH)}] {done:,}/{total:,}"
+
+
+def _put(text: str) -> None:
+    """Write to standard error at once; a reader that has gone misses it."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.system.files import check_parent, replacing
+from darrm.system.progress import StatusLine
 
 SUFFIXES = (".npy", ".csv")
 MOST_CSV_BYTES = 2**30  # its numbers take up to four times as much memory; an .npy file is mapped and may be larger
@@ -32,6 +33,7 @@ LONGEST_NAME = 200  # characters of a class: labels as text take four bytes of m
 _LONGEST_LINE = 2**24  # characters: eight million voters
 _LONGEST_NUMBER = 100  # characters
 _LONGEST_HEADER = 10_000  # bytes, numpy's own limit
+_LINES_BETWEEN = 1000  # two words about how far the reading is
 _MOST_REMEMBERED = 4096  # different fields whose meaning is looked up and not found again
 _LEAST_COUNTED = 5  # fields: fewer that say 0, 1, 2 … may be votes, so many are the numbers of columns
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -77,15 +79,15 @@ def is_csv(path: Path) -> bool:
     return path.suffix.lower() == ".csv"
 
 
-def load_matrix(path: Path, names: Sequence[str] | None = None) -> NDArray[Any]:
+def load_matrix(path: Path, names: Sequence[str] | None = None, line: StatusLine | None = None) -> NDArray[Any]:
     """Read a matrix with at least one entry: numbers, or text; an .npy file is mapped, not copied.
 
-    Where ``names`` are given a .csv file must hold these and is read as their places, 0 for the first. `ValueError` if
-    the file holds no such matrix, `OSError` if it cannot be read.
+    Where ``names`` are given a .csv file must hold these and is read as their places, 0 for the first. ``line`` shows
+    how many lines of it were read. `ValueError` if the file holds no such matrix, `OSError` if it cannot be read.
     """
     _check_suffix("votes", path)
     try:
-        return _read_csv(path, names) if is_csv(path) else _map_npy(path, dimensions=2)
+        return _read_csv(path, names, line) if is_csv(path) else _map_npy(path, dimensions=2)
     except ValueError as error:
         raise ValueError(f"{str(path)!r} is no table of votes: {error}") from error
 
@@ -162,13 +164,15 @@ def is_text(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _read_csv(path: Path, names: Sequence[str] | None) -> NDArray[Any]:
+def _read_csv(path: Path, names: Sequence[str] | None, progress: StatusLine | None) -> NDArray[Any]:
     """Read the numbers of a .csv file, or the places of its words among the names."""
     places = None if names is None else {name: place for place, name in enumerate(names)}
     known: dict[str, float] = dict(places or {})
     numbers: array[Any] = array("d" if names is None else "i")
     width = 0
     for line, fields in _records(path):
+        if progress is not None and line % _LINES_BETWEEN == 0:
+            progress.show(f"reading {path.name}: {line:,} lines")
         if not width:
             width = len(fields)
             _refuse_header(fields, places)

@@ -17,6 +17,7 @@ import numpy as np
 from darrm.system.extras import require
 from darrm.system.figures import saved_figure
 from darrm.system.files import replacing
+from darrm.system.progress import bar
 from darrm.votes import Votes
 from experiments.pate.glyph_images import CHARACTERS, SIDE, STRANGERS, Style, load_atlas
 from experiments.pate.glyph_teachers import Block, GlyphTask, Moments, ask_block, extract_features, fit_discriminant
@@ -108,9 +109,9 @@ def _ask_teachers(task: GlyphTask, machine: Machine) -> _Progress:
     machine.folder.mkdir(parents=True, exist_ok=True)
     path = machine.folder / f"glyph-{_digest(task)}.npz"
     asked = _load(path, task)
-    joblib, tqdm = require("joblib"), require("tqdm")
+    joblib = require("joblib")
     with (
-        tqdm.tqdm(total=task.teachers, initial=asked.teachers, unit="teacher", disable=not machine.progress) as bar,
+        bar(task.teachers, "teachers", enabled=machine.progress, done=asked.teachers) as advance,
         joblib.Parallel(n_jobs=machine.jobs) as parallel,
     ):
         while asked.teachers < task.teachers:
@@ -119,7 +120,7 @@ def _ask_teachers(task: GlyphTask, machine: Machine) -> _Progress:
             starts = range(asked.teachers, end, BLOCK)
             blocks = parallel(joblib.delayed(ask_block)(task, range(at, min(at + BLOCK, end))) for at in starts)
             seconds = asked.seconds + time.perf_counter() - started
-            bar.update(end - asked.teachers)
+            advance(end - asked.teachers)
             asked = _Progress(end, seconds, sum(blocks, start=asked.block))
             _save(path, asked)
     return asked

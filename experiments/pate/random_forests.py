@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from darrm.ensemble.partition import Partition
 from darrm.ensemble.voting import load_votes, save_votes
 from darrm.system.extras import require
+from darrm.system.progress import counted
 from darrm.votes import ABSTAIN, Votes
 from experiments.census import LabeledTable, load_adult
 from experiments.pages import read_json, write_json
@@ -71,11 +72,10 @@ def _labels(
         return load_votes(path), read_json(path.with_suffix(".json"))["seconds"]
     start = time.perf_counter()
     shards = Partition.random(len(table.train_y), teachers, seed=PARTITION_SEED)
-    joblib, tqdm = require("joblib"), require("tqdm").tqdm
-    bar = tqdm(range(teachers), desc="forests", disable=not machine.progress, leave=False)
+    joblib = require("joblib")
     answers = joblib.Parallel(n_jobs=machine.jobs)(
         joblib.delayed(_answers)(table.train_x[shards.shard(k)], table.train_y[shards.shard(k)], asked, k, trees)
-        for k in bar
+        for k in counted(range(teachers), "forests", enabled=machine.progress)
     )
     votes = np.stack(answers, axis=1)
     seconds = time.perf_counter() - start

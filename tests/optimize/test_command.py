@@ -17,7 +17,7 @@ from darrm.system.command_line import run
 from tests.optimality import optimality_of
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = ("cvxpy", "dp_accounting", "torch", "matplotlib", "sklearn", "safetensors", "joblib", "tqdm")
+EXTRAS = ("cvxpy", "dp_accounting", "torch", "matplotlib", "sklearn", "safetensors", "joblib")
 
 
 def interpreter(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:

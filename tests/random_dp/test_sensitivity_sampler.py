@@ -13,6 +13,7 @@ from scipy.special import bdtr
 from darrm.errors import SamplingError
 from darrm.random_dp.draws import Function, RecordSampler
 from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
+from darrm.system import progress
 
 FALSE_ALARM = 1e-6
 
@@ -96,7 +97,8 @@ def test_a_running_estimate_can_be_read_but_not_changed() -> None:
     assert (order_statistic_of(reports[-1], found.size.k), reports[-1].max()) == (found.value, found.largest)
 
 
-def test_a_progress_bar_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_progress_bar_on_standard_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LOGGED_AFTER_SECONDS", 0.0)
     MEAN.measure(5, 64, seed=1, execution=Execution(progress=True))
     captured = capsys.readouterr()
     assert "64/64" in captured.err
