@@ -1,7 +1,7 @@
 """What `python -m darrm.account` prints and draws."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,10 @@ from darrm.account.bounds import MODELS_BOUNDS
 from darrm.account.ledger import PrivacyLedger
 from darrm.losses.charges import Charge
 from darrm.problem import Voters
-from darrm.system.figures import saved_figure
+from darrm.system.figures import name_lines, saved_figure, say_instead, style
+from darrm.system.progress import StatusLine
 
 BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", *MODELS_BOUNDS)
-_STYLES = ("--", "-.", "-", ":", "--", "-", "-", ":", "--", "-.")
 _LAST_ENTRIES = 10  # of the log, in the text
 _PLOT_POINTS = 24
 _MOST_QUERIES_COUNTED = 1_000_000
@@ -84,16 +84,27 @@ def table_json(results: Mapping[int, Spent], delta: float) -> dict[str, Any]:
     return {"delta": delta, "queries": {str(queries): spent.to_json() for queries, spent in results.items()}}
 
 
-def plot_bounds(path: Path, charge: Charge, most: int, delta: float, voters: Voters) -> None:
-    """Draw ε over queries, one line a bound."""
+def plot_bounds(
+    path: Path,
+    charge: Charge,
+    most: int,
+    delta: float,
+    voters: Voters,
+    report: Callable[[str], None] | None = None,
+) -> None:
+    """Draw ε over queries, one line a bound; ``report`` is called with a few words at every point."""
+    show = report or StatusLine(enabled=False).show
     counts = np.unique(np.round(np.linspace(1, most, min(most, _PLOT_POINTS))).astype(int)).tolist()
-    rows = [_by_name(spent_by(charge, queries, delta, voters)) for queries in counts]
+    rows = []
+    for queries in counts:
+        show(f"bounds of the picture, {queries:,} of {most:,} queries")
+        rows.append(_by_name(spent_by(charge, queries, delta, voters)))
     with saved_figure(path) as figure:
         axes = figure.add_subplot()
-        for name, style in zip(BOUNDS, _STYLES, strict=True):
+        for place, name in enumerate(BOUNDS):
             if any(name in row for row in rows):
                 values = [row.get(name, math.nan) for row in rows]
-                axes.plot(counts, values, style, label=name, marker="o", markersize=3)
+                axes.plot(counts, values, label=name, **style(place).line(len(counts)))
         axes.set_xlabel("queries")
         axes.set_ylabel(f"total ε at δ = {delta:g}")
         each = "" if charge.guarantee is None else f", {charge.guarantee} a query"
@@ -101,7 +112,9 @@ def plot_bounds(path: Path, charge: Charge, most: int, delta: float, voters: Vot
         axes.set_ylim(bottom=0.0)
         axes.grid(visible=True, alpha=0.3)
         if axes.lines:
-            axes.legend()
+            name_lines(axes)
+        else:
+            say_instead(axes, f"nothing bounds ε at δ = {delta:g}")
 
 
 def _by_name(spent: Spent) -> dict[str, float]:

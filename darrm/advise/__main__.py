@@ -30,7 +30,7 @@ def build_parser() -> CommandLine:
     parser = CommandLine(prog="python -m darrm.advise", description=str(__doc__), epilog=EPILOG)
     add_workload(parser)
     add_prior(parser, default="common; with more classes dirichlet")
-    add_outputs(parser)
+    add_outputs(parser, absent=True)
     return parser
 
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workload = workload_of(options)
     with status_line(quiet=options.quiet) as line:
         found = advise(workload, prior=prior_of(options.prior, workload), report=line.show)
-    print_report(options, text=lambda: text_report(found), document=lambda: json_report(found))
+    print_report(options, text=lambda: text_report(found, everything=options.all), document=lambda: json_report(found))
     return 0
 
 

@@ -6,10 +6,11 @@ from darrm.advise.advice import Advice
 from darrm.plan.budget import counted
 from darrm.plan.option import in_words, kind_of_votes, settings_in_words
 from darrm.system.flags import flags_of
+from darrm.system.report_text import absences
 
 
-def text_report(advice: Advice) -> str:
-    """Write the advice for a reader."""
+def text_report(advice: Advice, *, everything: bool = False) -> str:
+    """Write the advice for a reader; with ``everything`` the reasons of what does not apply, too."""
     work, winner, two = advice.workload, advice.recommended, advice.workload.classes == 2
     known = (None if advice.coin is None else advice.coin.value, advice.coin_accuracy)
     guess = [f"{value:.5f}" for value in known if value is not None]
@@ -30,8 +31,7 @@ def text_report(advice: Advice) -> str:
         accuracy = f"  {option.accuracy(advice.prior):>8.5f}" if two else ""
         numbers = f"{right:>8}{accuracy}  {option.cost.epsilon:>9.5g}"
         lines.append(f"{mark} {numbers}   {option.name}{settings} (by {option.cost.name})")
-    dash = f"{'–':>8}" + (f"  {'–':>8}" if two else "")
-    lines += [f"  {dash}  {'–':>9}   {name}: {reason}" for name, reason in advice.absent]
+    lines += absences(advice.absent, everything=everything)
     lines += ["", *advice.remarks, ""]
     better = advice.options[: advice.options.index(winner)]
     lines += [f"{option.name} is only compared: {option.only_compared}." for option in better]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-from darrm.gamma.priors import Prior, check, weights_of
+from darrm.gamma.priors import Prior, check, law_of_ones, weights_of
 from darrm.gamma.sampled_error import ESTIMATE_SEED, Estimate, differences, errors_of, number_of_draws, summarize
 from darrm.probability import Array
 from darrm.probability.exact_sampling import require_generator
@@ -163,6 +163,24 @@ class NoiseFunction:
         count = number_of_draws(self.K, draws)
         generator = np.random.default_rng(ESTIMATE_SEED) if rng is None else rng
         return summarize(errors_of(self.half, differences(prior.sample(self.K, count, rng=generator))))
+
+    def share_right(self, prior: Prior) -> float | None:
+        """Compute the share of right labels, Σ_l Pr[l ones]·(1 + γ(l))/2, where at a tie both labels are right.
+
+        A fair coin, γ = 0, has 0.5 for odd K. None for a prior of your own, whose draws alone are known.
+
+        >>> from darrm.gamma.priors import CommonP
+        >>> NoiseFunction(3, [0.2, 0.8]).share_right(CommonP())
+        0.75
+        """
+        check(prior)
+        ones = law_of_ones(prior, self.K)
+        if ones is None:
+            return None
+        right = 0.5 + 0.5 * self.full
+        if self.K % 2 == 0:
+            right[self.K // 2] = 1.0
+        return float(ones @ right)
 
     def scaled(self, factor: float) -> NoiseFunction:
         """Multiply by a factor in [0, 1], rounding every value down."""

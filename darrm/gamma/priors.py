@@ -380,6 +380,21 @@ def weights_of(prior: Prior, K: int) -> Array:
     return weights
 
 
+def law_of_ones(prior: Prior, K: int) -> Array | None:
+    """Compute Pr[l ones] for l = 0 … K, shape (K + 1,); None for a prior of your own, whose draws alone are known.
+
+    >>> law_of_ones(CommonP(), 3)
+    array([0.25, 0.25, 0.25, 0.25])
+    """
+    if not is_built_in(prior):
+        return None
+    if isinstance(prior, CommonP):
+        return np.full(K + 1, 1.0 / (K + 1))
+    if isinstance(prior, Independent):
+        return binomial_pmf(K, 0.5 * (prior.low + prior.high))
+    return binomial_pmf(K, prior.p if isinstance(prior, Point) else 0.5)  # two-sided: each side is as likely
+
+
 def _binomial_weights(K: int, p: float) -> Array:
     """Compute α_l − α_{K−l} = α_l·(1 − ((1−p)/p)^{2l−K}) without cancellation, for p > 1/2."""
     levels = np.arange(K // 2 + 1, K + 1)

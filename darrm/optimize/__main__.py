@@ -112,9 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             solver=options.solver,
             draws=None if options.draws is None else integer("--draws", options.draws, 2),
             options=SolveOptions(gap=real("--gap", options.gap), time_limit=real("--time-limit", options.time_limit)),
-            report=lambda now: line.show(
-                f"round {now.rounds}: {now.rows} rows, gap {now.value - now.bound:.2e}, {now.seconds:.0f} s"
-            ),
+            report=lambda now: line.show(f"round {now.rounds}: {now.rows} rows, gap {now.value - now.bound:.2e}"),
         )
     entries = compare(table, prior)
     if options.output is not None:
@@ -123,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plot_report(options.plot, table, entries)
     print_report(
         options,
-        text=lambda: text_report(table, entries, options.output),
+        text=lambda: text_report(table, entries, prior, options.output),
         document=lambda: json_report(table, entries, options.output),
     )
     return 0
@@ -143,9 +141,7 @@ def _plurality(options: argparse.Namespace, classes: int) -> int:
             problem,
             prior=prior,
             options=settings,
-            report=lambda now: line.show(
-                f"round {now.rounds}: {now.rows} rows, gap {now.bound - now.value:.2e}, {now.seconds:.0f} s"
-            ),
+            report=lambda now: line.show(f"round {now.rounds}: {now.rows} rows, gap {now.bound - now.value:.2e}"),
         )
     if options.output is not None:
         table.save(options.output)

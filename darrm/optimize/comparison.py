@@ -12,11 +12,12 @@ from darrm.proof.table import GammaTable, certify
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One noise function of the comparison; without table and error if it does not exist for this problem."""
+    """One noise function of the comparison; without table and numbers if it does not exist for this problem."""
 
     name: str  # "γ_opt", "γ_Sub", "γ_DSub" or "γ_const"
     table: GammaTable | None  # certified
-    expected_error: float | None  # under the prior of the comparison
+    share_right: float | None  # of labels, under the prior of the comparison; None where it is not known
+    expected_error: float | None  # under the same prior
     remark: str  # why it is absent, or what certification did to it; may be empty
 
 
@@ -29,6 +30,8 @@ def compare(optimal: GammaTable, prior: Prior) -> tuple[Entry, ...]:
     >>> entries = compare(optimize_gamma(problem), Independent())
     >>> [(entry.name, round(entry.expected_error, 4)) for entry in entries]
     [('γ_opt', 0.0413), ('γ_Sub', 0.1219), ('γ_DSub', 0.0692), ('γ_const', 0.2883)]
+    >>> {entry.name: round(entry.share_right, 4) for entry in entries}
+    {'γ_opt': 0.9542, 'γ_Sub': 0.8515, 'γ_DSub': 0.9072, 'γ_const': 0.6904}
     """
     problem = optimal.problem
     proposals: dict[str, Callable[[MajorityProblem], NoiseFunction]] = {
@@ -36,16 +39,20 @@ def compare(optimal: GammaTable, prior: Prior) -> tuple[Entry, ...]:
         "γ_DSub": baselines.double_subsampling,
         "γ_const": baselines.randomized_response,
     }
-    entries = [Entry("γ_opt", optimal, optimal.gamma.expected_error(prior), "")]
+    entries = [_entry("γ_opt", optimal, prior, "")]
     for name, propose in proposals.items():
         try:
             proposal = propose(problem)
         except ValueError as error:
-            entries.append(Entry(name, None, None, str(error)))
+            entries.append(Entry(name, None, None, None, str(error)))
         else:
             table = certify(problem, proposal)
-            entries.append(Entry(name, table, table.gamma.expected_error(prior), _remark(name, table)))
+            entries.append(_entry(name, table, prior, _remark(name, table)))
     return tuple(entries)
+
+
+def _entry(name: str, table: GammaTable, prior: Prior, remark: str) -> Entry:
+    return Entry(name, table, table.gamma.share_right(prior), table.gamma.expected_error(prior), remark)
 
 
 def _remark(name: str, table: GammaTable) -> str:

@@ -7,23 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from darrm.gamma.priors import in_words
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.gamma.priors import Prior, in_words
 from darrm.optimize.comparison import Entry
 from darrm.problem import MajorityProblem
 from darrm.proof.optimality import Optimality
 from darrm.proof.table import GammaTable
-from darrm.system.figures import saved_figure
+from darrm.system.figures import saved_figure, style
 from darrm.system.report_text import level_table
 
 _MOST_LINES = 60  # of the table of γ
 _COLUMN = 9  # characters
 
 
-def text_report(table: GammaTable, entries: Sequence[Entry], output: Path | None) -> str:
-    """Write the report for a person."""
+def text_report(table: GammaTable, entries: Sequence[Entry], prior: Prior, output: Path | None) -> str:
+    """Write the report for a person, with what a coin does under the prior of the comparison."""
     unsaved = "Not saved: --output FILE.json keeps the table with its proof."
     closing = unsaved if output is None else f"Table written to {output}"
-    blocks = [_heading(table), _values(table, entries), _remarks(entries), _proof(table), closing]
+    blocks = [_heading(table), _values(table, entries, prior), _remarks(entries), _proof(table), closing]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
@@ -39,6 +40,7 @@ def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None
             {
                 "name": entry.name,
                 "gamma": None if entry.table is None else entry.table.gamma.half.tolist(),
+                "share_right": entry.share_right,
                 "expected_error": entry.expected_error,
                 "certificate": None if entry.table is None else asdict(entry.table.certificate),
                 "remark": entry.remark,
@@ -60,22 +62,21 @@ def _optimality(optimality: Optimality, K: int) -> dict[str, Any]:
 
 def plot_report(path: Path, table: GammaTable, entries: Sequence[Entry]) -> None:
     """Draw γ over the number of ones for every noise function that exists."""
-    styles = {"γ_opt": ("o-", 2.4), "γ_Sub": ("s--", 1.4), "γ_DSub": ("^-.", 1.4), "γ_const": ("D:", 1.4)}
     problem = table.problem
     levels = np.arange(problem.voters.K + 1)
-    first = 0 if problem.voters.K <= 61 else 1  # beyond, the markers of a style would hide its line
     with saved_figure(path) as figure:
         axes = figure.add_subplot()
-        for entry in entries:
+        for place, entry in enumerate(entries):
             if entry.table is not None:
-                style, width = styles[entry.name]
-                label = f"{entry.name}   expected error {entry.expected_error:.4g}"
-                axes.plot(levels, entry.table.gamma.full, style[first:], linewidth=width, markersize=5, label=label)
+                how = style(place, width=1.6 if place else 2.6)
+                right = "" if entry.share_right is None else f"right labels {entry.share_right:.4f}, "
+                label = f"{entry.name}   {right}expected error {entry.expected_error:.4g}"
+                axes.plot(levels, entry.table.gamma.full, label=label, **how.line(levels.size))
         axes.set(xlabel="l, number of ones among the votes", ylabel="γ(l), probability of telling the true majority")
         axes.set_title(f"{problem.voters}\nreleased {problem.target}-private{_allowance(problem)}", fontsize=9)
         axes.set_ylim(-0.03, 1.03)
         axes.grid(alpha=0.3)
-        axes.legend(loc="best", framealpha=0.95)
+        figure.legend(loc="outside lower center", ncols=2, frameon=False)
 
 
 def _heading(table: GammaTable) -> str:
@@ -102,15 +103,20 @@ def _allowance(problem: MajorityProblem) -> str:
     return f", m = {problem.m:g}" if problem.voters.each.is_private else ""
 
 
-def _values(table: GammaTable, entries: Sequence[Entry]) -> str:
+def _values(table: GammaTable, entries: Sequence[Entry], prior: Prior) -> str:
     shown = {entry.name + ("*" if entry.remark else ""): entry for entry in entries if entry.table is not None}
     columns = {name: entry.table.gamma.half for name, entry in shown.items() if entry.table is not None}
     elsewhere = "--output or --format json"
     values = level_table(table.gamma.levels, columns, width=_COLUMN, most=_MOST_LINES, elsewhere=elsewhere)
+    shares = "".join(f"{_short(entry.share_right):>{_COLUMN}}" for entry in shown.values())
     errors = "".join(f"{_short(entry.expected_error):>{_COLUMN}}" for entry in shown.values())
+    coin = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size)).share_right(prior)
+    right = (
+        "" if coin is None else f"{'right':>8}{shares}   (share of right labels under the prior; a coin: {coin:.4f})\n"
+    )
     return (
         "γ(l): the probability of telling the true majority of l ones, else a fair coin; γ(l) = γ(K − l)\n"
-        f"{values}\n{'error':>8}{errors}   (expected, under the prior)"
+        f"{values}\n{right}{'error':>8}{errors}   (expected, under the prior)"
     )
 
 

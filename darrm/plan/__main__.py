@@ -28,9 +28,8 @@ def build_parser() -> CommandLine:
     parser = CommandLine(prog="python -m darrm.plan", description=str(__doc__), epilog=EPILOG)
     add_workload(parser)
     add_prior(parser, default="common; with more classes dirichlet")
-    add_outputs(
-        parser, made="what releases the winner: a table with its proof, or a mechanism", picture="the truth over l"
-    )
+    made = "what releases the winner: a table with its proof, or a mechanism"
+    add_outputs(parser, made=made, picture="the truth over l", absent=True)
     return parser
 
 
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plot_report(options.plot, found)
     print_report(
         options,
-        text=lambda: text_report(found, options.output),
+        text=lambda: text_report(found, options.output, everything=options.all),
         document=lambda: json_report(found, options.output),
     )
     return 0

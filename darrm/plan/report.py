@@ -9,16 +9,21 @@ from darrm.plan.option import how_counted, in_words, kind_of_votes, release_comm
 from darrm.plan.plurality import PluralityCandidate
 from darrm.plan.remedies import remedies
 from darrm.plan.search import Plan
-from darrm.system.figures import saved_figure
-from darrm.system.report_text import level_table
+from darrm.system.figures import saved_figure, style
+from darrm.system.report_text import absences, level_table
 
 MOST_LINES = 16
-STYLES = ("-", "--", ":", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)))
 
 
-def text_report(plan: Plan, output: Path | None) -> str:
-    """Write the plan for a reader."""
-    parts = [_heading(plan), _candidates(plan), _truth(plan), "\n".join(remedies(plan)), _closing(plan, output)]
+def text_report(plan: Plan, output: Path | None, *, everything: bool = False) -> str:
+    """Write the plan for a reader; with ``everything`` the reasons of the ways that found nothing, too."""
+    parts = [
+        _heading(plan),
+        _candidates(plan, everything=everything),
+        _truth(plan),
+        "\n".join(remedies(plan)),
+        _closing(plan, output),
+    ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -59,15 +64,15 @@ def plot_report(path: Path, plan: Plan) -> None:
     """Draw the probability of the true majority over the number of ones for every candidate."""
     with saved_figure(path) as figure:
         axes = figure.add_subplot()
-        for candidate, style in zip(plan.candidates, STYLES, strict=False):
+        for place, candidate in enumerate(plan.candidates):
             label = f"{candidate.method}   {' and '.join(_score(candidate))}"
-            axes.plot(candidate.levels, candidate.truth, style, linewidth=2.0, label=label)
+            axes.plot(candidate.levels, candidate.truth, label=label, **style(place).line(len(candidate.levels)))
         axes.set(xlabel=f"l, votes for {_what(plan)}", ylabel=f"probability of {_what(plan)}")
         axes.set_ylim(0.96 / plan.workload.classes, 1.02)
         budget = f"{plan.workload.queries:,} votes within {plan.workload.total}"
         axes.set_title(f"{plan.workload.voters}\n{budget}", fontsize=9)
         axes.grid(alpha=0.3)
-        axes.legend(loc="lower right", framealpha=0.95)
+        figure.legend(loc="outside lower center", frameon=False)
 
 
 def _heading(plan: Plan) -> str:
@@ -83,10 +88,10 @@ def _heading(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _candidates(plan: Plan) -> str:
-    """Tabulate what was found and what was not, the winner marked."""
+def _candidates(plan: Plan, *, everything: bool) -> str:
+    """Tabulate what was found, the winner marked, and say what was not."""
     two = plan.workload.classes == 2
-    wide = max(12, *(len(name) + 2 for name in [*(found.method for found in plan.candidates), *dict(plan.refused)]))
+    wide = max(12, *(len(found.method) + 2 for found in plan.candidates))
     head = f"{'share right':>15}" + (f"{'expected error':>16}" if two else "")
     lines = [f"  {'way':<{wide}}{head}   the accountant's total"]
     for candidate in plan.candidates:
@@ -98,7 +103,7 @@ def _candidates(plan: Plan) -> str:
             f"{mark} {candidate.method:<{wide}}{shown}{error}   ({spent.epsilon:.6g}, {spent.delta:.6g})"
             f" by {spent.bound}; a query has {settings_in_words(candidate.settings) or 'no noise'}"
         )
-    lines += [f"  {method:<{wide}}{'none':>{15 + 16 * two}}   {reason}" for method, reason in plan.refused]
+    lines += absences(plan.refused, everything=everything)
     if isinstance(plan.best, PluralityCandidate):
         if drawn := plan.best.share_right.standard_error:
             lines.append(f"  (shares from drawn histograms, the same for all; standard error {drawn:.2g})")

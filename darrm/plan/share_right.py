@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from darrm import checks
 from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes, log_arrangements
 from darrm.gamma.partitions import falling_counts
-from darrm.gamma.priors import CommonP, Independent, Point, Prior, TwoSided
+from darrm.gamma.priors import Prior, law_of_ones
 from darrm.probability import Array
-from darrm.probability.binomial import binomial_pmf
 
 # a release's law: (n, C) histograms, the largest count first → (n, C) probabilities of the answers, ties shared
 Law = Callable[[NDArray[np.int64]], Array]
@@ -81,18 +80,12 @@ def share_of_majorities(truth: Array, K: int, prior: Prior) -> ShareRight | None
 
     ``truth`` is Pr[the answer is the majority | l votes for it] for l = floor(K/2) + 1 … K; at a tie both are right.
 
+    >>> from darrm.gamma.priors import CommonP
     >>> print(share_of_majorities(np.array([0.5, 0.5]), 4, CommonP()))
     0.60000
     """
-    if isinstance(prior, CommonP):
-        ones = np.full(K + 1, 1.0 / (K + 1))
-    elif isinstance(prior, Point):
-        ones = binomial_pmf(K, prior.p)
-    elif isinstance(prior, Independent):
-        ones = binomial_pmf(K, 0.5 * (prior.low + prior.high))
-    elif isinstance(prior, TwoSided):  # each voter is as likely for one side as for the other
-        ones = binomial_pmf(K, 0.5)
-    else:
+    ones = law_of_ones(prior, K)
+    if ones is None:
         return None
     either_way = (ones + ones[::-1])[K // 2 + 1 :]
     return ShareRight(float(either_way @ truth) + (0.0 if K % 2 else float(ones[K // 2])))

@@ -92,10 +92,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {' or '.join(found)}?)" if found else ""
 
 
-def add_outputs(parser: argparse.ArgumentParser, *, made: str | None = None, picture: str | None = None) -> None:
+def add_outputs(
+    parser: argparse.ArgumentParser, *, made: str | None = None, picture: str | None = None, absent: bool = False
+) -> None:
     """Add the flags of what comes out: the file that is made, a picture, and what is printed.
 
-    ``made`` and ``picture`` end the help lines; None leaves the flag out.
+    ``made`` and ``picture`` end the help lines; None leaves the flag out. ``absent`` adds that of what does not apply.
     """
     group = parser.add_argument_group("the output")
     if made is not None:
@@ -103,6 +105,8 @@ def add_outputs(parser: argparse.ArgumentParser, *, made: str | None = None, pic
     if picture is not None:
         group.add_argument("--plot", type=Path, metavar="FILE.png", help=f"draw {picture} (needs matplotlib)")
     group.add_argument("--format", default="text", choices=("text", "json"), help="what is printed (default text)")
+    if absent:
+        group.add_argument("--all", action="store_true", help="say of everything that does not apply why, too")
     group.add_argument("--quiet", action="store_true", help="no text report and no progress line")
 
 

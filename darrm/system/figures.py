@@ -90,7 +90,6 @@ def name_lines(axes: Axes) -> None:
             end,
             (1.04, height),
             textcoords="axes fraction",
-            color=line.get_color(),
             fontsize=_NAME_SIZE,
             va="center",
             annotation_clip=False,

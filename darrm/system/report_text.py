@@ -1,6 +1,6 @@
 """What text reports share."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,17 @@ def spread(count: int, most: int) -> list[int]:
     if count <= most:
         return list(range(count))
     return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})
+
+
+def absences(absent: Sequence[tuple[str, str]], *, everything: bool) -> list[str]:
+    """Write why what is absent from a table does not apply, line by line; unless asked for, how many there are.
+
+    >>> absences([("LNMax", "delta is 0"), ("GNMax", "delta is 0")], everything=False)
+    ['  2 more do not apply: --all says why']
+    """
+    if everything or not absent:
+        return [f"  {name} does not apply: {reason}" for name, reason in absent]
+    return [f"  {len(absent)} more {'does' if len(absent) == 1 else 'do'} not apply: --all says why"]
 
 
 def level_table(

@@ -52,6 +52,13 @@ def test_json_follows_its_schema_and_the_text_says_the_same(capsys: pytest.Captu
         text = capsys.readouterr().out
         for option in report["options"]:
             assert f"{option['accuracy']:.5f}" in text
+        absent = report["absent"]
+        assert (f"{len(absent)} more do not apply: --all says why" in text) is (len(absent) > 1)
+        assert not any(row["reason"] in text for row in absent)
+        assert run(partial(main, [*arguments, "--all"])) == 0
+        longer = capsys.readouterr().out
+        assert all(f"{row['name']} does not apply: {row['reason']}" in longer for row in absent)
+        assert "--all says why" not in longer
         for command in report["commands"]:
             assert command in text
     assert "No noise is needed" in text

@@ -61,6 +61,24 @@ class Report:
         weights = optimality_of(self.table).prior.weights(self.table.problem.voters.K)
         return [float(0.5 * weights @ (1.0 - table.gamma.half)) for table in self.tables().values()]
 
+    def share_of(self, full: np.ndarray) -> float:
+        """Σ_l Pr[l ones]·(1 + γ(l))/2, a tie always right, with the law of the ones by quadrature over p."""
+        prior, K = optimality_of(self.table).prior, len(full) - 1
+        if isinstance(prior, priors.CommonP):
+            nodes, weights = np.polynomial.legendre.leggauss(K + 1)  # exact for these polynomials in p
+            means = (1.0 + nodes) / 2.0
+        else:
+            assert isinstance(prior, priors.Point | priors.Independent)
+            means = np.array([prior.p if isinstance(prior, priors.Point) else (prior.low + prior.high) / 2.0])
+            weights = np.array([2.0])
+        binomials = (comb(K, ones) * means**ones * (1.0 - means) ** (K - ones) for ones in range(K + 1))
+        law = [float(weights @ each) / 2.0 for each in binomials]
+        return sum(law[ones] * (1.0 if 2 * ones == K else (1 + full[ones]) / 2) for ones in range(K + 1))
+
+    def shares(self) -> list[float]:
+        """The share of right labels of each of the tables."""
+        return [self.share_of(table.gamma.full) for table in self.tables().values()]
+
 
 def printed(arguments: list[str]) -> str:
     with redirect_stdout(StringIO()) as out:
@@ -97,12 +115,16 @@ def test_who_votes_and_what_is_released(report: Report) -> None:
 def test_every_gamma_and_every_expected_error(report: Report) -> None:
     tables = report.tables()
     lines = [line.partition("(")[0].split() for line in report.text.splitlines()]
-    rows = {line[0]: line[1:] for line in lines if line and (line[0].isdigit() or line[0] in {"l", "error"})}
+    rows = {line[0]: line[1:] for line in lines if line and (line[0].isdigit() or line[0] in {"l", "right", "error"})}
     assert [name.rstrip("*") for name in rows["l"]] == list(tables)
     for index, level in enumerate(report.table.gamma.levels):
         half = [table.gamma.half[index] for table in tables.values()]
         assert [float(word) for word in rows[str(level)]] == pytest.approx(half, abs=5.001e-5)
     assert [float(word) for word in rows["error"]] == pytest.approx(report.errors(), abs=5.001e-5)
+    assert [float(word) for word in rows["right"]] == pytest.approx(report.shares(), abs=5.001e-5)
+    assert report.numbers("a coin: #)") == pytest.approx(
+        [report.share_of(np.zeros(report.table.gamma.K + 1))], abs=5.001e-5
+    )
     for name, table in tables.items():
         scale = re.search(rf"{name}\*.*as certify scaled it, by ([0-9.e-]+)", report.text)
         assert (scale is not None) == (table.certificate.scale < 1.0 - 1e-9), name
@@ -138,6 +160,7 @@ def test_the_same_as_plain_data(report: Report) -> None:
     assert [entry["name"] for entry in found] == list(tables)
     assert [entry["gamma"] for entry in found] == [table.gamma.half.tolist() for table in tables.values()]
     assert [entry["expected_error"] for entry in found] == pytest.approx(report.errors(), rel=1e-12)
+    assert [entry["share_right"] for entry in found] == pytest.approx(report.shares(), rel=1e-9)
     assert (said["value"], said["bound"]) == (optimality.value, optimality.bound)
     assert said["gap"] == max(0.0, said["value"] - said["bound"])
     assert said["claimed"] is optimality.claimed is ("claimed" in report.text)

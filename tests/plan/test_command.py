@@ -162,7 +162,12 @@ def test_the_picture_shows_the_truth_of_every_candidate(tmp_path: Path, monkeypa
 
 
 def test_what_found_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: main(["--queries", "1000", "--total", "2,1e-5"])) == 0
+    asked = ["--queries", "1000", "--total", "2,1e-5"]
+    assert run(lambda: main(asked)) == 0
+    short = capsys.readouterr().out
+    assert "more do not apply: --all says why" in short
+    assert "do not compose within" not in short
+    assert run(lambda: main([*asked, "--all"])) == 0
     text = capsys.readouterr().out
     assert "do not compose within (2, 1e-05)" in text
     assert "fresh randomness" in text

@@ -11,6 +11,11 @@ from darrm.plan.plurality import FAMILIES
 from darrm.plan.share_right import coin, histograms, share_of_majorities, share_right
 from darrm.votes import Votes
 
+
+class Doubled(Point):
+    """A prior of one's own."""
+
+
 LAWS = {family.name: family.law(0.7, 1) for family in FAMILIES}
 
 
@@ -76,7 +81,7 @@ def test_two_classes_agree_with_the_general_sum() -> None:
 
 def test_priors_of_two_classes_by_enumeration() -> None:
     truth, K = np.array([0.7, 0.8, 1.0]), 5
-    for prior, p in ((Point(0.8), 0.8), (Point(0.1), 0.1), (Independent(0.5, 1.0), 0.75)):
+    for prior, p in ((Point(0.8), 0.8), (Point(0.1), 0.1), (Independent(0.5, 1.0), 0.75), (TwoSided(0.7, 1.0), 0.5)):
         expected = 0.0
         for votes in product((0, 1), repeat=K):
             ones = sum(votes)
@@ -84,7 +89,7 @@ def test_priors_of_two_classes_by_enumeration() -> None:
         share = share_of_majorities(truth, K, prior)
         assert share is not None
         assert share.value == pytest.approx(expected, abs=1e-12)
-    assert share_of_majorities(truth, K, TwoSided(0.7, 1.0)) is None
+    assert share_of_majorities(truth, K, Doubled(0.8)) is None  # its draws are not those of its class
 
 
 def test_many_classes_that_nobody_chose_are_listed_too() -> None:
