@@ -666,7 +666,7 @@ WELCOME: dict[str, Case] = {
     "named signs": (lambda: ones(2 * LABELS - 1, (-1, 1)), ("[3, 1, 5, 2]",)),
     "an array of classes": (lambda: Votes.of_labels(LABELS, np.unique(LABELS)), ("classes 0, 1",)),
     "a path as text": (lambda: Votes.read("votes.csv", voters=5), ("4 queries to 5 voters",)),
-    "a class of two words": (lambda: Votes.read("one_voter.csv", classes=("no", "no no")).ones.tolist(), ("[1, 0]",)),
+    "a class of two words": (lambda: Votes.read("one_voter.csv", classes=("no", "no no")), ("2 queries to 1 v",)),
     "a list to release": (lambda: len(PAID.aggregator.release(LABELS.tolist())), ("4",)),
     "a frame to release": (lambda: len(answer(votes=Frame(LABELS))), ("4",)),
     "a generator to try": (lambda: len(PAID.aggregator.release(LABELS, rng=np.random.default_rng(0))), ("4",)),
