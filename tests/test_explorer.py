@@ -25,7 +25,9 @@ from darrm.optimize.comparison import compare
 from darrm.plan.share_right import share_of_majorities
 from darrm.proof.library import available_sizes, available_tables
 from darrm.proof.table import certify
+from darrm.system.figures import COLORS
 from experiments import explorer_data
+from tests.exhaustive import EXHAUSTIVE
 
 PAGE = Path(__file__).parent.parent / "docs" / "explorer"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -356,6 +358,14 @@ def test_the_data_are_those_of_the_tables(K: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("K", available_sizes())
+@pytest.mark.parametrize("K", [K for K in available_sizes() if EXHAUSTIVE or K <= 21])  # K = 101 takes minutes
 def test_all_the_data_are_those_of_the_tables(K: int) -> None:
     compare_data(K, list(range(len(available_tables(K)) // 2)))
+
+
+def test_colors_are_those_of_the_pictures() -> None:
+    light = (PAGE / "style.css").read_text(encoding="utf-8").partition("@media")[0]
+    names = "ours|constant|randomized_response|subsampling|double_subsampling|gnmax|lnmax|exponential_mechanism"
+    used = re.findall(rf"--(?:{names}|permute_and_flip): (#[0-9a-f]{{6}})", light)
+    assert len(used) == 9
+    assert set(used) <= {color.lower() for color in COLORS}
