@@ -1,5 +1,7 @@
 """What the three estimators share: inputs, classes, shards, and teachers."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,17 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             if given.classifier_tags is not None:
                 tags.classifier_tags.multi_class = given.classifier_tags.multi_class
         return tags
+
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[None]:
+        """Leave the estimator as it was where a block fails: an old fit stays whole, with its budget."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _inputs(self, X: Any, *, reset: bool) -> Any:  # noqa: ANN401 (an array, a sparse matrix or a data frame)
         """Check inputs; a data frame stays one, with its columns checked, for teachers that choose columns."""

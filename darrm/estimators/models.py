@@ -41,7 +41,8 @@ class PrivateModelsVotingClassifier(PayingVote):
     plan_
         What releases; where ``plan_.aggregator`` is None the votes need no noise, and `predict` is free.
     privacy_spent_
-        What the models and their answers cost a person: never more than what the models alone promise.
+        What the models and their answers cost a person. Without noise it is what one model promises, paid when `fit`
+        ends; with noise the models themselves, and their votes, are not to be published.
     teachers_
         The K fitted models; private in the sense of ``epsilon_each``.
 

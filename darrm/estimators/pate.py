@@ -24,7 +24,7 @@ from darrm.estimators.base import Ensemble, check_enough_rows
 from darrm.estimators.confident import limited
 from darrm.estimators.planning import BEST, planned
 from darrm.estimators.shards import SEEDS
-from darrm.estimators.spending import LedgerHandle, opened
+from darrm.estimators.spending import LedgerHandle, opened, warn_of_refit
 from darrm.estimators.teachers import seeded
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
@@ -46,14 +46,13 @@ class PATEReport:
     answered: int
     by_class: tuple[tuple[Any, int], ...]  # how many labels of each class the student learned from
     mechanism: str
-    student: str
     spent: Spent
 
     def __str__(self) -> str:
         classes = ", ".join(f"{name}: {count}" for name, count in self.by_class)
         return (
             f"{self.teachers} teachers labeled {self.answered:,} of {self.inputs:,} public inputs ({classes})\n"
-            f"by {self.mechanism}, for {self.student}\n"
+            f"by {self.mechanism}\n"
             f"{self.spent}"
         )
 
@@ -185,6 +184,13 @@ class PATEClassifier(Ensemble):
         UserWarning
             If no public inputs are given, or none of them is answered.
         """
+        with self._unchanged_on_failure():
+            public = self._label(X, y, X_public, groups)
+        self._learn(public)
+        return self
+
+    def _label(self, X: Any, y: Any, X_public: Any, groups: Any) -> Any:  # noqa: ANN401 (as above)
+        """Have teachers label public inputs, pay for the labels, and return the inputs."""
         inputs, labels = self._data(X, y)
         checks.integer_at_least(1, n_teachers=self.n_teachers, advice="how many shards the rows are dealt to")
         check_enough_rows(inputs, self.n_teachers)
@@ -201,6 +207,7 @@ class PATEClassifier(Ensemble):
             run, released, mechanism = None, option.aggregator, option.name
             handle = opened(self.ledger, total, released.charge(), anew=False)  # type: ignore[union-attr]  # plain voters
         # in a random order, drawn without a look at votes: public rows that are sorted by class are asked evenly
+        warn_of_refit(getattr(self, "_spending", None))
         order = check_random_state(self.random_state).permutation(_num_samples(public))[: workload.queries]
         teachers = self._teach(inputs, labels, groups, self.n_teachers)
         votes = Votes.of_counts(self._counts(teachers, _safe_indexing(public, order)), self.n_teachers)
@@ -213,9 +220,9 @@ class PATEClassifier(Ensemble):
         self._grouped, self._named = groups is not None, self.classes is not None
         self.answers_ = np.full(_num_samples(public), ABSTAIN, dtype=np.int64)
         self.answers_[order] = codes
-        self._learn(public)
         self._report(handle, mechanism)
-        return self
+        self._spending = handle
+        return public
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: ANN401 (as above)
         """Ask the student: (Q, d) inputs → (Q,) classes. It costs nothing."""
@@ -311,6 +318,5 @@ class PATEClassifier(Ensemble):
             answered=len(given),
             by_class=tuple(zip(self.classes_.tolist(), by_class, strict=True)),
             mechanism=mechanism,
-            student=type(self.student_).__name__,
             spent=handle.ledger.spent,
         )

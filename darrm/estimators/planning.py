@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from darrm import checks
-from darrm.account.accountant import Spent
 from darrm.advise.contenders import no_noise
 from darrm.aggregator import Aggregator
 from darrm.errors import PlanError
@@ -14,7 +13,7 @@ from darrm.losses.charges import Charge
 from darrm.plan.budget import account_of, needs_no_noise
 from darrm.plan.option import ReleaseOption
 from darrm.plan.search import plan
-from darrm.problem import Workload
+from darrm.problem import Voters, Workload
 
 BEST = "best"
 PLANS_KEPT = 64  # a grid search fits the same workload over and over, and a plan takes seconds
@@ -70,8 +69,9 @@ def _best(workload: Workload) -> ReleaseOption:
     return plan(workload).option
 
 
-def spent_by_models(option: ReleaseOption) -> Spent:
-    """Return what models cost whose answers need no noise: it is spent when they are trained, and never grows."""
-    cost = option.cost
-    work = option.workload
-    return Spent(cost.epsilon, work.total.delta, cost.name, cost.explanation, (cost,), work.queries)
+def charge_of_models(voters: Voters) -> Charge:
+    """Describe what private models cost whose answers need no noise: it is paid once, when they are trained.
+
+    All K models together are one mechanism: a person's data reach one of them, which is (ε, Δ)-private.
+    """
+    return Charge(f"{voters.K} private models on disjoint shards", guarantee=voters.each, reached=1)

@@ -19,8 +19,8 @@ from darrm.errors import PlanError, TableError
 from darrm.estimators.base import Ensemble
 from darrm.estimators.models import PrivateModelsVotingClassifier
 from darrm.estimators.pate import PATEClassifier, PATEReport
-from darrm.estimators.planning import BEST, planned
-from darrm.estimators.spending import LedgerHandle
+from darrm.estimators.planning import BEST, charge_of_models, planned
+from darrm.estimators.spending import LedgerHandle, opened
 from darrm.estimators.voting import PrivateVotingClassifier
 from darrm.plan.option import ReleaseOption
 from darrm.privacy import PrivacyParams
@@ -124,13 +124,12 @@ def load(path: str | PathLike[str], *, trusted: tuple[str, ...] | list[str] = ()
 
 def _vote_state(vote: Any) -> dict[str, Any]:  # noqa: ANN401 (a fitted `PayingVote`)
     """Write what a vote learned, planned, and is paid by."""
-    option, release, ledger = vote.plan_, None, None
-    if vote._release is not None:  # noqa: SLF001 (one package)
-        handle = vote._spending  # noqa: SLF001
-        if handle.path is None:
+    option, release, handle = vote.plan_, None, vote._spending  # noqa: SLF001 (one package)
+    ledger = None if handle.path is None else {"path": handle.path, "seen": handle.answers()}
+    if vote._release is not None:  # noqa: SLF001
+        if ledger is None:
             advice = "fit with ledger='FILE': a copy without its budget could spend it again"
             checks.fail("ledger", None, "a file, to save the estimator", advice)
-        ledger = {"path": handle.path, "seen": handle.answers()}
         with tempfile.TemporaryDirectory() as folder:
             save_release(Path(folder) / "release.json", vote._release)  # noqa: SLF001
             release = (Path(folder) / "release.json").read_text(encoding="utf-8")
@@ -154,7 +153,7 @@ def _read_vote(vote: Any, state: dict[str, Any]) -> None:  # noqa: ANN401 (an un
     )
     vote.teachers_ = state["teachers"]
     if state["release"] is None:
-        vote.plan_, vote._release, vote._spending = planned(workload, BEST), None, None  # noqa: SLF001
+        vote.plan_, vote._release, vote._spending = planned(workload, BEST), None, _handle(state, workload)  # noqa: SLF001
         if vote.plan_.aggregator is not None:
             raise TableError("release", "it is missing: without noise these answers are not within the budget")
         return
@@ -174,7 +173,17 @@ def _read_vote(vote: Any, state: dict[str, Any]) -> None:  # noqa: ANN401 (an un
     if state["own"]:
         vote.aggregator = aggregator
     vote._release = aggregator  # noqa: SLF001
-    vote._spending = LedgerHandle.of_file(state["ledger"]["path"], state["ledger"]["seen"])  # noqa: SLF001
+    vote._spending = _handle(state, workload)  # noqa: SLF001
+
+
+def _handle(state: dict[str, Any], workload: Workload) -> LedgerHandle:
+    """Lead to the ledger that pays; models that answer for nothing may have one in memory, with what they cost."""
+    if state["ledger"] is not None:
+        return LedgerHandle.of_file(state["ledger"]["path"], state["ledger"]["seen"])
+    charge = charge_of_models(workload.voters)
+    found = opened(None, workload.total, charge, anew=False)
+    found.ledger.debit(charge)
+    return found
 
 
 def _student_state(pate: PATEClassifier) -> dict[str, Any]:
@@ -190,7 +199,6 @@ def _student_state(pate: PATEClassifier) -> dict[str, Any]:
             "answered": report.answered,
             "by_class": [list(pair) for pair in report.by_class],
             "mechanism": report.mechanism,
-            "student": report.student,
         },
         "spent": {
             "epsilon": spent.epsilon,

@@ -68,6 +68,14 @@ class LedgerHandle:
             self._ledger = ledger
         return self._ledger
 
+    @property
+    def has_paid(self) -> bool:
+        """Whether something was paid for, as far as this process knows."""
+        try:
+            return self.answers() > 0
+        except LedgerError:
+            return self._seen > 0
+
     def answers(self) -> int:
         """Return how many answers the ledger holds."""
         self._seen = self.ledger.accountant().queries
@@ -133,15 +141,10 @@ def opened(path: str | PathLike[str] | None, budget: PrivacyParams, charge: Char
 
 def warn_of_refit(handle: LedgerHandle | None) -> None:
     """Say that a new budget does not undo what an old one in memory has paid for."""
-    if handle is not None and handle.path is None:
-        try:
-            spent = handle.answers()
-        except LedgerError:
-            return
-        if spent:
-            warnings.warn(
-                f"this estimator has released {spent} answers, and fit starts a new budget: if the new data are about "
-                "the same people, both budgets add up (a ledger='FILE' keeps one budget over all fits)",
-                RefitWarning,
-                stacklevel=3,
-            )
+    if handle is not None and handle.path is None and handle.has_paid:
+        warnings.warn(
+            "this estimator has released something, and fit starts a new budget: if the new data are about the same "
+            "people, both budgets add up (a ledger='FILE' keeps one budget over all fits)",
+            RefitWarning,
+            stacklevel=4,
+        )

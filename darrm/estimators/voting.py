@@ -14,7 +14,7 @@ from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError
 from darrm.estimators import card
 from darrm.estimators.base import Ensemble, check_enough_rows
-from darrm.estimators.planning import BEST, planned, spent_by_models
+from darrm.estimators.planning import BEST, charge_of_models, planned
 from darrm.estimators.spending import LedgerHandle, SelectionWarning, opened, warn_of_refit
 from darrm.pate.analysis import PrivateFigureWarning
 from darrm.privacy import PrivacyParams
@@ -31,7 +31,7 @@ class PayingVote(Ensemble):
     max_queries: int
     ledger: Any
     _release: Aggregator | None  # None where votes may be told as they are
-    _spending: LedgerHandle | None
+    _spending: LedgerHandle
 
     def _voters(self) -> Voters:
         """Return who votes, and what one person reaches of them."""
@@ -72,18 +72,21 @@ class PayingVote(Ensemble):
         RefitWarning
             If answers were paid for before from a ledger in memory: the new budget comes on top of the old one.
         """
-        inputs, labels = self._data(X, y)
-        voters = self._voters()
-        check_enough_rows(inputs, voters.K)
-        total = PrivacyParams(self.epsilon, self.delta)
-        option = planned(Workload(voters, self.max_queries, total, len(self.classes_)), self._aggregator())
-        spending = None
-        if option.aggregator is not None:
-            spending = opened(self.ledger, total, option.aggregator.charge(), anew=voters.are_private_models)
-        warn_of_refit(getattr(self, "_spending", None))
-        teachers = self._teach(inputs, labels, groups, voters.K)
-        self.teachers_, self.plan_, self._release, self._spending = teachers, option, option.aggregator, spending
-        self._grouped, self._named = groups is not None, self.classes is not None
+        with self._unchanged_on_failure():
+            inputs, labels = self._data(X, y)
+            voters = self._voters()
+            check_enough_rows(inputs, voters.K)
+            total = PrivacyParams(self.epsilon, self.delta)
+            option = planned(Workload(voters, self.max_queries, total, len(self.classes_)), self._aggregator())
+            noisy = option.aggregator is not None
+            charge = charge_of_models(voters) if option.aggregator is None else option.aggregator.charge()
+            spending = opened(self.ledger, total, charge, anew=noisy and voters.are_private_models)
+            warn_of_refit(getattr(self, "_spending", None))
+            teachers = self._teach(inputs, labels, groups, voters.K)
+            if not noisy:
+                spending.ledger.debit(charge, note=f"{type(self).__name__}.fit")
+            self.teachers_, self.plan_, self._release, self._spending = teachers, option, option.aggregator, spending
+            self._grouped, self._named = groups is not None, self.classes is not None
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: ANN401 (as above)
@@ -148,11 +151,11 @@ class PayingVote(Ensemble):
         Warns
         -----
         PrivateFigureWarning
-            Each time, where the teachers are not private themselves.
+            Each time, unless the teachers are models whose votes need no noise.
         """
         check_is_fitted(self)
         inputs = self._inputs(X, reset=False)
-        if not self.plan_.workload.voters.each.is_private:
+        if self._release is not None:
             warnings.warn(
                 "these votes are private data: do not publish them, nor anything chosen by looking at them",
                 PrivateFigureWarning,
@@ -164,15 +167,13 @@ class PayingVote(Ensemble):
     def ledger_(self) -> PrivacyLedger:
         """The ledger that pays: the authority on what is spent; `LedgerError` where this process has none."""
         check_is_fitted(self)
-        if self._spending is None:
-            raise AttributeError("there is no ledger: any number of answers is covered by the models' own privacy")
         return self._spending.ledger
 
     @property
     def privacy_spent_(self) -> Spent:
         """What all answers so far cost together, read from the ledger; it does not depend on the data."""
         check_is_fitted(self)
-        return spent_by_models(self.plan_) if self._spending is None else self.ledger_.spent
+        return self.ledger_.spent
 
     @property
     def queries_left_(self) -> float:
