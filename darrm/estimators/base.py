@@ -1,5 +1,6 @@
 """What the three estimators share: inputs, classes, shards, and teachers."""
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -84,7 +85,9 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
     def _teach(self, X: Any, y: NDArray[Any], groups: Any, teachers: int) -> list[Any]:  # noqa: ANN401 (as above)
         """Give every person's rows to one teacher, and train them all."""
         persons = shards.persons_of(_num_samples(X), groups)
-        key = check_random_state(self.random_state).bytes(shards.KEY_BYTES)
+        seed, size = self.random_state, shards.KEY_BYTES
+        # a fresh key that nobody knows, whatever numpy's global generator was seeded with
+        key = secrets.token_bytes(size) if seed is None else check_random_state(seed).bytes(size)
         return trained(
             getattr(self, self.teacher_parameter),
             X,

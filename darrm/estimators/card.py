@@ -7,6 +7,7 @@ from darrm.account.accountant import Spent
 _ROWS = "one row is one person"
 _GROUPS = "one person is one group, with all rows of it"
 _REPLACED = "the data of one person are replaced by any others"
+_AS_PROMISED = "; of these only such as the promise of the models is about"
 _COMES = "one person, with all of the rows, is in one of them only"
 
 
@@ -43,6 +44,7 @@ def of_vote(vote: Any) -> str:  # noqa: ANN401 (a fitted `PayingVote`)
         _spent_line(vote.privacy_spent_),
         vote,
         assumptions,
+        models=models,
     )
 
 
@@ -95,11 +97,14 @@ def _card(
     spent: str,
     model: Any,  # noqa: ANN401 (a fitted estimator)
     assumptions: list[str],
+    *,
+    models: bool = False,
 ) -> str:
     """Join the parts of a card."""
     # a published key and known positions: then a row that leaves moves the others (darrm/estimators/shards.py)
     comes = model._grouped or model.random_state is None  # noqa: SLF001
     neighbors = f"{_REPLACED}, or {_COMES}" if comes else _REPLACED
+    neighbors += _AS_PROMISED if models else ""
     lines = [
         f"# Model card: {name}",
         "",

@@ -76,6 +76,7 @@ class PayingVote(Ensemble):
             inputs, labels = self._data(X, y)
             voters = self._voters()
             check_enough_rows(inputs, voters.K)
+            checks.integer_at_least(1, max_queries=self.max_queries, advice="how many answers are planned for")
             total = PrivacyParams(self.epsilon, self.delta)
             option = planned(Workload(voters, self.max_queries, total, len(self.classes_)), self._aggregator())
             noisy = option.aggregator is not None
