@@ -66,6 +66,7 @@ if TUTORIALS.is_dir():
         "gallery_dirs": "gallery",  # written when the site is built, and ignored by git
         "filename_pattern": r"\.py$",  # every tutorial is run
         "abort_on_example_error": True,
+        "capture_repr": (),  # what is printed and drawn, not what a last line returns
         "within_subsection_order": "FileNameSortKey",
         "download_all_examples": False,
         "notebook_extensions": set(),
@@ -75,12 +76,20 @@ if TUTORIALS.is_dir():
 
 
 def links(app: Sphinx, page: str, source: list[str]) -> None:
-    """Turn the links that a code host follows, to files that are no pages, into links that the site can follow."""
+    """Turn the links that a code host follows, to files that are no pages, into links that the site can follow.
+
+    A page that shows a file of the root has that file's text.
+    """
     text = source[0]
+    for name, shown in AT_THE_ROOT.items():
+        if shown == page and f"](../{name}.md)" in text:
+            app.env.note_dependency(str(HERE.parent / f"{name}.md"))
+            text = (HERE.parent / f"{name}.md").read_text(encoding="utf-8")
+            text = re.sub(r"\]\((?![a-z]+:|#|docs/)", "](../", text).replace("](docs/", "](")
     up = "../" * (page.count("/") + 1)
     for name, shown in AT_THE_ROOT.items():
-        if app.env.doc2path(shown) and Path(app.env.doc2path(shown)).is_file():
-            text = text.replace(f"]({up}{name}.md", f"]({up[3:]}{shown}.md")
+        text = text.replace(f"]({up}{name}.md", f"]({up[3:]}{shown}.md")
+    text = re.sub(r"\]\(((?:\.\./)*)tutorials/README\.rst\)", r"](\1gallery/index.rst)", text)
     text = re.sub(r"\]\(((?:\.\./)*)tutorials/(\w+)\.py\)", r"](\1gallery/\2.rst)", text)
     source[0] = re.sub(r"\[([^\]]*)\]\(([./]*explorer/index\.html[^)]*)\)", r'<a href="\2">\1</a>', text)
 
@@ -127,9 +136,9 @@ class Help(SphinxDirective):
 
 
 def of_its_own(app: Sphinx, what: str, name: str, *_rest: object) -> bool | None:
-    """Skip what the page of ``darrm`` shows on the pages of the packages it comes from: one place for each name."""
+    """Skip names that stand elsewhere: on the page of ``darrm``, or in scikit-learn, which adds them to estimators."""
     again = what == "module" and app.env.docname != "reference/darrm" and name in darrm.__all__
-    return True if again else None
+    return True if again or re.fullmatch("set_[a-z]+_request", name) else None
 
 
 def explorer(app: Sphinx, error: Exception | None) -> None:
