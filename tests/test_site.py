@@ -145,6 +145,7 @@ def too_wide(browser: str, pages: dict[Path, Page], site: Path) -> list[Any]:
     return list(json.loads(shown[1]))
 
 
+@pytest.mark.slow
 def test_the_first_release_runs_as_printed(tmp_path: Path) -> None:
     text = (DOCS / "index.md").read_text(encoding="utf-8")
     [block] = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
@@ -156,6 +157,7 @@ def test_the_first_release_runs_as_printed(tmp_path: Path) -> None:
     assert (tmp_path / "table.json").is_file()
 
 
+@pytest.mark.slow
 def test_the_first_picture_is_what_its_command_draws(tmp_path: Path) -> None:
     image = pytest.importorskip("matplotlib.image")
     [command] = re.findall(r"`python (-m darrm\.optimize [^`]*)`", (DOCS / "index.md").read_text(encoding="utf-8"))
