@@ -5,7 +5,6 @@ Sphinx with MyST, because the pages stay the Markdown that is read beside the co
 are; sphinx-gallery, because a tutorial that is a plain script can be run, tested and read without a notebook.
 """
 
-import logging
 import re
 import shutil
 from importlib import import_module
@@ -23,14 +22,13 @@ from sphinx.util.typing import stringify_annotation
 import darrm
 
 HERE = Path(__file__).parent
-TUTORIALS = HERE / "tutorials"
 # Pages that stand at the root of the repository, and the pages of the site that show them
 AT_THE_ROOT = {"README": "index", "CHANGELOG": "changelog", "CONTRIBUTING": "contributing", "SECURITY": "security"}
 
 project = "darrm"
 version = release = darrm.__version__
 author = "the darrm developers"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_gallery.gen_gallery"]
 exclude_patterns = ["tutorials", "explorer"]  # the gallery writes pages from the one, the other is copied as it is
 suppress_warnings = ["config.cache"]  # the order of the gallery is a function
 language = "en"
@@ -54,25 +52,18 @@ numpydoc_show_class_members = False  # autodoc writes them
 numpydoc_xref_param_type = False
 autosummary_generate = False  # one page a package
 
-# A pattern of the table of contents may match no page yet; Sphinx gives this warning no name to suppress it by.
-logging.getLogger("sphinx.sphinx.directives.other").addFilter(
-    lambda record: vars(record).get("subtype") != "empty_glob"
-)
-
-if TUTORIALS.is_dir():
-    extensions.append("sphinx_gallery.gen_gallery")
-    sphinx_gallery_conf = {
-        "examples_dirs": "tutorials",
-        "gallery_dirs": "gallery",  # written when the site is built, and ignored by git
-        "filename_pattern": r"\.py$",  # every tutorial is run
-        "abort_on_example_error": True,
-        "capture_repr": (),  # what is printed and drawn, not what a last line returns
-        "within_subsection_order": "FileNameSortKey",
-        "download_all_examples": False,
-        "notebook_extensions": set(),
-        "show_signature": False,
-        "write_computation_times": False,
-    }
+sphinx_gallery_conf = {
+    "examples_dirs": "tutorials",
+    "gallery_dirs": "gallery",  # written when the site is built, and ignored by git
+    "filename_pattern": r"\.py$",  # every tutorial is run
+    "abort_on_example_error": True,
+    "capture_repr": (),  # what is printed and drawn, not what a last line returns
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "notebook_extensions": set(),
+    "show_signature": False,
+    "write_computation_times": False,
+}
 
 
 def links(app: Sphinx, page: str, source: list[str]) -> None:
@@ -143,7 +134,7 @@ def of_its_own(app: Sphinx, what: str, name: str, *_rest: object) -> bool | None
 
 def explorer(app: Sphinx, error: Exception | None) -> None:
     """Put the explorer, a page of its own, beside the others."""
-    if error is None and app.builder.name == "html" and (HERE / "explorer").is_dir():
+    if error is None and app.builder.name == "html":
         shutil.copytree(HERE / "explorer", Path(app.outdir) / "explorer", dirs_exist_ok=True)
 
 
