@@ -30,7 +30,6 @@ version = release = darrm.__version__
 author = "the darrm developers"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_gallery.gen_gallery"]
 exclude_patterns = ["tutorials", "explorer"]  # the gallery writes pages from the one, the other is copied as it is
-suppress_warnings = ["config.cache"]  # the order of the gallery is a function
 language = "en"
 
 html_theme = "furo"
