@@ -37,7 +37,7 @@ def script_of(page: str) -> str:
 def run_script(script: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a script in a folder, in an interpreter of its own, with warnings as errors."""
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "DISPLAY"},  # with one, show() warns
         "PYTHONPATH": str(ROOT),
         "MPLBACKEND": "Agg",
         "TESTED_PYTHON": sys.executable,

@@ -2,21 +2,24 @@
 Private labels from a scikit-learn ensemble
 ===========================================
 
-| **For whom:** you have private records and a scikit-learn classifier, and met differential privacy this month.
-| **At the end:** labels for 300 public questions, and a ledger that shows what they cost the people in the records.
+| **For whom:** you have private records and a scikit-learn classifier, and met
+  differential privacy this month.
+| **At the end:** labels for 300 public questions, and a ledger that shows what they
+  cost the people in the records.
 | **How long:** ten minutes of reading, half a minute of computing.
 
-A classifier that was trained on private records can give them away: its answers depend on each of them. Here many
-small classifiers vote instead, and only a noisy majority of their votes leaves the house. What leaves is
-*(ε, δ)-differentially private*: whatever somebody concludes from the labels, one person's data can change the odds of
-it by a factor of at most e^ε, except with probability δ.
+A classifier that was trained on private records can give them away: its answers depend
+on each of them. Here many small classifiers vote instead, and only a noisy majority of
+their votes leaves the house. What leaves is *(ε, δ)-differentially private*: whatever
+somebody concludes from the labels, one person's data can change the odds of it by a
+factor of at most e^ε, except with probability δ.
 """
 
 # %%
 # The records and the questions
 # -----------------------------
-# Made up, so that this page may show what would be private elsewhere. The questions are public: inputs that need a
-# label.
+# Made up, so that this page may show what would be private elsewhere. The questions are
+# public: inputs that need a label.
 
 import math
 import shutil
@@ -34,7 +37,13 @@ from darrm.plan import plan
 
 folder = Path(tempfile.mkdtemp())  # for the ledger; a real one stays where it is
 inputs, answers = make_classification(
-    13_000, n_features=12, n_informative=8, n_redundant=0, class_sep=1.2, flip_y=0.02, random_state=0
+    13_000,
+    n_features=12,
+    n_informative=8,
+    n_redundant=0,
+    class_sep=1.2,
+    flip_y=0.02,
+    random_state=0,
 )
 private_x, private_y = inputs[:12_500], answers[:12_500]
 questions, true_answers = inputs[12_500:12_800], answers[12_500:12_800]
@@ -42,68 +51,98 @@ questions, true_answers = inputs[12_500:12_800], answers[12_500:12_800]
 # %%
 # Teachers on disjoint shards
 # ---------------------------
-# Every record goes to exactly one of 250 teachers. It is dealt by its position and not by its content: then changing
-# one person's record changes one teacher, and moves one vote. This is the promise that all of the privacy below rests
-# on (``overlap=1``). If a person has several records, deal persons instead.
+# Every record goes to exactly one of 250 teachers. It is dealt by its position and not
+# by its content: then changing one person's record changes one teacher, and moves one
+# vote. This is the promise that all of the privacy below rests on (``overlap=1``). If a
+# person has several records, deal persons instead.
 
 K = 250
 teacher_of = np.random.default_rng(1).permutation(len(private_y)) % K
-teachers = [LogisticRegression(C=0.3).fit(private_x[teacher_of == k], private_y[teacher_of == k]) for k in range(K)]
-spoken = np.stack([teacher.predict(questions) for teacher in teachers], axis=1)  # one row a question
+teachers = [
+    LogisticRegression(C=0.3).fit(
+        private_x[teacher_of == k], private_y[teacher_of == k]
+    )
+    for k in range(K)
+]
+spoken = np.stack(
+    [teacher.predict(questions) for teacher in teachers], axis=1
+)  # one row a question
 votes = Votes.of_labels(spoken, classes=2)
 print(votes)
-print(f"one teacher is right about {np.mean(spoken == true_answers[:, None]):.3f} of the questions")
+by_one = np.mean(spoken == true_answers[:, None])
+print(f"one teacher is right about {by_one:.3f} of the questions")
 majority = votes.ones > K / 2
-print(f"their bare majority, which is not private, about {np.mean(majority == true_answers):.3f}")
+by_all = np.mean(majority == true_answers)
+print(f"their bare majority, which is not private, about {by_all:.3f}")
 
 # %%
 # A plan within a budget
 # ----------------------
-# 300 answers may cost (2, 1e-5) together. `plan` searches the release that tells the majority most often within that
-# total. It sees no votes: how many voters, how many questions and the budget are all it asks, and all of them are
-# public.
+# 300 answers may cost (2, 1e-5) together. `plan` searches the release that tells the
+# majority most often within that total. It sees no votes: how many voters, how many
+# questions and the budget are all it asks, and all of them are public.
 
 budget = PrivacyParams(2, "1e-5")
-workload = Workload(Voters(K, PrivacyParams("inf"), overlap=1), queries=len(questions), total=budget)
+workload = Workload(
+    Voters(K, PrivacyParams("inf"), overlap=1), queries=len(questions), total=budget
+)
 found = plan(workload)
 print(f"the odds of anything change by a factor of at most e^2 = {math.exp(2):.2f}")
 print(found.spent)
 
 # %%
-# ``PrivacyParams("inf")`` says that a teacher by itself is not private: all privacy comes from the noise. The plan is a
-# *noise function*, how often the majority is told given how many votes it has. Where all agree it is told almost
-# always; near a tie one person decides, and there the answer must be close to a coin.
+# ``PrivacyParams("inf")`` says that a teacher by itself is not private: all privacy
+# comes from the noise. The plan is a *noise function*, how often the majority is told
+# given how many votes it has. Where all agree it is told almost always; near a tie one
+# person decides, and there the answer must be close to a coin.
 
 levels, told = found.best.levels, found.best.truth
-fig, (above, below) = plt.subplots(2, 1, sharex=True, figsize=(7, 5), layout="constrained")
+fig, (above, below) = plt.subplots(
+    2, 1, sharex=True, figsize=(7, 5), layout="constrained"
+)
 above.plot(levels, told, color="#0072b2", linewidth=2)
 above.axhline(0.5, color="#767676", linestyle="--")
-above.annotate("a coin", (levels[-1], 0.5), xytext=(0, 4), textcoords="offset points", ha="right", color="#767676")
+above.annotate(
+    "a coin",
+    (levels[-1], 0.5),
+    xytext=(0, 4),
+    textcoords="offset points",
+    ha="right",
+    color="#767676",
+)
 above.set_ylabel("Pr[the majority is told]")
-below.hist(np.maximum(votes.ones, K - votes.ones), bins=np.arange(K // 2, K + 5, 5), color="#d55e00")
+below.hist(
+    np.maximum(votes.ones, K - votes.ones),
+    bins=np.arange(K // 2, K + 5, 5),
+    color="#d55e00",
+)
 below.set_ylabel("questions")
 below.set_xlabel(f"votes for the majority, of {K}")
 fig.suptitle("Where the noise acts, and where the votes are")
+plt.show()
 
 # %%
-# The lower half is drawn from the votes. Of real records it is private: keep such a picture to yourself.
+# The lower half is drawn from the votes. Of real records it is private: keep such a
+# picture to yourself.
 
 # %%
 # Labels, paid for
 # ----------------
-# The ledger holds the budget of these people's data. It is debited, durably, before a label leaves. The labels are
-# drawn with exactly the plan's probabilities from the operating system's randomness, so they differ a little each time
-# that this page is built.
+# The ledger holds the budget of these people's data. It is debited, durably, before a
+# label leaves. The labels are drawn with exactly the plan's probabilities from the
+# operating system's randomness, so they differ a little each time that this page is
+# built.
 
 ledger = PrivacyLedger.create(folder / "ledger.sqlite", budget)
 labels = release_debited(found.aggregator, votes, ledger=ledger, note="first questions")
-print(f"private labels: right about {np.mean(labels == true_answers):.3f} of {len(labels)} questions")
+right = np.mean(labels == true_answers)
+print(f"private labels: right about {right:.3f} of {len(labels)} questions")
 print(f"the majority was told for {np.mean(labels == majority):.3f} of them")
 print(ledger.spent)
 
 # %%
-# The budget is spent, and that is what a ledger is for: the next question is refused, nothing is drawn and nothing is
-# paid.
+# The budget is spent, and that is what a ledger is for: the next question is refused,
+# nothing is drawn and nothing is paid.
 
 try:
     release_debited(found.aggregator, votes[:1], ledger=ledger)
@@ -117,6 +156,7 @@ shutil.rmtree(folder)
 # * More than two classes: :doc:`plot_2_ten_classes`.
 # * Other teachers, from torch modules to people: :doc:`/how-to/own-teacher`.
 # * A model that answers for ever: train it on such labels, :doc:`plot_3_student`.
-# * The whole as a scikit-learn estimator with ``fit`` and ``predict``: :doc:`/estimators`.
+# * The whole as a scikit-learn estimator with ``fit`` and ``predict``:
+#   :doc:`/estimators`.
 # * From the shell the same is ``python -m darrm.plan`` and ``python -m darrm.release``.
 # * Before you rely on any of it: :doc:`the sharp edges </sharp-edges>`.

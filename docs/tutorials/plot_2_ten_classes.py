@@ -3,18 +3,21 @@ Ten classes
 ===========
 
 | **For whom:** your ensemble chooses among more than two classes.
-| **At the end:** private labels for images of digits, and a feeling for what makes many classes expensive.
+| **At the end:** private labels for images of digits, and a feeling for what makes many
+  classes expensive.
 | **How long:** ten minutes of reading, half a minute of computing.
 
-With two classes a majority is ahead or it is not. With ten, the class with the most votes (the *plurality*) may have a
-quarter of them, and what privacy allows to be told depends on its lead over the next one.
+With two classes a majority is ahead or it is not. With ten, the class with the most
+votes (the *plurality*) may have a quarter of them, and what privacy allows to be told
+depends on its lead over the next one.
 """
 
 # %%
 # Fifty teachers and their votes
 # ------------------------------
-# scikit-learn's digits stand for private images. As in :doc:`plot_1_private_labels` they are dealt to the teachers by
-# position, so that one person's image reaches one teacher.
+# scikit-learn's digits stand for private images. As in :doc:`plot_1_private_labels`
+# they are dealt to the teachers by position, so that one person's image reaches one
+# teacher.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -31,37 +34,45 @@ pixels, digit = pixels[order] / 16, digit[order]
 K, asked = 50, 60
 teacher_of = np.random.default_rng(1).permutation(1500) % K
 teachers = [
-    LogisticRegression(max_iter=500).fit(pixels[:1500][teacher_of == k], digit[:1500][teacher_of == k])
+    LogisticRegression(max_iter=500).fit(
+        pixels[:1500][teacher_of == k], digit[:1500][teacher_of == k]
+    )
     for k in range(K)
 ]
 questions, true_digits = pixels[1500 : 1500 + asked], digit[1500 : 1500 + asked]
 spoken = np.stack([teacher.predict(questions) for teacher in teachers], axis=1)
 votes = Votes.of_labels(spoken, classes=10)
-print(f"a teacher sees about {1500 // K} images and is right about {np.mean(spoken == true_digits[:, None]):.2f}")
-print(f"the bare plurality, which is not private, is right about {np.mean(votes.counts.argmax(1) == true_digits):.2f}")
+by_one = np.mean(spoken == true_digits[:, None])
+print(f"a teacher sees about {1500 // K} images and is right about {by_one:.2f}")
+by_all = np.mean(votes.counts.argmax(axis=1) == true_digits)
+print(f"the bare plurality, which is not private, is right about {by_all:.2f}")
 
 # %%
-# The list of classes is said, ``classes=10``, and not found in the votes: found there it would change with one voter.
+# The list of classes is said, ``classes=10``, and not found in the votes: found there
+# it would change with one voter.
 
 # %%
 # Which mechanism?
 # ----------------
-# `advise` calibrates everything that applies to the same total budget. *right* is the share of right labels that it
-# expects before it has seen a vote, if every histogram of votes is equally likely: a harsh belief, as most of these
-# have no clear winner.
+# `advise` calibrates everything that applies to the same total budget. *right* is the
+# share of right labels that it expects before it has seen a vote, if every histogram of
+# votes is equally likely: a harsh belief, as most of these have no clear winner.
 
 budget = PrivacyParams(2, "1e-5")
-workload = Workload(Voters(K, PrivacyParams("inf"), overlap=1), asked, budget, classes=10)
+workload = Workload(
+    Voters(K, PrivacyParams("inf"), overlap=1), asked, budget, classes=10
+)
 advice = advise(workload)
 print(f"a label that looks at nothing is right about {advice.coin.value:.3f}")
 for option in advice.options:
-    print(f"{option.name:>22}: right {option.right:.3f}, total ε {option.cost.epsilon:.3f} by {option.cost.name}")
+    spent = f"total ε {option.cost.epsilon:.3f} by {option.cost.name}"
+    print(f"{option.name:>22}: right {option.right:.3f}, {spent}")
 for remark in advice.remarks:
     print("*", remark)
 
 # %%
-# The remarks are the answer to "what would help?": more teachers, a larger budget, or fewer questions. More teachers
-# are the best of these: they cost no privacy.
+# The remarks are the answer to "what would help?": more teachers, a larger budget, or
+# fewer questions. More teachers are the best of these: they cost no privacy.
 
 # %%
 # Labels
@@ -73,14 +84,16 @@ print(f"{asked} private labels, right about {np.mean(labels == true_digits):.2f}
 print(ledger.spent)
 
 # %%
-# The teachers' votes are clearer than that belief, so more labels are right than were expected. Who has public votes of
-# the same kind can say so with a prior of recorded votes: :doc:`/how-to/own-prior`.
+# The teachers' votes are clearer than that belief, so more labels are right than were
+# expected. Who has public votes of the same kind can say so with a prior of recorded
+# votes: :doc:`/how-to/own-prior`.
 
 # %%
 # Fewer questions
 # ---------------
-# Ten questions within the same budget: each may tell more. The picture has the probability that the answer is the
-# leading class, by its votes, the other nine sharing the rest.
+# Ten questions within the same budget: each may tell more. The picture has the
+# probability that the answer is the leading class, by its votes, the other nine sharing
+# the rest.
 
 few = plan(Workload(workload.voters, 10, budget, classes=10))
 several = advice.recommended
@@ -94,15 +107,30 @@ for truth, words, color in (
     (several.truth, f"{asked} questions", "#d55e00"),
 ):
     half = int(np.argmax(truth >= 0.6))
-    axis.annotate(words, (leading[half], truth[half]), (8, -12), textcoords="offset points", color=color)
-axis.annotate("a guess", (leading[-1], 0.1), (0, 4), textcoords="offset points", ha="right", color="#767676")
+    axis.annotate(
+        words,
+        (leading[half], truth[half]),
+        (8, -12),
+        textcoords="offset points",
+        color=color,
+    )
+axis.annotate(
+    "a guess",
+    (leading[-1], 0.1),
+    (0, 4),
+    textcoords="offset points",
+    ha="right",
+    color="#767676",
+)
 axis.set_xlabel(f"votes for the leading class, of {K}")
 axis.set_ylabel("Pr[the answer is that class]")
 axis.set_title("One budget for few questions, or for many")
-print(f"10 questions: right {few.best.share_right.value:.3f} expected, {asked}: {several.right:.3f}")
+print(f"expected to be right: {few.best.share_right.value:.3f} of 10 labels, ", end="")
+print(f"{several.right:.3f} of {asked}")
+plt.show()
 
 # %%
 # What next
 # ---------
-# :doc:`Any number of classes </plurality>` says what a label costs and when which mechanism wins;
-# :doc:`plot_3_student` makes a few labels go a long way.
+# :doc:`Any number of classes </plurality>` says what a label costs and when which
+# mechanism wins; :doc:`plot_3_student` makes a few labels go a long way.

@@ -3,12 +3,14 @@ PATE: from private labels to a student
 ======================================
 
 | **For whom:** you want a model that may be published and asked for ever, not labels.
-| **At the end:** a student that was trained on private labels alone, and an ε that may stand beside it.
+| **At the end:** a student that was trained on private labels alone, and an ε that may
+  stand beside it.
 | **How long:** ten minutes of reading, half a minute of computing.
 
-PATE (*private aggregation of teacher ensembles*) goes two steps: teachers that saw private data label some public
-inputs, privately, and a student learns from the labels. Whatever the student does afterwards is post-processing of the
-labels and costs nothing more.
+PATE (*private aggregation of teacher ensembles*) goes two steps: teachers that saw
+private data label some public inputs, privately, and a student learns from the labels.
+Whatever the student does afterwards is post-processing of the labels and costs nothing
+more.
 """
 
 # %%
@@ -39,31 +41,43 @@ inputs, kinds = make_classification(
     random_state=0,
 )
 private_x, private_y = inputs[:15_000], kinds[:15_000]
-pool_x, pool_y = inputs[15_000:16_500], kinds[15_000:16_500]  # public inputs; their classes serve for measuring alone
+pool_x, pool_y = (
+    inputs[15_000:16_500],
+    kinds[15_000:16_500],
+)  # public inputs; their classes serve for measuring alone
 test_x, test_y = inputs[16_500:], kinds[16_500:]
 
 teacher_of = np.random.default_rng(1).permutation(len(private_y)) % K
-teachers = [LogisticRegression().fit(private_x[teacher_of == k], private_y[teacher_of == k]) for k in range(K)]
-votes = Votes.of_labels(np.stack([each.predict(pool_x[:ASKED]) for each in teachers], axis=1), classes=CLASSES)
+teachers = [
+    LogisticRegression().fit(private_x[teacher_of == k], private_y[teacher_of == k])
+    for k in range(K)
+]
+votes = Votes.of_labels(
+    np.stack([each.predict(pool_x[:ASKED]) for each in teachers], axis=1),
+    classes=CLASSES,
+)
 print(votes)
 
 # %%
 # Ask, and let the aggregator decline
 # -----------------------------------
-# Confident-GNMax answers only where a noisy check finds that many teachers agree. Where they do, an answer costs little
-# and is usually right; a declined question costs next to nothing. Threshold and noise were fixed before any vote was
-# looked at: they are the PATE paper's for 250 teachers.
+# Confident-GNMax answers only where a noisy check finds that many teachers agree. Where
+# they do, an answer costs little and is usually right; a declined question costs next
+# to nothing. Threshold and noise were fixed before any vote was looked at: they are the
+# PATE paper's for 250 teachers.
 
 aggregator = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma_answer=40)
 released = aggregator.release(votes)
 answered = released >= 0  # −1 where it declined
-print(f"{answered.sum()} of {ASKED} questions answered, {np.mean((released == pool_y[:ASKED])[answered]):.3f} right")
+right = np.mean(released[answered] == pool_y[:ASKED][answered])
+print(f"{answered.sum()} of {ASKED} questions answered, {right:.3f} of them right")
 
 # %%
 # What it cost
 # ------------
-# The cost is counted from the votes: agreement makes it small. That makes the figure itself private data, and the
-# library warns whenever one is computed. Here the warning is expected and put aside; the records are made up.
+# The cost is counted from the votes: agreement makes it small. That makes the figure
+# itself private data, and the library warns whenever one is computed. Here the warning
+# is expected and put aside; the records are made up.
 
 DELTA = 1e-5
 with warnings.catch_warnings():
@@ -71,11 +85,14 @@ with warnings.catch_warnings():
     analysis = analyze(votes, aggregator, delta=DELTA, answered=answered)
 worst = analysis.epsilon_of(analysis.worst_curve)
 print(f"private:     ε = {analysis.best.epsilon:.3f} for these votes")
-print(f"publishable: ε = {worst:.3f}, whatever the votes, if all questions were answered")
+print(
+    f"publishable: ε = {worst:.3f}, whatever the votes, if all questions were answered"
+)
 
 # %%
-# `sanitize` makes a figure of the first kind publishable: it adds noise, and its own price to the total. Once; each
-# further call is another release. Its parameters come from a rule that sees no votes.
+# `sanitize` makes a figure of the first kind publishable: it adds noise, and its own
+# price to the total. Once; each further call is another release. Its parameters come
+# from a rule that sees no votes.
 
 published = sanitize(analysis, publication_rule(epsilon=2.0, delta=DELTA, safety=2.0))
 print(published)
@@ -83,12 +100,15 @@ print(published)
 # %%
 # The student
 # -----------
-# It sees the public pool and the released labels, nothing else. scikit-learn's semi-supervised models read −1 as "not
-# labeled", which is what the aggregator says when it declines.
+# It sees the public pool and the released labels, nothing else. scikit-learn's
+# semi-supervised models read −1 as "not labeled", which is what the aggregator says
+# when it declines.
 
 labels = np.full(len(pool_x), -1)
 labels[:ASKED] = released
-student = SelfTrainingClassifier(LogisticRegression(), threshold=0.95).fit(pool_x, labels)
+student = SelfTrainingClassifier(LogisticRegression(), threshold=0.95).fit(
+    pool_x, labels
+)
 one_teacher = np.mean([each.score(test_x, test_y) for each in teachers])
 everything = LogisticRegression().fit(private_x, private_y).score(test_x, test_y)
 scores = {
@@ -100,16 +120,20 @@ for name, score in scores.items():
     print(f"{' '.join(name.split()):>40}: {score:.3f}")
 
 fig, axis = plt.subplots(figsize=(7, 3.2), layout="constrained")
-bars = axis.barh(list(scores), list(scores.values()), color=["#767676", "#0072b2", "#767676"])
+bars = axis.barh(
+    list(scores), list(scores.values()), color=["#767676", "#0072b2", "#767676"]
+)
 axis.bar_label(bars, fmt="%.3f", padding=3)
 axis.axvline(1 / CLASSES, color="black", linestyle=":")
 axis.set_xlim(0, 1.08)
 axis.invert_yaxis()
 axis.set_xlabel("share of right answers about inputs that nobody was asked about")
 axis.set_title("A student may be asked for ever (dotted: a guess)")
+plt.show()
 
 # %%
 # What next
 # ---------
-# :doc:`How to read PATE's output </pate>` has the two ways of counting and of publishing;
-# :doc:`/how-to/own-student` has other students; ``python -m experiments.pate`` does all this for the paper's data sets.
+# :doc:`How to read PATE's output </pate>` has the two ways of counting and of
+# publishing; :doc:`/how-to/own-student` has other students; ``python -m
+# experiments.pate`` does all this for the paper's data sets.

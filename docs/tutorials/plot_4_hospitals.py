@@ -2,20 +2,24 @@
 Hospitals: voters that are private themselves
 =============================================
 
-| **For whom:** several parties answer the same question, each privately, and one answer is to be published.
-| **At the end:** a released majority for one question and for twenty, and the price of not knowing who shares patients.
+| **For whom:** several parties answer the same question, each privately, and one answer
+  is to be published.
+| **At the end:** a released majority for one question and for twenty, and the price of
+  not knowing who shares patients.
 | **How long:** fifteen minutes of reading, half a minute of computing.
 
-Eleven hospitals are asked whether a drug has a side effect in more than a fifth of their patients. Each answers by a
-test of its own that is (0.1, 1e-5)-differentially private, with fresh randomness at every question. That alone does not
-make their *majority* (0.1, 1e-5)-private: a person who was treated in three of them moves three answers.
+Eleven hospitals are asked whether a drug has a side effect in more than a fifth of
+their patients. Each answers by a test of its own that is (0.1, 1e-5)-differentially
+private, with fresh randomness at every question. That alone does not make their
+*majority* (0.1, 1e-5)-private: a person who was treated in three of them moves three
+answers.
 """
 
 # %%
 # The voters
 # ----------
-# A hospital counts, adds Laplace noise and compares. (``numpy`` draws the noise here, for a page; in earnest the noise
-# must be drawn exactly.)
+# A hospital counts, adds Laplace noise and compares. (``numpy`` draws the noise here,
+# for a page; in earnest the noise must be drawn exactly.)
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -41,7 +45,7 @@ rng = np.random.default_rng(0)
 
 
 def ask_hospitals(share):
-    """What the hospitals say about a drug that has the side effect in such a share of all patients."""
+    """What they say about a drug with the side effect in such a share of patients."""
     affected = rng.binomial(PATIENTS, share, K)
     noisy = affected + rng.laplace(scale=1 / EACH.epsilon, size=K)
     return (noisy > PATIENTS / 5).astype(int)
@@ -50,9 +54,10 @@ def ask_hospitals(share):
 # %%
 # One release
 # -----------
-# How private does the answer have to be? Say three times what a hospital grants, (0.3, 3e-5). And how many hospitals
-# can one patient's data reach? If nobody knows, all eleven. `optimize_gamma` finds the best *noise function*: with
-# probability γ(l) the true majority is told when l hospitals say yes, else a fair coin is tossed.
+# How private does the answer have to be? Say three times what a hospital grants, (0.3,
+# 3e-5). And how many hospitals can one patient's data reach? If nobody knows, all
+# eleven. `optimize_gamma` finds the best *noise function*: with probability γ(l) the
+# true majority is told when l hospitals say yes, else a fair coin is tossed.
 
 target = PrivacyParams("0.3", "3e-5")
 voters = Voters(K, EACH)  # overlap=None: a patient may reach all of them
@@ -63,9 +68,9 @@ print(best.optimality)
 print(best.certificate)
 
 # %%
-# That is a proof and no hope: the certificate says how many worst cases were covered, for the very decimals above.
-# Beside it, what simpler rules can do within the same target: ask three hospitals at random, or tell the truth with one
-# fixed probability.
+# That is a proof and no hope: the certificate says how many worst cases were covered,
+# for the very decimals above. Beside it, what simpler rules can do within the same
+# target: ask three hospitals at random, or tell the truth with one fixed probability.
 
 rules = {
     "the best γ": best,
@@ -79,49 +84,72 @@ for name, table in rules.items():
 # The label, debited from the budget of all patients:
 
 ledger = PrivacyLedger.create(":memory:", PrivacyParams(4, "1e-3"))
-answer = release_debited(DaRRM(best), Votes.of_labels([ask_hospitals(0.3)], classes=2), ledger=ledger)
+answer = release_debited(
+    DaRRM(best), Votes.of_labels([ask_hospitals(0.3)], classes=2), ledger=ledger
+)
 print("more than a fifth?", ["no", "yes"][answer[0]], "|", ledger.spent)
 
 # %%
 # Who shares patients?
 # --------------------
-# Every bit of knowledge about it is worth a lot. If no patient was in more than t hospitals, ``overlap=t`` covers
-# that case, and needs less noise.
+# Every bit of knowledge about it is worth a lot. If no patient was in more than t
+# hospitals, ``overlap=t`` covers that case, and needs less noise.
 
 reached = np.arange(1, K + 1)
 errors = [
-    optimize_gamma(MajorityProblem(Voters(K, EACH, overlap=int(t)), target), prior=CommonP()).gamma.expected_error(
-        CommonP()
-    )
+    optimize_gamma(
+        MajorityProblem(Voters(K, EACH, overlap=int(t)), target), prior=CommonP()
+    ).gamma.expected_error(CommonP())
     for t in reached
 ]
 fig, axis = plt.subplots(figsize=(7, 3.6), layout="constrained")
 axis.plot(reached, errors, color="#0072b2", marker="o", linewidth=2)
-for name, color, dash in (("ask 3 of 11", "#d55e00", "--"), ("one probability", "#767676", ":")):
+for name, color, dash in (
+    ("ask 3 of 11", "#d55e00", "--"),
+    ("one probability", "#767676", ":"),
+):
     level = rules[name].gamma.expected_error(CommonP())
     axis.axhline(level, color=color, linestyle=dash)
-    axis.annotate(f"{name}, whoever shares", (1, level), (0, 4), textcoords="offset points", color=color)
-axis.annotate("the best γ", (K, errors[-1]), (-6, 8), textcoords="offset points", ha="right", color="#0072b2")
+    axis.annotate(
+        f"{name}, whoever shares",
+        (1, level),
+        (0, 4),
+        textcoords="offset points",
+        color=color,
+    )
+axis.annotate(
+    "the best γ",
+    (K, errors[-1]),
+    (-6, 8),
+    textcoords="offset points",
+    ha="right",
+    color="#0072b2",
+)
 axis.set_xticks(reached)
 axis.set_ylim(-0.005, 1.15 * rules["one probability"].gamma.expected_error(CommonP()))
 axis.set_xlabel("hospitals that one patient's data can reach, at most (overlap)")
 axis.set_ylabel("expected error of one answer")
 axis.set_title(f"(0.3, 3e-5) for one answer of {K} hospitals, each (0.1, 1e-5)-private")
 print({int(t): round(error, 4) for t, error in zip(reached, errors, strict=True)})
+plt.show()
 
 # %%
-# Up to three hospitals no noise is needed at all: three answers of (0.1, 1e-5) are (0.3, 3e-5) together. But
-# ``overlap`` is a promise of yours that nothing in the votes can confirm. If you cannot keep it, leave it out.
+# Up to three hospitals no noise is needed at all: three answers of (0.1, 1e-5) are
+# (0.3, 3e-5) together. But ``overlap`` is a promise of yours that nothing in the votes
+# can confirm. If you cannot keep it, leave it out.
 
 # %%
 # Twenty releases
 # ---------------
-# Twenty drugs, and (2, 1e-3) for all answers together. To give each a twentieth of the budget is wasteful, because
-# costs that are added exactly grow more slowly than their sum. `plan` searches the noise function that uses it up.
+# Twenty drugs, and (2, 1e-3) for all answers together. To give each a twentieth of the
+# budget is wasteful, because costs that are added exactly grow more slowly than their
+# sum. `plan` searches the noise function that uses it up.
 
 total = PrivacyParams(2, "1e-3")
 found = plan(Workload(voters, 20, total))
-twentieth = optimize_gamma(MajorityProblem(voters, PrivacyParams("0.1", "5e-5")), prior=CommonP())
+twentieth = optimize_gamma(
+    MajorityProblem(voters, PrivacyParams("0.1", "5e-5")), prior=CommonP()
+)
 print("planned:     ", found.spent, f"| expected error {found.best.expected_error:.4f}")
 print(f"a twentieth:  expected error {twentieth.gamma.expected_error(CommonP()):.4f}")
 
@@ -132,10 +160,14 @@ shares = np.concatenate([np.full(10, 0.12), np.full(10, 0.28)])
 votes = Votes.of_labels([ask_hospitals(share) for share in shares], classes=2)
 ledger = PrivacyLedger.create(":memory:", total)
 labels = release_debited(found.aggregator, votes, ledger=ledger)
-print(f"right about {np.sum(labels == (shares > 0.2))} of {len(shares)} drugs |", ledger.spent)
+print(
+    f"right about {np.sum(labels == (shares > 0.2))} of {len(shares)} drugs |",
+    ledger.spent,
+)
 
 # %%
 # What next
 # ---------
-# These voters look at their data afresh at every question. Models that were trained once do not, and their costs do not
-# add up: :doc:`trained models </trained-models>`. Which mechanism for which voters: :doc:`/which-aggregator`.
+# These voters look at their data afresh at every question. Models that were trained
+# once do not, and their costs do not add up: :doc:`trained models </trained-models>`.
+# Which mechanism for which voters: :doc:`/which-aggregator`.

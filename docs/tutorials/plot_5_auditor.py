@@ -2,13 +2,16 @@
 An auditor's day
 ================
 
-| **For whom:** somebody else released the labels, and you are to say whether their privacy claim holds.
-| **At the end:** every claim of a table, a ledger and labels judged, four forgeries found, and an attack that failed.
+| **For whom:** somebody else released the labels, and you are to say whether their
+  privacy claim holds.
+| **At the end:** every claim of a table, a ledger and labels judged, four forgeries
+  found, and an attack that failed.
 | **How long:** ten minutes of reading, half a minute of computing.
 
-You get three files: the *table* (the noise function with its claim), the *ledger* (what was paid, out of which budget)
-and the *labels*. You do not have to trust the maker, nor the program that proved the table: the audit decides privacy
-in exact arithmetic, by code that shares nothing with the prover.
+You get three files: the *table* (the noise function with its claim), the *ledger* (what
+was paid, out of which budget) and the *labels*. You do not have to trust the maker, nor
+the program that proved the table: the audit decides privacy in exact arithmetic, by
+code that shares nothing with the prover.
 """
 
 # %%
@@ -28,40 +31,65 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from darrm import DaRRM, MajorityProblem, PrivacyLedger, PrivacyParams, Voters, Votes, optimize_gamma, release_debited
+from darrm import (
+    DaRRM,
+    MajorityProblem,
+    PrivacyLedger,
+    PrivacyParams,
+    Voters,
+    Votes,
+    optimize_gamma,
+    release_debited,
+)
 from darrm.verify.attack import attack
 from darrm.verify.audit import audit
 from darrm.verify.verdicts import FALSE, VERDICTS
 
 folder = Path(tempfile.mkdtemp())
-table = optimize_gamma(MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m=3))
+table = optimize_gamma(
+    MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m=3)
+)
 table.save(folder / "table.json")
 votes = Votes.of_labels(np.random.default_rng(0).integers(2, size=(40, 11)), classes=2)
 ledger = PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(8, "1e-2"))
-labels = release_debited(DaRRM(table), votes, ledger=ledger, output=folder / "labels.csv")
+labels = release_debited(
+    DaRRM(table), votes, ledger=ledger, output=folder / "labels.csv"
+)
 
 # %%
 # The audit
 # ---------
-# One command, and a page to read and sign. Status 0: nothing is false; 1: something is; 2: it could not be read.
+# One command, and a page to read and sign. Status 0: nothing is false; 1: something is;
+# 2: it could not be read.
 
 
 def verify(*arguments):
-    """Run ``python -m darrm.verify`` in the folder; return its status and what it printed."""
+    """Run ``python -m darrm.verify``; return its status and what it printed."""
     command = [sys.executable, "-m", "darrm.verify", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False
+    )
     return done.returncode, done.stdout
 
 
-status, printed = verify("table.json", "--ledger", "ledger.sqlite", "--labels", "labels.csv", "--report", "report.html")
+status, printed = verify(
+    "table.json",
+    "--ledger",
+    "ledger.sqlite",
+    "--labels",
+    "labels.csv",
+    "--report",
+    "report.html",
+)
 for line in printed.splitlines():
-    print(line[:110] + ("…" if len(line) > 110 else ""))
+    print(line[:84] + ("…" if len(line) > 84 else ""))
 print("status", status)
 
 # %%
-# *Proved here* was recomputed with every rounding bounded. *Consistent* agrees with all else that was given; a careful
-# forger could have written it. *Claimed by the maker* cannot be seen in any file: that the voters are as private as
-# they say, that they draw fresh randomness. Those are the questions to ask the maker.
+# *Proved here* was recomputed with every rounding bounded. *Consistent* agrees with all
+# else that was given; a careful forger could have written it. *Claimed by the maker*
+# cannot be seen in any file: that the voters are as private as they say, that they draw
+# fresh randomness. Those are the questions to ask the maker.
 
 # %%
 # Four forgeries
@@ -87,7 +115,10 @@ def rewritten(place, change):
 
 def judged(place):
     """All verdicts on the files of a folder."""
-    files = {"ledger_path": place / "ledger.sqlite", "labels_path": place / "labels.csv"}
+    files = {
+        "ledger_path": place / "ledger.sqlite",
+        "labels_path": place / "labels.csv",
+    }
     return audit(place / "table.json", **files)
 
 
@@ -100,7 +131,11 @@ def louder(data):
 def louder_and_sealed(data):
     """The same, by somebody who knows how the checksum is made."""
     louder(data)
-    text = json.dumps({"problem": data["problem"], "gamma": data["gamma"]}, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(
+        {"problem": data["problem"], "gamma": data["gamma"]},
+        sort_keys=True,
+        separators=(",", ":"),
+    )
     data["checksum"] = hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -113,12 +148,15 @@ with sqlite3.connect(copied("ledger changed") / "ledger.sqlite") as connection:
     connection.execute("UPDATE charges SET count = 1")
 connection.close()
 audits = {"as released": judged(folder)}
-audits |= {name: judged(folder / name) for name in ("γ changed", "γ and checksum", "labels changed", "ledger changed")}
+audits |= {
+    name: judged(folder / name)
+    for name in ("γ changed", "γ and checksum", "labels changed", "ledger changed")
+}
 for name, found in audits.items():
     wrong = [verdict for verdict in found.verdicts if verdict.verdict == FALSE]
     print(f"{name}: {len(wrong)} false")
     for verdict in wrong[:2]:
-        print("   ", str(verdict)[22:].replace(f"{folder}/", "")[:110] + "…")
+        print("   ", str(verdict)[22:].replace(f"{folder}/", "")[:78] + "…")
 
 # %%
 
@@ -127,7 +165,9 @@ left = np.zeros(len(audits))
 colors = ("#0072b2", "#56b4e9", "#bbbbbb", "#d55e00")
 for word, color in zip(VERDICTS, colors, strict=True):
     counts = np.array([found.counts[word] for found in audits.values()])
-    bars = axis.barh(list(audits), counts, left=left, color=color, edgecolor="white", label=word)
+    bars = axis.barh(
+        list(audits), counts, left=left, color=color, edgecolor="white", label=word
+    )
     axis.bar_label(
         bars,
         labels=[str(count) if count else "" for count in counts],
@@ -140,27 +180,35 @@ axis.set_xlim(0, 1.03 * left.max())
 axis.set_xlabel("claims")
 axis.set_title("What the audit says about the files and four forged copies")
 fig.legend(loc="outside lower center", ncols=4)
+plt.show()
 
 # %%
-# The forger who seals the checksum anew is found, too, because privacy is proved again from the numbers themselves.
+# The forger who seals the checksum anew is found, too, because privacy is proved again
+# from the numbers themselves.
 
 # %%
 # An attack
 # ---------
-# From outside: on two neighboring sets of votes labels are drawn through the release itself, and counted. Whatever ε
-# the counts refute, with a confidence of 0.999999, cannot be the true one.
+# From outside: on two neighboring sets of votes labels are drawn through the release
+# itself, and counted. Whatever ε the counts refute, with a confidence of 0.999999,
+# cannot be the true one.
 
 refutation = attack(table, 200_000)
-print(f"refuted ε {refutation.epsilon:.4f}, true worst case {refutation.worst:.4f}, claimed {refutation.claimed}")
+print(
+    f"refuted ε {refutation.epsilon:.4f}, true worst case {refutation.worst:.4f}, ",
+    end="",
+)
+print(f"claimed {refutation.claimed}")
 print("the claim is", "refuted" if refutation.refuted else "not refuted")
 shutil.rmtree(folder)
 
 # %%
-# An attack that refutes nothing proves nothing: it bounds the loss from below. The proof bounds it from above, and
-# between the two there is little room.
+# An attack that refutes nothing proves nothing: it bounds the loss from below. The
+# proof bounds it from above, and between the two there is little room.
 
 # %%
 # What next
 # ---------
-# ``report.html`` is the page to sign. Publish the SHA-256 of the table with the labels: a checksum finds damage, and a
-# published one finds forgery. What no audit can see is listed in :doc:`the sharp edges </sharp-edges>`.
+# ``report.html`` is the page to sign. Publish the SHA-256 of the table with the labels:
+# a checksum finds damage, and a published one finds forgery. What no audit can see is
+# listed in :doc:`the sharp edges </sharp-edges>`.

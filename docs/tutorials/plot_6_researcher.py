@@ -2,18 +2,22 @@
 A researcher's own γ, prior and aggregator
 ==========================================
 
-| **For whom:** you have an idea for a better private majority and want to know what it is worth.
-| **At the end:** your noise function proved, your belief about voters used, and your aggregator ranked beside the rest.
+| **For whom:** you have an idea for a better private majority and want to know what it
+  is worth.
+| **At the end:** your noise function proved, your belief about voters used, and your
+  aggregator ranked beside the rest.
 | **How long:** fifteen minutes of reading, half a minute of computing.
 
-Everything in the library that is proved, accounted and compared takes pieces of yours in place of its own. The details
-stand on the pages :doc:`/how-to/own-gamma`, :doc:`/how-to/own-prior` and :doc:`/how-to/own-aggregator`.
+Everything in the library that is proved, accounted and compared takes pieces of yours
+in place of its own. The details stand on the pages :doc:`/how-to/own-gamma`,
+:doc:`/how-to/own-prior` and :doc:`/how-to/own-aggregator`.
 """
 
 # %%
 # Your own γ
 # ----------
-# γ(l) is the probability of telling the true majority when l of the K voters say 1. As a list, or as a function of l:
+# γ(l) is the probability of telling the true majority when l of the K voters say 1. As
+# a list, or as a function of l:
 
 from types import SimpleNamespace
 
@@ -21,7 +25,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 from scipy.special import ndtr
 
-from darrm import MajorityProblem, NoiseFunction, PrivacyParams, Voters, Workload, certify, optimize_gamma
+from darrm import (
+    MajorityProblem,
+    NoiseFunction,
+    PrivacyParams,
+    Voters,
+    Workload,
+    certify,
+    optimize_gamma,
+)
 from darrm.advise import CONTENDERS, Contender, advise
 from darrm.errors import PlanError
 from darrm.gamma import baselines
@@ -34,11 +46,18 @@ K = 21
 problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", "1e-5")), m=4)
 steps = NoiseFunction.from_function(K, lambda ones: 1.0 if ones >= 16 else 0.35)
 mine = certify(problem, steps)
-print("scaled by", mine.certificate.scale, "so that", mine.certificate.worst_cost, "≤", mine.certificate.budget)
+print(
+    "scaled by",
+    mine.certificate.scale,
+    "so that",
+    mine.certificate.worst_cost,
+    "≤",
+    mine.certificate.budget,
+)
 
 # %%
-# A noise function is a proposal, `certify` proves it and scales it down where it has to be. How far from the best is
-# it? The optimum comes with a bound on every other γ:
+# A noise function is a proposal, `certify` proves it and scales it down where it has to
+# be. How far from the best is it? The optimum comes with a bound on every other γ:
 
 best = optimize_gamma(problem, prior=CommonP())
 monotone = optimize_gamma(problem, prior=CommonP(), shape="monotone")
@@ -53,28 +72,43 @@ for name, table in rivals.items():
 print(best.optimality)
 
 fig, axis = plt.subplots(figsize=(7, 3.8), layout="constrained")
-looks = (("#d55e00", "s", "-"), ("#0072b2", "o", ":"), ("#009e73", "^", "--"), ("#767676", "x", "-."))
+looks = (
+    ("#d55e00", "s", "-"),
+    ("#0072b2", "o", ":"),
+    ("#009e73", "^", "--"),
+    ("#767676", "x", "-."),
+)
 for (name, table), (color, marker, dash) in zip(rivals.items(), looks, strict=True):
-    axis.plot(table.gamma.levels, table.gamma.half, color=color, marker=marker, linestyle=dash, label=name)
+    axis.plot(
+        table.gamma.levels,
+        table.gamma.half,
+        color=color,
+        marker=marker,
+        linestyle=dash,
+        label=name,
+    )
 axis.set_xlabel(f"votes for the majority, of {K}")
 axis.set_ylabel("γ, probability of telling it")
 axis.set_xticks(best.gamma.levels)
 axis.set_title("(0.4, 4e-5) for one answer: four proven noise functions")
 axis.legend()
+plt.show()
 
 # %%
-# Why does the best one jump? Privacy limits how fast *averages* of γ change, because the number of ones is itself
-# random. Where every value has to make sense to a reader, ask for the monotone one.
+# Why does the best one jump? Privacy limits how fast *averages* of γ change, because
+# the number of ones is itself random. Where every value has to make sense to a reader,
+# ask for the monotone one.
 
 # %%
 # Your own prior
 # --------------
-# What is best depends on what is believed about the voters. A prior is an object with four members; this one knows easy
-# and hard questions. It must be public: never fitted to private votes.
+# What is best depends on what is believed about the voters. A prior is an object with
+# four members; this one knows easy and hard questions. It must be public: never fitted
+# to private votes.
 
 
 class EasyAndHard:
-    """Each voter is right with probability 0.9 in easy questions, and with 0.6 in hard ones."""
+    """A voter is right with probability 0.9 in easy questions, and 0.6 in hard ones."""
 
     text = "easy and hard"
     has_closed_form = True
@@ -89,7 +123,10 @@ class EasyAndHard:
 
 
 tailored = optimize_gamma(problem, prior=EasyAndHard())
-for name, table in {"best for one common p": best, "best for easy and hard": tailored}.items():
+for name, table in {
+    "best for one common p": best,
+    "best for easy and hard": tailored,
+}.items():
     error = table.gamma.expected_error(EasyAndHard())
     print(f"{name:>24}: expected error {error:.5f} on easy and hard questions")
 
@@ -99,8 +136,8 @@ for name, table in {"best for one common p": best, "best for easy and hard": tai
 # %%
 # Your own aggregator
 # -------------------
-# Say yours tells the majority with probability Φ(slope · lead). To stand beside the others it needs a function that
-# finds its best parameter within a workload's budget.
+# Say yours tells the majority with probability Φ(slope · lead). To stand beside the
+# others it needs a function that finds its best parameter within a workload's budget.
 
 
 def probit(workload, prior):
@@ -109,7 +146,9 @@ def probit(workload, prior):
     K = planned.voters.K
 
     def candidate(slope):
-        gamma = NoiseFunction.from_function(K, lambda ones: 2 * ndtr(slope * (2 * ones - K)) - 1)
+        gamma = NoiseFunction.from_function(
+            K, lambda ones: 2 * ndtr(slope * (2 * ones - K)) - 1
+        )
         table = certify(smallest_target(planned, gamma), gamma)
         return Candidate("probit", planned, table, prior, {"slope": slope})
 
@@ -120,19 +159,37 @@ def probit(workload, prior):
             return False
 
     slope = last_allowed(admitted, 0.0, 1.0, steps=12)
-    return candidate(slope).restated(workload).option(instructions=(f"the γ 2·Φ({slope:.6g}·lead) − 1, certified",))
+    return (
+        candidate(slope)
+        .restated(workload)
+        .option(instructions=(f"the γ 2·Φ({slope:.6g}·lead) − 1, certified",))
+    )
 
 
 # %%
-# Then it is one entry more in the list. All are calibrated to the same total, 50 answers of 21 teachers that are not
-# private themselves, each person's data in one of them:
+# Then it is one entry more in the list. All are calibrated to the same total, 50
+# answers of 21 teachers that are not private themselves, each person's data in one of
+# them:
 
-workload = Workload(Voters(K, PrivacyParams("inf"), overlap=1), 50, PrivacyParams(4, "1e-5"))
-names = {"ours", "GNMax, tight σ", "exponential mechanism", "permute-and-flip", "randomized response"}
+workload = Workload(
+    Voters(K, PrivacyParams("inf"), overlap=1), 50, PrivacyParams(4, "1e-5")
+)
+names = {
+    "ours",
+    "GNMax, tight σ",
+    "exponential mechanism",
+    "permute-and-flip",
+    "randomized response",
+}
 contenders = [each for each in CONTENDERS if each.name in names]
-contenders.append(Contender("probit (mine)", probit, "Φ of the lead, certified.", "black"))
+contenders.append(
+    Contender("probit (mine)", probit, "Φ of the lead, certified.", "black")
+)
 advice = advise(workload, contenders=contenders)
-rows = [SimpleNamespace(name="a fair coin", right=advice.coin.value), *reversed(advice.options)]
+rows = [
+    SimpleNamespace(name="a fair coin", right=advice.coin.value),
+    *reversed(advice.options),
+]
 for row in reversed(rows):
     print(f"{row.name:>24}: right {row.right:.4f}")
 
@@ -140,15 +197,23 @@ fig, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
 bars = axis.barh(
     [row.name for row in rows],
     [row.right for row in rows],
-    color=["#d55e00" if "mine" in row.name else "#767676" if "coin" in row.name else "#0072b2" for row in rows],
+    color=[
+        "#d55e00"
+        if "mine" in row.name
+        else "#767676"
+        if "coin" in row.name
+        else "#0072b2"
+        for row in rows
+    ],
 )
 axis.bar_label(bars, fmt="%.3f", padding=3)
 axis.set_xlim(0.5, 1.0)
 axis.set_xlabel("share of right labels (a coin has one half)")
 axis.set_title("50 answers within (4, 1e-5), 21 teachers on disjoint shards")
+plt.show()
 
 # %%
 # What next
 # ---------
-# The how-to pages go further: aggregators of more than two classes, the contract tests to run, and the experiments'
-# tables and pictures with yours in them.
+# The how-to pages go further: aggregators of more than two classes, the contract tests
+# to run, and the experiments' tables and pictures with yours in them.
