@@ -6,10 +6,11 @@ FUZZ_SECONDS ?= 600
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test test-slow docs fuzz check lint format clean
+.PHONY: demo test test-slow docs fuzz check lint format man clean
 
 demo: $(VENV)/.core
 	$(BIN)/python -m darrm.optimize
+	@echo 'To go on in this shell: . $(BIN)/activate'
 
 test: $(VENV)/.dev lint
 	$(PYTEST) -m "not slow"
@@ -33,6 +34,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# one manual page of all commands, from their parsers: man build/man/darrm.1
+man: $(VENV)/.dev
+	mkdir -p build/man
+	$(BIN)/argparse-manpage --module darrm.__main__ --function build_parser --project-name darrm --output build/man/darrm.1
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,152 @@
+"""The README runs as printed, top to bottom, in a fresh copy of the repository; what it links to is there."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from experiments.knowledge_transfer import __main__ as knowledge_transfer
+from experiments.pate import __main__ as pate
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NOT_COPIED = (".git", ".venv", "build", "dist", "results", "__pycache__", "*.egg-info", ".*_cache", ".hypothesis")
+# One Python session: it reads the names of files with blocks, and says after each block that it ran.
+SESSION = """\
+import sys
+names = {"__name__": "__main__"}
+for line in sys.stdin:
+    path = line.rstrip()
+    exec(compile(open(path, encoding="utf-8").read(), path, "exec"), names)
+    print("\\nBLOCK DONE", flush=True)
+"""
+DONE = "BLOCK DONE\n"
+
+
+@dataclass(frozen=True)
+class Session:
+    """A program that takes blocks on its standard input, one after the other."""
+
+    process: subprocess.Popen[str]
+
+    def run(self, line: str) -> str:
+        """Hand over one line, and return what is printed until the block is done."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        printed: list[str] = []
+        for answer in self.process.stdout:
+            if answer == DONE:
+                return "".join(printed)
+            printed.append(answer)
+        raise AssertionError("".join(printed))  # the session ended: the block failed
+
+
+def session(command: list[str], folder: Path) -> Session:
+    """Start a program in a folder, in an environment that knows nothing of this checkout."""
+    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment | {"PYTHON": sys.executable},  # of which make makes .venv
+        text=True,
+        encoding="utf-8",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    return Session(process)
+
+
+def run_blocks(text: str, folder: Path, *, python: str) -> list[str]:
+    """Run every sh block in one shell and every python block in one Python, in order; return what each printed."""
+    shown: list[str] = []
+    sessions: dict[str, Session] = {}
+    try:
+        for number, (kind, block) in enumerate(BLOCK.findall(text)):
+            if kind not in {"sh", "python"}:
+                continue
+            path = folder.parent / f"block-{number}"
+            path.write_text(block, encoding="utf-8")
+            if kind not in sessions:
+                sessions[kind] = session(["sh"] if kind == "sh" else [python, "-c", SESSION], folder)
+            dot = f"set -e; . {path} </dev/null; set +e; printf '\\n{DONE[:-1]}\\n'"
+            shown.append(sessions[kind].run(dot if kind == "sh" else str(path)))
+    finally:
+        for each in sessions.values():
+            each.process.communicate()
+    return shown
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "clone"
+    made.mkdir()
+    return made
+
+
+@pytest.mark.slow
+def test_every_block_runs_as_printed(folder: Path) -> None:
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True)
+    shown = run_blocks(README, folder, python=str(folder / ".venv" / "bin" / "python"))
+    assert len(shown) == len([kind for kind, _ in BLOCK.findall(README) if kind in {"sh", "python"}])
+    assert (folder / "report.html").is_file()
+    assert len((folder / "labels.csv").read_text().split()) == 20
+    assert len((folder / "answers.csv").read_text().split()) == 500
+    warnings = [line for text in shown for line in text.splitlines() if line.startswith(("warning:", "error:"))]
+    assert warnings == []
+
+
+@pytest.mark.parametrize("block", ["false\ntrue\n", "no-such-command\ntrue\n", "exit 2\n"])
+def test_a_shell_block_that_fails_is_found(block: str, folder: Path) -> None:
+    with pytest.raises(AssertionError):
+        run_blocks(f"```sh\n{block}```\n```sh\ntrue\n```\n", folder, python=sys.executable)
+
+
+def test_a_python_block_that_fails_is_found_and_sessions_remember(folder: Path) -> None:
+    fine = "```sh\nhere=5\n```\n```python\nx = 3\n```\n```sh\necho $here\n```\n```python\nprint(x)\n```\n"
+    shown = run_blocks(fine, folder, python=sys.executable)
+    assert [text.split() for text in shown] == [[], [], ["5"], ["3"]]
+    with pytest.raises(AssertionError, match="NameError"):
+        run_blocks("```python\nprint(y)\n```\n", folder, python=sys.executable)
+
+
+def test_what_takes_hours_is_at_least_understood() -> None:
+    (block,) = (block for kind, block in BLOCK.findall(README) if kind == "sh long")
+    install, *commands = block.splitlines()
+    assert install == 'pip install ".[experiments]"'
+    parsers = {
+        "experiments.knowledge_transfer": knowledge_transfer._parser(),
+        "experiments.pate": pate._parser(),
+    }
+    for command in commands:
+        python, flag, module, *words = command.split()
+        assert (python, flag) == ("python", "-m")
+        parsers[module].parse_args(words)
+
+
+def test_every_block_is_run_or_long() -> None:
+    assert {kind for kind, _ in BLOCK.findall(README)} <= {"sh", "sh long", "python"}
+
+
+def test_what_the_readme_links_to_is_there() -> None:
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", README) if not link.startswith("https://")]
+    assert len(links) >= 15
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_readme_is_two_screens() -> None:
+    assert len(README.splitlines()) <= 140
+
+
+def test_uses_that_must_be_seen_are_seen() -> None:
+    for use in ("python -m darrm.optimize --K 11 --m 3", "load_table(problem)", "mnist", "fashion-mnist"):
+        assert use in README
