@@ -16,6 +16,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 from darrm import PrivacyLedger, PrivacyParams
 from darrm.errors import BudgetExceededError, LedgerError, PaidError, PlanError
@@ -260,15 +261,15 @@ def test_models_that_promise_too_little_get_noise_and_both_ends_count(tmp_path: 
 def test_a_promise_is_read_from_the_estimator_or_asked_for() -> None:
     class Private(LogisticRegression):  # type: ignore[misc]  # scikit-learn ships no types
         def __init__(self, epsilon: float = 0.5) -> None:
-            super().__init__()
+            super().__init__(max_iter=2000)
             self.epsilon = epsilon
 
-    models = PrivateModelsVotingClassifier(Private(), 2).fit(X, y)
+    models = PrivateModelsVotingClassifier(Private(), 2, random_state=0).fit(X, y)
     assert models.plan_.workload.voters.each == PrivacyParams(0.5)
     with pytest.raises(ValueError, match="say epsilon_each="):
         PrivateModelsVotingClassifier(LogisticRegression(), 2).fit(X, y)
     with pytest.warns(UserWarning, match="predicted hides nothing"):
-        PrivateModelsVotingClassifier(LogisticRegression(random_state=0), 2, epsilon_each=1).fit(X, y)
+        PrivateModelsVotingClassifier(DecisionTreeClassifier(random_state=0), 2, epsilon_each=1).fit(X, y)
 
 
 def test_paid_labels_that_are_lost_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,3 +317,14 @@ def test_a_student_without_answers_is_a_constant_and_says_so() -> None:
     with pytest.warns(UserWarning, match="no public input was answered"):
         pate.fit(X, y, X[:20])
     assert pate.predict(X).tolist() == [0] * 150
+
+
+def test_without_scikit_learn_one_line_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "try: import darrm.estimators\n"
+        "except ValueError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    expected = "this needs the package sklearn, which is not installed: pip install 'darrm[sklearn]'"
+    assert done.stdout.strip() == expected
