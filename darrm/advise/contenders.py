@@ -19,6 +19,7 @@ from darrm.plan.option import NO_NOISE, ReleaseOption, kind_of_votes
 from darrm.plan.search import plan
 from darrm.plan.share_right import ShareRight
 from darrm.problem import Workload
+from darrm.system.figures import BLACK, BLUE, GRAY, GREEN, ORANGE, PURPLE, SKY_BLUE, VERMILION
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Contender:
     about
         A sentence about how it is calibrated, for pages.
     color, linewidth
-        Its line in pictures.
+        Its line in pictures, where its place in the list gives the dashes: relatives may share a color.
     two_classes_only
         Whether nothing of the kind is known for more classes.
     """
@@ -75,7 +76,7 @@ OURS = Contender(
     "ours",
     lambda workload, prior: plan(workload, prior=prior).option,
     "`darrm.plan.plan`, its total as the accountant reports it.",
-    "black",
+    BLACK,
     2.4,
 )
 BY_COUNTS = "counted by its noisy counts, which cost more than the bit alone."
@@ -86,44 +87,44 @@ BY_BIT = (
 )
 BY_TABLE = "the largest allowance whose certified table the accountant admits."
 CONTENDERS = (
-    Contender("no noise: private models", no_noise, "the votes of private models as they are.", "tab:brown"),
+    Contender("no noise: private models", no_noise, "the votes of private models as they are.", GRAY),
     OURS,
     Contender(
         "GNMax, paper's σ",
         noisy_counts.gnmax_of_the_paper,
         "σ from the Rényi bound of DaRRM's Appendix D.2.1, for all queries together; discrete noise; " + BY_COUNTS,
-        "tab:blue",
+        BLUE,
     ),
     Contender(
         "GNMax, tight σ",
         noisy_counts.gnmax_tight,
         "the least σ for which Q answers together, one Gaussian mechanism, are (ε, δ)-private; continuous noise. No "
         "accounting of the noisy counts can allow less noise.",
-        "tab:cyan",
+        BLUE,
     ),
     Contender(
-        "GNMax by label", noisy_counts.gnmax_by_label, "the least σ that the accountant admits; " + BY_LABEL, "navy"
+        "GNMax by label", noisy_counts.gnmax_by_label, "the least σ that the accountant admits; " + BY_LABEL, BLUE
     ),
-    Contender("LNMax", noisy_counts.lnmax, "the largest γ that the accountant admits; " + BY_COUNTS, "tab:orange"),
+    Contender("LNMax", noisy_counts.lnmax, "the largest γ that the accountant admits; " + BY_COUNTS, ORANGE),
     Contender(
-        "LNMax by label", noisy_counts.lnmax_by_label, "the largest γ that the accountant admits; " + BY_LABEL, "peru"
+        "LNMax by label", noisy_counts.lnmax_by_label, "the largest γ that the accountant admits; " + BY_LABEL, ORANGE
     ),
-    Contender("exponential mechanism", selection.exponential_mechanism, BY_BIT, "tab:red"),
-    Contender("permute-and-flip", selection.permute_and_flip, BY_BIT, "tab:pink"),
-    Contender("subsampling", tables.subsampling, BY_TABLE, "tab:green", two_classes_only=True),
-    Contender("double subsampling", tables.double_subsampling, BY_TABLE, "tab:olive", two_classes_only=True),
+    Contender("exponential mechanism", selection.exponential_mechanism, BY_BIT, VERMILION),
+    Contender("permute-and-flip", selection.permute_and_flip, BY_BIT, PURPLE),
+    Contender("subsampling", tables.subsampling, BY_TABLE, GREEN, two_classes_only=True),
+    Contender("double subsampling", tables.double_subsampling, BY_TABLE, GREEN, two_classes_only=True),
     Contender(
         "DaRRM of the paper",
         tables.darrm_of_the_paper,
         "one person may reach all voters, and a query is optimized for its (ε, δ).",
-        "tab:purple",
+        SKY_BLUE,
         two_classes_only=True,
     ),
     Contender(
         "randomized response",
         tables.randomized_response,
         "one probability of the truth, the largest whose certified table the accountant admits.",
-        "tab:gray",
+        GRAY,
         two_classes_only=True,
     ),
 )

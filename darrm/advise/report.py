@@ -19,7 +19,7 @@ def text_report(advice: Advice, *, everything: bool = False) -> str:
         f"Which aggregator for {work.queries:,} {subject}{'' if two else f' on {work.classes:,} classes'}?",
         f"  {work.voters}",
         f"  the budget of all answers together is {work.total}",
-        f"  share of right labels{' and accuracy' if two else ''} under {in_words(advice.prior)}",
+        f"  share of right labels{', and accuracy, which ranks,' if two else ''} under {in_words(advice.prior)}",
         f"  a {'fair coin' if two else 'label that looks at nothing'} has {' and '.join(guess)}",
         "",
         f"  {'right':>8}{'  accuracy' if two else ''}  {'total ε':>9}   mechanism",
@@ -32,7 +32,7 @@ def text_report(advice: Advice, *, everything: bool = False) -> str:
         numbers = f"{right:>8}{accuracy}  {option.cost.epsilon:>9.5g}"
         lines.append(f"{mark} {numbers}   {option.name}{settings} (by {option.cost.name})")
     lines += absences(advice.absent, everything=everything)
-    lines += ["", *advice.remarks, ""]
+    lines += ["", *advice.remarks, *([""] if advice.remarks else [])]
     better = advice.options[: advice.options.index(winner)]
     lines += [f"{option.name} is only compared: {option.only_compared}." for option in better]
     lines += ["Of these the library releases *:" if better else "Do this:"]

@@ -66,8 +66,10 @@ What comes out, in short:
   equal budgets: [aggregators side by side](reproduction/aggregators.md).
 * More than two classes: [any number of classes](plurality.md).
 
-*Accuracy* below is one minus the expected error under a public prior: a distance to the law of the majority, so that a
-fair coin has more than 1/2 where the voters may be undecided. `*` marks what to do.
+*right* below is the share of right labels under a public prior: those that are the majority of the votes, 0.5 for a
+coin and an odd number of voters. *accuracy*, by which two classes are ranked because it is what `plan` optimizes, is
+one minus the paper's expected error: a distance to the law of the majority, so that a fair coin has more than 1/2 where
+the voters may be undecided. `*` marks what to do; what does not apply is counted, and `--all` says why.
 """
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from darrm.advise import contenders
 from experiments.aggregators.comparison import Comparison, decide
 from experiments.aggregators.pluralities import PluralityComparison, decide_pluralities, shares_table
-from experiments.pages import Claim, claims_table, read_json, table
+from experiments.pages import Claim, claims_table, picture, read_json, table
 
 HEAD = """# Aggregators side by side
 
@@ -18,6 +18,10 @@ pictures. *Accuracy* is one minus the expected error under one common p, uniform
 a distance to the law of the majority, so that a coin has more than 1/2. The pictures show the probability of the true
 majority at every margin.
 """
+PICTURED = (
+    "How often the released label is the majority of the votes, over how many votes it leads by: 1 is the truth, 0.5 a "
+    "coin. One panel a workload; an aggregator has one color and one kind of dashes throughout, ours is the thick line."
+)
 TAIL = """\
 For one query to voters that are not private the claim is a theorem (`darrm/optimize/closed_form.py`). For many queries
 no release here is the best at every margin: some are better near a tie and worse where the majority is clear, and for
@@ -94,7 +98,8 @@ def page(results: Results, *, quick: bool) -> str:
         ("Private voters", "private", private),
     ):
         rows = [([each.title], _of_options(each)) for each in comparisons]
-        lines += ["", f"## {title}", "", f"![{title}](aggregators/{name}.png)", "", _accuracies(["workload"], rows)]
+        lines += ["", f"## {title}", "", picture(f"aggregators/{name}.png", title, PICTURED)]
+        lines += ["", _accuracies(["workload"], rows)]
         lines += [f"\n{reason}" for reason in _absences(comparisons)]
     recorded = []
     for row in results.votes:

@@ -17,7 +17,7 @@ from darrm.losses.label import label_curve
 from darrm.probability import Array
 from darrm.probability.integer_noise import DiscreteGaussian
 from darrm.system.command_line import CommandLine, run
-from darrm.system.figures import saved_figure
+from darrm.system.figures import BLUE, VERMILION, saved_figure
 from darrm.system.files import write_text
 from experiments import pages
 from experiments.aggregators.pluralities import BY_COUNTS, PluralityComparison
@@ -45,14 +45,19 @@ other classes: they did not change. Only the highest of them matters, and you se
 above the best of the others, however many classes and voters there are (`darrm/losses/label.py` has the proof, and
 computes the worst place with a bound on every error).
 
-![what the three outcomes cost at every place](reproduction/aggregators/label_surface.png)
+![What the three outcomes cost at every place](reproduction/aggregators/label_surface.png)
 
-The picture shows σ = {sigma:g} and order {order:g}, as a share of what the noisy counts cost. The cost lives on the
-ridge x ≈ y, where a and b compete. It is highest where both are a little ahead of all others, {ridge:.4f} at the red
+*What the three outcomes cost at every place,* for σ = {sigma:g} and order {order:g}, as a share of what the noisy
+counts cost: the brighter, the more.
+
+The cost lives on the
+ridge x ≈ y, where a and b compete. It is highest where both are a little ahead of all others, {ridge:.4f} at the
 dot, and next to nothing in the corner where another class wins almost surely. Certified over all places and every rule
 for ties: {certified:.4f} of the counts' cost.
 
-![by label and by counts](reproduction/aggregators/label_ratio.png)
+![By label and by counts](reproduction/aggregators/label_ratio.png)
+
+*By label and by counts:* the cost of the label as a share of that of the noisy counts, over the Rényi order.
 
 Over the order the share grows from just above 2/π = 0.637, which two classes alone have: at order {low_orders:.2f} σ it
 is {low_share:.3f}, at {high_orders:.2f} σ {high_share:.3f}. The cost falls with the square of σ, so at a share of 0.64
@@ -171,10 +176,10 @@ def save_surface(path: Path, surface: dict[str, Any]) -> None:
         axis = figure.add_subplot()
         shares = np.array(surface["shares"])
         image = axis.imshow(
-            shares.T, origin="lower", extent=(-reach, reach, -reach, reach), cmap="viridis", interpolation="bilinear"
+            shares.T, origin="lower", extent=(-reach, reach, -reach, reach), cmap="cividis", interpolation="bilinear"
         )
         worst = np.unravel_index(np.argmax(shares), shares.shape)
-        axis.plot(*(surface["axis"][place] for place in worst), "o", color="red", markersize=7)
+        axis.plot(*(surface["axis"][place] for place in worst), "o", color=VERMILION, markersize=7)
         axis.set(xlabel="x: a above the best of the others, in σ", ylabel="y: b above the best of the others, in σ")
         axis.set_title(
             f"cost of the three outcomes ÷ cost of the counts\nσ = {surface['sigma']:g}, order 8", fontsize=9
@@ -186,7 +191,7 @@ def save_ratios(path: Path, ratios: list[dict[str, Any]]) -> None:
     """Draw what the label costs over the order, as a share of the counts' cost."""
     with saved_figure(path, width=6.4, height=4.2, dpi=100) as figure:
         axis = figure.add_subplot()
-        for entry, color in zip(ratios, ("tab:blue", "tab:orange"), strict=True):
+        for entry, color in zip(ratios, (BLUE, VERMILION), strict=True):
             scaled = np.array(entry["orders"]) / entry["sigma"]
             axis.plot(scaled, entry["label"], color=color, label=f"any number of classes, σ = {entry['sigma']:g}")
             axis.plot(scaled, entry["two_classes"], "--", color=color, label=f"two classes, σ = {entry['sigma']:g}")

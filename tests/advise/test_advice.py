@@ -107,7 +107,6 @@ def test_the_ranking_is_of_the_librarys_own_numbers() -> None:
 
 def test_the_names_are_those_of_the_pages() -> None:
     assert [each.name for each in CONTENDERS] == NAMES
-    assert len({each.color for each in CONTENDERS}) == len(NAMES)
 
 
 def printed(advice: Advice) -> dict[str, tuple[float, float, float, bool]]:

@@ -23,7 +23,7 @@ from experiments.aggregators import __main__ as aggregators
 from experiments.aggregators import advice_page
 from experiments.aggregators.comparison import Comparison, compare, decide
 from experiments.aggregators.page import Results, page
-from experiments.aggregators.pictures import save_margins
+from experiments.aggregators.pictures import save_margins, styles
 from experiments.aggregators.pluralities import (
     BY_COUNTS,
     PluralityComparison,
@@ -149,22 +149,23 @@ def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypa
     found, options = compare(ONE)
     assert "oracle" in {option.name for option in options}
     assert "LNMax" in {option["name"] for option in found.options}
-    lines: dict[str, tuple[Any, float]] = {}
+    lines: dict[tuple[str, str], tuple[Any, float]] = {}
     original = Axes.plot
 
-    def plot(*args: Any, color: str, linewidth: float) -> Any:
-        lines[color] = args[1:], linewidth
-        return original(*args, color=color, linewidth=linewidth)
+    def plot(*args: Any, **how: Any) -> Any:
+        lines[how["color"], str(how["linestyle"])] = args[1:], how["linewidth"]
+        return original(*args, **how)
 
     monkeypatch.setattr(Axes, "plot", plot)
     save_margins(tmp_path / "margins.png", [found])
-    known = {each.name: each for each in contenders.CONTENDERS}
+    known = styles()
+    assert len({(each.color, str(each.dash)) for each in known.values()}) == len(contenders.CONTENDERS)
     assert len(lines) == len(options) == len(found.options)
     for option in options:
-        (margins, truth), linewidth = lines[known[option.name].color]
+        (margins, truth), linewidth = lines[known[option.name].color, str(known[option.name].dash)]
         assert margins == [2 * level - 11 for level in found.levels]
         assert truth == pytest.approx(option.truth.tolist(), abs=1e-6)
-        assert linewidth == known[option.name].linewidth
+        assert linewidth == known[option.name].width
     written = page(Results([found], [], [], [], []), quick=True)
     assert "* *oracle*: knows the answer." in written
     assert "| randomized response | oracle |" in written
