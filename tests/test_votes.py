@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from darrm.system import progress
 from darrm.system.votes_file import labels_digest, load_labels, load_matrix, save_labels
 from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, require_votes
 
@@ -577,3 +578,17 @@ def test_labels_that_were_changed_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "labels.npy", np.zeros((2, 2)))
     with pytest.raises(ValueError, match="is no file of labels: it must hold one row"):
         load_labels(tmp_path / "labels.npy")
+
+
+def test_reading_a_long_csv_file_says_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "LOGGED_AFTER_SECONDS", 0.0)
+    path = tmp_path / "votes.csv"
+    path.write_text("0,1,1\n" * 2_500, encoding="utf-8")
+    with progress.status_line(quiet=False) as line:
+        votes = Votes.read(path, classes=2, votes_format="labels", line=line)
+    shown = [text.partition(", ")[0] for text in capsys.readouterr().err.splitlines()]
+    assert votes.queries == 2_500
+    assert shown[:2] == ["reading votes.csv: 1,000 lines", "reading votes.csv: 2,000 lines"]
+    assert "2,500/2,500" in shown[-1]

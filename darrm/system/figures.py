@@ -71,7 +71,8 @@ def saved_figure(path: Path, *, width: float = 8.0, height: float = 5.0, dpi: in
 
 
 def name_lines(axes: Axes) -> None:
-    """Write the name of each line at its right end, one below the other; the limits of the axes must be final."""
+    """Write the name of each line at its right end, one below the other; for lines that end apart, limits final."""
+    axes.autoscale_view()  # else the limits are found when it is drawn
     ends = []
     for line in axes.lines:
         x, y = (np.asarray(values, dtype=float) for values in line.get_data())

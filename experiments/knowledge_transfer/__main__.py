@@ -24,6 +24,7 @@ from experiments import pages
 from experiments.composition_tables import K
 from experiments.datasets import LabeledImages, load
 from experiments.knowledge_transfer import settings
+from experiments.knowledge_transfer.fresh import fresh_rows
 from experiments.knowledge_transfer.labels import label_rows
 from experiments.knowledge_transfer.page import page, text
 from experiments.knowledge_transfer.pictures import draw
@@ -93,6 +94,7 @@ def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, ma
         "private_training": recipe.to_dict(),
         "plain_training": setup.plain.to_dict(),
         "trainings": [{"seed": seed, **one.accuracies()} for seed, one in enumerate(votes)],
+        "fresh": fresh_rows(allowances, data, min(setup.queries)),
         "labels": label_rows(data.name, setup, allowances, votes, draws=draws),
         "totals": total_rows(data.name, setup, allowances),
         "students": students,

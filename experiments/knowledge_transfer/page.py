@@ -25,6 +25,7 @@ def text(result: Result) -> str:
     parts = [
         f"## {NAMES[result['dataset']]}",
         _teachers(result),
+        *([_fresh(result), _no_noise(result)] if "fresh" in result else []),
         *(_labels(result, m) for m in result["allowances"]),
         _totals(result),
         _students(result),
@@ -52,6 +53,47 @@ def _teachers(result: Result) -> str:
         f"accountant, the target being ({result['each']['epsilon']:g}, {result['each']['delta']:g}). Without privacy: "
         f"learning rate {plain['learning_rate']:g}, batch {plain['batch_size']}, {plain['epochs']} epochs. Accuracy on "
         "all test images:\n\n" + table(head, [[one["seed"], *_decimals(one, keys, 3)] for one in result["trainings"]])
+    )
+
+
+def _fresh(result: Result) -> str:
+    """Show the case that the method is made for; results of older runs lack it."""
+    first = result["fresh"][0]
+    rows = [
+        [row["aggregator"], f"{row['right']:.4f}", f"{row['one']:g}", f"{row['all']:.2f}" if "all" in row else "–"]
+        for row in result["fresh"]
+    ]
+    leads = []
+    for m in result["allowances"]:
+        best, sub = (_of(result["fresh"], m, name)["right"] for name in (settings.OPTIMAL, settings.SUBSAMPLING))
+        leads.append(f"{best - sub:+.4f} at m = {m}")
+    return (
+        "### Where the noise pays: one person's data reach all voters\n\n"
+        f"{result['K']} voters that saw resamples of all training images answer by randomized response, each answer "
+        f"({first['each']:g}, 0)-private with fresh coins (`experiments/knowledge_transfer/fresh.py`). A label that is "
+        f"the majority of all {result['K']} costs the sum of their ε; an aggregator gives up a little truth for much "
+        "privacy. Right is the share of right labels, 0.5 for a coin. gamma_opt has, against gamma_Sub at the same "
+        f"guarantee for one label, {', '.join(leads)}.\n\n"
+        + table(["labels by", "right", "ε of one label", f"ε of {first['queries']}, δ = {first['delta']:g}"], rows)
+        + "\n\nOver many questions the last column counts, not the one before: `python -m darrm.plan` searches for the "
+        "best release within a total."
+    )
+
+
+def _of(rows: Sequence[Result], m: int, name: str) -> Result:
+    return next(row for row in rows if (row["m"], row["aggregator"]) == (m, name))
+
+
+def _no_noise(result: Result) -> str:
+    """Say why the rows below, about models that were trained once, need no aggregator."""
+    spent = result["each_spent"]
+    return (
+        "### Where it does not: models that are private already\n\n"
+        "The teachers below were trained once, with DP-SGD, on shards of their own. Whoever is in the data is in one "
+        f"shard, so all {result['K']} models together are as private as one of them, ({spent['epsilon']:.6g}, "
+        f"{spent['delta']:g}). Whatever is computed from them afterwards, the bare majority of their votes on any "
+        "number of questions among it, is post-processing and costs nothing more. Noise would only spoil labels there: "
+        f"compare *{settings.PRIVATE_MAJORITY}* with the other rows."
     )
 
 

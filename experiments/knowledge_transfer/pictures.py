@@ -3,18 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from darrm.system.figures import saved_figure
+from darrm.system.figures import saved_figure, style
 from experiments.composition_tables import NAMES
 from experiments.knowledge_transfer import settings
-
-STYLES = {
-    settings.GNMAX: ("tab:red", "o"),
-    settings.GNMAX_TIGHT: ("tab:orange", "v"),
-    settings.SUBSAMPLING: ("tab:blue", "s"),
-    settings.OPTIMAL: ("tab:green", "D"),
-    settings.PRIVATE_MAJORITY: ("tab:purple", "^"),
-    settings.PLAIN_MAJORITY: ("tab:gray", "P"),
-}
 
 
 def draw(path: Path, result: dict[str, Any], queries: int) -> None:
@@ -23,15 +14,15 @@ def draw(path: Path, result: dict[str, Any], queries: int) -> None:
     allowances = result["allowances"]
     with saved_figure(path, width=8.0, height=5.0) as figure:
         axes = figure.subplots()
-        for name in settings.AGGREGATORS:
-            color, mark = STYLES[name]
+        for place, name in enumerate(settings.AGGREGATORS):
+            how = style(place)
             mine = {row["m"]: row for row in rows if row["aggregator"] == name}
             means = [mine[m]["all_draws"]["mean"] for m in allowances]
             errors = [mine[m]["all_draws"].get("standard_error", 0.0) for m in allowances]
-            axes.errorbar(allowances, means, yerr=errors, color=color, marker=mark, capsize=3, label=name)
+            axes.errorbar(allowances, means, yerr=errors, capsize=3, label=name, **how.line(len(allowances)))
             known = [(m + 0.12, mine[m]["printed"]["mean"]) for m in allowances if mine[m]["printed"] is not None]
             if known:
-                hollow = {"linestyle": "none", "marker": mark, "markerfacecolor": "none", "color": color}
+                hollow = {"linestyle": "none", "marker": how.marker, "markerfacecolor": "none", "color": how.color}
                 axes.plot(*zip(*known, strict=True), label=f"{name}, the paper", **hollow)
         axes.set(
             xticks=allowances,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.pages import Claim, claims_table, read_json, table
+from experiments.pages import Claim, claims_table, picture, read_json, table
 
 ROWS_SHOWN = 16  # of a long table; the JSON has all of them
 
@@ -41,6 +41,16 @@ class FigureData:
         return [math.nan if value is None else value for value in values]
 
 
+CAPTIONS = {
+    2: "How many pairs have to be sampled for a share γ of pairs without a promise; both axes logarithmic",
+    3: "Which order statistic of m sampled sensitivities is taken, as a share of m: 1 is the largest",
+    4: "The sensitivity that is sampled, mean and deviation of repeated runs, and the true one, dashed",
+    5: "The sensitivity that is sampled and the bound that holds for all data; both axes logarithmic",
+    6: "How often the classifier errs with noise to the bound and to the sampled sensitivity; dashed without noise",
+    7: "How far the density is off with noise to each bound and to the sampled sensitivity; dashed without noise",
+}
+
+
 def read_figure(path: Path) -> FigureData:
     """Read a figure's data back."""
     fields = read_json(path)
@@ -65,6 +75,8 @@ def section(data: FigureData) -> str:
     <BLANKLINE>
     ![Figure 2](sensitivity/figure2.png)
     <BLANKLINE>
+    *Figure 2.* How many pairs have to be sampled for a share γ of pairs without a promise; both axes logarithmic.
+    <BLANKLINE>
     Settings: m = 3.
     <BLANKLINE>
     | claim | holds | measured |
@@ -78,7 +90,7 @@ def section(data: FigureData) -> str:
     step = max(1, -(-len(data.rows) // ROWS_SHOWN))
     parts = [
         f"## Figure {data.figure}: {data.title}",
-        f"![Figure {data.figure}](sensitivity/figure{data.figure}.png)",
+        picture(f"sensitivity/figure{data.figure}.png", f"Figure {data.figure}", f"{CAPTIONS[data.figure]}."),
         "*A shortened run (`--quick`): the numbers below are not those of the paper's set-up.*" if data.quick else "",
         "Settings: " + ", ".join(f"{name} = {value}" for name, value in data.settings.items()) + ".",
         *data.notes,

@@ -6,11 +6,13 @@ import pytest
 
 pytest.importorskip("torch")
 
+from itertools import product
 from pathlib import Path
 
 from darrm.ensemble.calibration import privacy_of
 from darrm.ensemble.voting import majority
-from experiments.knowledge_transfer import settings
+from darrm.gamma.noise_function import NoiseFunction
+from experiments.knowledge_transfer import fresh, settings
 from experiments.knowledge_transfer.__main__ import main
 from experiments.knowledge_transfer.labels import accuracies, per_query, summary, ways
 from experiments.knowledge_transfer.page import text
@@ -37,6 +39,36 @@ def test_the_whole_pipeline_runs_on_digits(quick: tuple[Path, dict[str, Any]]) -
     assert {row["aggregator"] for row in result["labels"]} == set(settings.AGGREGATORS)
     assert result["each_spent"]["epsilon"] <= result["each"]["epsilon"]
     assert all(0.0 <= row["all_draws"]["mean"] <= 1.0 for row in result["labels"])
+
+
+def test_the_case_in_which_the_method_shines(quick: tuple[Path, dict[str, Any]]) -> None:
+    _, result = quick
+    rows = {(row["m"], row["aggregator"]): row for row in result["fresh"]}
+    best, sub = rows[3, settings.OPTIMAL], rows[3, settings.SUBSAMPLING]
+    bare = rows[11, fresh.BARE]
+    assert bare["right"] > best["right"] > sub["right"] + 0.05
+    assert (bare["one"], best["one"], sub["one"]) == (5.5, 1.5, 1.5)  # sums of ε = 0.5, and 3 of them
+    assert best["all"] <= 10 * best["one"]
+    shown = text(result)
+    assert f"{best['right'] - sub['right']:+.4f} at m = 3" in shown
+    for row in (bare, best, sub):
+        assert f"| {row['aggregator']} | {row['right']:.4f} | {row['one']:g} |" in shown
+    assert "costs nothing more" in shown
+
+
+def test_right_labels_of_flipped_answers_by_enumeration() -> None:
+    gamma, kept = NoiseFunction(3, [0.4, 0.9]), np.exp(0.5) / (1.0 + np.exp(0.5))
+    expected = []
+    for agree in (0, 2, 3):
+        total = 0.0
+        for flips in product((False, True), repeat=3):
+            votes = sum((place < agree) != flip for place, flip in enumerate(flips))  # for the truth
+            chance = np.prod([1.0 - kept if flip else kept for flip in flips])
+            told = gamma.half[max(votes, 3 - votes) - 2]
+            total += chance * (told * (votes > 1) + (1.0 - told) / 2.0)
+        expected.append(total)
+    found = fresh.share_right(np.array([0, 2, 3, 3]), gamma)
+    assert found == pytest.approx(np.mean([*expected, expected[-1]]), rel=1e-12)
 
 
 @pytest.mark.slow

@@ -1,0 +1,91 @@
+"""The case that DaRRM is made for: voters that one person's data may reach all of, each answer private by itself.
+
+A voter compares an image with the mean image of each class, in a resample of all training images, and flips its answer
+by randomized response: it keeps it with probability e^ε/(1 + e^ε). An answer is (ε, 0)-private whatever data its voter
+saw, with fresh coins at every question. Given the voters the shares of right labels are exact: no coin is drawn.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.account.report import spent_by
+from darrm.gamma import baselines, priors
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.optimize.optimizer import optimize_gamma
+from darrm.privacy import PrivacyParams
+from darrm.probability.binomial import binomial_pmf
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.charge import charge_of
+from darrm.proof.table import certify
+from experiments.composition_tables import K
+from experiments.datasets import LabeledImages
+from experiments.knowledge_transfer import settings
+
+EACH = PrivacyParams("0.5")  # of one answer
+SEED = 0  # of the resamples
+TOTAL_DELTA = 1e-5  # at which the answers to all questions are added up
+BARE = "majority of all, no noise"
+
+
+def fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -> list[dict[str, Any]]:
+    """Compute the share of right labels for every m, and what one label and so many labels cost."""
+    voters = Voters(K, EACH)
+    right = agreeing(data)
+    rows = [
+        {
+            "m": K,
+            "aggregator": BARE,
+            "right": share_right(right, NoiseFunction(K, np.ones(voters.half_size))),
+            "one": K * EACH.epsilon,
+        }
+    ]
+    for m in allowances:
+        problem = MajorityProblem.from_allowance(voters, m)
+        tables = {
+            settings.OPTIMAL: optimize_gamma(problem, prior=priors.Independent(*settings.PRIOR)),
+            settings.SUBSAMPLING: certify(problem, baselines.subsampling(problem)),
+            settings.CONSTANT: certify(problem, baselines.randomized_response(problem)),
+        }
+        rows += [
+            {
+                "m": m,
+                "aggregator": name,
+                "right": share_right(right, table.gamma),
+                "one": m * EACH.epsilon,
+                "all": spent_by(charge_of(table), queries, TOTAL_DELTA, voters).epsilon,
+            }
+            for name, table in tables.items()
+        ]
+    return [row | {"queries": queries, "each": EACH.epsilon, "delta": TOTAL_DELTA} for row in rows]
+
+
+def agreeing(data: LabeledImages) -> NDArray[np.int64]:
+    """Count for each test image the voters that are right before they flip answers: (n,)."""
+    rng = np.random.default_rng(SEED)
+    train, test = (x.reshape(len(x), -1) for x in (data.train_x, data.test_x))
+    right = np.zeros(len(test), dtype=np.int64)
+    for _ in range(K):
+        chosen = rng.integers(len(train), size=len(train))
+        x, y = train[chosen], data.train_y[chosen]
+        far = [np.sum((test - x[y == label].mean(axis=0)) ** 2, axis=1) for label in (0, 1)]
+        right += (far[1] < far[0]) == data.test_y
+    return right
+
+
+def share_right(right: NDArray[np.int64], gamma: NoiseFunction) -> float:
+    """Average Pr[the label is right] over questions on which so many voters are right before they flip answers.
+
+    >>> always = NoiseFunction(1, [1.0])
+    >>> round(share_right(np.array([1]), always), 6)  # e^0.5 / (1 + e^0.5)
+    0.622459
+    """
+    kept = 1.0 / (1.0 + math.exp(-EACH.epsilon))
+    told = 0.5 + 0.5 * gamma.signed  # given l votes for the truth
+    chances = [
+        float(np.convolve(binomial_pmf(agree, kept), binomial_pmf(gamma.K - agree, 1.0 - kept)) @ told)
+        for agree in range(gamma.K + 1)
+    ]
+    return float(np.mean(np.array(chances)[right]))
