@@ -24,9 +24,9 @@ class Comparison:
     """One workload's results, as plain data.
 
     ``levels`` are the numbers of votes l at which ``truth`` is kept; ``options`` one for each aggregator, ours first:
-    name, accuracy under the common prior, epsilon, bound, settings, truth, and for the others worst_margin and
-    worst_difference: where ours minus theirs is smallest, and that difference; ``absent`` (name, reason) of those that
-    do not apply; ``seconds`` how long ours took to find.
+    name, right (the share of right labels) and accuracy under the common prior, epsilon, bound, settings, truth, and
+    for the others worst_margin and worst_difference: where ours minus theirs is smallest, and that difference;
+    ``absent`` (name, reason) of those that do not apply; ``seconds`` how long ours took to find.
     """
 
     workload: dict[str, Any]
@@ -66,6 +66,7 @@ def compare(work: Workload, *, contenders: Sequence[Contender] | None = None) ->
         worst = int(np.argmin(difference))
         entry = {
             "name": option.name,
+            "right": option.right,
             "accuracy": option.accuracy(prior),
             "epsilon": option.cost.epsilon,
             "bound": option.cost.name,

@@ -14,9 +14,9 @@ HEAD = """# Aggregators side by side
 
 Every aggregator calibrated to the same total budget for all queries together, in one run. This page is written by
 `python -m experiments.aggregators --output docs/reproduction`; every number comes from the JSON files beside the
-pictures. *Accuracy* is one minus the expected error under one common p, uniform on [0, 1]: the paper's Definition 2.4,
-a distance to the law of the majority, so that a coin has more than 1/2. The pictures show the probability of the true
-majority at every margin.
+pictures. The public belief is one common p, uniform on [0, 1]. *Right labels* are the share of released labels that are
+the majority of the votes, 0.5 for a coin; the pictures show it at every margin. *Accuracy* is one minus the expected
+error, the paper's Definition 2.4: a distance to the law of the majority, so that a coin has more than 1/2.
 """
 PICTURED = (
     "How often the released label is the majority of the votes, over how many votes it leads by: 1 is the truth, 0.5 a "
@@ -83,7 +83,7 @@ class Results:
 def page(results: Results, *, quick: bool) -> str:
     """Write the page."""
     plain, private = results.plain, results.private
-    shown = {name for each in [*plain, *private] for name in (*_of_options(each), *dict(each.absent))}
+    shown = {name for each in [*plain, *private] for name in (*_of_options(each, "accuracy"), *dict(each.absent))}
     lines = [
         HEAD,
         *(f"* *{each.name}*: {each.about}" for each in contenders.CONTENDERS if each.name in shown),
@@ -97,9 +97,13 @@ def page(results: Results, *, quick: bool) -> str:
         ("Voters that are not private", "plain", plain),
         ("Private voters", "private", private),
     ):
-        rows = [([each.title], _of_options(each)) for each in comparisons]
+        shares, rows = (
+            [([each.title], _of_options(each, key)) for each in comparisons] for key in ("right", "accuracy")
+        )
         lines += ["", f"## {title}", "", picture(f"aggregators/{name}.png", title, PICTURED)]
-        lines += ["", _accuracies(["workload"], rows)]
+        if all(share for _, share in shares):  # data of older runs lack it
+            lines += ["", "Right labels:", "", _accuracies(["workload"], shares)]
+        lines += ["", "Accuracy:", "", _accuracies(["workload"], rows)]
         lines += [f"\n{reason}" for reason in _absences(comparisons)]
     recorded = []
     for row in results.votes:
@@ -133,7 +137,7 @@ def _plurality_votes(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _accuracies(head: list[str], rows: Sequence[tuple[Sequence[object], dict[str, float]]]) -> str:
-    """Tabulate the accuracies of the aggregators that occur, the best of every row in bold."""
+    """Tabulate shares or accuracies of the aggregators that occur, the best of every row in bold."""
     found = {name for _, accuracy in rows for name in accuracy}
     names = [each.name for each in contenders.CONTENDERS if each.name in found]
     cells = [
@@ -142,8 +146,8 @@ def _accuracies(head: list[str], rows: Sequence[tuple[Sequence[object], dict[str
     return table([*head, *names], cells)
 
 
-def _of_options(comparison: Comparison) -> dict[str, float]:
-    return {option["name"]: option["accuracy"] for option in comparison.options}
+def _of_options(comparison: Comparison, key: str) -> dict[str, float]:
+    return {option["name"]: option[key] for option in comparison.options if key in option}
 
 
 def _cell(value: float | None, best: float) -> str:

@@ -169,6 +169,11 @@ def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypa
     written = page(Results([found], [], [], [], []), quick=True)
     assert "* *oracle*: knows the answer." in written
     assert "| randomized response | oracle |" in written
+    ours = found.options[0]
+    share = np.mean(ours["truth"])  # 6 … 11 of 11 votes are equally likely
+    right, accuracy = written.split("Right labels:")[1].split("Accuracy:")[:2]
+    assert f"| {share:.4f} |" in right.replace("**", "")
+    assert f"| {ours['accuracy']:.4f} |" in accuracy.replace("**", "")
     assert "(oracle at margin" in written  # ours is worse, and the claim says so
 
 
