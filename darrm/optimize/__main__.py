@@ -45,6 +45,7 @@ _OF_TWO_CLASSES = {
     "shape": "free",
     "solver": "production",
     "plot": None,
+    "all": False,
 }
 
 
@@ -88,7 +89,7 @@ def build_parser() -> CommandLine:
     search.add_argument(
         "--gap", default="1e-9", metavar="RELATIVE", help="relative optimality gap to reach (default 1e-9)"
     )
-    add_outputs(parser, made="the table, with its proof", picture="γ over l")
+    add_outputs(parser, made="the table, with its proof", picture="γ over l", absent=True)
     return parser
 
 
@@ -121,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plot_report(options.plot, table, entries)
     print_report(
         options,
-        text=lambda: text_report(table, entries, prior, options.output),
+        text=lambda: text_report(table, entries, prior, options.output, everything=options.all),
         document=lambda: json_report(table, entries, options.output),
     )
     return 0

@@ -14,17 +14,28 @@ from darrm.problem import MajorityProblem
 from darrm.proof.optimality import Optimality
 from darrm.proof.table import GammaTable
 from darrm.system.figures import saved_figure, style
-from darrm.system.report_text import level_table
+from darrm.system.report_text import absences, level_table
 
 _MOST_LINES = 60  # of the table of γ
 _COLUMN = 9  # characters
 
 
-def text_report(table: GammaTable, entries: Sequence[Entry], prior: Prior, output: Path | None) -> str:
-    """Write the report for a person, with what a coin does under the prior of the comparison."""
+def text_report(
+    table: GammaTable, entries: Sequence[Entry], prior: Prior, output: Path | None, *, everything: bool = False
+) -> str:
+    """Write the report for a person, with what a coin does under the prior of the comparison.
+
+    With ``everything`` it says of each noise function that does not exist for this problem why.
+    """
     unsaved = "Not saved: --output FILE.json keeps the table with its proof."
     closing = unsaved if output is None else f"Table written to {output}"
-    blocks = [_heading(table), _values(table, entries, prior), _remarks(entries), _proof(table), closing]
+    blocks = [
+        _heading(table),
+        _values(table, entries, prior),
+        _remarks(entries, everything=everything),
+        _proof(table),
+        closing,
+    ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
@@ -126,12 +137,10 @@ def _short(error: float | None) -> str:
     return f"{error:.4f}" if error >= 1e-3 or error == 0.0 else f"{error:.1e}"
 
 
-def _remarks(entries: Sequence[Entry]) -> str:
-    return "\n".join(
-        f"  {entry.name + '*':<9}{'' if entry.table is not None else 'absent: '}{entry.remark}"
-        for entry in entries
-        if entry.remark
-    )
+def _remarks(entries: Sequence[Entry], *, everything: bool) -> str:
+    lines = [f"  {entry.name + '*':<9}{entry.remark}" for entry in entries if entry.remark and entry.table is not None]
+    absent = [(entry.name, entry.remark) for entry in entries if entry.table is None]
+    return "\n".join([*lines, *absences(absent, everything=everything)])
 
 
 def _proof(table: GammaTable) -> str:

@@ -123,8 +123,8 @@ def page(results: Results, *, quick: bool) -> str:
         ]
         lines += [f"\n{reason}" for reason in _absences(chosen)]
     if results.plurality_votes:
-        shares = _plurality_votes(results.plurality_votes)
-        lines += ["", "## Recorded votes on ten classes", "", PLURALITY_VOTES, "", shares]
+        tabulated = _plurality_votes(results.plurality_votes)
+        lines += ["", "## Recorded votes on ten classes", "", PLURALITY_VOTES, "", tabulated]
     return "\n".join(lines) + "\n"
 
 

@@ -132,6 +132,18 @@ def test_every_gamma_and_every_expected_error(report: Report) -> None:
             assert float(scale.group(1)) == pytest.approx(table.certificate.scale, rel=1e-5)
 
 
+def test_what_is_absent_is_told_on_demand() -> None:
+    asked = ["--K", "5", "--m", "2.5"]
+    short, longer = printed(asked), printed([*asked, "--all"])
+    entries = json.loads(printed([*asked, "--format", "json"]))["noise_functions"]
+    absent = [entry for entry in entries if entry["gamma"] is None]
+    assert len(absent) == 2
+    assert "  2 more do not apply: --all says why" in short.splitlines()
+    for entry in absent:
+        assert entry["remark"] not in short
+        assert f"  {entry['name']} does not apply: {entry['remark']}" in longer.splitlines()
+
+
 def test_the_certificate(report: Report) -> None:
     problem, certificate = report.table.problem, report.table.certificate
     assert f"{certificate.rows:,} (every multiset of corners)" in report.text
