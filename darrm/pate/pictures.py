@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from darrm.losses.renyi import CONVERSIONS
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import CheckedGNMax
-from darrm.system.figures import saved_figure
+from darrm.system.figures import BLACK, BLUE, LIGHT_GRAY, SKY_BLUE, saved_figure
 
 BINS = 25
 POINTS = 200
 LEAST_COST = 1e-14  # of the largest: below, nothing matters, and nothing is drawn
 NOTE = "private data: computed from the votes"
-ALL, ANSWERED, COST, CHECK = "#c7cdd6", "#2b6cb0", "#1a1a1a", "#12355b"
+ALL, ANSWERED, COST, CHECK = LIGHT_GRAY, SKY_BLUE, BLACK, BLUE
 
 
 def draw_figure_5(analysis: Analysis, path: Path) -> None:

@@ -4,9 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from darrm.system.figures import COLORS
+
 _WIDTH, _HEIGHT = 720, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 150, 16, 48
-_COLORS = ("#1f5a94", "#b4540a", "#1b6e3c", "#7a3b96", "#8a5a00", "#a31515", "#444")
 _SMALLEST = 1e-12  # a logarithmic axis ends here
 _TICKS = 5
 
@@ -51,7 +52,7 @@ def curve_svg(
     last = -math.inf
     ends = sorted(heights, key=lambda name: -heights[name][-1][1])
     for name in ends:
-        color = _COLORS[list(heights).index(name) % len(_COLORS)]
+        color = COLORS[list(heights).index(name) % len(COLORS)]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in heights[name]))
         x, y = place(*heights[name][-1])
         last = max(y + 4, last + 14)
