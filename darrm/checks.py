@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 # what the largest array of a call may take; with what stands beside it, a call stays below 1 GiB
 MOST_BYTES = 2**28
 _SHOWN_CHARACTERS = 200  # of a refused value in a message
+_SHOWN_ENTRIES = 10  # of a refused array: larger ones are data
 
 
 class Found(str):
@@ -137,9 +138,12 @@ def _nearest_float(value: Any) -> float:  # noqa: ANN401 (any Real; its type has
 
 
 def _shown(value: object) -> str:
-    """Return a value as a message shows it: in one line of a length that a person reads."""
+    """Return a value as a message shows it: in one line of a length that a person reads, and no private records."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and math.prod(shape) > _SHOWN_ENTRIES:
+        return f"{type(value).__name__} of shape {shape}"
     try:
-        text = repr(value)
+        text = " ".join(repr(value).splitlines())
     except (ValueError, RecursionError):  # more digits than Python writes, or a nest without end
         text = f"{type(value).__name__} too long to be shown"
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"

@@ -49,13 +49,14 @@ from darrm.gamma import priors
 from darrm.losses import compose_optimal, compose_simple
 from darrm.pate import ConfidentGNMax, GNMax, LNMax, analyze, sanitize
 from darrm.plan import plan
+from darrm.random_dp import Gaussian, Laplace, SensitivitySampler, sample_size, sample_then_respond
 from darrm.release.files import load_release
 from darrm.system.command_line import nearest
 
 LABELS = np.array([[1, 1, 0, 1, 0], [0, 0, 0, 1, 0], [1, 1, 1, 1, 1], [0, 1, 0, 0, 1]])  # 4 queries, 5 voters
 ROWS = "\n".join(",".join(map(str, row)) for row in LABELS) + "\n"
 WORDS = np.where(LABELS == 1, "yes", "no")
-EACH = PrivacyParams("0.2", "1e-5")
+EACH, EACH_PURE = PrivacyParams("0.2", "1e-5"), PrivacyParams("0.2")
 PRIVATE, PLAIN = Voters(5, EACH), Voters(5, PrivacyParams("inf"), overlap=1)
 PROBLEM = MajorityProblem.from_allowance(PRIVATE, 2)
 RELEASE = "--table table.json --ledger new.sqlite --create-budget 8,1e-2 --output out.csv"
@@ -425,6 +426,23 @@ def answer(**named: Any) -> Any:
     return release_debited(given.pop("aggregator"), given.pop("votes"), **given)
 
 
+def of_torch(name: str) -> Any:
+    """Return a function of the ensembles, or skip where PyTorch is missing."""
+    pytest.importorskip("torch")
+    return getattr(import_module("darrm.ensemble"), name)
+
+
+def teach(**named: Any) -> Any:
+    """Train two teachers on six records, with one of the arguments replaced."""
+    given = {
+        "x": np.zeros((6, 2)),
+        "y": np.array([0, 1] * 3),
+        "partition": of_torch("Partition").random(6, 2, seed=0),
+        "recipe": of_torch("PlainSGD")(0.1, 1, 2),
+    }
+    return of_torch("train_teachers")(**(given | named))
+
+
 # what the cases of a release share; filled by a fixture, because it takes a solve
 PAID = SimpleNamespace(aggregator=None, ledger=None)
 
@@ -601,8 +619,8 @@ PYTHON: dict[str, Case] = {
     "a pair for a charge": (lambda: PAID.ledger.debit(EACH), ("charge", "PrivacyParams", "aggregator.charge(queries)")),
     "an aggregator for a charge": (lambda: PAID.ledger.queries_that_fit(PAID.aggregator), ("charge", "DaRRM")),
     "more than the budget": (
-        lambda: PAID.ledger.debit(PAID.aggregator.charge(10**6)),
-        ("does not admit 1000000 queries", "still fit", "nothing was debited"),
+        lambda: PAID.ledger.debit(Charge("mine", PrivacyParams(60), count=2)),
+        ("does not admit 2 queries of mine", "1 still fits", "nothing was debited"),
     ),
     "queries as text": (lambda: PAID.aggregator.charge("2"), ("count", "'2'", "an integer")),
     "a float for a guarantee": (lambda: Charge("mine", 0.1), ("guarantee", "0.1", "say PrivacyParams")),
@@ -626,6 +644,31 @@ PYTHON: dict[str, Case] = {
     ),
     "a delta of 0": (lambda: analyze(Votes.of_labels(LABELS), GNMax(4), delta=0), ("delta", "in (0, 1)", "got 0")),
     "votes to sanitize": (lambda: sanitize(Votes.of_labels(LABELS), None), ("analysis", "analyze(votes, aggregator")),
+    # training and sampling
+    "a number for a partition": (lambda: teach(partition=3), ("partition", "got 3", "Partition.random(len(x), K")),
+    "a rate for a recipe": (lambda: teach(recipe=0.05), ("recipe", "0.05", "a PrivateSGD or a PlainSGD")),
+    "labels of words to train": (lambda: teach(y=np.array(["a", "b"] * 3)), ("y", "classes 0, 1", "dtype <U1")),
+    "too few labels": (lambda: teach(y=np.zeros(5, dtype=int)), ("y", "5 classes", "each of 6 records")),
+    "no noise to account for": (lambda: of_torch("privacy_of")(0.05, 1e-5), ("recipe", "0.05", "a PrivateSGD")),
+    "a tuple to calibrate": (
+        lambda: of_torch("calibrate_sampling")((0.1, 1e-4), noise=12.0, epochs=5),
+        ("target", "(0.1, 0.0001)", "say PrivacyParams"),
+    ),
+    "a float for Laplace": (lambda: Laplace(0.5), ("privacy", "0.5", "say PrivacyParams")),
+    "a tuple for Gaussian": (lambda: Gaussian((0.5, 1e-5)), ("target", "(0.5, 1e-05)", "say PrivacyParams")),
+    "a function for a sampler": (
+        lambda: sample_then_respond(LABELS[0], Laplace(EACH_PURE), np.mean, gamma=0.05),
+        ("sampler", "SensitivitySampler(function, sampler, norm)"),
+    ),
+    "the mechanism before the data": (
+        lambda: sample_then_respond(Laplace(EACH_PURE), LABELS[0], np.mean, gamma=0.05),
+        ("mechanism", "got ndarray", "the data come first"),
+    ),
+    "data for a sampler": (
+        lambda: SensitivitySampler(np.mean, np.zeros((20, 2)), "l1"),
+        ("sampler must be callable", "ndarray of shape (20, 2)"),
+    ),
+    "a gamma in per cent": (lambda: sample_size(gamma=5, m=100), ("gamma", "in (0, 1)", "got 5")),
     "three classes of private voters": (lambda: PluralityProblem(PRIVATE, EACH, 3), ("voters.each", "PrivacyParams(")),
 }
 

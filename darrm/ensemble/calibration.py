@@ -57,6 +57,7 @@ def privacy_of(recipe: PrivateSGD, delta: float) -> PrivacyParams:
     >>> privacy_of(PrivateSGD(learning_rate=0.05, steps=143, sampling_rate=32 / 909, noise=12.0), 1e-4)
     PrivacyParams(epsilon=0.085075, delta=0.0001)
     """
+    checks.instance(PrivateSGD, recipe=recipe, advice="training without noise promises nothing")
     checks.open_probability(delta=delta)
     epsilon = _epsilon(recipe.noise, recipe.sampling_rate, recipe.steps, delta)
     return PrivacyParams(str(epsilon), str(delta))
@@ -155,6 +156,7 @@ def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int) 
 
 
 def _check_target(target: PrivacyParams) -> None:
+    checks.instance(PrivacyParams, target=target, advice="say PrivacyParams(epsilon, delta)")
     if target.epsilon <= 0 or target.delta <= 0:
         checks.fail("target", str(target), "a pair of positive numbers", "DP-SGD reaches no (epsilon, 0) or (0, delta)")
 

@@ -110,6 +110,7 @@ def choose_device(device: str = "auto") -> Device:
     >>> choose_device("cpu")
     device(type='cpu')
     """
+    checks.instance(str, device=device, advice='say "auto"')
     available = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device == "auto":
         return torch.device("cuda" if available else "cpu")

@@ -213,6 +213,9 @@ def train_teachers(
     CheckpointError
         If a checkpoint is damaged, or belongs to another training.
     """
+    checks.instance(Partition, partition=partition, advice="say Partition.random(len(x), K, seed=…)")
+    if not isinstance(recipe, Recipe):
+        checks.fail("recipe", recipe, "a PrivateSGD or a PlainSGD", "it says how a teacher is trained")
     inputs, classes = _inputs(x), _classes(y)
     if not len(inputs) == len(classes) == partition.n:
         checks.fail(

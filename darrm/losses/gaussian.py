@@ -135,6 +135,7 @@ def concentrated_sigma(target: PrivacyParams) -> Calibration:
     >>> round(found.value, 4), round(math.sqrt(2 * math.log(1.25e5)), 4)    # σ/Δ here and in Corollary 12
     (4.0451, 4.8448)
     """
+    checks.instance(PrivacyParams, target=target, advice="say PrivacyParams(epsilon, delta)")
     checks.positive(epsilon=target.epsilon, advice="the Gaussian mechanism needs epsilon > 0")
     checks.positive(delta=target.delta, advice="the Gaussian mechanism needs delta > 0; Laplace does without")
     log_delta = math.log(target.delta) - _LOG_MARGIN

@@ -228,6 +228,7 @@ class Exponential(LatticeMechanism, Generic[Candidate]):
 
 def check_pure(privacy: PrivacyParams, name: str) -> None:
     """Raise `ValueError` unless ε > 0 and δ = 0."""
+    checks.instance(PrivacyParams, privacy=privacy, advice="say PrivacyParams(epsilon, delta)")
     checks.positive(epsilon=privacy.epsilon, advice=f"the {name} mechanism needs epsilon > 0")
     if privacy.exact_delta != 0:
         checks.fail("delta", privacy.delta, f"0 for the {name} mechanism", "it keeps epsilon alone")

@@ -71,6 +71,11 @@ def sample_then_respond(
     >>> print(answer.guarantee)
     (1, 0)-private on all but a share 0.1 of the neighboring pairs of 50 records from U[0, 1]
     """
+    if not hasattr(mechanism, "describe_noise"):
+        advice = "the data come first, then the mechanism, then the sampler"
+        given = checks.Found(type(mechanism).__name__)
+        checks.fail("mechanism", given, "a mechanism, like Laplace(PrivacyParams(0.5))", advice)
+    checks.instance(SensitivitySampler, sampler=sampler, advice="say SensitivitySampler(function, sampler, norm)")
     if mechanism.norm != sampler.norm:
         checks.fail("the sampler's norm", sampler.norm, f"{mechanism.norm!r}, as the mechanism needs")
     records = count(data)
