@@ -127,7 +127,7 @@ BAD = [
     (COUNTS + np.eye(60, 4, dtype=int), EXAMPLE, "no counts (row 4 sums to 250, row 0 to 251)"),
     (np.zeros((3, 2), dtype=int), EXAMPLE, "could be labels or counts"),
     (COUNTS, [*EXAMPLE, "--queries", "61"], "from 1 to the number of rows, 60, got 61"),
-    (COUNTS, [*EXAMPLE, "--queries", "0"], "from 1 to the number of rows, 60, got 0"),
+    (COUNTS, [*EXAMPLE, "--queries", "0"], "--queries must be an integer of at least 1, got 0"),
     (COUNTS, [*EXAMPLE[:-2]], "--delta"),
     (COUNTS, [*EXAMPLE[:-1], "1"], "delta must be in (0, 1)"),
     (COUNTS, ["--delta", "1e-5"], "say which aggregator"),

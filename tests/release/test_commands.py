@@ -113,7 +113,7 @@ def test_a_late_bad_row_is_named(folder: Path, capsys: pytest.CaptureFixture[str
     votes[ROWS_AT_ONCE + 4, 1] = 3
     np.save(folder / "late.npy", votes)
     assert releasing(folder, "late.npy", "--create-budget", "2,1e-3") == 2
-    assert f"got 3 from voter 1 to query {ROWS_AT_ONCE + 4}: every voter" in capsys.readouterr().err
+    assert f"got 3 from voter 1 to query {ROWS_AT_ONCE + 4}: say classes=C" in capsys.readouterr().err
 
 
 def test_counts_are_released_and_reported_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
