@@ -161,7 +161,8 @@ def test_labels_that_were_published_and_not_marked_are_left_where_they_are(
     monkeypatch.undo()
     before = (folder / "labels.npy").stat()
     assert recovering(folder, 1, "labels.npy") == 0
-    assert (folder / "labels.npy").stat() == before
+    after = (folder / "labels.npy").stat()  # it was read, so only its time of access may differ
+    assert (after.st_ino, after.st_nlink, after.st_mtime_ns) == (before.st_ino, before.st_nlink, before.st_mtime_ns)
     assert PrivacyLedger(folder / "l.sqlite").undelivered() == ()
 
 
