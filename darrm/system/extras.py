@@ -12,6 +12,7 @@ EXTRA_OF = {
     "matplotlib": "plot",
     "sklearn": "sklearn",
     "skops": "sklearn",
+    "shtab": "completion",
 }
 
 
