@@ -1,4 +1,4 @@
-"""The README runs as printed, top to bottom, in a fresh copy of the repository; what it links to is there."""
+"""The README, and pages that carry it on, run as printed in a fresh copy; what the README links to is there."""
 
 import os
 import re
@@ -16,6 +16,7 @@ from experiments.pate import __main__ as pate
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = ("noise-functions", "tables", "releases", "sensitivity-sampler")  # no block of theirs needs an extra, or hours
 NOT_COPIED = (".git", ".venv", "build", "dist", "results", "__pycache__", "*.egg-info", ".*_cache", ".hypothesis")
 # One Python session: it reads the names of files with blocks, and says after each block that it ran.
 SESSION = """\
@@ -103,6 +104,18 @@ def test_every_block_runs_as_printed(folder: Path) -> None:
     assert len((folder / "answers.csv").read_text().split()) == 500
     warnings = [line for text in shown for line in text.splitlines() if line.startswith(("warning:", "error:"))]
     assert warnings == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_of_a_page_runs_as_printed(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("darrm", "lp_models", "examples"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns(*NOT_COPIED))
+    programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    monkeypatch.setenv("PATH", programs)  # where a shell finds this python
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    shown = run_blocks(text, folder, python=sys.executable)
+    assert len(shown) == text.count("\n```sh\n") + text.count("\n```python\n") > 0
 
 
 @pytest.mark.parametrize("block", ["false\ntrue\n", "no-such-command\ntrue\n", "exit 2\n"])
