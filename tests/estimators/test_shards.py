@@ -10,7 +10,7 @@ pytest.importorskip("sklearn")
 from sklearn.datasets import load_wine
 from sklearn.tree import DecisionTreeClassifier
 
-from darrm.estimators import PATEClassifier, PrivateVotingClassifier
+from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, PrivateVotingClassifier
 from darrm.estimators.shards import assigned, persons_of, seeds
 
 KEY = b"0123456789abcdef"
@@ -95,3 +95,16 @@ def test_a_fitted_student_holds_neither_teachers_nor_votes() -> None:
     pate = PATEClassifier(DecisionTreeClassifier(), n_teachers=5, epsilon=5, random_state=0).fit(X, y, X[:40])
     assert not hasattr(pate, "teachers_")
     assert b"DecisionTree" not in pickle.dumps({name: value for name, value in vars(pate).items() if name != "teacher"})
+
+
+def test_the_noise_of_private_models_is_never_seeded_and_every_shard_is_fitted() -> None:
+    X, y = load_wine(return_X_y=True)
+    settings: dict[str, Any] = {"epsilon_each": 1, "random_state": 0, "classes": [0, 1, 2]}
+    # the first 59 rows are of class 0: every shard of these has one class only
+    models = PrivateModelsVotingClassifier(DecisionTreeClassifier(), 4, **settings).fit(X[:59], y[:59])
+    assert {type(each).__name__ for each in models.teachers_} == {"DecisionTreeClassifier"}
+    assert {each.random_state for each in models.teachers_} == {None}
+    plain = fitted(X, y)
+    assert None not in {getattr(each, "random_state", 0) for each in plain.teachers_}
+    constant = fitted(X[:59], y[:59])
+    assert {type(each).__name__ for each in constant.teachers_} == {"DummyClassifier"}
