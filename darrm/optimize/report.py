@@ -87,7 +87,7 @@ def plot_report(path: Path, table: GammaTable, entries: Sequence[Entry]) -> None
         axes.set_title(f"{problem.voters}\nreleased {problem.target}-private{_allowance(problem)}", fontsize=9)
         axes.set_ylim(-0.03, 1.03)
         axes.grid(alpha=0.3)
-        figure.legend(loc="outside lower center", ncols=2, frameon=False)
+        figure.legend(loc="outside lower center", frameon=False)
 
 
 def _heading(table: GammaTable) -> str:

@@ -215,7 +215,9 @@ print("stats" if "scipy.stats" in sys.modules or "scipy.optimize" in sys.modules
 """
     )
     libraries, weight = out.splitlines()
-    assert set(libraries.split()) <= {"numpy", "scipy", "highspy", "flint", "lp_models", "pyflint", "highspy_extras"}
+    of_numpy = {"charset_normalizer"}  # numpy.f2py, which scipy touches, takes it where it is installed
+    found = set(libraries.split()) - of_numpy
+    assert found <= {"numpy", "scipy", "highspy", "flint", "lp_models", "pyflint", "highspy_extras"}
     assert weight == "light"
 
 
