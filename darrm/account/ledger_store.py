@@ -20,7 +20,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from darrm import checks
@@ -86,7 +86,7 @@ def check_kept(path: Path) -> None:
         checks.fail("--ledger", str(path), "a file", "a ledger in memory forgets what was spent; name a file")
 
 
-_transacting = threading.RLock()  # held during every transaction, and during every fork
+_transacting = threading.RLock()  # held while a file is opened or closed, during every transaction and every fork
 _turn = threading.RLock()  # held by a fork that waits, so that threads which debit all the time let it pass
 
 
@@ -183,8 +183,14 @@ class LedgerStore:
             raise LedgerError(self.path, f"{found}: {_CREATE}")
         # mode=rw: a file that has vanished must not come back empty, with its whole budget
         uri = f"{Path(self.path).as_uri()}?mode=rw"
-        with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=0)) as connection:
+        # SQLite opens and closes under locks of its own, which a fork in between would leave locked in the child
+        with _transacting:
+            connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=0)
+        try:
             yield connection
+        finally:
+            with _transacting:
+                connection.close()
 
     @contextmanager
     def _begun(self, connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
