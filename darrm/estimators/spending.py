@@ -37,8 +37,9 @@ class SelectionWarning(UserWarning):
 class LedgerHandle:
     """Leads to one ledger: held in this process, or found again by a copy."""
 
-    def __init__(self, ledger: PrivacyLedger) -> None:
+    def __init__(self, ledger: PrivacyLedger, *, owner: str = "") -> None:
         self._ledger: PrivacyLedger | None = ledger
+        self.owner = owner  # the note of all entries, where nobody else may pay from the ledger
         self._name = ledger.path
         self._seen = 0
         if self._name == MEMORY:
@@ -81,19 +82,25 @@ class LedgerHandle:
         self._seen = self.ledger.accountant().queries
         return self._seen
 
+    def check_owner(self) -> None:
+        """Raise `LedgerError` where another ensemble paid from a ledger whose sums hold for one ensemble only."""
+        if self.owner and any(entry.note != self.owner for entry in self.ledger.entries()):
+            message = "other models paid from it, and their answers do not add up with these: fit with a new ledger"
+            raise LedgerError(self.ledger.path, message)
+
     def __getstate__(self) -> dict[str, Any]:
         seen = self._seen if self._ledger is None else self.answers()
-        return {"name": self._name, "seen": seen}
+        return {"name": self._name, "seen": seen, "owner": self.owner}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._name, self._seen = state["name"], state["seen"]
+        self._name, self._seen, self.owner = state["name"], state["seen"], state["owner"]
         self._ledger = _IN_MEMORY.get(self._name)
 
     @classmethod
-    def of_file(cls, path: str, seen: int) -> "LedgerHandle":
+    def of_file(cls, path: str, seen: int, owner: str) -> "LedgerHandle":
         """Lead to a file that had so many answers; it is opened when it is needed."""
         found = cls.__new__(cls)
-        found.__setstate__({"name": path, "seen": seen})
+        found.__setstate__({"name": path, "seen": seen, "owner": owner})
         return found
 
 
@@ -109,8 +116,8 @@ def opened(path: str | PathLike[str] | None, budget: PrivacyParams, charge: Char
     charge
         What it will debit.
     anew
-        Whether the ledger must hold nothing, because the voters are private models: another ensemble's answers do not
-        add up with those of this one.
+        Whether the ledger must hold nothing, and nobody else may pay from it, because the voters are private models:
+        another ensemble's answers do not add up with those of this one.
 
     Raises
     ------
@@ -119,12 +126,13 @@ def opened(path: str | PathLike[str] | None, budget: PrivacyParams, charge: Char
     LedgerError
         If it cannot be opened.
     """
+    owner = f"ensemble {secrets.token_hex(16)}" if anew else ""
     if path is None:
-        return LedgerHandle(PrivacyLedger.create(MEMORY, budget))
+        return LedgerHandle(PrivacyLedger.create(MEMORY, budget), owner=owner)
     if not isinstance(path, str | PathLike) or str(path) == MEMORY:
         checks.fail("ledger", path, "the path of a file, or None", "for a PrivacyLedger say ledger.path")
     if not Path(path).exists():
-        return LedgerHandle(PrivacyLedger.create(path, budget))
+        return LedgerHandle(PrivacyLedger.create(path, budget), owner=owner)
     ledger = PrivacyLedger(path)
     if ledger.budget != budget:
         advice = f"it is the budget of {ledger.path!r}: say so, or name another ledger"
@@ -136,7 +144,7 @@ def opened(path: str | PathLike[str] | None, budget: PrivacyParams, charge: Char
     if ledger.kinds == "one" and any(other.kind != charge.kind for other in held):
         advice = "fit with the settings that it was made for, or name a new ledger: what both release adds up"
         checks.fail("ledger", ledger.path, f"one of {charge.what!r}, and it holds {held[0].what!r}", advice)
-    return LedgerHandle(ledger)
+    return LedgerHandle(ledger, owner=owner)
 
 
 def warn_of_refit(handle: LedgerHandle | None) -> None:

@@ -108,7 +108,7 @@ class PayingVote(Ensemble):
         BudgetExceededError
             If fewer than Q answers are left; ``queries_that_fit`` says how many are. Nothing is paid, and nothing lost.
         LedgerError
-            If the ledger cannot be written, or belongs to another process; nothing is paid.
+            If the ledger cannot be written, belongs to another process, or is one that other models paid from.
         """
         check_is_fitted(self)
         inputs = self._inputs(X, reset=False)
@@ -124,7 +124,10 @@ class PayingVote(Ensemble):
                 queries_that_fit=left,
             )
         votes = Votes.of_counts(self._counts(self.teachers_, inputs), len(self.teachers_), len(self.classes_))
-        codes = release_debited(self._release, votes, ledger=self.ledger_, note=f"{type(self).__name__}.predict")
+        note = self._spending.owner or f"{type(self).__name__}.predict"
+        self._spending.check_owner()
+        codes = release_debited(self._release, votes, ledger=self.ledger_, note=note)
+        self._spending.check_owner()  # of two ensembles that pay at once, both see the other or one sees the first
         if np.any(codes == ABSTAIN):
             checks.fail("aggregator", repr(self._release), "one that answers every query", "a PATEClassifier declines")
         return np.asarray(self.classes_[codes])

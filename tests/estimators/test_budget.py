@@ -258,6 +258,17 @@ def test_models_that_promise_too_little_get_noise_and_both_ends_count(tmp_path: 
         models.fit(X, y)
 
 
+def test_two_ensembles_of_private_models_never_share_a_ledger(tmp_path: Path) -> None:
+    settings = {"epsilon_each": 2, "epsilon": 1, "max_queries": 20, "ledger": tmp_path / "ledger.sqlite"}
+    first = PrivateModelsVotingClassifier(KNeighborsClassifier(1), 5, **settings).fit(X, y)
+    second = PrivateModelsVotingClassifier(KNeighborsClassifier(1), 5, **settings).fit(X, y)  # nothing was paid yet
+    first.predict(X[:10])
+    copy.deepcopy(first).predict(X[:5])  # the same models
+    with pytest.raises(LedgerError, match="other models paid from it"):
+        second.predict(X[:5])
+    assert first.queries_left_ == 5
+
+
 def test_a_promise_is_read_from_the_estimator_or_asked_for() -> None:
     class Private(LogisticRegression):  # type: ignore[misc]  # scikit-learn ships no types
         def __init__(self, epsilon: float = 0.5) -> None:
