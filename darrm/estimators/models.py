@@ -30,7 +30,8 @@ class PrivateModelsVotingClassifier(PayingVote):
         K.
     epsilon_each, delta_each
         What one ``fit`` satisfies, for the replacement, or the coming and going, of one person. None reads them from
-        the estimator's parameters of the names ``epsilon`` and ``delta`` (0 where there is no delta).
+        the estimator's parameters of the names ``epsilon`` and ``delta`` (0 where there is no delta); these are about
+        one row, so with ``groups`` they must be said, for all rows of a person.
     epsilon, delta, max_queries, classes, n_jobs, ledger
         As for `PrivateVotingClassifier`. Models that are trained anew are others: a ledger in a file must be empty.
     random_state
@@ -85,6 +86,13 @@ class PrivateModelsVotingClassifier(PayingVote):
         self.random_state = random_state
         self.ledger = ledger
 
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Any:  # noqa: ANN401 (scikit-learn's types)
+        """Train the models on disjoint shards, as `PrivateVotingClassifier.fit`; with groups say ``epsilon_each``."""
+        if groups is not None and self.epsilon_each is None:
+            advice = "say what one fit satisfies for all rows of a person: the estimator's own promise is about one row"
+            checks.fail("epsilon_each", None, "a number where groups are given", advice)
+        return super().fit(X, y, groups)
+
     def _voters(self) -> Voters:
         checks.integer_at_least(1, n_models=self.n_models, advice="how many shards the rows are dealt to")
         found = self.estimator.get_params()
@@ -95,23 +103,34 @@ class PrivateModelsVotingClassifier(PayingVote):
                 UserWarning,
                 stacklevel=3,
             )
-        epsilon = _promised("epsilon", self.epsilon_each, found)
+        epsilon = _promised("epsilon", self.epsilon_each, self.estimator)
         if epsilon is None:
             advice = "say epsilon_each=, what one fit of the estimator satisfies"
             checks.fail("epsilon_each", None, "a number where the estimator has no parameter epsilon", advice)
         return Voters(
             self.n_models,
-            PrivacyParams(epsilon, _promised("delta", self.delta_each, found) or 0),
+            PrivacyParams(epsilon, _promised("delta", self.delta_each, self.estimator) or 0),
             overlap=1,
             models=True,
         )
 
 
-def _promised(name: str, said: float | None, found: dict[str, Any]) -> Any:  # noqa: ANN401 (a number, checked later)
-    """Return what was said, or what the one parameter of that name of the estimator, or of one of its parts, says."""
+def _promised(name: str, said: float | None, estimator: Any) -> Any:  # noqa: ANN401 (a number, checked later)
+    """Return what was said, or what the one parameter of that name of the estimator, or of one of its parts, says.
+
+    scikit-learn's own classes promise no privacy: their ``epsilon`` is that of a loss, or of a solver.
+    """
+    found = estimator.get_params()
+    values = []
+    for each, value in found.items():
+        part, _, last = each.rpartition("__")
+        maker = type(found[part] if part else estimator).__module__.partition(".")[0]
+        if last == name and value is not None and maker != "sklearn":
+            values.append(value)
     if said is not None:
+        if values and said < max(values):
+            checks.fail(f"{name}_each", said, f"at least {max(values)}, the {name} that the estimator is trained with")
         return said
-    values = [value for each, value in found.items() if each.rpartition("__")[2] == name and value is not None]
     if len(values) > 1:
         advice = "say it for one fit of the whole estimator"
         checks.fail(f"{name}_each", None, f"a number where several parts have a parameter {name}", advice)

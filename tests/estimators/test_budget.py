@@ -13,9 +13,12 @@ import pytest
 pytest.importorskip("sklearn")
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from darrm import PrivacyLedger, PrivacyParams
@@ -259,7 +262,12 @@ def test_models_that_promise_too_little_get_noise_and_both_ends_count(tmp_path: 
 
 
 def test_two_ensembles_of_private_models_never_share_a_ledger(tmp_path: Path) -> None:
-    settings = {"epsilon_each": 2, "epsilon": 1, "max_queries": 20, "ledger": tmp_path / "ledger.sqlite"}
+    settings: dict[str, Any] = {
+        "epsilon_each": 2,
+        "epsilon": 1,
+        "max_queries": 20,
+        "ledger": tmp_path / "ledger.sqlite",
+    }
     first = PrivateModelsVotingClassifier(KNeighborsClassifier(1), 5, **settings).fit(X, y)
     second = PrivateModelsVotingClassifier(KNeighborsClassifier(1), 5, **settings).fit(X, y)  # nothing was paid yet
     first.predict(X[:10])
@@ -279,6 +287,16 @@ def test_a_promise_is_read_from_the_estimator_or_asked_for() -> None:
     assert models.plan_.workload.voters.each == PrivacyParams(0.5)
     with pytest.raises(ValueError, match="say epsilon_each="):
         PrivateModelsVotingClassifier(LogisticRegression(), 2).fit(X, y)
+    for of_a_loss_or_a_solver in (SGDClassifier(), make_pipeline(StandardScaler(), MLPClassifier())):
+        with pytest.raises(ValueError, match="say epsilon_each="):
+            PrivateModelsVotingClassifier(of_a_loss_or_a_solver, 2).fit(X, y)
+    with pytest.raises(ValueError, match=r"epsilon_each must be at least 0\.5"):
+        PrivateModelsVotingClassifier(Private(), 2, epsilon_each=0.1).fit(X, y)
+    people = np.arange(len(X)) // 2
+    with pytest.raises(ValueError, match="all rows of a person"):
+        PrivateModelsVotingClassifier(Private(), 2).fit(X, y, people)
+    grouped = PrivateModelsVotingClassifier(Private(), 2, epsilon_each=1).fit(X, y, people)
+    assert grouped.plan_.workload.voters.each == PrivacyParams(1)
     with pytest.warns(UserWarning, match="predicted hides nothing"):
         PrivateModelsVotingClassifier(DecisionTreeClassifier(random_state=0), 2, epsilon_each=1).fit(X, y)
 
