@@ -99,6 +99,11 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             n_jobs=self.n_jobs,
         )
 
+    def _remember(self, groups: Any) -> None:  # noqa: ANN401 (as above)
+        """Keep for the model card what this fit was like, whatever the parameters are set to later."""
+        self._grouped, self._named = groups is not None, self.classes is not None
+        self._unseeded = self.random_state is None
+
     def _counts(self, teachers: list[Any], X: Any) -> NDArray[np.int64]:  # noqa: ANN401 (as above)
         """Count the teachers' votes on checked inputs: private."""
         return counts(teachers, X, self.classes_, n_jobs=self.n_jobs)

@@ -102,8 +102,7 @@ def _card(
 ) -> str:
     """Join the parts of a card."""
     # a published key and known positions: then a row that leaves moves the others (darrm/estimators/shards.py)
-    comes = model._grouped or model.random_state is None  # noqa: SLF001
-    neighbors = f"{_REPLACED}, or {_COMES}" if comes else _REPLACED
+    neighbors = f"{_REPLACED}, or {_COMES}" if model._grouped or model._unseeded else _REPLACED  # noqa: SLF001
     neighbors += _AS_PROMISED if models else ""
     lines = [
         f"# Model card: {name}",

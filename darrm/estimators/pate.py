@@ -217,7 +217,7 @@ class PATEClassifier(Ensemble):
             handle.ledger.debit(run.charge(), note=note)  # nothing drawn leaves before
         else:
             codes = release_debited(released, votes, ledger=handle.ledger, note=note)  # type: ignore[arg-type]
-        self._grouped, self._named = groups is not None, self.classes is not None
+        self._remember(groups)
         self.answers_ = np.full(_num_samples(public), ABSTAIN, dtype=np.int64)
         self.answers_[order] = codes
         self._report(handle, mechanism)

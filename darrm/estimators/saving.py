@@ -35,7 +35,7 @@ _KINDS: dict[str, type[Ensemble]] = {
 }
 # compiled types of scikit-learn that skops does not trust by itself; they hold numbers
 _TRUSTED = ("sklearn.tree._tree.Tree", "sklearn.neighbors._kd_tree.KDTree", "sklearn.neighbors._ball_tree.BallTree")
-_INPUTS = ("classes_", "n_features_in_", "feature_names_in_", "_grouped", "_named")
+_INPUTS = ("classes_", "n_features_in_", "feature_names_in_", "_grouped", "_named", "_unseeded")
 
 
 def save(estimator: Ensemble, path: str | PathLike[str]) -> None:

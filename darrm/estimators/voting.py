@@ -87,7 +87,7 @@ class PayingVote(Ensemble):
             if not noisy:
                 spending.ledger.debit(charge, note=f"{type(self).__name__}.fit")
             self.teachers_, self.plan_, self._release, self._spending = teachers, option, option.aggregator, spending
-            self._grouped, self._named = groups is not None, self.classes is not None
+            self._remember(groups)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: ANN401 (as above)

@@ -168,3 +168,12 @@ def test_a_pipeline_with_groups() -> None:
     pipe.fit(X, y, privatevotingclassifier__groups=np.arange(len(X)) // 2)
     assert pipe.predict(held[:9]).shape == (9,)
     assert "one group" in pipe[-1].to_model_card()
+
+
+def test_a_card_is_about_the_fit_and_not_about_settings_of_later() -> None:
+    X, _, y, _ = split("iris")
+    vote = PrivateVotingClassifier(GaussianNB(), 5, epsilon=30, max_queries=60, random_state=0).fit(X, y)
+    card = vote.to_model_card()
+    assert "is in one of them only" not in card  # the key is published
+    vote.set_params(estimator=None, n_teachers=9, epsilon=1, delta=0, max_queries=1, classes=["a"], random_state=None)
+    assert vote.to_model_card() == card
