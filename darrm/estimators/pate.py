@@ -147,6 +147,12 @@ class PATEClassifier(Ensemble):
         self.random_state = random_state
         self.ledger = ledger
 
+    def __getstate__(self) -> Any:  # noqa: ANN401 (as above)
+        """Leave behind what a teacher or a student of the caller's learned before: a copy holds nothing private."""
+        state = dict(super().__getstate__())
+        state.update({name: clone(state[name], safe=False) for name in ("teacher", "student") if name in state})
+        return state
+
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401 (as above)
         """Return scikit-learn's tags: what teachers and student both take."""
         tags = super().__sklearn_tags__()

@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from darrm import checks
@@ -63,7 +64,7 @@ def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
     target = Path(path)
     if target.exists():
         checks.fail("path", str(target), "a file that does not exist yet", "an estimator's file is never replaced")
-    parameters = estimator.get_params(deep=False)
+    parameters = clone(estimator).get_params(deep=False)  # unfitted: a teacher of the caller's may have learned before
     if not isinstance(parameters.get("aggregator", BEST), str):
         parameters["aggregator"] = BEST
         if isinstance(estimator, PATEClassifier):

@@ -1,5 +1,6 @@
 """Files of estimators: the budget goes on, nothing private is added, and unknown code is refused."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from sklearn.datasets import load_iris
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from darrm import PrivacyParams, Voters
@@ -55,6 +57,22 @@ def test_a_loaded_student_answers_as_it_did(tmp_path: Path) -> None:
     assert np.array_equal(loaded.predict_proba(X), pate.predict_proba(X))
     assert loaded.to_model_card() == pate.to_model_card()
     assert loaded.report_ == pate.report_
+
+
+@pytest.mark.parametrize("form", ["pickle", "skops"])
+def test_a_teacher_that_was_fitted_before_is_not_in_the_student_s_file(form: str, tmp_path: Path) -> None:
+    secret = X + 0.123456
+    teacher = KNeighborsClassifier(1, algorithm="brute").fit(secret, y)  # holds every row
+    pate = PATEClassifier(teacher, teacher, n_teachers=6, epsilon=9, random_state=0).fit(secret, y, X[:90])
+    if form == "skops":
+        save(pate, tmp_path / "student.skops")
+        kept = load(tmp_path / "student.skops")
+    else:
+        kept = pickle.loads(pickle.dumps(pate))  # noqa: S301 (written here)
+    assert np.array_equal(kept.predict(X), pate.predict(X))
+    assert not hasattr(kept.teacher, "n_features_in_")
+    assert not hasattr(kept.student, "n_features_in_")
+    assert hasattr(teacher, "n_features_in_")  # the caller's own is left alone
 
 
 def test_models_without_noise_are_saved_without_a_ledger(tmp_path: Path) -> None:
