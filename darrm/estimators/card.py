@@ -81,6 +81,7 @@ def _assumptions(model: Any) -> list[str]:  # noqa: ANN401 (a fitted estimator)
         "The private data were fitted once, or every fit counts: budgets of several fits add up.",
         *([] if model._grouped else ["Every row belongs to another person."]),  # noqa: SLF001
         "What `fit` refuses (a missing value, too few rows) is not covered: an error message is not private.",
+        "A teacher that cannot answer is not covered: whoever asks sees no error but that the budget is spent.",
     ]
 
 

@@ -9,8 +9,14 @@ from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _num_samples
 
-from darrm import checks
+# said in the same words of every teacher: which one it was, and what it voted, is private
+UNANSWERED = (
+    "a teacher cannot answer these inputs, or not by one of the classes; this is private, and so is the cause: show "
+    "neither to whoever asks, and take an estimator that answers whatever it learned from (with encoders that ignore "
+    "what they do not know)"
+)
 
 
 def trained(
@@ -104,8 +110,11 @@ def counts(
 
 def _codes(teacher: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.int64]:  # noqa: ANN401 (as above)
     """Return the numbers of the classes that a teacher votes for: (Q,)."""
-    answers = np.asarray(teacher.predict(X))
-    codes = np.minimum(np.searchsorted(classes, answers), len(classes) - 1)
-    if answers.shape != codes.shape or not np.array_equal(classes[codes], answers):
-        checks.fail("a teacher's votes", np.unique(answers)[:5].tolist(), f"among the classes {classes.tolist()[:5]}")
-    return codes
+    try:
+        answers = np.asarray(teacher.predict(X))
+        codes = np.minimum(np.searchsorted(classes, answers), len(classes) - 1)
+        if codes.shape == (_num_samples(X),) and np.array_equal(classes[codes], answers):
+            return codes
+    except Exception as error:
+        raise ValueError(UNANSWERED) from error
+    raise ValueError(UNANSWERED)

@@ -105,6 +105,9 @@ class PayingVote(Ensemble):
 
         Raises
         ------
+        ValueError
+            If the inputs are not like those of ``fit``, or a teacher cannot answer them. The latter depends on the
+            private data, no guarantee covers it, and whoever asks must not see it. Nothing is paid.
         BudgetExceededError
             If fewer than Q answers are left; ``queries_that_fit`` says how many are. Nothing is paid, and nothing lost.
         LedgerError

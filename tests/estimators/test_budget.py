@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,12 @@ import pytest
 pytest.importorskip("sklearn")
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from darrm import PrivacyLedger, PrivacyParams
@@ -64,6 +65,20 @@ def test_what_fails_before_the_votes_pays_nothing() -> None:
     with pytest.raises(ValueError, match="features"):
         fitted.predict(X[:3, :2])
     assert fitted.queries_left_ == 50
+
+
+def test_a_teacher_that_cannot_answer_tells_nothing_about_its_votes() -> None:
+    regressors = PrivateVotingClassifier(LinearRegression(), 6, epsilon=3, max_queries=50, random_state=0).fit(X, y)
+    encoder = make_pipeline(OneHotEncoder(), DecisionTreeClassifier())
+    encoders = PrivateVotingClassifier(encoder, 6, epsilon=3, max_queries=50, random_state=0)
+    for fitted, inputs in (
+        (regressors, X[:5]),
+        (encoders.fit(X, y), np.full((1, 4), 77.5)),  # a category that no teacher knows
+    ):
+        with pytest.raises(ValueError, match="a teacher cannot answer") as told:
+            fitted.predict(inputs)
+        assert not re.search(r"\d", str(told.value))
+        assert fitted.queries_left_ == 50
 
 
 def test_labels_leave_after_their_debit(monkeypatch: pytest.MonkeyPatch) -> None:
