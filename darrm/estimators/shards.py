@@ -44,14 +44,24 @@ def persons_of(rows: int, groups: Any) -> list[Any]:  # noqa: ANN401 (anything t
     """
     if groups is None:
         return list(range(rows))
-    array = np.asarray(groups)
+    # objects: as an array of one type, one person's name would change how those of all others are written
+    array = np.asarray(groups, dtype=object)
     if array.shape != (rows,):
         checks.fail("groups", array.shape, f"of shape ({rows},)", "say for each row whose it is")
-    persons: list[Any] = array.tolist()
-    for row, person in enumerate(persons):
-        if person is None or person != person:  # noqa: PLR0124 (NaN, of whatever library, differs from itself)
-            checks.fail("groups", person, "without missing values", f"row {row} must belong to somebody")
-    return persons
+    return [_named(person, row) for row, person in enumerate(array)]
+
+
+def _named(person: Any, row: int) -> Any:  # noqa: ANN401 (a name of any type)
+    """Return who a row belongs to, with equal numbers written alike, whatever their type."""
+    try:
+        hash(person)
+        known = person is not None and bool(person == person)  # noqa: PLR0124 (NaN differs from itself)
+    except TypeError:  # pandas.NA knows no answer, and a list is no name
+        known = False
+    if not known:
+        checks.fail("groups", person, "without missing values", f"row {row} must belong to somebody, with a name")
+    value = person.item() if isinstance(person, np.generic) else person
+    return int(value) if isinstance(value, bool | float) and float(value).is_integer() else value
 
 
 def assigned(persons: list[Any], teachers: int, key: bytes) -> NDArray[np.int64]:

@@ -17,6 +17,15 @@ KEY = b"0123456789abcdef"
 TEACHERS = 12
 
 
+class Unknown:
+    """As pandas.NA: whether it equals itself is not known."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        raise TypeError("boolean value of NA is ambiguous")
+
+
 def fitted(X: Any, y: Any, groups: Any = None) -> PrivateVotingClassifier:
     vote = PrivateVotingClassifier(
         DecisionTreeClassifier(max_features=2), TEACHERS, epsilon=20, max_queries=5, random_state=3, classes=[0, 1, 2]
@@ -68,12 +77,21 @@ def test_shards_are_drawn_evenly_and_by_the_key() -> None:
     assert not np.array_equal(assigned(persons_of(50, None), 10, KEY), assigned(persons_of(50, None), 10, KEY[::-1]))
 
 
+@pytest.mark.parametrize("newcomer", ["ann", 2.5, True, 2**70, "a name that is longer than all others"])
+def test_how_one_person_is_named_moves_nobody_else(newcomer: Any) -> None:
+    before = assigned(persons_of(4, [1, 2, 3, "bob"]), 10**6, KEY)
+    assert np.array_equal(assigned(persons_of(5, [1, 2, 3, "bob", newcomer]), 10**6, KEY)[:4], before)
+    numbers = assigned(persons_of(3, [1, 2, 3]), 10**6, KEY)
+    for others in ([1, 2, 3, newcomer], [1.0, np.int8(2), 3, newcomer], np.array([1.0, 2.0, 3.0, 4.5])):
+        assert np.array_equal(assigned(persons_of(4, others), 10**6, KEY)[:3], numbers)
+
+
 def test_numbers_and_their_words_are_different_people_and_seeds_differ() -> None:
     assert assigned([1, "1"], 10**6, KEY)[0] != assigned([1, "1"], 10**6, KEY)[1]
     assert len(set(seeds(100, KEY))) == 100
 
 
-@pytest.mark.parametrize("groups", [["a"], [["a"], ["b"]], ["a", None], [1.0, np.nan]])
+@pytest.mark.parametrize("groups", [["a"], [["a"], ["b"]], ["a", None], [1.0, np.nan], [{}, 1], [Unknown(), 1]])
 def test_groups_that_name_nobody_are_refused(groups: Any) -> None:
     with pytest.raises(ValueError, match="groups must be"):
         persons_of(2, np.asarray(groups, dtype=object) if groups[-1] is None else groups)
