@@ -22,6 +22,7 @@ from decimal import ROUND_CEILING
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm.errors import PlanError
 from darrm.losses.charges import Charge
 from darrm.pate.confident import ConfidentGNMax
 from darrm.plan.candidate import rounded
@@ -63,12 +64,21 @@ class LimitedConfident:
 def limited(workload: Workload, answers: int) -> LimitedConfident:
     """Calibrate the least noise with which Q checks and so many answers stay within the total of a workload.
 
+    Raises
+    ------
+    PlanError
+        If the total has no δ: no Gaussian noise fits.
+
+    Examples
+    --------
     >>> from darrm import PrivacyAccountant, PrivacyParams, Voters
     >>> work = Workload(Voters(250, PrivacyParams("inf"), overlap=1), 1000, PrivacyParams(2, "1e-5"), classes=10)
     >>> found = limited(work, 250)
     >>> PrivacyAccountant(charges=[found.charge()]).admits(work.total)
     True
     """
+    if workload.total.delta == 0.0:
+        raise PlanError("Gaussian noise is (epsilon, delta)-private for no delta of 0: say delta, or aggregator='best'")
     checked, given = CHECK_COST * workload.queries, ANSWER_COST * answers
     ratio = math.sqrt(checked * (1.0 - CHECKS_SHARE) / (given * CHECKS_SHARE))
 

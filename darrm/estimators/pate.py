@@ -192,6 +192,7 @@ class PATEClassifier(Ensemble):
         """
         with self._unchanged_on_failure():
             public = self._label(X, y, X_public, groups)
+            self.__dict__.pop("student_", None)  # an old one knows other labels, and was paid for by another budget
         self._learn(public)
         return self
 
@@ -232,14 +233,14 @@ class PATEClassifier(Ensemble):
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: ANN401 (as above)
         """Ask the student: (Q, d) inputs → (Q,) classes. It costs nothing."""
-        check_is_fitted(self)
+        check_is_fitted(self, "student_")
         found = self.student_.predict(self._inputs(X, reset=False))
         return np.asarray(self.classes_[found] if self._codes else found)
 
     @available_if(_student_has_probabilities)  # type: ignore[untyped-decorator]  # scikit-learn ships no types
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: ANN401 (as above)
         """Ask the student how probable each class is: (Q, d) → (Q, C), 0 for classes that it never saw."""
-        check_is_fitted(self)
+        check_is_fitted(self, "student_")
         found = self.student_.predict_proba(self._inputs(X, reset=False))
         shown = np.zeros((len(found), len(self.classes_)))
         columns = self.student_.classes_
@@ -255,7 +256,7 @@ class PATEClassifier(Ensemble):
 
     def to_model_card(self) -> str:
         """Write in Markdown what is guaranteed, to whom, and under which assumptions; it may be published."""
-        check_is_fitted(self)
+        check_is_fitted(self, "student_")
         return card.of_student(self)
 
     def _public(self, X: Any, given: Any) -> Any:  # noqa: ANN401 (as above)

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("sklearn")
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
@@ -234,6 +235,13 @@ def test_what_a_confident_run_costs_does_not_depend_on_how_many_it_answers() -> 
     assert agreeing.privacy_spent_ == constant.privacy_spent_
 
 
+def test_confident_labels_without_a_delta_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("darrm.estimators.confident.largest_rate", lambda *_: 1 / 0)  # it would search for ever
+    pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, delta=0)
+    with pytest.raises(PlanError, match="say delta, or aggregator='best'"):
+        pate.fit(X, y, X[:20])
+
+
 def test_a_second_student_needs_a_second_budget(tmp_path: Path) -> None:
     pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, epsilon=4, ledger=tmp_path / "ledger.sqlite")
     first = pate.fit(X, y, X[:40]).answers_
@@ -338,6 +346,21 @@ def test_labels_outlive_a_student_that_cannot_learn() -> None:
     with pytest.raises(ValueError, match="'C' parameter"):
         pate.fit(X, y, X[::2])
     assert 0 < np.sum(pate.answers_ >= 0) == pate.report_.answered
+    with pytest.raises(NotFittedError):
+        pate.predict(X)
+
+
+def test_an_old_student_does_not_answer_for_new_labels() -> None:
+    pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, epsilon=40, random_state=0).fit(X, y, X[::2])
+    pate.set_params(student=LogisticRegression(C=-1))
+    with pytest.warns(RefitWarning), pytest.raises(ValueError, match="'C' parameter"):
+        pate.fit(X, np.array(["a", "b", "c"])[y], X[::2])
+    assert pate.privacy_spent_ == pate.report_.spent  # the new labels are out
+    for asked in (pate.predict, pate.predict_proba):
+        with pytest.raises(NotFittedError):
+            asked(X)
+    with pytest.raises(NotFittedError):
+        pate.to_model_card()
 
 
 def test_public_inputs_that_are_sorted_by_class_are_asked_evenly() -> None:
