@@ -11,6 +11,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 
+from darrm import checks
+
 # said in the same words of every teacher: which one it was, and what it voted, is private
 UNANSWERED = (
     "a teacher cannot answer these inputs, or not by one of the classes; this is private, and so is the cause: show "
@@ -52,8 +54,11 @@ def trained(
     Raises
     ------
     ValueError
-        If a teacher cannot be trained.
+        If a teacher cannot be trained, or all of them would be one object.
     """
+    if clone(estimator) is estimator:
+        advice = "clones share what they learn, as those of FrozenEstimator do, and then a person reaches all teachers"
+        checks.fail("the estimator", repr(estimator), "one whose clones learn anew", advice)
     shards = [np.flatnonzero(teacher_of == number) for number in range(teachers)]
     found: list[Any] = Parallel(n_jobs=n_jobs)(
         delayed(_trained)(

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 from sklearn.datasets import load_wine
+from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeClassifier
 
 from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, PrivateVotingClassifier
@@ -106,6 +107,17 @@ def test_the_teachers_noise_is_their_own_and_that_of_labels_is_not_seeded() -> N
     ]
     assert changed(*votes) == []
     assert not np.array_equal(votes[0].predict(X), votes[1].predict(X))
+
+
+def test_an_estimator_whose_clones_are_one_object_is_refused() -> None:
+    class Shared(DecisionTreeClassifier):  # type: ignore[misc]  # scikit-learn ships no types
+        def __sklearn_clone__(self) -> Any:
+            return self
+
+    X, y = load_wine(return_X_y=True)
+    for each in (Shared(), FrozenEstimator(DecisionTreeClassifier().fit(X, y))):
+        with pytest.raises(ValueError, match="one whose clones learn anew"):
+            PrivateVotingClassifier(each, 5, epsilon=20, max_queries=5).fit(X, y)
 
 
 def test_a_fitted_student_holds_neither_teachers_nor_votes() -> None:
