@@ -73,6 +73,8 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         check_consistent_length(inputs, labels)
         check_classification_targets(labels)
         found = np.unique(labels)
+        if self.classes is not None:
+            assert_all_finite(np.asarray(self.classes), input_name="classes")
         self.classes_ = found if self.classes is None else np.unique(np.asarray(self.classes))
         missing = found[~np.isin(found, self.classes_)]
         if len(missing):

@@ -40,7 +40,7 @@ def planned(workload: Workload, aggregator: Any, named: tuple[str, ...] = (BEST,
     """
     if isinstance(aggregator, str) and aggregator == BEST:
         return _best(workload)
-    if isinstance(aggregator, str) or not isinstance(aggregator, Aggregator):
+    if isinstance(aggregator, str | type) or not isinstance(aggregator, Aggregator):
         words = " or ".join(map(repr, named))
         checks.fail("aggregator", aggregator, f"{words}, or an aggregator such as darrm.pate.GNMax(40)")
     charge: Charge = aggregator.charge()

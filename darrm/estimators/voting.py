@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted
 
 from darrm import checks
 from darrm.account.accountant import Spent
@@ -144,6 +144,7 @@ class PayingVote(Ensemble):
             That the answers are paid for, and that a choice by scores on private data is a release of its own.
         """
         if self._is_paying():
+            check_consistent_length(X, y, sample_weight)  # before anything is paid
             warnings.warn(
                 f"score pays for {_num_samples(X)} answers; settings that are chosen by scores on private data, as by "
                 "a grid search, are a release that no ledger counts: choose them on public data",

@@ -193,6 +193,9 @@ def test_a_score_is_paid_for_and_warns() -> None:
     with pytest.warns(SelectionWarning, match="score pays for 10 answers"):
         fitted.score(X[:10], y[:10])
     assert fitted.queries_left_ == 40
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        fitted.score(X[:10], y[:9])
+    assert fitted.queries_left_ == 40
 
 
 def test_a_grid_search_and_cross_validation_run_on_public_data() -> None:
@@ -209,8 +212,9 @@ def test_own_aggregators_pay_what_they_charge() -> None:
     assert fitted.ledger_.accountant().charges[0].what == "GNMax(sigma=25)"
     with pytest.raises(PlanError, match="do not fit"):
         vote(aggregator=GNMax(1.0)).fit(X, y)
-    with pytest.raises(ValueError, match="'best', or an aggregator"):
-        vote(aggregator="bets").fit(X, y)
+    for word_or_class in ("bets", GNMax):
+        with pytest.raises(ValueError, match="'best', or an aggregator"):
+            vote(aggregator=word_or_class).fit(X, y)
     declines = vote(epsilon=30, aggregator=ConfidentGNMax(6, 3, 3)).fit(X, y)
     with pytest.raises(ValueError, match="a PATEClassifier declines"):
         declines.predict(X[:50])
