@@ -173,6 +173,11 @@ class PrivacyLedger:
         return self._store.path
 
     @property
+    def identity(self) -> str:
+        """What no other ledger has, whatever its file is called; empty for one of version 1 until it is written to."""
+        return self._identity
+
+    @property
     def budget(self) -> PrivacyParams:
         """What all debited queries together satisfy."""
         return self._budget

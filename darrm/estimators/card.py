@@ -19,7 +19,7 @@ def of_vote(vote: Any) -> str:  # noqa: ANN401 (a fitted `PayingVote`)
     cost = (
         "Nothing is paid for an answer: the models' own noise covers any number of them."
         if vote.plan_.aggregator is None
-        else f"At most {option.queries:,} answers are given, each paid for in a ledger before it leaves."
+        else f"Planned for {option.queries:,} answers, each paid for in a ledger before it leaves."
     )
     released = (
         "the models themselves and all of their answers"
@@ -77,7 +77,7 @@ def _assumptions(model: Any) -> list[str]:  # noqa: ANN401 (a fitted estimator)
     return [
         f"The list of classes is public ({listed}); it was "
         + ("given." if model._named else "read from the labels, and is not covered by the guarantee."),  # noqa: SLF001
-        "Nothing outside the estimator learned from the private data: no scaler, no choice of columns or of settings.",
+        "Nothing else learned from the private data: no scaler, no categories, no choice of columns or settings.",
         "The private data were fitted once, or every fit counts: budgets of several fits add up.",
         *([] if model._grouped else ["Every row belongs to another person."]),  # noqa: SLF001
         "What `fit` refuses (a missing value, too few rows) is not covered: an error message is not private.",

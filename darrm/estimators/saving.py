@@ -126,7 +126,7 @@ def load(path: str | PathLike[str], *, trusted: tuple[str, ...] | list[str] = ()
 def _vote_state(vote: Any) -> dict[str, Any]:  # noqa: ANN401 (a fitted `PayingVote`)
     """Write what a vote learned, planned, and is paid by."""
     option, release, handle = vote.plan_, None, vote._spending  # noqa: SLF001 (one package)
-    ledger = None if handle.path is None else {"path": handle.path, "seen": handle.answers(), "owner": handle.owner}
+    ledger = None if handle.path is None else handle.__getstate__()
     if vote._release is not None:  # noqa: SLF001
         if ledger is None:
             advice = "fit with ledger='FILE': a copy without its budget could spend it again"
@@ -180,7 +180,7 @@ def _read_vote(vote: Any, state: dict[str, Any]) -> None:  # noqa: ANN401 (an un
 def _handle(state: dict[str, Any], workload: Workload) -> LedgerHandle:
     """Lead to the ledger that pays; models that answer for nothing may have one in memory, with what they cost."""
     if state["ledger"] is not None:
-        return LedgerHandle.of_file(**state["ledger"])
+        return LedgerHandle.of_state(state["ledger"])
     charge = charge_of_models(workload.voters)
     found = opened(None, workload.total, charge, anew=False)
     found.ledger.debit(charge)

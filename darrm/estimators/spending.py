@@ -3,7 +3,7 @@
 A budget that a copy could spend again would be none. So an estimator never holds its ledger's content, only a handle:
 
 * a ledger in a **file** is known by its path. Copies, other processes and a loaded estimator all debit that file. A
-  handle remembers how many answers it saw there, and refuses a file that has fewer: an older copy took its place;
+  handle remembers which ledger it was and how many answers it saw there, and refuses another ledger and an older copy;
 * a ledger in **memory** is known to the process that made it. `copy.deepcopy` and `pickle` within that process lead to
   the same ledger; in another process, or after a restart, there is none, and nothing is released.
 """
@@ -39,6 +39,7 @@ class LedgerHandle:
 
     def __init__(self, ledger: PrivacyLedger, *, owner: str = "") -> None:
         self._ledger: PrivacyLedger | None = ledger
+        self._identity = ledger.identity
         self.owner = owner  # the note of all entries, where nobody else may pay from the ledger
         self._name = ledger.path
         self._seen = 0
@@ -63,6 +64,9 @@ class LedgerHandle:
                 raise LedgerError(MEMORY, message)
             ledger = PrivacyLedger(self.path)
             found = ledger.accountant().queries
+            if self._identity and ledger.identity != self._identity:
+                message = "it is another ledger than the one that this estimator was fitted with: put that in its place"
+                raise LedgerError(self.path, message)
             if found < self._seen:
                 message = f"it has {found} answers, and this estimator saw {self._seen}: an older copy took its place"
                 raise LedgerError(self.path, message)
@@ -90,17 +94,18 @@ class LedgerHandle:
 
     def __getstate__(self) -> dict[str, Any]:
         seen = self._seen if self._ledger is None else self.answers()
-        return {"name": self._name, "seen": seen, "owner": self.owner}
+        return {"path": self._name, "seen": seen, "identity": self._identity, "owner": self.owner}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._name, self._seen, self.owner = state["name"], state["seen"], state["owner"]
+        self._name, self._seen = state["path"], state["seen"]
+        self._identity, self.owner = state["identity"], state["owner"]
         self._ledger = _IN_MEMORY.get(self._name)
 
     @classmethod
-    def of_file(cls, path: str, seen: int, owner: str) -> "LedgerHandle":
-        """Lead to a file that had so many answers; it is opened when it is needed."""
+    def of_state(cls, state: dict[str, Any]) -> "LedgerHandle":
+        """Lead to the ledger of a handle that was written down; its file is opened when it is needed."""
         found = cls.__new__(cls)
-        found.__setstate__({"name": path, "seen": seen, "owner": owner})
+        found.__setstate__(state)
         return found
 
 

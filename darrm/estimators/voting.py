@@ -223,7 +223,7 @@ class PrivateVotingClassifier(PayingVote):
     epsilon, delta
         The budget of all answers together.
     max_queries
-        Q, how many answers are planned for, and given at most.
+        Q, how many answers are planned for; `predict` refuses more. (Calls at one moment may pass Q, never the budget.)
     classes
         All classes, public. None reads them from ``y``, and takes the list as public.
     aggregator

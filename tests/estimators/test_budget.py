@@ -138,6 +138,17 @@ def test_an_older_copy_of_the_ledger_is_no_second_budget(tmp_path: Path) -> None
         pickle.loads(stored).predict(X[:30])  # noqa: S301 (written above)
 
 
+def test_a_new_ledger_in_the_old_one_s_place_is_no_second_budget(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    fitted = vote(ledger=path).fit(X, y)
+    fitted.predict(X[:30])
+    stored = pickle.dumps(fitted)
+    path.unlink()
+    vote(ledger=path).fit(X, y).predict(X[:40])  # more answers than the old one saw
+    with pytest.raises(LedgerError, match="another ledger"):
+        pickle.loads(stored).predict(X[:5])  # noqa: S301 (written above)
+
+
 def test_a_clone_shares_nothing_but_a_named_file(tmp_path: Path) -> None:
     fitted = vote().fit(X, y)
     fitted.predict(X[:40])
