@@ -20,7 +20,7 @@ from darrm.pate.analysis import PrivateFigureWarning
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.release.debited import release_debited
-from darrm.votes import ABSTAIN, Votes
+from darrm.votes import Votes
 
 
 class PayingVote(Ensemble):
@@ -131,7 +131,7 @@ class PayingVote(Ensemble):
         self._spending.check_owner()
         codes = release_debited(self._release, votes, ledger=self.ledger_, note=note)
         self._spending.check_owner()  # of two ensembles that pay at once, both see the other or one sees the first
-        if np.any(codes == ABSTAIN):
+        if not np.isin(codes, np.arange(len(self.classes_))).all():
             checks.fail("aggregator", repr(self._release), "one that answers every query", "a PATEClassifier declines")
         return np.asarray(self.classes_[codes])
 

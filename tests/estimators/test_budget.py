@@ -230,6 +230,13 @@ def test_own_aggregators_pay_what_they_charge() -> None:
     with pytest.raises(ValueError, match="a PATEClassifier declines"):
         declines.predict(X[:50])
 
+    class NoClass(GNMax):
+        def release(self, votes: Votes, *, rng: Any = None) -> Any:
+            return super().release(votes, rng=rng) - 3
+
+    with pytest.raises(ValueError, match="one that answers every query"):
+        vote(aggregator=NoClass(25.0)).fit(X, y).predict(X[:9])
+
 
 @pytest.mark.parametrize(("aggregator", "most"), [("confident", 10), ("best", 40), (ConfidentGNMax(5, 20, 20), 40)])
 def test_a_student_is_paid_for_once(aggregator: Any, most: int) -> None:
