@@ -29,7 +29,7 @@ def build_parser() -> CommandLine:
     """Describe the command line."""
     parser = CommandLine(prog="python -m darrm.advise", description=str(__doc__), epilog=EPILOG)
     add_workload(parser)
-    add_prior(parser, default="common; with more classes dirichlet")
+    add_prior(parser, default="common; with more classes dirichlet, or dirichlet:0.1 for voters that agree more")
     add_outputs(parser, absent=True)
     return parser
 

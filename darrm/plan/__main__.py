@@ -27,7 +27,7 @@ def build_parser() -> CommandLine:
     """Describe the command line."""
     parser = CommandLine(prog="python -m darrm.plan", description=str(__doc__), epilog=EPILOG)
     add_workload(parser)
-    add_prior(parser, default="common; with more classes dirichlet")
+    add_prior(parser, default="common; with more classes dirichlet, or dirichlet:0.1 for voters that agree more")
     made = "what releases the winner: a table with its proof, or a mechanism"
     add_outputs(parser, made=made, picture="the truth over l", absent=True)
     return parser

@@ -37,7 +37,8 @@ def remedies(plan: Plan) -> tuple[str, ...]:
     # the optimum's law is a table for so many voters: what else would help is asked of the best noise
     noisy = next((each for each in plan.candidates if each.family is not None), None)
     found = [] if noisy is None else [*_more_voters(noisy), *_less_noise(noisy, noisy.family)]
-    return (f"What would help: {share:.0%} of the labels would be right, {', '.join(found)}.",) if found else ()
+    now = f"Under this prior {share:.0%} of the labels would be right."
+    return (f"{now} What would help: {', '.join(found)}.",) if found else ()
 
 
 def _more_voters(best: PluralityCandidate) -> list[str]:

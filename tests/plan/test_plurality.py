@@ -185,7 +185,8 @@ def test_remedies_are_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     best = found.best
     assert best.share_right.value < 0.6
     (words,) = remedies(found)
-    pattern = r"What would help: (\d+)% of the labels would be right, (\d+)% with 250 voters and 90% with about "
+    pattern = r"Under this prior (\d+)% of the labels would be right\. "
+    pattern += r"What would help: (\d+)% with 250 voters and 90% with about "
     pattern += r"([\d,]+) \(a person reaching 1\), 90% with ([\d,]+) of the 100 queries, 90% with a total epsilon of "
     said = re.fullmatch(pattern + r"([\d.e+]+)\.", words)
     assert said is not None, words
