@@ -183,9 +183,9 @@ def test_an_aggregator_of_ones_own_is_compared_and_drawn(tmp_path: Path, monkeyp
     assert [option.name for option in options] == ["ours", "oracle", asked[0].name]
     colors: list[str] = []
 
-    def plot(*_: Any, color: str, linewidth: float) -> list[Line2D]:
+    def plot(*_: Any, color: str, **how: Any) -> list[Line2D]:
         colors.append(color)
-        return [Line2D([], [], linewidth=linewidth)]
+        return [Line2D([], [], linewidth=how["linewidth"])]
 
     monkeypatch.setattr(Axes, "plot", plot)
     save_margins(tmp_path / "margins.png", [found], contenders=(contenders.OURS, *asked))
