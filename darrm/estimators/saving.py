@@ -1,11 +1,11 @@
 """Files of fitted estimators, by skops: no pickle, and no code that is not named.
 
 A file holds the teachers, or the student, as skops writes them, and of our own types plain data only: the release as
-the document that `darrm.release.files` reads, which proves it again, and the path of the ledger, which goes on where it
+the document of `darrm.release.files`, which proves it again, and the path of the ledger, which goes on where it
 stands. A ledger in memory cannot be saved, and neither can an estimator that would be without its budget.
 """
 
-import tempfile
+import json
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ from darrm.estimators.voting import PrivateVotingClassifier
 from darrm.plan.option import ReleaseOption
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.release.files import load_release, save_release
+from darrm.proof.stored import parse_document
+from darrm.release.files import document_of, release_of
 from darrm.system.extras import require
 
 FORMAT = "darrm estimator"
@@ -131,9 +132,7 @@ def _vote_state(vote: Any) -> dict[str, Any]:  # noqa: ANN401 (a fitted `PayingV
         if ledger is None:
             advice = "fit with ledger='FILE': a copy without its budget could spend it again"
             checks.fail("ledger", None, "a file, to save the estimator", advice)
-        with tempfile.TemporaryDirectory() as folder:
-            save_release(Path(folder) / "release.json", vote._release)  # noqa: SLF001
-            release = (Path(folder) / "release.json").read_text(encoding="utf-8")
+        release = json.dumps(document_of(vote._release))  # noqa: SLF001
     return {
         "teachers": vote.teachers_,
         "workload": option.workload.to_json(),
@@ -158,9 +157,7 @@ def _read_vote(vote: Any, state: dict[str, Any]) -> None:  # noqa: ANN401 (an un
         if vote.plan_.aggregator is not None:
             raise TableError("release", "it is missing: without noise these answers are not within the budget")
         return
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "release.json").write_text(state["release"], encoding="utf-8")
-        aggregator = load_release(Path(folder) / "release.json")
+    aggregator = release_of(parse_document(state["release"]))
     found = planned(workload, aggregator)  # `PlanError` if it costs more than the budget
     vote.plan_ = ReleaseOption(
         name=state["name"],

@@ -11,7 +11,7 @@ from typing import Any
 from darrm import checks
 from darrm.errors import CertificationError, TableError
 from darrm.system.files import write_text
-from darrm.system.json_text import read_json
+from darrm.system.json_text import parse_json, read_json
 
 MOST_BYTES = 2**26  # of a file: some hundred thousand voters, with the multipliers
 _WRITTEN = "wanted is what table.save or --output of optimize or plan wrote"
@@ -23,6 +23,16 @@ def read_document(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401 (whateve
     checks.file_name(path=path)
     try:
         return read_json(Path(path), what="table", most_bytes=MOST_BYTES)
+    except ValueError as error:
+        raise TableError("file", f"{error}; {_WRITTEN}") from error
+
+
+def parse_document(text: str) -> Any:  # noqa: ANN401 (as above)
+    """Parse the text of a table's file that another file holds, within the same bounds; `TableError` as above."""
+    if len(text) > MOST_BYTES:
+        raise TableError("file", f"it holds more than {MOST_BYTES:,} characters; {_WRITTEN}")
+    try:
+        return parse_json(text)
     except ValueError as error:
         raise TableError("file", f"{error}; {_WRITTEN}") from error
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 from darrm import checks
 from darrm.aggregator import Aggregator
@@ -10,7 +11,7 @@ from darrm.pate.noisy_maximum import NoisyMaximum
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof import plurality_table, table
 from darrm.proof.plurality_table import PluralityTable
-from darrm.proof.stored import read_document
+from darrm.proof.stored import read_document, write_document
 from darrm.proof.table import GammaTable
 from darrm.release.majority import DaRRM
 from darrm.release.plurality import Plurality
@@ -33,7 +34,11 @@ def load_release(path: str | os.PathLike[str]) -> Released:
     OSError
         If the file cannot be read.
     """
-    data = read_document(path)
+    return release_of(read_document(path))
+
+
+def release_of(data: object) -> Released:
+    """Return what releases from the document of a file; `TableError` as `load_release`."""
     found = data.get("format") if isinstance(data, dict) else None
     # a file of no format is refused as a table, which says what is missing
     return _FORMATS.get(found if isinstance(found, str) else "", _FORMATS[table.FORMAT])(data)
@@ -41,13 +46,17 @@ def load_release(path: str | os.PathLike[str]) -> Released:
 
 def save_release(path: str | os.PathLike[str], aggregator: Aggregator) -> None:
     """Write what releases to a file, replacing an old one in one step; `ValueError` if it has no format."""
+    write_document(path, document_of(aggregator))
+
+
+def document_of(aggregator: Aggregator) -> dict[str, Any]:
+    """Return what a file of an aggregator holds, as plain data; `ValueError` if it has no format."""
     if isinstance(aggregator, NoisyMaximum):
-        aggregator.save(path)
-    elif isinstance(aggregator, DaRRM | Plurality):
-        aggregator.table.save(path)
-    else:
-        advice = "say NoisyMaximum(mechanism, voters, classes)"
-        checks.fail("aggregator", aggregator, "a DaRRM, a Plurality or a NoisyMaximum", advice)
+        return aggregator.to_json()
+    if isinstance(aggregator, DaRRM | Plurality):
+        return aggregator.table.to_json()
+    advice = "say NoisyMaximum(mechanism, voters, classes)"
+    return checks.fail("aggregator", aggregator, "a DaRRM, a Plurality or a NoisyMaximum", advice)
 
 
 def whose(aggregator: Released) -> tuple[Voters, int]:
