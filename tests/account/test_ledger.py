@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import darrm.account.ledger as ledger_module
+from darrm.account import ledger_store
 from darrm.account.ledger import Entry, PrivacyLedger
 from darrm.errors import BudgetExceededError, LedgerError
 from darrm.gamma.noise_function import NoiseFunction
@@ -374,6 +375,32 @@ def test_children_that_are_forked_while_threads_debit_do_not_wait_for_themselves
         print(ended)
     """
     assert run_python(script, path) == f"{[0] * 10}\n"
+
+
+def test_files_are_opened_and_closed_under_the_lock_that_forks_wait_for(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: dict[str, list[bool]] = {
+        "open": [],
+        "close": [],
+    }  # whether this thread held it; SQLite's own locks would stay locked in a child
+    connect = sqlite3.connect
+    lock: Any = ledger_store._transacting
+
+    class Seen(sqlite3.Connection):
+        def close(self) -> None:
+            held["close"].append(lock._is_owned())
+            super().close()
+
+    def seen(*arguments: Any, **how: Any) -> sqlite3.Connection:
+        held["open"].append(lock._is_owned())
+        return connect(*arguments, factory=Seen, **how)
+
+    monkeypatch.setattr(sqlite3, "connect", seen)
+    PrivacyLedger.create(path, BUDGET).debit(QUERY)
+    assert PrivacyLedger(path).accountant().queries == 1
+    assert len(held["open"]) == len(held["close"]) >= 3
+    assert all(held["open"] + held["close"])
 
 
 def test_a_full_disk_loses_nothing(path: Path) -> None:
