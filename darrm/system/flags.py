@@ -109,7 +109,7 @@ def voters_of(options: argparse.Namespace) -> Voters:
     else:
         epsilon = DEFAULT_EPSILON if options.epsilon is None else options.epsilon
         each_delta = DEFAULT_EACH_DELTA if options.each_delta is None else options.each_delta
-        if epsilon.strip().lower().lstrip("+") in {"inf", "infinity"}:
+        if not _pair("--epsilon", epsilon, "0").is_private:
             raise ValueError("--epsilon must be finite for private voters: say --voters plain")
         each = _pair("--epsilon and --each-delta", epsilon, each_delta)
     overlap = None if options.overlap is None else integer("--overlap", options.overlap, 1)
