@@ -13,6 +13,9 @@ EXTRA_OF = {
     "sklearn": "sklearn",
     "skops": "sklearn",
     "shtab": "completion",
+    "numba": "compiled",
+    "pyarrow": "parquet",
+    "distributed": "cluster",
 }
 
 
