@@ -43,6 +43,7 @@ class LevelMaxima:
     ones: NDArray[np.int64]  # the number of voters at (1, 1−Δ) that attains it
     frozen: NDArray[np.int64]  # the number of voters frozen at 1 that attains it
     rounding: float  # upper bound on how far any of the costs is from its real value
+    low: bool = False  # whether the j voters are at (lo, hi) instead: rows outside the family
 
     @property
     def worst(self) -> float:
@@ -97,8 +98,12 @@ class DominatingFamily:
             result[..., : N + 1 - i] += self.delta_weights[i, N : i - 1 : -1] * level[..., i:]
         return result
 
-    def maxima(self, half: Array, ratio: CostRatio, deadline: float = np.inf) -> LevelMaxima:
-        """Look at every row before the deadline; ``half`` is γ at l = floor(K/2)+1 … K, shape (K − floor(K/2),)."""
+    def maxima(self, half: Array, ratio: CostRatio, deadline: float = np.inf, *, low: bool = False) -> LevelMaxima:
+        """Look at every row before the deadline; ``half`` is γ at l = floor(K/2)+1 … K, shape (K − floor(K/2),).
+
+        If ``low``, at the rows with j voters at (lo, hi) in the place of (hi, lo): because g is odd about K/2, T_j(s)
+        becomes −T_j(K − j − s).
+        """
         K, hi = self.voters.K, self.corners.hi
         levels = self.voters.reached + 1
         costs = np.empty(levels)
@@ -107,12 +112,12 @@ class DominatingFamily:
         level = signed_function(half, K)
         for j in range(levels):
             stop_after(deadline)
-            expectation = self.with_moved_zeros(self.windows(level))
+            expectation = self.with_moved_zeros(self.windows(-level[::-1] if low else level))
             row_costs = expectation + ratio.value * expectation[::-1, ::-1]
             frozen[j], ones[j] = divmod(int(row_costs.argmax()), row_costs.shape[1])
             costs[j] = row_costs[frozen[j], ones[j]]
             level = smooth(level, hi)
-        return LevelMaxima(costs, ones, frozen, self.rounding(ratio))
+        return LevelMaxima(costs, ones, frozen, self.rounding(ratio), low)
 
     def windows(self, level: Array) -> Array:
         """Cut T into what the touched voters can reach, one row for each number of voters frozen at 1.
@@ -125,15 +130,16 @@ class DominatingFamily:
             return level[None, :]
         return sliding_window_view(level, level.size - held)
 
-    def row(self, found: LevelMaxima, high: int) -> CornerCounts:
-        """Name the row that attains the largest cost with ``high`` voters at (hi, lo)."""
-        touched_ones, frozen_ones = int(found.ones[high]), int(found.frozen[high])
-        ones = touched_ones + frozen_ones
-        zeros = self.voters.K - high - ones
+    def row(self, found: LevelMaxima, j: int) -> CornerCounts:
+        """Name the row that attains the largest cost with j voters at (hi, lo), or at (lo, hi)."""
+        high, low = (0, j) if found.low else (j, 0)
+        touched_ones = int(found.ones[j])
+        ones = touched_ones + int(found.frozen[j])
+        zeros = self.voters.K - j - ones
         if self.corners.delta == 0.0:
-            return CornerCounts(high, 0, zeros, ones)
-        touched_zeros = self.voters.reached - high - touched_ones
-        return CornerCounts(high, 0, zeros, ones, moved_zeros=touched_zeros, moved_ones_prime=touched_ones)
+            return CornerCounts(high, low, zeros, ones)
+        touched_zeros = self.voters.reached - j - touched_ones
+        return CornerCounts(high, low, zeros, ones, moved_zeros=touched_zeros, moved_ones_prime=touched_ones)
 
 
 def stop_after(deadline: float) -> None:

@@ -78,46 +78,61 @@ def test_the_dominating_family_is_not_enough_for_every_gamma() -> None:
     assert broken
 
 
-def first_monotone_level(problem: MajorityProblem, half: Array, most_low: int) -> int:
-    """The first n_h + n_l at which no E[g(s + …)] falls in s, with at most so many voters of one of the two kinds."""
-    K, g = problem.voters.K, NoiseFunction(problem.voters.K, half).signed
+@given(data=st.data(), problem=problems(most_voters=7))
+@settings(max_examples=80, deadline=None)
+def test_a_pair_of_opposite_voters_averages_frozen_ones(data: st.DataObject, problem: MajorityProblem) -> None:
+    """Which is why no row with both (hi, lo) and (lo, hi) has to be looked at."""
+    voters, rng = problem.voters, np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    K, (hi, lo) = voters.K, corner_pairs(voters)[2]
+    gamma = data.draw(gammas(K))
+    pairs = corner_pairs(voters)
+    others = pairs[rng.integers(len(pairs), size=max(0, K - 2))]
+
+    def cost(*two: tuple[float, float]) -> float:
+        p, p_prime = np.concatenate([others, np.array(two)]).T
+        return float(privacy_cost(problem, gamma, p, p_prime))
+
+    if K < 2:
+        return
+    zero, one = (0.0, 0.0), (1.0, 1.0)
+    frozen = hi * lo * cost(zero, zero) + (hi * hi + lo * lo) * cost(zero, one) + hi * lo * cost(one, one)
+    assert cost((hi, lo), (lo, hi)) == pytest.approx(frozen, abs=1e-13 * (1 + problem.cost_ratio))
+
+
+def first_monotone_level(problem: MajorityProblem, half: Array) -> int:
+    """The first j at which E[g(s + Bin(j, hi))] does not fall in s."""
+    g = NoiseFunction(problem.voters.K, half).signed
     hi = float(corner_pairs(problem.voters)[2, 0])
-    for j in range(K + 1):
-        laws = [
-            poisson_binomial_pmf(np.array([hi] * (j - low) + [1.0 - hi] * low)) if j else np.ones(1)
-            for low in range(j + 1)
-            if min(low, j - low) <= most_low
-        ]
-        if all(np.all(np.diff(np.correlate(g, law, "valid")) >= -1e-15) for law in laws):
+    for j in range(problem.voters.K):
+        law = poisson_binomial_pmf(np.full(j, hi)) if j else np.ones(1)
+        if np.all(np.diff(np.correlate(g, law, "valid")) >= -1e-15):
             return j
-    return K
+    return problem.voters.K
 
 
-@pytest.mark.parametrize("delta", ["0", "0.01"])
-def test_the_first_monotone_level_is_looked_at_as_well(delta: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows with exactly so many voters at (hi, lo) and (lo, hi) are covered by no theorem."""
-    problem = MajorityProblem.from_allowance(Voters(8, PrivacyParams("1", delta)), 2)
-    examined: set[tuple[int, int]] = set()
-    look = FullSet._examine_windows
+def test_the_first_monotone_level_is_looked_at_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows with exactly so many voters at (lo, hi) are covered by no theorem."""
+    problem = MajorityProblem.from_allowance(Voters(8, PrivacyParams("1", "0.01")), 2)
+    examined: list[tuple[int, list[int]]] = []
+    look = FullSet._examine
 
-    def recorded(self: FullSet, first_low: int, block: Array, j: int, *rest: float, **named: bool) -> Any:
-        examined.update((j, first_low + state) for state in range(len(block)))
-        return look(self, first_low, block, j, *rest, **named)
+    def recorded(self: FullSet, window: Any, *rest: float) -> Any:
+        examined.append((window.j, window.lows.tolist()))
+        return look(self, window, *rest)
 
-    monkeypatch.setattr(FullSet, "_examine_windows", recorded)
-    found = set()
-    for half in ([0.1, 0.0, 1.0, 1.0], [0.5, 0.3, 0.4, 1.0], [1.0, 0.0, 1.0, 1.0], [1.0, 0.9, 0.0, 0.0]):
-        last = first_monotone_level(problem, np.array(half), most_low=8)
+    monkeypatch.setattr(FullSet, "_examine", recorded)
+    halves = (
+        [0.1, 0.1, 1.0, 0.9],
+        [0.1, 0.9, 0.5, 1.0],
+        [0.1, 1.0, 0.0, 1.0],
+        [0.9, 0.1, 0.5, 0.1],
+        [0.9, 0.9, 0.0, 0.0],
+    )
+    for half, last in zip(halves, (1, 2, 3, 7, 8), strict=True):
+        assert first_monotone_level(problem, np.array(half)) == last
         examined.clear()
         assert full_set(problem).maxima(np.array(half)).levels == last + 1
-        # of the last level nobody at (lo, hi) is covered
-        assert examined == {(j, low) for j in range(last + 1) for low in range(j + 1)} - {(last, 0)}
-        examined.clear()
-        full_set(problem).border(np.array(half), problem.budget)
-        last_border = first_monotone_level(problem, np.array(half), most_low=0)
-        assert examined == {(j, j) for j in range(last_border + 1)}
-        found.add(last)
-    assert len(found) >= 3
+        assert examined == [(0, [0]), *((j, [0, j]) for j in range(1, last + 1))]
 
 
 def test_no_second_difference_exceeds_the_curvature_bound() -> None:
@@ -242,11 +257,12 @@ def test_random_points_of_the_region_never_cost_more_than_the_worst_corner(K: in
 
 
 def test_moves_to_the_family_are_paid_for() -> None:
-    # a γ whose fall is too small to see: level 0 passes only with a positive price
+    # a γ whose fall is too small to see: a level passes only with a positive price, for each voter that is left
     problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
     full = full_set(problem)
-    assert full._cost_of_moves(0.0) == 0.0
-    assert full._cost_of_moves(1e-9) >= 5 * (1 + problem.cost_ratio) * np.tanh(0.05) * 1e-9
+    assert full._cost_of_moves(0, 0.0) == 0.0
+    for j in range(6):
+        assert full._cost_of_moves(j, 1e-9) >= (5 - j) * (1 + problem.cost_ratio) * np.tanh(0.05) * 1e-9
 
 
 @given(data=st.data(), problem=problems(most_voters=6))
