@@ -18,21 +18,25 @@ mirror image over the window of K − t − s: (K − t + 1)·C(t + 2, 2) rows.
 
 import time
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import accumulate
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from darrm.gamma.noise_function import signed_function
+from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.binomial import tail_bound
 from darrm.probability.poisson_binomial import STEP_ERROR, smooth
 from darrm.problem import Voters
+from darrm.proof.compiled import WORK
 from darrm.proof.corners import CornerCounts, CostRatio, corners_of
 
 TAIL = 1e-18
 _ROWS_A_ROUND = 40
+_PLACES_A_CALL = 2**26  # of compiled loops between two looks at the clock
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,15 +73,7 @@ class DominatingFamily:
     @cached_property
     def delta_weights(self) -> Array:
         """Pr[Bin(n, Δ) = i] for i = 0 … J (rows) and n = 0 … K (columns): shape (J + 1, K + 1)."""
-        delta, J = self.corners.delta, self.terms
-        weights = np.zeros((J + 1, self.voters.K + 1))
-        column = np.zeros(J + 1)
-        column[0] = 1.0
-        weights[:, 0] = column
-        for n in range(1, self.voters.K + 1):
-            column = (1.0 - delta) * column + delta * np.concatenate([[0.0], column[:-1]])
-            weights[:, n] = column
-        return weights
+        return _delta_weights(self.voters.K, self.voters.each, self.terms)
 
     def rounding(self, ratio: CostRatio) -> float:
         """Bound the distance between a computed cost and the real one, for |g| ≤ 1.
@@ -104,20 +100,37 @@ class DominatingFamily:
         If ``low``, at the rows with j voters at (lo, hi) in the place of (hi, lo): because g is odd about K/2, T_j(s)
         becomes −T_j(K − j − s).
         """
-        K, hi = self.voters.K, self.corners.hi
-        levels = self.voters.reached + 1
-        costs = np.empty(levels)
-        ones = np.empty(levels, dtype=np.int64)
-        frozen = np.empty(levels, dtype=np.int64)
-        level = signed_function(half, K)
-        for j in range(levels):
-            stop_after(deadline)
-            expectation = self.with_moved_zeros(self.windows(-level[::-1] if low else level))
-            row_costs = expectation + ratio.value * expectation[::-1, ::-1]
-            frozen[j], ones[j] = divmod(int(row_costs.argmax()), row_costs.shape[1])
-            costs[j] = row_costs[frozen[j], ones[j]]
-            level = smooth(level, hi)
+        K, levels, level = self.voters.K, self.voters.reached + 1, signed_function(half, self.voters.K)
+        loops = WORK.loops(self._nanoseconds())
+        costs, places = np.empty(levels), np.empty(levels, dtype=np.int64)
+        widths = np.full(levels, K + 1)
+        if loops is None:
+            for j in range(levels):
+                stop_after(deadline)
+                expectation = self.with_moved_zeros(self.windows(-level[::-1] if low else level))
+                row_costs = expectation + ratio.value * expectation[::-1, ::-1]
+                widths[j], places[j] = row_costs.shape[1], row_costs.argmax()
+                costs[j] = row_costs.flat[places[j]]
+                level = smooth(level, self.corners.hi)
+        else:
+            held = 0 if self.corners.delta == 0.0 else K - self.voters.reached
+            widths = K + 1 - held - np.arange(levels)
+            # g is odd, so for (lo, hi) only the weights of the averages change places
+            weights = (self.corners.hi, 1.0 - self.corners.hi) if low else (1.0 - self.corners.hi, self.corners.hi)
+            mirrored = level[::-1].copy()
+            step = max(1, _PLACES_A_CALL // (K + 1))
+            for first in range(0, levels, step):
+                stop_after(deadline)
+                here, size = slice(first, first + step), K + 1 - first
+                arrays = level[:size], mirrored[:size], *weights, ratio.value, self.delta_weights, held
+                loops.triangle_maxima(*arrays, costs[here], places[here])
+        frozen, ones = np.divmod(places, widths)
         return LevelMaxima(costs, ones, frozen, self.rounding(ratio), low)
+
+    def _nanoseconds(self) -> float:
+        """Estimate how long numpy takes for a look."""
+        places = self.windows(np.empty(self.voters.K + 1)).size / 2.0
+        return (self.voters.reached + 1.0) * (self.terms + 2.0) * (places + 10_000.0)
 
     def windows(self, level: Array) -> Array:
         """Cut T into what the touched voters can reach, one row for each number of voters frozen at 1.
@@ -140,6 +153,23 @@ class DominatingFamily:
             return CornerCounts(high, low, zeros, ones)
         touched_zeros = self.voters.reached - j - touched_ones
         return CornerCounts(high, low, zeros, ones, moved_zeros=touched_zeros, moved_ones_prime=touched_ones)
+
+
+@lru_cache(maxsize=4)
+def _delta_weights(K: int, each: PrivacyParams, terms: int) -> Array:
+    """Compute the short binomials term by term: w_i(n) = (1 − Δ)·w_i(n − 1) + Δ·w_{i−1}(n − 1)."""
+    delta = corners_of(each).delta
+    keep = 1.0 - delta
+
+    def step(weight: float, before: float) -> float:
+        return keep * weight + delta * before
+
+    rows = [list(accumulate([0.0] * K, step, initial=1.0))]
+    for _ in range(terms):
+        rows.append(list(accumulate(rows[-1][:-1], step, initial=0.0)))
+    weights = np.array(rows)
+    weights.flags.writeable = False
+    return weights
 
 
 def stop_after(deadline: float) -> None:

@@ -48,6 +48,7 @@ from darrm.gamma.noise_function import signed_function
 from darrm.probability import Array
 from darrm.probability.poisson_binomial import STEP_ERROR, smooth
 from darrm.problem import Voters
+from darrm.proof.compiled import WORK
 from darrm.proof.corners import CornerCounts, corners_of, ratio_of
 from darrm.proof.dominating import DominatingFamily, LevelMaxima, stop_after
 from darrm.proof.near_shifts import NearShifts
@@ -58,6 +59,7 @@ Broken = tuple[float, CornerCounts]
 Moves = tuple[int, int, int, int]  # voters near 0 and 1 with p moved by Δ, and those with p' moved
 
 _MOST_UNDECIDED = 256
+_NANOSECONDS_A_SCREEN = 1e5  # of both chains of a level in numpy
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +175,12 @@ class FullSet:
         lows = np.array([0, j] if j else [0])  # without voters at (hi, lo) or (lo, hi) the two chains are one
         block = np.stack([level, -level[::-1]])[: lows.size]
         held = self.voters.K - self.voters.reached
+        loops = WORK.loops(_NANOSECONDS_A_SCREEN) if held == 0 else None
+        if loops is not None:
+            # a bound for all of a chain, which is asked for again below of what it leaves
+            tails, least = self.shifts.tails(level.size - 1), min(best, limit)
+            left = [loops.screen_exceeds(chain, self.ratio.value, tails, least) for chain in block]
+            block, lows = block[left], lows[left]
         width = block.shape[1] - held
         for frozen in range(held + 1):
             own, other = block[:, frozen : frozen + width], block[:, held - frozen : held - frozen + width]

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from darrm.probability import Array
 from darrm.probability.binomial import tail_bound
+from darrm.proof.compiled import WORK
 from darrm.proof.dominating import DominatingFamily
 
 _SCREENED_MOVES = 3
@@ -64,31 +65,41 @@ class NearShifts:
         At most N voters move, each by one step. With R_k(s) = max of T within k steps of s, V(n_1) is at most
         T(n_1) + Σ_k Pr[at least k moves]·(R_k − R_{k−1})(n_1), and beyond `_SCREENED_MOVES` by at most 2.
         """
-        N = block.shape[1] - 1
         bound = block.copy()
         reach = block
-        for k in range(1, _SCREENED_MOVES + 1):
+        tails = self.tails(block.shape[1] - 1)
+        for tail in tails[:-1]:
             wider = reach.copy()
             np.maximum(wider[:, :-1], reach[:, 1:], out=wider[:, :-1])
             np.maximum(wider[:, 1:], reach[:, :-1], out=wider[:, 1:])
-            bound += tail_bound(N, self.delta, k - 1) * (wider - reach)
+            bound += tail * (wider - reach)
             reach = wider
-        result: Array = bound + 2.0 * tail_bound(N, self.delta, _SCREENED_MOVES)
+        result: Array = bound + 2.0 * tails[-1]
         return result
+
+    def tails(self, N: int) -> Array:
+        """Bound Pr[more than k of N voters move] for k = 0 … `_SCREENED_MOVES`."""
+        return np.array([tail_bound(N, self.delta, k) for k in range(_SCREENED_MOVES + 1)])
 
     def vertices(self, block: Array) -> Vertices:
         """Compute the four vertices and the curvature bound; shape (states, N + 1)."""
-        N = block.shape[1] - 1
-        candidates = np.stack(
-            [
-                block,
-                self.family.with_moved_zeros(block),
-                self.family.with_moved_zeros(block[:, ::-1])[:, ::-1],
-                self._both_moved(block),
-            ]
-        )
-        choice = candidates.argmax(axis=0)
-        values = np.take_along_axis(candidates, choice[None], axis=0)[0]
+        N, J = block.shape[1] - 1, self.family.terms
+        loops = WORK.loops(block.shape[0] * (J + 1.0) ** 2 * (N + 2_000.0))
+        if loops is None:
+            candidates = np.stack(
+                [
+                    block,
+                    self.family.with_moved_zeros(block),
+                    self.family.with_moved_zeros(block[:, ::-1])[:, ::-1],
+                    self._both_moved(block),
+                ]
+            )
+            choice = candidates.argmax(axis=0)
+            values = np.take_along_axis(candidates, choice[None], axis=0)[0]
+        else:
+            values, choice = np.empty(block.shape), np.empty(block.shape, dtype=np.int64)
+            for state, level in enumerate(block):
+                loops.vertices(np.ascontiguousarray(level), self.family.delta_weights, values[state], choice[state])
         n_1 = np.arange(N + 1.0)
         lever = self.delta**2 * ((N - n_1) ** 2 + n_1**2) / 8.0
         return Vertices(values, values + 1.0001 * lever * self._curvature(block), choice)

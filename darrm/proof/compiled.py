@@ -1,0 +1,216 @@
+"""The inner loops of separation, written out place by place for numba (``pip install 'darrm[compiled]'``).
+
+Every loop makes the sums and products of its numpy twin in the same order, without contraction or reassociation (no
+fast math). So results agree to the bit, but for the sign of a zero, and one error bound holds for both;
+`tests/proof/test_compiled.py` compares them. Compiled code is kept on disk, and loading it costs a third of a second.
+That is paid once numpy has been at work for as long: then no process takes more than twice what the better choice
+would have been.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.probability import Array
+from darrm.system.extras import require
+
+LOADING = 3e8  # nanoseconds: importing numba and the loops from its cache
+
+_U = np.uintp  # numba wraps signed indices around, which keeps loops from being vectorized
+_BLOCK = 64  # places compared at once
+
+
+@dataclass(frozen=True)
+class Loops:
+    """The compiled functions of this module."""
+
+    triangle_maxima: Callable[..., None]
+    screen_exceeds: Callable[..., bool]
+    vertices: Callable[..., None]
+
+
+class Work:
+    """How long numpy has been at work in this process, estimated in nanoseconds."""
+
+    def __init__(self) -> None:
+        self.nanoseconds = 0.0
+
+    def loops(self, nanoseconds: float) -> Loops | None:
+        """Count work that is about to be done; return the compiled loops if they pay and numba is installed."""
+        self.nanoseconds += nanoseconds
+        return load() if self.nanoseconds >= LOADING else None
+
+
+WORK = Work()
+
+
+def is_available() -> bool:
+    """Whether numba is installed; does not import it."""
+    return find_spec("numba") is not None
+
+
+@cache
+def load() -> Loops | None:
+    """Import numba and compile, or read what was compiled before; None without numba."""
+    if not is_available():
+        return None
+    return Loops(_compile(triangle_maxima), _compile(screen_exceeds), _compile(vertices))
+
+
+def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile when first called, keeping the code on disk where there is a place for it."""
+    numba = require("numba")
+    for shared in (_average_up, _average_down):
+        numba.extending.register_jitable(shared)
+    try:
+        compiled: Callable[..., Any] = numba.njit(function, cache=True, nogil=True, error_model="numpy")
+    except RuntimeError:  # neither the package nor the user's cache can be written to
+        compiled = numba.njit(function, nogil=True, error_model="numpy")
+    return compiled
+
+
+def triangle_maxima(  # noqa: C901 (loops are written out)
+    own: Array,
+    mirrored: Array,
+    first_weight: float,
+    second_weight: float,
+    ratio: float,
+    delta_weights: Array,
+    held: int,
+    costs: Array,
+    places: NDArray[np.int64],
+) -> None:
+    """Find the largest cost of as many levels as ``costs`` is long, and the first place where it stands.
+
+    ``own`` is T(s) of the first of these levels and ``mirrored`` T(N − s), both shape (N + 1,) and overwritten with the
+    level after the last; the next level is first_weight·T(s) + second_weight·T(s + 1). ``delta_weights`` has shape (J +
+    1, K + 1). The windows of ``held`` frozen voters stand one after the other.
+    """
+    terms, K = delta_weights.shape[0] - 1, delta_weights.shape[1] - 1
+    reflected = delta_weights[:, ::-1].copy()  # the loops run forward through all they read
+    moved, moved_mirrored = own, mirrored
+    are_moved = terms > 0 or held > 0
+    if are_moved:
+        room = (held + 1) * (own.size - held)
+        moved, moved_mirrored = np.empty(room), np.empty(room)
+    place: Any = _U(0)
+    for j in range(costs.size):
+        size = own.size - j
+        if are_moved:
+            width = size - held
+            size = (held + 1) * width
+            for frozen in range(held + 1):
+                window = slice(frozen * width, (frozen + 1) * width)
+                _average_up(own[frozen:], reflected, K + 1 - width, moved[window])
+                _average_down(mirrored[frozen:], delta_weights, moved_mirrored[window])
+        place = min(place, _U(size - 1))
+        # just below the cost at the last level's place, so that few blocks have to be looked through
+        best = np.nextafter(moved[place] + ratio * moved_mirrored[place], -np.inf)
+        whole = _U(size - size % _BLOCK)
+        for start in range(_U(0), whole, _U(_BLOCK)):
+            above = 0
+            for b in range(_U(_BLOCK)):
+                above += moved[start + b] + ratio * moved_mirrored[start + b] > best
+            if above:
+                for b in range(start, start + _U(_BLOCK)):
+                    cost = moved[b] + ratio * moved_mirrored[b]
+                    if cost > best:
+                        best, place = cost, b
+        for b in range(whole, _U(size)):
+            cost = moved[b] + ratio * moved_mirrored[b]
+            if cost > best:
+                best, place = cost, b
+        costs[j], places[j] = best, place
+        for s in range(_U(own.size - 1 - j)):
+            own[s] = first_weight * own[s] + second_weight * own[s + _U(1)]
+            mirrored[s] = second_weight * mirrored[s] + first_weight * mirrored[s + _U(1)]
+
+
+def _average_up(values: Array, weights: Array, first: int, result: Array) -> None:
+    """Compute Σ_i weights[i, first + b]·values[b + i] into ``result``, i ascending, where b + i is a place."""
+    size = result.size
+    row = weights[0][first:]
+    for b in range(_U(size)):
+        result[b] = row[b] * values[b]
+    for i in range(1, min(weights.shape[0], size)):
+        row, source = weights[i][first:], values[i:]
+        for b in range(_U(size - i)):
+            result[b] += row[b] * source[b]
+
+
+def _average_down(values: Array, weights: Array, result: Array) -> None:
+    """Compute Σ_i weights[i, b]·values[b − i] into ``result``, i ascending, where b − i is a place."""
+    size = result.size
+    row = weights[0]
+    for b in range(_U(size)):
+        result[b] = row[b] * values[b]
+    for i in range(1, min(weights.shape[0], size)):
+        row, target = weights[i][i:], result[i:]
+        for b in range(_U(size - i)):
+            target[b] += row[b] * values[b]
+
+
+def screen_exceeds(level: Array, ratio: float, tails: Array, least: float) -> bool:
+    """Whether the bound of `NearShifts.screen` on any cost exceeds ``least``; ``level`` is T, shape (N + 1,).
+
+    ``tails`` holds Pr[more than k moves] for k = 0, 1, …, the last of them for moves that are not followed.
+    """
+    size = level.size
+    bound, reach, wider = level.copy(), level.copy(), np.empty(size)
+    for k in range(tails.size - 1):
+        wider[0], wider[size - 1] = reach[0], reach[size - 1]
+        if size > 1:
+            wider[0], wider[size - 1] = max(reach[0], reach[1]), max(reach[size - 1], reach[size - 2])
+        for s in range(_U(1), _U(size - 1)):
+            most = max(reach[s], reach[s + _U(1)])
+            wider[s] = max(most, reach[s - _U(1)])
+        for s in range(_U(size)):
+            bound[s] += tails[k] * (wider[s] - reach[s])
+        reach, wider = wider, reach
+    rest = 2.0 * tails[-1]
+    for s in range(_U(size)):
+        bound[s] += rest
+    above = 0
+    mirrored = bound[::-1].copy()
+    for s in range(_U(size)):
+        above += bound[s] + ratio * mirrored[s] > least
+    return above > 0
+
+
+def vertices(  # noqa: C901 (loops are written out)
+    level: Array, delta_weights: Array, values: Array, choice: NDArray[np.int64]
+) -> None:
+    """Find the largest of the four vertices of `NearShifts.vertices` and which it is; all of shape (N + 1,)."""
+    J, N = delta_weights.shape[0] - 1, level.size - 1
+    up = delta_weights[:, N::-1].copy()
+    band = np.zeros((2 * J + 1, N + 1))
+    for i in range(J + 1):
+        for k in range(J + 1):
+            row, first, second = band[J + i - k], up[i], delta_weights[k]
+            for b in range(_U(N + 1)):
+                row[b] += first[b] * second[b]
+    zeros, ones, both = np.empty(N + 1), np.empty(N + 1), np.empty(N + 1)
+    _average_up(level, up, 0, zeros)
+    _average_down(level, delta_weights, ones)
+    for b in range(_U(N + 1)):
+        both[b] = band[J, b] * level[b]
+    for d in range(1, min(J, N) + 1):
+        forward, backward, after, both_after = band[J + d], band[J - d][d:], level[d:], both[d:]
+        for b in range(_U(N + 1 - d)):
+            both[b] += forward[b] * after[b]
+        for b in range(_U(N + 1 - d)):
+            both_after[b] += backward[b] * level[b]
+    for b in range(_U(N + 1)):
+        best, which = level[b], 0
+        if zeros[b] > best:
+            best, which = zeros[b], 1
+        if ones[b] > best:
+            best, which = ones[b], 2
+        if both[b] > best:
+            best, which = both[b], 3
+        values[b], choice[b] = best, which
