@@ -182,10 +182,16 @@ def screen_exceeds(level: Array, ratio: float, tails: Array, least: float) -> bo
     return above > 0
 
 
-def vertices(  # noqa: C901 (loops are written out)
-    level: Array, delta_weights: Array, values: Array, choice: NDArray[np.int64]
+def vertices(  # noqa: C901, PLR0912 (loops are written out)
+    level: Array,
+    delta_weights: Array,
+    delta_squared: float,
+    rest: float,
+    values: Array,
+    bounds: Array,
+    choice: NDArray[np.int64],
 ) -> None:
-    """Find the largest of the four vertices of `NearShifts.vertices` and which it is; all of shape (N + 1,)."""
+    """Compute `NearShifts.vertices` of one T: four arrays of shape (N + 1,); ``rest`` is added to the curvature."""
     J, N = delta_weights.shape[0] - 1, level.size - 1
     up = delta_weights[:, N::-1].copy()
     band = np.zeros((2 * J + 1, N + 1))
@@ -205,6 +211,16 @@ def vertices(  # noqa: C901 (loops are written out)
             both[b] += forward[b] * after[b]
         for b in range(_U(N + 1 - d)):
             both_after[b] += backward[b] * level[b]
+    curvature, around = np.zeros(N + 1), np.zeros(N + 1)
+    for b in range(_U(1), _U(N)):
+        curvature[b] = abs((level[b + _U(1)] - level[b]) - (level[b] - level[b - _U(1)]))
+        around[b] = curvature[b]
+    for d in range(1, min(J, N) + 1):
+        after, around_after = curvature[d:], around[d:]
+        for b in range(_U(N + 1 - d)):
+            around[b] = max(around[b], after[b])
+        for b in range(_U(N + 1 - d)):
+            around_after[b] = max(around_after[b], curvature[b])
     for b in range(_U(N + 1)):
         best, which = level[b], 0
         if zeros[b] > best:
@@ -214,3 +230,6 @@ def vertices(  # noqa: C901 (loops are written out)
         if both[b] > best:
             best, which = both[b], 3
         values[b], choice[b] = best, which
+        n_1 = float(b)
+        lever = delta_squared * ((N - n_1) * (N - n_1) + n_1 * n_1) / 8.0
+        bounds[b] = best + 1.0001 * lever * (around[b] + rest)

@@ -175,12 +175,6 @@ class FullSet:
         lows = np.array([0, j] if j else [0])  # without voters at (hi, lo) or (lo, hi) the two chains are one
         block = np.stack([level, -level[::-1]])[: lows.size]
         held = self.voters.K - self.voters.reached
-        loops = WORK.loops(_NANOSECONDS_A_SCREEN) if held == 0 else None
-        if loops is not None:
-            # a bound for all of a chain, which is asked for again below of what it leaves
-            tails, least = self.shifts.tails(level.size - 1), min(best, limit)
-            left = [loops.screen_exceeds(chain, self.ratio.value, tails, least) for chain in block]
-            block, lows = block[left], lows[left]
         width = block.shape[1] - held
         for frozen in range(held + 1):
             own, other = block[:, frozen : frozen + width], block[:, held - frozen : held - frozen + width]
@@ -190,13 +184,8 @@ class FullSet:
 
     def _examine(self, window: _Window, best: float, limit: float) -> _Outside:
         """Find the largest cost of every chain that may be above ``best`` or the limit."""
-        ratio, least = self.ratio.value, min(best, limit)
-        costs = window.own + ratio * window.mirrored[:, ::-1]
-        gained = np.maximum(self.shifts.most_gained(window.own), self.shifts.most_gained(window.mirrored))
-        active = np.flatnonzero(np.max(costs, axis=1) + (1.0 + ratio) * gained > least)
-        if active.size:
-            first, second = window.only(active).each(self.shifts.screen)
-            active = active[np.max(first + ratio * second[:, ::-1], axis=1) > least]
+        ratio = self.ratio.value
+        active = self._active(window, min(best, limit))
         if active.size == 0:
             return _Outside(-np.inf, -np.inf)
         window = window.only(active)
@@ -222,6 +211,15 @@ class FullSet:
             if cost > limit:
                 broken.append((cost, row))
         return _Outside(largest, largest, tuple(broken))
+
+    def _active(self, window: _Window, least: float) -> NDArray[np.int64]:
+        """Find the chains with a cost that may exceed ``least``."""
+        loops = WORK.loops(_NANOSECONDS_A_SCREEN) if window.mirrored is window.own else None
+        if loops is None:
+            first, second = window.each(self.shifts.screen)
+            return np.flatnonzero(np.max(first + self.ratio.value * second[:, ::-1], axis=1) > least)
+        arguments = self.ratio.value, self.shifts.tails, least
+        return np.flatnonzero([loops.screen_exceeds(chain, *arguments) for chain in window.own])
 
     def _row(self, window: _Window, chain: int, ones: int, moves: Moves) -> CornerCounts:
         """Name a row of a window: ``ones`` touched voters near 1, and the frozen ones with them."""

@@ -4,15 +4,15 @@ For a state with N voters near 0 or 1, n_1 of them near 1, and T(s) the expectat
 
     V(n_1) = max over a ≤ n_0 = N − n_1, a_1 ≤ n_1 of   E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))].
 
-Four answers, each dearer and sharper than the one before: a bound on V − T for a whole state, one for each n_1, the
-four vertices a ∈ {0, n_0}, a_1 ∈ {0, n_1} with a curvature bound, and all pairs.
+Three answers, each dearer and sharper than the one before: a bound for each n_1, the four vertices a ∈ {0, n_0}, a_1 ∈
+{0, n_1} with a curvature bound, and all pairs.
 
 **The curvature bound.** Let T''(s) = T(s + 1) − 2T(s) + T(s − 1), X ~ Bin(a_1, Δ) and Y ~ Bin(a, Δ). The second
 difference of φ(a, a_1) = E[T(n_1 − X + Y)] from a to a + 2 is Δ²·E[T''(n_1 − X + Y + 1)], from a_1 to a_1 + 2 it is
 Δ²·E[T''(n_1 − X + Y − 1)]. If X and Y are at most J − 1, T'' is taken within J steps of n_1; X or Y is larger with
 probability at most Pr[X + Y ≥ J] ≤ Pr[Bin(N, Δ) ≥ J], and |T''| ≤ 4 then. So both second differences are at most
 
-    Δ²·M(n_1),      M(n_1) = max of |T''| within J steps of n_1, + 4·Pr[Bin(N, Δ) ≥ J].
+    Δ²·M(n_1),      M(n_1) = max of |T''| within J steps of n_1, + 4·Pr[Bin(K, Δ) ≥ J].
 
 A function on 0 … n whose second differences are at least −D is at most its larger end plus D·n²/8. Once in a and then,
 at the two ends, in a_1: V(n_1) is at most the best vertex plus Δ²·(n_0² + n_1²)/8·M(n_1). T'' is taken where all of
@@ -20,6 +20,7 @@ n_1 − X + Y ± 1 and its neighbors lie in 0 … N, because X ≤ a_1 ≤ n_1 a
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -43,21 +44,17 @@ class Vertices:
 
 
 class NearShifts:
-    """The four answers for one problem with Δ > 0."""
+    """The three answers for one problem with Δ > 0."""
 
     def __init__(self, family: DominatingFamily) -> None:
         self.family = family
         self.delta = family.corners.delta
         self._band: tuple[int, Array] = (-1, np.empty((0, 0)))
 
-    def most_gained(self, block: Array) -> Array:
-        """Bound V − T from above for each state: shape (states, N + 1) → (states,).
-
-        E[T(n_1 + X)] − T(n_1) ≤ E|X| · max |T(s + 1) − T(s)|, and the expected number of moves is at most N·Δ.
-        """
-        N = block.shape[1] - 1
-        steepest = np.max(np.abs(np.diff(block, axis=1)), axis=1, initial=0.0)
-        return np.asarray(1.0001 * N * self.delta * steepest, dtype=np.float64)
+    @cached_property
+    def tails(self) -> Array:
+        """Bounds on Pr[more than k of at most K voters move] for k = 0 … `_SCREENED_MOVES`."""
+        return np.array([self._tail(k) for k in range(_SCREENED_MOVES + 1)])
 
     def screen(self, block: Array) -> Array:
         """Bound V from above entry by entry: shape (states, N + 1) → the same.
@@ -67,39 +64,35 @@ class NearShifts:
         """
         bound = block.copy()
         reach = block
-        tails = self.tails(block.shape[1] - 1)
-        for tail in tails[:-1]:
+        for tail in self.tails[:-1]:
             wider = reach.copy()
             np.maximum(wider[:, :-1], reach[:, 1:], out=wider[:, :-1])
             np.maximum(wider[:, 1:], reach[:, :-1], out=wider[:, 1:])
             bound += tail * (wider - reach)
             reach = wider
-        result: Array = bound + 2.0 * tails[-1]
+        result: Array = bound + 2.0 * self.tails[-1]
         return result
-
-    def tails(self, N: int) -> Array:
-        """Bound Pr[more than k of N voters move] for k = 0 … `_SCREENED_MOVES`."""
-        return np.array([tail_bound(N, self.delta, k) for k in range(_SCREENED_MOVES + 1)])
 
     def vertices(self, block: Array) -> Vertices:
         """Compute the four vertices and the curvature bound; shape (states, N + 1)."""
         N, J = block.shape[1] - 1, self.family.terms
         loops = WORK.loops(block.shape[0] * (J + 1.0) ** 2 * (N + 2_000.0))
-        if loops is None:
-            candidates = np.stack(
-                [
-                    block,
-                    self.family.with_moved_zeros(block),
-                    self.family.with_moved_zeros(block[:, ::-1])[:, ::-1],
-                    self._both_moved(block),
-                ]
-            )
-            choice = candidates.argmax(axis=0)
-            values = np.take_along_axis(candidates, choice[None], axis=0)[0]
-        else:
-            values, choice = np.empty(block.shape), np.empty(block.shape, dtype=np.int64)
+        if loops is not None:
+            result = Vertices(np.empty(block.shape), np.empty(block.shape), np.empty(block.shape, dtype=np.int64))
             for state, level in enumerate(block):
-                loops.vertices(np.ascontiguousarray(level), self.family.delta_weights, values[state], choice[state])
+                arrays = np.ascontiguousarray(level), self.family.delta_weights, self.delta**2, 4.0 * self._tail(J - 1)
+                loops.vertices(*arrays, result.values[state], result.bounds[state], result.choice[state])
+            return result
+        candidates = np.stack(
+            [
+                block,
+                self.family.with_moved_zeros(block),
+                self.family.with_moved_zeros(block[:, ::-1])[:, ::-1],
+                self._both_moved(block),
+            ]
+        )
+        choice = candidates.argmax(axis=0)
+        values = np.take_along_axis(candidates, choice[None], axis=0)[0]
         n_1 = np.arange(N + 1.0)
         lever = self.delta**2 * ((N - n_1) ** 2 + n_1**2) / 8.0
         return Vertices(values, values + 1.0001 * lever * self._curvature(block), choice)
@@ -146,5 +139,8 @@ class NearShifts:
         J = self.family.terms
         padded = np.pad(second, ((0, 0), (J, J)))
         windows = sliding_window_view(padded, 2 * J + 1, axis=1)
-        tail = tail_bound(block.shape[1] - 1, self.delta, J - 1)
-        return np.asarray(windows.max(axis=-1) + 4.0 * tail, dtype=np.float64)
+        return np.asarray(windows.max(axis=-1) + 4.0 * self._tail(J - 1), dtype=np.float64)
+
+    def _tail(self, most: int) -> float:
+        """Bound the probability that more than so many voters move, however many are near 0 and 1."""
+        return tail_bound(self.family.voters.K, self.delta, most)

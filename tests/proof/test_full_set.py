@@ -301,7 +301,6 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
     rng = np.random.default_rng(N)
     block = np.round(rng.uniform(-1.0, 1.0, size=(40, N + 1)))
     vertices, screened = shifts.vertices(block), shifts.screen(block)
-    gained = shifts.most_gained(block)
     d = float(delta)
     beaten = 0.0
     for state, ones in np.ndindex(block.shape):
@@ -316,7 +315,7 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
         assert values[a, a_1] == pytest.approx(best, abs=1e-13)
         corners = [values[a, a_1] for a in (0, N - ones) for a_1 in (0, ones)]
         assert vertices.values[state, ones] == pytest.approx(max(corners), abs=1e-13)
-        for bound in (vertices.bounds[state, ones], screened[state, ones], block[state, ones] + gained[state]):
+        for bound in (vertices.bounds[state, ones], screened[state, ones]):
             assert bound >= best - 1e-13
         beaten = max(beaten, best - max(corners))
     # the choice between the vertices is not the whole story: where Δ is large an interior choice wins
