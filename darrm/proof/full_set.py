@@ -14,8 +14,7 @@ and only if |T_j(s) + c·T_j(K − j − s)| ≤ B for every j and s.
 N = K − j and, for the T of its chain, V(n_1) = max over a ≤ n_0, a_1 ≤ n_1 of E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))]. In a
 (and in a_1) the second difference of this is Δ²·E[T'' (…)], so V is at most the best of the four choices a ∈ {0, n_0},
 a_1 ∈ {0, n_1} plus Δ²(n_0² + n_1²)/8 · max |T''| nearby (proof in `darrm.proof.near_shifts`). Where that leaves an
-entry undecided, all (a, a_1) are tried: the result is exact unless more than `_MOST_UNDECIDED` entries of one level
-are, and then `slack` says what the bound costs.
+entry undecided, branch and bound over (a, a_1) decides it.
 
 **Where the moves may stop (theorem).** If T_j does not fall, no row with j or more voters at (hi, lo), and no row with
 more than j at (lo, hi), costs more than every row of the dominating family and of (lo, hi) up to level j.
@@ -58,7 +57,6 @@ Answer = TypeVar("Answer")
 Broken = tuple[float, CornerCounts]
 Moves = tuple[int, int, int, int]  # voters near 0 and 1 with p moved by Δ, and those with p' moved
 
-_MOST_UNDECIDED = 256
 _NANOSECONDS_A_SCREEN = 1e5  # of both chains of a level in numpy
 
 
@@ -67,9 +65,9 @@ class FullMaxima:
     """What was found in the full set."""
 
     worst: float  # a rigorous upper bound on the cost of every row
-    broken: tuple[Broken, ...]  # rows above the limit, at most one of a kind and level and window, with computed costs
+    broken: tuple[Broken, ...]  # rows above the limit with their computed costs: the local maxima of every level
     levels: int  # at how many levels moves of voters near 0 and 1 were looked at; none for Δ = 0
-    slack: float  # the part of `worst` that is not a cost of a row: rounding, tails, moves and undecided curvature
+    slack: float  # the part of `worst` that is not a cost of a row: rounding, tails and moves
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,24 +191,23 @@ class FullSet:
         costs = own.values + ratio * mirrored.values[:, ::-1]
         bounds = own.bounds + ratio * mirrored.bounds[:, ::-1]
         largest = float(np.max(costs))
-        undecided = np.argwhere(bounds > max(best, largest))
         broken = []
-        for chain, ones in enumerate(np.argmax(costs, axis=1)):
-            if costs[chain, ones] <= limit:
-                continue
+        for chain, ones in zip(*np.nonzero(_peaks(costs, limit)), strict=True):
             zeros = costs.shape[1] - 1 - int(ones)
             first_bits, second_bits = int(own.choice[chain, ones]), int(mirrored.choice[chain, zeros])
             moves = zeros * (first_bits & 1), int(ones) * (first_bits >> 1)
             moves_prime = zeros * (second_bits >> 1), int(ones) * (second_bits & 1)
             broken.append((float(costs[chain, ones]), self._row(window, chain, int(ones), moves + moves_prime)))
-        if undecided.shape[0] > _MOST_UNDECIDED:
-            return _Outside(largest, float(np.max(bounds)), tuple(broken))
-        for chain, ones in undecided:
-            cost, row = self._try_all(window, int(chain), int(ones))
-            largest = max(largest, cost)
-            if cost > limit:
+        bound = largest
+        undecided = np.argwhere(bounds > max(best, largest))
+        for chain, ones in undecided[np.argsort(-bounds[tuple(undecided.T)], kind="stable")].tolist():
+            slack = own.bounds[chain, ones] - own.values[chain, ones]
+            mirrored_slack = (mirrored.bounds - mirrored.values)[chain, costs.shape[1] - 1 - ones]
+            cost, upper, row = self._searched(window, chain, ones, slack, mirrored_slack)
+            largest, bound = max(largest, cost), max(bound, upper)
+            if cost > max(limit, costs[chain, ones]):
                 broken.append((cost, row))
-        return _Outside(largest, largest, tuple(broken))
+        return _Outside(largest, bound, tuple(broken))
 
     def _active(self, window: _Window, least: float) -> NDArray[np.int64]:
         """Find the chains with a cost that may exceed ``least``."""
@@ -226,10 +223,20 @@ class FullSet:
         low, all_ones = int(window.lows[chain]), ones + window.frozen
         return CornerCounts(window.j - low, low, self.voters.K - window.j - all_ones, all_ones, *moves)
 
-    def _try_all(self, window: _Window, chain: int, ones: int) -> Broken:
-        """Compute the cost of a row exactly, trying every (a, a_1) of both terms."""
+    def _searched(
+        self, window: _Window, chain: int, ones: int, slack: float, mirrored_slack: float
+    ) -> tuple[float, float, CornerCounts]:
+        """Search all (a, a_1) of one number of voters near 1: the largest cost, an upper bound on it, and its row."""
         zeros = window.own.shape[1] - 1 - ones
-        first, moved_zeros, moved_ones = self.shifts.best_of_all(window.own[chain], ones)
-        second, moved_ones_prime, moved_zeros_prime = self.shifts.best_of_all(window.mirrored[chain], zeros)
-        moves = moved_zeros, moved_ones, moved_zeros_prime, moved_ones_prime
-        return first + self.ratio.value * second, self._row(window, chain, ones, moves)
+        first = self.shifts.search(window.own[chain], ones, slack)
+        second = self.shifts.search(window.mirrored[chain], zeros, mirrored_slack)
+        cost, upper = (one + self.ratio.value * other for one, other in zip(first[:2], second[:2], strict=True))
+        return cost, upper, self._row(window, chain, ones, (*first[2:], second[3], second[2]))
+
+
+def _peaks(costs: Array, limit: float) -> NDArray[np.bool_]:
+    """Say where the entries of a matrix exceed the limit and their neighbors in their row: shape (r, n) → the same."""
+    found = costs > limit
+    found[:, 1:] &= costs[:, 1:] >= costs[:, :-1]
+    found[:, :-1] &= costs[:, :-1] > costs[:, 1:]
+    return found

@@ -5,7 +5,7 @@ For a state with N voters near 0 or 1, n_1 of them near 1, and T(s) the expectat
     V(n_1) = max over a ≤ n_0 = N − n_1, a_1 ≤ n_1 of   E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))].
 
 Three answers, each dearer and sharper than the one before: a bound for each n_1, the four vertices a ∈ {0, n_0}, a_1 ∈
-{0, n_1} with a curvature bound, and all pairs.
+{0, n_1} with a curvature bound, and branch and bound over cells of pairs with the same bound.
 
 **The curvature bound.** Let T''(s) = T(s + 1) − 2T(s) + T(s − 1), X ~ Bin(a_1, Δ) and Y ~ Bin(a, Δ). The second
 difference of φ(a, a_1) = E[T(n_1 − X + Y)] from a to a + 2 is Δ²·E[T''(n_1 − X + Y + 1)], from a_1 to a_1 + 2 it is
@@ -32,6 +32,7 @@ from darrm.proof.compiled import WORK
 from darrm.proof.dominating import DominatingFamily
 
 _SCREENED_MOVES = 3
+_MOST_CELLS = 2**14
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,16 +98,40 @@ class NearShifts:
         lever = self.delta**2 * ((N - n_1) ** 2 + n_1**2) / 8.0
         return Vertices(values, values + 1.0001 * lever * self._curvature(block), choice)
 
-    def best_of_all(self, level: Array, n_1: int) -> tuple[float, int, int]:
-        """Find V(n_1), a and a_1 for one state by trying every pair; ``level`` has shape (N + 1,)."""
-        N, J = level.size - 1, self.family.terms
+    def search(self, level: Array, n_1: int, slack: float) -> tuple[float, float, int, int]:
+        """Search V(n_1) of one state by branch and bound; ``level`` has shape (N + 1,).
+
+        ``slack`` is by how much `vertices` allows V to exceed the best vertex. The same bound holds for every cell of
+        pairs (a, a_1) between its corners: it shrinks as the square of the cell, and where a cell is one step wide
+        nothing is added. Cells whose bound exceeds the best pair are cut into four.
+
+        Returns the best pair's value, an upper bound on V, which is the same unless more than `_MOST_CELLS` cells are
+        open at once, a and a_1.
+        """
+        N, J, weights = level.size - 1, self.family.terms, self.family.delta_weights
         padded = np.concatenate([np.zeros(J), level, np.zeros(J)])
         steps = np.arange(J + 1)
         window = padded[n_1 + J + steps[:, None] - steps[None, :]]
-        weights = self.family.delta_weights
-        values = weights[:, : N - n_1 + 1].T @ window @ weights[:, : n_1 + 1]
-        a, a_1 = divmod(int(np.argmax(values)), n_1 + 1)
-        return float(values[a, a_1]), a, a_1
+        curvature = 1.0001 * slack / max(1, (N - n_1) ** 2 + n_1**2)
+        low, high = np.zeros((2, 1), dtype=np.int64), np.array([[N - n_1], [n_1]])
+        best, at, left = -np.inf, (0, 0), -np.inf
+        while low.shape[1]:
+            corners = np.stack([[low[0], low[1]], [low[0], high[1]], [high[0], low[1]], [high[0], high[1]]])
+            values = np.sum(weights[:, corners[:, 0]] * np.tensordot(window, weights[:, corners[:, 1]], 1), axis=0)
+            place = np.unravel_index(int(np.argmax(values)), values.shape)
+            if values[place] > best:
+                best, at = (
+                    float(values[place]),
+                    (int(corners[place[0], 0, place[1]]), int(corners[place[0], 1, place[1]])),
+                )
+            width = high - low
+            bounds = np.max(values, axis=0) + curvature * np.sum(np.where(width > 1, width, 0) ** 2, axis=0)
+            is_open = (bounds > best) & np.any(width > 1, axis=0)
+            if 4 * np.count_nonzero(is_open) > _MOST_CELLS:
+                left = float(np.max(bounds[is_open]))
+                break
+            low, high = _quarters(low[:, is_open], high[:, is_open])
+        return best, max(best, left), *at
 
     def _both_moved(self, block: Array) -> Array:
         """Compute E[T(n_1 − Bin(n_1, Δ) + Bin(n_0, Δ))]."""
@@ -144,3 +169,14 @@ class NearShifts:
     def _tail(self, most: int) -> float:
         """Bound the probability that more than so many voters move, however many are near 0 and 1."""
         return tail_bound(self.family.voters.K, self.delta, most)
+
+
+def _quarters(low: NDArray[np.int64], high: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cut the sides of cells that are longer than one step in the middle: shapes (2, c) twice → (2, at most 4c)."""
+    for side in (0, 1):
+        long = high[side] - low[side] > 1
+        middle = np.where(long, (low[side] + high[side]) // 2, high[side])
+        first_high, second_low = high.copy(), low[:, long]
+        first_high[side], second_low[side] = middle, middle[long]
+        low, high = np.hstack([low, second_low]), np.hstack([first_high, high[:, long]])
+    return low, high

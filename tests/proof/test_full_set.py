@@ -310,9 +310,11 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
                 p = np.array([d] * a + [0.0] * (N - ones - a) + [1.0 - d] * a_1 + [1.0] * (ones - a_1))
                 values[a, a_1] = float(poisson_binomial_pmf(p) @ block[state])
         best = max(values.values())
-        found, a, a_1 = shifts.best_of_all(block[state], ones)
-        assert found == pytest.approx(best, abs=1e-13)
-        assert values[a, a_1] == pytest.approx(best, abs=1e-13)
+        slack = float(vertices.bounds[state, ones] - vertices.values[state, ones])
+        found, upper, a, a_1 = shifts.search(block[state], ones, slack)
+        assert found == pytest.approx(values[a, a_1], abs=1e-13)
+        assert found - 1e-13 <= best <= upper + 1e-13
+        assert upper <= found + 1e-14
         corners = [values[a, a_1] for a in (0, N - ones) for a_1 in (0, ones)]
         assert vertices.values[state, ones] == pytest.approx(max(corners), abs=1e-13)
         for bound in (vertices.bounds[state, ones], screened[state, ones]):
