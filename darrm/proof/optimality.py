@@ -17,7 +17,7 @@ relative error of w moves both by as much.
 
 **The sum over rows.** As in `darrm.proof.corners` a row costs E_p[g] + c·E_q[g] with q = 1 − p'. As a polynomial in x
 the law of the number of ones is x^i·(lo + hi·x)^high·(hi + lo·x)^low times short binomials for the voters moved by Δ,
-so a Horner scheme in both powers adds all rows up in O(K) products with a linear factor. The binomials are cut where a
+so all rows are added up by halves: the smaller powers, and a power times the others. The binomials are cut where a
 term is below `_CUT`; all that was cut is what (1 + c)·Σ y_r exceeds the sum of the coefficients by, |g| ≤ 1, and it is
 subtracted from the bound.
 """
@@ -195,9 +195,9 @@ def _summed_law(voters: Voters, ratio: arb, multipliers: Sequence[Multiplier]) -
     """Compute Σ_r y_r·(law of L under p + c·law of L under 1 − p') at L = 0 … K, but for what was cut."""
     corners, K = corners_of(voters.each), voters.K
     hi, lo = corners.ball_hi, 1 - corners.ball_hi
-    near: dict[tuple[int, int], list[arb]] = {}  # by how many voters are at (lo, hi) and (hi, lo)
+    near: dict[int, dict[int, list[arb]]] = {}  # by how many voters are at (lo, hi), then at (hi, lo)
     for y, row in multipliers:
-        law = near.setdefault((row.low, row.high), [arb(0)] * (K + 1))
+        law = near.setdefault(row.low, {}).setdefault(row.high, [arb(0)] * (K + 1))
         for weight, ones, rising, falling in (
             (arb(y), row.ones, row.moved_zeros, row.moved_ones),
             (arb(y) * ratio, row.zeros, row.moved_ones_prime, row.moved_zeros_prime),
@@ -205,14 +205,22 @@ def _summed_law(voters: Voters, ratio: arb, multipliers: Sequence[Multiplier]) -
             for i, up in enumerate(_binomial(rising, corners.ball_delta)):
                 for k, down in enumerate(_binomial(falling, corners.ball_delta)):
                     law[ones + i - k] += weight * up * down
-    total = arb_poly()
-    for low in range(max((low for low, _ in near), default=0), -1, -1):
-        inner = arb_poly()
-        for high in range(max((high for each, high in near if each == low), default=0), -1, -1):
-            inner = inner * arb_poly([lo, hi]) + arb_poly(near.get((low, high), []))
-        total = total * arb_poly([hi, lo]) + inner
-    coefficients: list[arb] = total.coeffs()
+    inner = {low: _in_powers({high: arb_poly(law) for high, law in laws.items()}, lo, hi) for low, laws in near.items()}
+    coefficients: list[arb] = _in_powers(inner, hi, lo).coeffs()
     return coefficients + [arb(0)] * (K + 1 - len(coefficients))
+
+
+def _in_powers(terms: dict[int, arb_poly], first: arb, second: arb) -> arb_poly:
+    """Compute Σ_n (first + second·x)^n · terms[n], by halves."""
+    powers = sorted(terms)
+    if not powers:
+        return arb_poly()
+    if len(powers) == 1:
+        return arb_poly([first, second]) ** powers[0] * terms[powers[0]]
+    middle = powers[len(powers) // 2]
+    left = {n: terms[n] for n in powers if n < middle}
+    right = {n - middle: terms[n] for n in powers if n >= middle}
+    return _in_powers(left, first, second) + arb_poly([first, second]) ** middle * _in_powers(right, first, second)
 
 
 def _binomial(n: int, p: arb) -> list[arb]:
