@@ -13,6 +13,7 @@ from typing import Any
 import highspy
 import numpy as np
 
+from lp_models.knots import Knots
 from lp_models.program import Array, LinearProgram, Solution, Status, lagrangian_bound
 
 _SCALE = 1e4  # the largest coefficient of every row and of the cost, as HiGHS gets them
@@ -36,23 +37,40 @@ class Master:
     (array([0.5, 1. ]), array([1.]), 0.0)
     """
 
-    def __init__(self, program: LinearProgram) -> None:
-        cost = program.cost
-        self.cost, self.offset = cost, program.offset
-        self.matrix = np.empty((0, cost.size))
+    def __init__(self, program: LinearProgram, knots: Knots | None = None) -> None:
+        self.cost, self.offset = program.cost, program.offset
+        self.matrix = np.empty((0, program.cost.size))
         self.limits = np.empty(0)
         self.labels: list[Any] = []  # what whoever added a row knows it by
         self.idle = np.empty(0, dtype=np.int64)
         self._permanent = program.limits.size
-        self._indices = np.arange(cost.size, dtype=np.int32)
-        self._highs = _new_solver()
-        largest = np.max(np.abs(cost), initial=0.0)
+        largest = np.max(np.abs(program.cost), initial=0.0)
         self._cost_scale = _SCALE / largest if largest > 0.0 else 1.0
-        n = cost.size
-        empty = np.empty(0, dtype=np.int32)
-        self._highs.addCols(n, cost * self._cost_scale, np.zeros(n), np.ones(n), 0, empty, empty, np.empty(0))
+        self._extra_cost = np.zeros_like(program.cost)
+        self._row_scales = np.empty(0)
+        self.restrict(knots)
         if program.limits.size:
             self.add_rows(program.matrix, program.limits)
+
+    def restrict(self, knots: Knots | None) -> None:
+        """Let the solver have variables at knots only, or x itself for None; the rows stay."""
+        self.knots = knots
+        cost = self._down(self.cost + self._extra_cost) * self._cost_scale
+        n, empty = cost.size, np.empty(0, dtype=np.int32)
+        self._indices = np.arange(n, dtype=np.int32)
+        self._highs = _new_solver()
+        self._highs.addCols(n, cost, np.zeros(n), np.ones(n), 0, empty, empty, np.empty(0))
+        self._row_scales = np.empty(0)
+        if self.limits.size:
+            self._pass_rows(self.matrix, self.limits)
+
+    def _down(self, rows: Array) -> Array:
+        return rows if self.knots is None else self.knots.down(rows)
+
+    @property
+    def variables(self) -> int:
+        """How many variables the solver has."""
+        return int(self._indices.size)
 
     def value(self, point: Array) -> float:
         """Compute the objective at a point of shape (n,)."""
@@ -60,26 +78,33 @@ class Master:
 
     def add_cost(self, extra: Array) -> None:
         """Add to the cost that the solver minimizes, shape (n,); values and bounds stay about the program's own."""
-        self._highs.changeColsCost(self.cost.size, self._indices, (self.cost + extra) * self._cost_scale)
+        self._extra_cost = extra
+        cost = self._down(self.cost + extra) * self._cost_scale
+        self._highs.changeColsCost(cost.size, self._indices, cost)
 
     def add_rows(self, matrix: Array, limits: Array, labels: Sequence[Any] = ()) -> None:
         """Append the rows matrix x ≤ limits, shapes (r, n) and (r,), with r labels or none."""
-        count, n = matrix.shape
-        self.labels += labels or [None] * count
-        scale = _SCALE / np.maximum(np.max(np.abs(matrix), axis=1), np.finfo(np.float64).tiny)
-        starts = np.arange(count, dtype=np.int32) * n
+        self.labels += labels or [None] * limits.size
+        self._pass_rows(matrix, limits)
+        self.matrix = np.vstack([self.matrix, matrix])
+        self.limits = np.concatenate([self.limits, limits])
+        self.idle = np.concatenate([self.idle, np.zeros(limits.size, dtype=np.int64)])
+
+    def _pass_rows(self, matrix: Array, limits: Array) -> None:
+        """Hand rows to the solver, scaled."""
+        rows = self._down(matrix)
+        count, n = rows.shape
+        scale = _SCALE / np.maximum(np.max(np.abs(rows), axis=1), np.finfo(np.float64).tiny)
         self._highs.addRows(
             count,
             np.full(count, -highspy.kHighsInf),
             limits * scale,
             count * n,
-            starts,
+            np.arange(count, dtype=np.int32) * n,
             np.tile(self._indices, count),
-            (matrix * scale[:, None]).ravel(),
+            (rows * scale[:, None]).ravel(),
         )
-        self.matrix = np.vstack([self.matrix, matrix])
-        self.limits = np.concatenate([self.limits, limits])
-        self.idle = np.concatenate([self.idle, np.zeros(count, dtype=np.int64)])
+        self._row_scales = np.concatenate([self._row_scales, scale])
 
     def drop_idle_rows(self, idle_rounds: int) -> int:
         """Remove added rows that have had no multiplier for ``idle_rounds`` solves; return how many."""
@@ -89,6 +114,7 @@ class Master:
         if drop.size:
             self._highs.deleteRows(drop.size, drop)
             self.matrix, self.limits, self.idle = self.matrix[keep], self.limits[keep], self.idle[keep]
+            self._row_scales = self._row_scales[keep]
             self.labels = list(compress(self.labels, keep))
         return int(drop.size)
 
@@ -112,13 +138,15 @@ class Master:
             optimal = self._run(deadline - time.perf_counter())
             self._highs.setOptionValue(option, kept)
         raw = self._highs.getSolution()
-        point = np.clip(np.array(raw.col_value, dtype=np.float64), 0.0, 1.0)
-        largest = np.max(np.abs(self.matrix), axis=1, initial=np.finfo(np.float64).tiny)
+        variables = np.clip(np.array(raw.col_value, dtype=np.float64), 0.0, 1.0)
+        point = variables if self.knots is None else self.knots.up(variables)
         # HiGHS's duals of <= rows are non-positive; undo both scalings
-        duals = np.maximum(-np.array(raw.row_dual, dtype=np.float64), 0.0) * (_SCALE / largest) / self._cost_scale
+        duals = np.maximum(-np.array(raw.row_dual, dtype=np.float64), 0.0) * self._row_scales / self._cost_scale
         if not (np.all(np.isfinite(point)) and np.all(np.isfinite(duals))):
             point, duals, optimal = np.zeros(self.cost.size), np.zeros(self.limits.size), False
         self.idle = np.where(duals > 0.0, 0, self.idle + 1)
+        if self.knots is not None:
+            duals = self.knots.repaired(duals, self.cost + duals @ self.matrix)
         bound = lagrangian_bound(LinearProgram(self.cost, self.matrix, self.limits, self.offset), duals)
         status = Status.OPTIMAL if optimal else Status.FAILED
         return Solution(point, duals, self.value(point), bound, status)

@@ -7,6 +7,13 @@ breaks and for a feasible point near it (an upper bound), and stops when the two
 Measured on the γ programs up to K = 5,001: querying the master's own vertex needed fewer rounds and less time than
 in–out separation with any weight in 0.1 … 0.5, as long as the rows of a round are deep and spread out. So there is no
 stabilization here; the diversity is the oracle's duty.
+
+**Coarse to fine.** Where there are many variables the master begins with a few (`lp_models.knots`) and gets more when
+the gap comes from these and no longer from missing rows. Most rows are found while it is small, and the few that hold
+are carried along, so the large masters are solved a few times instead of in every round.
+*Why the result is optimal whatever the levels did:* nothing about them is assumed. A point is judged by all rows, and
+its value is that of the whole program. The bound is the Lagrangian one, over all variables and from multipliers of
+rows that all feasible points satisfy; it holds for any multipliers, and those of a coarse master are such.
 """
 
 import time
@@ -18,9 +25,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from lp_models.highs import Master
+from lp_models.knots import Knots
 from lp_models.options import Progress, SolveOptions
-from lp_models.program import Array, LinearProgram, Status
+from lp_models.program import Array, LinearProgram, Solution, Status
 
+# finer knots are due when rows that are still missing make at most this part of the gap
+_OF_MISSING_ROWS = 0.5
 _WIDE_GAP = 1e-6  # a gap above this part of the value is no matter of the solver's precision
 
 
@@ -70,14 +80,20 @@ def minimize_with_rows(
     *,
     tie_break: Array | None = None,
     report: Callable[[Progress], None] | None = None,
+    knots: Knots | None = None,
+    start: Separation | None = None,
 ) -> Result:
     """Minimize ``program`` subject to its own rows and all of the oracle's.
 
     ``tie_break`` is a small extra cost, shape (n,), that decides between points which the cost cannot tell apart;
-    ``report`` is called once a round. Also at a time limit, after Ctrl-C, and when the solver fails the result is the
-    best point so far and the best bound.
+    ``report`` is called once a round. ``knots`` say which variables to begin with, by default all; ``start`` is what an
+    oracle answered before: rows to begin with, and a point that no answer will be worse than. Also at a time limit,
+    after Ctrl-C, and when the solver fails the result is the best point so far and the best bound.
     """
-    loop = _Loop(Master(program), oracle, options, tie_break, report)
+    loop = _Loop(Master(program, knots), oracle, options, tie_break, report)
+    if start is not None:
+        loop.master.add_rows(start.matrix, start.limits, start.labels)
+        loop.accept(start.feasible)
     try:
         status = loop.run()
     except KeyboardInterrupt:
@@ -158,7 +174,8 @@ class _Loop:
         if solution.bound > self.bound:
             labelled = zip(solution.duals.tolist(), self.master.labels, strict=True)
             self.bound, self.multipliers = solution.bound, tuple(pair for pair in labelled if pair[0] > 0.0)
-        if solution.status is Status.FAILED:
+        restricted = self.master.knots is not None and not self.master.knots.is_full
+        if solution.status is Status.FAILED and not restricted:
             return Status.TIME_LIMIT if time.perf_counter() >= self.deadline else Status.FAILED
         # the caller makes it feasible, should there be no time to do so here
         self.candidate = self.candidate if np.isfinite(self.candidate_value) else solution.point
@@ -166,7 +183,8 @@ class _Loop:
         provisional = self.master.value(cuts.feasible)
         if provisional < self.candidate_value:
             self.candidate, self.candidate_value = cuts.feasible, provisional
-        if not cuts.thorough and (cuts.limits.size == 0 or self.closed(provisional)):
+        refined = self.refine(provisional, solution, cuts)
+        if not (refined or cuts.thorough) and (cuts.limits.size == 0 or self.closed(provisional)):
             cuts = self.oracle.separate(solution.point, thorough=True, deadline=self.deadline)
         if cuts.thorough:
             self.accept(cuts.feasible)
@@ -176,12 +194,24 @@ class _Loop:
         if self.closed(self.value):
             return Status.OPTIMAL
         if cuts.limits.size == 0:
-            return Status.STALLED
-        if self.master.limits.size > self.options.rows_per_variable * self.master.cost.size:
+            return None if refined else Status.STALLED
+        if self.master.limits.size > self.options.rows_per_variable * self.master.variables:
             self.master.drop_idle_rows(self.options.idle_rounds)
         self.master.add_rows(cuts.matrix, cuts.limits, cuts.labels)
         self.generated += cuts.limits.size
         return None
+
+    def refine(self, value: float, solution: Solution, cuts: Separation) -> bool:
+        """Add knots if the gap comes from there being few and not from missing rows; return whether that is so."""
+        knots, of_missing_rows = self.master.knots, value - solution.value
+        if knots is None or knots.is_full or self.closed(value):
+            return False
+        failed = solution.status is Status.FAILED
+        if not failed and cuts.limits.size and of_missing_rows > _OF_MISSING_ROWS * (value - solution.bound):
+            return False
+        self.master.drop_idle_rows(1)
+        self.master.restrict(knots.refined())
+        return True
 
     def patience(self) -> int:
         """How many rounds to wait: many while the gap is too wide to be a matter of precision."""

@@ -12,8 +12,9 @@ most under the prior, 0 beside it to pay for that. Where every l matters by itse
 ``shape="monotone"``: the more votes, the more truth, for a few per cent more expected error.
 """
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import metadata
 
@@ -38,6 +39,7 @@ from darrm.proof.table import GammaTable, certify
 from darrm.system.extras import require
 from lp_models.epigraph import EpigraphOracle, SampledError
 from lp_models.gamma_lp import Shape, expected_error_program, sampled_error_program
+from lp_models.knots import Hats, Knots, Ramps
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import Status
 from lp_models.reference import solve_with_cvxpy
@@ -50,11 +52,15 @@ MOST_AVERAGES = 10**9
 _THOROUGH_ROWS = 240
 # once no row of the dominating family exceeds the budget by more than this factor, the border of the full set is
 # looked at as well
-_BORDER_FACTOR = 1.001
+_BORDER_FACTOR = 1.01
 # weights below this part of the largest say nothing; there a tie-break of the next size decides
 _SMALLEST_WEIGHT = 1e-8
 _TIE_BREAK = 1e-8
 _FIT_SEED = 20_250_503  # of the draws that are fitted; estimates use another
+# with more variables than these a solve goes from coarse to fine, and begins with so many intervals between knots
+_MOST_AT_ONCE, _FIRST_INTERVALS = 100, 128
+_KNOTS: dict[Shape, type[Knots]] = {Shape.FREE: Hats, Shape.MONOTONE: Ramps}
+_GAP_OF_START = 1e-4  # relative, of the monotone γ that a free solve begins with
 # a row is broken when its cost exceeds the budget by more than this part of it
 _BROKEN = 1e-12
 
@@ -179,29 +185,35 @@ class PrivacyOracle:
         self.budget = budget_below(problem.target)
 
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
-        """Look for broken rows in the dominating family, or in the full set if ``thorough``."""
-        gamma = self.shape.variables_to_gamma(point)
+        """Look for broken rows: of both chains, and for Δ > 0 of all moves near 0 and 1 if little else is broken.
+
+        A look at both chains is thorough where these moves do not matter: for Δ = 0, and for a γ that never falls.
+        """
+        gamma, full = self.shape.variables_to_gamma(point), self.full
         limit = self.budget * (1.0 + _BROKEN)
         if thorough:
-            found = self.full.maxima(gamma, limit, deadline)
-            worst = found.worst
-            rows = _most_useful(found.broken, limit)
+            found = full.maxima(gamma, limit, deadline)
+            worst, rows = found.worst, _most_useful(found.broken, limit)
         else:
-            family = self.full.family
-            level = family.maxima(gamma, self.full.ratio, deadline)
-            worst = level.worst
-            rows = [family.row(level, j) for j in choose_violated(level.costs, limit)]
-            if worst <= self.budget * _BORDER_FACTOR:
-                border_worst, broken = self.full.border(gamma, limit, deadline)
+            chains = [full.family.maxima(gamma, full.ratio, deadline)]
+            falls = bool(np.any(np.diff(gamma) < 0.0))
+            if falls:
+                chains.append(full.family.maxima(gamma, full.ratio, deadline, low=True))
+            worst = max(found.worst for found in chains)
+            rows = [full.family.row(each, j) for each in chains for j in choose_violated(each.costs, limit)]
+            thorough = not falls or full.corners.delta == 0.0
+            if not thorough and worst <= self.budget * _BORDER_FACTOR:
+                border_worst, broken = full.border(gamma, limit, deadline)
                 worst = max(worst, border_worst)
                 rows += _most_useful(broken, limit)
         # back from γ, so that what clipping took is not forgotten
         feasible = self.shape.gamma_to_variables(gamma * min(1.0, self.budget / worst))
-        matrix = np.array([self._coefficients(row, deadline) for row in rows])
+        matrix = np.array([self.coefficients(row, deadline) for row in rows])
         matrix = self.shape.rows(matrix.reshape(len(rows), gamma.size))
         return Separation(matrix, np.full(len(rows), self.budget), feasible, thorough, rows)
 
-    def _coefficients(self, row: CornerCounts, deadline: float) -> Array:
+    def coefficients(self, row: CornerCounts, deadline: float) -> Array:
+        """Compute the row over γ, unless the deadline has passed."""
         stop_after(deadline)
         return row.coefficients(self.full.voters, self.full.ratio.value)
 
@@ -231,6 +243,7 @@ def _solve_production(
     sampled: SampledError | None = None,
 ) -> _Found:
     """Generate rows for the linear objective, or for the sampled one, whose mean weights break its ties."""
+    deadline = time.perf_counter() + options.time_limit
     oracle: Oracle = PrivacyOracle(problem, shape)
     if sampled is None:
         program = expected_error_program(weights, shape)
@@ -240,7 +253,13 @@ def _solve_production(
     tie_break = _tie_break(weights, problem.voters.K, shape)
     if tie_break is not None:
         tie_break = np.append(tie_break, np.zeros(program.cost.size - weights.size))
-    result = minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report)
+    knots, start = None, None
+    if sampled is None and weights.size > _MOST_AT_ONCE:
+        knots = _KNOTS[shape].spread(weights.size, _FIRST_INTERVALS)
+        if shape is Shape.FREE:
+            start = _monotone_start(problem, weights, options, report)
+            options = replace(options, time_limit=max(0.0, deadline - time.perf_counter()))
+    result = minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, knots=knots, start=start)
     gamma = NoiseFunction(problem.voters.K, shape.variables_to_gamma(result.point[: weights.size]))
     rows = [(y, row) for y, row in result.multipliers if isinstance(row, CornerCounts)]
     if sampled is not None:
@@ -249,6 +268,21 @@ def _solve_production(
     counts = {"rounds": str(result.rounds), "rows generated": str(result.rows_generated)}
     provenance = {"made by": _versions("darrm", "highspy"), **counts}
     return _Found(gamma, weights, largest(rows, problem.voters), result.status, provenance)
+
+
+def _monotone_start(
+    problem: MajorityProblem, weights: Array, options: SolveOptions, report: Callable[[Progress], None] | None
+) -> Separation:
+    """Solve the monotone shape first: its rows are a good start, and no free answer shall be worse than its γ."""
+    program, oracle = expected_error_program(weights, Shape.MONOTONE), PrivacyOracle(problem, Shape.MONOTONE)
+    rough = replace(options, gap=max(options.gap, _GAP_OF_START))
+    knots = Ramps.spread(weights.size, _FIRST_INTERVALS)
+    found = minimize_with_rows(program, oracle, rough, report=report, knots=knots)
+    rows = [row for _, row in found.multipliers if isinstance(row, CornerCounts)]
+    matrix = np.array([oracle.coefficients(row, np.inf) for row in rows]).reshape(len(rows), weights.size)
+    # every row was looked at, for the dominating family is all that a monotone γ needs
+    gamma = Shape.MONOTONE.variables_to_gamma(found.point) if np.isfinite(found.value) else np.zeros_like(weights)
+    return Separation(matrix, np.full(len(rows), oracle.budget), gamma, thorough=True, labels=rows)
 
 
 def _tangent_weights(sampled: SampledError, tangents: Sequence[tuple[float, Array]]) -> Array:
