@@ -1,8 +1,7 @@
 """The worst privacy cost in ball arithmetic: every number is an interval that contains the real one.
 
-The same rows as in `darrm.proof.dominating` and `darrm.proof.full_set`, in plain Python over flint's ``arb`` and
-without their truncated tails, curvature and stopping rule. It is the proof for problems small enough, and the second
-opinion on the float code in the tests.
+The two chains of `darrm.proof.full_set`, in plain Python over flint's ``arb`` and without truncated tails, curvature
+and stopping rule. It is the proof for problems small enough, and the second opinion on the float code in the tests.
 """
 
 from collections.abc import Iterator
@@ -20,7 +19,11 @@ _Level = list[arb]
 
 
 def averaging_steps(voters: Voters, gamma: NoiseFunction) -> int:
-    """Estimate the work: how many averages `worst_cost_ball` will take."""
+    """Bound the work: how many averages all (n_h, n_l) and all moves would take.
+
+    `worst_cost_ball` takes far fewer since pairs of opposite voters are known to be dominated, but tables name their
+    method, and a problem keeps the one that it has had.
+    """
     # an overlap below K leaves fewer voters to move but more windows to move them in
     windows = voters.K - voters.reached + 1
     if voters.each.exact_delta == 0:
@@ -37,8 +40,9 @@ def worst_cost_ball(problem: MajorityProblem, gamma: NoiseFunction) -> arb:
         start = [arb(float(value)) for value in signed_function(gamma.half, problem.voters.K)]
         states = [
             pair
-            for level in _levels(start, corners.ball_hi, problem.voters, monotone=gamma.is_monotone)
-            for pair in _windows(level, problem.voters)
+            for level in _levels(start, corners.ball_hi, problem.voters.reached)
+            for chain in ([level] if gamma.is_monotone else [level, [-value for value in reversed(level)]])
+            for pair in _windows(chain, problem.voters)
         ]
         delta = corners.ball_delta
         # nobody near 0 and 1 moved: rows of the full set, and all of them for Δ = 0
@@ -51,7 +55,9 @@ def worst_cost_ball(problem: MajorityProblem, gamma: NoiseFunction) -> arb:
             # a term gains at most (expected moves) · (steepest step): most states cannot reach the worst
             if cost + (len(own) - 1) * delta * (_steepest(own) + ratio * _steepest(mirrored)) < worst:
                 continue
-            worst = worst.max(_largest_cost(move(own, delta), move(mirrored, delta), ratio))
+            moved = move(own, delta)
+            moved_mirrored = moved if mirrored is own else move(mirrored, delta)
+            worst = worst.max(_largest_cost(moved, moved_mirrored, ratio))
         return worst
 
 
@@ -68,16 +74,12 @@ def _smooth(level: _Level, p: arb) -> _Level:
     return [rest * first + p * second for first, second in pairwise(level)]
 
 
-def _levels(start: _Level, hi: arb, voters: Voters, *, monotone: bool) -> Iterator[_Level]:
-    """Yield T for every (n_h, n_l) with n_h + n_l ≤ t; for monotone γ only n_l = 0."""
-    fewest = voters.K - voters.reached
-    base = start
-    while len(base) > fewest:
-        level = base
-        while len(level) > fewest:
-            yield level
-            level = _smooth(level, hi)
-        base = [] if monotone else _smooth(base, 1 - hi)
+def _levels(level: _Level, hi: arb, reached: int) -> Iterator[_Level]:
+    """Yield T for j = 0 … t voters at (hi, lo); reversed and negated it is T for (lo, hi)."""
+    for _ in range(reached):
+        yield level
+        level = _smooth(level, hi)
+    yield level
 
 
 def _windows(level: _Level, voters: Voters) -> Iterator[tuple[_Level, _Level]]:
@@ -90,17 +92,13 @@ def _windows(level: _Level, voters: Voters) -> Iterator[tuple[_Level, _Level]]:
     yield from zip(windows, reversed(windows), strict=True)
 
 
-def _all_zeros_moved(level: _Level, delta: arb) -> _Level:
-    """Compute E[T(n_1 + Bin(N − n_1, Δ))] for n_1 = 0 … N."""
-    result = []
-    while level:
-        result.append(level[-1])
-        level = _smooth(level, delta)
-    return result[::-1]
-
-
 def _best_moves(level: _Level, delta: arb) -> _Level:
-    """Compute V(n_1) = max over a, a_1 of E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] for n_1 = 0 … N."""
+    """Compute V(n_1) = max over a, a_1 of E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] for n_1 = 0 … N.
+
+    Where T does not fall, a = n_0 and a_1 = 0 are best.
+    """
+    if all(second >= first for first, second in pairwise(level)):
+        return _all_zeros_moved(level, delta)
     best = list(level)
     moved_zeros = level
     while moved_zeros:
@@ -113,3 +111,12 @@ def _best_moves(level: _Level, delta: arb) -> _Level:
             a_1 += 1
         moved_zeros = _smooth(moved_zeros, delta)
     return best
+
+
+def _all_zeros_moved(level: _Level, delta: arb) -> _Level:
+    """Compute E[T(n_1 + Bin(N − n_1, Δ))] for n_1 = 0 … N."""
+    result = []
+    while level:
+        result.append(level[-1])
+        level = _smooth(level, delta)
+    return result[::-1]

@@ -2,7 +2,7 @@
 
 Every loop makes the sums and products of its numpy twin in the same order, without contraction or reassociation (no
 fast math). So results agree to the bit, but for the sign of a zero, and one error bound holds for both;
-`tests/proof/test_compiled.py` compares them. Compiled code is kept on disk, and loading it costs a third of a second.
+`tests/proof/test_compiled.py` compares them. Compiled code is kept on disk, and loading it costs 0.6 seconds.
 That is paid once numpy has been at work for as long: then no process takes more than twice what the better choice
 would have been.
 """
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from darrm.probability import Array
 from darrm.system.extras import require
 
-LOADING = 3e8  # nanoseconds: importing numba and the loops from its cache
+LOADING = 6e8  # nanoseconds: importing numba and reading the loops from its cache
 
 _U = np.uintp  # numba wraps signed indices around, which keeps loops from being vectorized
 _BLOCK = 64  # places compared at once

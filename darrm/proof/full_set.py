@@ -152,7 +152,7 @@ class FullSet:
                 broken.extend(found.broken)
                 cost, bound, best = max(cost, found.cost), max(bound, found.bound), max(best, found.cost)
             fall, error = -float(np.min(np.diff(level), initial=0.0)), 2.0 * STEP_ERROR * j
-            if fall <= error:
+            if fall <= error and j < self.voters.reached:
                 return _Outside(cost, bound, tuple(broken), j + 1, self._cost_of_moves(j, fall + error))
             level = smooth(level, self.corners.hi)
         return _Outside(cost, bound, tuple(broken), self.voters.reached + 1)

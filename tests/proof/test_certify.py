@@ -63,6 +63,7 @@ def is_what_the_definition_says(problem: MajorityProblem, half: np.ndarray) -> b
 
 BUGGY_PROBLEM = MajorityProblem.from_allowance(Voters(3, PrivacyParams("1", "0.05")), "2.5")
 BUGGY_HALF = np.array([1.0, 0.1])
+balls_levels = balls._levels
 
 
 @pytest.fixture
@@ -83,13 +84,20 @@ class TestPlantedBugs:
         assert bound_worst_cost(BUGGY_PROBLEM, NoiseFunction(3, BUGGY_HALF))[1] == method
         assert is_what_the_definition_says(BUGGY_PROBLEM, BUGGY_HALF)
 
-    def test_a_dropped_corner(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        half = np.array([1.0, 0.0])
-        assert is_what_the_definition_says(BUGGY_PROBLEM, half)
-        levels = balls._levels
-        monkeypatch.setattr(balls, "_levels", lambda start, hi, voters, **_: levels(start, hi, voters, monotone=True))
-        monkeypatch.setattr(balls, "_best_moves", lambda level, delta: level)  # noqa: ARG005
-        assert not is_what_the_definition_says(BUGGY_PROBLEM, half)
+    @pytest.mark.parametrize(
+        ("piece", "planted"),
+        [
+            ("_levels", lambda start, *_: [start]),  # (hi, lo) and (lo, hi)
+            ("_levels", lambda start, hi, reached: list(balls_levels(start, hi, reached))[1:]),  # a level
+            ("_best_moves", lambda level, _: level),  # (Δ, 0), (1, 1 − Δ) and their mirrors
+        ],
+    )
+    def test_a_dropped_corner(self, piece: str, planted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = BUGGY_PROBLEM, MajorityProblem.from_allowance(BUGGY_PROBLEM.voters, 1)
+        cases = [(problem, half) for problem in asked for half in (BUGGY_HALF, np.array([1.0, 0.0]))]
+        assert all(is_what_the_definition_says(*case) for case in cases)
+        monkeypatch.setattr(balls, piece, planted)
+        assert not all(is_what_the_definition_says(*case) for case in cases)
 
     def test_delta_not_doubled(self, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
         del method
