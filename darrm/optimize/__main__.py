@@ -14,6 +14,7 @@ from darrm.optimize.optimizer import SOLVERS, default_prior, optimize_gamma
 from darrm.optimize.plurality import optimize_plurality
 from darrm.optimize.report import json_report, plot_report, text_report
 from darrm.problem import MajorityProblem, PluralityProblem
+from darrm.proof.compiled import advice
 from darrm.proof.optimality import OBJECTIVES, SHAPES
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.flags import add_prior, add_voters, integer, privacy_pair, real, voters_of
@@ -115,6 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options=SolveOptions(gap=real("--gap", options.gap), time_limit=real("--time-limit", options.time_limit)),
             report=lambda now: line.show(f"round {now.rounds}: {now.rows} rows, gap {now.value - now.bound:.2e}"),
         )
+    if not options.quiet and (line_to_add := advice()) is not None:
+        sys.stderr.write(f"note: {line_to_add}\n")
     entries = compare(table, prior)
     if options.output is not None:
         table.save(options.output)

@@ -54,6 +54,13 @@ def is_available() -> bool:
     return find_spec("numba") is not None
 
 
+def advice() -> str | None:
+    """Return a line about what would have made this process faster, or None if nothing would."""
+    if WORK.nanoseconds < LOADING or is_available():
+        return None
+    return "the search spends its time in loops that can be compiled: pip install 'darrm[compiled]'"
+
+
 @cache
 def load() -> Loops | None:
     """Import numba and compile, or read what was compiled before; None without numba."""

@@ -1,5 +1,7 @@
 """The compiled loops against their numpy twins, to the bit; without numba everything works as before."""
 
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from darrm.proof.full_set import FullMaxima, FullSet
 from tests.strategies import gammas, problems
 
 pytest.importorskip("numba")
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -105,6 +109,23 @@ def test_without_numba_numpy_does_it(work: compiled.Work, monkeypatch: pytest.Mo
         compiled.load.cache_clear()
 
 
+def test_advice_is_given_where_work_was_long_and_numba_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "WORK", compiled.Work())
+    for long in (False, True):
+        compiled.WORK.loops(float(long) * compiled.LOADING)
+        for spec in (None, "numba"):
+            monkeypatch.setattr(compiled, "find_spec", lambda _, spec=spec: spec)
+            assert ("darrm[compiled]" in str(compiled.advice())) == (long and spec is None)
+
+
+def test_a_small_solve_does_not_import_numba() -> None:
+    script = (
+        "import sys; from darrm.optimize.__main__ import main; main(['--K', '11', '--m', '3', '--quiet']);"
+        "sys.exit('numba' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, cwd=ROOT)
+
+
 def test_where_nothing_can_be_kept_it_is_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a read-only installation whose user has no home."""
     asked: list[bool] = []
@@ -123,4 +144,3 @@ def test_where_nothing_can_be_kept_it_is_compiled_anew(monkeypatch: pytest.Monke
     monkeypatch.setattr(compiled, "require", lambda _: Numba)
     assert compiled._compile(compiled.vertices) is compiled.vertices
     assert asked == [True, False]
-    assert Path(compiled.__file__).is_file()
