@@ -114,7 +114,8 @@ def triangle_maxima(  # noqa: C901 (loops are written out)
             for frozen in range(held + 1):
                 window = slice(frozen * width, (frozen + 1) * width)
                 _average_up(own[frozen:], reflected, K + 1 - width, moved[window])
-                _average_down(mirrored[frozen:], delta_weights, moved_mirrored[window])
+            for b in range(_U(size)):
+                moved_mirrored[b] = moved[_U(size - 1) - b]
         place = min(place, _U(size - 1))
         # just below the cost at the last level's place, so that few blocks have to be looked through
         best = np.nextafter(moved[place] + ratio * moved_mirrored[place], -np.inf)
