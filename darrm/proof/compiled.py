@@ -81,7 +81,7 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
-def triangle_maxima(  # noqa: C901 (loops are written out)
+def triangle_maxima(  # noqa: C901, PLR0912 (loops are written out)
     own: Array,
     mirrored: Array,
     first_weight: float,
