@@ -49,7 +49,7 @@ def of_full_set(found: FullMaxima) -> tuple[Any, ...]:
 
 
 @given(data=st.data(), problem=problems(most_voters=70), low=st.booleans())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_levels_agree_to_the_bit(data: st.DataObject, problem: MajorityProblem, low: bool, work: compiled.Work) -> None:
     half = data.draw(gammas(problem.voters.K)).half * data.draw(st.sampled_from([1.0, 0.7310585786300049]))
     full = FullSet(problem.voters, problem.target.exact_epsilon)
@@ -58,7 +58,7 @@ def test_levels_agree_to_the_bit(data: st.DataObject, problem: MajorityProblem, 
 
 
 @given(data=st.data(), problem=problems(most_voters=24), limit=st.sampled_from([np.inf, -np.inf, 0.1, 1.0]))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_full_sets_agree_to_the_bit(
     data: st.DataObject, problem: MajorityProblem, limit: float, work: compiled.Work
 ) -> None:
