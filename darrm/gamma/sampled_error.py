@@ -16,7 +16,7 @@ from darrm.probability.poisson_binomial import poisson_binomial_pmf
 ESTIMATE_SEED = 20_240_901
 _MOST_DRAWS, _LEAST_DRAWS = 20_000, 5_000
 _DRAWN_NUMBERS = 400_000  # default draws: about so many numbers, within the two limits above
-_CHUNK = 1_000  # draws whose distributions are computed at a time: they fit the processor's cache
+_CHUNK = 250  # draws whose distributions are computed at a time: they fit the processor's cache
 
 
 @dataclass(frozen=True)

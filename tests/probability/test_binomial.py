@@ -1,9 +1,12 @@
 from fractions import Fraction
+from functools import reduce
 from itertools import pairwise, product
 from math import comb
+from operator import mul
 
 import numpy as np
 import pytest
+from flint import arb, arb_poly, ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,6 +69,16 @@ def test_poisson_binomial_against_all_outcomes(K: int) -> None:
         exact[sum(outcome)] += term
     np.testing.assert_allclose(poisson_binomial_pmf(p), [float(value) for value in exact], rtol=1e-14)
     np.testing.assert_array_equal(poisson_binomial_pmf(np.stack([p, p]))[1], poisson_binomial_pmf(p))
+
+
+@pytest.mark.parametrize("K", [129, 300])
+def test_many_variables_have_the_law_of_exact_balls(K: int) -> None:
+    p = np.random.default_rng(K).random((2, K))
+    with ctx.workprec(200):
+        for chances, pmf in zip(p, poisson_binomial_pmf(p), strict=True):
+            product_of_all = reduce(mul, (arb_poly([1 - arb(float(one)), arb(float(one))]) for one in chances))
+            exact = [float(value.mid()) for value in product_of_all.coeffs()]
+            np.testing.assert_allclose(pmf, exact, rtol=K * 2.0**-52)
 
 
 def test_smoothing_is_an_expectation_within_its_error_bound() -> None:
