@@ -12,6 +12,8 @@ Measured (K = 11, 41, 101, T = 5,000 and 20,000): with one θ, with one for ever
 draw the same three to six rounds suffice, because hardly any draw turns near the optimum; one is the fastest.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from lp_models.gamma_lp import Shape
@@ -36,6 +38,7 @@ class SampledError:
         turned = differences * np.where(np.sum(differences, axis=1) < 0.0, -1.0, 1.0)[:, None]
         mixed = np.any(turned < 0.0, axis=1)
         self.linear = np.sum(turned[~mixed], axis=0) / len(turned)
+        self.weights = np.mean(turned, axis=0)  # of F as long as γ turns no draw; nowhere above F
         self.mixed = turned[mixed]
         self.share = float(np.mean(mixed))
         self.mean_size = np.mean(np.abs(differences), axis=0)
@@ -67,13 +70,16 @@ class EpigraphOracle:
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
         """Look for broken rows and for a tangent above θ; a repaired point gets the epigraph of its own γ."""
         x, theta = point[:-1], float(point[-1])
-        found = self.rows.separate(x, thorough=thorough, deadline=deadline)
         gamma = self.shape.variables_to_gamma(x)
-        matrix = np.hstack([found.matrix, np.zeros((found.limits.size, 1))])
-        limits, labels = found.limits, [*found.labels]
-        if self.sampled.share * (self.sampled.mixed_error(gamma) - theta) > self.least_lift:
-            tangent = self.sampled.tangent(gamma)
-            matrix = np.vstack([matrix, [*self.shape.rows(-tangent), -1.0]])
-            limits, labels = np.append(limits, -np.sum(tangent)), [*labels, tangent]
+        is_above = self.sampled.share * (self.sampled.mixed_error(gamma) - theta) > self.least_lift
+        found = self.rows.separate(x, thorough=thorough, deadline=deadline)
+        return self.lifted(found, [self.sampled.tangent(gamma)] if is_above else [])
+
+    def lifted(self, found: Separation, tangents: Sequence[Array]) -> Separation:
+        """Turn an answer about x into one about (x, θ), with the cuts of some tangents."""
+        rows = np.hstack([found.matrix, np.zeros((found.limits.size, 1))])
+        cuts = [[*self.shape.rows(-tangent), -1.0] for tangent in tangents]
+        limits = np.append(found.limits, [-np.sum(tangent) for tangent in tangents])
         epigraph = self.sampled.mixed_error(self.shape.variables_to_gamma(found.feasible))
-        return Separation(matrix, limits, np.append(found.feasible, epigraph), found.thorough, labels)
+        feasible = np.append(found.feasible, epigraph)
+        return Separation(np.vstack([rows, *cuts]), limits, feasible, found.thorough, [*found.labels, *tangents])

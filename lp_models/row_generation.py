@@ -87,13 +87,15 @@ def minimize_with_rows(
 
     ``tie_break`` is a small extra cost, shape (n,), that decides between points which the cost cannot tell apart;
     ``report`` is called once a round. ``knots`` say which variables to begin with, by default all; ``start`` is what an
-    oracle answered before: rows to begin with, and a point that no answer will be worse than. Also at a time limit,
-    after Ctrl-C, and when the solver fails the result is the best point so far and the best bound.
+    oracle answered before: rows to begin with and, if every row was looked at, a point that no answer will be worse
+    than. Also at a time limit, after Ctrl-C, and when the solver fails the result is the best point so far and the best
+    bound.
     """
     loop = _Loop(Master(program, knots), oracle, options, tie_break, report)
     if start is not None:
         loop.master.add_rows(start.matrix, start.limits, start.labels)
-        loop.accept(start.feasible)
+        if start.thorough:
+            loop.accept(start.feasible)
     try:
         status = loop.run()
     except KeyboardInterrupt:

@@ -43,7 +43,7 @@ from lp_models.knots import Hats, Knots, Ramps
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import Status
 from lp_models.reference import solve_with_cvxpy
-from lp_models.row_generation import Oracle, Separation, minimize_with_rows
+from lp_models.row_generation import Result, Separation, minimize_with_rows
 
 SOLVERS = ("production", "reference")
 # in one look at the dominating family of K voters: seconds; K = 31,622 if a person reaches all
@@ -145,7 +145,7 @@ def optimize_gamma(
         count = number_of_draws(problem.voters.K, draws)
         generator = np.random.default_rng(_FIT_SEED) if rng is None else rng
         sampled = SampledError(differences(belief.sample(problem.voters.K, count, rng=generator)))
-        found = solve(sampled.mean_size, sampled)
+        found = solve(sampled.weights, sampled)
         table = certify(problem, found.gamma)
         value, multipliers = sampled.value(table.gamma.half), None  # no file keeps the draws, which its bound needs
         held_out = table.gamma.estimate_error(belief, draws=count, rng=generator)
@@ -180,7 +180,7 @@ class PrivacyOracle:
     """The privacy rows of a problem, over the variables of a shape."""
 
     def __init__(self, problem: MajorityProblem, shape: Shape) -> None:
-        self.shape = shape
+        self.problem, self.shape = problem, shape
         self.full = FullSet(problem.voters, problem.target.exact_epsilon)
         self.budget = budget_below(problem.target)
 
@@ -208,14 +208,22 @@ class PrivacyOracle:
                 rows += _most_useful(broken, limit)
         # back from γ, so that what clipping took is not forgotten
         feasible = self.shape.gamma_to_variables(gamma * min(1.0, self.budget / worst))
-        matrix = np.array([self.coefficients(row, deadline) for row in rows])
-        matrix = self.shape.rows(matrix.reshape(len(rows), gamma.size))
+        matrix = self.rows_over_variables(rows, deadline)
         return Separation(matrix, np.full(len(rows), self.budget), feasible, thorough, rows)
 
-    def coefficients(self, row: CornerCounts, deadline: float) -> Array:
-        """Compute the row over γ, unless the deadline has passed."""
-        stop_after(deadline)
-        return row.coefficients(self.full.voters, self.full.ratio.value)
+    def restart(self, found: Result, point: Array) -> Separation:
+        """Return the rows that held in an earlier solve, and its point in these variables, which all rows hold at."""
+        rows = [row for _, row in found.multipliers if isinstance(row, CornerCounts)]
+        limits = np.full(len(rows), self.budget)
+        return Separation(self.rows_over_variables(rows, np.inf), limits, point, thorough=True, labels=rows)
+
+    def rows_over_variables(self, rows: Sequence[CornerCounts], deadline: float) -> Array:
+        """Compute the coefficients of some rows: shape (r, n)."""
+        matrix = np.empty((len(rows), self.full.voters.half_size))
+        for place, row in enumerate(rows):
+            stop_after(deadline)
+            matrix[place] = row.coefficients(self.full.voters, self.full.ratio.value)
+        return self.shape.rows(matrix)
 
 
 def _most_useful(broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
@@ -242,47 +250,68 @@ def _solve_production(
     weights: Array,
     sampled: SampledError | None = None,
 ) -> _Found:
-    """Generate rows for the linear objective, or for the sampled one, whose mean weights break its ties."""
-    deadline = time.perf_counter() + options.time_limit
-    oracle: Oracle = PrivacyOracle(problem, shape)
-    if sampled is None:
-        program = expected_error_program(weights, shape)
-    else:
-        program = sampled_error_program(sampled.linear, sampled.share, shape)
-        oracle = EpigraphOracle(oracle, sampled, shape)
+    """Generate rows for the linear objective; for a sampled one, if the γ found for its weights turns draws, go on.
+
+    Few γ turn draws enough to matter: for many voters the sampled error costs what the linear one does.
+    """
+    started, oracle = time.perf_counter(), PrivacyOracle(problem, shape)
     tie_break = _tie_break(weights, problem.voters.K, shape)
-    if tie_break is not None:
-        tie_break = np.append(tie_break, np.zeros(program.cost.size - weights.size))
-    knots, start = None, None
-    if sampled is None and weights.size > _MOST_AT_ONCE:
-        knots = _KNOTS[shape].spread(weights.size, _FIRST_INTERVALS)
-        if shape is Shape.FREE:
-            start = _monotone_start(problem, weights, options, report)
-            options = replace(options, time_limit=max(0.0, deadline - time.perf_counter()))
-    result = minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, knots=knots, start=start)
+    result = _solve_linear(oracle, weights, options, tie_break, report)
+    if sampled is not None and result.status in {Status.OPTIMAL, Status.STALLED}:
+        value = sampled.value(shape.variables_to_gamma(result.point))
+        if value - result.bound > max(options.gap * value, options.floor):
+            left = replace(options, time_limit=options.time_limit - (time.perf_counter() - started))
+            result = _fit_turned_draws(oracle, sampled, result, left, tie_break, report)
+            tangents = [(y, tangent) for y, tangent in result.multipliers if isinstance(tangent, np.ndarray)]
+            weights = _tangent_weights(sampled, tangents)
     gamma = NoiseFunction(problem.voters.K, shape.variables_to_gamma(result.point[: weights.size]))
     rows = [(y, row) for y, row in result.multipliers if isinstance(row, CornerCounts)]
-    if sampled is not None:
-        tangents = [(y, tangent) for y, tangent in result.multipliers if isinstance(tangent, np.ndarray)]
-        weights = _tangent_weights(sampled, tangents)
     counts = {"rounds": str(result.rounds), "rows generated": str(result.rows_generated)}
     provenance = {"made by": _versions("darrm", "highspy"), **counts}
     return _Found(gamma, weights, largest(rows, problem.voters), result.status, provenance)
 
 
-def _monotone_start(
-    problem: MajorityProblem, weights: Array, options: SolveOptions, report: Callable[[Progress], None] | None
-) -> Separation:
-    """Solve the monotone shape first: its rows are a good start, and no free answer shall be worse than its γ."""
-    program, oracle = expected_error_program(weights, Shape.MONOTONE), PrivacyOracle(problem, Shape.MONOTONE)
-    rough = replace(options, gap=max(options.gap, _GAP_OF_START))
-    knots = Ramps.spread(weights.size, _FIRST_INTERVALS)
-    found = minimize_with_rows(program, oracle, rough, report=report, knots=knots)
-    rows = [row for _, row in found.multipliers if isinstance(row, CornerCounts)]
-    matrix = np.array([oracle.coefficients(row, np.inf) for row in rows]).reshape(len(rows), weights.size)
-    # every row was looked at, for the dominating family is all that a monotone γ needs
-    gamma = Shape.MONOTONE.variables_to_gamma(found.point) if np.isfinite(found.value) else np.zeros_like(weights)
-    return Separation(matrix, np.full(len(rows), oracle.budget), gamma, thorough=True, labels=rows)
+def _solve_linear(
+    oracle: PrivacyOracle,
+    weights: Array,
+    options: SolveOptions,
+    tie_break: Array | None,
+    report: Callable[[Progress], None] | None,
+) -> Result:
+    """Generate rows, from coarse to fine where there are many variables; a free γ then starts from a monotone one."""
+    program = expected_error_program(weights, oracle.shape)
+    if weights.size <= _MOST_AT_ONCE:
+        return minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report)
+    knots, start, started = _KNOTS[oracle.shape].spread(weights.size, _FIRST_INTERVALS), None, time.perf_counter()
+    if oracle.shape is Shape.FREE:
+        monotone = PrivacyOracle(oracle.problem, Shape.MONOTONE)
+        rough = replace(options, gap=max(options.gap, _GAP_OF_START))
+        found = _solve_linear(monotone, weights, rough, None, report)
+        gamma = Shape.MONOTONE.variables_to_gamma(found.point) if np.isfinite(found.value) else np.zeros_like(weights)
+        # the dominating family is all that a monotone γ needs, and its looks are thorough
+        start = oracle.restart(found, gamma)
+        options = replace(options, time_limit=max(0.0, options.time_limit - (time.perf_counter() - started)))
+    return minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, knots=knots, start=start)
+
+
+def _fit_turned_draws(
+    oracle: PrivacyOracle,
+    sampled: SampledError,
+    found: Result,
+    options: SolveOptions,
+    tie_break: Array | None,
+    report: Callable[[Progress], None] | None,
+) -> Result:
+    """Generate rows and tangents, beginning with those that hold at the optimum for the weights."""
+    epigraph = EpigraphOracle(oracle, sampled, oracle.shape)
+    gamma = oracle.shape.variables_to_gamma(found.point)
+    known = oracle.restart(found, found.point)
+    start = epigraph.lifted(known, [sampled.tangent(np.zeros_like(gamma)), sampled.tangent(gamma)])
+    program = sampled_error_program(sampled.linear, sampled.share, oracle.shape)
+    extra = None if tie_break is None else np.append(tie_break, 0.0)
+    result = minimize_with_rows(program, epigraph, options, tie_break=extra, report=report, start=start)
+    rounds, generated = found.rounds + result.rounds, found.rows_generated + result.rows_generated
+    return replace(result, rounds=rounds, rows_generated=generated)
 
 
 def _tangent_weights(sampled: SampledError, tangents: Sequence[tuple[float, Array]]) -> Array:
