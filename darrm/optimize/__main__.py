@@ -6,16 +6,19 @@ python -m darrm.optimize --K 11 --m 3
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from darrm.gamma import histogram_priors, priors
 from darrm.optimize import plurality_report
 from darrm.optimize.comparison import compare
+from darrm.optimize.exact_optimum import exact_optimum
 from darrm.optimize.optimizer import SOLVERS, default_prior, optimize_gamma
 from darrm.optimize.plurality import optimize_plurality
 from darrm.optimize.report import json_report, plot_report, text_report
 from darrm.problem import MajorityProblem, PluralityProblem
 from darrm.proof.compiled import advice
 from darrm.proof.optimality import OBJECTIVES, SHAPES
+from darrm.proof.stored import write_document
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.flags import add_prior, add_voters, integer, privacy_pair, real, voters_of
 from darrm.system.progress import status_line
@@ -47,6 +50,7 @@ _OF_TWO_CLASSES = {
     "solver": "production",
     "plot": None,
     "all": False,
+    "exact": None,
 }
 
 
@@ -90,6 +94,12 @@ def build_parser() -> CommandLine:
     search.add_argument(
         "--gap", default="1e-9", metavar="RELATIVE", help="relative optimality gap to reach (default 1e-9)"
     )
+    search.add_argument(
+        "--exact",
+        type=Path,
+        metavar="FILE",
+        help="write the optimum as ratios of integer polynomials in a power of e, proved with no gap (K up to 25)",
+    )
     add_outputs(parser, made="the table, with its proof", picture="γ over l", absent=True)
     return parser
 
@@ -118,6 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     if not options.quiet and (line_to_add := advice()) is not None:
         sys.stderr.write(f"note: {line_to_add}\n")
+    exact = None if options.exact is None else exact_optimum(table)
+    if exact is not None:
+        write_document(options.exact, exact.to_json())
     entries = compare(table, prior)
     if options.output is not None:
         table.save(options.output)
@@ -125,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plot_report(options.plot, table, entries)
     print_report(
         options,
-        text=lambda: text_report(table, entries, prior, options.output, everything=options.all),
+        text=lambda: text_report(table, entries, prior, options.output, everything=options.all, exact=exact),
         document=lambda: json_report(table, entries, options.output),
     )
     return 0

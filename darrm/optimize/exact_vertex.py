@@ -150,12 +150,13 @@ class EnclosedRows:
     def coefficients(self, row: CornerCounts) -> list[arb]:
         """Enclose a with f = Σ_{l>K/2} a_l γ(l), as `CornerCounts.coefficients` computes it in floats."""
         near = self.power("hi", row.high) * self.power("lo", row.low)
-        first = self._law(near, row.ones, row.moved_zeros, row.moved_ones)
-        second = self._law(near, row.zeros, row.moved_ones_prime, row.moved_zeros_prime)
+        first = self.law(near, row.ones, row.moved_zeros, row.moved_ones)
+        second = self.law(near, row.zeros, row.moved_ones_prime, row.moved_zeros_prime)
         total = [one + self.ratio * other for one, other in zip(first, second, strict=True)]
         return [total[ones] - total[self.K - ones] for ones in range(self.first, self.K + 1)]
 
-    def _law(self, near: arb_poly, ones: int, rising: int, falling: int) -> list[arb]:
+    def law(self, near: arb_poly, ones: int, rising: int, falling: int) -> list[arb]:
+        """Enclose the law of the number of ones, given that of the voters at (hi, lo) and (lo, hi)."""
         moved = near * self.power("Δ", rising) * self.power("1−Δ", falling)
         law: list[arb] = [arb(0)] * (ones - falling) + moved.coeffs()
         return law + [arb(0)] * (self.K + 1 - len(law))

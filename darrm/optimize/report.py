@@ -10,6 +10,7 @@ import numpy as np
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior, in_words
 from darrm.optimize.comparison import Entry
+from darrm.optimize.exact_optimum import ExactOptimum
 from darrm.problem import MajorityProblem
 from darrm.proof.optimality import Optimality
 from darrm.proof.table import GammaTable
@@ -21,7 +22,13 @@ _COLUMN = 9  # characters
 
 
 def text_report(
-    table: GammaTable, entries: Sequence[Entry], prior: Prior, output: Path | None, *, everything: bool = False
+    table: GammaTable,
+    entries: Sequence[Entry],
+    prior: Prior,
+    output: Path | None,
+    *,
+    everything: bool = False,
+    exact: ExactOptimum | None = None,
 ) -> str:
     """Write the report for a person, with what a coin does under the prior of the comparison.
 
@@ -34,6 +41,7 @@ def text_report(
         _values(table, entries, prior),
         _remarks(entries, everything=everything),
         _proof(table),
+        "" if exact is None else _exact(exact),
         closing,
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -129,6 +137,13 @@ def _values(table: GammaTable, entries: Sequence[Entry], prior: Prior) -> str:
         "γ(l): the probability of telling the true majority of l ones, else a fair coin; γ(l) = γ(K − l)\n"
         f"{values}\n{right}{'error':>8}{errors}   (expected, under the prior)"
     )
+
+
+def _exact(exact: ExactOptimum) -> str:
+    lines = [f"The exact optimum, the only one: ratios of polynomials in e^({exact.exponent}), with no gap"]
+    first = exact.problem.voters.first_majority
+    lines += [f"{place:>8}  {exact.decimal(ratio)}" for place, ratio in enumerate(exact.gamma, first)]
+    return "\n".join([*lines, f"{'error':>8}  {exact.decimal(exact.value)}"])
 
 
 def _short(error: float | None) -> str:

@@ -119,7 +119,7 @@ def check_outputs(options: argparse.Namespace) -> None:
     ValueError: --output must be a file of its own, got 't.json': it would overwrite table; name another file
     """
     files = {name: path for name, path in vars(options).items() if isinstance(path, Path)}
-    for name in ("output", "plot"):
+    for name in ("output", "plot", "exact"):
         path = files.pop(name, None)
         if path is None:
             continue
