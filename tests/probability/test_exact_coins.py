@@ -1,13 +1,14 @@
 """The law of a coin, found by listing every random byte string that decides it."""
 
 import itertools
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from darrm.probability.exact_coins import _BLOCK, ExactCoins
+from darrm.probability.exact_coins import _BLOCK, ExactCoins, _usual_ties
 
 
 def feeding(*chunks: bytes) -> Callable[[int], bytes]:
@@ -49,23 +50,57 @@ def test_law_of_two_words(numerator: int) -> None:
 
 
 def test_all_words_of_a_float_are_compared() -> None:
-    # the digits of 2^-64 + 2^-128 are 0…01 0…01: the coin is decided in the third draw at the latest
-    p = Fraction(1, 2**64) + Fraction(1, 2**128)
+    # the digits of 2^-8 + 2^-72 + 2^-136 are 0…01 0…01 0…01: the coin is decided in the third draw at the latest
+    p = Fraction(1, 2**8) + Fraction(1, 2**72) + Fraction(1, 2**136)
     coins = ExactCoins([p])
     one, zero = (1).to_bytes(8, "little"), bytes(8)
     which = np.array([0])
-    assert not coins.flip(which, source=feeding((2).to_bytes(8, "little")))[0]
-    assert coins.flip(which, source=feeding(zero))[0]
-    assert coins.flip(which, source=feeding(one, zero))[0]
-    assert not coins.flip(which, source=feeding(one, one))[0]
+    assert not coins.flip(which, source=feeding(b"\2", zero))[0]
+    assert coins.flip(which, source=feeding(b"\0", b"\xff" * 8))[0]
+    assert coins.flip(which, source=feeding(b"\1", zero))[0]
+    assert not coins.flip(which, source=feeding(b"\1", (2).to_bytes(8, "little")))[0]
+    assert coins.flip(which, source=feeding(b"\1", one, zero))[0]
+    assert not coins.flip(which, source=feeding(b"\1", one, one))[0]
 
 
-def test_only_ties_draw_again() -> None:
-    coins = ExactCoins([Fraction(1, 256), Fraction(257, 65536)], word_bits=8)
-    which = np.array([0, 1, 1, 0])
-    # after the first word coin 1 is tied twice and so is coin 0 once: its other digits are 0
-    flips = coins.flip(which, source=feeding(bytes([1, 1, 1, 0]), bytes([0, 0, 1])))
-    assert flips.tolist() == [False, True, False, True]
+def test_words_are_compared_without_a_sign() -> None:
+    # a signed comparison would turn every coin around whose byte or word is in the upper half
+    coins = ExactCoins([Fraction(3, 4), Fraction(1, 256) + Fraction(3, 2**10)])
+    assert coins.flip(np.array([0, 0]), source=feeding(b"\x7f\xc0", bytes(16))).tolist() == [True, False]
+    words = [(2**63).to_bytes(8, "little"), (3 * 2**62).to_bytes(8, "little")]
+    assert coins.flip(np.array([1, 1]), source=feeding(b"\1\1", b"".join(words))).tolist() == [True, False]
+
+
+def test_how_many_bytes_are_drawn_says_nothing_of_the_ties() -> None:
+    # coin 0 is tied at its first byte, coin 1 at none, and as many words are drawn for one as for the other
+    coins = ExactCoins([Fraction(5, 256) + Fraction(1, 2**72), Fraction(9, 256)])
+    for coin, count in itertools.product((0, 1), (1, 20, 1000, _BLOCK)):
+        ties = min(_usual_ties(count), 40) if count > 40 else count
+        sizes: list[int] = []
+
+        def source(size: int, sizes: list[int] = sizes, ties: int = ties, count: int = count) -> bytes:
+            sizes.append(size)
+            return bytes([5] * ties + [77] * (count - ties)) if len(sizes) == 1 else b"\xff" * size
+
+        coins.flip(np.full(count, coin), source=source)
+        assert sizes == [count, 8 * _usual_ties(count)]
+
+
+def test_more_ties_than_usual_are_all_refined() -> None:
+    coins = ExactCoins([Fraction(5, 256) + Fraction(1, 2**72)])
+    flips = coins.flip(np.zeros(5000, dtype=np.int64), source=feeding(b"\5" * 5000, bytes(8 * 5000)))
+    assert flips.all()
+
+
+@pytest.mark.parametrize("count", [1, 2, 30, 100, 1000, 5000])
+def test_ties_beyond_the_usual_have_probability_2_to_the_minus_64(count: int) -> None:
+    # 256^n · Pr[T = t] = C(n, t) · 255^(n - t) for T binomial with 1/256, in whole numbers
+    usual, weight, beyond = _usual_ties(count), 1, 0
+    for ties in range(count, usual, -1):
+        beyond += weight
+        weight = weight * 255 * ties // (count - ties + 1)
+    assert beyond * 2**64 <= 256**count
+    assert usual <= min(count, count / 256 + 12 * math.sqrt(count / 256) + 31)
 
 
 def test_the_smallest_float_is_a_coin() -> None:
@@ -73,16 +108,16 @@ def test_the_smallest_float_is_a_coin() -> None:
     assert p == Fraction(1, 2**1074)
     coins = ExactCoins([p, 1 - p])
     assert coins.probabilities == (p, 1 - p)
-    # all digits of p are 0 up to the last of 17 words; U = 0 lies below it
-    zeros = feeding(*[bytes(8)] * 17)
+    # all digits of p are 0 up to the last of 17 words after the first byte; U = 0 lies below it
+    zeros = feeding(bytes(1), *[bytes(8)] * 17)
     assert coins.flip(np.array([0]), source=zeros)[0]
-    ones = feeding(*[b"\xff" * 8] * 17)
+    ones = feeding(b"\xff", *[b"\xff" * 8] * 17)
     assert not coins.flip(np.array([1]), source=ones)[0]
 
 
 def test_blocks_draw_fresh_bytes() -> None:
     coins = ExactCoins([Fraction(1, 2)])
-    heads = coins.flip(np.zeros(_BLOCK + 3, dtype=np.int64), source=feeding(b"\xff" * 8 * _BLOCK, bytes(24)))
+    heads = coins.flip(np.zeros(_BLOCK + 3, dtype=np.int64), source=feeding(b"\xff" * _BLOCK, bytes(3)))
     assert heads.tolist() == [False] * _BLOCK + [True] * 3
 
 

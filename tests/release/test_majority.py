@@ -40,12 +40,12 @@ def patterns(K: int) -> np.ndarray:
 def law_by_listing(aggregator: DaRRM, K: int) -> list[Fraction]:
     """Pr[output 1] of every vote pattern, from the released labels themselves.
 
-    With the coin's exact threshold t = p·2^(64·words) the label is a function of U < t only (proved by listing in the
+    With the coin's exact threshold t = p·2^(digits) the label is a function of U < t only (proved by listing in the
     tests of the coins); releasing at U = t − 1, t and the two ends finds where the label changes.
     """
     votes = patterns(K)
     low = aggregator.release(votes, rng=fed(0))
-    high = aggregator.release(votes, rng=fed(2**64 - 1))
+    high = aggregator.release(votes, rng=fed(255))
     laws = []
     for row, at_low, at_high in zip(votes, low, high, strict=True):
         lie = aggregator._lies.probabilities[row.sum()]
@@ -57,9 +57,9 @@ def law_by_listing(aggregator: DaRRM, K: int) -> list[Fraction]:
     return laws
 
 
-def fed(word: int) -> Any:
-    """What stands where a generator would: every word it gives is the same number."""
-    return SimpleNamespace(bytes=lambda size: word.to_bytes(8, "little") * (size // 8))
+def fed(byte: int) -> Any:
+    """What stands where a generator would: every byte it gives is the same."""
+    return SimpleNamespace(bytes=lambda size: bytes([byte]) * size)
 
 
 def worst_divergence(problem: MajorityProblem, law_of_pattern: list[Fraction]) -> mpmath.mpf:
@@ -182,15 +182,15 @@ def test_the_exact_profile_tightens_the_account() -> None:
     assert aggregator.table.profile.delta_at(problem.target.epsilon) <= problem.target.delta + 2e-12
 
 
-@pytest.mark.parametrize("word", [0, 1, 2**63, 2**64 - 1])
-def test_coins_are_compared_as_unsigned_words(word: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("byte", [0, 1, 63, 64, 127, 128, 255])
+def test_coins_are_compared_as_unsigned_words(byte: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # a signed comparison would turn the upper half of all words into lies
     calls: list[Callable[[int], bytes]] = []
     monkeypatch.setattr(ExactCoins, "flip", record(ExactCoins.flip, calls))
     table = certify(problem_of(3), NoiseFunction(3, [0.5, 0.5]))
-    label = DaRRM(table).release([[1, 1, 0]], rng=fed(word))[0]
+    label = DaRRM(table).release([[1, 1, 0]], rng=fed(byte))[0]
     lie = (1 - Fraction(float(table.gamma.half[0]))) / 2
-    assert label == (0 if Fraction(word, 2**64) < lie else 1)
+    assert label == (0 if Fraction(byte, 255) < lie else 1)  # U = 0.bbb… in bytes
     assert len(calls) == 1
 
 

@@ -9,6 +9,7 @@ import pytest
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
+from darrm.probability import exact_coins
 from darrm.probability.binomial import binomial_pmf
 from darrm.probability.exact_coins import ExactCoins
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
@@ -164,14 +165,14 @@ def half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def one_coin_for_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = ExactCoins._draw
-    monkeypatch.setattr(ExactCoins, "_draw", lambda self, size, source: np.repeat(draw(self, 1, source), size))
+    draw = exact_coins._draw
+    monkeypatch.setattr(exact_coins, "_draw", lambda size, *rest: np.repeat(draw(1, *rest), size))
 
 
 def one_coin_for_two_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = ExactCoins._draw
+    draw = exact_coins._draw
     monkeypatch.setattr(
-        ExactCoins, "_draw", lambda self, size, source: np.repeat(draw(self, size, source)[: (size + 1) // 2], 2)[:size]
+        exact_coins, "_draw", lambda size, *rest: np.repeat(draw(size, *rest)[: (size + 1) // 2], 2)[:size]
     )
 
 
