@@ -78,8 +78,11 @@ class Votes:
             advice = "every voter must answer every query; for labels, a column a voter, say Votes.of_labels"
             checks.fail(f"the sum of row {row} of the vote counts", int(sums[row]), f"K = {self.voters}", advice)
         checks.one_of(FORMATS[1:], given=self.given)
+        self._hold(counts, int(self.voters), names)
+
+    def _hold(self, counts: NDArray[np.int64], voters: int, names: tuple[Any, ...]) -> None:
         counts.setflags(write=False)
-        for name, value in (("counts", counts), ("voters", int(self.voters)), ("classes", names)):
+        for name, value in (("counts", counts), ("voters", voters), ("classes", names)):
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -130,9 +133,13 @@ class Votes:
         counts = np.empty((len(matrix), len(names)), dtype=np.int64)
         start = 0
         for block in blocks(matrix, ROWS_AT_ONCE, line or StatusLine(enabled=False), "checking votes"):
-            counts[start : start + len(block)] = _count(block, names, start)
+            _count(block, names, start, counts[start : start + len(block)])
             start += len(block)
-        return cls(counts, matrix.shape[1], names, "labels")
+        # counted just now, in an array that nobody else has: neither checked again nor copied
+        votes = object.__new__(cls)
+        object.__setattr__(votes, "given", "labels")
+        votes._hold(counts, matrix.shape[1], names)
+        return votes
 
     @classmethod
     def of_counts(cls, counts: ArrayLike, voters: int | None = None, classes: Classes = None) -> Votes:
@@ -340,26 +347,24 @@ def _as_typed(classes: Classes, matrix: NDArray[Any]) -> Classes:
     return tuple(int(number) if number.is_integer() else number for number in numbers)
 
 
-def _count(block: NDArray[Any], names: tuple[Any, ...], first_row: int) -> NDArray[np.int64]:
-    """Count the votes of each class in (n, K) labels → (n, C); the error names the first vote that is none."""
+def _count(block: NDArray[Any], names: tuple[Any, ...], first_row: int, counts: NDArray[np.int64]) -> None:
+    """Count the votes of each class in (n, K) labels into (n, C); the error names the first vote that is none."""
     if block.dtype == np.bool_:
         block = block.view(np.int8)
     if block.dtype == object and (unclear := np.frompyfunc(_is_missing, 1, 1)(block).astype(bool)).any():
         query, voter = map(int, np.argwhere(unclear)[0])
         _no_vote(names, block[query, voter], voter, first_row + query)
-    counts = np.empty((len(block), len(names)), dtype=np.int64)
     for column, name in enumerate(names):
         with np.errstate(invalid="ignore"):
             chosen = block == name
         if not (isinstance(chosen, np.ndarray) and chosen.shape == block.shape and chosen.dtype == np.bool_):
             _no_vote(names, block.flat[0], 0, first_row)
-        counts[:, column] = _row_sums(chosen.view(np.uint8))
+        counts[:, column] = _row_sums(chosen.view(np.uint8), np.uint8 if block.shape[1] < 256 else np.int64)
     short = _row_sums(counts) != block.shape[1]
     if short.any():
         query = int(np.argmax(short))
         voter = next(index for index, vote in enumerate(block[query]) if vote not in names)
         _no_vote(names, block[query, voter], voter, first_row + query)
-    return counts
 
 
 def _is_missing(vote: object) -> bool:
@@ -367,14 +372,16 @@ def _is_missing(vote: object) -> bool:
     return vote is None or (not isinstance(vote, str) and str(vote) in {"nan", "<NA>", "NaT"})
 
 
-def _row_sums(matrix: NDArray[Any]) -> NDArray[np.int64]:
-    """Add whole numbers along short rows, several times faster than ``sum(axis=1)``."""
-    return np.asarray(np.einsum("ij->i", matrix, dtype=np.int64, casting="safe"), dtype=np.int64)
+def _row_sums(matrix: NDArray[Any], dtype: type = np.int64) -> NDArray[Any]:
+    """Add whole numbers along short rows in a type that holds the sums, several times faster than ``sum(axis=1)``."""
+    return np.asarray(np.einsum("ij->i", matrix, dtype=dtype, casting="safe"), dtype=dtype)
 
 
 def _no_vote(names: tuple[Any, ...], vote: Any, voter: int, query: int) -> NoReturn:  # noqa: ANN401 (any label)
     """Refuse the first vote that is none, with what to do about one of its kind."""
     found = vote.item() if isinstance(vote, np.generic) else vote
+    if isinstance(found, float) and found.is_integer():
+        found = int(found)  # 2, as it stands in a .csv file whose numbers became floats
     if _is_missing(found):
         advice = "it is missing, and every voter must answer every query: leave the query out"
     elif isinstance(found, float) and 0.0 < found < 1.0:
@@ -421,12 +428,12 @@ def _guess(matrix: NDArray[Any], voters: int | None, classes: Classes) -> str:
     number = len(classes) if isinstance(classes, Sequence) else classes
     if matrix.dtype.kind not in "biuf":
         return "labels"
+    if voters is not None and number is not None and (columns != voters or number != columns):
+        return "counts" if number == columns else "labels"  # what is wrong is said where they are counted
     with np.errstate(over="ignore", invalid="ignore"):
         sums = matrix.sum(axis=1, dtype=np.float64)  # exact for every K that is allowed
-    if voters is not None and (columns != voters or number not in {None, columns}):
-        # what is wrong is said where they are counted
-        ones = number is None and bool(matrix.max() <= 1) and bool(np.any(sums != voters))
-        return "counts" if number in {None, columns} and not ones else "labels"
+    if voters is not None and columns != voters:
+        return "labels" if bool(matrix.max() <= 1) and bool(np.any(sums != voters)) else "counts"
     largest = matrix.max()
     if np.any(np.isnan(sums)) or matrix.min() < 0:
         return "counts"  # the check names what is wrong

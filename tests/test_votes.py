@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from darrm.system import progress
+from darrm.system import character_table, progress
 from darrm.system.votes_file import labels_digest, load_labels, load_matrix, save_labels
 from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, require_votes
 
@@ -293,7 +293,7 @@ WORDS = {"classes": ("C", "D")}
         (
             b"0,2\n",
             {"classes": 2, "votes_format": "labels"},
-            "got 2.0 from voter 1 to query 0: .* query 0, or row 0, is line 1",
+            "got 2 from voter 1 to query 0: .* query 0, or row 0, is line 1",
         ),
         (b"3,1\n3,2\n", {"votes_format": "counts"}, "the sum of row 1 .* query 0, or row 0, is line 1"),
     ],
@@ -580,12 +580,14 @@ def test_labels_that_were_changed_are_refused(tmp_path: Path) -> None:
         load_labels(tmp_path / "labels.npy")
 
 
+@pytest.mark.parametrize("last", ["0", "0.0"])  # read by comparing bytes, and by the reader of .csv
 def test_reading_a_long_csv_file_says_how_far_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "LOGGED_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(character_table, "_BYTES_AT_ONCE", 6_000)
     path = tmp_path / "votes.csv"
-    path.write_text("0,1,1\n" * 2_500, encoding="utf-8")
+    path.write_text("0,1,1\n" * 2_499 + f"0,1,{last}\n", encoding="utf-8")
     with progress.status_line(quiet=False) as line:
         votes = Votes.read(path, classes=2, votes_format="labels", line=line)
     shown = [text.partition(", ")[0] for text in capsys.readouterr().err.splitlines()]

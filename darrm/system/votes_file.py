@@ -11,6 +11,7 @@ import hashlib
 import math
 import re
 import stat
+import string
 import sys
 from array import array
 from collections.abc import Collection, Iterator, Sequence
@@ -23,17 +24,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
+from darrm.system.character_table import read_characters
 from darrm.system.files import check_parent, replacing
 from darrm.system.progress import StatusLine
 
 SUFFIXES = (".npy", ".csv")
-MOST_CSV_BYTES = 2**30  # its numbers take up to four times as much memory; an .npy file is mapped and may be larger
+MOST_CSV_BYTES = 2**30  # its numbers may take four times as much memory; an .npy file is mapped and may be larger
 MOST_NPY_BYTES = 2**40
 LONGEST_NAME = 200  # characters of a class: labels as text take four bytes of memory for each
 _LONGEST_LINE = 2**24  # characters: eight million voters
 _LONGEST_NUMBER = 100  # characters
 _LONGEST_HEADER = 10_000  # bytes, numpy's own limit
 _LINES_BETWEEN = 1000  # two words about how far the reading is
+_LABELS_AT_ONCE = 2**18  # written, as text or as they are
 _MOST_REMEMBERED = 4096  # different fields whose meaning is looked up and not found again
 _LEAST_COUNTED = 5  # fields: fewer that say 0, 1, 2 … may be votes, so many are the numbers of columns
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -167,6 +170,8 @@ def is_text(text: str) -> bool:
 def _read_csv(path: Path, names: Sequence[str] | None, progress: StatusLine | None) -> NDArray[Any]:
     """Read the numbers of a .csv file, or the places of its words among the names."""
     places = None if names is None else {name: place for place, name in enumerate(names)}
+    if (votes := _read_single_characters(path, places, progress)) is not None:
+        return votes
     known: dict[str, float] = dict(places or {})
     numbers: array[Any] = array("d" if names is None else "i")
     width = 0
@@ -187,6 +192,24 @@ def _read_csv(path: Path, names: Sequence[str] | None, progress: StatusLine | No
     if not width:
         raise ValueError("it must hold at least one line: every line is a query")
     return np.frombuffer(numbers, dtype=numbers.typecode).reshape(-1, width)
+
+
+def _read_single_characters(
+    path: Path, places: dict[str, int] | None, progress: StatusLine | None
+) -> NDArray[np.uint8] | None:
+    """Read a table of digits, or of classes with names of one character, the quick way; None for any other file."""
+    _size_of(path, MOST_CSV_BYTES)
+    characters = string.digits if places is None else string.digits + string.ascii_letters
+    meanings = {character: _meaning(character, places) for character in characters}
+    values = {character: int(value) for character, value in meanings.items() if value is not None}
+    line = progress or StatusLine(enabled=False)
+    votes = read_characters(
+        path, values, _LONGEST_LINE, lambda lines: line.show(f"reading {path.name}: {lines:,} lines")
+    )
+    if votes is not None:
+        character_of = {value: character for character, value in values.items()}
+        _refuse_header([character_of[vote] for vote in votes[0].tolist()], places)
+    return votes
 
 
 def _meaning(field: str, places: dict[str, int] | None) -> float | None:
@@ -277,7 +300,10 @@ def labels_digest(labels: NDArray[Any]) -> str:
     >>> labels_digest(np.array([1, 0, 1]))[:16], labels_digest(np.array(["1", "0", "1"]))[:16]
     ('a714acf0208a1a2e', 'a714acf0208a1a2e')
     """
-    return hashlib.sha256(_as_csv(labels)).hexdigest()
+    digest = hashlib.sha256()
+    for piece in _csv_pieces(labels):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def save_labels(path: Path, labels: NDArray[Any]) -> None:
@@ -291,10 +317,18 @@ def write_labels(path: Path, labels: NDArray[Any]) -> None:
 
     A .csv file has one label a line, quoted where it holds a comma, a quote or a line break, or ends in a space.
     """
-    if is_csv(path):
-        path.write_bytes(_as_csv(labels))
-    else:
-        path.write_bytes(npy_bytes(labels))
+    with path.open("wb") as file:
+        for piece in _csv_pieces(labels) if is_csv(path) else _npy_pieces(labels):
+            file.write(piece)
+
+
+def _npy_pieces(labels: NDArray[Any]) -> Iterator[bytes]:
+    """Yield what an .npy file of labels holds, some at a time."""
+    header = BytesIO()
+    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(labels))
+    yield header.getvalue()
+    for start in range(0, len(labels), _LABELS_AT_ONCE):
+        yield labels[start : start + _LABELS_AT_ONCE].tobytes()
 
 
 def npy_bytes(array: NDArray[Any]) -> bytes:
@@ -321,22 +355,51 @@ def load_labels(path: Path) -> NDArray[Any]:
 
 
 def _labels_of_csv(path: Path) -> NDArray[Any]:
-    texts = []
-    for line, fields in _records(path):
-        if len(fields) != 1 or len(fields[0]) > LONGEST_NAME:
-            advice = "one line is one answer, as a release writes them"
-            raise ValueError(f"line {line} is no single label of at most {LONGEST_NAME} characters: {advice}")
-        texts += fields
-    whole = all(map(_WHOLE_NUMBER.fullmatch, texts))
-    labels = np.array([int(text) for text in texts], dtype=np.int64) if whole else np.array(texts)
-    if _as_csv(labels) != path.read_bytes():
+    labels = _digits_of_csv(path)
+    if labels is None:
+        texts = []
+        for line, fields in _records(path):
+            if len(fields) != 1 or len(fields[0]) > LONGEST_NAME:
+                advice = "one line is one answer, as a release writes them"
+                raise ValueError(f"line {line} is no single label of at most {LONGEST_NAME} characters: {advice}")
+            texts += fields
+        whole = all(map(_WHOLE_NUMBER.fullmatch, texts))
+        labels = np.array([int(text) for text in texts], dtype=np.int64) if whole else np.array(texts)
+    if b"".join(_csv_pieces(labels)) != path.read_bytes():
         raise ValueError("it was changed after it was written, or by another program")
     return labels
 
 
-def _as_csv(labels: NDArray[Any]) -> bytes:
-    """Write labels as text that says where each one ends."""
-    return "".join(_quoted(str(label)) + "\n" for label in labels.tolist()).encode()
+def _digits_of_csv(path: Path) -> NDArray[np.int64] | None:
+    """Read labels of one digit each the quick way; None for any other file."""
+    _size_of(path, MOST_CSV_BYTES)
+    digits = {digit: int(digit) for digit in string.digits}
+    found = read_characters(path, digits, 3, lambda _: None)
+    return None if found is None else found[:, 0].astype(np.int64)
+
+
+class _Lines(dict[str, str]):
+    """The line of each label that was written before."""
+
+    def __missing__(self, text: str) -> str:
+        line = _quoted(text) + "\n"
+        if len(self) < _MOST_REMEMBERED:
+            self[text] = line
+        return line
+
+
+def _csv_pieces(labels: NDArray[Any]) -> Iterator[bytes]:
+    """Yield labels as text that says where each one ends, some at a time."""
+    known = _Lines()
+    for start in range(0, len(labels), _LABELS_AT_ONCE):
+        block = labels[start : start + _LABELS_AT_ONCE]
+        if block.dtype.kind in "iu" and block.min() >= 0 and block.max() <= 9:
+            lines = np.full((len(block), 2), ord("\n"), dtype=np.uint8)
+            lines[:, 0] = block
+            lines[:, 0] += ord("0")
+            yield lines.tobytes()
+        else:
+            yield "".join(map(known.__getitem__, map(str, block.tolist()))).encode()
 
 
 def _quoted(text: str) -> str:

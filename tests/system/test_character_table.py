@@ -1,0 +1,122 @@
+"""The quick way to read .csv files finds what the reader of .csv finds, and leaves to it whatever is unusual."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from darrm.system import character_table, votes_file
+from darrm.votes import Votes
+
+NAMES = st.sampled_from([None, ("0", "1"), ("1", "0", "7"), ("a", "Z"), ("C1", "D"), ("é", "1")])
+MUTATIONS = st.lists(
+    st.tuples(st.integers(0, 200), st.sampled_from(["replace", "insert", "delete"]), st.integers(0, 255)), max_size=2
+)
+LIKELY = b'0123456789,\n\r" \0aZ\xff\xef;.-+'
+
+
+def outcome(path: Path, names: tuple[str, ...] | None, votes_format: str) -> tuple[object, ...]:
+    """What reading a file gives: the matrix, its counts, or what is said instead."""
+    found: list[object] = []
+    for read in (
+        lambda: votes_file.load_matrix(path, names),
+        lambda: Votes.read(path, classes=names, votes_format=votes_format).counts,
+    ):
+        try:
+            found.append(read().tolist())
+        except ValueError as error:
+            found.append(str(error))
+    return tuple(found)
+
+
+@st.composite
+def files(draw: Any) -> tuple[bytes, tuple[str, ...] | None, bool]:
+    """A file, the names of its classes, and whether the quick way must read it."""
+    names = draw(NAMES)
+    characters = "0123456789" if names is None else [name for name in names if len(name) == 1 and name.isascii()] or "D"
+    width, lines, end = draw(st.integers(1, 6)), draw(st.integers(1, 8)), draw(st.sampled_from([b"\n", b"\r\n"]))
+    row = st.lists(st.sampled_from(characters), min_size=width, max_size=width)
+    content = end.join(",".join(draw(row)).encode() for _ in range(lines)) + draw(st.sampled_from([end, b""]))
+    ended = lines > 1 or content.endswith(end)
+    mutations = draw(MUTATIONS)
+    for somewhere, kind, byte in mutations:
+        if content:
+            place = somewhere % len(content)
+            other = bytes([LIKELY[byte % len(LIKELY)] if byte < 250 else byte])
+            content = content[:place] + (b"" if kind == "delete" else other) + content[place + (kind != "insert") :]
+    return content, names, ended and not mutations and characters != "D"
+
+
+@given(files(), st.sampled_from(["labels", "counts", "auto"]), st.sampled_from([1, 8, 2**22]))
+@example((b"0,1,2,3,4\n0,0,0,0,0\n", None, False), "labels", 8)  # a header, as it seems
+@example((b"1,0\n0,1\n\n", None, False), "labels", 8)
+@example((b"1,0\n0,1,\n", None, False), "labels", 8)
+@example((b"1,0\n0,11,\n1,1\n", None, False), "labels", 1)
+@example((b'1,0\n0,"\n"\n', None, False), "labels", 1)
+@settings(max_examples=250, deadline=None)
+def test_both_ways_read_and_say_the_same(
+    file: tuple[bytes, tuple[str, ...] | None, bool], votes_format: str, at_once: int
+) -> None:
+    content, names, quick = file
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as monkeypatch:
+        path = Path(folder) / "votes.csv"
+        path.write_bytes(content)
+        monkeypatch.setattr(character_table, "_BYTES_AT_ONCE", at_once)
+        found = outcome(path, names, votes_format)
+        if quick:  # not every file is left to the other reader
+            values = {name: place for place, name in enumerate(names or "0123456789") if len(name.encode()) == 1}
+            assert character_table.read_characters(path, values, 100, id) is not None
+        monkeypatch.setattr(votes_file, "read_characters", lambda *_: None)
+        assert found == outcome(path, names, votes_format)
+
+
+def test_a_file_that_changes_while_it_is_read_is_left_to_the_other_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(character_table, "_BYTES_AT_ONCE", 2**14)
+    path, values = tmp_path / "votes.csv", {"0": 0, "1": 1}
+    for lines in (20_001, 10_000, 19_999):
+        path.write_bytes(b"0,1\n" * 20_000)
+        after = b"0,1\n" * lines
+        assert character_table.read_characters(path, values, 100, lambda _: path.write_bytes(after)) is None  # noqa: B023
+    assert character_table.read_characters(path, values, 100, id).shape == (19_999, 2)  # type: ignore[union-attr]
+
+
+def test_labels_of_one_digit_come_back_as_whole_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = np.arange(2 * 10) % 10
+    monkeypatch.setattr(votes_file, "_LABELS_AT_ONCE", 7)
+    for name in ("labels.csv", "labels.npy"):
+        votes_file.save_labels(tmp_path / name, labels)
+        found = votes_file.load_labels(tmp_path / name)
+        assert found.dtype == np.int64
+        assert found.tolist() == labels.tolist()
+    assert (tmp_path / "labels.csv").read_text() == "".join(f"{label}\n" for label in labels)
+    np.save(tmp_path / "by-numpy.npy", labels)
+    assert (tmp_path / "labels.npy").read_bytes() == (tmp_path / "by-numpy.npy").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([0, 9, 3], dtype=np.int8),
+        np.array([0, 10, 3]),
+        np.array([3, -1, 0]),
+        np.array([250, 251], dtype=np.uint8),
+        np.array([True, False]),
+        np.array([0.0, -0.0, 1.0]),
+        np.array(["yes", "a,b", "yes", 'c"d', " e"]),
+        np.array([7, 8, 9, 10, 11, 9, 8])[::2],
+    ],
+)
+def test_labels_are_written_as_each_of_them_alone(labels: np.ndarray, tmp_path: Path) -> None:
+    quoted = {"a,b": '"a,b"', 'c"d': '"c""d"', " e": '" e"'}
+    text = "".join(quoted.get(str(label), str(label)) + "\n" for label in labels.tolist())
+    votes_file.save_labels(tmp_path / "labels.csv", labels)
+    assert (tmp_path / "labels.csv").read_text() == text
+    np.save(tmp_path / "by-numpy.npy", labels)
+    votes_file.save_labels(tmp_path / "labels.npy", labels)
+    assert (tmp_path / "labels.npy").read_bytes() == (tmp_path / "by-numpy.npy").read_bytes()
