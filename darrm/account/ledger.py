@@ -527,11 +527,12 @@ def _write(connection: sqlite3.Connection, charge: Charge, words: tuple[str, ...
     connection.execute("UPDATE kinds SET total = total + ? WHERE cost = ?", (count, cost))
     kind, stored = connection.execute("SELECT id, seal FROM kinds WHERE cost = ?", (cost,)).fetchone()
     number = connection.execute(
-        "INSERT INTO charges (time, kind, count, note, proof, digest, token, output, labels) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (time, kind, count, *words, kept),
+        "INSERT INTO charges (time, kind, count, note, proof, digest, token, output) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (time, kind, count, *words),
     ).lastrowid
-    connection.execute("UPDATE charges SET seal = ? WHERE id = ?", (seal(number, time, stored, count, *words), number))
+    # the labels come last: an UPDATE writes a whole row again
+    sealed = (seal(number, time, stored, count, *words), kept, number)
+    connection.execute("UPDATE charges SET seal = ?, labels = ? WHERE id = ?", sealed)
 
 
 def _newest(connection: sqlite3.Connection) -> tuple[Any, ...]:
