@@ -32,6 +32,7 @@ from darrm import checks
 from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.aggregator import Aggregator
 from darrm.errors import PaidError
+from darrm.system.progress import StatusLine
 from darrm.system.votes_file import check_new, save_labels
 from darrm.votes import Votes
 
@@ -43,6 +44,7 @@ def release_debited(
     ledger: PrivacyLedger,
     note: str = "",
     output: str | os.PathLike[str] | None = None,
+    line: StatusLine | None = None,
 ) -> NDArray[Any]:
     """Release one label for each query, with the ledger debited for all at once before a label leaves.
 
@@ -60,6 +62,8 @@ def release_debited(
         The caller's words for the ledger's log.
     output
         A new .npy or .csv file that the labels are written to as well; None hands them over in memory only.
+    line
+        Where to show progress.
 
     Returns
     -------
@@ -107,10 +111,12 @@ def release_debited(
         deliver(labels)
 
     try:
-        with _prepared(path) as deliver:
+        with _prepared(path, line) as deliver:
             labels = aggregator.release(votes)  # type: ignore[arg-type]  # the aggregator converts or refuses an array
             if labels.size:
                 charge = aggregator.charge(int(labels.size))
+                if line is not None:
+                    line.show(f"debiting {labels.size:,} queries")
                 ledger.debit(charge, note=note, labels=labels, output=path, deliver=hand_over)
             elif path is not None:
                 checks.fail(
@@ -172,7 +178,7 @@ def _check_ledger(ledger: object) -> None:
 
 
 @contextmanager
-def _prepared(path: Path | None) -> Iterator[Callable[[NDArray[Any]], None]]:
+def _prepared(path: Path | None, line: StatusLine | None = None) -> Iterator[Callable[[NDArray[Any]], None]]:
     """Yield what publishes labels at a new path, after its folder was seen to take files and links."""
     if path is None:
         yield lambda _: None
@@ -188,7 +194,7 @@ def _prepared(path: Path | None) -> Iterator[Callable[[NDArray[Any]], None]]:
             checks.fail("output", str(path), allowed, "a link publishes labels without replacing a file; name another")
 
         def publish(labels: NDArray[Any]) -> None:
-            save_labels(temporary, labels)
+            save_labels(temporary, labels, line)
             os.link(temporary, path)
             _sync(path.parent)
 

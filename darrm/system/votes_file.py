@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from darrm import checks
 from darrm.system.character_table import read_characters
 from darrm.system.files import check_parent, replacing
-from darrm.system.progress import StatusLine
+from darrm.system.progress import StatusLine, blocks
 
 SUFFIXES = (".npy", ".csv")
 MOST_CSV_BYTES = 2**30  # its numbers may take four times as much memory; an .npy file is mapped and may be larger
@@ -306,29 +306,33 @@ def labels_digest(labels: NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-def save_labels(path: Path, labels: NDArray[Any]) -> None:
-    """Write labels in one step: the file is complete or it is not there."""
+def save_labels(path: Path, labels: NDArray[Any], line: StatusLine | None = None) -> None:
+    """Write labels in one step: the file is complete or it is not there; ``line`` shows how many are written."""
     with replacing(path) as temporary:
-        write_labels(temporary, labels)
+        write_labels(temporary, labels, line)
 
 
-def write_labels(path: Path, labels: NDArray[Any]) -> None:
+def write_labels(path: Path, labels: NDArray[Any], line: StatusLine | None = None) -> None:
     """Write labels to a file that nobody reads yet; `load_labels` reads them back.
 
     A .csv file has one label a line, quoted where it holds a comma, a quote or a line break, or ends in a space.
     """
     with path.open("wb") as file:
-        for piece in _csv_pieces(labels) if is_csv(path) else _npy_pieces(labels):
+        for piece in _csv_pieces(labels, line) if is_csv(path) else _npy_pieces(labels, line):
             file.write(piece)
 
 
-def _npy_pieces(labels: NDArray[Any]) -> Iterator[bytes]:
+def _npy_pieces(labels: NDArray[Any], line: StatusLine | None) -> Iterator[bytes]:
     """Yield what an .npy file of labels holds, some at a time."""
     header = BytesIO()
     np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(labels))
     yield header.getvalue()
-    for start in range(0, len(labels), _LABELS_AT_ONCE):
-        yield labels[start : start + _LABELS_AT_ONCE].tobytes()
+    for block in _label_blocks(labels, line):
+        yield block.tobytes()
+
+
+def _label_blocks(labels: NDArray[Any], line: StatusLine | None) -> Iterator[NDArray[Any]]:
+    return blocks(labels, _LABELS_AT_ONCE, line or StatusLine(enabled=False), "writing labels")
 
 
 def npy_bytes(array: NDArray[Any]) -> bytes:
@@ -388,11 +392,10 @@ class _Lines(dict[str, str]):
         return line
 
 
-def _csv_pieces(labels: NDArray[Any]) -> Iterator[bytes]:
+def _csv_pieces(labels: NDArray[Any], line: StatusLine | None = None) -> Iterator[bytes]:
     """Yield labels as text that says where each one ends, some at a time."""
     known = _Lines()
-    for start in range(0, len(labels), _LABELS_AT_ONCE):
-        block = labels[start : start + _LABELS_AT_ONCE]
+    for block in _label_blocks(labels, line):
         if block.dtype.kind in "iu" and block.min() >= 0 and block.max() <= 9:
             lines = np.full((len(block), 2), ord("\n"), dtype=np.uint8)
             lines[:, 0] = block

@@ -48,11 +48,11 @@ def child(folder: Path, note: str, output: str, limit: int | None) -> int:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # the ledger or its journal cannot grow
     elif limit is not None:
 
-        def full(path: Path, labels: np.ndarray) -> None:
+        def full(path: Path, labels: np.ndarray, _: object) -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # neither labels nor ledger can be written
             save_labels(path, labels)
 
-        debited.save_labels = full  # type: ignore[attr-defined]
+        debited.save_labels = full  # type: ignore[assignment, attr-defined]
     words = [str(folder / "votes.npy"), "--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
     status = 99
     try:
