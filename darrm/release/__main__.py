@@ -130,7 +130,7 @@ def _release(options: Namespace) -> tuple[PrivacyLedger, NDArray[Any]]:
             # a budget that does not admit the votes, or a note that is refused, leaves no ledger behind
             PrivacyLedger.create(":memory:", budget).debit(aggregator.charge(votes.queries), note=note)
             ledger = PrivacyLedger.create(options.ledger, budget)
-        return ledger, release_debited(aggregator, votes, ledger=ledger, note=note, output=options.output)
+        return ledger, release_debited(aggregator, votes, ledger=ledger, note=note, output=options.output, line=line)
 
 
 def _report(options: Namespace, ledger: PrivacyLedger, labels: NDArray[Any]) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from darrm.proof.table import GammaTable, certify
 from darrm.release import DaRRM, debited, release_debited
 from darrm.release import __main__ as release
 from darrm.release.debited import recover
+from darrm.system import progress, votes_file
 from darrm.system.command_line import run
 from darrm.system.votes_file import labels_digest, save_labels
 from darrm.votes import Votes
@@ -134,8 +136,8 @@ def test_what_fails_after_the_debit_is_recovered_once(
 def test_a_name_that_is_taken_after_the_debit_is_not_overwritten(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def overtaken(path: Path, labels: np.ndarray) -> None:
-        save_labels(path, labels)
+    def overtaken(path: Path, labels: np.ndarray, line: Any) -> None:
+        save_labels(path, labels, line)
         (folder / "labels.npy").write_text("mine")
 
     monkeypatch.setattr(debited, "save_labels", overtaken)
@@ -351,6 +353,19 @@ def test_labels_are_on_no_disk_before_they_are_paid(
     ledger = PrivacyLedger(folder / "l.sqlite")
     release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "labels.csv")
     assert sizes == [{"labels.csv": 0, "second-name.csv": 0}]
+
+
+@pytest.mark.parametrize("output", ["labels.npy", "labels.csv"])
+def test_a_long_release_says_how_far_it_is(
+    output: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LOGGED_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(votes_file, "_LABELS_AT_ONCE", 3)
+    assert releasing(folder, output=output) == 0
+    lines = capsys.readouterr().err.splitlines()
+    shown = [re.sub(r" \[.*\]", "", line).partition(", ")[0] for line in lines]
+    steps = ["checking votes 4/4", "drawing 4 labels", "debiting 4 queries", "writing labels 3/4", "writing labels 4/4"]
+    assert [line for line in shown if line in steps] == steps
 
 
 @pytest.mark.parametrize("ledger", ["l.sqlite", Path("l.sqlite"), None])
