@@ -1,49 +1,253 @@
-"""How many labels a second leave, with the operating system's randomness, on one core.
+"""What a release of a million labels and more takes: seconds and memory of the command, nanoseconds of its parts.
 
-``OMP_NUM_THREADS=1 python -m experiments.scaling.release_benchmark`` times `DaRRM.release` from unchecked votes to
-labels for several types of votes, next to plain ``rng.random() < p`` coins (not exact, for comparison).
+    python -m experiments.scaling.release_benchmark --quick              # below a minute
+    python -m experiments.scaling.release_benchmark                      # 10^7 queries as well; some minutes
+    python -m experiments.scaling.release_benchmark --against CHECKOUT   # and another version, in turns
+
+Writes OUTPUT/releases/releases.json, and OUTPUT/releases.md from the JSON. Every release is `python -m darrm.release`
+in a process of its own, from a file of votes to a file of labels, with a new ledger: the start of Python, the proof of
+the table, the account and the waiting for the disk are part of it.
 """
 
+import json
 import os
+import statistics
+import subprocess
 import sys
-import timeit
+import tempfile
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.release.majority import DaRRM
-from darrm.system.command_line import CommandLine, run
+from darrm.system.command_line import run
+from darrm.votes import Votes
+from experiments import pages
 
-QUERIES = 1_000_000
-ROUNDS = 5
+NAME = "releases"
+MODULE = "scaling.release_benchmark"
+K = 11
+CASES = (
+    (1_000_000, "digits.csv", "labels.csv"),
+    (1_000_000, "words.csv", "labels.csv"),
+    (1_000_000, "int64.npy", "labels.npy"),
+    (1_000_000, "bytes.npy", "labels.npy"),
+    (10_000_000, "digits.csv", "labels.csv"),
+    (10_000_000, "bytes.npy", "labels.npy"),
+)
+QUICK_CASES = tuple((100_000, *files) for queries, *files in CASES if queries == 1_000_000)
+ROUNDS = 3  # of which the median counts
+PART_ROUNDS = 7
+PART_QUERIES = 1_000_000
+BUDGET = "1e8,1e-2"  # admits every case
+WORDS = ("no", "yes")
+# the peak of a process counts what the one that started it held by then: so a small one starts it
+STARTER = """
+import os, sys, time
+started = time.perf_counter()
+child = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[1:]], os.environ)
+_, status, usage = os.wait4(child, 0)
+print(time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one case took, by this version or by the one that it is measured against."""
+
+    queries: int
+    votes: str
+    output: str
+    version: str
+    seconds: float
+    cpu_seconds: float
+    peak_megabytes: float
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print."""
-    parser = CommandLine(prog="python -m experiments.scaling.release_benchmark", description=str(__doc__))
-    parser.add_argument("--K", type=int, default=11, metavar="INT", help="number of voters (default 11)")
+    """Measure, print and write."""
+    parser = pages.command_line(NAME, str(__doc__), module=MODULE, quick="10^5 queries, below a minute")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another version, measured in turns")
+    parser.add_argument("--parts", action="store_true", help="only print what the parts of a release take, as JSON")
     options = parser.parse_args(arguments)
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    problem = MajorityProblem.from_allowance(Voters(options.K, PrivacyParams("0.1", "1e-5")), 3)
-    aggregator = DaRRM(optimize_gamma(problem))
-    votes = np.random.default_rng(0).random((QUERIES, options.K)) < 0.75
-    truth = np.array([float(aggregator.probability_of_one(ones)) for ones in range(options.K + 1)])
-    generator = np.random.default_rng(1)
-    cases: dict[str, Callable[[], object]] = {
-        f"DaRRM, {dtype.__name__} votes": partial(aggregator.release, votes.astype(dtype))
-        for dtype in (np.bool_, np.int64, np.float64)
-    }
-    cases["floating-point coins, bool votes"] = lambda: generator.random(QUERIES) < truth[votes.sum(axis=1)]
-    print(f"K = {options.K}, one core, best of {ROUNDS} runs of {QUERIES:,} queries")
-    for name, action in cases.items():
-        seconds = min(timeit.repeat(action, number=1, repeat=ROUNDS))
-        print(f"{name:34}{QUERIES / seconds / 1e6:8.2f} million labels a second")
+    if options.parts:
+        print(json.dumps(parts()))
+        return 0
+    folder = pages.data_folder(options, NAME)
+    if not options.page:
+        checkouts = {"this": Path(__file__).parents[2]}
+        if options.against is not None:
+            checkouts["before"] = options.against
+        timings = measure(QUICK_CASES if options.quick else CASES, checkouts)
+        data = {
+            "commits": {version: commit_of(checkout) for version, checkout in checkouts.items()},
+            "timings": list(map(asdict, timings)),
+            "nanoseconds": {version: parts_of(checkout) for version, checkout in checkouts.items()},
+        }
+        pages.write_json(folder / "releases.json", data)
+    pages.write_page(folder, page(pages.read_json(folder / "releases.json")))
     return 0
+
+
+def measure(cases: Sequence[tuple[Any, ...]], checkouts: dict[str, Path]) -> list[Timing]:
+    """Release every case by every version, in turns, and keep the medians."""
+    found = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        table().table.save(folder / "table.json")
+        for queries, votes, output in cases:
+            write_votes(folder / votes, queries)
+            rounds: dict[str, list[tuple[float, ...]]] = {version: [] for version in checkouts}
+            for _ in range(ROUNDS):
+                for version, checkout in checkouts.items():
+                    rounds[version].append(release(folder, votes, output, checkout))
+            for version, taken in rounds.items():
+                medians = map(statistics.median, zip(*taken, strict=True))
+                found.append(Timing(queries, votes, output, version, *medians))
+                print(found[-1], flush=True)
+            (folder / votes).unlink()
+    return found
+
+
+def table() -> DaRRM:
+    """Return the optimum for eleven voters whose answers add up however many they are."""
+    return DaRRM(optimize_gamma(MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1")), 3)))
+
+
+def drawn_votes(queries: int) -> NDArray[np.uint8]:
+    """Draw (queries, K) votes, three of four for 1."""
+    return np.asarray(np.random.default_rng(0).random((queries, K), dtype=np.float32) < 0.75, dtype=np.uint8)
+
+
+def write_votes(path: Path, queries: int) -> None:
+    """Write votes as digits or words with commas, or as an array of one or eight bytes a vote."""
+    votes = drawn_votes(queries)
+    if path.stem == "digits":
+        lines = np.full((queries, 2 * K), ord(","), dtype=np.uint8)
+        lines[:, ::2] = votes + ord("0")
+        lines[:, -1] = ord("\n")
+        path.write_bytes(lines.tobytes())
+    elif path.stem == "words":
+        path.write_text("".join(",".join(WORDS[vote] for vote in row) + "\n" for row in votes.tolist()))
+    else:
+        np.save(path, votes.astype(np.int64) if path.stem == "int64" else votes)
+
+
+def release(folder: Path, votes: str, output: str, checkout: Path) -> tuple[float, float, float]:
+    """Run the command once; seconds, seconds of the processor, and megabytes at the peak."""
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        files = [str(folder / votes), "--table", str(folder / "table.json"), "--output", f"{name}/{output}"]
+        words = [*files, "--ledger", f"{name}/ledger.sqlite", "--create-budget", BUDGET, "--quiet"]
+        words += ["--classes", ",".join(WORDS)] if "words" in votes else []
+        child = start("-c", STARTER, "-m", "darrm.release", *words, checkout=checkout)
+        text, _ = child.communicate()
+    if child.returncode:
+        raise ValueError(f"a release of {votes} ended with status {child.returncode}")
+    seconds, cpu_seconds, peak_megabytes = map(float, text.splitlines()[-1].split())
+    return seconds, cpu_seconds, peak_megabytes
+
+
+def start(*words: str, checkout: Path) -> subprocess.Popen[str]:
+    """Start Python on one core with a checkout's modules."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout.absolute()), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, *words]
+    # in the checkout: `-m` looks there first
+    return subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True)  # noqa: S603
+
+
+def commit_of(checkout: Path) -> str:
+    """Return the commit of a checkout, shortened."""
+    command = ["git", "-C", str(checkout), "rev-parse", "--short=7", "HEAD"]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 (git)
+    return found.stdout.strip()
+
+
+def parts_of(checkout: Path) -> dict[str, float]:
+    """Measure the parts of a release with a checkout's modules."""
+    text, _ = start(__file__, "--parts", checkout=checkout).communicate()
+    return dict(json.loads(text))
+
+
+def parts() -> dict[str, float]:
+    """Return the nanoseconds of the processor that a label takes in each part, as medians."""
+    aggregator, matrix = table(), drawn_votes(PART_QUERIES)
+    votes = Votes.of_labels(matrix, 2)
+    truth = np.array([float(aggregator.probability_of_one(ones)) for ones in range(K + 1)])
+    generator = np.random.default_rng(1)
+    actions: dict[str, Callable[[], object]] = {
+        "a random byte of the operating system": partial(os.urandom, PART_QUERIES),
+        "an exact coin": partial(aggregator._lies.flip, votes.ones),  # noqa: SLF001 (a part)
+        "a floating-point coin, for comparison": lambda: generator.random(PART_QUERIES) < truth[votes.ones],
+        "counting the votes, of one byte each": partial(Votes.of_labels, matrix, 2),
+        "counting the votes, of eight bytes each": partial(Votes.of_labels, matrix.astype(np.int64), 2),
+        "a label, from counted votes": partial(aggregator.release, votes),
+    }
+    rounds = [{name: nanoseconds(action) for name, action in actions.items()} for _ in range(PART_ROUNDS)]
+    return {name: statistics.median(taken[name] for taken in rounds) for name in actions}
+
+
+def nanoseconds(action: Callable[[], object]) -> float:
+    """Return the processor's time of an action on all queries, for one of them."""
+    started = time.process_time()
+    action()
+    return 1e9 * (time.process_time() - started) / PART_QUERIES
+
+
+def page(data: dict[str, Any]) -> str:
+    """Write the page of the documentation."""
+    timings = [Timing(**item) for item in data["timings"]]
+    before = {(item.queries, item.votes): item for item in timings if item.version == "before"}
+    head = ["queries", "votes", "labels", "seconds", "CPU seconds", "MB"]
+    rows = []
+    for item in timings:
+        if item.version == "this":
+            cells = [f"{item.queries:,}", item.votes, item.output, *measured(item)]
+            earlier = before.get((item.queries, item.votes))
+            if earlier is not None:
+                cells += [*measured(earlier), f"{earlier.cpu_seconds / item.cpu_seconds:.1f}"]
+            rows.append(cells)
+    intro, part_head = INTRODUCTION, ["part of a release", "ns"]
+    spent = data["nanoseconds"]
+    part_rows = [[name, f"{value:.1f}"] for name, value in spent["this"].items()]
+    if before:
+        commits = data["commits"]
+        intro += f" *Before* is commit {commits['before']}, measured in turns with commit {commits['this']}."
+        head += ["seconds before", "CPU before", "MB before", "times less CPU"]
+        part_head += ["ns before", "times less"]
+        for row, (name, value) in zip(part_rows, spent["this"].items(), strict=True):
+            row += [f"{spent['before'][name]:.1f}", f"{spent['before'][name] / value:.1f}"]
+    return "\n\n".join([intro, pages.table(head, rows), PARTS, pages.table(part_head, part_rows)]) + "\n"
+
+
+def measured(item: Timing) -> list[str]:
+    """Write what a case took."""
+    return [f"{item.seconds:.2f}", f"{item.cpu_seconds:.2f}", f"{item.peak_megabytes:.0f}"]
+
+
+INTRODUCTION = f"""# What releases of millions of labels take
+
+Written by `python -m experiments.{MODULE} --output docs/reproduction` from its measurements:
+the command `python -m darrm.release` for {K} voters, from a file of votes to a file of labels, with a new ledger, in a
+process of its own on a shared machine (read CPU seconds and ratios, not seconds; medians of {ROUNDS}). The start of
+Python, the optimum's proof, the account and the waiting for the disk are part of it. Memory is the peak of the
+process; a mapped file of votes counts where it is in memory. `digits.csv` has the votes 0 and 1, `words.csv` no and
+yes, `int64.npy` eight bytes a vote, `bytes.npy` one."""
+
+PARTS = """## What a label takes in each part
+
+Nanoseconds of the processor for one label, or one query of eleven votes, in memory. An exact coin draws one byte of the
+operating system and compares it with the first digits of its probability; a floating-point coin has a probability
+that was rounded, and is not used."""
 
 
 if __name__ == "__main__":
