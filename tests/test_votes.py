@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from darrm.system import character_table, progress
+from darrm.system import plain_csv, progress
 from darrm.system.votes_file import labels_digest, load_labels, load_matrix, save_labels
 from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, require_votes
 
@@ -585,7 +585,7 @@ def test_reading_a_long_csv_file_says_how_far_it_is(
     last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "LOGGED_AFTER_SECONDS", 0.0)
-    monkeypatch.setattr(character_table, "_BYTES_AT_ONCE", 6_000)
+    monkeypatch.setattr(plain_csv, "_BYTES_AT_ONCE", 6_000)
     path = tmp_path / "votes.csv"
     path.write_text("0,1,1\n" * 2_499 + f"0,1,{last}\n", encoding="utf-8")
     with progress.status_line(quiet=False) as line:

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.system.character_table import read_characters
 from darrm.system.files import check_parent, replacing
+from darrm.system.plain_csv import read_characters, read_words
 from darrm.system.progress import StatusLine, blocks
 
 SUFFIXES = (".npy", ".csv")
@@ -36,6 +36,8 @@ _LONGEST_LINE = 2**24  # characters: eight million voters
 _LONGEST_NUMBER = 100  # characters
 _LONGEST_HEADER = 10_000  # bytes, numpy's own limit
 _LINES_BETWEEN = 1000  # two words about how far the reading is
+_PLAIN_NUMBERS = 1000  # whole numbers below it are looked up, not read: labels, and counts of as many voters
+_PLAIN_WORD = re.compile(r"[!#-+\--~]{1,8}")  # ASCII without spaces, quotes and commas
 _LABELS_AT_ONCE = 2**18  # written, as text or as they are
 _MOST_REMEMBERED = 4096  # different fields whose meaning is looked up and not found again
 _LEAST_COUNTED = 5  # fields: fewer that say 0, 1, 2 … may be votes, so many are the numbers of columns
@@ -170,7 +172,7 @@ def is_text(text: str) -> bool:
 def _read_csv(path: Path, names: Sequence[str] | None, progress: StatusLine | None) -> NDArray[Any]:
     """Read the numbers of a .csv file, or the places of its words among the names."""
     places = None if names is None else {name: place for place, name in enumerate(names)}
-    if (votes := _read_single_characters(path, places, progress)) is not None:
+    if (votes := _read_plain(path, places, progress)) is not None:
         return votes
     known: dict[str, float] = dict(places or {})
     numbers: array[Any] = array("d" if names is None else "i")
@@ -194,21 +196,26 @@ def _read_csv(path: Path, names: Sequence[str] | None, progress: StatusLine | No
     return np.frombuffer(numbers, dtype=numbers.typecode).reshape(-1, width)
 
 
-def _read_single_characters(
-    path: Path, places: dict[str, int] | None, progress: StatusLine | None
-) -> NDArray[np.uint8] | None:
-    """Read a table of digits, or of classes with names of one character, the quick way; None for any other file."""
+def _read_plain(path: Path, places: dict[str, int] | None, progress: StatusLine | None) -> NDArray[Any] | None:
+    """Read a table of small whole numbers, or of the names of classes, the quick way; None for any other file."""
     _size_of(path, MOST_CSV_BYTES)
-    characters = string.digits if places is None else string.digits + string.ascii_letters
-    meanings = {character: _meaning(character, places) for character in characters}
-    values = {character: int(value) for character, value in meanings.items() if value is not None}
+    names = map(str, range(_PLAIN_NUMBERS)) if places is None else filter(_PLAIN_WORD.fullmatch, places)
+    meanings = {name: _meaning(name, places) for name in names}
+    values = {name: int(value) for name, value in meanings.items() if value is not None}
+    characters = {name: value for name, value in values.items() if len(name) == 1 and name.isalnum()}
     line = progress or StatusLine(enabled=False)
-    votes = read_characters(
-        path, values, _LONGEST_LINE, lambda lines: line.show(f"reading {path.name}: {lines:,} lines")
-    )
+
+    def show(lines: int) -> None:
+        line.show(f"reading {path.name}: {lines:,} lines")
+
+    votes: NDArray[Any] | None = None
+    if len(characters) < 255:
+        votes = read_characters(path, characters, _LONGEST_LINE, show)
+    if votes is None:
+        votes = read_words(path, values, _LONGEST_LINE, show)
     if votes is not None:
-        character_of = {value: character for character, value in values.items()}
-        _refuse_header([character_of[vote] for vote in votes[0].tolist()], places)
+        name_of = {value: name for name, value in values.items()}
+        _refuse_header([name_of[vote] for vote in votes[0].tolist()], places)
     return votes
 
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from darrm.system import character_table, votes_file
+from darrm.system import plain_csv, votes_file
 from darrm.votes import Votes
 
-NAMES = st.sampled_from([None, ("0", "1"), ("1", "0", "7"), ("a", "Z"), ("C1", "D"), ("é", "1")])
+NAMES = st.sampled_from([None, ("0", "1"), ("1", "0", "7"), ("a", "Z"), ("C1", "D"), ("é", "1"), ("no", "a" * 9, "D")])
+NUMBERS = ["0", "7", "10", "250", "999", "1000", "007", "+1", "2.0"]
 MUTATIONS = st.lists(
     st.tuples(st.integers(0, 200), st.sampled_from(["replace", "insert", "delete"]), st.integers(0, 255)), max_size=2
 )
@@ -37,9 +38,10 @@ def outcome(path: Path, names: tuple[str, ...] | None, votes_format: str) -> tup
 def files(draw: Any) -> tuple[bytes, tuple[str, ...] | None, bool]:
     """A file, the names of its classes, and whether the quick way must read it."""
     names = draw(NAMES)
-    characters = "0123456789" if names is None else [name for name in names if len(name) == 1 and name.isascii()] or "D"
+    single = "0123456789" if names is None else [name for name in names if len(name) == 1 and name.isascii()]
+    words = draw(st.sampled_from([single, NUMBERS if names is None else names, single]))
     width, lines, end = draw(st.integers(1, 6)), draw(st.integers(1, 8)), draw(st.sampled_from([b"\n", b"\r\n"]))
-    row = st.lists(st.sampled_from(characters), min_size=width, max_size=width)
+    row = st.lists(st.sampled_from(words), min_size=width, max_size=width)
     content = end.join(",".join(draw(row)).encode() for _ in range(lines)) + draw(st.sampled_from([end, b""]))
     ended = lines > 1 or content.endswith(end)
     mutations = draw(MUTATIONS)
@@ -48,7 +50,7 @@ def files(draw: Any) -> tuple[bytes, tuple[str, ...] | None, bool]:
             place = somewhere % len(content)
             other = bytes([LIKELY[byte % len(LIKELY)] if byte < 250 else byte])
             content = content[:place] + (b"" if kind == "delete" else other) + content[place + (kind != "insert") :]
-    return content, names, ended and not mutations and characters != "D"
+    return content, names, ended and not mutations and words == single
 
 
 @given(files(), st.sampled_from(["labels", "counts", "auto"]), st.sampled_from([1, 8, 2**22]))
@@ -65,25 +67,45 @@ def test_both_ways_read_and_say_the_same(
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as monkeypatch:
         path = Path(folder) / "votes.csv"
         path.write_bytes(content)
-        monkeypatch.setattr(character_table, "_BYTES_AT_ONCE", at_once)
+        monkeypatch.setattr(plain_csv, "_BYTES_AT_ONCE", at_once)
         found = outcome(path, names, votes_format)
         if quick:  # not every file is left to the other reader
             values = {name: place for place, name in enumerate(names or "0123456789") if len(name.encode()) == 1}
-            assert character_table.read_characters(path, values, 100, id) is not None
+            assert plain_csv.read_characters(path, values, 100, id) is not None
         monkeypatch.setattr(votes_file, "read_characters", lambda *_: None)
+        monkeypatch.setattr(votes_file, "read_words", lambda *_: None)
         assert found == outcome(path, names, votes_format)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_words_and_numbers_are_read_many_at_a_time(
+    ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain_csv, "_BYTES_AT_ONCE", 7)
+    path, rng = tmp_path / "votes.csv", np.random.default_rng(0)
+    for names in (("no", "yes", "eightchr"), tuple(map(str, range(0, 1000, 7)))):
+        places = rng.integers(0, len(names), (30, 4))
+        text = "\n".join(",".join(names[place] for place in row) for row in places)
+        path.write_text(text + "\n" * ended)
+        shown: list[int] = []
+        found = plain_csv.read_words(path, {name: place for place, name in enumerate(names)}, 1000, shown.append)
+        assert found is not None
+        assert found.tolist() == places.tolist()
+        assert shown == sorted(set(shown))
+        assert shown[-1] == 29 + ended
+        assert plain_csv.read_words(path, {names[0]: 0}, 1000, shown.append) is None
 
 
 def test_a_file_that_changes_while_it_is_read_is_left_to_the_other_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(character_table, "_BYTES_AT_ONCE", 2**14)
+    monkeypatch.setattr(plain_csv, "_BYTES_AT_ONCE", 2**14)
     path, values = tmp_path / "votes.csv", {"0": 0, "1": 1}
     for lines in (20_001, 10_000, 19_999):
         path.write_bytes(b"0,1\n" * 20_000)
         after = b"0,1\n" * lines
-        assert character_table.read_characters(path, values, 100, lambda _: path.write_bytes(after)) is None  # noqa: B023
-    assert character_table.read_characters(path, values, 100, id).shape == (19_999, 2)  # type: ignore[union-attr]
+        assert plain_csv.read_characters(path, values, 100, lambda _: path.write_bytes(after)) is None  # noqa: B023
+    assert plain_csv.read_characters(path, values, 100, id).shape == (19_999, 2)  # type: ignore[union-attr]
 
 
 def test_labels_of_one_digit_come_back_as_whole_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
