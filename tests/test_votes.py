@@ -43,6 +43,13 @@ def test_every_type_of_vote_is_counted_alike(dtype: type) -> None:
     assert np.array_equal(votes.counts.sum(axis=1), np.full(rows, 3))
 
 
+def test_many_voters_are_counted() -> None:  # sums of one byte hold 255
+    labels = np.arange(600) >= np.array([[0], [300], [344], [600]])
+    for K in (255, 256, 257, 600):
+        votes = Votes.of_labels(labels[:, :K])
+        assert votes.ones.tolist() == labels[:, :K].sum(axis=1).tolist()
+
+
 def test_votes_do_not_change_and_the_input_stays_free() -> None:
     for array, votes in (
         (already := np.array([[2, 1]]), Votes.of_counts(already)),

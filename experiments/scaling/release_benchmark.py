@@ -222,7 +222,7 @@ def page(data: dict[str, Any]) -> str:
     part_rows = [[name, f"{value:.1f}"] for name, value in spent["this"].items()]
     if before:
         commits = data["commits"]
-        intro += f" *Before* is commit {commits['before']}, measured in turns with commit {commits['this']}."
+        intro += f"\n*Before* is commit {commits['before']}, measured in turns with commit {commits['this']}."
         head += ["seconds before", "CPU before", "MB before", "times less CPU"]
         part_head += ["ns before", "times less"]
         for row, (name, value) in zip(part_rows, spent["this"].items(), strict=True):

@@ -19,7 +19,10 @@ DOORS = sorted(
 )
 PAGES = sorted(path.stem for path in DOCS.glob("*.md"))
 NEED_TORCH = {"audits", "knowledge_transfer"}
-MODULE_OF = {"composition": "experiments.composition_tables"}  # the others are called as their pages are
+MODULE_OF = {
+    "composition": "experiments.composition_tables",
+    "releases": "experiments.scaling.release_benchmark",
+}  # the others are called as their pages are
 
 
 def enter(door: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> object:

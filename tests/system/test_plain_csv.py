@@ -59,6 +59,10 @@ def files(draw: Any) -> tuple[bytes, tuple[str, ...] | None, bool]:
 @example((b"1,0\n0,1,\n", None, False), "labels", 8)
 @example((b"1,0\n0,11,\n1,1\n", None, False), "labels", 1)
 @example((b'1,0\n0,"\n"\n', None, False), "labels", 1)
+@example((b"a\0,Z\nZ,a\n", ("a", "Z"), False), "labels", 2**22)  # a zero byte is no end of a word
+@example((b"no,D\nD,no,\n", ("no", "a" * 9, "D"), False), "labels", 2**22)
+@example((b"no,D,D\nno\nD,D\n", ("no", "a" * 9, "D"), False), "labels", 2**22)
+@example((b"10,250\n7,\n", None, False), "counts", 2**22)
 @settings(max_examples=250, deadline=None)
 def test_both_ways_read_and_say_the_same(
     file: tuple[bytes, tuple[str, ...] | None, bool], votes_format: str, at_once: int
