@@ -54,7 +54,8 @@ from darrm.account.ledger_store import MEMORY, RESTORE, SCHEMA, SCHEMA_VERSION, 
 from darrm.errors import BudgetExceededError, LedgerError, PaidError
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-from darrm.system.votes_file import check_new, labels_digest
+from darrm.system.parquet_file import check_absent
+from darrm.system.votes_file import SUFFIXES, check_new, labels_digest
 
 KINDS = ("one", "planned", "adaptive")
 DEFAULT_TIMEOUT = 60.0
@@ -83,8 +84,8 @@ class Entry:
     note: str
     table: str = ""  # the digest of the proven table that answered
     labels: str = ""  # the digest of the labels that were paid for, `darrm.system.votes_file.labels_digest`
-    delivered: bool = True  # False while the labels wait in the ledger
-    output: str = ""  # the file that they are for
+    delivered: bool = True  # False while the labels, or what says how to draw them, wait in the ledger
+    output: str = ""  # the file, or the folder, that they are for
     number: int = 0  # counts from 1
 
 
@@ -193,6 +194,7 @@ class PrivacyLedger:
         *,
         note: str = "",
         labels: NDArray[Any] | None = None,
+        manifest: bytes | None = None,
         output: Path | None = None,
         deliver: Callable[[], object] | None = None,
     ) -> None:
@@ -206,8 +208,11 @@ class PrivacyLedger:
             The caller's words for the log.
         labels
             (charge.count,) what the charge pays for: kept in the ledger by the same transaction, until delivered.
+        manifest
+            In place of ``labels`` what says how they are drawn after the debit (`darrm.release.partitions`): kept until
+            they are delivered.
         output
-            The new file that ``labels`` are for; another debit for it is refused until they are delivered.
+            The new file that the labels are for; another debit for it is refused until they are delivered.
         deliver
             Called after the debit: hands the labels over. They then leave the ledger.
 
@@ -228,7 +233,7 @@ class PrivacyLedger:
         _check_text("note", note)
         _check_text("the charge's words", charge.what)
         _check_count("the number of queries in a charge", charge.count)
-        kept = None if labels is None else _to_npy(labels, charge.count)
+        kept = manifest if labels is None else _to_npy(labels, charge.count)
         digest = "" if labels is None else labels_digest(labels)
         target = "" if output is None else _words(output.absolute())
         token, written = secrets.token_hex(16), False
@@ -236,7 +241,7 @@ class PrivacyLedger:
             for attempt in range(_ATTEMPTS + 1):
                 with self._transaction(write=True) as (connection, accountant):
                     self._check_addition(accountant, charge)
-                    self._check_output(connection, output, target)
+                    self._check_output(connection, output, target, check_new if manifest is None else check_absent)
                     trial = PrivacyAccountant(charges=(*accountant.charges, charge))
                     if self._is_admitted(trial) or (attempt == _ATTEMPTS and self._admits(trial)):
                         written = True
@@ -287,28 +292,46 @@ class PrivacyLedger:
 
     def kept_labels(self, number: int) -> NDArray[Any]:
         """Return the labels of an undelivered entry, as they were drawn; `ValueError` for any other entry."""
+        kept, digest = self._kept(number)
+        if not digest:
+            checks.fail("the entry", number, "one whose labels wait", "those of this one are drawn file by file")
+        try:
+            labels = np.load(BytesIO(kept), allow_pickle=False)
+            if labels_digest(labels) == digest:
+                return np.asarray(labels)
+        except (ValueError, EOFError, TypeError):
+            pass
+        raise self._corrupted("the labels that wait in it were changed")
+
+    def kept_manifest(self, number: int) -> bytes | None:
+        """Return the manifest of an undelivered entry, None if its labels wait; `ValueError` for any other entry."""
+        kept, digest = self._kept(number)
+        if not isinstance(kept, bytes):
+            raise self._corrupted("what waits in it was changed")
+        return None if digest else kept
+
+    def _kept(self, number: int) -> tuple[Any, str]:
+        """Return what waits for an undelivered entry, and the digest of its labels, empty for a manifest."""
         with self._transaction(write=False) as (connection, _):
             waiting = [entry.number for entry in self._log(connection) if not entry.delivered]
             if number not in waiting:
                 allowed = f"one of {', '.join(map(str, waiting))}" if waiting else "undelivered, and none is"
                 checks.fail("the entry", number, allowed)
             row = connection.execute("SELECT labels, digest FROM charges WHERE id = ?", (number,)).fetchone()
-        try:
-            labels = np.load(BytesIO(row[0]), allow_pickle=False)
-            if labels_digest(labels) == row[1]:
-                return np.asarray(labels)
-        except (ValueError, EOFError, TypeError):
-            pass
-        raise self._corrupted("the labels that wait in it were changed")
+        return row[0], str(row[1])
 
     def forget_labels(self, number: int) -> None:
         """Drop the labels of an entry from the ledger, because they were delivered."""
         self._forget_labels("id", number)
 
-    def recovery(self, number: int | str) -> str:
-        """Return the command that delivers the labels of an undelivered entry, and pays nothing."""
+    def recovery(self, number: int | str, output: str = "") -> str:
+        """Return the command that delivers the labels of an undelivered entry, and pays nothing.
+
+        ``output`` is where the entry's labels go; those that are drawn file by file can go nowhere else.
+        """
         ledger = shlex.quote(_words(self._store.path))
-        return f"python -m darrm.release --recover {number} --ledger {ledger} --output labels-{number}.csv"
+        there = shlex.quote(output) if output and not output.lower().endswith(SUFFIXES) else f"labels-{number}.csv"
+        return f"python -m darrm.release --recover {number} --ledger {ledger} --output {there}"
 
     @property
     def _adaptive(self) -> bool:
@@ -435,7 +458,9 @@ class PrivacyLedger:
     def _is_second_kind(self, accountant: PrivacyAccountant, charge: Charge) -> bool:
         return self._kinds == "one" and any(other.kind != charge.kind for other in accountant.charges)
 
-    def _check_output(self, connection: sqlite3.Connection, output: Path | None, target: str) -> None:
+    def _check_output(
+        self, connection: sqlite3.Connection, output: Path | None, target: str, check: Callable[[Path], None]
+    ) -> None:
         """Raise `ValueError` if the file exists or other labels wait for it: asked under the lock, so that one wins."""
         if output is None:
             return
@@ -444,9 +469,9 @@ class PrivacyLedger:
         if row is not None:
             raise ValueError(
                 f"labels for {target!r} were paid for already and are not delivered yet (entry {row[0]} of the "
-                f"ledger): wait for the other release, or run `{self.recovery(row[0])}`; nothing was debited"
+                f"ledger): wait for the other release, or run `{self.recovery(row[0], target)}`; nothing was debited"
             )
-        check_new(output)
+        check(output)
 
     def _is_admitted(self, trial: PrivacyAccountant) -> bool:
         """Return whether an account holds no more of any kind than one that is known to stay within the budget."""
@@ -483,7 +508,7 @@ class PrivacyLedger:
         try:
             with self._transaction(write=False) as (connection, _):
                 row = connection.execute(
-                    "SELECT id, labels IS NOT NULL FROM charges WHERE token = ?", (token,)
+                    "SELECT id, labels IS NOT NULL, digest, output FROM charges WHERE token = ?", (token,)
                 ).fetchone()
         except BaseException as unread:
             where = shlex.quote(_words(path))
@@ -494,9 +519,10 @@ class PrivacyLedger:
             ) from unread
         if row is None:
             return
-        number, waits = row
+        number, waits, digest, output = row
         if waits and path != MEMORY:
-            message = f"{failure}; the budget is spent and the labels are kept: `{self.recovery(number)}` writes them"
+            where = "the labels are kept" if digest else "what was not drawn yet is paid for"
+            message = f"{failure}; the budget is spent and {where}: `{self.recovery(number, output)}` writes them"
             raise PaidError(path, message, entry=number) from error
         raise PaidError(path, f"{failure}; the budget is spent (entry {number} of the ledger)") from error
 

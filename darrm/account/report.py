@@ -38,7 +38,7 @@ def ledger_text(ledger: PrivacyLedger) -> str:
     ]
     lines += [
         f"entry {entry.number}: {entry.count} labels were paid for and not delivered; "
-        f"`{ledger.recovery(entry.number)}` writes them and pays nothing"
+        f"`{ledger.recovery(entry.number, entry.output)}` writes them and pays nothing"
         for entry in entries
         if not entry.delivered
     ]
