@@ -2,6 +2,7 @@
 
 from darrm.release.debited import release_debited
 from darrm.release.majority import DaRRM
+from darrm.release.partitions import recover_partitions, release_partitions
 from darrm.release.plurality import Plurality
 
-__all__ = ["DaRRM", "Plurality", "release_debited"]
+__all__ = ["DaRRM", "Plurality", "recover_partitions", "release_debited", "release_partitions"]

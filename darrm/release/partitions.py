@@ -1,0 +1,539 @@
+"""Releases whose labels fit into no memory: one debit for all rows, then a draw for each file of votes, decided once.
+
+Labels of 10⁸ rows cannot wait in a ledger, as those of `darrm.release.debited` do. So the order is another one:
+
+1. Survey: every file of votes (a *partition*) is read once. Its rows are counted, its votes checked, its digest taken.
+   Nothing is drawn, and bad votes raise here.
+2. A private folder is made beside the output, the *staging*, which only its owner can enter. It is tried with a link,
+   and the *manifest* is written into it: what is drawn for what, and from which bytes.
+3. One transaction of the ledger debits all rows. It keeps the release's name and the SHA-256 of the manifest.
+4. Each partition is drawn by one or more *attempts*. An attempt reads it in batches, writes labels to a file of its own
+   in the staging, makes it durable, and *decides*: it links the file to the partition's name in the staging. A link
+   never replaces a file, so the first attempt decides and later ones discard what they drew.
+5. When all are decided they are published together, by one rename of their folder (a single file by a link), and the
+   staging is removed. The ledger forgets the manifest.
+
+*Theorem.* Let attempts end, repeat and overlap in any way, and processes die at any moment. (a) No label exists without
+its debit. (b) No reader of the output sees two labels of one row, and none is published that is not the decided one.
+(c) After a death nothing has to be paid again: `recover_partitions` ends the release.
+*Proof.* (a) Attempts read the manifest, whose digest they are handed after the commit of step 3, and draw at most as
+many labels as it has rows: the one debit is of the sum of these. (b) The only names outside the staging are made in
+step 5, from decided files. A decided file is complete, for it was linked after its last byte was durable, and it is
+never replaced, for only links make names there. A row stands at one place of one partition, the digest of whose votes
+was compared while drawing. (c) The manifest and every decided file are durable, and so is the ledger's entry until step
+5 ended. Whoever goes on draws what is not decided, which was paid for, and publishes; where the output carries the
+release's name already, only the last line of step 5 is left. ∎
+
+*What the privacy of a row rests on.* A reader learns one draw for each row, and the debit is of one. What an attempt
+drew that decided nothing is never seen: it stood in the memory of a worker and, under a temporary name, in the staging.
+So the argument needs two things that software cannot check: nobody reads the staging who may not see the votes, and
+whether an attempt is lost depends on machines, not on what it drew (an operator who kills attempts until he likes the
+labels chooses them). To the latter end files of numbers have a size that does not depend on the labels.
+
+Of the votes the ledger holds nothing. The digests in the manifest, from which votes could be guessed back, stand in
+the staging; the manifest's own digest, in the ledger, is one of a random number, too.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from darrm import checks
+from darrm.account.ledger import PrivacyLedger, reason_of
+from darrm.aggregator import Aggregator
+from darrm.errors import LedgerError, PaidError
+from darrm.release.debited import _check_ledger, _sync
+from darrm.release.engine import Advance, Engine, engine_of
+from darrm.release.files import Released, document_of, release_of, whose
+from darrm.release.parquet_votes import Layout, check_types, kept_types, layout_of, vote_batches
+from darrm.system.parquet_file import (
+    SUFFIX,
+    Stamp,
+    check_absent,
+    label_file,
+    partitions_of,
+    release_and_rows,
+    stamp_of,
+)
+from darrm.system.progress import StatusLine
+from darrm.system.votes_file import SUFFIXES
+from darrm.votes import ABSTAIN, Classes
+
+_FORMAT = "darrm-partitions"
+_MANIFEST, _DECIDED, _DRAWING = "manifest.json", "labels", "drawing"  # what stands in the staging
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.ENOENT)  # why a name cannot be given
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One file of votes: its name in the source, its rows, its bytes, the types of its columns."""
+
+    name: str
+    rows: int
+    stamp: Stamp
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What is drawn, for what, from which bytes; written before the debit and never changed.
+
+    Attributes
+    ----------
+    release
+        The name of the release, random and public: each file of labels carries it.
+    source
+        The folder that the names of partitions are relative to.
+    single
+        Whether one file was given, and one is published.
+    layout
+        What the columns are.
+    partitions
+        Every file of votes.
+    document
+        What releases, as its file holds it.
+    salt
+        A random number, so that the manifest's digest tells nothing of what is in it.
+    """
+
+    release: str
+    source: str
+    single: bool
+    layout: Layout
+    partitions: tuple[Partition, ...]
+    document: dict[str, Any]
+    salt: str
+
+    @property
+    def rows(self) -> int:
+        """How many rows all partitions have."""
+        return sum(partition.rows for partition in self.partitions)
+
+    @cached_property
+    def aggregator(self) -> Released:
+        """What releases: a table is proved again."""
+        return release_of(self.document)
+
+    def to_bytes(self) -> bytes:
+        """Return the manifest as its file holds it."""
+        return json.dumps({"format": _FORMAT, "darrm": version("darrm"), **asdict(self)}, indent=1).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "Manifest":
+        """Read what `to_bytes` wrote."""
+        data = json.loads(content)
+        if data.pop("format") != _FORMAT or data.pop("darrm") != version("darrm"):
+            advice = "go on with the darrm that began it, here and on every worker"
+            checks.fail("a release", checks.Found("one of another"), f"of darrm {version('darrm')}", advice)
+        layout: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data["layout"].items()
+        }
+        partitions = tuple(
+            Partition(**{**each, "stamp": Stamp(**each["stamp"]), "types": tuple(each["types"])})
+            for each in data["partitions"]
+        )
+        return cls(**{**data, "layout": Layout(**layout), "partitions": partitions})
+
+
+@dataclass(frozen=True)
+class ReleasedPartitions:
+    """What was released.
+
+    Attributes
+    ----------
+    output
+        The file or the folder of labels.
+    rows
+        How many labels it holds.
+    files
+        In how many files.
+    """
+
+    output: Path
+    rows: int
+    files: int
+
+
+def release_partitions(
+    aggregator: Aggregator,
+    source: str | os.PathLike[str],
+    *,
+    ledger: PrivacyLedger,
+    output: str | os.PathLike[str],
+    classes: Classes = None,
+    votes_format: str = "auto",
+    columns: Iterable[str] | None = None,
+    keep: Iterable[str] = (),
+    note: str = "",
+    cluster: Any = None,  # noqa: ANN401 (an address, or a client of an untyped library)
+    line: StatusLine | None = None,
+) -> ReleasedPartitions:
+    """Release one label for each row of Parquet files, with one debit for all rows, in bounded memory.
+
+    Parameters
+    ----------
+    aggregator
+        What answers: one that has a file format (`darrm.release.files.document_of`).
+    source
+        A Parquet file, or a folder of them that is read recursively: one row a query.
+    ledger
+        What pays.
+    output
+        The new Parquet file, or the new folder with files of the same names: the columns that are kept, and ``label``.
+    classes
+        What the classes are called, or their number; by default that of the aggregator.
+    votes_format
+        ``"labels"`` (a column a voter), ``"counts"`` (a column a class), or ``"auto"``: the number of columns says it.
+    columns
+        Those that hold votes; by default all that are not kept.
+    keep
+        Columns that are copied beside the labels. They are published, and no guarantee covers them.
+    note
+        The caller's words for the ledger's log.
+    cluster
+        The address of a Dask scheduler, or a `distributed.Client`; None works here. The workers see the same files.
+    line
+        Where to show progress.
+
+    Raises
+    ------
+    ValueError
+        If the files hold no votes that the aggregator takes, or the output cannot be made; nothing is debited.
+    BudgetExceededError
+        If the budget does not admit so many rows; nothing is debited or drawn.
+    LedgerError
+        If the ledger cannot be written; nothing is debited or drawn.
+    PaidError
+        If anything failed after the debit: `recover_partitions` goes on, and pays nothing.
+    """
+    _check_ledger(ledger)
+    manifest = survey(
+        aggregator,
+        source,
+        output,
+        classes=classes,
+        votes_format=votes_format,
+        columns=columns,
+        keep=keep,
+        cluster=cluster,
+        line=line,
+    )
+    return release_surveyed(manifest, ledger=ledger, output=output, note=note, cluster=cluster, line=line)
+
+
+def survey(
+    aggregator: Aggregator,
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    classes: Classes = None,
+    votes_format: str = "auto",
+    columns: Iterable[str] | None = None,
+    keep: Iterable[str] = (),
+    cluster: Any = None,  # noqa: ANN401 (an address, or a client of an untyped library)
+    line: StatusLine | None = None,
+) -> Manifest:
+    """Read all votes once and return what would be released; nothing is drawn. See `release_partitions`."""
+    checks.file_name(source=source, output=output)
+    root, target = Path(os.path.realpath(source)), _real(output)
+    document = document_of(aggregator)
+    voters, number = whose(release_of(document))
+    wanted = number if classes is None else classes
+    if (wanted if isinstance(wanted, int) else len(wanted)) != number:
+        checks.fail("classes", classes, f"{number} different labels, or their number")
+    single = not root.is_dir()
+    _check_names(root, target, single=single)
+    names = partitions_of(root)
+    folder = root.parent if single else root
+    layout = layout_of(
+        folder / names[0],
+        voters=voters.K,
+        classes=wanted,
+        votes_format=votes_format,
+        columns=None if columns is None else tuple(columns),
+        keep=tuple(keep),
+    )
+    with engine_of(cluster) as engine, _progress(line, "checking votes") as advance:
+        tasks = [(str(folder), name, layout) for name in names]
+        partitions = tuple(engine.run(_inspect, tasks, advance))
+    for partition in partitions:
+        if partition.types != partitions[0].types:
+            found = checks.Found(f"{partition.name!r} with other types than {partitions[0].name!r}")
+            checks.fail("partitions", found, "of the same columns and types", "write them alike")
+    release, salt = secrets.token_hex(8), secrets.token_hex(32)
+    manifest = Manifest(release, str(folder), single, layout, partitions, document, salt)
+    if not manifest.rows:
+        checks.fail("votes", checks.Found("no rows"), "at least one query", "there is nothing to write")
+    return manifest
+
+
+def release_surveyed(
+    manifest: Manifest,
+    *,
+    ledger: PrivacyLedger,
+    output: str | os.PathLike[str],
+    note: str = "",
+    cluster: Any = None,  # noqa: ANN401 (an address, or a client of an untyped library)
+    line: StatusLine | None = None,
+) -> ReleasedPartitions:
+    """Debit and release what was surveyed; see `release_partitions`."""
+    target, paid = _real(output), False
+    charge = manifest.aggregator.charge(manifest.rows)
+
+    def deliver() -> None:
+        nonlocal paid
+        paid = True
+        _finish(engine, manifest, staging, digest, target, line)
+
+    try:
+        with engine_of(cluster) as engine, _staged(manifest, target) as (staging, digest):
+            engine.check(_manifest, str(staging), digest)
+            kept = json.dumps({"format": _FORMAT, "release": manifest.release, "manifest": digest}).encode()
+            ledger.debit(charge, note=note, manifest=kept, output=target, deliver=deliver)
+        return ReleasedPartitions(
+            target, manifest.rows, len(manifest.partitions)
+        )  # an interrupt here comes after the debit, too
+    except PaidError:
+        raise
+    except BaseException as error:
+        if not paid:
+            raise
+        raise PaidError(ledger.path, f"{reason_of(error)}; the budget is spent, see {str(target)!r}") from error
+
+
+def recover_partitions(
+    ledger: PrivacyLedger,
+    number: int,
+    output: str | os.PathLike[str],
+    *,
+    cluster: Any = None,  # noqa: ANN401 (an address, or a client of an untyped library)
+    line: StatusLine | None = None,
+) -> ReleasedPartitions:
+    """Go on with a release that was paid for and did not end: draw what is not decided, publish, pay nothing.
+
+    Parameters
+    ----------
+    ledger
+        What paid.
+    number
+        The entry, as `PrivacyLedger.undelivered` lists it.
+    output
+        The file or folder that it is for, with the staging beside it.
+    cluster, line
+        As in `release_partitions`.
+
+    Raises
+    ------
+    ValueError
+        If the entry is not such a release, its staging is gone, or votes changed since they were surveyed.
+    LedgerError
+        If the ledger cannot be read or written.
+    """
+    _check_ledger(ledger)
+    target, (release, digest) = _real(output), _of_entry(ledger, number)
+    (rows,) = (entry.count for entry in ledger.undelivered() if entry.number == number)
+    staging = _staging(target, release)
+    if files := _published(target, release, rows):
+        _sync(target.parent)
+        shutil.rmtree(staging, ignore_errors=True)
+    else:
+        manifest = _recovered(staging, digest, number)
+        files = len(manifest.partitions)
+        with engine_of(cluster) as engine:
+            engine.check(_manifest, str(staging), digest)
+            _finish(engine, manifest, staging, digest, target, line)
+    ledger.forget_labels(number)
+    return ReleasedPartitions(target, rows, files)
+
+
+def _real(output: str | os.PathLike[str]) -> Path:
+    """Return one name for one file: of a link to its folder, not of what stands at the name itself."""
+    return Path(os.path.realpath(Path(output).parent)) / Path(output).name
+
+
+def _check_names(source: Path, target: Path, *, single: bool) -> None:
+    """Raise `ValueError` unless labels can go to ``target`` where votes come from ``source``."""
+    if single and (target.suffix.lower() != SUFFIX or source.suffix.lower() != SUFFIX):
+        checks.fail("the output", str(target), "a file that ends in .parquet", "one file of votes makes one of labels")
+    if target.suffix.lower() in SUFFIXES:
+        checks.fail("the output", str(target), "a folder", "a folder of votes makes a folder of labels")
+    if source == target or source in target.parents:
+        checks.fail("the output", str(target), "outside the folder of the votes")
+    check_absent(target)
+
+
+def _staging(target: Path, release: str) -> Path:
+    return target.with_name(f".{target.name}-{release}")
+
+
+@contextmanager
+def _staged(manifest: Manifest, target: Path) -> Iterator[tuple[Path, str]]:
+    """Make the staging, durably; yield it and the manifest's digest. Removed unless something was paid."""
+    staging, content = _staging(target, manifest.release), manifest.to_bytes()
+    staging.mkdir(mode=0o700)
+    try:
+        folders = {(staging / _DECIDED / each.name).parent for each in manifest.partitions}
+        for folder in (*folders, staging / _DRAWING):
+            folder.mkdir(parents=True, exist_ok=True)
+        (staging / _MANIFEST).write_bytes(content)
+        try:
+            os.link(staging / _MANIFEST, staging / _DRAWING / "link")
+        except OSError as error:
+            allowed = f"on a file system with hard links ({error.strerror})"
+            checks.fail("output", str(target), allowed, "a link decides on labels without replacing any; name another")
+        _sync(staging / _MANIFEST)
+        for folder in (staging, *(path for path in staging.rglob("*") if path.is_dir()), staging.parent):
+            _sync(folder)
+        yield staging, hashlib.sha256(content).hexdigest()
+    except PaidError:
+        raise
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+
+
+@lru_cache(maxsize=4)
+def _manifest(staging: str, digest: str) -> Manifest:
+    """Read a manifest and prove its table, once in a process; `ValueError` unless it has this digest."""
+    content = Path(staging, _MANIFEST).read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise ValueError(f"the manifest in {staging!r} was changed after the debit: restore it")
+    manifest = Manifest.from_bytes(content)
+    manifest.aggregator  # noqa: B018 (proved here, not in the middle of a partition)
+    return manifest
+
+
+def _inspect(source: str, name: str, layout: Layout, advance: Advance) -> Partition:
+    """Read a file of votes to its end and return what it is; `ValueError` if some vote is none."""
+    path, rows = Path(source, name), 0
+    stamp = stamp_of(path)
+    _, types = check_types(path, layout)
+    for votes, _ in vote_batches(path, layout):
+        rows += votes.queries
+        advance(votes.queries)
+    return Partition(name, rows, stamp, types)
+
+
+def _draw(staging: str, digest: str, index: int, advance: Advance) -> Partition:
+    """Make one attempt at a partition: draw its labels, unless they are decided, and decide."""
+    manifest = _manifest(staging, digest)
+    partition, layout = manifest.partitions[index], manifest.layout
+    decided = Path(staging, _DECIDED, partition.name)
+    if decided.exists():
+        return partition
+    source, rows = Path(manifest.source, partition.name), 0
+    _check_unchanged(source, partition)
+    before = source.stat()
+    temporary = Path(staging, _DRAWING, f"{index}-{secrets.token_hex(8)}{SUFFIX}")
+    names = (*layout.classes, str(ABSTAIN) if isinstance(layout.classes[0], str) else ABSTAIN)
+    try:
+        with label_file(temporary, kept_types(source, layout), names, manifest.release) as write:
+            for votes, batch in vote_batches(source, layout):
+                rows += votes.queries
+                if rows > partition.rows:
+                    break  # not one draw that was not paid for
+                write(manifest.aggregator.release(votes), batch)
+                advance(votes.queries)
+        after = source.stat()
+        if rows != partition.rows or (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+            _refuse_change(source)
+        _sync(temporary)
+        with suppress(FileExistsError):  # another attempt decided: these labels are seen by nobody
+            os.link(temporary, decided)
+        _sync(decided.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return partition
+
+
+def _check_unchanged(source: Path, partition: Partition) -> None:
+    if stamp_of(source) != partition.stamp:
+        _refuse_change(source)
+
+
+def _refuse_change(source: Path) -> None:
+    raise ValueError(f"{str(source)!r} changed after its votes were checked: put the file back as it was")
+
+
+def _finish(
+    engine: Engine, manifest: Manifest, staging: Path, digest: str, target: Path, line: StatusLine | None
+) -> None:
+    """Decide what is not decided, and publish."""
+    missing = [index for index, each in enumerate(manifest.partitions) if not (staging / _DECIDED / each.name).exists()]
+    rows = sum(manifest.partitions[index].rows for index in missing)
+    with _progress(line, "drawing labels", rows) as advance:
+        engine.run(_draw, [(str(staging), digest, index) for index in missing], advance)
+    decided = staging / _DECIDED
+    try:
+        if manifest.single:
+            os.link(decided / manifest.partitions[0].name, target)
+        else:
+            decided.rename(target)
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise
+        if not _published(target, manifest.release, manifest.rows):
+            raise ValueError(f"{str(target)!r} was made by another program meanwhile: move it away") from error
+    _sync(target.parent)
+    shutil.rmtree(staging, ignore_errors=True)
+
+
+def _published(target: Path, release: str, rows: int) -> int:
+    """Return how many files the output has if it is all of a release; 0 if it is none or another one."""
+    if not os.path.lexists(target):
+        return 0
+    folder = target if target.is_dir() else target.parent
+    try:
+        found = [release_and_rows(folder / name) for name in partitions_of(target)]
+    except (ValueError, OSError):
+        return 0
+    whole = {name for name, _ in found} == {release} and sum(count for _, count in found) == rows
+    return len(found) if whole else 0
+
+
+def _of_entry(ledger: PrivacyLedger, number: int) -> tuple[str, str]:
+    """Return the name of an entry's release and the digest of its manifest."""
+    kept = ledger.kept_manifest(number)
+    if kept is None:
+        checks.fail("the entry", number, "a release of Parquet files", "recover writes its labels to a .npy or .csv")
+    try:
+        data = json.loads(kept)
+        if data["format"] == _FORMAT:
+            return str(data["release"]), str(data["manifest"])
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise LedgerError(ledger.path, f"entry {number} is of a newer darrm, or was changed: nothing was drawn")
+
+
+def _recovered(staging: Path, digest: str, number: int) -> Manifest:
+    try:
+        return _manifest(str(staging), digest)
+    except FileNotFoundError as error:
+        advice = "say the output that the entry names, with that folder beside it"
+        raise ValueError(f"what entry {number} drew stood in {str(staging)!r}, which is not there: {advice}") from error
+
+
+@contextmanager
+def _progress(line: StatusLine | None, what: str, total: int = 0) -> Iterator[Callable[[int], None]]:
+    """Yield what is told of rows that were read, and shows how many there were, and how many a second."""
+    done, start = 0, time.monotonic()
+
+    def advance(rows: int) -> None:
+        nonlocal done
+        done += rows
+        rate = done / max(1e-9, time.monotonic() - start)
+        if line is not None:
+            line.show(f"{what}: {done:,}{f' of {total:,}' if total else ''} rows, {rate:,.0f} a second")
+
+    yield advance
