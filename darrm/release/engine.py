@@ -13,7 +13,7 @@ from darrm.errors import DarrmError
 from darrm.system.extras import require
 
 Advance = Callable[[int], None]  # is told of rows that were read
-_TIMEOUT = "30s"  # to find a scheduler
+_TIMEOUT = "10s"  # to find a scheduler
 _SHOWN = 200  # characters of what a cluster says
 
 
@@ -59,7 +59,7 @@ class OnCluster:
         try:
             with _in_a_line():
                 futures += [self._client.submit(function, *task, _silent, pure=False) for task in tasks]
-                for future in require("distributed").as_completed(futures):
+                for future in require("distributed").as_completed(futures, loop=self._client.loop):
                     advance(future.result().rows)
                 return [future.result() for future in futures]
         finally:
