@@ -185,16 +185,18 @@ def _counted(columns: list[Any], layout: Layout, path: Path, first: int) -> Vote
         places = _places(column, layout.classes)
         if len(places) and (int(places.min()) < 0 or int(places.max()) >= number):
             row = int(np.argmax((places < 0) | (places >= number)))
-            _no_vote(
-                column[row].as_py(), layout.classes, f"{str(path)!r}, row {first + row:,}, column {name[:_SHOWN]!r}"
-            )
+            _no_vote(column[row], layout.classes, f"{str(path)!r}, row {first + row:,}, column {name[:_SHOWN]!r}")
         for place in range(1, number):
             counts[place] += places == place
     counts[0] = len(columns) - counts[1:].sum(axis=0)
     return Votes(counts.T.astype(np.int64), layout.voters, layout.classes, "labels")
 
 
-def _no_vote(found: object, names: tuple[Any, ...], where: str) -> None:
+def _no_vote(vote: Any, names: tuple[Any, ...], where: str) -> None:  # noqa: ANN401 (an Arrow scalar)
+    try:
+        found = repr(str(vote.as_py())[:_SHOWN])
+    except UnicodeDecodeError:
+        found = "bytes that are no text"
     shown = ", ".join(repr(name)[:_SHOWN] for name in names[:5]) + (", …" if len(names) > 5 else "")
     advice = "name the classes (--classes A,B), or say how many there are (--classes C)"
-    raise ValueError(f"{where} holds {str(found)[:_SHOWN]!r}, and a vote is one of {shown}: {advice}")
+    raise ValueError(f"{where} holds {found}, and a vote is one of {shown}: {advice}")

@@ -98,7 +98,7 @@ def stamp_of(path: Path) -> Stamp:
 
 def rows_and_types(path: Path) -> tuple[int, dict[str, Any]]:
     """Return how many rows a file says it has, and the Arrow type of each column in its order; `ValueError` if none."""
-    with _opened(path) as file:
+    with _opened(path) as file, _translated(path):
         schema = file.schema_arrow
         if len(set(schema.names)) != len(schema.names):
             twice = next(name for name in schema.names if schema.names.count(name) > 1)

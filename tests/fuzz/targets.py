@@ -1,4 +1,4 @@
-"""What is fuzzed: command lines, tables, vote files, npy headers, ledgers and, where torch is, checkpoints.
+"""What is fuzzed: command lines, tables, vote files, npy headers, ledgers; Parquet and checkpoints where they are read.
 
 Sizes that take long and are meant (thousands of voters) are not drawn: what is drawn is small, or beyond every bound.
 """
@@ -37,6 +37,7 @@ from darrm.errors import DarrmError
 from darrm.pate import GNMax
 from darrm.pate.noisy_maximum import NoisyMaximum
 from darrm.release.files import load_release
+from darrm.release.parquet_votes import layout_of, vote_batches
 from tests.fuzz.harness import Case, Target
 
 DIGITS = "9" * 5000
@@ -44,10 +45,10 @@ WHOLE = ["", DIGITS, *"1 2 3 5 9 0 -1 2.5 1e3 1_0 ٣ nan 1000000001 2147483648 9
 REAL = ["", DIGITS, f"1/{DIGITS}", "1e999999999", "0.000029E999700001", "1e-999999999", "1e308", "1e300", "1e-300"]
 REAL += "0.1 0.5 1 2 40 1e-5 1e-2 0 -1 inf -inf nan 1e-320 1/3 ten 1_0.5".split()  # noqa: SIM905
 FILES = "table.json plurality.json release.json votes.npy votes.csv counts.npy ledger.sqlite scores.npy none.json"
-FILES += " pipe folder /dev/zero /dev/null"
+FILES += " votes.parquet pipe folder /dev/zero /dev/null"
 WORDS = [*FILES.split(), "\udc80", "\x00", "x" * 5000, "uniform:1e999999999,1"]
 WORDS += "no,yes a,a 2000000000 common uniform:0.6,1 two-sided:0.7,1 point:nan -- - out.json".split()  # noqa: SIM905
-OUTPUTS = ("out.json", "out.npy", "out.csv", "folder", "none/out.json")
+OUTPUTS = ("out.json", "out.npy", "out.csv", "out.parquet", "folder", "none/out.json")
 DOORS = {
     "optimize": "--K 3 --m 2",
     "plan": "--K 3 --voters plain --overlap 1 --queries 1 --total 1,1e-5",
@@ -68,7 +69,9 @@ SHAPES = ("(4, 3)", "(True, 11)", "(3,)", "()", "(0, 3)", "(-1, 3)", "(4, 3, 1)"
           "(4294967296, 4294967296)", "4", "(1.5, 2)", "('a', 2)", f"({'9' * 5000}, 1)")  # fmt: skip
 
 
+CLASSES: tuple[Any, ...] = (2, 3, ("no", "yes"), ("0", "1"))
 TORCH = find_spec("torch") is not None
+PYARROW = find_spec("pyarrow") is not None
 
 
 def prepare(folder: Path) -> None:
@@ -87,6 +90,8 @@ def prepare(folder: Path) -> None:
     np.save(folder / "counts.npy", rng.multinomial(32, [0.5, 0.3, 0.2], 6))
     np.save(folder / "scores.npy", rng.dirichlet([1, 1, 1], 6))
     PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(2, "1e-3")).debit(DaRRM(table).charge(4))
+    if PYARROW:
+        _write_parquet(folder, labels)
     if TORCH:
         _teachers().save(folder / "teachers.safetensors")
     (folder / "folder").mkdir()
@@ -108,7 +113,9 @@ def search(rng: Random) -> tuple[str, Case]:
 def _command(door: str, rng: Random) -> tuple[str, Case]:
     words = (PLURALITY if door == "optimize" and rng.random() < 0.5 else DOORS[door]).split()
     actions = [
-        action for action in import_module(f"darrm.{door}.__main__").build_parser()._actions if action.dest != "help"
+        action
+        for action in import_module(f"darrm.{door}.__main__").build_parser()._actions
+        if action.dest not in {"help", "cluster"}  # which waits for a network
     ]
     for _ in range(rng.randrange(1, 4)):
         action = rng.choice(actions)
@@ -159,6 +166,22 @@ def npy_header(rng: Random) -> tuple[str, Case]:
     return _read_votes(rng, ".npy", raw)
 
 
+def parquet_file(rng: Random) -> tuple[str, Case]:
+    """A Parquet file with some bytes replaced, half of them in its footer, read to its end in one of the ways."""
+    raw = Path(rng.choice(["votes.parquet", "words.parquet"])).read_bytes()
+    footer = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little") if rng.random() < 0.5 else 0
+    raw = raw[:footer] + _mutated(raw[footer:], rng)
+    voters, classes = rng.choice([2, 3, 4]), CLASSES[rng.randrange(len(CLASSES))]
+    keep, kind = rng.choice([(), ("key",)]), rng.choice(["auto", "labels", "counts"])
+
+    def read(path: Path) -> object:
+        layout = layout_of(path, voters=voters, classes=classes, votes_format=kind, keep=keep)
+        return sum(votes.queries for votes, _ in vote_batches(path, layout))
+
+    shown = f"{raw[:200]!r} … {raw[-200:]!r} voters={voters} classes={classes} keep={keep} votes_format={kind}"
+    return shown, lambda: _load("out.parquet", raw, read)
+
+
 def ledger(rng: Random) -> tuple[str, Case]:
     """A ledger with some bytes, or some value in it, replaced."""
     shutil.copy("ledger.sqlite", "out.sqlite")
@@ -193,6 +216,7 @@ TARGETS = (
     Target("vote-files", vote_file),
     Target("npy-headers", npy_header),
     Target("ledgers", ledger),
+    *([Target("parquet-files", parquet_file)] if PYARROW else []),
     *([Target("checkpoints", checkpoint)] if TORCH else []),
 )
 
@@ -229,6 +253,17 @@ def _call(words: list[str]) -> None:
         raise AssertionError(f"status {status!r} with {len(errors)} lines: {err.getvalue()[:2000]}")
     if errors and (not errors[0].startswith("error: ") or len(errors[0]) > 2000):
         raise AssertionError(f"no line for a person: {errors[0][:2000]}")
+
+
+def _write_parquet(folder: Path, labels: np.ndarray) -> None:
+    """Write votes that are numbers, and votes that are words, beside a key."""
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    columns = {f"v{k}": labels[:, k] for k in range(labels.shape[1])}
+    words = {name: arrow.array([("no", "yes")[vote] for vote in column]) for name, column in columns.items()}
+    parquet.write_table(
+        arrow.table({"key": np.arange(len(labels)), **columns}), folder / "votes.parquet", row_group_size=3
+    )
+    parquet.write_table(arrow.table({**words, "key": words["v0"].dictionary_encode()}), folder / "words.parquet")
 
 
 def _open_ledger() -> object:
