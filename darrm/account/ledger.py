@@ -3,7 +3,8 @@
 A debit is one transaction: lock, add up, compare with the budget, write, make durable. Only then does the caller hold
 the right to let labels out, so a process that is killed at any moment has debited at least what it released. The labels
 themselves are kept in the ledger by the very transaction that pays for them, until they are delivered: a process that
-is killed after it paid has lost nothing. Of the votes nothing is kept, not even a digest, which could be guessed back.
+is killed after it paid has lost nothing. Where they are too many, a manifest is kept that says how to draw them after
+the debit. Of the votes nothing is kept, not even a digest, which could be guessed back.
 
 Every transaction believes only what it reads: budget, kinds, totals and the sums of the log are read and compared in
 the transaction that debits, and an object refuses a file that is not the one that it opened.

@@ -5,7 +5,7 @@ first one still works. So what runs here is safe to run twice, also at once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from darrm import checks
@@ -63,7 +63,8 @@ class OnCluster:
                     advance(future.result().rows)
                 return [future.result() for future in futures]
         finally:
-            self._client.cancel(futures)
+            with suppress(Exception):  # a scheduler that is gone has dropped them
+                self._client.cancel(futures)
 
 
 @contextmanager

@@ -248,7 +248,7 @@ def survey(
     checks.file_name(source=source, output=output)
     root, target = Path(os.path.realpath(source)), _real(output)
     document = document_of(aggregator)
-    voters, number = whose(release_of(document))
+    voters, number = whose(aggregator)  # type: ignore[arg-type]  # what has a document
     wanted = number if classes is None else classes
     if (wanted if isinstance(wanted, int) else len(wanted)) != number:
         checks.fail("classes", classes, f"{number} different labels, or their number")
