@@ -1,0 +1,110 @@
+"""Releases of the same votes in each way, timed."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from darrm.account.ledger import PrivacyLedger
+from darrm.optimize.optimizer import optimize_gamma
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.release.files import load_release
+from darrm.release.majority import DaRRM
+from darrm.release.partitions import release_surveyed, survey
+from darrm.system.extras import require
+
+VOTERS, FILES = 250, 8
+WORKERS = (0, 1, 2, 4)  # none: this process
+KINDS: dict[str, Callable[[np.ndarray], Any]] = {
+    "booleans": lambda votes: votes.astype(bool),
+    "bytes": lambda votes: votes.astype(np.int8),
+    "text": lambda votes: require("pyarrow").DictionaryArray.from_arrays(votes.astype(np.int8), ["no", "yes"]),
+}
+NAMES = {"text": ("no", "yes")}
+
+
+def measure(folder: Path, rows: int) -> Iterator[dict[str, Any]]:
+    """Release the same votes in each way and yield what it took."""
+    problem = MajorityProblem.from_allowance(Voters(VOTERS, PrivacyParams("0.1")), 10)
+    DaRRM(optimize_gamma(problem, shape="monotone")).table.save(folder / "table.json")
+    for kind in KINDS:
+        _write_votes(folder / kind, kind, rows)
+        size = sum(path.stat().st_size for path in (folder / kind).iterdir())
+        for workers in WORKERS:
+            with _engine(workers) as (call, cluster):
+                found = call(_release, folder, kind, cluster)
+            yield {"kind": kind, "workers": workers, "megabytes": size / 1e6, **found}
+            print(f"{kind}, {workers} workers: {found}", flush=True)
+
+
+def _write_votes(folder: Path, kind: str, rows: int) -> None:
+    arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for index in range(FILES):
+        columns = [KINDS[kind](rng.integers(0, 2, rows)) for _ in range(VOTERS)]
+        parquet.write_table(arrow.table(columns, names=[f"v{k}" for k in range(VOTERS)]), folder / f"{index}.parquet")
+
+
+@contextmanager
+def _engine(workers: int) -> Iterator[tuple[Callable[..., Any], Any]]:
+    """Yield what calls a function, in a fresh process if nobody else works, and the cluster that works."""
+    if not workers:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            yield lambda *call: pool.submit(*call).result(), None
+        return
+    distributed = require("distributed")
+    with (
+        distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.run(_load)
+        yield lambda function, *call: function(*call), client
+
+
+def _load() -> None:
+    """Import what a worker needs, which is not what is measured."""
+    require("pyarrow.parquet")
+    require("pyarrow.compute")
+
+
+def _release(folder: Path, kind: str, cluster: Any) -> dict[str, float]:  # noqa: ANN401 (an untyped library)
+    """Release the votes of one kind; return the seconds of both passes, of the processors, and the peak of memory."""
+    _load()
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        ledger = PrivacyLedger.create(Path(name) / "l.sqlite", PrivacyParams(10**9, "0.1"))
+        before, start = _processor(cluster), time.perf_counter()
+        output = Path(name) / "labels"
+        manifest = survey(
+            load_release(folder / "table.json"), folder / kind, output, classes=NAMES.get(kind), cluster=cluster
+        )
+        middle = time.perf_counter()
+        release_surveyed(manifest, ledger=ledger, output=output, cluster=cluster)
+        end, after = time.perf_counter(), _processor(cluster)
+    return {
+        "survey_seconds": middle - start,
+        "draw_seconds": end - middle,
+        "processor_seconds": after - before,
+        "peak_megabytes": max(_everywhere(cluster, _peak)),
+    }
+
+
+def _processor(cluster: Any) -> float:  # noqa: ANN401 (an untyped library)
+    return time.process_time() + (sum(_everywhere(cluster, time.process_time)) if cluster is not None else 0.0)
+
+
+def _everywhere(cluster: Any, function: Callable[[], float]) -> list[float]:  # noqa: ANN401 (an untyped library)
+    return [function()] if cluster is None else list(cluster.run(function).values())
+
+
+def _peak() -> float:
+    """Return the most megabytes that this process took, without those of the process that it was forked from."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024 / 1e6
