@@ -39,7 +39,7 @@ bounds:
   optimal         the best that the (epsilon, delta) of a query allow (Theorem 3.3 there)
   profile         optimal composition of the best point of the table's exact privacy profile
   renyi           Rényi curve of a table that is monotone in the votes
-  pld             privacy loss distribution of that profile (needs dp-accounting)
+  pld             privacy loss distribution of that profile
 only with --models, or a table for models, where the costs of several answers do not add up:
   private models  the answers are post-processing of the models that a person reaches
   subsampling     labels that look at few models, as those of gamma_Sub, cost no more than these

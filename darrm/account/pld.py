@@ -1,55 +1,43 @@
-"""Composition of discretized privacy loss distributions by fast Fourier transform, through ``dp_accounting``.
+"""Composition of discretized privacy loss distributions by fast Fourier transform.
 
 Queries with a privacy profile are represented by a pair of distributions that dominates them [ZDW22, Proposition 8];
 queries with an (ε, δ) pair by randomized response that confesses with probability δ, whose profile bends once. A
 coarser grid reads the same profiles at fewer points, and the chords between these lie above them.
 """
 
-import importlib.util
 import math
-from functools import lru_cache, reduce
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm.account.bounds import Account, Bound
 from darrm.losses.charges import Charge
+from darrm.losses.grid_composition import GridComposition, GridQueries
 from darrm.losses.profile import PrivacyProfile
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
-from darrm.system.extras import require
 
-_MOST_CELLS = 2**21  # cells of the composed distribution: about a second and 50 MB
+_MOST_CELLS = 2**21  # steps that all losses together span
 _PARTS, _PARTS_TO_CORNER = 256, 16  # of an uneven profile, up to its last point and up to its first corner
 _LEAST_STEP = 1e-15  # e^0 and e^step are to be different floats
-_MOST_QUERIES = 10**6  # of one kind: dp_accounting counts the results of a composition by raising to this power
 _CELLS_A_STEP = 16  # with several kinds no common grid hits every loss, so the grid is this much finer than the steps
-# a transform of n cells is off by at most about log2(n) units in the last place of the largest value (1) in each cell
-_ROUNDING_A_CELL = 64 * 2.0**-53
 
 
 def discretized_bound(account: Account, delta: float) -> Bound | None:
-    """Compose the loss distributions of all queries on a grid.
-
-    None without ``dp_accounting``, at a too small δ, or for too many queries.
-    """
-    if importlib.util.find_spec("dp_accounting") is None:
-        return None
+    """Compose the loss distributions of all queries on a grid; None at a too small δ, or for too many queries."""
     if not all(charge.profile or _has_profile(charge.guarantee) for charge in account):
         return None
     profiles = [(profile_of(charge), charge.count) for charge in account]
     span = sum(profile.epsilons[-1] * count for profile, count in profiles)
-    if span == 0.0 or max(count for _, count in profiles) > _MOST_QUERIES:
+    if span == 0.0:
         return None
     smallest_step = min(_step_of(profile) for profile, _ in profiles)
     fineness = 1.0 if len(profiles) == 1 else 1.0 / _CELLS_A_STEP
     step = max(smallest_step * fineness, 2.0 * span / _MOST_CELLS)
-    rounding = _ROUNDING_A_CELL * (2.0 * span / step + 1.0)
     # with too many queries one cell would hold all losses of one
-    if delta <= rounding or not _LEAST_STEP <= step <= max(profile.epsilons[-1] for profile, _ in profiles):
+    if not _LEAST_STEP <= step <= max(profile.epsilons[-1] for profile, _ in profiles):
         return None
-    with np.errstate(over="ignore"):  # losses beyond all floats: ∞, which bounds nothing
-        epsilon = float(_composed(tuple(profiles), step).get_epsilon_for_delta(delta - rounding))
+    epsilon = _composed(tuple(profiles), step).smallest_epsilon(delta)
     if not math.isfinite(epsilon):
         return None
     source = "profiles" if any(charge.profile is not None for charge in account) else "guarantees"
@@ -57,17 +45,15 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
 
 
 @lru_cache(maxsize=2)  # both ends of models ask for one account at a dozen δ
-def _composed(profiles: tuple[tuple[PrivacyProfile, int], ...], step: float) -> Any:  # noqa: ANN401 (of dp_accounting)
-    """Compose the loss distributions of queries with these profiles and counts on one grid."""
-    library = require("dp_accounting.pld.privacy_loss_distribution")
-    all_queries = []
+def _composed(profiles: tuple[tuple[PrivacyProfile, int], ...], step: float) -> GridComposition:
+    """Put the loss distributions of queries with these profiles and counts on one grid."""
+    kinds = []
     for profile, count in profiles:
         losses, weights, infinite = dominating_atoms(on_grid(profile, step))
         cells = np.round(losses / step).astype(np.int64)
-        masses = dict(zip(cells.tolist(), weights.tolist(), strict=True))
-        one = library.PrivacyLossDistribution.create_from_rounded_probability(masses, infinite, step)
-        all_queries.append(one.self_compose(count) if count > 1 else one)
-    return reduce(lambda first, second: first.compose(second), all_queries)
+        masses = np.asarray(np.bincount(cells - cells[0], weights), dtype=np.float64)
+        kinds.append(GridQueries(int(cells[0]), masses, infinite, count))
+    return GridComposition(kinds, step)
 
 
 def _has_profile(guarantee: PrivacyParams | None) -> bool:
@@ -132,13 +118,11 @@ def dominating_atoms(profile: PrivacyProfile) -> tuple[NDArray[np.float64], NDAr
     x, y = x[kept], y[kept]
     slopes = np.append(np.diff(y) / np.diff(x), 0.0)
     masses = x[1:] * np.maximum(np.diff(slopes), 0.0)
-    infinite = float(bounds[-1])
-    # rounding may leave the sum a hair off; what is missing counts as an infinite loss
-    missing = 1.0 - infinite - float(masses.sum())
-    if missing < 0.0:
-        masses *= (1.0 - infinite) / float(masses.sum())
-        missing = 0.0
-    return losses[np.array(kept[1:]) - 1], masses, infinite + missing
+    # what rounding took: where the profile of these outcomes lies below the hull, the difference counts as infinite
+    above, damped = (np.append(np.cumsum(part[::-1])[::-1], 0.0) for part in (masses, masses / x[1:]))
+    reached = above - x * damped
+    infinite = float(np.max(y - reached)) + x.size * 2.0**-52
+    return losses[np.array(kept[1:]) - 1], masses, min(infinite, 1.0)
 
 
 def _lower_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[int]:

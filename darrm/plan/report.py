@@ -128,8 +128,6 @@ def _closing(plan: Plan, output: Path | None) -> str:
         made = "the winner's table with its proof"
     else:
         lines, made = [], "the winner, whose charge is computed anew whenever it is read"
-    if plan.spent.bound == "pld":
-        lines.append("The total needs the privacy loss distribution: install dp-accounting where it is released.")
     if output is None:
         lines.append(f"Not saved: --output FILE.json keeps {made}.")
     else:

@@ -139,7 +139,6 @@ def test_a_loss_beyond_every_profile_has_none() -> None:
 
 @pytest.mark.parametrize("rival", [exponential_mechanism, permute_and_flip], ids=lambda f: f.__name__)
 def test_many_selections_are_counted_by_their_profile_and_stay_within_the_budget(rival: object) -> None:
-    pytest.importorskip("dp_accounting")
     work = Workload(Voters(11, PLAIN, overlap=1), 100, PrivacyParams("0.5", "1e-6"))
     option = rival(work, PRIOR)  # type: ignore[operator]
     assert option.cost.name == "pld"  # without the profile: renyi or optimal, with more noise
