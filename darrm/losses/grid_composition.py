@@ -20,7 +20,8 @@ side never exceeds e^{K − λch}, the Chernoff bound, and ε_δ(λ) = (K − lo
   levels; a level's complex product (3u [H02, Lemma 3.5]), sum (u) and twiddle factor (u) change a partial sum by less
   than 8u of the sum of its inputs' moduli. So no output is off by more than e = 8u·log₂ n·Σ|w| (1 + 0.01).
 * *Power.* Repeated squaring changes F^k by less than 3uk of itself, and the k factors' own errors by
-  k·e·(|F| + e)^{k−1}. The inverse transform averages: no cell is off by more than the mean over all frequencies of these and of its own e.
+  k·e·(|F| + e)^{k−1}. The inverse transform averages: no cell is off by more than the mean over all frequencies of
+  these and of its own e.
 * *The rest*, exponentials and sums, has relative errors of a few u times the size of the exponents.
 """
 
@@ -55,7 +56,8 @@ class GridQueries:
     """So many queries of one kind: their losses are multiples of the step."""
 
     first: int  # the smallest loss with a mass, in steps
-    masses: Array  # shape (n,): the probabilities of first, first + 1, … steps, or bounds on them from above
+    # shape (n,): the probabilities of first, first + 1, … steps, or bounds on them from above; the last is positive
+    masses: Array
     infinite: float  # that of an infinite loss
     count: int
 
