@@ -111,7 +111,7 @@ class GridComposition:
             if tilt * (self._chernoff(tilt, room) - best) < _FAR:
                 break
             tilt /= 4.0
-        return best
+        return best * (1.0 + 16.0 * _UNIT)  # losses are products and sums of floats
 
     def _log_moments(self, tilt: float) -> float:
         """Compute K = Σ k·log M."""
