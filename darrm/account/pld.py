@@ -51,7 +51,7 @@ def _composed(profiles: tuple[tuple[PrivacyProfile, int], ...], step: float) -> 
     for profile, count in profiles:
         losses, weights, infinite = dominating_atoms(on_grid(profile, step))
         cells = np.round(losses / step).astype(np.int64)
-        masses = np.trim_zeros(np.asarray(np.bincount(cells - cells[0], weights), dtype=np.float64), "b")
+        masses = np.asarray(np.bincount(cells - cells[0], weights), dtype=np.float64)
         kinds.append(GridQueries(int(cells[0]), masses, infinite, count))
     return GridComposition(kinds, step)
 

@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,16 +57,31 @@ class GridQueries:
     """So many queries of one kind: their losses are multiples of the step."""
 
     first: int  # the smallest loss with a mass, in steps
-    # shape (n,): the probabilities of first, first + 1, … steps, or bounds on them from above; the last is positive
-    masses: Array
+    masses: Array  # shape (n,): the probabilities of first, first + 1, … steps, or bounds on them from above
     infinite: float  # that of an infinite loss
     count: int
 
+    @cached_property
+    def _places(self) -> tuple[NDArray[np.int64], Array]:
+        """The losses that have a mass, in steps, and the logarithms of their masses."""
+        places = np.flatnonzero(self.masses)
+        return self.first + places, np.log(self.masses[places])
+
     def log_moment(self, tilt: float, step: float) -> float:
         """Compute log M = log Σ m·e^{λch}."""
-        exponents = tilt * step * (self.first + np.arange(self.masses.size))
+        losses, logs = self._places
+        exponents = tilt * step * losses + logs
         top = float(np.max(exponents))
-        return top + math.log(float(self.masses @ np.exp(exponents - top)))
+        return top + math.log(float(np.sum(np.exp(exponents - top))))
+
+    def tilted(self, tilt: float, step: float, log_moment: float) -> tuple[Array, float]:
+        """Compute w = m·e^{λch}/M, and a bound on its relative error."""
+        losses, logs = self._places
+        exponents = tilt * step * losses
+        result = np.zeros(self.masses.size)
+        result[losses - self.first] = np.exp(exponents + logs - log_moment)
+        most = float(np.max(np.abs(exponents)) + np.max(np.abs(logs))) + abs(log_moment)
+        return result, 4.0 * _UNIT * (most + 4.0)
 
     @property
     def last(self) -> int:
@@ -149,13 +165,11 @@ class GridComposition:
         losses = self.step * np.arange(bottom, bottom + n)
         rounding = n * _UNIT + 4.0 * _UNIT * (abs(logs) + tilt * float(np.max(np.abs(losses))))
         for kind in self.kinds:
-            exponents = tilt * self.step * (kind.first + np.arange(kind.masses.size))
-            log_moment = kind.log_moment(tilt, self.step)
-            tilted = kind.masses * np.exp(exponents - log_moment)
+            tilted, tilting = kind.tilted(tilt, self.step, kind.log_moment(tilt, self.step))
             own = np.fft.rfft(np.pad(tilted, (0, -tilted.size % n)).reshape(-1, n).sum(axis=0))
             error = 1.01 * (_LEVEL * levels + tilted.size * _UNIT) * float(np.sum(tilted))
             bounds = np.abs(own) * (1.0 + 4.0 * _UNIT) + error
-            rounding += kind.count * 4.0 * _UNIT * (float(np.max(np.abs(exponents))) + abs(log_moment) + 4.0)
+            rounding += kind.count * tilting
             relative += kind.count * (error / bounds + 3.0 * _UNIT)
             sizes *= bounds**kind.count
             transform *= _power(own, kind.count)
