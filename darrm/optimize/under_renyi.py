@@ -13,6 +13,7 @@ every round's program is a relaxation, hence a bound. Scaling γ moves (P, Q) on
 boundary point and a feasible γ.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,13 +35,15 @@ from darrm.proof.renyi import RenyiRows, reflected
 from darrm.system.extras import require
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.options import SolveOptions
+from lp_models.program import LinearProgram
 from lp_models.renyi_conic import solve_renyi_with_cvxpy
 from lp_models.row_generation import Separation, minimize_with_rows
 
 SOLVERS = ("production", "rows", "reference")
-COARSE = SolveOptions(gap=1e-4, time_limit=10.0)  # enough to compare orders
-FINE = SolveOptions(gap=1e-7, time_limit=60.0)  # of what is handed out: beyond a reader's digits
+COARSE = SolveOptions(gap=1e-4, time_limit=60.0)  # enough to compare orders
+FINE = SolveOptions(gap=1e-7, time_limit=300.0)  # of what is handed out: beyond a reader's digits
 _BROKEN = 1e-9  # a row is broken when its divergence exceeds the budget by more than this part of it
+_LEVELS_A_LOOK = 64  # about so many until nothing is broken there: neighbors break together
 _BISECTIONS = 60  # of a factor in [0, 1]: to the last digit
 
 
@@ -65,6 +68,7 @@ def optimize_under_renyi(
     *,
     options: SolveOptions = FINE,
     solver: str = "production",
+    to_beat: float = math.inf,
 ) -> RenyiOptimum:
     """Find the monotone γ with the smallest expected error whose Rényi divergence of one order is at most a budget.
 
@@ -83,6 +87,9 @@ def optimize_under_renyi(
     solver
         ``"production"``: `darrm.optimize.closed_form_renyi` where it speaks, else rows; ``"rows"``; or ``"reference"``,
         the conic program with every multiset of corners, which needs cvxpy and few voters.
+    to_beat
+        An expected error: the row generation stops once its bound is above it, with a γ that need not stay within the
+        budget.
 
     Raises
     ------
@@ -114,8 +121,8 @@ def optimize_under_renyi(
     program = expected_error_program(weights_of(prior, voters.K), Shape.MONOTONE)
     limits = program.limits.copy()
     limits[0] = 1.0 - 2.0 * SMALLEST_LIE  # the row Σ u ≤ 1 of the monotone shape
-    oracle = _RenyiOracle(voters, order, budget)
-    result = minimize_with_rows(replace(program, limits=limits), oracle, options)
+    program = replace(program, limits=limits)
+    result = minimize_with_rows(program, _RenyiOracle(voters, order, budget, program, to_beat), options)
     gamma = NoiseFunction(voters.K, Shape.MONOTONE.variables_to_gamma(result.point))
     return RenyiOptimum(gamma, gamma.expected_error(prior), result.bound)
 
@@ -135,45 +142,50 @@ def _with_conic_program(voters: Voters, prior: Prior, order: float, budget: floa
 class _RenyiOracle:
     """The half-planes of one order and budget."""
 
-    def __init__(self, voters: Voters, order: float, budget: float) -> None:
+    def __init__(self, voters: Voters, order: float, budget: float, program: LinearProgram, to_beat: float) -> None:
+        self.program, self.to_beat = program, to_beat
         self.rows = RenyiRows(voters)
         self.order = order
         self.limit = (order - 1.0) * budget
 
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
-        """Take at every level the row with the largest divergence, where it is broken."""
+        """Take at every level the row with the largest divergence, where it is broken; at some, unless thorough."""
         stop_after(deadline)
+        if self.program.offset + float(self.program.cost @ point) > self.to_beat:  # of a relaxation
+            raise TimeoutError
+        every = 1 if thorough else 1 + self.rows.voters.reached // _LEVELS_A_LOOK
         half = np.minimum(Shape.MONOTONE.variables_to_gamma(point), 1.0 - 2.0 * SMALLEST_LIE)
-        found, factor = self._worst_rows(np.maximum.accumulate(half))
+        found, factor = self._worst_rows(np.maximum.accumulate(half), every)
         broken = choose_violated(found.costs, self.limit * (1.0 + _BROKEN))
         planes = [self._half_plane(found, level, half) for level in broken]
         matrix = np.array([row for row, _ in planes]).reshape(-1, half.size)
         limits = np.array([limit for _, limit in planes])
         feasible = Shape.MONOTONE.gamma_to_variables(half * factor)
-        return Separation(Shape.MONOTONE.rows(matrix), limits, feasible, thorough)
+        return Separation(Shape.MONOTONE.rows(matrix), limits, feasible, every == 1)
 
-    def _worst_rows(self, half: Array) -> tuple[LevelMaxima, float]:
-        """Find (α − 1)·D of the worst row of each level, and a factor that makes every row feasible."""
-        costs, ones, frozen, broken_P, broken_Q = [], [], [], [], []
-        for level in self.rows.levels(half):
+    def _worst_rows(self, half: Array, every: int) -> tuple[LevelMaxima, float]:
+        """Find (α − 1)·D of the worst row of each level that is looked at, and a factor that makes these feasible."""
+        levels = self.rows.voters.reached + 1
+        costs, broken_P, broken_Q = np.full(levels, -np.inf), [], []
+        ones, frozen = np.zeros((2, levels), dtype=np.int64)
+        for level in self.rows.levels(half, every=every):
             other = reflected(level.zeros)
-            exponents = self._exponents(level.ones, level.zeros, other, reflected(level.ones))
-            frozen_count, ones_count = divmod(int(np.argmax(exponents)), exponents.shape[1])
-            costs.append(float(exponents[frozen_count, ones_count]))
-            ones.append(ones_count)
-            frozen.append(frozen_count)
+            log_P, log_not_P = np.log(level.ones), np.log(level.zeros)
+            exponents = self._exponents(log_P, log_not_P, reflected(log_not_P), reflected(log_P))
+            worst = np.unravel_index(int(np.argmax(exponents)), exponents.shape)
+            costs[level.j], (frozen[level.j], ones[level.j]) = exponents[worst], worst
             broken = exponents > self.limit
             broken_P.append(level.ones[broken])
             broken_Q.append(other[broken])
         factor = self._common_factor(np.concatenate(broken_P), np.concatenate(broken_Q))
-        return LevelMaxima(np.array(costs), np.array(ones), np.array(frozen), 0.0), factor
+        return LevelMaxima(costs, ones, frozen, 0.0), factor
 
     def _common_factor(self, P: Array, Q: Array) -> float:
         """Find the largest factor on γ that keeps all rows within the budget, from the worst row each time."""
         factor = 1.0
         while P.size:
             p, q = 0.5 + factor * (P - 0.5), 0.5 + factor * (Q - 0.5)
-            exponents = self._exponents(p, 1.0 - p, q, 1.0 - q)
+            exponents = self._exponents(*np.log([p, 1.0 - p, q, 1.0 - q]))
             broken = exponents > self.limit
             if not np.any(broken):
                 break
@@ -182,9 +194,9 @@ class _RenyiOracle:
             P, Q = P[broken], Q[broken]
         return factor
 
-    def _exponents(self, P: ArrayLike, not_P: ArrayLike, Q: ArrayLike, not_Q: ArrayLike) -> Array:
-        first = self.order * np.log(P) - (self.order - 1.0) * np.log(Q)
-        second = self.order * np.log(not_P) - (self.order - 1.0) * np.log(not_Q)
+    def _exponents(self, log_P: ArrayLike, log_not_P: ArrayLike, log_Q: ArrayLike, log_not_Q: ArrayLike) -> Array:
+        first = self.order * np.asarray(log_P) - (self.order - 1.0) * np.asarray(log_Q)
+        second = self.order * np.asarray(log_not_P) - (self.order - 1.0) * np.asarray(log_not_Q)
         return np.asarray(np.logaddexp(first, second))
 
     def _factor(self, P: float, Q: float) -> float:
@@ -192,7 +204,9 @@ class _RenyiOracle:
 
         def allowed(factor: float) -> bool:
             p, q = 0.5 + factor * (P - 0.5), 0.5 + factor * (Q - 0.5)
-            return bool(self._exponents(p, 1.0 - p, q, 1.0 - q) <= self.limit)
+            one = self.order * math.log(p) - (self.order - 1.0) * math.log(q)
+            zero = self.order * math.log(1.0 - p) - (self.order - 1.0) * math.log(1.0 - q)
+            return max(one, zero) + math.log1p(math.exp(-abs(one - zero))) <= self.limit
 
         return last_allowed(allowed, inside=0.0, outside=1.0, steps=_BISECTIONS)
 

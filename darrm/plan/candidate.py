@@ -95,6 +95,12 @@ class Candidate(Accounted):
         """The expected error under the prior."""
         return self.table.gamma.expected_error(self.prior)
 
+    @cached_property
+    def is_within_budget(self) -> bool:
+        """Whether the accountant admits all queries, by the target alone or by the exact profile and curve."""
+        quick = account_of(self.workload, charge_of(self.table, exact=False)).admits(self.workload.total)
+        return quick or self.account.admits(self.workload.total)
+
     def restated(self, workload: Workload) -> Candidate:
         """Certify γ for the private models that a workload asked about, scaled down until their account admits it.
 

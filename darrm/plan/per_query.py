@@ -24,11 +24,18 @@ DELTA_MARGIN = 1e-12  # of δ is left for rounding: the accountant's own bound l
 REFINEMENTS = 8
 REFINED = 3  # so many candidates are tried with a larger ε and the exact profile
 MOST_VOTERS = 301  # beyond, a profile takes seconds, and that of a γ that is not monotone minutes
+_GOAL = 1e-3  # of the error that is to be beaten: gains below it are not looked for
+_SECANTS = 6  # the error is a smooth function of ε: two or three are enough
 LARGEST_GAIN = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
 
 
-def best_per_query(workload: Workload, prior: Prior, report: Callable[[str], None]) -> Candidate:
-    """Find the per-query optimum that composes within the budget and errs least; `PlanError` if none does."""
+def best_per_query(
+    workload: Workload, prior: Prior, report: Callable[[str], None], *, to_beat: float = math.inf
+) -> Candidate:
+    """Find the per-query optimum that composes within the budget and errs least; `PlanError` if none does.
+
+    A larger ε is tried only as far as it may err less than ``to_beat``.
+    """
     candidates: list[Candidate] = []
     for delta in _deltas(workload):
         report(f"per query: delta {float(delta):g}")
@@ -36,7 +43,7 @@ def best_per_query(workload: Workload, prior: Prior, report: Callable[[str], Non
     if workload.queries > 1:
         candidates.sort(key=lambda candidate: candidate.expected_error)
         tried = REFINED if workload.voters.K <= MOST_VOTERS else 1
-        candidates += [_refined(candidate, report) for candidate in candidates[:tried]]
+        candidates += [_refined(candidate, report, to_beat) for candidate in candidates[:tried]]
     within = [candidate for candidate in candidates if candidate.is_within_budget]
     if not within:
         each = workload.voters.each
@@ -101,8 +108,11 @@ def _candidate(workload: Workload, prior: Prior, epsilon: Fraction, delta: Fract
     return Candidate("per query", workload, table, prior, {"epsilon": float(epsilon), "delta": float(delta)})
 
 
-def _refined(start: Candidate, report: Callable[[str], None]) -> Candidate:
-    """Raise ε of one query as far as all of the accountant's bounds admit."""
+def _refined(start: Candidate, report: Callable[[str], None], to_beat: float) -> Candidate:
+    """Raise ε of one query as far as all of the accountant's bounds admit, and at once to what errs less than needed.
+
+    A larger ε errs less and costs more, so where that is not admitted nothing is.
+    """
     workload, target = start.workload, start.table.problem.target
     shape = "monotone" if start.table.gamma.is_monotone else "free"
     best, low = start, target.epsilon
@@ -110,14 +120,40 @@ def _refined(start: Candidate, report: Callable[[str], None]) -> Candidate:
     if not start.is_within_budget or not low < high:
         return start
 
+    def trial(epsilon: float) -> Candidate:
+        report(f"per query: epsilon {epsilon:.4g}, expected error {best.expected_error:.6g}")
+        return _candidate(workload, start.prior, rounded(epsilon), target.exact_delta, shape)
+
     def admitted(epsilon: float) -> bool:
         nonlocal best
         if best.expected_error == 0.0:  # nothing is left to gain
             return False
-        report(f"per query: epsilon {epsilon:.4g}, expected error {best.expected_error:.6g}")
-        trial = _candidate(workload, start.prior, rounded(epsilon), target.exact_delta, shape)
-        best = trial if trial.is_within_budget else best
-        return trial.is_within_budget
+        found = trial(epsilon)
+        best = found if found.is_within_budget else best
+        return found.is_within_budget
 
+    if start.expected_error > to_beat:
+        found = _first_below(to_beat, start, high, trial)
+        if found is None or not found.is_within_budget:
+            return start
+        best, low = found, found.settings["epsilon"]
     last_allowed(admitted, low, high, steps=REFINEMENTS, geometric=True)
     return best
+
+
+def _first_below(
+    to_beat: float, start: Candidate, high: float, trial: Callable[[float], Candidate]
+) -> Candidate | None:
+    """Find a small ε whose optimum errs less than ``to_beat``, by secants over log ε; None if ``high`` has none."""
+    goal = to_beat * (1.0 - _GOAL)
+    left, right = start, trial(high)
+    if right.expected_error >= to_beat:
+        return None
+    for _ in range(_SECANTS):
+        if right.expected_error >= goal * (1.0 - _GOAL):
+            break
+        places = [math.log(each.settings["epsilon"]) for each in (left, right)]
+        share = (left.expected_error - goal) / (left.expected_error - right.expected_error)
+        middle = trial(math.exp(places[0] + share * (places[1] - places[0])))
+        left, right = (left, middle) if middle.expected_error < to_beat else (middle, right)
+    return right

@@ -10,6 +10,9 @@ Three ways are tried, and the one with the smallest expected error is taken:
   from `darrm.optimize.under_renyi`, and α from a search over the accountant's own orders;
 * **law**: permute-and-flip and the exponential mechanism, where they err less than the others (`darrm.plan.laws`).
 
+The Rényi budget comes first, as it needs no trials of the accountant: the other ways are tried only where they may err
+less than what is known, so what is reported of a way that does not win may be less than the best of its kind.
+
 The winner is the best of these and not of all laws (`experiments.aggregators` says how it compares).
 
 Private *models* that answer several queries are planned for as plain voters, within what both ends leave for the
@@ -192,15 +195,18 @@ def plan(
     _check_size(releases)
     found: list[Candidate] = []
     refused = []
-    for method, search in (
-        ("per query", best_per_query),
+    ways_to_search: list[tuple[str, Callable[..., Candidate]]] = [
         ("Rényi", best_under_renyi_budget),
-        ("law", lambda *known: best_law(*known, to_beat=min((each.expected_error for each in found), default=np.inf))),
-    ):
+        ("per query", best_per_query),
+        ("law", best_law),
+    ]
+    # first what is found without trials of the accountant: the others are tried only where they may err less
+    for method, search in ways_to_search:
+        least = min((each.expected_error for each in found), default=np.inf)
         ways: list[Candidate] = []
         for release in releases:
             try:
-                ways.append(search(release, belief, show).restated(workload))
+                ways.append(search(release, belief, show, to_beat=least).restated(workload))
             except (PlanError, TooManyKindsError) as error:
                 reason = str(error)
         if ways:

@@ -7,14 +7,12 @@ from functools import cache
 import numpy as np
 
 from darrm.errors import PlanError
-from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.optimize.under_renyi import COARSE, FINE, optimize_under_renyi
 from darrm.plan.candidate import Candidate, smallest_target
 from darrm.problem import Workload
 from darrm.proof.table import certify
-from lp_models.options import SolveOptions
 
 FIRST_ORDERS = 9  # so many, evenly over the grid, before the search closes in
 LEAST_BUDGET = 1e-11  # of one query: γ of less is the rounding of its own divergence
@@ -22,8 +20,13 @@ BUDGET_MARGIN = 1e-9  # of the budget is left for the rounding of bounds
 SCALINGS = 12
 
 
-def best_under_renyi_budget(workload: Workload, prior: Prior, report: Callable[[str], None]) -> Candidate:
-    """Search the accountant's orders for the one whose optimum errs least; `PlanError` if none leaves a budget."""
+def best_under_renyi_budget(
+    workload: Workload, prior: Prior, report: Callable[[str], None], *, to_beat: float = math.inf
+) -> Candidate:
+    """Search the accountant's orders for the one whose optimum errs least; `PlanError` if none leaves a budget.
+
+    Orders that err more than ``to_beat`` are left early.
+    """
     total = workload.total
     if total.exact_delta == 0:
         raise PlanError("a Rényi budget needs delta > 0")
@@ -31,12 +34,23 @@ def best_under_renyi_budget(workload: Workload, prior: Prior, report: Callable[[
     if not budgets:
         raise PlanError(f"no Rényi order leaves a budget for epsilon = {total.epsilon:g}, delta = {total.delta:g}")
 
-    def solve(order: float, options: SolveOptions) -> NoiseFunction:
-        report(f"Rényi: order {order:.6g}")
-        return optimize_under_renyi(workload.voters, prior, order, budgets[order], options=options).gamma
+    least = to_beat
 
-    order = best_order(list(budgets), cache(lambda order: solve(order, COARSE).expected_error(prior)))
-    gamma = solve(order, FINE)
+    @cache
+    def error(order: float) -> float:
+        nonlocal least
+        report(f"Rényi: order {order:.6g}, expected error {least:.6g}")
+        found = optimize_under_renyi(
+            workload.voters, prior, order, budgets[order], options=COARSE, to_beat=least * (1.0 + COARSE.gap)
+        )
+        # one that stopped because it errs more has that as its bound
+        value = max(found.value, found.bound)
+        least = min(least, value)
+        return value
+
+    order = best_order(list(budgets), error)
+    report(f"Rényi: the best of order {order:.6g}")
+    gamma = optimize_under_renyi(workload.voters, prior, order, budgets[order], options=FINE).gamma
     problem = smallest_target(workload, gamma)
     settings = {"order": order, "renyi budget": budgets[order]}
     # scaled down by a hair and then by ever more, until the accountant admits all queries

@@ -25,7 +25,7 @@ the reflected row. They are sums of positive numbers, so their errors are relati
 it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -47,7 +47,8 @@ _DIGITS = 10
 _SMALLEST = 1e-290  # below it numbers lose digits
 _PRUNING = 1e-6  # a margin for the rounding of what rules a row out
 _LARGEST_ERROR = 1e-3  # a relative error beyond this says that nothing is known
-_ROWS_AT_ONCE = 300  # so few are looked at for all orders at once; of more, most are ruled out order by order
+_ROWS_AT_ONCE = 300  # so few are looked at for all orders at once; of the others, most are ruled out order by order
+_ROWS_TOGETHER = 2**18  # of several levels: they take 16 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +58,9 @@ class Level:
     The row reflected through the center has 1 − Q where this one has P, and Q where it has 1 − P, see `reflected`.
     """
 
+    j: int
     ones: Array  # P under p
     zeros: Array  # 1 − P
-    can_be_one: NDArray[np.bool_]  # whether P is positive in real arithmetic
-    can_be_zero: NDArray[np.bool_]
 
 
 class RenyiRows:
@@ -70,20 +70,29 @@ class RenyiRows:
         self.voters = voters
         self.family = DominatingFamily(voters)
 
-    def levels(self, half: Array) -> Iterator[Level]:
-        """Yield the rows for j = 0 … t voters at (hi, lo); ``half`` is a monotone γ at l = floor(K/2)+1 … K."""
+    def levels(self, half: Array, *, every: int = 1) -> Iterator[Level]:
+        """Yield the rows for j = 0 … t voters at (hi, lo); ``half`` is a monotone γ at l = floor(K/2)+1 … K.
+
+        With ``every`` only those for its multiples and for t, for a look that is no proof.
+        """
         K = self.voters.K
         lies = 0.5 * (1.0 - half)
         zeros = np.full(K + 1, 0.5)
         zeros[K // 2 + 1 :] = lies
         zeros[: half.size] = 1.0 - lies[::-1]
-        ones = zeros[::-1]
-        least, most = zeros > 0.0, ones > 0.0
+        both = np.stack([zeros[::-1], zeros])
         for j in range(self.voters.reached + 1):
-            P, not_P = (self.family.with_moved_zeros(self.family.windows(level)) for level in (ones, zeros))
-            low, high = self._places(P.shape, j)
-            yield Level(P, not_P, most[high], least[low])
-            ones, zeros = (smooth(level, self.family.corners.hi) for level in (ones, zeros))
+            if j % every == 0 or j == self.voters.reached:
+                P, not_P = self.family.with_moved_zeros(np.stack([self.family.windows(level) for level in both]))
+                yield Level(j, P, not_P)
+            both = smooth(both, self.family.corners.hi)
+
+    def possible(self, half: Array, level: Level) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Say whether P, and whether 1 − P, are positive in real arithmetic: arrays of the level's shape."""
+        low, high = self._places(level.ones.shape, level.j)
+        can_lie = np.full(self.voters.K + 1, fill_value=True)  # that of l ones may be 0
+        can_lie[self.voters.K // 2 + 1 :] = half < 1.0
+        return can_lie[::-1][high], can_lie[low]
 
     def _places(self, shape: tuple[int, ...], j: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the smallest and the largest number of ones that every row can have under p."""
@@ -134,24 +143,42 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
         return np.full(grid.shape, np.inf)
     worst = np.zeros(grid.shape)
     tail = TAIL if rows.family.terms else 0.0
-    for level in rows.levels(gamma.half):
-        answers = ((level.ones, level.can_be_one), (level.zeros, level.can_be_zero))
-        logs = [_log_numerators(p, tail, possible) for p, possible in answers]
-        below = [_log_denominators(reflected(p), reflected(possible)) for p, possible in reversed(answers)]
-        if logs[0].size <= _ROWS_AT_ONCE:
-            worst = np.maximum(worst, _largest(grid[:, None], logs, below, error))
-            continue
-        reach = np.maximum(_distance(logs[0], below[0]), _distance(logs[1], below[1]))
+    levels = (_log_rows(level, rows.possible(gamma.half, level), tail) for level in rows.levels(gamma.half))
+    for together in _many_levels(levels):
+        reach = np.maximum(_distance(together[0], together[2]), _distance(together[1], together[3]))
         falling = np.argsort(-reach, kind="stable")
-        reach, logs, below = reach[falling], [part[falling] for part in logs], [part[falling] for part in below]
+        reach, parts = reach[falling], together[:, falling]
+        few = min(reach.size, _ROWS_AT_ONCE)
+        worst = np.maximum(worst, _largest(grid[:, None], parts[:, :few], error))
         for index, order in enumerate(grid):
             # a row whose logarithms of ratios are at most r has D_α ≤ min(r, αr²/2): most rows need no more than that
             least = max(worst[index], np.sqrt(2.0 * worst[index] / order)) * (1.0 - _PRUNING)
             active = int(np.searchsorted(-reach, -least, side="right"))
-            if active:
-                first, second = ([part[:active] for part in parts] for parts in (logs, below))
-                worst[index] = max(worst[index], float(_largest(np.array([order]), first, second, error)))
+            if active > few:
+                worst[index] = max(worst[index], float(_largest(np.array([order]), parts[:, few:active], error)))
     return np.nextafter(worst * (1.0 + 4.0 * _UNIT), np.inf)
+
+
+def _log_rows(level: Level, possible: tuple[NDArray[np.bool_], NDArray[np.bool_]], tail: float) -> Array:
+    """Take logarithms of P and 1 − P, rounded up, and of Q and 1 − Q, rounded down: shape (4, rows)."""
+    answers = ((level.ones, possible[0]), (level.zeros, possible[1]))
+    logs = [_log_numerators(p, tail, possible) for p, possible in answers]
+    below = [_log_denominators(reflected(p), reflected(possible)) for p, possible in reversed(answers)]
+    return np.array([*logs, *below])
+
+
+def _many_levels(levels: Iterable[Array]) -> Iterator[Array]:
+    """Put levels side by side until they have `_ROWS_TOGETHER` rows."""
+    held: list[Array] = []
+    rows = 0
+    for level in levels:
+        held.append(level)
+        rows += level.shape[1]
+        if rows >= _ROWS_TOGETHER:
+            yield np.concatenate(held, axis=1)
+            held, rows = [], 0
+    if held:
+        yield np.concatenate(held, axis=1)
 
 
 def renyi_curve(voters: Voters, gamma: NoiseFunction, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
@@ -187,11 +214,11 @@ def _distance(above: Array, under: Array) -> Array:
     return np.asarray(np.abs(np.where(impossible, 0.0, above) - np.where(impossible, 0.0, under)))
 
 
-def _largest(order: Array, logs: list[Array], below: list[Array], error: float) -> Array:
+def _largest(order: Array, parts: Array, error: float) -> Array:
     """Bound max log(Σ exp(order·log − (order − 1)·below))/(order − 1) over the rows: (n, 1) orders → (n,)."""
     terms = []
     with np.errstate(over="ignore", invalid="ignore"):  # what an enormous order overflows is ∞ in the end
-        for above, under in zip(logs, below, strict=True):
+        for above, under in zip(parts[:2], parts[2:], strict=True):
             impossible = above == -np.inf
             first, second = np.where(impossible, 0.0, above), np.where(impossible, 0.0, under)
             size = order * np.abs(first) + (order - 1.0) * np.abs(second)

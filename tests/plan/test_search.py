@@ -150,7 +150,7 @@ def test_private_voters_on_disjoint_shards_need_no_noise() -> None:
 
 
 def test_what_cannot_be_planned() -> None:
-    with pytest.raises(PlanError, match=r"m = 1\) do not compose .* a Rényi budget needs delta > 0"):
+    with pytest.raises(PlanError, match=r"a Rényi budget needs delta > 0; .* m = 1\) do not compose"):
         plan(Workload(Voters(11, PRIVATE), 100, PrivacyParams("0.01")))
     with pytest.raises(PlanError, match=r"1 queries with epsilon = 0\.1"):
         plan(Workload(Voters(11, PRIVATE), 1, PrivacyParams("0.05")))
