@@ -41,7 +41,7 @@ from lp_models.row_generation import Separation, minimize_with_rows
 
 SOLVERS = ("production", "rows", "reference")
 COARSE = SolveOptions(gap=1e-4, time_limit=60.0)  # enough to compare orders
-FINE = SolveOptions(gap=1e-7, time_limit=300.0)  # of what is handed out: beyond a reader's digits
+FINE = SolveOptions(gap=1e-6, time_limit=300.0)  # of what is handed out: beyond a reader's digits
 _BROKEN = 1e-9  # a row is broken when its divergence exceeds the budget by more than this part of it
 _LEVELS_A_LOOK = 64  # about so many until nothing is broken there: neighbors break together
 _BISECTIONS = 60  # of a factor in [0, 1]: to the last digit
@@ -58,6 +58,7 @@ class RenyiOptimum:
     gamma: NoiseFunction  # monotone, with lies of at least `SMALLEST_LIE`
     value: float  # its expected error
     bound: float
+    planes: tuple[tuple[Array, float], ...] = ()  # the half-planes that make the bound: of this order and budget
 
 
 def optimize_under_renyi(
@@ -69,6 +70,7 @@ def optimize_under_renyi(
     options: SolveOptions = FINE,
     solver: str = "production",
     to_beat: float = math.inf,
+    start: RenyiOptimum | None = None,
 ) -> RenyiOptimum:
     """Find the monotone γ with the smallest expected error whose Rényi divergence of one order is at most a budget.
 
@@ -90,6 +92,8 @@ def optimize_under_renyi(
     to_beat
         An expected error: the row generation stops once its bound is above it, with a γ that need not stay within the
         budget.
+    start
+        A coarser solution for the same voters, order and budget, whose half-planes are taken over.
 
     Raises
     ------
@@ -121,10 +125,13 @@ def optimize_under_renyi(
     program = expected_error_program(weights_of(prior, voters.K), Shape.MONOTONE)
     limits = program.limits.copy()
     limits[0] = 1.0 - 2.0 * SMALLEST_LIE  # the row Σ u ≤ 1 of the monotone shape
-    program = replace(program, limits=limits)
+    known = () if start is None else start.planes
+    matrix = np.vstack([program.matrix, *(plane for plane, _ in known)])
+    program = replace(program, matrix=matrix, limits=np.append(limits, [limit for _, limit in known]))
     result = minimize_with_rows(program, _RenyiOracle(voters, order, budget, program, to_beat), options)
     gamma = NoiseFunction(voters.K, Shape.MONOTONE.variables_to_gamma(result.point))
-    return RenyiOptimum(gamma, gamma.expected_error(prior), result.bound)
+    planes = tuple(plane for _, plane in result.multipliers if plane is not None)
+    return RenyiOptimum(gamma, gamma.expected_error(prior), result.bound, (*known, *planes))
 
 
 def _with_conic_program(voters: Voters, prior: Prior, order: float, budget: float) -> RenyiOptimum:
@@ -161,7 +168,9 @@ class _RenyiOracle:
         matrix = np.array([row for row, _ in planes]).reshape(-1, half.size)
         limits = np.array([limit for _, limit in planes])
         feasible = Shape.MONOTONE.gamma_to_variables(half * factor)
-        return Separation(Shape.MONOTONE.rows(matrix), limits, feasible, every == 1)
+        matrix = Shape.MONOTONE.rows(matrix)
+        labels = list(zip(matrix, limits.tolist(), strict=True))
+        return Separation(matrix, limits, feasible, every == 1, labels)
 
     def _worst_rows(self, half: Array, every: int) -> tuple[LevelMaxima, float]:
         """Find (α − 1)·D of the worst row of each level that is looked at, and a factor that makes these feasible."""

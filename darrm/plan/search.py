@@ -67,7 +67,7 @@ from darrm.system.flags import flags_of
 from darrm.system.progress import StatusLine
 
 # voters times one more than those whom one person reaches: beyond, a plan takes a minute or more
-_MINUTES = 100_000
+_MINUTES = 50_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ def plan(
     Warns
     -----
     UserWarning
-        If (t + 1)·K > 100,000 for t voters whom one person reaches: the plan takes minutes.
+        If (t + 1)·K > 50,000 for t voters whom one person reaches: the plan takes a minute or more.
 
     Examples
     --------
@@ -257,7 +257,7 @@ def _check_size(releases: Sequence[Workload]) -> None:
     K, reached = voters.K, voters.reached
     if (reached + 1) * K > _MINUTES:
         warnings.warn(
-            f"a plan for {K:,} voters, {reached:,} of whom one person reaches, takes minutes: with fewer "
+            f"a plan for {K:,} voters, {reached:,} of whom one person reaches, takes a minute or more: with fewer "
             "voters, or less overlap, it takes seconds",
             stacklevel=3,
         )

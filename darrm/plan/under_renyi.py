@@ -9,7 +9,7 @@ import numpy as np
 from darrm.errors import PlanError
 from darrm.gamma.priors import Prior
 from darrm.losses.renyi import DEFAULT_ORDERS
-from darrm.optimize.under_renyi import COARSE, FINE, optimize_under_renyi
+from darrm.optimize.under_renyi import COARSE, FINE, RenyiOptimum, optimize_under_renyi
 from darrm.plan.candidate import Candidate, smallest_target
 from darrm.problem import Workload
 from darrm.proof.table import certify
@@ -35,12 +35,13 @@ def best_under_renyi_budget(
         raise PlanError(f"no Rényi order leaves a budget for epsilon = {total.epsilon:g}, delta = {total.delta:g}")
 
     least = to_beat
+    solved: dict[float, RenyiOptimum] = {}
 
     @cache
     def error(order: float) -> float:
         nonlocal least
         report(f"Rényi: order {order:.6g}, expected error {least:.6g}")
-        found = optimize_under_renyi(
+        found = solved[order] = optimize_under_renyi(
             workload.voters, prior, order, budgets[order], options=COARSE, to_beat=least * (1.0 + COARSE.gap)
         )
         # one that stopped because it errs more has that as its bound
@@ -50,7 +51,8 @@ def best_under_renyi_budget(
 
     order = best_order(list(budgets), error)
     report(f"Rényi: the best of order {order:.6g}")
-    gamma = optimize_under_renyi(workload.voters, prior, order, budgets[order], options=FINE).gamma
+    start = solved[order]
+    gamma = optimize_under_renyi(workload.voters, prior, order, budgets[order], options=FINE, start=start).gamma
     problem = smallest_target(workload, gamma)
     settings = {"order": order, "renyi budget": budgets[order]}
     # scaled down by a hair and then by ever more, until the accountant admits all queries
