@@ -19,10 +19,12 @@ DOORS = sorted(
 )
 PAGES = sorted(path.stem for path in DOCS.glob("*.md"))
 NEED_TORCH = {"audits", "knowledge_transfer"}
+# the others are called as their pages are
 MODULE_OF = {
+    "commands": "experiments.scaling.commands",
     "composition": "experiments.composition_tables",
     "releases": "experiments.scaling.release_benchmark",
-}  # the others are called as their pages are
+}
 
 
 def enter(door: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
@@ -71,6 +73,7 @@ def test_a_door_prints_its_help_and_refuses_unknown_flags(
         ("scaling", "--sizes x", "--sizes"),
         ("scaling", "--shapes round", "shape must be one of free, monotone"),
         ("scaling", "--time-limit -1", "--time-limit"),
+        ("scaling.commands", "--before nowhere", "no folder with a package darrm"),
         ("knowledge_transfer", "--m 2", "1,3,5,7"),
         ("knowledge_transfer", "--m 3,3", "1,3,5,7"),
         ("knowledge_transfer", "--dataset cifar", "invalid choice"),

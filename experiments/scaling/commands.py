@@ -1,0 +1,190 @@
+"""How long the commands take, and how much memory, beside an earlier version of the library.
+
+    python -m experiments.scaling.commands --quick           # below a minute: those that are to answer at once
+    python -m experiments.scaling.commands                   # all of them, a few minutes
+    python -m experiments.scaling.commands --before FOLDER   # and the same with an earlier version's working tree
+
+Writes OUTPUT/commands/commands.json, and OUTPUT/commands.md from the JSON.
+
+Every run is a process of its own, so that its seconds hold the imports and its peak memory is its own. With --before
+the two versions take turns; without it, what the folder holds of the earlier version is kept.
+"""
+
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from darrm.system.command_line import run
+from experiments import pages
+
+NAME = "commands"
+ROOT = Path(__file__).parents[2]
+RUNS = 5
+ENOUGH = 30.0  # seconds: what took longer altogether is not run again
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: what it does in words, and what is typed after ``python``."""
+
+    what: str
+    typed: str
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What the runs of one command took: medians."""
+
+    runs: int
+    seconds: float
+    cpu_seconds: float  # of the process, user and system
+    megabytes: float  # at its peak
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A command with what it takes now, and what it took before where that is known."""
+
+    what: str
+    typed: str
+    now: Runs
+    before: Runs | None = field(default=None)
+
+
+PRIVATE = "--epsilon 0.1 --each-delta 1e-5 --queries 100 --total 4,1e-2 --quiet"
+TEACHERS = "--K 250 --voters plain --overlap 1 --classes 10 --queries 500 --total 2,1e-5 --quiet"
+TABLE = "-m darrm.optimize --K 11 --m 3 --each-delta 0 --output t.json --quiet"
+COMMANDS = (
+    Command("Python alone", "-c pass"),
+    Command("import darrm", "-c 'import darrm'"),
+    Command("all public names", "-c 'from darrm import *'"),
+    Command("account of 100 queries", "-m darrm.account --table t.json --queries 100 --delta 1e-2"),
+    Command("account of 10⁶ queries", "-m darrm.account --table t.json --queries 1000000 --delta 1e-2"),
+    Command("advise, as in the README", f"-m darrm.advise {TEACHERS}"),
+    Command("plan, as in the README", f"-m darrm.plan {TEACHERS}"),
+    Command("plan for 101 private voters", f"-m darrm.plan --K 101 {PRIVATE}"),
+    Command("plan for 301 private voters", f"-m darrm.plan --K 301 {PRIVATE}", quick=False),
+    Command("plan for 1,001 private voters", f"-m darrm.plan --K 1001 {PRIVATE}", quick=False),
+)
+
+
+def run_once(typed: str, source: Path, folder: Path) -> Runs:
+    """Run a command of the library in ``source`` once, in a folder that holds the table t.json."""
+    variables = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+    started = time.perf_counter()
+    process = subprocess.Popen(  # noqa: S603 (one of `COMMANDS`)
+        [sys.executable, *shlex.split(typed)],
+        cwd=folder,
+        env=variables,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - started
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise ValueError(f"python {typed} ended with status {process.returncode}")
+    return Runs(1, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024.0)
+
+
+def median(runs: Sequence[Runs]) -> Runs:
+    """Take the median of every number."""
+    return Runs(
+        len(runs),
+        statistics.median(each.seconds for each in runs),
+        statistics.median(each.cpu_seconds for each in runs),
+        statistics.median(each.megabytes for each in runs),
+    )
+
+
+def measure(command: Command, folder: Path, before: Path | None, known: Runs | None) -> Measured:
+    """Run a command some times, in turns with the earlier version where there is one."""
+    now: list[Runs] = []
+    then: list[Runs] = []
+    started = time.perf_counter()
+    while len(now) < RUNS and (not now or time.perf_counter() - started < ENOUGH):
+        now.append(run_once(command.typed, ROOT, folder))
+        if before is not None:
+            then.append(run_once(command.typed, before, folder))
+    return Measured(command.what, command.typed, median(now), median(then) if then else known)
+
+
+def read_measured(data: Path) -> list[Measured]:
+    """Read what was measured."""
+    return [
+        Measured(
+            item["what"],
+            item["typed"],
+            Runs(**item["now"]),
+            None if item["before"] is None else Runs(**item["before"]),
+        )
+        for item in pages.read_json(data)
+    ]
+
+
+def cells(item: Measured) -> list[str]:
+    """Write one row of the page's table."""
+    now, before = item.now, item.before
+    new = [f"{now.seconds:.2f}", f"{now.cpu_seconds:.2f}", f"{now.megabytes:.0f}"]
+    if before is None:
+        return [item.what, *new, "–", "–", "–", "–"]
+    old = [f"{before.seconds:.2f}", f"{before.cpu_seconds:.2f}", f"{before.megabytes:.0f}"]
+    return [item.what, *new, *old, f"{before.cpu_seconds / now.cpu_seconds:.1f}"]
+
+
+def page(measured: Sequence[Measured]) -> str:
+    """Write the page of the documentation."""
+    typed = [f"- {item.what}: `python {item.typed}`, {item.now.runs} runs" for item in measured]
+    typed.append(f"- the table of the accounts: `python {TABLE}`")
+    return (
+        "\n\n".join([INTRODUCTION, pages.table(HEAD, map(cells, measured)), "## What was typed", "\n".join(typed)])
+        + "\n"
+    )
+
+
+HEAD = ("command", "seconds", "CPU s", "MB", "before: seconds", "CPU s", "MB", "times less CPU")
+
+INTRODUCTION = """# How long the commands take
+
+Written by `python -m experiments.scaling.commands --output docs/reproduction` from its measurements. Every run is a
+process of its own: its seconds hold the start of Python and all imports, its memory is the peak of the process. Medians
+of up to five runs, fewer where one takes long. What stands under *before* is an earlier version of the library,
+measured by the same program (`--before FOLDER`). Other work on the machine changes seconds more than CPU seconds."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write."""
+    parser = pages.command_line(NAME, str(__doc__), module="scaling.commands", quick="only what takes seconds")
+    parser.add_argument("--before", type=Path, metavar="FOLDER", help="the working tree of an earlier version")
+    options = parser.parse_args(arguments)
+    if options.before is not None and not (options.before / "darrm" / "__init__.py").is_file():
+        raise ValueError(f"--before {options.before}: no folder with a package darrm; make one with git worktree add")
+    before = None if options.before is None else options.before.resolve()
+    folder = pages.data_folder(options, NAME)
+    data = folder / "commands.json"
+    if not options.page:
+        earlier = {item.typed: item for item in (read_measured(data) if data.exists() else [])}
+        with tempfile.TemporaryDirectory() as work:
+            run_once(TABLE, ROOT, Path(work))
+            for command in COMMANDS:
+                if command.quick or not options.quick:
+                    known = earlier.get(command.typed)
+                    found = measure(command, Path(work), before, None if known is None else known.before)
+                    earlier[command.typed] = found
+                    print(" | ".join(cells(found)), flush=True)
+                measured = [earlier[each.typed] for each in COMMANDS if each.typed in earlier]
+                pages.write_json(data, [asdict(item) for item in measured])
+    pages.write_page(folder, page(read_measured(data)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -1,0 +1,47 @@
+"""The page of the commands' seconds: what it reports is what ran."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments.scaling.commands import COMMANDS, Command, Measured, Runs, cells, measure, median, run_once
+
+
+def test_a_run_says_what_its_process_took(tmp_path: Path) -> None:
+    """Three processes that differ in what is looked at: the time asleep, the work, the memory."""
+    root = Path(__file__).parents[2]
+    idle = run_once("-c 'import time; time.sleep(0.6)'", root, tmp_path)
+    busy = run_once("-c 'import time\nwhile time.process_time() < 0.6: pass'", root, tmp_path)
+    large = run_once("-c 'x = bytearray(200 * 2**20)'", root, tmp_path)
+    assert idle.seconds >= 0.6 <= busy.cpu_seconds
+    assert idle.cpu_seconds < 0.6  # the clock of the process stands still while it sleeps
+    assert large.megabytes >= 200.0 > idle.megabytes
+
+
+def test_it_runs_the_library_that_it_is_given(tmp_path: Path) -> None:
+    (tmp_path / "darrm").mkdir()
+    (tmp_path / "darrm" / "__init__.py").write_text("import pathlib\npathlib.Path('ran').touch()\n", encoding="utf-8")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    run_once("-c 'import darrm'", tmp_path, folder)
+    assert (folder / "ran").exists()
+
+
+def test_a_command_that_fails_has_no_seconds(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="ended with status 3"):
+        run_once("-c 'raise SystemExit(3)'", tmp_path, tmp_path)
+
+
+def test_what_is_known_of_before_is_kept(tmp_path: Path) -> None:
+    known = Runs(5, 9.0, 8.0, 7.0)
+    found = measure(Command("nothing", "-c pass"), tmp_path, None, known)
+    assert found.before == known
+    assert found.now.runs == 5
+
+
+def test_medians_and_ratios() -> None:
+    now = median([Runs(1, 1.0, 3.0, 50.0), Runs(1, 2.0, 1.0, 70.0), Runs(1, 9.0, 2.0, 60.0)])
+    assert now == Runs(3, 2.0, 2.0, 60.0)
+    row = cells(Measured("x", "-c pass", now, Runs(1, 10.0, 5.0, 80.0)))
+    assert row == ["x", "2.00", "2.00", "60", "10.00", "5.00", "80", "2.5"]
+    assert len({each.typed for each in COMMANDS}) == len(COMMANDS)  # what the page's data is known by
