@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from darrm.gamma import priors
-from darrm.optimize.under_renyi import optimize_under_renyi
+from darrm.optimize.under_renyi import COARSE, optimize_under_renyi
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.renyi import renyi_divergences
@@ -81,3 +81,23 @@ def test_what_is_refused() -> None:
             optimize_under_renyi(problem.voters, priors.CommonP(), order, budget, solver=solver)
     with pytest.raises(ValueError, match="linear expected error"):
         optimize_under_renyi(problem.voters, priors.TwoSided(0.7, 1.0), 2.0, 0.1)
+
+
+def test_a_coarse_solution_is_a_start_for_a_fine_one() -> None:
+    voters, prior = Voters(101, PrivacyParams("0.1", "1e-5")), priors.CommonP()
+    coarse = optimize_under_renyi(voters, prior, 3.0, 0.0265, options=COARSE)
+    alone = optimize_under_renyi(voters, prior, 3.0, 0.0265)
+    started = optimize_under_renyi(voters, prior, 3.0, 0.0265, start=coarse)
+    assert coarse.planes
+    assert started.value == pytest.approx(alone.value, rel=2e-6)
+    assert coarse.bound * (1.0 - 1e-12) <= started.bound <= started.value
+    assert renyi_divergences(voters, started.gamma, [3.0])[0] <= 0.0265 * (1 + 1e-7)
+
+
+def test_a_solve_that_errs_too_much_stops_with_a_bound_that_says_so() -> None:
+    voters, prior = Voters(101, PrivacyParams("0.1", "1e-5")), priors.CommonP()
+    best = optimize_under_renyi(voters, prior, 3.0, 0.0265)
+    stopped = optimize_under_renyi(voters, prior, 3.0, 0.0265, to_beat=0.7 * best.value)
+    assert 0.7 * best.value < stopped.bound <= best.value
+    assert stopped.bound < best.bound  # it did not go on to the end
+    assert optimize_under_renyi(voters, prior, 3.0, 0.0265, to_beat=1.01 * best.value).value == best.value

@@ -24,6 +24,7 @@ from darrm.optimize.optimizer import optimize_gamma
 from darrm.plan import Workload, laws, plan, search
 from darrm.plan.candidate import rounded, smallest_target
 from darrm.plan.laws import best_law
+from darrm.plan.per_query import best_per_query
 from darrm.privacy import PrivacyParams
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import MajorityProblem, Voters
@@ -141,6 +142,21 @@ def test_permute_and_flip_never_errs_less(monkeypatch: pytest.MonkeyPatch) -> No
     exponential = exponential_mechanism(work, priors.CommonP())
     assert alone.truth == pytest.approx(exponential.truth, abs=1e-4)
     assert alone.expected_error == pytest.approx(1.0 - exponential.accuracy(priors.CommonP()), abs=1e-6)
+
+
+def test_the_per_query_search_goes_to_what_it_has_to_beat() -> None:
+    work, prior = Workload(Voters(6, PRIVATE), 50, PrivacyParams("3", "1e-4")), priors.CommonP()
+    trials: list[str] = []
+    best = best_per_query(work, prior, trials.append)
+    rest: list[str] = []
+    beaten = best_per_query(work, prior, rest.append, to_beat=1.01 * best.expected_error)
+    assert beaten.is_within_budget
+    assert beaten.expected_error < 1.01 * best.expected_error
+    few: list[str] = []
+    hopeless = best_per_query(work, prior, few.append, to_beat=0.97 * best.expected_error)
+    assert hopeless.is_within_budget
+    assert hopeless.expected_error > 0.97 * best.expected_error
+    assert len(few) < len(trials)
 
 
 def test_private_voters_on_disjoint_shards_need_no_noise() -> None:
