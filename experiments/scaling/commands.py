@@ -142,7 +142,7 @@ def cells(item: Measured) -> list[str]:
 
 def page(measured: Sequence[Measured]) -> str:
     """Write the page of the documentation."""
-    typed = [f"- {item.what}: `python {item.typed}`, {item.now.runs} runs" for item in measured]
+    typed = [f"- {item.what}: `python {item.typed}`, runs: {item.now.runs}" for item in measured]
     typed.append(f"- the table of the accounts: `python {TABLE}`")
     return (
         "\n\n".join([INTRODUCTION, pages.table(HEAD, map(cells, measured)), "## What was typed", "\n".join(typed)])
