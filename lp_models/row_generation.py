@@ -127,15 +127,25 @@ class _Loop:
         self.candidate = np.zeros(self.master.cost.size)
 
     def run(self) -> Status:
-        """Repeat rounds until a reason to stop; then break ties, if asked to."""
+        """Repeat rounds until a reason to stop: with the tie-break, and without it if that is in the way.
+
+        Without it the master would choose anew in every round between points that cost the same, and rows would be
+        spent on places that do not matter.
+        """
+        if self.tie_break is None:
+            return self.rounds_until_stop()
+        self.master.add_cost(self.tie_break)
         status = self.rounds_until_stop()
-        done = status in {Status.OPTIMAL, Status.STALLED}
-        if self.tie_break is not None and done and time.perf_counter() < self.deadline:
+        if status is Status.STALLED:
+            self.mark = (self.rounds, np.inf, -np.inf)
+            self.master.add_cost(np.zeros_like(self.tie_break))
+            status = self.rounds_until_stop()
+        if status in {Status.OPTIMAL, Status.STALLED} and time.perf_counter() < self.deadline:
             self.break_ties(self.tie_break)
         return status
 
     def break_ties(self, tie_break: Array) -> None:
-        """Repeat rounds for the cost plus a small extra one; keep the result if its value is as good."""
+        """Repeat rounds for the cost plus the small extra one; keep the result if its value is as good."""
         best, value, bound, multipliers = self.best, self.value, self.bound, self.multipliers
         allowed = value + max(self.options.gap * abs(value), self.options.floor, value - bound)
         self.best, self.value, self.bound = None, np.inf, -np.inf

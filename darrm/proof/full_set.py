@@ -128,14 +128,16 @@ class FullSet:
         return FullMaxima(worst, self._named(high, limit) + found.broken, found.levels, worst - best)
 
     def border(self, half: Array, limit: float, deadline: float = np.inf) -> tuple[float, tuple[Broken, ...]]:
-        """Look at the rows outside the dominating family only, for costs above ``limit``.
+        """Look at the rows outside the dominating family only, moves at vertices, for costs above ``limit``.
 
         Returns the largest computed cost that was met, and rows above ``limit`` with their costs.
         """
-        found = self._outside(half, limit, limit, deadline)
+        found = self._outside(half, limit, limit, deadline, vertices_only=True)
         return found.cost, found.broken
 
-    def _outside(self, half: Array, best: float, limit: float, deadline: float) -> _Outside:
+    def _outside(
+        self, half: Array, best: float, limit: float, deadline: float, *, vertices_only: bool = False
+    ) -> _Outside:
         """Look at the rows outside the dominating family for costs above ``best``, and name those above ``limit``."""
         level = signed_function(half, self.voters.K)
         if np.all(np.diff(level) >= 0.0):
@@ -148,7 +150,7 @@ class FullSet:
         bound, best = cost, max(best, cost)
         for j in range(self.voters.reached + 1):
             stop_after(deadline)
-            for found in self._examine_windows(level, j, best, limit):
+            for found in self._examine_windows(level, j, best, limit, vertices_only=vertices_only):
                 broken.extend(found.broken)
                 cost, bound, best = max(cost, found.cost), max(bound, found.bound), max(best, found.cost)
             fall, error = -float(np.min(np.diff(level), initial=0.0)), 2.0 * STEP_ERROR * j
@@ -168,7 +170,9 @@ class FullSet:
         widest = max(2.0 * self.corners.hi - 1.0, self.corners.delta)
         return float(1.0001 * (self.voters.K - j) * (1.0 + self.ratio.value) * widest * fall)
 
-    def _examine_windows(self, level: Array, j: int, best: float, limit: float) -> Iterator[_Outside]:
+    def _examine_windows(
+        self, level: Array, j: int, best: float, limit: float, *, vertices_only: bool
+    ) -> Iterator[_Outside]:
         """Examine both chains once for every number of voters that may be frozen at 1: `DominatingFamily.windows`."""
         lows = np.array([0, j] if j else [0])  # without voters at (hi, lo) or (lo, hi) the two chains are one
         block = np.stack([level, -level[::-1]])[: lows.size]
@@ -176,11 +180,13 @@ class FullSet:
         width = block.shape[1] - held
         for frozen in range(held + 1):
             own, other = block[:, frozen : frozen + width], block[:, held - frozen : held - frozen + width]
-            found = self._examine(_Window(own, own if held == 0 else other, lows, j, frozen), best, limit)
+            found = self._examine(
+                _Window(own, own if held == 0 else other, lows, j, frozen), best, limit, vertices_only=vertices_only
+            )
             best = max(best, found.cost)
             yield found
 
-    def _examine(self, window: _Window, best: float, limit: float) -> _Outside:
+    def _examine(self, window: _Window, best: float, limit: float, *, vertices_only: bool) -> _Outside:
         """Find the largest cost of every chain that may be above ``best`` or the limit."""
         ratio = self.ratio.value
         active = self._active(window, min(best, limit))
@@ -200,9 +206,14 @@ class FullSet:
             broken.append((float(costs[chain, ones]), self._row(window, chain, int(ones), moves + moves_prime)))
         bound = largest
         undecided = np.argwhere(bounds > max(best, largest))
+        if vertices_only:
+            undecided = undecided[:0]
         for chain, ones in undecided[np.argsort(-bounds[tuple(undecided.T)], kind="stable")].tolist():
-            slack = own.bounds[chain, ones] - own.values[chain, ones]
-            mirrored_slack = (mirrored.bounds - mirrored.values)[chain, costs.shape[1] - 1 - ones]
+            if bounds[chain, ones] <= max(best, bound):
+                break
+            slack = float(own.bounds[chain, ones] - own.values[chain, ones])
+            zeros = costs.shape[1] - 1 - ones
+            mirrored_slack = float(mirrored.bounds[chain, zeros] - mirrored.values[chain, zeros])
             cost, upper, row = self._searched(window, chain, ones, slack, mirrored_slack)
             largest, bound = max(largest, cost), max(bound, upper)
             if cost > max(limit, costs[chain, ones]):

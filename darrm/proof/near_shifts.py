@@ -32,6 +32,7 @@ from darrm.proof.compiled import WORK
 from darrm.proof.dominating import DominatingFamily
 
 _SCREENED_MOVES = 3
+_PIECES = 64  # cells each way that a search begins with
 _MOST_CELLS = 2**14
 
 
@@ -113,24 +114,28 @@ class NearShifts:
         steps = np.arange(J + 1)
         window = padded[n_1 + J + steps[:, None] - steps[None, :]]
         curvature = 1.0001 * slack / max(1, (N - n_1) ** 2 + n_1**2)
-        low, high = np.zeros((2, 1), dtype=np.int64), np.array([[N - n_1], [n_1]])
-        best, at, left = -np.inf, (0, 0), -np.inf
+        # a grid of cells to begin with: all pairs where N is small
+        zeros, ones = _grid(N - n_1), _grid(n_1)
+        values = weights[:, zeros].T @ window @ weights[:, ones]
+        place = int(np.argmax(values))
+        best, at = float(values.flat[place]), (int(zeros[place // ones.size]), int(ones[place % ones.size]))
+        corners = np.stack([values[:-1, :-1], values[:-1, 1:], values[1:, :-1], values[1:, 1:]]).reshape(4, -1)
+        low = np.stack(np.meshgrid(zeros[:-1], ones[:-1], indexing="ij")).reshape(2, -1)
+        high = np.stack(np.meshgrid(zeros[1:], ones[1:], indexing="ij")).reshape(2, -1)
+        left = -np.inf
         while low.shape[1]:
-            corners = np.stack([[low[0], low[1]], [low[0], high[1]], [high[0], low[1]], [high[0], high[1]]])
-            values = np.sum(weights[:, corners[:, 0]] * np.tensordot(window, weights[:, corners[:, 1]], 1), axis=0)
-            place = np.unravel_index(int(np.argmax(values)), values.shape)
-            if values[place] > best:
-                best, at = (
-                    float(values[place]),
-                    (int(corners[place[0], 0, place[1]]), int(corners[place[0], 1, place[1]])),
-                )
             width = high - low
-            bounds = np.max(values, axis=0) + curvature * np.sum(np.where(width > 1, width, 0) ** 2, axis=0)
+            bounds = np.max(corners, axis=0) + curvature * np.sum(np.where(width > 1, width, 0) ** 2, axis=0)
             is_open = (bounds > best) & np.any(width > 1, axis=0)
             if 4 * np.count_nonzero(is_open) > _MOST_CELLS:
                 left = float(np.max(bounds[is_open]))
                 break
             low, high = _quarters(low[:, is_open], high[:, is_open])
+            pairs = np.stack([low, [low[0], high[1]], [high[0], low[1]], high])
+            corners = np.sum(weights[:, pairs[:, 0]] * np.tensordot(window, weights[:, pairs[:, 1]], 1), axis=0)
+            if corners.size and np.max(corners) > best:
+                corner, cell = np.unravel_index(int(np.argmax(corners)), corners.shape)
+                best, at = float(corners[corner, cell]), (int(pairs[corner, 0, cell]), int(pairs[corner, 1, cell]))
         return best, max(best, left), *at
 
     def _both_moved(self, block: Array) -> Array:
@@ -169,6 +174,11 @@ class NearShifts:
     def _tail(self, most: int) -> float:
         """Bound the probability that more than so many voters move, however many are near 0 and 1."""
         return tail_bound(self.family.voters.K, self.delta, most)
+
+
+def _grid(size: int) -> NDArray[np.int64]:
+    """Return 0 … size in at most `_PIECES` intervals, at least one, which may be empty."""
+    return np.unique(np.arange(_PIECES + 1) * size // _PIECES) if size else np.zeros(2, dtype=np.int64)
 
 
 def _quarters(low: NDArray[np.int64], high: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -177,7 +177,7 @@ def test_time_that_runs_out_within_a_solve_is_called_so() -> None:
     assert result.bound <= result.value
 
 
-@pytest.mark.parametrize(("limit", "rounds"), [(5.0, 1), (np.inf, 3)])
+@pytest.mark.parametrize(("limit", "rounds"), [(5.0, 1), (np.inf, 2)])
 def test_ties_are_broken_in_time_that_is_left_only(limit: float, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
 
@@ -192,7 +192,7 @@ def test_ties_are_broken_in_time_that_is_left_only(limit: float, rounds: int, mo
 
     monkeypatch.setattr(row_generation, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     program = LinearProgram(-np.ones(3), np.ones((1, 3)), np.array([1.5]))
-    result = minimize_with_rows(program, Slow(), SolveOptions(time_limit=limit), tie_break=np.full(3, 1e-6))
+    result = minimize_with_rows(program, Slow(), SolveOptions(time_limit=limit), tie_break=np.full(3, 1e-12))
     assert (result.status, result.rounds) == (Status.OPTIMAL, rounds)
 
 

@@ -116,9 +116,9 @@ def test_the_first_monotone_level_is_looked_at_as_well(monkeypatch: pytest.Monke
     examined: list[tuple[int, list[int]]] = []
     look = FullSet._examine
 
-    def recorded(self: FullSet, window: Any, *rest: float) -> Any:
+    def recorded(self: FullSet, window: Any, *rest: float, **how: Any) -> Any:
         examined.append((window.j, window.lows.tolist()))
-        return look(self, window, *rest)
+        return look(self, window, *rest, **how)
 
     monkeypatch.setattr(FullSet, "_examine", recorded)
     halves = (
@@ -323,6 +323,29 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
     # the choice between the vertices is not the whole story: where Δ is large an interior choice wins
     if delta == "0.3" and N == 9:
         assert beaten > 1e-3
+
+
+@pytest.mark.parametrize("n_1", [0, 1, 70, 149, 150])
+def test_many_moves_are_searched_as_if_all_were_tried(n_1: int) -> None:
+    N = 150
+    shifts = full_set(MajorityProblem.from_allowance(Voters(N, PrivacyParams("0.5", "0.05")), 1)).shifts
+    weights, J = shifts.family.delta_weights, shifts.family.terms
+    rng = np.random.default_rng(n_1)
+    beaten = 0.0
+    for _ in range(20):
+        level = (rng.random(N + 1) < 0.05).astype(np.float64)
+        padded = np.concatenate([np.zeros(J), level, np.zeros(J)])
+        steps = np.arange(J + 1)
+        window = padded[n_1 + J + steps[:, None] - steps[None, :]]
+        values = weights[:, : N - n_1 + 1].T @ window @ weights[:, : n_1 + 1]
+        vertices = shifts.vertices(level[None, :])
+        slack = float(vertices.bounds[0, n_1] - vertices.values[0, n_1])
+        found, upper, a, a_1 = shifts.search(level, n_1, slack)
+        assert found == pytest.approx(values[a, a_1], abs=1e-13)
+        assert found == pytest.approx(np.max(values), abs=1e-13)
+        assert found <= upper <= found + 1e-13
+        beaten = max(beaten, found - float(vertices.values[0, n_1]))
+    assert beaten > 1e-4  # the vertices alone would not do
 
 
 def test_an_interior_number_of_moves_can_be_the_worst() -> None:
