@@ -179,6 +179,8 @@ def _new_solver() -> highspy.Highs:
     highs.setOptionValue("solver", "simplex")
     highs.setOptionValue("presolve", "off")  # a warm start skips it anyway
     highs.setOptionValue("simplex_scale_strategy", 0)
+    # perturbed costs had to be cleaned up at tolerances as strict as these: three times the time at K = 2,001
+    highs.setOptionValue("dual_simplex_cost_perturbation_multiplier", 0.0)
     highs.setOptionValue("primal_feasibility_tolerance", _TOLERANCE)
     highs.setOptionValue("dual_feasibility_tolerance", _TOLERANCE)
     return highs

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lp_models.program import Array
 
-_CUT = 4  # into so many parts each interval is cut for the next level
+_CUT = 2  # into so many parts each interval is cut for the next level
 
 
 class Knots(ABC):

@@ -20,7 +20,7 @@ class SolveOptions:
         below the solver's precision. Ten times as many while the gap is wider than a millionth of the value.
     idle_rounds
         A row without a multiplier for this many rounds is dropped once there are more rows than
-        ``rows_per_variable`` · n.
+        ``rows_per_variable`` · n, and more than a hundred.
     rows_per_variable
         See `idle_rounds`.
     """
@@ -29,8 +29,8 @@ class SolveOptions:
     floor: float = 1e-13
     time_limit: float = float("inf")
     patience: int = 40
-    idle_rounds: int = 8
-    rows_per_variable: float = 1.5
+    idle_rounds: int = 4
+    rows_per_variable: float = 0.7
 
     def __post_init__(self) -> None:
         for name in ("gap", "floor", "time_limit"):

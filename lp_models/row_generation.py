@@ -31,6 +31,7 @@ from lp_models.program import Array, LinearProgram, Solution, Status
 
 # finer knots are due when rows that are still missing make at most this part of the gap
 _OF_MISSING_ROWS = 0.5
+_FEW_ROWS = 100  # so many are never too many
 _WIDE_GAP = 1e-6  # a gap above this part of the value is no matter of the solver's precision
 
 
@@ -207,7 +208,7 @@ class _Loop:
             return Status.OPTIMAL
         if cuts.limits.size == 0:
             return None if refined else Status.STALLED
-        if self.master.limits.size > self.options.rows_per_variable * self.master.variables:
+        if self.master.limits.size > max(_FEW_ROWS, self.options.rows_per_variable * self.master.variables):
             self.master.drop_idle_rows(self.options.idle_rounds)
         self.master.add_rows(cuts.matrix, cuts.limits, cuts.labels)
         self.generated += cuts.limits.size
