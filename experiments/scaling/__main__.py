@@ -1,8 +1,8 @@
-"""How time, memory and gap grow with the number of voters, from 7 to 20,001.
+"""How time, memory and gap grow with the number of voters, from 7 to 100,001.
 
     python -m experiments.scaling --quick          # below a minute
-    python -m experiments.scaling                  # up to K = 5,001; the free ones there take ten minutes and more each
-    python -m experiments.scaling --long           # K = 20,001 as well
+    python -m experiments.scaling                  # up to K = 5,001; the free ones there take minutes each
+    python -m experiments.scaling --long           # K = 20,001 and 100,001 as well
 
 Writes OUTPUT/scaling/scaling.json and .png, and OUTPUT/scaling.md from the JSON.
 
@@ -12,13 +12,14 @@ any method is one separation pass: every row must be looked at once.
 """
 
 import json
+import math
 import multiprocessing
 import resource
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain, product, starmap
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from darrm.gamma.priors import CommonP
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
+from darrm.proof import compiled
 from darrm.proof.corners import full_set_size, ratio_of
 from darrm.proof.dominating import DominatingFamily
 from darrm.system.command_line import run
@@ -52,18 +54,18 @@ SHAPES = ("free", "monotone")
 ALLOWANCES = (5, 10)
 SIZES = (41, 101, 301, 1001, 2001, 5001)
 QUICK_SIZES = (41, 101, 301)
-LONG_SIZE = 20_001
+LONG_SIZES = (20_001, 100_001)
 TIME_LIMIT = "600"  # seconds of row generation a solve; the proof comes on top
-GAP = 1e-11
-LONG_GAP = 1e-8  # at K = 20,001
+GAP, LARGE_GAP, LARGEST_TO_GAP = 1e-11, 1e-6, 301  # relative, up to K = 301 and beyond
+NUMPY_SIZES = (101, 301, 1001)  # solved without compiled loops as well
 
 
 def measure(case: Case, time_limit: float) -> Measurement:
-    """Solve one case in this process and say what it took; at `LONG_SIZE` it may take three times the limit."""
+    """Solve one case in this process and say what it took."""
     problem = MajorityProblem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
-    gap, longer = (LONG_GAP, 3) if case.K == LONG_SIZE else (GAP, 1)
-    options = SolveOptions(gap=gap, time_limit=longer * time_limit)
-    # imports and first calls are not what is measured
+    options = SolveOptions(gap=GAP if case.K <= LARGEST_TO_GAP else LARGE_GAP, time_limit=time_limit)
+    # imports, compiled code and first calls are not what is measured
+    compiled.WORK.nanoseconds = compiled.LOADING if case.loops == "compiled" else -math.inf
     warm_up = MajorityProblem.from_allowance(Voters(3, problem.voters.each), 2)
     optimize_gamma(warm_up, prior=CommonP(), shape=case.shape, solver=case.solver)
     started = time.perf_counter()
@@ -106,14 +108,18 @@ def cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence
     """List what to measure, small first."""
     against = [(K, 3, "1e-5", "free", solver) for K in reference_sizes for solver in ("reference", "production")]
     alone = product(sizes, ALLOWANCES, DELTAS, shapes, ("production",))
-    longest = product((LONG_SIZE,), (10,), DELTAS, ("monotone",), ("production",)) if long else ()
-    return list(starmap(Case, chain(against, alone, longest)))
+    numpy_alone = product(
+        [K for K in sizes if K in NUMPY_SIZES], ALLOWANCES, DELTAS, shapes, ("production",), ("numpy",)
+    )
+    longest = product(LONG_SIZES, (10,), DELTAS, ("monotone",), ("production",)) if long else ()
+    found = list(starmap(Case, chain(against, alone, numpy_alone, longest)))
+    return found if compiled.is_available() else [replace(case, loops="numpy") for case in found]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     parser = pages.command_line(NAME, str(__doc__), quick="up to K = 301, below a minute")
-    parser.add_argument("--long", action="store_true", help="K = 20,001 as well")
+    parser.add_argument("--long", action="store_true", help="K = 20,001 and 100,001 as well")
     parser.add_argument("--sizes", metavar="K,K,...", help="other sizes for the production solver")
     parser.add_argument("--keep", action="store_true", help="add to the measurements that the folder already holds")
     parser.add_argument("--shapes", default=",".join(SHAPES), metavar="SHAPE,...", help="default free,monotone")

@@ -9,7 +9,24 @@ from experiments.scaling.page import Case, Measurement, exponent, summary
 
 
 def measurement(K: int, seconds: float, solver: str = "production") -> Measurement:
-    return Measurement(K, 10, "0", "free", solver, seconds, 0.5, 9, 3, 2, 0.1, 0.1, 0.0, "optimal", "", 1.0)
+    return Measurement(
+        K=K,
+        m=10,
+        each_delta="0",
+        shape="free",
+        solver=solver,
+        seconds=seconds,
+        separation_seconds=0.5,
+        rows_full_set=9,
+        rows_used=3,
+        rounds=2,
+        expected_error=0.1,
+        bound=0.1,
+        relative_gap=0.0,
+        status="optimal",
+        method="",
+        peak_megabytes=1.0,
+    )
 
 
 def test_a_case_is_measured() -> None:
