@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from experiments.scaling.__main__ import measure
+from experiments.scaling.measuring import measure, measure_apart
 from experiments.scaling.page import Case, Measurement, exponent, summary
 
 
@@ -35,6 +35,13 @@ def test_a_case_is_measured() -> None:
     assert 0 < item.rows_used < 1000
     assert item.relative_gap < 1e-9
     assert item.over_floor > 1.0
+
+
+def test_a_case_is_measured_in_a_process_of_its_own() -> None:
+    apart = measure_apart(Case(11, 3, "0", "monotone", "production", "numpy"), 60.0)
+    here = measure(Case(11, 3, "0", "monotone", "production"), 60.0)
+    assert (apart.loops, here.loops) == ("numpy", "compiled")
+    assert (apart.expected_error, apart.bound, apart.rounds) == (here.expected_error, here.bound, here.rounds)
 
 
 def test_exponents_and_speedups_are_computed() -> None:

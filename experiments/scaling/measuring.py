@@ -1,0 +1,65 @@
+"""One solve, measured in a process of its own: what `python -m experiments.scaling` repeats."""
+
+import math
+import multiprocessing
+import resource
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+
+from darrm.gamma.priors import CommonP
+from darrm.optimize.optimizer import optimize_gamma
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof import compiled
+from darrm.proof.corners import full_set_size, ratio_of
+from darrm.proof.dominating import DominatingFamily
+from experiments.scaling.page import EPSILON, Case, Measurement
+from lp_models.options import SolveOptions
+
+GAP, LARGE_GAP, LARGEST_TO_GAP = 1e-11, 1e-6, 301  # relative, up to K = 301 and beyond
+WARM_UP = 101  # voters of the solve before the measured one, at most
+
+
+def measure(case: Case, time_limit: float) -> Measurement:
+    """Solve one case in this process and say what it took."""
+    problem = MajorityProblem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
+    options = SolveOptions(gap=GAP if case.K <= LARGEST_TO_GAP else LARGE_GAP, time_limit=time_limit)
+    # imports, compiled code and first calls are not what is measured
+    compiled.WORK.nanoseconds = compiled.LOADING if case.loops == "compiled" else -math.inf
+    warm_up = MajorityProblem.from_allowance(Voters(min(case.K, WARM_UP), problem.voters.each), case.m)
+    optimize_gamma(warm_up, prior=CommonP(), shape=case.shape, solver=case.solver)
+    started = time.perf_counter()
+    table = optimize_gamma(problem, prior=CommonP(), shape=case.shape, solver=case.solver, options=options)
+    seconds = time.perf_counter() - started
+    family = DominatingFamily(problem.voters)
+    ratio = ratio_of(problem.target.exact_epsilon)
+    family.maxima(table.gamma.half, ratio)  # fills the caches
+    started = time.perf_counter()
+    family.maxima(table.gamma.half, ratio)
+    separation = time.perf_counter() - started
+    optimality = table.optimality
+    if optimality is None:
+        raise ValueError("an optimized table says how good it is")
+    provenance = table.provenance
+    return Measurement(
+        **asdict(case),
+        seconds=seconds,
+        separation_seconds=separation,
+        rows_full_set=full_set_size(problem.voters),
+        rows_used=int(provenance.get("rows generated", provenance.get("rows written", "0"))),
+        rounds=int(provenance.get("rounds", "1")),
+        expected_error=optimality.value,
+        bound=optimality.bound,
+        relative_gap=optimality.gap / optimality.value if optimality.value > 0.0 else 0.0,
+        status=optimality.status,
+        method=table.certificate.method,
+        peak_megabytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0,
+    )
+
+
+def measure_apart(case: Case, time_limit: float) -> Measurement:
+    """Solve one case in a new process."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
+        return pool.submit(measure, case, time_limit).result()
