@@ -50,7 +50,7 @@ from darrm.problem import Voters
 from darrm.proof.compiled import WORK
 from darrm.proof.corners import CornerCounts, corners_of, ratio_of
 from darrm.proof.dominating import DominatingFamily, LevelMaxima, stop_after
-from darrm.proof.near_shifts import NearShifts
+from darrm.proof.near_shifts import NearShifts, Vertices
 
 Answer = TypeVar("Answer")
 
@@ -58,6 +58,7 @@ Broken = tuple[float, CornerCounts]
 Moves = tuple[int, int, int, int]  # voters near 0 and 1 with p moved by Δ, and those with p' moved
 
 _NANOSECONDS_A_SCREEN = 1e5  # of both chains of a level in numpy
+_BELOW = 1.0 - 2.0**-48  # more than the few roundings of a cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,10 +212,7 @@ class FullSet:
         for chain, ones in undecided[np.argsort(-bounds[tuple(undecided.T)], kind="stable")].tolist():
             if bounds[chain, ones] <= max(best, bound):
                 break
-            slack = float(own.bounds[chain, ones] - own.values[chain, ones])
-            zeros = costs.shape[1] - 1 - ones
-            mirrored_slack = float(mirrored.bounds[chain, zeros] - mirrored.values[chain, zeros])
-            cost, upper, row = self._searched(window, chain, ones, slack, mirrored_slack)
+            cost, upper, row = self._searched(window, (own, mirrored), chain, ones, max(best, bound))
             largest, bound = max(largest, cost), max(bound, upper)
             if cost > max(limit, costs[chain, ones]):
                 broken.append((cost, row))
@@ -235,13 +233,20 @@ class FullSet:
         return CornerCounts(window.j - low, low, self.voters.K - window.j - all_ones, all_ones, *moves)
 
     def _searched(
-        self, window: _Window, chain: int, ones: int, slack: float, mirrored_slack: float
+        self, window: _Window, vertices: tuple[Vertices, Vertices], chain: int, ones: int, least: float
     ) -> tuple[float, float, CornerCounts]:
-        """Search all (a, a_1) of one number of voters near 1: the largest cost, an upper bound on it, and its row."""
-        zeros = window.own.shape[1] - 1 - ones
-        first = self.shifts.search(window.own[chain], ones, slack)
-        second = self.shifts.search(window.mirrored[chain], zeros, mirrored_slack)
-        cost, upper = (one + self.ratio.value * other for one, other in zip(first[:2], second[:2], strict=True))
+        """Search the (a, a_1) of one number of voters near 1: a cost, an upper bound on all, and the row of the cost.
+
+        What cannot exceed ``least`` is not searched on: the bound is then at most that, and the cost not the largest.
+        """
+        zeros, ratio = window.own.shape[1] - 1 - ones, self.ratio.value
+        own, mirrored = vertices
+        least *= _BELOW  # so that no rounding of the sum lifts it above
+        # the dearer term first: it leaves the other less to decide
+        enough = (least - float(own.bounds[chain, ones])) / ratio
+        second = self.shifts.search(window.mirrored, mirrored, chain, zeros, enough)
+        first = self.shifts.search(window.own, own, chain, ones, least - ratio * second[1])
+        cost, upper = (one + ratio * other for one, other in zip(first[:2], second[:2], strict=True))
         return cost, upper, self._row(window, chain, ones, (*first[2:], second[3], second[2]))
 
 

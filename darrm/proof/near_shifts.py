@@ -99,21 +99,27 @@ class NearShifts:
         lever = self.delta**2 * ((N - n_1) ** 2 + n_1**2) / 8.0
         return Vertices(values, values + 1.0001 * lever * self._curvature(block), choice)
 
-    def search(self, level: Array, n_1: int, slack: float) -> tuple[float, float, int, int]:
-        """Search V(n_1) of one state by branch and bound; ``level`` has shape (N + 1,).
+    def search(
+        self, block: Array, found: Vertices, state: int, n_1: int, enough: float
+    ) -> tuple[float, float, int, int]:
+        """Search V(n_1) of one state by branch and bound, after what `vertices` found for the block.
 
-        ``slack`` is by how much `vertices` allows V to exceed the best vertex. The same bound holds for every cell of
+        Nothing is searched that cannot exceed ``enough``. The bound of the module holds for every cell of
         pairs (a, a_1) between its corners: it shrinks as the square of the cell, and where a cell is one step wide
-        nothing is added. Cells whose bound exceeds the best pair are cut into four.
+        nothing is added. Cells whose bound exceeds the best pair and ``enough`` are cut into four.
 
-        Returns the best pair's value, an upper bound on V, which is the same unless more than `_MOST_CELLS` cells are
-        open at once, a and a_1.
+        Returns the best pair's value, an upper bound on V, a and a_1. The bound is the value or at most ``enough``,
+        unless more than `_MOST_CELLS` cells are open at once.
         """
+        level, value, bound = block[state], float(found.values[state, n_1]), float(found.bounds[state, n_1])
         N, J, weights = level.size - 1, self.family.terms, self.family.delta_weights
+        if bound <= enough:
+            choice = int(found.choice[state, n_1])
+            return value, bound, (N - n_1) * (choice & 1), n_1 * (choice >> 1)
         padded = np.concatenate([np.zeros(J), level, np.zeros(J)])
         steps = np.arange(J + 1)
         window = padded[n_1 + J + steps[:, None] - steps[None, :]]
-        curvature = 1.0001 * slack / max(1, (N - n_1) ** 2 + n_1**2)
+        curvature = 1.0001 * (bound - value) / max(1, (N - n_1) ** 2 + n_1**2)
         # a grid of cells to begin with: all pairs where N is small
         zeros, ones = _grid(N - n_1), _grid(n_1)
         values = weights[:, zeros].T @ window @ weights[:, ones]
@@ -126,9 +132,11 @@ class NearShifts:
         while low.shape[1]:
             width = high - low
             bounds = np.max(corners, axis=0) + curvature * np.sum(np.where(width > 1, width, 0) ** 2, axis=0)
-            is_open = (bounds > best) & np.any(width > 1, axis=0)
+            is_wide = np.any(width > 1, axis=0)
+            is_open = is_wide & (bounds > max(best, enough))
+            left = max(left, float(np.max(bounds[is_wide & ~is_open], initial=-np.inf)))
             if 4 * np.count_nonzero(is_open) > _MOST_CELLS:
-                left = float(np.max(bounds[is_open]))
+                left = max(left, float(np.max(bounds[is_open])))
                 break
             low, high = _quarters(low[:, is_open], high[:, is_open])
             pairs = np.stack([low, [low[0], high[1]], [high[0], low[1]], high])

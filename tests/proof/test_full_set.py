@@ -310,11 +310,14 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
                 p = np.array([d] * a + [0.0] * (N - ones - a) + [1.0 - d] * a_1 + [1.0] * (ones - a_1))
                 values[a, a_1] = float(poisson_binomial_pmf(p) @ block[state])
         best = max(values.values())
-        slack = float(vertices.bounds[state, ones] - vertices.values[state, ones])
-        found, upper, a, a_1 = shifts.search(block[state], ones, slack)
+        found, upper, a, a_1 = shifts.search(block, vertices, state, ones, -np.inf)
         assert found == pytest.approx(values[a, a_1], abs=1e-13)
         assert found - 1e-13 <= best <= upper + 1e-13
         assert upper <= found + 1e-14
+        for enough in (best - 0.01, best + 1e-9):
+            some, above, a, a_1 = shifts.search(block, vertices, state, ones, enough)
+            assert some == pytest.approx(values[a, a_1], abs=1e-13)
+            assert best - 1e-13 <= above <= max(some, enough) + 1e-14
         corners = [values[a, a_1] for a in (0, N - ones) for a_1 in (0, ones)]
         assert vertices.values[state, ones] == pytest.approx(max(corners), abs=1e-13)
         for bound in (vertices.bounds[state, ones], screened[state, ones]):
@@ -339,11 +342,13 @@ def test_many_moves_are_searched_as_if_all_were_tried(n_1: int) -> None:
         window = padded[n_1 + J + steps[:, None] - steps[None, :]]
         values = weights[:, : N - n_1 + 1].T @ window @ weights[:, : n_1 + 1]
         vertices = shifts.vertices(level[None, :])
-        slack = float(vertices.bounds[0, n_1] - vertices.values[0, n_1])
-        found, upper, a, a_1 = shifts.search(level, n_1, slack)
+        found, upper, a, a_1 = shifts.search(level[None, :], vertices, 0, n_1, -np.inf)
         assert found == pytest.approx(values[a, a_1], abs=1e-13)
         assert found == pytest.approx(np.max(values), abs=1e-13)
         assert found <= upper <= found + 1e-13
+        some, above, _, _ = shifts.search(level[None, :], vertices, 0, n_1, found + 1e-6)
+        assert some <= found + 1e-13
+        assert found - 1e-13 <= above <= found + 1e-6
         beaten = max(beaten, found - float(vertices.values[0, n_1]))
     assert beaten > 1e-4  # the vertices alone would not do
 
