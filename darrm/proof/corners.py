@@ -33,6 +33,7 @@ from darrm.probability.binomial import binomial_pmf
 from darrm.problem import Voters
 
 PRECISION_BITS = 128
+_KEPT_LAWS = 128  # voters; the laws of all smaller numbers at four probabilities take a quarter of a megabyte
 
 
 @dataclass(frozen=True)
@@ -86,14 +87,14 @@ class CornerCounts:
         With q = 1 − p' the cost is E_p[g] + c·E_q[g], because g is odd about K/2.
         """
         corners, K = corners_of(voters.each), voters.K
-        common = np.convolve(binomial_pmf(self.high, corners.hi), binomial_pmf(self.low, 1.0 - corners.hi))
+        common = np.convolve(corners.law(self.high, corners.hi), corners.law(self.low, 1.0 - corners.hi))
 
         def law(moved_zeros: int, moved_ones: int, ones: int) -> Array:
             pmf = common
             if moved_zeros:
-                pmf = np.convolve(pmf, binomial_pmf(moved_zeros, corners.delta))
+                pmf = np.convolve(pmf, corners.law(moved_zeros, corners.delta))
             if moved_ones:
-                pmf = np.convolve(pmf, binomial_pmf(moved_ones, 1.0 - corners.delta))
+                pmf = np.convolve(pmf, corners.law(moved_ones, 1.0 - corners.delta))
             result = np.zeros(K + 1)
             start = ones - moved_ones
             result[start : start + pmf.size] = pmf
@@ -117,6 +118,15 @@ class Corners:
                 self.ball_hi = arb(1)
             self.hi = float(self.ball_hi.mid())
             self.delta = each.delta
+        self._laws: dict[tuple[int, float], Array] = {}
+
+    def law(self, n: int, p: float) -> Array:
+        """Return Pr[Bin(n, p) = k] for k = 0 … n; those of few voters are kept, as rows share them."""
+        if n > _KEPT_LAWS:
+            return binomial_pmf(n, p)
+        if (n, p) not in self._laws:
+            self._laws[n, p] = binomial_pmf(n, p)
+        return self._laws[n, p]
 
 
 class CostRatio:
