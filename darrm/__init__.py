@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.account.ledger import PrivacyLedger
     from darrm.gamma.noise_function import NoiseFunction
     from darrm.losses.charges import Charge
+    from darrm.optimize.batch import optimize_many
     from darrm.optimize.optimizer import optimize_gamma
     from darrm.optimize.plurality import optimize_plurality
     from darrm.privacy import PrivacyParams
@@ -48,6 +49,7 @@ __all__ = [
     "certify_plurality",
     "load_table",
     "optimize_gamma",
+    "optimize_many",
     "optimize_plurality",
     "release_debited",
 ]
@@ -57,6 +59,7 @@ _HOMES = {
     "darrm.account.ledger": ("PrivacyLedger",),
     "darrm.gamma.noise_function": ("NoiseFunction",),
     "darrm.losses.charges": ("Charge",),
+    "darrm.optimize.batch": ("optimize_many",),
     "darrm.optimize.optimizer": ("optimize_gamma",),
     "darrm.optimize.plurality": ("optimize_plurality",),
     "darrm.privacy": ("PrivacyParams",),

@@ -76,6 +76,7 @@ def optimize_gamma(
     draws: int | None = None,
     rng: np.random.Generator | None = None,
     report: Callable[[Progress], None] | None = None,
+    start: GammaTable | None = None,
 ) -> GammaTable:
     """Find and prove the noise function with the smallest expected error.
 
@@ -102,6 +103,9 @@ def optimize_gamma(
         Where those draws come from; a fixed seed by default. Nothing private is drawn.
     report
         Called once a round of the production solver.
+    start
+        The table of a problem near by: the production solver begins with the rows that hold there. This saves rounds
+        and changes no guarantee; `optimize_many` does it along a sweep.
 
     Returns
     -------
@@ -136,7 +140,8 @@ def optimize_gamma(
     if rng is not None:
         require_generator(rng)
     check_size(problem.voters, shape)
-    solve = partial(_solve_production, problem, Shape(shape), settings, report)
+    known = _rows_of(start, problem.voters)
+    solve = partial(_solve_production, problem, Shape(shape), settings, report, known)
     held_out, fitted = None, dict[str, str]()
     if objective == "expected-error" and not belief.has_closed_form:
         if solver == "reference":
@@ -160,6 +165,15 @@ def optimize_gamma(
     bound = min(value, lower_bound(problem, found.weights, shape, found.multipliers))
     optimality = Optimality(belief, shape, objective, value, bound, found.status.value, held_out, multipliers)
     return table.with_optimality(optimality, {"solver": solver, **found.provenance, **fitted})
+
+
+def _rows_of(start: GammaTable | None, voters: Voters) -> tuple[CornerCounts, ...]:
+    """Return the rows that hold at the optimum of another problem, as far as they are rows of these voters too."""
+    if start is None:
+        return ()
+    checks.instance(GammaTable, start=start, advice="optimize_gamma and optimize_many return it")
+    multipliers = start.optimality.multipliers if start.optimality is not None else None
+    return tuple(row for _, row in multipliers or () if row.is_of(voters))
 
 
 def check_size(voters: Voters, shape: str = "free") -> None:
@@ -211,6 +225,13 @@ class PrivacyOracle:
         matrix = self.rows_over_variables(rows, deadline)
         return Separation(matrix, np.full(len(rows), self.budget), feasible, thorough, rows)
 
+    def known(self, rows: Sequence[CornerCounts]) -> Separation | None:
+        """Return rows of another problem to begin with, and no point; None if there are none."""
+        if not rows:
+            return None
+        matrix, nowhere = self.rows_over_variables(rows, np.inf), np.zeros(self.full.voters.half_size)
+        return Separation(matrix, np.full(len(rows), self.budget), nowhere, thorough=False, labels=rows)
+
     def restart(self, found: Result, point: Array) -> Separation:
         """Return the rows that held in an earlier solve, and its point in these variables, which all rows hold at."""
         rows = [row for _, row in found.multipliers if isinstance(row, CornerCounts)]
@@ -247,6 +268,7 @@ def _solve_production(
     shape: Shape,
     options: SolveOptions,
     report: Callable[[Progress], None] | None,
+    known: Sequence[CornerCounts],
     weights: Array,
     sampled: SampledError | None = None,
 ) -> _Found:
@@ -256,7 +278,7 @@ def _solve_production(
     """
     started, oracle = time.perf_counter(), PrivacyOracle(problem, shape)
     tie_break = _tie_break(weights, problem.voters.K, shape)
-    result = _solve_linear(oracle, weights, options, tie_break, report)
+    result = _solve_linear(oracle, weights, options, tie_break, report, known)
     if sampled is not None and result.status in {Status.OPTIMAL, Status.STALLED}:
         value = sampled.value(shape.variables_to_gamma(result.point))
         if value - result.bound > max(options.gap * value, options.floor):
@@ -277,12 +299,15 @@ def _solve_linear(
     options: SolveOptions,
     tie_break: Array | None,
     report: Callable[[Progress], None] | None,
+    known: Sequence[CornerCounts] = (),
 ) -> Result:
     """Generate rows, from coarse to fine where there are many variables; a free γ then starts from a monotone one."""
     program = expected_error_program(weights, oracle.shape)
     if weights.size <= _MOST_AT_ONCE:
-        return minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report)
-    knots, start, started = _KNOTS[oracle.shape].spread(weights.size, _FIRST_INTERVALS), None, time.perf_counter()
+        start = oracle.known(known)
+        return minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, start=start)
+    knots, started = _KNOTS[oracle.shape].spread(weights.size, _FIRST_INTERVALS), time.perf_counter()
+    start = oracle.known(known)
     if oracle.shape is Shape.FREE:
         monotone = PrivacyOracle(oracle.problem, Shape.MONOTONE)
         rough = replace(options, gap=max(options.gap, _GAP_OF_START))
