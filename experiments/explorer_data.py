@@ -2,10 +2,11 @@
 
     python -m experiments.explorer_data              # all sizes: some minutes on one core
 
-The packaged noise functions, each proved again when it is loaded; and, for each of their problems, what is proved of
-the rivals: by how much `certify` scales subsampling and double subsampling, the paper's constant of randomized
-response, and the largest private constant. A page that is opened as a file cannot fetch another, so the data are a
-script that assigns one constant; floats are kept to the last bit, as little-endian bytes in base64.
+The packaged noise functions of the sizes that have one for every m, each proved again when it is loaded; and, for each
+of their problems, what is proved of the rivals: by how much `certify` scales subsampling and double subsampling, the
+paper's constant of randomized response, and the largest private constant. A page that is opened as a file cannot fetch
+another, so the data are a script that assigns one constant; floats are kept to the last bit, as little-endian bytes in
+base64.
 """
 
 import base64
@@ -20,12 +21,12 @@ import numpy as np
 from darrm.gamma import baselines
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.problem import MajorityProblem
-from darrm.proof.library import Setting, available_sizes, available_tables, load_table
+from darrm.proof.library import Setting, available_tables, load_table
 from darrm.proof.optimality import SHAPES
 from darrm.proof.table import certify
 from darrm.system.command_line import CommandLine, run
 from darrm.system.files import write_text
-from experiments.make_tables import DELTAS, EPSILONS, PRIOR
+from experiments.make_tables import DELTAS, EPSILONS, PRIOR, SIZES
 
 OUTPUT = Path(__file__).parent.parent / "docs" / "explorer" / "data.js"
 _HEAD = '"use strict";\n// written by python -m experiments.explorer_data\n'
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FILE", help="where to (default the page's own)")
     options = parser.parse_args(arguments)
     numbers = {}
-    for K in available_sizes():
+    for K in SIZES:
         numbers[K] = numbers_of(available_tables(K))
         print(f"K = {K:3d}: {len(numbers[K][0]):6,d} values of γ", flush=True)
     write_text(options.output, script(numbers))

@@ -3,76 +3,94 @@
     python -m experiments.make_tables                # all sizes: some minutes on one core
     python -m experiments.make_tables --K 11 21      # these sizes only
 
-For each K: every integer m up to (K + 1)/2, every ε of `EPSILONS`, every Δ of `DELTAS`, free and monotone, optimized
-for independent p_i ~ U[0.5, 1] with δ = 1 − (1 − Δ)^m. One compressed JSON file a K.
+For each K of `SIZES`: every integer m up to (K + 1)/2, every ε of `EPSILONS`, every Δ of `DELTAS`, free and monotone,
+optimized for independent p_i ~ U[0.5, 1] with δ = 1 − (1 − Δ)^m; for each K of `LARGE_SIZES` those of the smaller
+lists. One compressed JSON file a K.
 """
 
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from darrm import checks
 from darrm.gamma.priors import Independent
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.batch import optimize_many
 from darrm.privacy import PrivacyParams
 from darrm.proof.library import Setting, compress
 from darrm.proof.optimality import SHAPES
+from darrm.proof.table import GammaTable
 from darrm.system.command_line import CommandLine, run
 from darrm.system.files import replacing
+from lp_models.options import SolveOptions
 
 SIZES = (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101)
 EPSILONS = ("0.05", "0.1", "0.25", "0.5", "1")
 DELTAS = ("0", "1e-5", "1e-4")
+LARGE_SIZES = (201,)
+LARGE_ALLOWANCES = (1, 2, 3, 5, 10, 20, 50)
+LARGE_EPSILONS = ("0.1", "0.5", "1")
+LARGE_DELTAS = ("0", "1e-5")
 PRIOR = Independent(0.5, 1.0)
 FOLDER = Path(__file__).parent.parent / "darrm" / "tables"
+# the dearest settings, left out above so many voters: minutes each, where the others take seconds
+_LARGEST_FREE_WITH_DELTA = 501
+_LARGE = SolveOptions(gap=1e-7)  # a table need not be closer to its bound, and the last digits cost most of the time
 
 
 def settings_of(K: int) -> list[Setting]:
     """List the settings of the table of one size, in the order in which the file holds them."""
+    large = max(SIZES) < K
     return [
         Setting(K, m, PrivacyParams(epsilon, delta), shape)
-        for m in range(1, (K + 1) // 2 + 1)
-        for epsilon in EPSILONS
-        for delta in DELTAS
+        for m in (LARGE_ALLOWANCES if large else range(1, (K + 1) // 2 + 1))
+        for epsilon in (LARGE_EPSILONS if large else EPSILONS)
+        for delta in (LARGE_DELTAS if large else DELTAS)
         for shape in SHAPES
+        if K <= _LARGEST_FREE_WITH_DELTA or delta == "0" or shape == "monotone"
     ]
 
 
-def library_bytes(K: int, settings: Sequence[Setting]) -> bytes:
-    """Optimize and certify every setting and pack the tables."""
-    tables = [(setting, optimize_gamma(setting.problem, prior=PRIOR, shape=setting.shape)) for setting in settings]
-    maker = dict(tables[0][1].provenance)
-    return compress(K, PRIOR, {"solver": maker["solver"], "made by": maker["made by"]}, tables)
+def library_bytes(K: int, settings: Sequence[Setting], jobs: int = 1) -> bytes:
+    """Optimize and certify every setting and pack the tables; the bytes are the same for any number of processes."""
+    options = _LARGE if max(SIZES) < K else None
+    found: dict[Setting, GammaTable] = {}
+    for shape in SHAPES:
+        sweep = [setting for setting in settings if setting.shape == shape]
+        problems = [setting.problem for setting in sweep]
+        tables = optimize_many(problems, prior=PRIOR, shape=shape, options=options, jobs=jobs)
+        found.update(zip(sweep, tables, strict=True))
+    maker = found[settings[0]].provenance
+    provenance = {"solver": maker["solver"], "made by": maker["made by"]}
+    return compress(K, PRIOR, provenance, [(setting, found[setting]) for setting in settings])
 
 
-def write_size(folder: Path, K: int) -> tuple[int, int, float]:
-    """Write the file of one size; return K, its size in bytes and the seconds it took."""
+def write_size(folder: Path, K: int, jobs: int) -> tuple[int, float]:
+    """Write the file of one size; return its size in bytes and the seconds it took."""
     started = time.perf_counter()
-    packed = library_bytes(K, settings_of(K))
+    packed = library_bytes(K, settings_of(K), jobs)
     with replacing(folder / f"K{K}.json.gz") as temporary:
         temporary.write_bytes(packed)
-    return K, len(packed), time.perf_counter() - started
+    return len(packed), time.perf_counter() - started
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the tables and report their sizes."""
     renamed = {"--folder": "--output"}
     parser = CommandLine(prog="python -m experiments.make_tables", description=str(__doc__), renamed=renamed)
-    parser.add_argument("--K", type=int, nargs="+", default=list(SIZES), metavar="INT", help="sizes to write")
+    parser.add_argument("--K", type=int, nargs="+", default=[*SIZES, *LARGE_SIZES], metavar="INT", help="sizes")
     parser.add_argument("--output", type=Path, default=FOLDER, metavar="FOLDER", help="where to (default darrm/tables)")
-    parser.add_argument("--jobs", type=int, default=1, metavar="INT", help="processes (default 1)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="INT", help="processes (default 1; -1: all cores)")
     options = parser.parse_args(arguments)
-    checks.integer_at_least(1, jobs=options.jobs)
+    if options.jobs != -1:
+        checks.integer_at_least(1, jobs=options.jobs, advice="or -1 for all cores")
     for K in options.K:
         checks.integer_at_least(1, K=K)
     total = 0
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for K, size, seconds in pool.map(partial(write_size, options.output), sorted(options.K, reverse=True)):
-            total += size
-            print(f"K = {K:4d}: {len(settings_of(K)):5d} tables, {size:9,d} bytes, {seconds:6.1f} s", flush=True)
+    for K in sorted(options.K):
+        size, seconds = write_size(options.output, K, options.jobs)
+        total += size
+        print(f"K = {K:4d}: {len(settings_of(K)):5d} tables, {size:9,d} bytes, {seconds:6.1f} s", flush=True)
     print(f"{total:,} bytes in all")
     return 0
 

@@ -23,10 +23,10 @@ from darrm.optimize.__main__ import main
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.comparison import compare
 from darrm.plan.share_right import share_of_majorities
-from darrm.proof.library import available_sizes, available_tables
+from darrm.proof.library import available_tables
 from darrm.proof.table import certify
 from darrm.system.figures import COLORS
-from experiments import explorer_data
+from experiments import explorer_data, make_tables
 from tests.exhaustive import EXHAUSTIVE
 
 PAGE = Path(__file__).parent.parent / "docs" / "explorer"
@@ -336,7 +336,7 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
 
 def test_the_data_have_the_form_that_the_script_writes() -> None:
     data = explorer_data.read(explorer_data.OUTPUT)
-    assert tuple(data["gamma"]) == tuple(data["rivals"]) == available_sizes()
+    assert tuple(data["gamma"]) == tuple(data["rivals"]) == make_tables.SIZES
     written = explorer_data.script({K: (data["gamma"][K].tolist(), data["rivals"][K].tolist()) for K in data["gamma"]})
     assert explorer_data.OUTPUT.read_text(encoding="utf-8") == written
 
@@ -352,13 +352,13 @@ def compare_data(K: int, problems: list[int]) -> None:
     np.testing.assert_allclose(stored[1][problems].ravel(), rivals, rtol=0, atol=FORMULA)
 
 
-@pytest.mark.parametrize("K", available_sizes())
+@pytest.mark.parametrize("K", make_tables.SIZES)
 def test_the_data_are_those_of_the_tables(K: int) -> None:
     compare_data(K, [0, len(available_tables(K)) // 2 - 8])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("K", [K for K in available_sizes() if EXHAUSTIVE or K <= 21])  # K = 101 takes minutes
+@pytest.mark.parametrize("K", [K for K in make_tables.SIZES if EXHAUSTIVE or K <= 21])  # K = 101 takes minutes
 def test_all_the_data_are_those_of_the_tables(K: int) -> None:
     compare_data(K, list(range(len(available_tables(K)) // 2)))
 

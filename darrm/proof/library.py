@@ -51,7 +51,7 @@ def available_sizes() -> tuple[int, ...]:
     """List the numbers of voters for which there are stored tables, in ascending order.
 
     >>> available_sizes()
-    (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101)
+    (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101, 201)
     """
     names = (file.name for file in resources.files("darrm").joinpath("tables").iterdir())
     return tuple(sorted(int(name[1:].partition(".")[0]) for name in names if name.endswith(".json.gz")))
