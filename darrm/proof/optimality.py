@@ -15,11 +15,10 @@ loads it computes the bound again. Everything is done in balls that contain the 
 ε is, no rounding lifts the bound. w are the floats that the prior computes; value and bound are both about them, and a
 relative error of w moves both by as much.
 
-**The sum over rows.** As in `darrm.proof.corners` a row costs E_p[g] + c·E_q[g] with q = 1 − p'. As a polynomial in x
-the law of the number of ones is x^i·(lo + hi·x)^high·(hi + lo·x)^low times short binomials for the voters moved by Δ,
-so all rows are added up by halves: the smaller powers, and a power times the others. The binomials are cut where a
-term is below `_CUT`; all that was cut is what (1 + c)·Σ y_r exceeds the sum of the coefficients by, |g| ≤ 1, and it is
-subtracted from the bound.
+**The sum over rows.** As in `darrm.proof.corners` a row costs E_p[g] + c·E_q[g] with q = 1 − p'. The law of the number
+of ones is that of a few binomials, moved by the ones: each is cut where a term is below `_CUT`, which leaves some
+multiple of its deviation, and a row is a product of short polynomials. All that was cut is what (1 + c)·Σ y_r exceeds
+the sum of the coefficients by, |g| ≤ 1, and it is subtracted from the bound.
 """
 
 from __future__ import annotations
@@ -195,42 +194,37 @@ def _summed_law(voters: Voters, ratio: arb, multipliers: Sequence[Multiplier]) -
     """Compute Σ_r y_r·(law of L under p + c·law of L under 1 − p') at L = 0 … K, but for what was cut."""
     corners, K = corners_of(voters.each), voters.K
     hi, lo = corners.ball_hi, 1 - corners.ball_hi
-    near: dict[int, dict[int, list[arb]]] = {}  # by how many voters are at (lo, hi), then at (hi, lo)
+    total = [arb(0)] * (K + 1)
     for y, row in multipliers:
-        law = near.setdefault(row.low, {}).setdefault(row.high, [arb(0)] * (K + 1))
         for weight, ones, rising, falling in (
             (arb(y), row.ones, row.moved_zeros, row.moved_ones),
             (arb(y) * ratio, row.zeros, row.moved_ones_prime, row.moved_zeros_prime),
         ):
-            for i, up in enumerate(_binomial(rising, corners.ball_delta)):
-                for k, down in enumerate(_binomial(falling, corners.ball_delta)):
-                    law[ones + i - k] += weight * up * down
-    inner = {low: _in_powers({high: arb_poly(law) for high, law in laws.items()}, lo, hi) for low, laws in near.items()}
-    coefficients: list[arb] = _in_powers(inner, hi, lo).coeffs()
-    return coefficients + [arb(0)] * (K + 1 - len(coefficients))
+            parts = [(row.high, hi), (row.low, lo), (rising, corners.ball_delta), (falling, 1 - corners.ball_delta)]
+            laws = [_binomial(n, p) for n, p in parts if n]
+            start = ones - falling + sum(first for first, _ in laws)
+            product = math.prod((arb_poly(law) for _, law in laws), start=arb_poly([weight]))
+            for place, part in enumerate(product.coeffs(), start):
+                total[place] += part
+    return total
 
 
-def _in_powers(terms: dict[int, arb_poly], first: arb, second: arb) -> arb_poly:
-    """Compute Σ_n (first + second·x)^n · terms[n], by halves."""
-    powers = sorted(terms)
-    if not powers:
-        return arb_poly()
-    if len(powers) == 1:
-        return arb_poly([first, second]) ** powers[0] * terms[powers[0]]
-    middle = powers[len(powers) // 2]
-    left = {n: terms[n] for n in powers if n < middle}
-    right = {n - middle: terms[n] for n in powers if n >= middle}
-    return _in_powers(left, first, second) + arb_poly([first, second]) ** middle * _in_powers(right, first, second)
-
-
-def _binomial(n: int, p: arb) -> list[arb]:
-    """Compute Pr[Bin(n, p) = i] for i = 0, 1 and so on, up to where it is below `_CUT`."""
-    terms = [(1 - p) ** n]
-    for i in range(n):
-        if i > n * p and terms[-1] < _CUT:
+def _binomial(n: int, p: arb) -> tuple[int, list[arb]]:
+    """Compute Pr[Bin(n, p) = i] around the mode, as far as it is above `_CUT`: the first i, and the probabilities."""
+    if p * (1 - p) == 0:
+        return (n if p == 1 else 0), [arb(1)]
+    mode = min(n, int((n + 1) * float(p.mid())))
+    upward = [arb.bin_uiui(n, mode) * p**mode * (1 - p) ** (n - mode)]
+    odds, downward = p / (1 - p), upward[:]
+    for i in range(mode, n):
+        upward.append(upward[-1] * ((n - i) * odds / (i + 1)))
+        if not upward[-1] > _CUT:
             break
-        terms.append(terms[-1] * (n - i) / (i + 1) * p / (1 - p))
-    return terms
+    for i in range(mode, 0, -1):
+        downward.append(downward[-1] * (i / odds / (n - i + 1)))
+        if not downward[-1] > _CUT:
+            break
+    return mode - len(downward) + 1, downward[:0:-1] + upward
 
 
 def _finite(name: str, value: Any) -> float:  # noqa: ANN401 (JSON)
