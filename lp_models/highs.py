@@ -151,19 +151,6 @@ class Master:
         status = Status.OPTIMAL if optimal else Status.FAILED
         return Solution(point, duals, self.value(point), bound, status)
 
-    def basis(self) -> tuple[list[Any], list[int], list[int]]:
-        """Return the labels of the rows that the last basis holds with equality, its free variables, and those at 1.
-
-        >>> master = Master(LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.5])))
-        >>> master.solve().point, master.basis()
-        (array([0.5, 1. ]), ([None], [0], [1]))
-        """
-        found, basic = self._highs.getBasis(), highspy.HighsBasisStatus.kBasic
-        active = [label for label, how in zip(self.labels, found.row_status, strict=True) if how != basic]
-        free = [k for k, how in enumerate(found.col_status) if how == basic]
-        at_one = [k for k, how in enumerate(found.col_status) if how == highspy.HighsBasisStatus.kUpper]
-        return active, free, at_one
-
     def _run(self, seconds: float) -> bool:
         # HiGHS counts the seconds of all runs of one solver together
         spent = self._highs.getRunTime()

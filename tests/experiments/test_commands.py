@@ -1,18 +1,37 @@
 """The page of the commands' seconds: what it reports is what ran."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from experiments.scaling.commands import COMMANDS, Command, Measured, Runs, cells, measure, median, run_once
 
+PROCESSES = """
+import json, sys
+from dataclasses import asdict
+from pathlib import Path
+from experiments.scaling.commands import run_once
+
+root, folder = Path(sys.argv[1]), Path(sys.argv[2])
+typed = (
+    "-c 'import time; time.sleep(0.6)'",
+    "-c 'import time\\nwhile time.process_time() < 0.6: pass'",
+    "-c 'x = bytearray(200 * 2**20)'",
+)
+print(json.dumps([asdict(run_once(each, root, folder)) for each in typed]))
+"""
+
 
 def test_a_run_says_what_its_process_took(tmp_path: Path) -> None:
     """Three processes that differ in what is looked at: the time asleep, the work, the memory."""
     root = Path(__file__).parents[2]
-    idle = run_once("-c 'import time; time.sleep(0.6)'", root, tmp_path)
-    busy = run_once("-c 'import time\nwhile time.process_time() < 0.6: pass'", root, tmp_path)
-    large = run_once("-c 'x = bytearray(200 * 2**20)'", root, tmp_path)
+    # from a small process: a child's peak counts what its parent had when it was made
+    typed = [sys.executable, "-c", PROCESSES, str(root), str(tmp_path)]
+    shown = subprocess.run(typed, cwd=root, check=True, capture_output=True, text=True)
+    idle, busy, large = (Runs(**each) for each in json.loads(shown.stdout))
     assert idle.seconds >= 0.6 <= busy.cpu_seconds
     assert idle.cpu_seconds < 0.6  # the clock of the process stands still while it sleeps
     assert large.megabytes >= 200.0 > idle.megabytes
