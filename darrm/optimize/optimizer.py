@@ -225,18 +225,12 @@ class PrivacyOracle:
         matrix = self.rows_over_variables(rows, deadline)
         return Separation(matrix, np.full(len(rows), self.budget), feasible, thorough, rows)
 
-    def known(self, rows: Sequence[CornerCounts]) -> Separation | None:
-        """Return rows of another problem to begin with, and no point; None if there are none."""
-        if not rows:
-            return None
-        matrix, nowhere = self.rows_over_variables(rows, np.inf), np.zeros(self.full.voters.half_size)
-        return Separation(matrix, np.full(len(rows), self.budget), nowhere, thorough=False, labels=rows)
-
-    def restart(self, found: Result, point: Array) -> Separation:
-        """Return the rows that held in an earlier solve, and its point in these variables, which all rows hold at."""
-        rows = [row for _, row in found.multipliers if isinstance(row, CornerCounts)]
+    def beginning(self, rows: Sequence[CornerCounts], point: Array | None = None) -> Separation:
+        """Return what a solve may begin with: rows, and a point in these variables that all rows hold at, if known."""
+        feasible = np.zeros(self.full.voters.half_size) if point is None else point
         limits = np.full(len(rows), self.budget)
-        return Separation(self.rows_over_variables(rows, np.inf), limits, point, thorough=True, labels=rows)
+        matrix = self.rows_over_variables(rows, np.inf)
+        return Separation(matrix, limits, feasible, thorough=point is not None, labels=rows)
 
     def rows_over_variables(self, rows: Sequence[CornerCounts], deadline: float) -> Array:
         """Compute the coefficients of some rows: shape (r, n)."""
@@ -282,8 +276,7 @@ def _solve_production(
     if sampled is not None and result.status in {Status.OPTIMAL, Status.STALLED}:
         value = sampled.value(shape.variables_to_gamma(result.point))
         if value - result.bound > max(options.gap * value, options.floor):
-            left = replace(options, time_limit=options.time_limit - (time.perf_counter() - started))
-            result = _fit_turned_draws(oracle, sampled, result, left, tie_break, report)
+            result = _fit_turned_draws(oracle, sampled, result, _left_of(options, started), tie_break, report)
             tangents = [(y, tangent) for y, tangent in result.multipliers if isinstance(tangent, np.ndarray)]
             weights = _tangent_weights(sampled, tangents)
     gamma = NoiseFunction(problem.voters.K, shape.variables_to_gamma(result.point[: weights.size]))
@@ -302,21 +295,32 @@ def _solve_linear(
     known: Sequence[CornerCounts] = (),
 ) -> Result:
     """Generate rows, from coarse to fine where there are many variables; a free γ then starts from a monotone one."""
-    program = expected_error_program(weights, oracle.shape)
+    program, start = expected_error_program(weights, oracle.shape), oracle.beginning(known)
     if weights.size <= _MOST_AT_ONCE:
-        start = oracle.known(known)
         return minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, start=start)
-    knots, started = _KNOTS[oracle.shape].spread(weights.size, _FIRST_INTERVALS), time.perf_counter()
-    start = oracle.known(known)
     if oracle.shape is Shape.FREE:
+        started = time.perf_counter()
         monotone = PrivacyOracle(oracle.problem, Shape.MONOTONE)
         rough = replace(options, gap=max(options.gap, _GAP_OF_START))
-        found = _solve_linear(monotone, weights, rough, None, report)
-        gamma = Shape.MONOTONE.variables_to_gamma(found.point) if np.isfinite(found.value) else np.zeros_like(weights)
+        found = _solve_linear(monotone, weights, rough, None, report, known)
+        gamma = Shape.MONOTONE.variables_to_gamma(found.point)
+        if found.status in {Status.TIME_LIMIT, Status.INTERRUPTED}:
+            return replace(found, point=gamma)
         # the dominating family is all that a monotone γ needs, and its looks are thorough
-        start = oracle.restart(found, gamma)
-        options = replace(options, time_limit=max(0.0, options.time_limit - (time.perf_counter() - started)))
+        start = oracle.beginning(_rows_in(found), gamma if np.isfinite(found.value) else None)
+        options = _left_of(options, started)
+    knots = _KNOTS[oracle.shape].spread(weights.size, _FIRST_INTERVALS)
     return minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, knots=knots, start=start)
+
+
+def _rows_in(found: Result) -> list[CornerCounts]:
+    """Return the rows that have multipliers."""
+    return [row for _, row in found.multipliers if isinstance(row, CornerCounts)]
+
+
+def _left_of(options: SolveOptions, started: float) -> SolveOptions:
+    """Return the same with the time that is left."""
+    return replace(options, time_limit=max(0.0, options.time_limit - (time.perf_counter() - started)))
 
 
 def _fit_turned_draws(
@@ -330,7 +334,7 @@ def _fit_turned_draws(
     """Generate rows and tangents, beginning with those that hold at the optimum for the weights."""
     epigraph = EpigraphOracle(oracle, sampled, oracle.shape)
     gamma = oracle.shape.variables_to_gamma(found.point)
-    known = oracle.restart(found, found.point)
+    known = oracle.beginning(_rows_in(found), found.point if np.isfinite(found.value) else None)
     start = epigraph.lifted(known, [sampled.tangent(np.zeros_like(gamma)), sampled.tangent(gamma)])
     program = sampled_error_program(sampled.linear, sampled.share, oracle.shape)
     extra = None if tie_break is None else np.append(tie_break, 0.0)

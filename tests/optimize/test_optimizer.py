@@ -1,6 +1,8 @@
 """The optimum against the reference, against closed forms, and under interruption."""
 
 import time
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from darrm.proof.corners import budget_below
 from darrm.proof.definition import all_coefficients, privacy_cost
 from darrm.proof.table import certify
 from lp_models.options import Progress
+from lp_models.row_generation import Result, Separation, minimize_with_rows
 from tests.optimality import optimality_of
 from tests.oracle import lowest_partner
 
@@ -227,3 +230,51 @@ def test_unknown_options(arguments: dict[str, Any]) -> None:
 def test_options_out_of_range(value: float) -> None:
     with pytest.raises(ValueError, match="gap must be a number of at least 0"):
         SolveOptions(gap=value)
+
+
+def large_problem() -> MajorityProblem:
+    """Solved from coarse to fine: a free γ after a monotone one."""
+    return MajorityProblem.from_allowance(Voters(301, PrivacyParams("0.1")), 5)
+
+
+def test_an_interrupt_of_the_monotone_part_ends_the_free_solve() -> None:
+    def stopped(shape: str) -> tuple[GammaTable, int]:
+        rounds: list[int] = []
+
+        def interrupt(now: Progress) -> None:
+            rounds.append(now.rounds)
+            if len(rounds) == 5:
+                raise KeyboardInterrupt
+
+        return optimize_gamma(large_problem(), prior=priors.CommonP(), shape=shape, report=interrupt), len(rounds)
+
+    (free, rounds), (monotone, _) = stopped("free"), stopped("monotone")
+    assert rounds == 5
+    assert optimality_of(free).status == "interrupted"
+    assert optimality_of(free).value == optimality_of(monotone).value < 0.4
+    assert optimality_of(free).bound <= optimality_of(free).value
+
+
+def test_time_that_runs_out_between_two_parts_of_a_fit_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = count(0.0, 4.0)
+    monkeypatch.setattr(optimizer, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("1", "1e-5")), 2)
+    table = optimize_gamma(problem, objective="expected-error", draws=500, options=SolveOptions(time_limit=3.0))
+    assert optimality_of(table).value < 0.1  # what the first part found
+
+
+def test_a_large_free_solve_begins_with_the_rows_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = large_problem()
+    start = optimize_gamma(problem, prior=priors.CommonP(), shape="monotone")
+    begun: list[list[object]] = []
+
+    def recorded(*arguments: Any, start: Separation, **how: Any) -> Result:
+        begun.append(list(start.labels))
+        return minimize_with_rows(*arguments, start=start, **how)
+
+    monkeypatch.setattr(optimizer, "minimize_with_rows", recorded)
+    table = optimize_gamma(problem, prior=priors.CommonP(), start=start, options=SolveOptions(gap=1e-6))
+    assert begun[0] == [row for _, row in optimality_of(start).multipliers or ()]
+    assert len(begun) == 2
+    assert begun[1]
+    assert optimality_of(table).value < optimality_of(start).value
