@@ -211,15 +211,17 @@ class PrivacyOracle:
         else:
             chains = [full.family.maxima(gamma, full.ratio, deadline)]
             falls = bool(np.any(np.diff(gamma) < 0.0))
-            if falls:
-                chains.append(full.family.maxima(gamma, full.ratio, deadline, low=True))
-            worst = max(found.worst for found in chains)
-            rows = [full.family.row(each, j) for each in chains for j in choose_violated(each.costs, limit)]
             thorough = not falls or full.corners.delta == 0.0
+            outside: tuple[tuple[float, CornerCounts], ...] = ()
+            worst = chains[0].worst
             if not thorough and worst <= self.budget * _BORDER_FACTOR:
-                border_worst, broken = full.border(gamma, limit, deadline)
+                border_worst, outside = full.border(gamma, limit, deadline)
                 worst = max(worst, border_worst)
-                rows += _most_useful(broken, limit)
+            elif falls:
+                chains.append(full.family.maxima(gamma, full.ratio, deadline, low=True))
+                worst = max(worst, chains[1].worst)
+            rows = [full.family.row(each, j) for each in chains for j in choose_violated(each.costs, limit)]
+            rows += _most_useful(outside, limit)
         # back from γ, so that what clipping took is not forgotten
         feasible = self.shape.gamma_to_variables(gamma * min(1.0, self.budget / worst))
         matrix = self.rows_over_variables(rows, deadline)
