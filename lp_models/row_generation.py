@@ -137,10 +137,11 @@ class _Loop:
             return self.rounds_until_stop()
         self.master.add_cost(self.tie_break)
         status = self.rounds_until_stop()
-        if status is Status.STALLED:
-            self.mark = (self.rounds, np.inf, -np.inf)
-            self.master.add_cost(np.zeros_like(self.tie_break))
-            status = self.rounds_until_stop()
+        if status is not Status.STALLED:
+            return status
+        self.mark = (self.rounds, np.inf, -np.inf)
+        self.master.add_cost(np.zeros_like(self.tie_break))
+        status = self.rounds_until_stop()
         if status in {Status.OPTIMAL, Status.STALLED} and time.perf_counter() < self.deadline:
             self.break_ties(self.tie_break)
         return status
@@ -149,7 +150,7 @@ class _Loop:
         """Repeat rounds for the cost plus the small extra one; keep the result if its value is as good."""
         best, value, bound, multipliers = self.best, self.value, self.bound, self.multipliers
         allowed = value + max(self.options.gap * abs(value), self.options.floor, value - bound)
-        self.best, self.value, self.bound = None, np.inf, -np.inf
+        self.best, self.value, self.bound, self.candidate_value = None, np.inf, -np.inf, np.inf
         self.mark = (self.rounds, np.inf, -np.inf)
         self.master.add_cost(tie_break)
         try:
@@ -199,8 +200,7 @@ class _Loop:
         refined = self.refine(provisional, solution, cuts)
         if not (refined or cuts.thorough) and (cuts.limits.size == 0 or self.closed(provisional)):
             cuts = self.oracle.separate(solution.point, thorough=True, deadline=self.deadline)
-        if cuts.thorough:
-            self.accept(cuts.feasible)
+        self.accept_or_check(cuts)
         if self.report is not None:
             value = min(self.value, self.candidate_value)
             self.report(Progress(self.rounds, self.master.limits.size, value, self.bound, self.elapsed()))
@@ -208,11 +208,27 @@ class _Loop:
             return Status.OPTIMAL
         if cuts.limits.size == 0:
             return None if refined else Status.STALLED
-        if self.master.limits.size > max(_FEW_ROWS, self.options.rows_per_variable * self.master.variables):
+        if self.master.limits.size > max(_FEW_ROWS, self.options.rows_per_variable * self.master.cost.size):
             self.master.drop_idle_rows(self.options.idle_rounds)
+        self.add(cuts)
+        return None
+
+    def accept_or_check(self, cuts: Separation) -> None:
+        """Accept what was looked at thoroughly; else look so at the best candidate, if the bound has come up to it."""
+        if cuts.thorough:
+            self.accept(cuts.feasible)
+            return
+        if not self.closed(self.candidate_value):
+            return
+        cuts = self.oracle.separate(self.candidate, thorough=True, deadline=self.deadline)
+        self.accept(cuts.feasible)
+        self.candidate, self.candidate_value = cuts.feasible, self.master.value(cuts.feasible)
+        self.add(cuts)
+
+    def add(self, cuts: Separation) -> None:
+        """Add rows to the master."""
         self.master.add_rows(cuts.matrix, cuts.limits, cuts.labels)
         self.generated += cuts.limits.size
-        return None
 
     def refine(self, value: float, solution: Solution, cuts: Separation) -> bool:
         """Add knots if the gap comes from there being few and not from missing rows; return whether that is so."""

@@ -48,8 +48,9 @@ from lp_models.row_generation import Result, Separation, minimize_with_rows
 SOLVERS = ("production", "reference")
 # in one look at a chain of K voters that one person reaches all of: K = 31,622 and 141,421; a free γ needs many looks
 MOST_AVERAGES = {"free": 10**9, "monotone": 2 * 10**10}
-# rows taken from a thorough look: it costs as much as many solves, so more than from a cheap one
-_THOROUGH_ROWS = 240
+# rows taken from a thorough look, a quarter of K within these limits: it costs as much as many solves, so more than
+# from a cheap one
+_LEAST_ROWS, _MOST_ROWS = 240, 1_250
 # once no row of the dominating family exceeds the budget by more than this factor, the border of the full set is
 # looked at as well
 _BORDER_FACTOR = 1.01
@@ -182,7 +183,8 @@ def check_size(voters: Voters, shape: str = "free") -> None:
     if averages > most:
         advice = "take fewer voters, a smaller overlap" + (", or the monotone shape" if shape == "free" else "")
         checks.fail("K·(t + 1) for t voters whom one person reaches", averages, f"at most {most}", advice)
-    checks.affordable(f"the rows for {voters.K:,} voters", _THOROUGH_ROWS * voters.half_size, "take fewer voters")
+    rows = _thorough_rows(voters.K) if shape == "free" else _LEAST_ROWS  # all looks at a monotone γ are cheap
+    checks.affordable(f"the rows for {voters.K:,} voters", rows * voters.half_size, "take fewer voters")
 
 
 def default_prior(objective: str) -> Prior:
@@ -207,7 +209,7 @@ class PrivacyOracle:
         limit = self.budget * (1.0 + _BROKEN)
         if thorough:
             found = full.maxima(gamma, limit, deadline)
-            worst, rows = found.worst, _most_useful(found.broken, limit)
+            worst, rows = found.worst, self.most_useful(found.broken, limit)
         else:
             chains = [full.family.maxima(gamma, full.ratio, deadline)]
             falls = bool(np.any(np.diff(gamma) < 0.0))
@@ -221,7 +223,7 @@ class PrivacyOracle:
                 chains.append(full.family.maxima(gamma, full.ratio, deadline, low=True))
                 worst = max(worst, chains[1].worst)
             rows = [full.family.row(each, j) for each in chains for j in choose_violated(each.costs, limit)]
-            rows += _most_useful(outside, limit)
+            rows += self.most_useful(outside, limit)
         # back from γ, so that what clipping took is not forgotten
         feasible = self.shape.gamma_to_variables(gamma * min(1.0, self.budget / worst))
         matrix = self.rows_over_variables(rows, deadline)
@@ -242,10 +244,14 @@ class PrivacyOracle:
             matrix[place] = row.coefficients(self.full.voters, self.full.ratio.value)
         return self.shape.rows(matrix)
 
+    def most_useful(self, broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
+        """Choose among the rows of a thorough look."""
+        costs = np.array([cost for cost, _ in broken])
+        return [broken[index][1] for index in choose_violated(costs, limit, _thorough_rows(self.problem.voters.K))]
 
-def _most_useful(broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
-    costs = np.array([cost for cost, _ in broken])
-    return [broken[index][1] for index in choose_violated(costs, limit, _THOROUGH_ROWS)]
+
+def _thorough_rows(K: int) -> int:
+    return min(max(_LEAST_ROWS, K // 4), _MOST_ROWS)
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,9 @@ class Loops:
     """The compiled functions of this module."""
 
     triangle_maxima: Callable[..., None]
-    screen_exceeds: Callable[..., bool]
     vertices: Callable[..., None]
+    pass_levels: Callable[..., int]
+    search: Callable[..., tuple[float, float, int, int]]
 
 
 class Work:
@@ -66,13 +67,13 @@ def load() -> Loops | None:
     """Import numba and compile, or read what was compiled before; None without numba."""
     if not is_available():
         return None
-    return Loops(_compile(triangle_maxima), _compile(screen_exceeds), _compile(vertices))
+    return Loops(_compile(triangle_maxima), _compile(vertices), _compile(pass_levels), _compile(search))
 
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile when first called, keeping the code on disk where there is a place for it."""
     numba = require("numba")
-    for shared in (_average_up, _average_down):
+    for shared in (_average_up, _average_down, _screen_exceeds, _vertices, _moved):
         numba.extending.register_jitable(shared)
     try:
         compiled: Callable[..., Any] = numba.njit(function, cache=True, nogil=True, error_model="numpy")
@@ -163,7 +164,7 @@ def _average_down(values: Array, weights: Array, result: Array) -> None:
             target[b] += row[b] * values[b]
 
 
-def screen_exceeds(level: Array, ratio: float, tails: Array, least: float) -> bool:
+def _screen_exceeds(level: Array, ratio: float, tails: Array, least: float) -> bool:
     """Whether the bound of `NearShifts.screen` on any cost exceeds ``least``; ``level`` is T, shape (N + 1,).
 
     ``tails`` holds Pr[more than k moves] for k = 0, 1, …, the last of them for moves that are not followed.
@@ -190,7 +191,7 @@ def screen_exceeds(level: Array, ratio: float, tails: Array, least: float) -> bo
     return above > 0
 
 
-def vertices(  # noqa: C901, PLR0912 (loops are written out)
+def _vertices(  # noqa: C901, PLR0912 (loops are written out)
     level: Array,
     delta_weights: Array,
     delta_squared: float,
@@ -241,3 +242,161 @@ def vertices(  # noqa: C901, PLR0912 (loops are written out)
         n_1 = float(b)
         lever = delta_squared * ((N - n_1) * (N - n_1) + n_1 * n_1) / 8.0
         bounds[b] = best + 1.0001 * lever * (around[b] + rest)
+
+
+def vertices(
+    level: Array,
+    delta_weights: Array,
+    delta_squared: float,
+    rest: float,
+    values: Array,
+    bounds: Array,
+    choice: NDArray[np.int64],
+) -> None:
+    """Compute `NearShifts.vertices` of one T."""
+    _vertices(level, delta_weights, delta_squared, rest, values, bounds, choice)
+
+
+def pass_levels(
+    level: Array,
+    first: int,
+    most: int,
+    last: int,
+    hi: float,
+    ratio: float,
+    error_of_falls: float,
+    tails: Array,
+    delta_weights: Array,
+    delta_squared: float,
+    rest: float,
+    limit: float,
+    best: float,
+    costs: Array,
+    kept: Array,
+    kept_levels: NDArray[np.int64],
+) -> int:
+    """Pass over at most ``most`` levels first … last of `FullSet` and keep those that have to be examined.
+
+    ``level`` is T at level ``first``, shape (K + 1 − first,), and becomes T at the next level; ``kept`` has shape
+    (m, K + 1 − first). A level is kept where a cost exceeds ``limit`` or a bound exceeds ``best`` and all costs passed,
+    and after the m-th of them the pass ends; for m = 0 none is kept. −1 marks the end of ``kept_levels``. ``costs[j]``
+    receives the largest cost of level j, if it was not kept and can exceed the lower of the two. Returns the next
+    level, or −1 − j if T does not fall at level j, which was passed, and ``level`` is T there.
+    """
+    values, bounds = np.empty(level.size), np.empty(level.size)
+    choice = np.empty(level.size, dtype=np.int64)
+    kept_levels[:] = -1
+    count, room = 0, kept_levels.size
+    for j in range(first, last + 1):
+        if j - first == most or (room > 0 and count == room):
+            return j
+        size = level.size - (j - first)
+        own, fall, largest, is_kept = level[:size], 0.0, -np.inf, False
+        for b in range(_U(size - 1)):
+            fall = max(fall, own[b] - own[b + _U(1)])
+        for low in range(2 if j else 1):
+            chain = -own[::-1] if low else own
+            if not _screen_exceeds(chain, ratio, tails, min(limit, best)):
+                continue
+            _vertices(chain, delta_weights, delta_squared, rest, values[:size], bounds[:size], choice[:size])
+            cost, upper = -np.inf, -np.inf
+            for b in range(_U(size)):
+                cost = max(cost, values[b] + ratio * values[_U(size - 1) - b])
+                upper = max(upper, bounds[b] + ratio * bounds[_U(size - 1) - b])
+            largest = max(largest, cost)
+            is_kept = is_kept or (room > 0 and (cost > limit or upper > max(best, cost)))
+        if is_kept:
+            kept[count, :size], kept_levels[count] = own, j
+            count += 1
+        else:
+            costs[j] = largest
+            best = max(best, largest) if room > 0 else best
+        if fall <= error_of_falls * j and j < last:
+            return -1 - j
+        for s in range(_U(size - 1)):
+            level[s] = (1.0 - hi) * level[s] + hi * level[s + _U(1)]
+    return last + 1
+
+
+def search(  # noqa: C901, PLR0912 (loops are written out)
+    level: Array,
+    n_1: int,
+    weights: Array,
+    curvature: float,
+    enough: float,
+    zeros: NDArray[np.int64],
+    ones: NDArray[np.int64],
+    most_cells: int,
+) -> tuple[float, float, int, int]:
+    """Search as `NearShifts.search` from a grid of zeros × ones: the best value, what is left, a and a_1."""
+    J = weights.shape[0] - 1
+    window = np.zeros((J + 1, J + 1))
+    for i in range(J + 1):
+        for k in range(J + 1):
+            if 0 <= n_1 + i - k < level.size:
+                window[i, k] = level[n_1 + i - k]
+    values = np.empty((zeros.size, ones.size))
+    best, left, a, a_1 = -np.inf, -np.inf, 0, 0
+    for x in range(zeros.size):
+        for y in range(ones.size):
+            values[x, y] = _moved(window, weights, zeros[x], ones[y])
+            if values[x, y] > best:
+                best, a, a_1 = values[x, y], zeros[x], ones[y]
+    cells, count = np.empty((max(most_cells, values.size), 4), dtype=np.int64), 0  # a and a_1 from and to
+    tops = np.empty(cells.shape[0])
+    for x in range(zeros.size - 1):
+        for y in range(ones.size - 1):
+            cells[count] = zeros[x], ones[y], zeros[x + 1], ones[y + 1]
+            tops[count] = max(values[x, y], values[x, y + 1], values[x + 1, y], values[x + 1, y + 1])
+            count += 1
+    while count > 0:
+        still_open, most = 0, -np.inf
+        reach = max(best, enough)
+        for cell in range(count):
+            first, second = cells[cell, 2] - cells[cell, 0], cells[cell, 3] - cells[cell, 1]
+            if first <= 1 and second <= 1:
+                continue
+            squares = (float(first) ** 2 if first > 1 else 0.0) + (float(second) ** 2 if second > 1 else 0.0)
+            bound = tops[cell] + curvature * squares
+            if bound > reach:
+                cells[still_open] = cells[cell]
+                still_open += 1
+                most = max(most, bound)
+            else:
+                left = max(left, bound)
+        if 4 * still_open > most_cells:
+            return best, max(left, most), a, a_1
+        count = still_open
+        for side in range(2):
+            halves = count
+            for cell in range(count):
+                low, high = cells[cell, side], cells[cell, side + 2]
+                if high - low > 1:
+                    cells[halves] = cells[cell]
+                    cells[halves, side] = (low + high) // 2
+                    cells[cell, side + 2] = (low + high) // 2
+                    halves += 1
+            count = halves
+        for cell in range(count):
+            tops[cell] = -np.inf
+        reached, from_a, from_a_1 = best, a, a_1
+        for corner in range(4):
+            for cell in range(count):
+                x, y = cells[cell, 2 * (corner // 2)], cells[cell, 1 + 2 * (corner % 2)]
+                value = _moved(window, weights, x, y)
+                tops[cell] = max(tops[cell], value)
+                if value > reached:
+                    reached, from_a, from_a_1 = value, x, y
+        best, a, a_1 = reached, from_a, from_a_1
+    return best, left, a, a_1
+
+
+def _moved(window: Array, weights: Array, zeros: int, ones: int) -> float:
+    """Compute Σ_i weights[i, zeros]·(Σ_k window[i, k]·weights[k, ones]), terms in this order."""
+    total = 0.0
+    for i in range(window.shape[0]):
+        inner = window[i, 0] * weights[0, ones]
+        for k in range(1, window.shape[0]):
+            inner = inner + window[i, k] * weights[k, ones]
+        total = total + weights[i, zeros] * inner
+    return total

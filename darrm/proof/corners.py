@@ -19,6 +19,8 @@ rows of overlap t are therefore exactly those rows of the full set in which at m
 touched voters together stay K, so nothing about γ changes: only rows leave.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -33,7 +35,8 @@ from darrm.probability.binomial import binomial_pmf
 from darrm.problem import Voters
 
 PRECISION_BITS = 128
-_KEPT_LAWS = 128  # voters; the laws of all smaller numbers at four probabilities take a quarter of a megabyte
+_NEGLIGIBLE = 1e-40  # probabilities that no coefficient in floats can show
+_KEPT_LAWS = 2**20  # probabilities in the laws that rows share: eight megabytes
 
 
 @dataclass(frozen=True)
@@ -87,22 +90,29 @@ class CornerCounts:
         With q = 1 − p' the cost is E_p[g] + c·E_q[g], because g is odd about K/2.
         """
         corners, K = corners_of(voters.each), voters.K
-        common = np.convolve(corners.law(self.high, corners.hi), corners.law(self.low, 1.0 - corners.hi))
+        common = corners.law(self.high, corners.hi) + corners.law(self.low, 1.0 - corners.hi)
 
         def law(moved_zeros: int, moved_ones: int, ones: int) -> Array:
-            pmf = common
-            if moved_zeros:
-                pmf = np.convolve(pmf, corners.law(moved_zeros, corners.delta))
-            if moved_ones:
-                pmf = np.convolve(pmf, corners.law(moved_ones, 1.0 - corners.delta))
-            result = np.zeros(K + 1)
-            start = ones - moved_ones
-            result[start : start + pmf.size] = pmf
+            near = corners.law(moved_zeros, corners.delta) + corners.law(moved_ones, 1.0 - corners.delta)
+            whole = common + near
+            result, start = np.zeros(K + 1), ones - moved_ones + whole.start
+            result[start : start + whole.values.size] = whole.values
             return result
 
         second = law(self.moved_ones_prime, self.moved_zeros_prime, self.zeros)
         total = law(self.moved_zeros, self.moved_ones, self.ones) + ratio * second
         return np.asarray((total - total[::-1])[K // 2 + 1 :], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Law:
+    """The probabilities of start, start + 1, …, up to negligible ones; + is of independent numbers."""
+
+    start: int
+    values: Array
+
+    def __add__(self, other: _Law) -> _Law:
+        return _Law(self.start + other.start, np.convolve(self.values, other.values))
 
 
 class Corners:
@@ -118,14 +128,19 @@ class Corners:
                 self.ball_hi = arb(1)
             self.hi = float(self.ball_hi.mid())
             self.delta = each.delta
-        self._laws: dict[tuple[int, float], Array] = {}
+        self._laws: dict[tuple[int, float], _Law] = {}
+        self._kept = 0
 
-    def law(self, n: int, p: float) -> Array:
-        """Return Pr[Bin(n, p) = k] for k = 0 … n; those of few voters are kept, as rows share them."""
-        if n > _KEPT_LAWS:
-            return binomial_pmf(n, p)
+    def law(self, n: int, p: float) -> _Law:
+        """Return Pr[Bin(n, p) = k] for all k where it is not negligible; laws are kept, as rows share them."""
         if (n, p) not in self._laws:
-            self._laws[n, p] = binomial_pmf(n, p)
+            values = binomial_pmf(n, p)
+            support = np.flatnonzero(values > _NEGLIGIBLE)
+            law = _Law(int(support[0]), values[support[0] : support[-1] + 1])
+            if self._kept > _KEPT_LAWS:
+                self._laws, self._kept = {}, 0
+            self._laws[n, p] = law
+            self._kept += law.values.size
         return self._laws[n, p]
 
 

@@ -34,7 +34,7 @@ the rows that are reached are windows of the two chains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -49,7 +49,7 @@ from darrm.probability.poisson_binomial import STEP_ERROR, smooth
 from darrm.problem import Voters
 from darrm.proof.compiled import WORK
 from darrm.proof.corners import CornerCounts, corners_of, ratio_of
-from darrm.proof.dominating import DominatingFamily, LevelMaxima, stop_after
+from darrm.proof.dominating import DominatingFamily, LevelMaxima, choose_violated, stop_after
 from darrm.proof.near_shifts import NearShifts, Vertices
 
 Answer = TypeVar("Answer")
@@ -58,6 +58,8 @@ Broken = tuple[float, CornerCounts]
 Moves = tuple[int, int, int, int]  # voters near 0 and 1 with p moved by Δ, and those with p' moved
 
 _NANOSECONDS_A_SCREEN = 1e5  # of both chains of a level in numpy
+_KEPT_LEVELS, _PLACES_A_PASS = 64, 2**23  # of one call of the compiled loops
+_BORDER_LEVELS = 120, 8  # whose rows a look at the border names, at least, and as a part of K
 _BELOW = 1.0 - 2.0**-48  # more than the few roundings of a cost
 
 
@@ -80,6 +82,16 @@ class _Outside:
     broken: tuple[Broken, ...] = ()
     levels: int = 0
     moves: float = 0.0  # what the moves of the stopping rule can lose
+
+
+@dataclass(frozen=True, eq=False)
+class _Passed:
+    """Where a pass over levels ended: T at the next level, and the levels that are to be examined."""
+
+    level: Array
+    j: int
+    levels: Sequence[tuple[Array, int]] = ()
+    fall: float | None = None  # how much T falls at j, if that is no more than floats can tell: it ends there
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,34 +143,77 @@ class FullSet:
     def border(self, half: Array, limit: float, deadline: float = np.inf) -> tuple[float, tuple[Broken, ...]]:
         """Look at the rows outside the dominating family only, moves at vertices, for costs above ``limit``.
 
-        Returns the largest computed cost that was met, and rows above ``limit`` with their costs.
+        Returns the largest computed cost that was met, and rows above ``limit`` with their costs, of some levels only
+        where many have them.
         """
-        found = self._outside(half, limit, limit, deadline, vertices_only=True)
-        return found.cost, found.broken
+        start = signed_function(half, self.voters.K)
+        if np.all(np.diff(start) >= 0.0):
+            return -np.inf, ()
+        low = self.family.maxima(half, self.ratio, deadline, low=True)
+        costs = np.full(self.voters.reached + 1, -np.inf)
+        passed = _Passed(start, 0)
+        while passed.fall is None and passed.j <= self.voters.reached:
+            stop_after(deadline)
+            passed = self._pass(passed, limit, limit, costs, names=False)
+            for level, j in passed.levels:
+                costs[j] = max(found.cost for found in self._examine_windows(level, j, limit, limit, searches=False))
+        broken, level, j = list(self._named(low, limit)), start, 0
+        least, part = _BORDER_LEVELS
+        for chosen in sorted(choose_violated(costs, limit, max(least, self.voters.K // part))):
+            while j < chosen:
+                level, j = smooth(level, self.corners.hi), j + 1
+            for found in self._examine_windows(level, j, limit, limit, searches=False):
+                broken.extend(found.broken)
+        return max(float(np.max(low.costs)), float(np.max(costs))), tuple(broken)
 
-    def _outside(
-        self, half: Array, best: float, limit: float, deadline: float, *, vertices_only: bool = False
-    ) -> _Outside:
+    def _outside(self, half: Array, best: float, limit: float, deadline: float) -> _Outside:
         """Look at the rows outside the dominating family for costs above ``best``, and name those above ``limit``."""
         level = signed_function(half, self.voters.K)
         if np.all(np.diff(level) >= 0.0):
             return _Outside(-np.inf, -np.inf)
         low = self.family.maxima(half, self.ratio, deadline, low=True)
-        cost = float(np.max(low.costs))
+        cost = bound = float(np.max(low.costs))
         broken = list(self._named(low, limit))
         if self.corners.delta == 0.0:
-            return _Outside(cost, cost, tuple(broken))
-        bound, best = cost, max(best, cost)
-        for j in range(self.voters.reached + 1):
+            return _Outside(cost, bound, tuple(broken))
+        costs, passed = np.full(self.voters.reached + 1, -np.inf), _Passed(level, 0)
+        while passed.fall is None and passed.j <= self.voters.reached:
             stop_after(deadline)
-            for found in self._examine_windows(level, j, best, limit, vertices_only=vertices_only):
-                broken.extend(found.broken)
-                cost, bound, best = max(cost, found.cost), max(bound, found.bound), max(best, found.cost)
-            fall, error = -float(np.min(np.diff(level), initial=0.0)), 2.0 * STEP_ERROR * j
-            if fall <= error and j < self.voters.reached:
-                return _Outside(cost, bound, tuple(broken), j + 1, self._cost_of_moves(j, fall + error))
-            level = smooth(level, self.corners.hi)
-        return _Outside(cost, bound, tuple(broken), self.voters.reached + 1)
+            passed = self._pass(passed, limit, max(best, cost), costs)
+            cost = max(cost, float(np.max(costs)))
+            for level, j in passed.levels:
+                for found in self._examine_windows(level, j, max(best, cost), limit):
+                    broken.extend(found.broken)
+                    cost, bound = max(cost, found.cost), max(bound, found.bound)
+        bound = max(bound, cost)
+        if passed.fall is None:
+            return _Outside(cost, bound, tuple(broken), self.voters.reached + 1)
+        moves = self._cost_of_moves(passed.j, passed.fall + _error_of_falls(passed.j))
+        return _Outside(cost, bound, tuple(broken), passed.j + 1, moves)
+
+    def _pass(self, passed: _Passed, limit: float, best: float, costs: Array, *, names: bool = True) -> _Passed:
+        """Pass over levels after those passed: over one in numpy, which is then to be examined, over many if compiled.
+
+        If ``names``, levels are to be examined where a cost exceeds ``limit`` or a bound exceeds ``best``. The largest
+        cost of the others goes to ``costs``, shape (t + 1,), −∞ where it cannot exceed ``limit`` or ``best``.
+        """
+        level, j, last = passed.level, passed.j, self.voters.reached
+        loops = WORK.loops(_NANOSECONDS_A_SCREEN) if last == self.voters.K else None
+        if loops is None:
+            fall = _fall(level)
+            if fall <= _error_of_falls(j) and j < last:
+                return _Passed(level, j, [(level, j)], fall)
+            return _Passed(smooth(level, self.corners.hi), j + 1, [(level, j)])
+        size, most, room = level.size, max(1, _PLACES_A_PASS // level.size), _KEPT_LEVELS if names else 0
+        kept, places = np.empty((room, size)), np.empty(room, dtype=np.int64)
+        shifts, level = self.shifts, level.copy()
+        moves = shifts.tails, self.family.delta_weights, shifts.delta**2, shifts.rest
+        numbers = self.corners.hi, self.ratio.value, _error_of_falls(1)
+        ended = loops.pass_levels(level, j, most, last, *numbers, *moves, limit, best, costs, kept, places)
+        after = ended if ended >= 0 else -1 - ended
+        level = level[: max(0, size - (after - j))]
+        levels = [(kept[place, : size - (at - j)], at) for place, at in enumerate(places.tolist()) if at >= 0]
+        return _Passed(level, after, levels, _fall(level) if ended < 0 else None)
 
     def _named(self, found: LevelMaxima, limit: float) -> tuple[Broken, ...]:
         """Name the rows above the limit among the worst of every level."""
@@ -172,7 +227,7 @@ class FullSet:
         return float(1.0001 * (self.voters.K - j) * (1.0 + self.ratio.value) * widest * fall)
 
     def _examine_windows(
-        self, level: Array, j: int, best: float, limit: float, *, vertices_only: bool
+        self, level: Array, j: int, best: float, limit: float, *, searches: bool = True
     ) -> Iterator[_Outside]:
         """Examine both chains once for every number of voters that may be frozen at 1: `DominatingFamily.windows`."""
         lows = np.array([0, j] if j else [0])  # without voters at (hi, lo) or (lo, hi) the two chains are one
@@ -182,12 +237,12 @@ class FullSet:
         for frozen in range(held + 1):
             own, other = block[:, frozen : frozen + width], block[:, held - frozen : held - frozen + width]
             found = self._examine(
-                _Window(own, own if held == 0 else other, lows, j, frozen), best, limit, vertices_only=vertices_only
+                _Window(own, own if held == 0 else other, lows, j, frozen), best, limit, searches=searches
             )
             best = max(best, found.cost)
             yield found
 
-    def _examine(self, window: _Window, best: float, limit: float, *, vertices_only: bool) -> _Outside:
+    def _examine(self, window: _Window, best: float, limit: float, *, searches: bool = True) -> _Outside:
         """Find the largest cost of every chain that may be above ``best`` or the limit."""
         ratio = self.ratio.value
         active = self._active(window, min(best, limit))
@@ -207,7 +262,7 @@ class FullSet:
             broken.append((float(costs[chain, ones]), self._row(window, chain, int(ones), moves + moves_prime)))
         bound = largest
         undecided = np.argwhere(bounds > max(best, largest))
-        if vertices_only:
+        if not searches:
             undecided = undecided[:0]
         for chain, ones in undecided[np.argsort(-bounds[tuple(undecided.T)], kind="stable")].tolist():
             if bounds[chain, ones] <= max(best, bound):
@@ -220,12 +275,8 @@ class FullSet:
 
     def _active(self, window: _Window, least: float) -> NDArray[np.int64]:
         """Find the chains with a cost that may exceed ``least``."""
-        loops = WORK.loops(_NANOSECONDS_A_SCREEN) if window.mirrored is window.own else None
-        if loops is None:
-            first, second = window.each(self.shifts.screen)
-            return np.flatnonzero(np.max(first + self.ratio.value * second[:, ::-1], axis=1) > least)
-        arguments = self.ratio.value, self.shifts.tails, least
-        return np.flatnonzero([loops.screen_exceeds(chain, *arguments) for chain in window.own])
+        first, second = window.each(self.shifts.screen)
+        return np.flatnonzero(np.max(first + self.ratio.value * second[:, ::-1], axis=1) > least)
 
     def _row(self, window: _Window, chain: int, ones: int, moves: Moves) -> CornerCounts:
         """Name a row of a window: ``ones`` touched voters near 1, and the frozen ones with them."""
@@ -256,3 +307,13 @@ def _peaks(costs: Array, limit: float) -> NDArray[np.bool_]:
     found[:, 1:] &= costs[:, 1:] >= costs[:, :-1]
     found[:, :-1] &= costs[:, :-1] > costs[:, 1:]
     return found
+
+
+def _error_of_falls(j: int) -> float:
+    """Bound how far a difference of T at level j is from its real value."""
+    return 2.0 * STEP_ERROR * j
+
+
+def _fall(level: Array) -> float:
+    """Return the largest step down, or 0."""
+    return -float(np.min(np.diff(level), initial=0.0))

@@ -34,6 +34,7 @@ from darrm.proof.dominating import DominatingFamily
 _SCREENED_MOVES = 3
 _PIECES = 64  # cells each way that a search begins with
 _MOST_CELLS = 2**14
+_NANOSECONDS_A_SEARCH = 2e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,11 @@ class NearShifts:
     def tails(self) -> Array:
         """Bounds on Pr[more than k of at most K voters move] for k = 0 … `_SCREENED_MOVES`."""
         return np.array([self._tail(k) for k in range(_SCREENED_MOVES + 1)])
+
+    @cached_property
+    def rest(self) -> float:
+        """What M(n_1) adds for moves beyond J."""
+        return 4.0 * self._tail(self.family.terms - 1)
 
     def screen(self, block: Array) -> Array:
         """Bound V from above entry by entry: shape (states, N + 1) → the same.
@@ -82,7 +88,7 @@ class NearShifts:
         if loops is not None:
             result = Vertices(np.empty(block.shape), np.empty(block.shape), np.empty(block.shape, dtype=np.int64))
             for state, level in enumerate(block):
-                arrays = np.ascontiguousarray(level), self.family.delta_weights, self.delta**2, 4.0 * self._tail(J - 1)
+                arrays = np.ascontiguousarray(level), self.family.delta_weights, self.delta**2, self.rest
                 loops.vertices(*arrays, result.values[state], result.bounds[state], result.choice[state])
             return result
         candidates = np.stack(
@@ -116,13 +122,17 @@ class NearShifts:
         if bound <= enough:
             choice = int(found.choice[state, n_1])
             return value, bound, (N - n_1) * (choice & 1), n_1 * (choice >> 1)
+        curvature = 1.0001 * (bound - value) / max(1, (N - n_1) ** 2 + n_1**2)
+        zeros, ones = _grid(N - n_1), _grid(n_1)
+        loops = WORK.loops(_NANOSECONDS_A_SEARCH)
+        if loops is not None:
+            best, left, a, a_1 = loops.search(level, n_1, weights, curvature, enough, zeros, ones, _MOST_CELLS)
+            return best, max(best, left), a, a_1
         padded = np.concatenate([np.zeros(J), level, np.zeros(J)])
         steps = np.arange(J + 1)
         window = padded[n_1 + J + steps[:, None] - steps[None, :]]
-        curvature = 1.0001 * (bound - value) / max(1, (N - n_1) ** 2 + n_1**2)
         # a grid of cells to begin with: all pairs where N is small
-        zeros, ones = _grid(N - n_1), _grid(n_1)
-        values = weights[:, zeros].T @ window @ weights[:, ones]
+        values = _moved(window, weights[:, zeros, None], weights[:, None, ones])
         place = int(np.argmax(values))
         best, at = float(values.flat[place]), (int(zeros[place // ones.size]), int(ones[place % ones.size]))
         corners = np.stack([values[:-1, :-1], values[:-1, 1:], values[1:, :-1], values[1:, 1:]]).reshape(4, -1)
@@ -131,7 +141,8 @@ class NearShifts:
         left = -np.inf
         while low.shape[1]:
             width = high - low
-            bounds = np.max(corners, axis=0) + curvature * np.sum(np.where(width > 1, width, 0) ** 2, axis=0)
+            squares = np.where(width > 1, width, 0).astype(np.float64) ** 2
+            bounds = np.max(corners, axis=0) + curvature * (squares[0] + squares[1])
             is_wide = np.any(width > 1, axis=0)
             is_open = is_wide & (bounds > max(best, enough))
             left = max(left, float(np.max(bounds[is_wide & ~is_open], initial=-np.inf)))
@@ -140,7 +151,7 @@ class NearShifts:
                 break
             low, high = _quarters(low[:, is_open], high[:, is_open])
             pairs = np.stack([low, [low[0], high[1]], [high[0], low[1]], high])
-            corners = np.sum(weights[:, pairs[:, 0]] * np.tensordot(window, weights[:, pairs[:, 1]], 1), axis=0)
+            corners = _moved(window, weights[:, pairs[:, 0]], weights[:, pairs[:, 1]])
             if corners.size and np.max(corners) > best:
                 corner, cell = np.unravel_index(int(np.argmax(corners)), corners.shape)
                 best, at = float(corners[corner, cell]), (int(pairs[corner, 0, cell]), int(pairs[corner, 1, cell]))
@@ -177,7 +188,7 @@ class NearShifts:
         J = self.family.terms
         padded = np.pad(second, ((0, 0), (J, J)))
         windows = sliding_window_view(padded, 2 * J + 1, axis=1)
-        return np.asarray(windows.max(axis=-1) + 4.0 * self._tail(J - 1), dtype=np.float64)
+        return np.asarray(windows.max(axis=-1) + self.rest, dtype=np.float64)
 
     def _tail(self, most: int) -> float:
         """Bound the probability that more than so many voters move, however many are near 0 and 1."""
@@ -187,6 +198,17 @@ class NearShifts:
 def _grid(size: int) -> NDArray[np.int64]:
     """Return 0 … size in at most `_PIECES` intervals, at least one, which may be empty."""
     return np.unique(np.arange(_PIECES + 1) * size // _PIECES) if size else np.zeros(2, dtype=np.int64)
+
+
+def _moved(window: Array, zeros: Array, ones: Array) -> Array:
+    """Compute Σ_i zeros[i]·(Σ_k window[i, k]·ones[k]), terms in this order."""
+    total: Array = 0.0 * zeros[0] * ones[0]
+    for weight, row in zip(zeros, window, strict=True):
+        inner = row[0] * ones[0]
+        for value, other in zip(row[1:], ones[1:], strict=True):
+            inner = inner + value * other
+        total = total + weight * inner
+    return total
 
 
 def _quarters(low: NDArray[np.int64], high: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

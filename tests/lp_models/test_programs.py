@@ -177,23 +177,67 @@ def test_time_that_runs_out_within_a_solve_is_called_so() -> None:
     assert result.bound <= result.value
 
 
-@pytest.mark.parametrize(("limit", "rounds"), [(5.0, 1), (np.inf, 2)])
-def test_ties_are_broken_in_time_that_is_left_only(limit: float, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("limit", "rounds"), [(35.0, 4), (np.inf, 6)])
+def test_after_a_stall_ties_are_broken_in_time_that_is_left_only(
+    limit: float, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rounds with the extra cost, two without, and two to break ties: each stall is tried again from nothing."""
     now = [0.0]
 
     class Slow:
-        """Content with every point, ten seconds later."""
+        """Knows no row and lets no gap close, ten seconds later."""
 
-        def separate(self, point: np.ndarray, *, thorough: bool, deadline: float) -> Separation:
+        def separate(self, point: np.ndarray, *, thorough: bool, deadline: float) -> Separation:  # noqa: ARG002
             assert deadline == limit
-            assert not thorough  # every look says that it was a thorough one
             now[0] += 10.0
-            return Separation(np.empty((0, point.size)), np.empty(0), point, thorough=True)
+            return Separation(np.empty((0, point.size)), np.empty(0), 0.9 * point, thorough=True)
 
     monkeypatch.setattr(row_generation, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     program = LinearProgram(-np.ones(3), np.ones((1, 3)), np.array([1.5]))
     result = minimize_with_rows(program, Slow(), SolveOptions(time_limit=limit), tie_break=np.full(3, 1e-12))
-    assert (result.status, result.rounds) == (Status.OPTIMAL, rounds)
+    assert (result.status, result.rounds) == (Status.STALLED, rounds)
+
+
+def test_no_ties_are_left_where_the_gap_closes() -> None:
+    """The extra cost takes part from the first round on."""
+
+    class Content:
+        def separate(self, point: np.ndarray, *, thorough: bool, deadline: float) -> Separation:  # noqa: ARG002
+            return Separation(np.empty((0, point.size)), np.empty(0), point, thorough=True)
+
+    program = LinearProgram(-np.ones(3), np.ones((1, 3)), np.array([1.5]))
+    for first in (0, 2):
+        tie_break = np.full(3, 2e-12)
+        tie_break[first] = 1e-12
+        tie_break[1] = 3e-12
+        result = minimize_with_rows(program, Content(), SolveOptions(), tie_break=tie_break)
+        assert (result.status, result.rounds) == (Status.OPTIMAL, 1)
+        assert result.point[first] == pytest.approx(1.0)
+        assert result.point[1] == pytest.approx(0.0)
+
+
+class NeedsTheLastPoint:
+    """Says of one point, scaled for the rows looked at, that it is as good as the bound of a later round."""
+
+    row = np.array([[1.0, 0.0]])
+
+    def __init__(self) -> None:
+        self.thorough: list[np.ndarray] = []
+
+    def separate(self, point: np.ndarray, *, thorough: bool, deadline: float) -> Separation:  # noqa: ARG002
+        if thorough:
+            self.thorough.append(point)
+            return Separation(np.empty((0, 2)), np.empty(0), point, thorough=True)
+        feasible = np.array([0.5, 1.0]) if point[0] > 0.5 else 0.5 * point
+        return Separation(self.row, np.array([0.5]), feasible, thorough=False)
+
+
+def test_an_earlier_point_is_checked_once_the_bound_has_come_up_to_it() -> None:
+    oracle = NeedsTheLastPoint()
+    result = minimize_with_rows(LinearProgram(-np.ones(2), np.empty((0, 2)), np.empty(0)), oracle, SolveOptions())
+    assert (result.status, result.rounds) == (Status.OPTIMAL, 2)
+    assert [point.tolist() for point in oracle.thorough] == [[0.5, 1.0]]
+    assert result.value == -1.5 == pytest.approx(result.bound, abs=1e-12)
 
 
 def test_a_look_that_outlasts_the_time_keeps_the_most_promising_point() -> None:
