@@ -27,14 +27,14 @@ from lp_models.options import SolveOptions
 SIZES = (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101)
 EPSILONS = ("0.05", "0.1", "0.25", "0.5", "1")
 DELTAS = ("0", "1e-5", "1e-4")
-LARGE_SIZES = (201,)
+LARGE_SIZES = (201, 251, 301, 501, 1001)
 LARGE_ALLOWANCES = (1, 2, 3, 5, 10, 20, 50)
 LARGE_EPSILONS = ("0.1", "0.5", "1")
 LARGE_DELTAS = ("0", "1e-5")
 PRIOR = Independent(0.5, 1.0)
 FOLDER = Path(__file__).parent.parent / "darrm" / "tables"
-# the dearest settings, left out above so many voters: minutes each, where the others take seconds
-_LARGEST_FREE_WITH_DELTA = 501
+# above so many voters monotone γ only: the last digits of free ones take minutes where m is small
+_LARGEST_FREE = 501
 _LARGE = SolveOptions(gap=1e-7)  # a table need not be closer to its bound, and the last digits cost most of the time
 
 
@@ -47,7 +47,7 @@ def settings_of(K: int) -> list[Setting]:
         for epsilon in (LARGE_EPSILONS if large else EPSILONS)
         for delta in (LARGE_DELTAS if large else DELTAS)
         for shape in SHAPES
-        if K <= _LARGEST_FREE_WITH_DELTA or delta == "0" or shape == "monotone"
+        if K <= _LARGEST_FREE or shape == "monotone"
     ]
 
 

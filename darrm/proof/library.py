@@ -51,7 +51,7 @@ def available_sizes() -> tuple[int, ...]:
     """List the numbers of voters for which there are stored tables, in ascending order.
 
     >>> available_sizes()
-    (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101, 201)
+    (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101, 201, 251, 301, 501, 1001)
     """
     names = (file.name for file in resources.files("darrm").joinpath("tables").iterdir())
     return tuple(sorted(int(name[1:].partition(".")[0]) for name in names if name.endswith(".json.gz")))
@@ -189,8 +189,9 @@ def _read(K: int) -> dict[str, Any]:
 
 
 def _miss(K: int, m: float, each: PrivacyParams, shape: str) -> str:
-    size = min(available_sizes(), key=lambda candidate: abs(math.log(candidate / K)))
-    settings = [setting for setting in available_tables(size) if setting.shape == shape]
+    nearest_first = sorted(available_sizes(), key=lambda candidate: abs(math.log(candidate / K)))
+    of_shape = ([each for each in available_tables(size) if each.shape == shape] for size in nearest_first)
+    settings = next(filter(None, of_shape))
 
     def distance(setting: Setting) -> float:
         deltas = math.log(max(setting.each.delta, _SMALLEST_DELTA) / max(each.delta, _SMALLEST_DELTA))
