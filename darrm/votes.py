@@ -5,12 +5,19 @@ C classes. Nothing in an array tells the two apart (a row of 50 labels looks lik
 aggregator that takes one for the other claims a privacy that it does not have. So it is said once, when votes are made.
 
 Both are held as counts: an answer depends on how many voters chose what, never on who they were.
+
+A vote of two classes may be missing, if that is asked for: a fair coin stands for it. *Theorem.* What a release of K
+votes guarantees it guarantees with coins for some of them, if which ones are missing does not depend on the private
+data. *Proof.* A coin does not look at the data: it is a (0, 0)-private voter, and so an (ε, Δ)-private one, whom no
+person's data reach. ∎
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -18,15 +25,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
+from darrm.probability.exact_coins import ExactCoins
+from darrm.probability.exact_sampling import require_generator
 from darrm.problem import MOST_CLASSES
 from darrm.system.progress import StatusLine, blocks
-from darrm.system.votes_file import LONGEST_NAME, is_csv, is_text, load_matrix
+from darrm.system.votes_file import ABSENT, LONGEST_NAME, OR_A_COIN, is_csv, is_text, load_matrix
 
 ABSTAIN = -1  # the answer to a query that is not answered (⊥ in [P])
 FORMATS = ("auto", "labels", "counts")
+MISSING = ("refuse", "coin")  # what is done about a vote that is missing
 ROWS_AT_ONCE = 2**16  # bounds the memory beside the counts; large files are mapped, not read whole
 MOST_VOTERS = 2**31 - 1
 MOST_COUNTS = 2**29  # Q·C: four gigabytes of counts
+_COINS_AT_ONCE = 2**20
 
 _NAMES = (str, int, float, np.integer, np.floating, np.bool_)
 
@@ -40,13 +51,15 @@ class Votes:
     Attributes
     ----------
     counts
-        (Q, C) how many voters chose each class; every row sums to K.
+        (Q, C) how many voters chose each class; every row sums to K, less the votes that are missing.
     voters
         K ≥ 1.
     classes
         What the C ≥ 2 classes are called, 0 … C − 1 unless they were named.
     given
         What the votes were made from: ``"labels"`` or ``"counts"``.
+    missing
+        (Q,) how many votes of each query are missing, of two classes; None if all are there.
 
     Examples
     --------
@@ -61,6 +74,7 @@ class Votes:
     voters: int
     classes: tuple[Any, ...]
     given: Literal["labels", "counts"]
+    missing: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         counts = _whole_numbers(_array("vote counts", self.counts))  # a copy that nobody else can write to
@@ -72,21 +86,45 @@ class Votes:
             advice = f"row {row} is wrong; a count says how many voters chose a class"
             checks.fail("vote counts", int(counts[row].min()), "at least 0", advice)
         checks.integer_at_least(1, voters=self.voters, advice="K, how many answer each query; names go to classes=")
-        sums = _row_sums(counts)
+        checks.one_of(FORMATS[1:], given=self.given)
+        missing = None if self.missing is None else self._missing_of(counts)
+        sums = _row_sums(counts) if missing is None else _row_sums(counts) + missing
         if np.any(sums != self.voters):
             row = int(np.argmax(sums != self.voters))
             advice = "every voter must answer every query; for labels, a column a voter, say Votes.of_labels"
             checks.fail(f"the sum of row {row} of the vote counts", int(sums[row]), f"K = {self.voters}", advice)
-        checks.one_of(FORMATS[1:], given=self.given)
-        self._hold(counts, int(self.voters), names)
+        self._hold(counts, int(self.voters), names, missing)
 
-    def _hold(self, counts: NDArray[np.int64], voters: int, names: tuple[Any, ...]) -> None:
-        counts.setflags(write=False)
-        for name, value in (("counts", counts), ("voters", voters), ("classes", names)):
+    def _missing_of(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Copy the numbers of missing votes, checked."""
+        missing = np.array(self.missing)
+        if missing.shape != (len(counts),) or missing.dtype.kind not in "iu" or np.any(missing < 0):
+            found = checks.Found(f"shape {missing.shape}, type {missing.dtype}")
+            checks.fail("missing", found, f"{len(counts)} whole numbers of at least 0, one a query")
+        if self.given == "counts" or counts.shape[1] != 2:
+            checks.fail("missing", checks.Found("some"), "None, or about labels of two classes", "a coin has two sides")
+        return missing.astype(np.int64)
+
+    def _hold(
+        self, counts: NDArray[np.int64], voters: int, names: tuple[Any, ...], missing: NDArray[np.int64] | None
+    ) -> None:
+        if missing is not None and not missing.any():
+            missing = None
+        for array in (counts, missing):
+            if array is not None:
+                array.setflags(write=False)
+        for name, value in (("counts", counts), ("voters", voters), ("classes", names), ("missing", missing)):
             object.__setattr__(self, name, value)
 
     @classmethod
-    def of_labels(cls, labels: ArrayLike, classes: Classes = None, *, line: StatusLine | None = None) -> Votes:
+    def of_labels(
+        cls,
+        labels: ArrayLike,
+        classes: Classes = None,
+        *,
+        missing: str = "refuse",
+        line: StatusLine | None = None,
+    ) -> Votes:
         """Read labels: one row a query, one column a voter.
 
         Parameters
@@ -96,18 +134,25 @@ class Votes:
         classes
             The number C of classes 0 … C − 1, or what they are called, in order; by default two, 0 and 1. It is public:
             found in the labels, it would change with one voter, and no guarantee would hold.
+        missing
+            ``"refuse"``, or ``"coin"``: of two classes a fair coin stands for each vote that is missing, tossed when a
+            label is released (`completed`). Missing are None, NaN, pandas' NA and NaT, and in text what is empty or NA,
+            unless a class is called so; −1 is not. Which votes are missing must not depend on the private data.
         line
             Where to show progress.
 
         Raises
         ------
         ValueError
-            If some vote is no vote (NaN, an abstention, another class), or the shape is wrong.
+            If some vote is no vote (NaN, an abstention, another class), the shape is wrong, or coins are asked for and
+            there are more than two classes.
 
         Examples
         --------
         >>> Votes.of_labels([[0, 2, 2], [1, 1, 1]], classes=3).counts.tolist()
         [[1, 0, 2], [0, 3, 0]]
+        >>> Votes.of_labels([["no", "yes", None]], classes=("no", "yes"), missing="coin")
+        Votes(1 queries to 3 voters, classes no, yes; from labels, 1 missing)
         >>> Votes.of_labels([[0, 1, 2]], classes=2)
         Traceback (most recent call last):
         ...
@@ -126,19 +171,25 @@ class Votes:
             advice = f"reshape one query to (1, {matrix.size})" if one else "one row is one query, one column a voter"
             checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
         names = _class_names(2 if classes is None else classes)
+        checks.one_of(MISSING, missing=missing)
+        if missing == "coin" and len(names) != 2:
+            advice = "a coin has two sides: leave out the queries that some voter did not answer"
+            checks.fail("missing (--missing)", missing, f"'refuse' for {len(names)} classes", advice)
         if len(matrix) * len(names) > MOST_COUNTS:
             found = f"{len(matrix):,} queries and {len(names):,} classes"
             advice = "count some of the queries at a time"
             checks.fail("votes", checks.Found(found), f"at most {MOST_COUNTS:,} counts", advice)
         counts = np.empty((len(matrix), len(names)), dtype=np.int64)
+        absent = np.zeros(len(matrix), dtype=np.int64) if missing == "coin" else None
         start = 0
         for block in blocks(matrix, ROWS_AT_ONCE, line or StatusLine(enabled=False), "checking votes"):
-            _count(block, names, start, counts[start : start + len(block)])
+            rows = slice(start, start + len(block))
+            _count(block, names, start, counts[rows], None if absent is None else absent[rows])
             start += len(block)
         # counted just now, in an array that nobody else has: neither checked again nor copied
         votes = object.__new__(cls)
         object.__setattr__(votes, "given", "labels")
-        votes._hold(counts, matrix.shape[1], names)
+        votes._hold(counts, matrix.shape[1], names, absent)
         return votes
 
     @classmethod
@@ -183,12 +234,14 @@ class Votes:
         voters: int | None = None,
         classes: Classes = None,
         votes_format: str = "auto",
+        missing: str = "refuse",
         line: StatusLine | None = None,
     ) -> Votes:
         """Read a .npy or .csv file with one row a query; an .npy file is mapped and looked at in blocks.
 
-        Every line of a .csv file is a query, or an error that names the line: a header, a comment, a blank line and a
-        missing vote are errors. Fields may be quoted, lines may end as on Windows, and the text is UTF-8.
+        Every line of a .csv file is a query, or an error that names the line: a header, a comment, a blank line and,
+        unless ``missing`` says otherwise, a missing vote are errors. Fields may be quoted, lines may end as on Windows,
+        and the text is UTF-8.
 
         Parameters
         ----------
@@ -200,6 +253,9 @@ class Votes:
             As in `of_labels`; names as text become numbers where an .npy file holds numbers.
         votes_format
             ``"labels"``, ``"counts"``, or ``"auto"``, which refuses what could be either.
+        missing
+            As in `of_labels`; with ``"coin"`` the file holds labels, and in a .csv file an empty field or NA is a
+            missing vote.
         line
             Where to show progress.
 
@@ -212,18 +268,23 @@ class Votes:
         """
         checks.one_of(FORMATS, votes_format=votes_format)
         checks.file_name(path=path)
-        path = Path(path)
+        path, coin = Path(path), missing == "coin"
+        checks.one_of(MISSING, missing=missing)
+        if coin and votes_format == "counts":
+            advice = "counts do not say whose votes are missing: give labels, one column a voter"
+            checks.fail("missing (--missing)", missing, "'refuse' for counts", advice)
         if is_csv(path) and votes_format != "counts" and not isinstance(classes, int | np.integer | None):
             names = _class_names(classes)
-            places = cls.of_labels(load_matrix(path, _words(names), line), len(names), line=line)
+            matrix = load_matrix(path, _words(names), line, absent=coin)
+            places = cls.of_labels(matrix, len(names), missing=missing, line=line)
             votes = replace(places, classes=names)
             return votes if voters is None else votes.of_voters(voters)
-        matrix = load_matrix(path, line=line)
-        kind = _guess(matrix, voters, classes) if votes_format == "auto" else votes_format
+        matrix = load_matrix(path, line=line, absent=coin)
+        kind = "labels" if coin else _guess(matrix, voters, classes) if votes_format == "auto" else votes_format
         try:
             if kind == "counts":
                 return cls.of_counts(matrix, voters, classes)
-            votes = cls.of_labels(matrix, _as_typed(classes, matrix), line=line)
+            votes = cls.of_labels(matrix, _as_typed(classes, matrix), missing=missing, line=line)
         except ValueError as error:
             if not is_csv(path):
                 raise
@@ -237,7 +298,7 @@ class Votes:
 
     @property
     def ones(self) -> NDArray[np.int64]:
-        """(Q,) how many voters chose the second of two classes; `ValueError` for more classes."""
+        """(Q,) how many voters chose the second of two classes; `ValueError` for more, and where a vote is missing."""
         if len(self.classes) != 2:
             checks.fail(
                 "votes",
@@ -245,7 +306,41 @@ class Votes:
                 "about two classes",
                 "see Plurality and GNMax for more",
             )
-        return self.counts[:, 1]
+        return require_votes(self).counts[:, 1]
+
+    def completed(self, *, rng: np.random.Generator | None = None) -> Votes:
+        """Return votes of which none is missing: a fair coin, tossed now, stands for each that was.
+
+        `DaRRM.release` does so by itself, with new coins for every release; other aggregators of two classes take what
+        is returned here, as K votes that were all given. What is drawn is exact.
+
+        Parameters
+        ----------
+        rng
+            None draws from the operating system. A generator is for experiments only.
+
+        Examples
+        --------
+        >>> votes = Votes.of_labels([[1, None, 1], [None, None, 0]], missing="coin")
+        >>> votes.counts.tolist(), votes.missing.tolist()
+        ([[0, 2], [1, 0]], [1, 2])
+        >>> votes.completed(rng=np.random.default_rng(1)).counts.tolist()
+        [[1, 2], [2, 1]]
+        """
+        if rng is not None:
+            require_generator(rng)
+        if self.missing is None:
+            return self
+        last, heads = np.cumsum(self.missing), np.zeros(self.queries, dtype=np.int64)
+        coin = ExactCoins([Fraction(1, 2)])
+        for start in range(0, int(last[-1]), _COINS_AT_ONCE):
+            which = np.zeros(min(_COINS_AT_ONCE, int(last[-1]) - start), dtype=np.int64)
+            tossed = coin.flip(which, source=os.urandom if rng is None else rng.bytes)
+            # coin number i, from 0, stands for a vote on the first query that has more than i missing up to it
+            queries = np.searchsorted(last, start + np.flatnonzero(tossed), side="right")
+            heads += np.bincount(queries, minlength=self.queries)
+        counts = self.counts + np.column_stack([self.missing - heads, heads])
+        return Votes(counts, self.voters, self.classes, self.given)
 
     def of_voters(self, K: int) -> Votes:
         """Return these votes, or raise `ValueError` unless they are of K voters."""
@@ -274,24 +369,29 @@ class Votes:
         """Return the votes on some queries."""
         if not isinstance(rows, slice | np.ndarray):
             raise TypeError("votes are cut by rows: votes[start:stop], or votes[(Q,) booleans]")
-        return Votes(self.counts[rows], self.voters, self.classes, self.given)
+        missing = None if self.missing is None else self.missing[rows]
+        return Votes(self.counts[rows], self.voters, self.classes, self.given, missing)
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.classes[:5])) + (", …" if len(self.classes) > 5 else "")
-        return f"Votes({self.queries:,} queries to {self.voters:,} voters, classes {names}; from {self.given})"
+        missing = "" if self.missing is None else f", {self.missing.sum():,} missing"
+        return f"Votes({self.queries:,} queries to {self.voters:,} voters, classes {names}; from {self.given}{missing})"
 
 
 def counts_of(votes: Votes | ArrayLike) -> NDArray[np.int64]:
     """Return the (Q, C) counts of votes or check an array of counts; `ValueError` unless there is a query."""
-    counts = votes.counts if isinstance(votes, Votes) else Votes.of_counts(votes).counts
+    counts = require_votes(votes).counts if isinstance(votes, Votes) else Votes.of_counts(votes).counts
     if not len(counts):
         checks.fail("votes", counts.shape, "at least one query")
     return counts
 
 
 def require_votes(votes: object) -> Votes:
-    """Return votes that say what they are; refuse anything else with `ValueError`, an array among it."""
+    """Return votes that say what they are, all of them; refuse anything else with `ValueError`, an array among it."""
     if isinstance(votes, Votes):
+        if votes.missing is not None:
+            advice = "DaRRM tosses a coin for each by itself, and votes.completed() does it for others"
+            checks.fail("votes", checks.Found(f"{votes.missing.sum():,} missing"), "complete", advice)
         return votes
     advice = "labels and counts look alike: say Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
     return checks.fail("votes", checks.Found(type(votes).__name__), "Votes", advice)
@@ -299,7 +399,8 @@ def require_votes(votes: object) -> Votes:
 
 def _array(name: str, values: ArrayLike) -> NDArray[Any]:
     if np.ma.is_masked(values) or (isinstance(values, list | tuple) and any(map(np.ma.is_masked, values))):
-        checks.fail(name, checks.Found("masked entries"), "complete", "every voter must answer every query")
+        advice = "every voter must answer every query; an array of objects says None for a vote that is missing"
+        checks.fail(name, checks.Found("masked entries"), "complete", advice)
     try:
         return np.asarray(values)
     except ValueError:
@@ -317,7 +418,7 @@ def _class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
         checks.fail("classes", classes, "in order, the one for class 0 first", "a set has none: say a tuple")
     names = () if isinstance(classes, str) or not isinstance(classes, Iterable) else tuple(classes)
     for name in names:
-        if not isinstance(name, _NAMES) or np.asarray(name).dtype.kind not in "biufU":
+        if not isinstance(name, _NAMES) or np.asarray(name).dtype.kind not in "biufU" or name != name:  # noqa: PLR0124
             checks.fail("classes", name, "text or numbers", "labels are kept in files")
         if isinstance(name, str) and not (len(name) <= LONGEST_NAME and is_text(name) and "\0" not in name):
             checks.fail("classes", name[:LONGEST_NAME], f"Unicode text of at most {LONGEST_NAME} characters, none zero")
@@ -347,11 +448,28 @@ def _as_typed(classes: Classes, matrix: NDArray[Any]) -> Classes:
     return tuple(int(number) if number.is_integer() else number for number in numbers)
 
 
-def _count(block: NDArray[Any], names: tuple[Any, ...], first_row: int, counts: NDArray[np.int64]) -> None:
-    """Count the votes of each class in (n, K) labels into (n, C); the error names the first vote that is none."""
+def _count(
+    block: NDArray[Any],
+    names: tuple[Any, ...],
+    first_row: int,
+    counts: NDArray[np.int64],
+    missing: NDArray[np.int64] | None,
+) -> None:
+    """Count the votes of each class in (n, K) labels into (n, C), and the missing ones into (n,) if they are allowed.
+
+    The error names the first vote that is none.
+    """
     if block.dtype == np.bool_:
         block = block.view(np.int8)
-    if block.dtype == object and (unclear := np.frompyfunc(_is_missing, 1, 1)(block).astype(bool)).any():
+    small = np.uint8 if block.shape[1] < 256 else np.int64
+    absent = np.zeros(block.shape, dtype=bool)  # pages that nobody writes to take no memory
+    if missing is not None:
+        absent = _is_absent(block, names)
+        missing[:] = _row_sums(absent.view(np.uint8), small)
+        if block.dtype == object:
+            block = block.copy()
+            block[absent] = None  # pandas' NA compares with nothing
+    elif block.dtype == object and (unclear := np.frompyfunc(_is_missing, 1, 1)(block).astype(bool)).any():
         query, voter = map(int, np.argwhere(unclear)[0])
         _no_vote(names, block[query, voter], voter, first_row + query)
     for column, name in enumerate(names):
@@ -359,12 +477,13 @@ def _count(block: NDArray[Any], names: tuple[Any, ...], first_row: int, counts: 
             chosen = block == name
         if not (isinstance(chosen, np.ndarray) and chosen.shape == block.shape and chosen.dtype == np.bool_):
             _no_vote(names, block.flat[0], 0, first_row)
-        counts[:, column] = _row_sums(chosen.view(np.uint8), np.uint8 if block.shape[1] < 256 else np.int64)
-    short = _row_sums(counts) != block.shape[1]
-    if short.any():
+        counts[:, column] = _row_sums(chosen.view(np.uint8), small)
+    found = _row_sums(counts) if missing is None else _row_sums(counts) + missing
+    if np.any(short := found != block.shape[1]):
         query = int(np.argmax(short))
-        voter = next(index for index, vote in enumerate(block[query]) if vote not in names)
-        _no_vote(names, block[query, voter], voter, first_row + query)
+        row = zip(block[query], absent[query], strict=True)
+        voter = next(index for index, (vote, gone) in enumerate(row) if not gone and vote not in names)
+        _no_vote(names, block[query, voter], voter, first_row + query, coin=missing is not None)
 
 
 def _is_missing(vote: object) -> bool:
@@ -372,18 +491,37 @@ def _is_missing(vote: object) -> bool:
     return vote is None or (not isinstance(vote, str) and str(vote) in {"nan", "<NA>", "NaT"})
 
 
+def _is_absent(block: NDArray[Any], names: tuple[Any, ...]) -> NDArray[np.bool_]:
+    """Return which of (n, K) labels are missing: objects for no vote, NaN, and in text what is empty or NA."""
+    words = [word for word in ABSENT if word not in names]
+    if block.dtype == object:
+        return np.asarray(np.frompyfunc(lambda vote: _is_missing(vote) or vote in words, 1, 1)(block), dtype=bool)
+    if block.dtype.kind == "U":
+        return np.isin(block, words)
+    return np.isnan(block) if block.dtype.kind == "f" else np.zeros(block.shape, dtype=bool)
+
+
 def _row_sums(matrix: NDArray[Any], dtype: type = np.int64) -> NDArray[Any]:
     """Add whole numbers along short rows in a type that holds the sums, several times faster than ``sum(axis=1)``."""
     return np.asarray(np.einsum("ij->i", matrix, dtype=dtype, casting="safe"), dtype=dtype)
 
 
-def _no_vote(names: tuple[Any, ...], vote: Any, voter: int, query: int) -> NoReturn:  # noqa: ANN401 (any label)
+def _no_vote(
+    names: tuple[Any, ...],
+    vote: Any,  # noqa: ANN401 (any label)
+    voter: int,
+    query: int,
+    *,
+    coin: bool = False,
+) -> NoReturn:
     """Refuse the first vote that is none, with what to do about one of its kind."""
     found = vote.item() if isinstance(vote, np.generic) else vote
     if isinstance(found, float) and found.is_integer():
         found = int(found)  # 2, as it stands in a .csv file whose numbers became floats
-    if _is_missing(found):
-        advice = "it is missing, and every voter must answer every query: leave the query out"
+    if _is_missing(found) or found in ABSENT:
+        advice = f"it is missing, and every voter must answer every query: leave the query out, or {OR_A_COIN}"
+    elif coin and found == ABSTAIN:
+        advice = "a vote that is missing is NaN or None, in text it is empty or NA"
     elif isinstance(found, float) and 0.0 < found < 1.0:
         advice = "a probability is no vote: round it, or compare it with 0.5"
     elif isinstance(found, int | float) and found > len(names):

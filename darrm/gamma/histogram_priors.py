@@ -18,7 +18,7 @@ from scipy.special import gammaln
 
 from darrm import checks
 from darrm.probability import Array
-from darrm.votes import Votes
+from darrm.votes import Votes, require_votes
 
 
 class HistogramPrior(Protocol):
@@ -108,6 +108,7 @@ class RecordedVotes:
 
     def __post_init__(self) -> None:
         checks.instance(Votes, votes=self.votes, advice="say Votes.of_counts(counts) or Votes.read(file)")
+        require_votes(self.votes)
         if not self.votes.queries:
             checks.fail("votes", self.votes, "of at least one query")
         counts = np.ascontiguousarray(self.votes.counts, dtype="<i8")

@@ -182,6 +182,37 @@ class NoiseFunction:
             right[self.K // 2] = 1.0
         return float(ones @ right)
 
+    def with_missing(self, missing: int) -> NoiseFunction:
+        """Return what this γ is for K − ``missing`` votes, if fair coins stand for the others.
+
+        A coin turns g(l) into (g(l) + g(l + 1))/2, where l counts the votes that are there: an odd function again,
+        about (K − 1)/2, and nowhere negative above it, since g is not. So a release with r missing votes is one of
+        K − r votes, with a γ of its own, whose `expected_error` and `share_right` are about the majority of the votes
+        that are there. What it guarantees is what γ guarantees with K votes (`darrm.votes`).
+
+        Parameters
+        ----------
+        missing
+            r, 0 ≤ r < K.
+
+        Raises
+        ------
+        ValueError
+            If ``missing`` is out of range.
+
+        Examples
+        --------
+        >>> gamma = NoiseFunction(3, [0.5, 1.0]).with_missing(1)
+        >>> gamma.K, gamma.half  # one vote is a tie, two are 3 or 2 with the coin
+        (2, array([0.75]))
+        """
+        checks.integer_at_least(0, most=self.K - 1, missing=missing, advice="without a vote there is no majority")
+        g = self.signed
+        for _ in range(missing):
+            g = (g[:-1] + g[1:]) / 2.0
+        K = self.K - missing
+        return NoiseFunction(K, g[K // 2 + 1 :])
+
     def scaled(self, factor: float) -> NoiseFunction:
         """Multiply by a factor in [0, 1], rounding every value down."""
         checks.probability(factor=factor)

@@ -26,7 +26,7 @@ from darrm.system.flags import integer, privacy_pair
 from darrm.system.parquet_file import is_parquet
 from darrm.system.progress import StatusLine, status_line
 from darrm.system.votes_file import check_new, classes_of
-from darrm.votes import FORMATS, Classes, Votes
+from darrm.votes import FORMATS, MISSING, Classes, Votes
 
 PAID_STATUS = 3
 DESCRIPTION = """\
@@ -65,6 +65,13 @@ def build_parser() -> CommandLine:
     )
     parser.add_argument("--votes-format", choices=FORMATS, default="auto", help="what the file holds (default auto)")
     parser.add_argument("--classes", metavar="A,B,…", help="the labels that stand for 0, 1, … (default 0,1,…)")
+    parser.add_argument(
+        "--missing",
+        choices=MISSING,
+        default="refuse",
+        help="a vote that is missing (an empty field or NA, in .npy NaN) is an error (default), or a fair coin of two "
+        "classes: the guarantee stays, if which votes are missing does not depend on the private data",
+    )
     parser.add_argument(
         "--table", type=Path, metavar="T.json", help="what a plan wrote: a table with its proof, or a mechanism"
     )
@@ -123,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _recover(options: Namespace) -> int:
     """Write labels that were paid for, or draw on where that was begun."""
     others = (options.votes, options.table, options.create_budget, options.classes, options.note or None)
-    if any(value is not None for value in (*others, options.columns, options.keep)):
+    if options.missing != "refuse" or any(value is not None for value in (*others, options.columns, options.keep)):
         raise ValueError(
             "--recover goes with --ledger and --output only, and --cluster for Parquet files: the labels are paid for"
         )
@@ -161,8 +168,12 @@ def _release(options: Namespace, *, in_parts: bool) -> tuple[PrivacyLedger, int]
             voters=voters.K,
             classes=classes,
             votes_format=options.votes_format,
+            missing=options.missing,
             line=line,
         )
+        if votes.missing is not None and not options.quiet:
+            found = f"{votes.missing.sum():,} of {votes.queries * voters.K:,} votes are missing"
+            complain(f"{found}, and a fair coin stands for each", 0, "note")
         line.show(f"drawing {votes.queries:,} labels")
         ledger = ledger_for(votes.queries)
         labels = release_debited(aggregator, votes, ledger=ledger, note=note, output=options.output, line=line)
@@ -178,6 +189,8 @@ def _release_parts(
     line: StatusLine,
 ) -> tuple[PrivacyLedger, int]:
     """Survey, pay, draw and publish file by file; return how many labels."""
+    if options.missing != "refuse":
+        raise ValueError("--missing coin is for votes in .npy and .csv files: of .parquet files leave such rows out")
     if options.create_budget is None:
         PrivacyLedger(options.ledger)  # before the long reading
     manifest = survey(

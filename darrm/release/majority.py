@@ -16,7 +16,6 @@ from darrm import checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_coins import ExactCoins
-from darrm.probability.exact_sampling import require_generator
 from darrm.proof.charge import charge_of
 from darrm.proof.table import GammaTable
 from darrm.votes import Votes
@@ -85,12 +84,11 @@ class DaRRM:
     def release(self, votes: Votes | ArrayLike, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
         """Release one label for each query, as `Aggregator.release`.
 
-        The votes are those of K voters about two classes; a (Q, K) matrix of 0/1 or booleans is read as labels.
+        The votes are those of K voters about two classes; a (Q, K) matrix of 0/1 or booleans is read as labels. For
+        votes that are missing, and were allowed to be, each release tosses coins of its own.
         """
         K = self._table.problem.voters.K
         given = votes if isinstance(votes, Votes) else Votes.of_labels(votes, classes=2)
-        ones = given.of_voters(K).ones
-        if rng is not None:
-            require_generator(rng)
+        ones = given.of_voters(K).completed(rng=rng).ones
         told = (2 * ones > K) ^ self._lies.flip(ones, source=os.urandom if rng is None else rng.bytes)
         return given.labeled(told.astype(np.int64))

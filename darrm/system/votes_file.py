@@ -1,7 +1,8 @@
 """Votes and labels in files: .npy or .csv, one row a query.
 
 A vote never changes its meaning on the way in, and a query never its place. So every line of a .csv file is a query, or
-an error that names the line: there are no comments, no blank lines, no headers and no missing votes. An .npy file is
+an error that names the line: there are no comments, no blank lines, no headers and, unless asked for, no missing votes
+(an empty field, or NA where no class is called so). An .npy file is
 mapped, not read, after its header was compared with its size; nothing in it is evaluated. What is no regular file (a
 pipe, a device) is refused before it is opened.
 """
@@ -46,6 +47,8 @@ _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 _UNQUOTED = re.compile(r"(?!\ufeff)[^\s\",](?:[^\",\r\n]*[^\s\",])?")  # needs no quotes
 _OTHER_MARKS = {";": "semicolons", "\t": "tabs", " ": "spaces", "|": "bars"}  # that other programs write for commas
 _MISSING = frozenset(("", "?", "-", ".", "na", "n/a", "nan", "nil", "none", "null"))  # in small letters
+ABSENT = ("", "NA")  # what stands for a missing vote in text, where missing votes are allowed; the others stay errors
+OR_A_COIN = 'of two classes let a fair coin stand for it (--missing coin, missing="coin")'
 _NPY_MAGIC = b"\x93NUMPY"
 _NPY_HEADER = re.compile(
     r"\{\s*'descr':\s*'(?P<type>[<>|=]?(?:b1|[iu][1248]|f[248]|U[1-9][0-9]{0,5}))',"
@@ -84,15 +87,19 @@ def is_csv(path: Path) -> bool:
     return path.suffix.lower() == ".csv"
 
 
-def load_matrix(path: Path, names: Sequence[str] | None = None, line: StatusLine | None = None) -> NDArray[Any]:
+def load_matrix(
+    path: Path, names: Sequence[str] | None = None, line: StatusLine | None = None, *, absent: bool = False
+) -> NDArray[Any]:
     """Read a matrix with at least one entry: numbers, or text; an .npy file is mapped, not copied.
 
     Where ``names`` are given a .csv file must hold these and is read as their places, 0 for the first. ``line`` shows
-    how many lines of it were read. `ValueError` if the file holds no such matrix, `OSError` if it cannot be read.
+    how many lines of it were read. With ``absent`` the missing votes of a .csv file are read as NaN, and refused
+    without. `ValueError` if the file holds no such matrix, `OSError` if it cannot be read.
     """
     _check_suffix("votes", path)
+    missing = [word for word in ABSENT if absent and word not in (names or ())]
     try:
-        return _read_csv(path, names, line) if is_csv(path) else _map_npy(path, dimensions=2)
+        return _read_csv(path, names, line, missing) if is_csv(path) else _map_npy(path, dimensions=2)
     except ValueError as error:
         raise ValueError(f"{str(path)!r} is no table of votes: {error}") from error
 
@@ -169,20 +176,22 @@ def is_text(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _read_csv(path: Path, names: Sequence[str] | None, progress: StatusLine | None) -> NDArray[Any]:
+def _read_csv(
+    path: Path, names: Sequence[str] | None, progress: StatusLine | None, missing: Collection[str]
+) -> NDArray[Any]:
     """Read the numbers of a .csv file, or the places of its words among the names."""
     places = None if names is None else {name: place for place, name in enumerate(names)}
-    if (votes := _read_plain(path, places, progress)) is not None:
+    if (votes := _read_plain(path, places, progress)) is not None:  # none of them is missing
         return votes
-    known: dict[str, float] = dict(places or {})
-    numbers: array[Any] = array("d" if names is None else "i")
+    known: dict[str, float] = {**dict.fromkeys(missing, math.nan), **(places or {})}
+    numbers: array[Any] = array("d" if names is None or missing else "i")
     width = 0
     for line, fields in _records(path):
         if progress is not None and line % _LINES_BETWEEN == 0:
             progress.show(f"reading {path.name}: {line:,} lines")
         if not width:
             width = len(fields)
-            _refuse_header(fields, places)
+            _refuse_header(fields, places, missing)
         if len(fields) != width:
             raise ValueError(f"line {line} has {len(fields)} fields, the lines before it {width}")
         end = len(numbers)
@@ -190,7 +199,7 @@ def _read_csv(path: Path, names: Sequence[str] | None, progress: StatusLine | No
             numbers.extend(map(known.__getitem__, fields))
         except KeyError:  # a field that was not seen before
             del numbers[end:]
-            numbers.extend(_meanings(line, fields, known, places))
+            numbers.extend(_meanings(line, fields, known, places, missing))
     if not width:
         raise ValueError("it must hold at least one line: every line is a query")
     return np.frombuffer(numbers, dtype=numbers.typecode).reshape(-1, width)
@@ -228,13 +237,15 @@ def _meaning(field: str, places: dict[str, int] | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _meanings(line: int, fields: list[str], known: dict[str, float], places: dict[str, int] | None) -> list[Any]:
+def _meanings(
+    line: int, fields: list[str], known: dict[str, float], places: dict[str, int] | None, missing: Collection[str]
+) -> list[Any]:
     """Return what each field of a line means, and remember it."""
     found = []
     for column, field in enumerate(fields, 1):
-        number = _meaning(field, places)
+        number = math.nan if field.strip(" \t") in missing else _meaning(field, places)
         if number is None:
-            raise ValueError(f"line {line}, field {column}: {_complaint(field, places)}")
+            raise ValueError(f"line {line}, field {column}: {_complaint(field, places, missing)}")
         if len(known) < _MOST_REMEMBERED:
             known[field] = number
         found.append(number)
@@ -245,16 +256,19 @@ def _is_missing(field: str) -> bool:
     return field.strip().lower() in _MISSING
 
 
-def _complaint(field: str, places: dict[str, int] | None) -> str:
+def _complaint(field: str, places: dict[str, int] | None, missing: Collection[str]) -> str:
     """Say why a field is no vote."""
+    if _is_missing(field) and missing:
+        return f"{field!r} is no vote, and a missing one is {' or '.join(map(repr, missing))}"
     if _is_missing(field):
-        return f"the vote is missing ({field!r}): every voter must answer every query, so leave other queries out"
+        advice = f"so leave other queries out, or {OR_A_COIN}"
+        return f"the vote is missing ({field!r}): every voter must answer every query, {advice}"
     if places is None:
         return f"{_shown([field])} is no number; name classes that are words (--classes A,B)"
     return f"{_shown([field])} is none of the classes {_shown(places)}"
 
 
-def _refuse_header(fields: list[str], places: dict[str, int] | None) -> None:
+def _refuse_header(fields: list[str], places: dict[str, int] | None, missing: Collection[str] = ()) -> None:
     """Raise `ValueError` if line 1 names the columns, or counts them from 0 or 1; or has no commas but others."""
     words = [field.strip(" \t") for field in fields]
     for mark, name in _OTHER_MARKS.items():
@@ -268,7 +282,8 @@ def _refuse_header(fields: list[str], places: dict[str, int] | None) -> None:
     named = all(_meaning(word, places) is _meaning(word, None) is None for word in words)
     named = named and len(set(words)) == len(words)  # labels come again, names of columns do not
     counted = words[0] in {"0", "1"} and all(word == str(i) for i, word in enumerate(words, int(words[0])))
-    if words[0] == "" and len(words) > 2 and (named or words[1:] == [str(i) for i in range(len(words) - 1)]):
+    least = 4 if missing else 3  # fields: a vote that is missing, 0, 1 may be three votes
+    if words[0] == "" and len(words) >= least and (named or words[1:] == [str(i) for i in range(len(words) - 1)]):
         advice = "delete it, and the column of row numbers: pandas' to_csv(path, header=False, index=False) writes none"
     elif named and not all(map(_is_missing, words)):
         what = "numbers; name classes that are words (--classes A,B)" if places is None else f"classes {_shown(places)}"

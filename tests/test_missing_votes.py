@@ -1,0 +1,478 @@
+"""Missing votes: what is one, the law of the labels where coins stand for them, and what is paid."""
+
+import json
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from darrm import votes as votes_module
+from darrm.account.ledger import PrivacyLedger
+from darrm.errors import PaidError
+from darrm.gamma import priors
+from darrm.gamma.histogram_priors import RecordedVotes
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.table import certify
+from darrm.release import DaRRM, debited, release_debited
+from darrm.release import __main__ as release
+from darrm.release.debited import recover
+from darrm.system.command_line import run
+from darrm.verify import __main__ as verify
+from darrm.votes import Votes, counts_of
+
+NAN = math.nan
+NO_YES = ("no", "yes")
+TABLE = certify(
+    MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.3", "1e-3")), 3), NoiseFunction(5, [0.3, 0.1, 0.9])
+)
+
+
+class Missing:
+    """As pandas' NA: it compares with nothing, and has no truth."""
+
+    def __repr__(self) -> str:
+        return "<NA>"
+
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    def __bool__(self) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+SPELLINGS: dict[str, tuple[Any, Any]] = {
+    "None": ([[1, None, 0], [1, 1, 0]], 2),
+    "NaN": ([[1, NAN, 0], [1, 1, 0]], 2),
+    "NaN of half precision": (np.array([[1, NAN, 0], [1, 1, 0]], dtype=np.float16), 2),
+    "NaN beside booleans": (np.array([[True, NAN, False], [True, True, False]], dtype=object), 2),
+    "NA": (np.array([[1, Missing(), 0], [1, 1, 0]], dtype=object), 2),
+    "None beside words": ([["yes", None, "no"], ["yes", "yes", "no"]], NO_YES),
+    "NaN beside words": (np.array([["yes", NAN, "no"], ["yes", "yes", "no"]], dtype=object), NO_YES),
+    "an empty word": ([["yes", "", "no"], ["yes", "yes", "no"]], NO_YES),
+    "the word NA": ([["yes", "NA", "no"], ["yes", "yes", "no"]], NO_YES),
+    "an empty object": (np.array([["yes", "", "no"], ["yes", "yes", "no"]], dtype=object), NO_YES),
+    "other numbers": ([[8, None, 5], [8, 8, 5]], (5, 8)),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_what_is_missing_is_refused_or_counted(name: str) -> None:
+    labels, classes = SPELLINGS[name]
+    with pytest.raises(ValueError, match=r"from voter 1 to query 0: it is missing, .*--missing coin") as caught:
+        Votes.of_labels(labels, classes)
+    assert "\n" not in str(caught.value)
+    votes = Votes.of_labels(labels, classes, missing="coin")
+    assert votes.missing is not None
+    assert (votes.counts.tolist(), votes.missing.tolist(), votes.voters) == ([[1, 1], [1, 2]], [1, 0], 3)
+    assert Votes.of_labels(labels[1:], classes, missing="coin").missing is None
+    assert repr(votes).endswith("from labels, 1 missing)")
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "message"),
+    [
+        ([[0, -1]], 2, "got -1 from voter 1 to query 0: a vote that is missing is NaN or None"),
+        ([[NAN, 0.5]], 2, "got 0.5 from voter 1 to query 0: a probability"),
+        ([[NAN, 2]], 2, "got 2 from voter 1"),
+        ([[0, 1], [None, 7]], 2, "got 7 from voter 1 to query 1"),
+        ([["", "maybe"]], NO_YES, "got 'maybe' from voter 1"),
+        ([["no", "nan"]], NO_YES, "got 'nan' from voter 1"),
+        ([[None, 0]], 3, "missing .--missing. must be 'refuse' for 3 classes, got 'coin': a coin has two sides"),
+        ([[0, 1]], ("a", NAN), "classes must be text or numbers"),
+        (np.ma.masked_equal([[0, 7]], 7), 2, "masked entries: .* None"),
+    ],
+)
+def test_what_is_no_vote_stays_none(labels: object, classes: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Votes.of_labels(labels, classes, missing="coin")  # type: ignore[arg-type]
+
+
+def test_a_class_may_be_called_na_or_nothing() -> None:
+    votes = Votes.of_labels([["NA", "yes", ""]], classes=("NA", "yes"), missing="coin")
+    assert votes.missing is not None
+    assert (votes.counts.tolist(), votes.missing.tolist()) == ([[1, 1]], [1])
+    assert Votes.of_labels([["", "no"]], classes=("", "no"), missing="coin").missing is None
+
+
+def test_missing_is_a_word() -> None:
+    calls: tuple[Callable[[], Votes], ...] = (
+        lambda: Votes.of_labels([[0, 1]], missing="drop"),
+        lambda: Votes.read("votes.csv", missing="drop"),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match="missing must be one of coin, refuse, got 'drop'"):
+            call()
+
+
+def test_votes_by_hand_say_how_many_are_missing() -> None:
+    absent = np.array([1, 0])
+    votes = Votes(np.array([[1, 1], [1, 2]]), 3, (0, 1), "labels", absent)
+    absent[0] = 9
+    assert votes.missing is not None
+    assert votes.missing.tolist() == [1, 0]
+    assert votes[:1].missing is not None
+    assert votes[1:].missing is None
+    assert votes[np.array([False, True])].ones.tolist() == [2]
+    with pytest.raises(ValueError, match="read-only"):
+        votes.missing[0] = 2
+    for missing, origin, message in (
+        ([1], "labels", "missing must be 2 whole numbers"),
+        ([1.0, 0.0], "labels", "missing must be 2 whole numbers"),
+        ([2, -1], "labels", "missing must be 2 whole numbers"),
+        ([2, 0], "labels", "the sum of row 0 of the vote counts must be K = 3, got 4"),
+        ([1, 0], "counts", "missing must be None"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Votes(np.array([[1, 1], [1, 2]]), 3, (0, 1), origin, np.array(missing))  # type: ignore[arg-type]
+
+
+def test_incomplete_votes_are_not_taken_for_complete_ones() -> None:
+    votes = Votes.of_labels([[0, NAN, 1]], missing="coin")
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: votes.ones,
+        lambda: counts_of(votes),
+        lambda: RecordedVotes("mine", votes),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match="votes must be complete, got 1 missing"):
+            call()
+
+
+# files
+
+
+@pytest.mark.parametrize(
+    ("content", "classes", "counts", "missing"),
+    [
+        (b"0,,1\n1,NA,1\n", 2, [[1, 1], [0, 2]], [1, 1]),
+        (b'"",0,1\r\n NA ,\t,1', 2, [[1, 1], [0, 1]], [1, 2]),
+        (b",0,1\n0,1,1\n", 2, [[1, 1], [1, 2]], [1, 0]),  # not the header of a frame
+        (b",,\n0,1,1\n", 2, [[0, 0], [1, 2]], [3, 0]),
+        (b"no,,yes\nNA,no,no\n", NO_YES, [[1, 1], [2, 0]], [1, 1]),
+        (b"NA,,yes\n", ("NA", "yes"), [[1, 1]], [1]),
+        (b"8,,5\n", ("5", "8"), [[1, 1]], [1]),
+        (b"NA\n0\n", 2, [[0, 0], [1, 0]], [1, 0]),
+        (b"\xef\xbb\xbf,1\n1,1\n", 2, [[0, 1], [0, 2]], [1, 0]),
+    ],
+)
+def test_missing_votes_of_csv_files(
+    content: bytes, classes: Any, counts: list[list[int]], missing: list[int], tmp_path: Path
+) -> None:
+    path = tmp_path / "votes.csv"
+    path.write_bytes(content)
+    with pytest.raises(
+        ValueError, match=r"line 1, field [12]: the vote is missing .*--missing coin|looks like a header"
+    ):
+        Votes.read(path, classes=classes)
+    votes = Votes.read(path, classes=classes, missing="coin")
+    assert votes.missing is not None
+    assert (votes.counts.tolist(), votes.missing.tolist(), votes.given) == (counts, missing, "labels")
+
+
+@pytest.mark.parametrize(
+    ("content", "named", "message"),
+    [
+        (b"0,?\n1,1\n", {}, "line 1, field 2: '?' is no vote, and a missing one is '' or 'NA'"),
+        (b"0,nan\n", {}, "'nan' is no vote, and a missing one is '' or 'NA'"),
+        (b"yes,null\n", {"classes": NO_YES}, "'null' is no vote, and a missing one is '' or 'NA'"),
+        (b"NA,null\n", {"classes": ("NA", "yes")}, "'null' is no vote, and a missing one is ''"),
+        (b"0,\n\n1,1\n", {}, "line 2 is blank"),
+        (b"0\n\n", {}, "line 2 is blank"),
+        (b",0,1,2\n0,1,0,1\n", {}, "line 1 looks like a header"),
+        (b",north,south\n0,1,0\n", {}, "line 1 looks like a header"),
+        (b"0,,1\n", {"voters": 5}, "of K = 5 voters, got 3 columns"),
+        (b"0,,1\n", {"classes": 3}, "must be 'refuse' for 3 classes"),
+        (b"a,,b\n", {"classes": ("a", "b", "c")}, "must be 'refuse' for 3 classes"),
+        (b"3,1\n", {"votes_format": "counts"}, "must be 'refuse' for counts"),
+        (b"3,1\n", {"voters": 4}, "votes must be 0 or 1, got 3"),
+    ],
+)
+def test_csv_files_that_stay_refused(content: bytes, named: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "votes.csv"
+    path.write_bytes(content)
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the text is compared)
+        Votes.read(path, missing="coin", **named)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+MATRICES = st.integers(1, 6).flatmap(
+    lambda K: st.lists(st.lists(st.sampled_from([0, 1, NAN]), min_size=K, max_size=K), min_size=1, max_size=8)
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(matrix=MATRICES, named=st.booleans(), suffix=st.sampled_from([".npy", ".csv"]))
+def test_a_file_says_what_the_array_says(
+    matrix: list[list[float]], named: bool, suffix: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path, array = tmp_path_factory.mktemp("files") / f"votes{suffix}", np.array(matrix)
+    blank = "NA" if named or len(matrix[0]) == 1 else ""  # a line with nothing in it is no query
+    words = np.where(np.isnan(array), blank, np.where(array == 1, "yes", "no") if named else np.char.mod("%g", array))
+    if suffix == ".npy":
+        np.save(path, words if named else array)
+    else:
+        np.savetxt(path, words, fmt="%s", delimiter=",")
+    read = Votes.read(path, classes=NO_YES if named else 2, voters=len(matrix[0]), missing="coin")
+    assert read.counts.tolist() == [[int((row == vote).sum()) for vote in (0, 1)] for row in array]
+    absent = np.isnan(array).sum(axis=1).tolist()
+    assert ([0] * len(array) if read.missing is None else read.missing.tolist()) == absent
+
+
+def test_missing_votes_of_many_rows() -> None:  # more than one block, and more voters than a byte counts
+    generator = np.random.default_rng(5)
+    for shape in ((votes_module.ROWS_AT_ONCE + 7, 3), (4, 700)):
+        labels = generator.choice([0.0, 1.0, NAN], shape)
+        votes = Votes.of_labels(labels, missing="coin")
+        assert votes.missing is not None
+        assert np.array_equal(votes.missing, np.isnan(labels).sum(axis=1))
+        assert np.array_equal(votes.counts[:, 1], (labels == 1).sum(axis=1))
+
+
+# the coins
+
+
+def tossing(heads: list[bool]) -> Any:
+    """What stands where a generator would: coins that fall as they are told, one byte each."""
+    left = [0 if head else 255 for head in heads]
+
+    def draw(size: int) -> bytes:
+        taken, left[:] = left[:size], left[size:]
+        return bytes(taken)
+
+    return SimpleNamespace(bytes=draw)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 2**20])
+def test_every_coin_is_one_vote_and_all_patterns_are_equally_likely(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(votes_module, "_COINS_AT_ONCE", at_once)
+    labels = np.array([[1, NAN, NAN, 0], [0, 0, 1, 1], [NAN] * 4, [1, 1, NAN, 1]])
+    votes = Votes.of_labels(labels, missing="coin")
+    missing = np.isnan(labels).sum(axis=1)
+    for pattern in product((False, True), repeat=int(missing.sum())):
+        heads = [sum(part) for part in np.split(np.array(pattern), np.cumsum(missing)[:-1])]
+        full = votes.completed(rng=tossing(list(pattern)))
+        assert full.ones.tolist() == [int(np.nansum(row)) + add for row, add in zip(labels, heads, strict=True)]
+        assert full.missing is None
+        assert (full.voters, full.classes, full.given) == (4, (0, 1), "labels")
+
+
+def law_of_one(ones: int, missing: int) -> Fraction:
+    """Pr[the label is 1 | so many ones, so many coins], by listing the coins."""
+    aggregator = DaRRM(TABLE)
+    listed = [aggregator.probability_of_one(ones + sum(coins)) for coins in product((0, 1), repeat=missing)]
+    return sum(listed, Fraction(0)) / 2**missing
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("missing", [1, 2, 4, 5])
+def test_released_frequencies(missing: int) -> None:
+    n = 40_000
+    rng = np.random.default_rng(missing)
+    for ones in range(5 - missing + 1):
+        row = [1.0] * ones + [0.0] * (5 - missing - ones) + [NAN] * missing
+        votes = Votes.of_labels(np.tile(row, (n, 1)), missing="coin")
+        share, p = DaRRM(TABLE).release(votes, rng=rng).mean(), float(law_of_one(ones, missing))
+        # 5.5 standard deviations: a false alarm of 4e-8 each, 4e-7 in all
+        assert abs(share - p) <= 5.5 * math.sqrt(p * (1 - p) / n)
+
+
+def test_all_missing_is_a_fair_coin() -> None:
+    assert law_of_one(0, 5) == Fraction(1, 2)
+    effective = TABLE.gamma.with_missing(2)
+    for ones in range(4):  # the law is that of the γ that a report speaks of
+        assert float(law_of_one(ones, 2)) == pytest.approx((1 + effective.signed[ones]) / 2, abs=1e-15)
+
+
+def test_each_release_tosses_its_own_coins() -> None:
+    votes = Votes.of_labels(np.full((200, 5), NAN), missing="coin")
+    assert len({tuple(votes.completed().ones.tolist()) for _ in range(3)}) == 3  # equal with probability 2^-300
+    assert votes.missing is not None
+    assert votes.missing.tolist() == [5] * 200
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2, 3, 4])
+def test_the_release_stays_private(missing: int) -> None:
+    # all corners of the voters that are there, the coins by listing
+    problem = TABLE.problem
+    epsilon, delta = problem.voters.each.epsilon, problem.voters.each.delta
+    c, allowed = math.exp(problem.target.epsilon), problem.target.delta
+    hi = (math.exp(epsilon) + delta) / (math.exp(epsilon) + 1)
+    corners = [(0, 0), (1, 1), (hi, 1 - hi), (1 - hi, hi), (0, delta), (delta, 0), (1 - delta, 1), (1, 1 - delta)]
+    there = 5 - missing
+    law = np.array([float(law_of_one(ones, missing)) for ones in range(there + 1)])
+    worst = -1.0
+    for at in product(corners, repeat=there):
+        if list(at) != sorted(at):
+            continue
+        p, q = np.ones(1), np.ones(1)
+        for first, second in at:
+            p, q = np.convolve(p, [1 - first, first]), np.convolve(q, [1 - second, second])
+        worst = max(worst, p @ law - c * (q @ law), p @ (1 - law) - c * (q @ (1 - law)))
+    assert worst <= allowed + 1e-12
+
+
+# what is paid
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    TABLE.save(tmp_path / "table.json")
+    PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(200, "0.5"))
+    (tmp_path / "votes.csv").write_text("1,1,,1,1\n0,0,0,0,\n,,,,\n1,0,1,0,1\n", encoding="utf-8")
+    np.save(tmp_path / "votes.npy", np.array([[1, NAN, 1, 1, 1], [0, 0, 0, 0, NAN], [NAN] * 5, [1, 0, 1, 0, 1]]))
+    np.save(tmp_path / "counts.npy", np.array([[1, 4], [5, 0]]))
+    return tmp_path
+
+
+def releasing(folder: Path, votes: str, *more: str, output: str = "labels.csv") -> int:
+    files = ["--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
+    return run(lambda: release.main([str(folder / votes), *files, "--output", str(folder / output), *more]))
+
+
+@pytest.mark.parametrize("votes", ["votes.csv", "votes.npy"])
+def test_a_file_is_released_paid_for_and_audited(votes: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert releasing(folder, votes) == 2
+    assert "--missing coin" in capsys.readouterr().err
+    assert not (folder / "labels.csv").exists()
+    assert releasing(folder, votes, "--missing", "coin", "--format", "json") == 0
+    shown = capsys.readouterr()
+    assert shown.err == "note: 7 of 20 votes are missing, and a fair coin stands for each\n"
+    assert json.loads(shown.out)["labels"] == 4
+    assert PrivacyLedger(folder / "l.sqlite").spent.queries == 4
+    audited = [str(folder / "table.json"), "--ledger", str(folder / "l.sqlite"), "--labels", str(folder / "labels.csv")]
+    assert run(lambda: verify.main(audited)) == 0
+    assert "they are the labels of a debit" in capsys.readouterr().out
+    assert releasing(folder, votes, "--missing", "coin", "--quiet", output="more.npy") == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_has_no_coins_is_refused_and_free(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for votes, more, message in (
+        ("counts.npy", (), "got 4 from voter 1 to query 0"),
+        ("counts.npy", ("--votes-format", "counts"), "must be 'refuse' for counts"),
+        ("votes.csv", ("--recover", "1"), "--recover goes with --ledger and --output only"),
+        ("votes.csv", ("--classes", "a,b,c"), "table.json is for 2 classes"),
+    ):
+        assert releasing(folder, votes, "--missing", "coin", *more) == 2
+        shown = capsys.readouterr().err
+        assert message in shown
+        assert shown.count("\n") == 1
+    assert PrivacyLedger(folder / "l.sqlite").entries() == ()
+
+
+def test_parquet_files_have_no_coins(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({f"v{i}": [1, None, 0] for i in range(5)}), folder / "votes.parquet")
+    assert releasing(folder, "votes.parquet", "--missing", "coin", output="labels.parquet") == 2
+    assert "--missing coin is for votes in .npy and .csv files" in capsys.readouterr().err
+    assert releasing(folder, "votes.parquet", output="labels.parquet") == 2
+    assert "it is missing" in capsys.readouterr().err
+    assert PrivacyLedger(folder / "l.sqlite").entries() == ()
+
+
+def test_what_was_drawn_and_paid_is_not_drawn_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger(folder / "l.sqlite")
+    votes, drawn = Votes.of_labels(np.full((300, 5), NAN), missing="coin"), []
+    completed = Votes.completed
+
+    def seen(self: Votes, **named: Any) -> Votes:
+        drawn.append(self)
+        return completed(self, **named)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Votes, "completed", seen)
+    with monkeypatch.context() as broken:
+        broken.setattr(debited, "save_labels", full)
+        with pytest.raises(PaidError):
+            release_debited(DaRRM(TABLE), votes, ledger=ledger, output=folder / "labels.npy")
+    (waiting,) = ledger.undelivered()
+    kept = ledger.kept_labels(waiting.number)
+    assert recover(ledger, waiting.number, folder / "labels.npy").tolist() == kept.tolist()
+    assert np.load(folder / "labels.npy").tolist() == kept.tolist()
+    assert len(drawn) == 1
+    assert [entry.count for entry in ledger.entries()] == [300]
+
+
+# the expected error
+
+
+GAMMAS = ([1.0], [0.7], [0.2, 0.9], [0.9, 0.1], [0.8, 0.3, 0.9], [0.0, 1.0, 0.0])
+
+
+def brute_force(gamma: NoiseFunction, p: Fraction, missing: int) -> tuple[Fraction, Fraction]:
+    """The error and the share of right labels for one p, over all votes and all coins."""
+    there, g = gamma.K - missing, [Fraction(float(value)) for value in gamma.signed]
+    released, majority, right = Fraction(0), Fraction(0), Fraction(0)
+    for votes in product((0, 1), repeat=there):
+        chance = math.prod((p if vote else 1 - p for vote in votes), start=Fraction(1))
+        coins = product((0, 1), repeat=missing)
+        one = sum(((1 + g[sum(votes) + sum(each)]) / 2 for each in coins), Fraction(0)) / 2**missing
+        lead = 2 * sum(votes) - there
+        released += chance * one
+        majority += chance * (Fraction(1, 2) if lead == 0 else int(lead > 0))
+        right += chance * (1 if lead == 0 else one if lead > 0 else 1 - one)
+    return abs(released - majority), right
+
+
+CASES = [
+    (half, K, missing) for half in GAMMAS for K in (2 * len(half) - 1, 2 * len(half)) if K <= 5 for missing in range(K)
+]
+
+
+@pytest.mark.parametrize(("half", "K", "missing"), CASES)
+def test_the_expected_error_by_brute_force(half: list[float], K: int, missing: int) -> None:
+    gamma = NoiseFunction(K, half)
+    found = gamma.with_missing(missing)
+    assert K - missing == found.K
+    for p in (Fraction(3, 4), Fraction(1, 8)):
+        error, right = brute_force(gamma, p, missing)
+        assert found.expected_error(priors.Point(float(p))) == pytest.approx(float(error), abs=1e-14)
+        assert found.share_right(priors.Point(float(p))) == pytest.approx(float(right), abs=1e-14)
+    # a common p: on each side of 1/2 the error is a polynomial in p of a degree below 2·8
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    halves = [Fraction(float(node)) for node in (3.0 + nodes) / 4.0]
+    known = [brute_force(gamma, p, missing) for p in halves]
+    mean = weights @ np.array(known, dtype=float) / 2.0
+    assert found.expected_error(priors.CommonP()) == pytest.approx(mean[0], abs=1e-13)
+    assert found.share_right(priors.CommonP()) == pytest.approx(mean[1], abs=1e-13)
+
+
+@pytest.mark.statistical
+def test_the_share_of_right_labels_by_simulation() -> None:
+    n, rng = 40_000, np.random.default_rng(7)
+    for prior in (priors.CommonP(), priors.Independent(0.6, 0.9)):
+        labels = (rng.random((n, 5)) < prior.sample(5, n, rng=rng)).astype(float)
+        labels[:, 3:] = NAN
+        right = DaRRM(TABLE).release(Votes.of_labels(labels, missing="coin"), rng=rng) == (
+            labels[:, :3].sum(axis=1) > 1
+        )
+        share = TABLE.gamma.with_missing(2).share_right(prior)
+        assert share is not None
+        # 5.5 standard deviations: a false alarm of 4e-8 each
+        assert abs(right.mean() - share) <= 5.5 * math.sqrt(share * (1 - share) / n)
+
+
+def test_how_many_may_be_missing() -> None:
+    gamma = NoiseFunction(5, [0.8, 0.3, 0.9])
+    assert gamma.with_missing(0).half.tolist() == gamma.half.tolist()
+    assert gamma.with_missing(2).with_missing(1).half.tolist() == gamma.with_missing(3).half.tolist()
+    for missing in (5, -1, 1.0):
+        with pytest.raises(ValueError, match="missing must be an integer of at"):
+            gamma.with_missing(missing)  # type: ignore[arg-type]
