@@ -8,9 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from darrm import checks
 from darrm.gamma import histogram_priors, priors
 from darrm.optimize import plurality_report
-from darrm.optimize.comparison import compare
+from darrm.optimize.comparison import compare, with_missing
 from darrm.optimize.exact_optimum import exact_optimum
 from darrm.optimize.optimizer import SOLVERS, default_prior, optimize_gamma
 from darrm.optimize.plurality import optimize_plurality
@@ -51,6 +52,7 @@ _OF_TWO_CLASSES = {
     "plot": None,
     "all": False,
     "exact": None,
+    "missing": None,
 }
 
 
@@ -66,6 +68,9 @@ def build_parser() -> CommandLine:
     )
     release.add_argument(
         "--classes", default="2", metavar="C", help="how many answers a voter chooses from (default 2)"
+    )
+    release.add_argument(
+        "--missing", metavar="INT", help="also say what becomes of the labels where up to so many votes are missing"
     )
     add_prior(parser, default="depends on --objective; with more classes dirichlet")
     search = parser.add_argument_group("the search")
@@ -113,6 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _plurality(options, classes)
     problem = _problem(options)
     prior = default_prior(options.objective) if options.prior is None else priors.parse(options.prior)
+    numbers_missing = _numbers_missing(options, problem.voters.K)
     if options.draws is not None and options.objective == "linear":
         raise ValueError("--draws is about --objective expected-error: the linear objective needs none")
     with status_line(quiet=options.quiet) as line:
@@ -126,6 +132,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options=SolveOptions(gap=real("--gap", options.gap), time_limit=real("--time-limit", options.time_limit)),
             report=lambda now: line.show(f"round {now.rounds}: {now.rows} rows, gap {now.value - now.bound:.2e}"),
         )
+        missing = with_missing(
+            table, prior, numbers_missing, report=lambda now: line.show(f"evaluating with {now} votes missing")
+        )
     if not options.quiet and (line_to_add := advice()) is not None:
         sys.stderr.write(f"note: {line_to_add}\n")
     exact = None if options.exact is None else exact_optimum(table)
@@ -138,10 +147,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plot_report(options.plot, table, entries)
     print_report(
         options,
-        text=lambda: text_report(table, entries, prior, options.output, everything=options.all, exact=exact),
-        document=lambda: json_report(table, entries, options.output),
+        text=lambda: text_report(
+            table, entries, prior, options.output, everything=options.all, exact=exact, missing=missing
+        ),
+        document=lambda: json_report(table, entries, options.output, missing),
     )
     return 0
+
+
+def _numbers_missing(options: argparse.Namespace, K: int) -> range:
+    """Read how many votes may be missing: all numbers up to the one that is asked for, or none."""
+    if options.missing is None:
+        return range(0)
+    most = integer("--missing", options.missing, 1)
+    if most >= K:
+        checks.fail("--missing", most, f"below K = {K}", "without a vote there is no majority")
+    return range(most + 1)
 
 
 def _plurality(options: argparse.Namespace, classes: int) -> int:

@@ -1,6 +1,6 @@
 """The optimal noise function beside the three that the paper compares it with, each certified."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from darrm.gamma import baselines
@@ -49,6 +49,39 @@ def compare(optimal: GammaTable, prior: Prior) -> tuple[Entry, ...]:
             table = certify(problem, proposal)
             entries.append(_entry(name, table, prior, _remark(name, table)))
     return tuple(entries)
+
+
+@dataclass(frozen=True)
+class WithMissing:
+    """What a table does where fair coins stand for some votes; right is what most of the others say."""
+
+    missing: int
+    share_right: float | None  # of labels; None where it is not known
+    expected_error: float
+
+
+def with_missing(
+    table: GammaTable, prior: Prior, numbers: Iterable[int], *, report: Callable[[int], object] = lambda _: None
+) -> tuple[WithMissing, ...]:
+    """Evaluate a table under a prior for rising numbers of missing votes; ``report`` is told each of them before.
+
+    `ValueError` unless they rise and 0 ≤ number < K.
+
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters, optimize_gamma
+    >>> from darrm.gamma.priors import Independent
+    >>> problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
+    >>> for row in with_missing(optimize_gamma(problem), Independent(), range(3)):
+    ...     print(row.missing, round(row.share_right, 4), round(row.expected_error, 4))
+    0 0.9542 0.0413
+    1 0.9486 0.0465
+    2 0.9031 0.0701
+    """
+    rows, gamma = [], table.gamma
+    for missing in numbers:
+        report(missing)
+        gamma = gamma.with_missing(missing - (table.gamma.K - gamma.K))
+        rows.append(WithMissing(missing, gamma.share_right(prior), gamma.expected_error(prior)))
+    return tuple(rows)
 
 
 def _entry(name: str, table: GammaTable, prior: Prior, remark: str) -> Entry:

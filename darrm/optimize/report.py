@@ -9,13 +9,13 @@ import numpy as np
 
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior, in_words
-from darrm.optimize.comparison import Entry
+from darrm.optimize.comparison import Entry, WithMissing
 from darrm.optimize.exact_optimum import ExactOptimum
 from darrm.problem import MajorityProblem
 from darrm.proof.optimality import Optimality
 from darrm.proof.table import GammaTable
 from darrm.system.figures import saved_figure, style
-from darrm.system.report_text import absences, level_table
+from darrm.system.report_text import absences, level_table, spread
 
 _MOST_LINES = 60  # of the table of γ
 _COLUMN = 9  # characters
@@ -29,6 +29,7 @@ def text_report(
     *,
     everything: bool = False,
     exact: ExactOptimum | None = None,
+    missing: Sequence[WithMissing] = (),
 ) -> str:
     """Write the report for a person, with what a coin does under the prior of the comparison.
 
@@ -40,6 +41,7 @@ def text_report(
         _heading(table),
         _values(table, entries, prior),
         _remarks(entries, everything=everything),
+        _missing(missing),
         _proof(table),
         "" if exact is None else _exact(exact),
         closing,
@@ -47,7 +49,9 @@ def text_report(
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None) -> dict[str, Any]:
+def json_report(
+    table: GammaTable, entries: Sequence[Entry], output: Path | None, missing: Sequence[WithMissing] = ()
+) -> dict[str, Any]:
     """Write the same as plain data; `darrm/schemas/optimize_report.json` describes it."""
     optimality, problem = table.optimality, table.problem
     return {
@@ -69,6 +73,7 @@ def json_report(table: GammaTable, entries: Sequence[Entry], output: Path | None
         "optimality": None if optimality is None else _optimality(optimality, problem.voters.K),
         "provenance": dict(table.provenance),
         "output": None if output is None else str(output),
+        **({"missing": [asdict(row) for row in missing]} if missing else {}),
     }
 
 
@@ -137,6 +142,23 @@ def _values(table: GammaTable, entries: Sequence[Entry], prior: Prior) -> str:
         "γ(l): the probability of telling the true majority of l ones, else a fair coin; γ(l) = γ(K − l)\n"
         f"{values}\n{right}{'error':>8}{errors}   (expected, under the prior)"
     )
+
+
+def _missing(rows: Sequence[WithMissing]) -> str:
+    if not rows:
+        return ""
+    chosen = [rows[place] for place in spread(len(rows), _MOST_LINES)]
+    lines = [
+        "γ_opt where votes are missing and fair coins stand for them (darrm release --missing coin): right is what",
+        "most of the votes that are there say, and at a tie both labels are right",
+        f"{'missing':>8}{'right':>{_COLUMN}}{'error':>{_COLUMN}}",
+    ]
+    for row in chosen:
+        share, error = _short(row.share_right), _short(row.expected_error)
+        lines.append(f"{row.missing:>8}{share:>{_COLUMN}}{error:>{_COLUMN}}")
+    if len(chosen) < len(rows):
+        lines.append(f"  ({len(chosen)} of {len(rows)} lines shown; --format json has all)")
+    return "\n".join(lines)
 
 
 def _exact(exact: ExactOptimum) -> str:

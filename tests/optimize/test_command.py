@@ -42,6 +42,7 @@ def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytes
         ["--shape", "monotone"],
         ["--each-delta", "0", "--m", "6"],
         ["--overlap", "4"],
+        ["--missing", "10", "--prior", "two-sided:0.7,1", "--objective", "expected-error", "--draws", "500"],
         ["--voters", "plain", "--target", "0.5,1e-6", "--overlap", "1"],
         ["--voters", "plain", "--target", "0.5,1e-6", "--overlap", "3", "--K", "10"],
     ):

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm import GammaTable, certify
+from darrm import GammaTable, MajorityProblem, PrivacyParams, Voters, certify, load_table
 from darrm.gamma import baselines, priors
 from darrm.optimize.__main__ import main
+from darrm.optimize.comparison import with_missing
+from darrm.optimize.report import text_report
 from tests.optimality import held_out_of, optimality_of
 
 BASELINES = {
@@ -189,3 +191,37 @@ def test_the_numbers_of_a_sampled_objective(tmp_path: Path) -> None:
     assert [mean, draws] == pytest.approx([held_out.mean, 300], rel=1e-5)
     assert error == pytest.approx(held_out.standard_error, rel=0.051)
     assert report.numbers("below # on the fitted draws") == pytest.approx([optimality_of(table).bound], rel=1e-9)
+
+
+def test_what_missing_votes_do(tmp_path: Path) -> None:
+    path = tmp_path / "table.json"
+    arguments = ["--K", "6", "--m", "2", "--prior", "point:0.7", "--missing", "5", "--output", str(path)]
+    text, rows = printed(arguments), json.loads(printed([*arguments, "--format", "json"]))["missing"]
+    gamma, prior = GammaTable.load(path).gamma, priors.Point(0.7)
+    lines = [line.split() for line in text[text.index(" missing    right") :].splitlines()]
+    assert lines[:8] == [["missing", "right", "error"], *lines[1:7], []]
+    for missing, (row, line) in enumerate(zip(rows, lines[1:7], strict=True)):
+        found = gamma.with_missing(missing)
+        truth = [found.share_right(prior), found.expected_error(prior)]
+        assert (row["missing"], line[0]) == (missing, str(missing))
+        assert [row["share_right"], row["expected_error"]] == pytest.approx(truth, rel=1e-12)
+        assert [float(word) for word in line[1:]] == pytest.approx(truth, abs=5.001e-5)
+    assert rows[0]["expected_error"] == gamma.expected_error(prior) < rows[-1]["expected_error"]
+    assert "missing" not in printed(arguments[:6])
+    assert "missing" not in json.loads(printed([*arguments[:6], "--format", "json"]))
+
+
+def test_many_missing_votes_are_shown_in_few_lines() -> None:
+    table = load_table(MajorityProblem.from_allowance(Voters(101, PrivacyParams("0.1", "1e-5")), 10))
+    rows = with_missing(table, priors.CommonP(), range(101))
+    assert [row.missing for row in rows] == list(range(101))
+    text = text_report(table, (), priors.CommonP(), None, missing=rows)
+    shown = text[text.index(" missing    right") :].partition("\n\n")[0].splitlines()
+    assert shown[-1] == "  (60 of 101 lines shown; --format json has all)"
+    assert (len(shown), shown[1].split()[0], shown[60].split()[0]) == (62, "0", "100")
+
+
+@pytest.mark.parametrize("most", ["11", "0", "-1", "two", "1.5"])
+def test_how_many_votes_may_be_missing(most: str) -> None:
+    with pytest.raises(ValueError, match=r"--missing must be (below K = 11|an integer of at least 1)"):
+        main(["--missing", most])
