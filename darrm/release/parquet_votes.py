@@ -154,8 +154,8 @@ def _complete(column: Any, path: Path, first: int, name: str) -> Any:  # noqa: A
     missing = column.null_count or (hasattr(column, "dictionary") and column.dictionary.null_count)
     if missing and (missing := _plain(column)).null_count:
         row = first + int(np.argmax(missing.is_null().to_numpy(zero_copy_only=False)))
-        advice = "it is missing, and every voter must answer every query: leave the query out"
-        raise ValueError(f"{str(path)!r}, row {row:,}, column {name[:_SHOWN]!r} holds no vote: {advice}")
+        advice = "leave the query out, or write .csv or .npy files (--missing coin)"
+        raise ValueError(f"{str(path)!r}, row {row:,}, column {name[:_SHOWN]!r} holds no vote: it is missing: {advice}")
     return column
 
 

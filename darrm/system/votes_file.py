@@ -48,7 +48,7 @@ _UNQUOTED = re.compile(r"(?!\ufeff)[^\s\",](?:[^\",\r\n]*[^\s\",])?")  # needs n
 _OTHER_MARKS = {";": "semicolons", "\t": "tabs", " ": "spaces", "|": "bars"}  # that other programs write for commas
 _MISSING = frozenset(("", "?", "-", ".", "na", "n/a", "nan", "nil", "none", "null"))  # in small letters
 ABSENT = ("", "NA")  # what stands for a missing vote in text, where missing votes are allowed; the others stay errors
-OR_A_COIN = 'of two classes let a fair coin stand for it (--missing coin, missing="coin")'
+OR_A_COIN = 'of two classes let a fair coin stand for it (release --missing coin, missing="coin")'
 _NPY_MAGIC = b"\x93NUMPY"
 _NPY_HEADER = re.compile(
     r"\{\s*'descr':\s*'(?P<type>[<>|=]?(?:b1|[iu][1248]|f[248]|U[1-9][0-9]{0,5}))',"
