@@ -318,7 +318,10 @@ def _solve_linear(
         start = oracle.beginning(_rows_in(found), gamma if np.isfinite(found.value) else None)
         options = _left_of(options, started)
     knots = _KNOTS[oracle.shape].spread(weights.size, _FIRST_INTERVALS)
-    return minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, knots=knots, start=start)
+    dear = oracle.shape is Shape.FREE and oracle.problem.voters.each.exact_delta > 0  # the border of the full set
+    return minimize_with_rows(
+        program, oracle, options, tie_break=tie_break, report=report, knots=knots, start=start, looks_are_dear=dear
+    )
 
 
 def _rows_in(found: Result) -> list[CornerCounts]:
