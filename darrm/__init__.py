@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.proof.table import GammaTable, certify
     from darrm.release.debited import release_debited
     from darrm.release.majority import DaRRM
+    from darrm.release.one_by_one import open_release
     from darrm.release.plurality import Plurality
     from darrm.votes import Votes
     from lp_models.options import SolveOptions
@@ -48,6 +49,7 @@ __all__ = [
     "certify",
     "certify_plurality",
     "load_table",
+    "open_release",
     "optimize_gamma",
     "optimize_many",
     "optimize_plurality",
@@ -69,6 +71,7 @@ _HOMES = {
     "darrm.proof.table": ("GammaTable", "certify"),
     "darrm.release.debited": ("release_debited",),
     "darrm.release.majority": ("DaRRM",),
+    "darrm.release.one_by_one": ("open_release",),
     "darrm.release.plurality": ("Plurality",),
     "darrm.votes": ("Votes",),
     "lp_models.options": ("SolveOptions",),

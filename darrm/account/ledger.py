@@ -62,12 +62,14 @@ KINDS = ("one", "planned", "adaptive")
 DEFAULT_TIMEOUT = 60.0
 MOST_QUERIES = 2**53  # in a charge and in a ledger: beyond it neither floats nor SQLite's sums count exactly
 _ATTEMPTS = 5
+_STREAM = "-"  # begins the output of a stream: that of a file is an absolute path
 # a ledger knows no voters, so it has no cap to fall back on
 SHARED_QUERY = (
     "answers of trained models share the randomness of their training, and what is proved for several of them does not "
     "fit: plan further queries with --voters plain"
 )
 _ENTRIES = "SELECT id, time, kind, count, note FROM charges"
+_FORGET = "UPDATE charges SET labels = NULL WHERE"
 _LOG = {
     1: "SELECT charges.id, time, what, count, note, '', '', '', '', '', 0, kinds.seal",
     2: "SELECT charges.id, time, what, count, note, proof, digest, token, output, charges.seal, labels IS NOT NULL, "
@@ -86,8 +88,22 @@ class Entry:
     table: str = ""  # the digest of the proven table that answered
     labels: str = ""  # the digest of the labels that were paid for, `darrm.system.votes_file.labels_digest`
     delivered: bool = True  # False while the labels, or what says how to draw them, wait in the ledger
-    output: str = ""  # the file, or the folder, that they are for
+    output: str = ""  # the file, the folder, or the stream that they are for
     number: int = 0  # counts from 1
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Whose turn it is in a stream of answers that share an output: the entry that comes next after ``after``."""
+
+    stream: str  # what stands for the output; no file's name
+    after: int  # the number of the stream's last entry, 0 if it has none
+
+    @classmethod
+    def of(cls, name: str, after: int = 0) -> Turn:
+        """Return the turn in the stream of a name; `ValueError` for a name that is no printable text."""
+        _check_text("the name of a stream", name)
+        return cls(f"{_STREAM}{name}", after)
 
 
 class PrivacyLedger:
@@ -110,6 +126,7 @@ class PrivacyLedger:
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(3, 1e-5))
     >>> charge = Charge("majority of 11", guarantee=PrivacyParams(0.3, 0))
     >>> ledger.debit(charge.repeated(10), note="first batch")
+    1
     >>> print(ledger.spent)
     10 queries: (2.9974, 1e-05) by optimal: the best that the (epsilon, delta) of each query allow
     >>> try:
@@ -197,8 +214,9 @@ class PrivacyLedger:
         labels: NDArray[Any] | None = None,
         manifest: bytes | None = None,
         output: Path | None = None,
+        turn: Turn | None = None,
         deliver: Callable[[], object] | None = None,
-    ) -> None:
+    ) -> int:
         """Debit a charge, durably, or raise and change nothing.
 
         Parameters
@@ -214,8 +232,16 @@ class PrivacyLedger:
             they are delivered.
         output
             The new file that the labels are for; another debit for it is refused until they are delivered.
+        turn
+            In place of ``output`` the place of the labels in a stream: they stay in the ledger when this returns, and
+            the same transaction drops those of the entry before. Refused if the stream went on meanwhile.
         deliver
             Called after the debit: hands the labels over. They then leave the ledger.
+
+        Returns
+        -------
+        number
+            That of the new entry.
 
         Raises
         ------
@@ -224,7 +250,8 @@ class PrivacyLedger:
             models does not fit: carries what was asked, what is left, how many queries still fit.
         ValueError
             If the ledger is for queries of one kind and this is another, a count passes `MOST_QUERIES`, the note is no
-            printable text, the labels are not as many as the queries, or the output exists or is taken.
+            printable text, the labels are not as many as the queries, the output exists or is taken, or it is no
+            longer the stream's turn.
         LedgerError
             If the file cannot be read or written, or is not the one that was opened; nothing was debited.
         PaidError
@@ -237,16 +264,19 @@ class PrivacyLedger:
         kept = manifest if labels is None else _to_npy(labels, charge.count)
         digest = "" if labels is None else labels_digest(labels)
         target = "" if output is None else _words(output.absolute())
-        token, written = secrets.token_hex(16), False
+        target = target if turn is None else turn.stream
+        token, written = secrets.token_hex(16), 0
         try:
             for attempt in range(_ATTEMPTS + 1):
                 with self._transaction(write=True) as (connection, accountant):
                     self._check_addition(accountant, charge)
                     self._check_output(connection, output, target, check_new if manifest is None else check_absent)
+                    self._check_turn(connection, turn)
                     trial = PrivacyAccountant(charges=(*accountant.charges, charge))
                     if self._is_admitted(trial) or (attempt == _ATTEMPTS and self._admits(trial)):
-                        written = True
-                        _write(connection, charge, (note, charge.table, digest, token, target), kept)
+                        written = _write(connection, charge, (note, charge.table, digest, token, target), kept)
+                        if turn is not None:
+                            connection.execute(f"{_FORGET} id = ?", (turn.after,))
                         newest = _newest(connection)
                 if written:
                     self._seen = newest
@@ -255,12 +285,13 @@ class PrivacyLedger:
                     self._refuse(accountant, charge)
             if deliver is not None:
                 deliver()
-            if kept is not None:
+            if kept is not None and turn is None:
                 self._forget_labels("token", token)
         except BaseException as error:
             if written:
                 self._raise_if_paid(token, error)
             raise
+        return written
 
     @property
     def spent(self) -> Spent:
@@ -331,7 +362,8 @@ class PrivacyLedger:
         ``output`` is where the entry's labels go; those that are drawn file by file can go nowhere else.
         """
         ledger = shlex.quote(_words(self._store.path))
-        there = shlex.quote(output) if output and not output.lower().endswith(SUFFIXES) else f"labels-{number}.csv"
+        by_parts = output and not output.startswith(_STREAM) and not output.lower().endswith(SUFFIXES)
+        there = shlex.quote(output) if by_parts else f"labels-{number}.csv"
         return f"python -m darrm.release --recover {number} --ledger {ledger} --output {there}"
 
     @property
@@ -474,6 +506,18 @@ class PrivacyLedger:
             )
         check(output)
 
+    def _check_turn(self, connection: sqlite3.Connection, turn: Turn | None) -> None:
+        """Raise `ValueError` if somebody else took the turn: asked under the lock, so that no place is taken twice."""
+        if turn is None:
+            return
+        later = "SELECT max(id) FROM charges WHERE id > ? AND output = ?"
+        (number,) = connection.execute(later, (turn.after, turn.stream)).fetchone()
+        if number is not None:
+            raise ValueError(
+                f"another process answers this stream (entry {number} of the ledger): stop one of them, or give each a "
+                "name (--stream NAME); nothing was debited for this question"
+            )
+
     def _is_admitted(self, trial: PrivacyAccountant) -> bool:
         """Return whether an account holds no more of any kind than one that is known to stay within the budget."""
         admitted = self._admitted  # once: another thread may replace it
@@ -501,7 +545,7 @@ class PrivacyLedger:
 
     def _forget_labels(self, column: str, value: int | str) -> None:
         with self._transaction(write=True) as (connection, _):
-            connection.execute(f"UPDATE charges SET labels = NULL WHERE {column} = ?", (value,))  # noqa: S608 (a constant)
+            connection.execute(f"{_FORGET} {column} = ?", (value,))
 
     def _raise_if_paid(self, token: str, error: BaseException) -> None:
         """Raise `PaidError` unless the transaction that wrote the token was rolled back."""
@@ -544,8 +588,8 @@ def reason_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _write(connection: sqlite3.Connection, charge: Charge, words: tuple[str, ...], kept: bytes | None) -> None:
-    """Add a charge to the totals and to the log; ``words`` are the note, the digests, the token and the output."""
+def _write(connection: sqlite3.Connection, charge: Charge, words: tuple[str, ...], kept: bytes | None) -> int:
+    """Add a charge to totals and log; ``words`` are note, digests, token and output. Return the entry's number."""
     cost, count, time = charge.to_text(), int(charge.count), now()
     connection.execute(
         "INSERT INTO kinds (cost, what, total, seal) VALUES (?, ?, 0, ?) ON CONFLICT (cost) DO NOTHING",
@@ -560,6 +604,7 @@ def _write(connection: sqlite3.Connection, charge: Charge, words: tuple[str, ...
     # the labels come last: an UPDATE writes a whole row again
     sealed = (seal(number, time, stored, count, *words), kept, number)
     connection.execute("UPDATE charges SET seal = ?, labels = ? WHERE id = ?", sealed)
+    return int(number or 0)
 
 
 def _newest(connection: sqlite3.Connection) -> tuple[Any, ...]:

@@ -2,7 +2,16 @@
 
 from darrm.release.debited import release_debited
 from darrm.release.majority import DaRRM
+from darrm.release.one_by_one import OneByOne, open_release
 from darrm.release.partitions import recover_partitions, release_partitions
 from darrm.release.plurality import Plurality
 
-__all__ = ["DaRRM", "Plurality", "recover_partitions", "release_debited", "release_partitions"]
+__all__ = [
+    "DaRRM",
+    "OneByOne",
+    "Plurality",
+    "open_release",
+    "recover_partitions",
+    "release_debited",
+    "release_partitions",
+]

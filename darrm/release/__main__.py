@@ -19,8 +19,10 @@ from darrm.account.ledger_store import check_kept
 from darrm.aggregator import Aggregator
 from darrm.errors import PaidError
 from darrm.release.debited import recover, release_debited
-from darrm.release.files import load_release, whose
+from darrm.release.files import Released, load_release, whose
+from darrm.release.one_by_one import open_release
 from darrm.release.partitions import recover_partitions, release_surveyed, survey
+from darrm.release.pipe import Questions, answer_lines
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, complain, print_report, run
 from darrm.system.flags import integer, privacy_pair
 from darrm.system.parquet_file import is_parquet
@@ -29,11 +31,12 @@ from darrm.system.votes_file import check_new, classes_of
 from darrm.votes import FORMATS, MISSING, Classes, Votes
 
 PAID_STATUS = 3
+STREAM = Path("-")  # standard input or output
 DESCRIPTION = """\
 Release one private label for each row of a file of votes. The ledger is debited for all rows, durably, before the
 first label is written, and keeps the labels until they are; votes that cannot be released, and budgets that do not
 admit them, debit and write nothing. Parquet files, and folders of them, are read a part at a time, here or on a
-cluster."""
+cluster. With - for votes and output, questions on standard input are answered on standard output as they come."""
 
 EPILOG = """\
 examples:
@@ -41,6 +44,7 @@ examples:
   python -m darrm.release more.npy --table table.json --ledger ledger.sqlite --output more-labels.npy --note "batch 2"
   python -m darrm.release --recover 2 --ledger ledger.sqlite --output more-labels.npy
   python -m darrm.release votes/ --table table.json --ledger ledger.sqlite --keep id --output labels/
+  python -m darrm.release --votes - --table table.json --ledger ledger.sqlite --output -
 
 exit status:
   0  the labels are paid for and written
@@ -50,6 +54,12 @@ exit status:
 A file of votes has one row a query and one column a voter: 0, 1, …, or the labels named by --classes. Or one column a
 class: how many voters chose it. In Parquet files the columns have names, and all that --keep does not name are votes;
 a folder is read with all .parquet files in it, and becomes a folder of labels with the same names.
+
+With --votes - and --output - a line is a question, and its answer the line NUMBER,LABEL; with --format json a question
+is a line like [0,1,1] and its answer one like {"query": 1, "label": 1}. Each is paid for before it is printed. Killed
+and started again, the command prints first what it paid for and did not hear of again, with the same numbers, and goes
+on; --first says which question the first line is, and those that are answered are passed over. A line that is no
+question, or that the budget does not admit, ends it with status 2; nothing is paid for that line.
 Randomness comes from the operating system; there is no seed, on purpose."""
 
 
@@ -61,7 +71,10 @@ def build_parser() -> CommandLine:
         type=Path,
         nargs="?",
         metavar="VOTES",
-        help=".npy, .csv, .parquet or a folder of these: one row a query, one column a voter",
+        help=".npy, .csv, .parquet or a folder of these: one row a query, one column a voter; - for standard input",
+    )
+    parser.add_argument(
+        "--votes", type=Path, dest="named", metavar="VOTES", help="the same, named: --votes - beside --output -"
     )
     parser.add_argument("--votes-format", choices=FORMATS, default="auto", help="what the file holds (default auto)")
     parser.add_argument("--classes", metavar="A,B,…", help="the labels that stand for 0, 1, … (default 0,1,…)")
@@ -93,15 +106,35 @@ def build_parser() -> CommandLine:
     parquet.add_argument(
         "--cluster", metavar="ADDRESS", help="work on the files side by side: where a Dask scheduler listens"
     )
-    add_outputs(parser, made="the labels to a new .npy or .csv file, or .parquet or a folder of these (always needed)")
+    stream = parser.add_argument_group("one by one, where VOTES and --output are -")
+    stream.add_argument("--stream", metavar="NAME", help="which answers go on here, where several share a ledger")
+    stream.add_argument(
+        "--first", metavar="N", help="the number of the first question (default: the first that is not answered)"
+    )
+    made = "the labels to a new .npy or .csv file, or .parquet or a folder of these, or - (always needed)"
+    add_outputs(parser, made=made)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read and check everything, release against the ledger, write the labels; or recover labels."""
     options = build_parser().parse_args(arguments)
+    if options.named is not None:
+        if options.votes is not None:
+            raise ValueError(f"votes come from one place: say {options.votes} or --votes {options.named}")
+        options.votes = options.named
+    del options.named  # not another input, which an output may not overwrite
     if options.output is None:
         raise ValueError("--output is needed: a new .npy or .csv file for the labels, or .parquet for such votes")
+    if STREAM in {options.votes, options.output}:
+        return _one_by_one(options)
+    if options.stream is not None or options.first is not None:
+        raise ValueError("--stream and --first are for answers one by one: say --votes - and --output -")
+    return _file_by_file(options)
+
+
+def _file_by_file(options: Namespace) -> int:
+    """Release the votes of files, or recover labels of such a release."""
     if not options.output.is_dir():  # what it may be for votes in Parquet files is said where they are read
         check_outputs(options)
     check_kept(options.ledger)
@@ -115,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if any(value is not None for value in (options.columns, options.keep, options.cluster)):
             raise ValueError("--columns, --keep and --cluster are for votes in .parquet files, or a folder of these")
     try:
-        with _one_interrupt():
+        with _one_interrupt(signal.SIGINT):
             try:
                 ledger, labels = _release(options, in_parts=in_parts)
                 return _report(options, ledger, labels)
@@ -125,6 +158,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.output.exists():  # as before the release
             raise
         return complain(f"interrupted; the labels are paid for and written to {options.output}", PAID_STATUS)
+
+
+def _one_by_one(options: Namespace) -> int:
+    """Answer the questions on standard input as they come."""
+    if options.votes != options.output:
+        raise ValueError("--votes - goes with --output -: send the answers on with > FILE or | COMMAND")
+    files = (options.recover, options.columns, options.keep, options.cluster)
+    if options.table is None or any(value is not None for value in files):
+        raise ValueError("--votes - needs --table, and takes no --recover, --columns, --keep or --cluster")
+    if sys.stdin is None:  # a shell's <&-
+        raise ValueError("standard input is closed: questions come from there")
+    check_kept(options.ledger)
+    first = None if options.first is None else integer("--first", options.first, 1)
+    as_json = options.format == "json"
+    try:
+        with _one_interrupt(signal.SIGINT, signal.SIGTERM):
+            with status_line(quiet=options.quiet) as line:
+                line.show("proving the table again")
+                aggregator, classes = _aggregator_of(options)
+                source, K = sys.stdin.fileno(), whose(aggregator)[0].K
+                questions = Questions(source, K, classes, options.votes_format, json_lines=as_json)
+                ledger = _ledger_of(options, aggregator, 1, options.note)
+                release = open_release(aggregator, ledger, stream=options.stream or "", note=options.note)
+            answered = answer_lines(release, questions, sys.stdout.fileno(), first=first, json_lines=as_json)
+            if not options.quiet:
+                complain(f"{answered} questions answered, {release.answered} in all; {ledger.spent}", 0, "done")
+    except PaidError as error:
+        return complain(str(error), PAID_STATUS)
+    return 0
 
 
 def _recover(options: Namespace) -> int:
@@ -145,27 +207,17 @@ def _recover(options: Namespace) -> int:
 def _release(options: Namespace, *, in_parts: bool) -> tuple[PrivacyLedger, int]:
     """Draw, pay, keep, write; return how many labels."""
     note = note_of(options)
-    budget = None if options.create_budget is None else privacy_pair("--create-budget", options.create_budget, "3,1e-5")
-    aggregator = load_release(options.table)
-    voters, number = whose(aggregator)
-    classes = number if options.classes is None else classes_of(options.classes)
-    if (classes if isinstance(classes, int) else len(classes or ())) != number:
-        allowed = "two different labels, like no,yes" if number == 2 else f"{number} different labels, or their number"
-        checks.fail("--classes", options.classes, allowed, f"{options.table.name} is for {number} classes")
+    aggregator, classes = _aggregator_of(options)
 
     def ledger_for(queries: int) -> PrivacyLedger:
-        if budget is None:
-            return PrivacyLedger(options.ledger)
-        # a budget that does not admit the votes, or a note that is refused, leaves no ledger behind
-        PrivacyLedger.create(":memory:", budget).debit(aggregator.charge(queries), note=note)
-        return PrivacyLedger.create(options.ledger, budget)
+        return _ledger_of(options, aggregator, queries, note)
 
     with status_line(quiet=options.quiet) as line:
         if in_parts:
             return _release_parts(options, aggregator, classes, ledger_for, note, line)
         votes = Votes.read(
             options.votes,
-            voters=voters.K,
+            voters=whose(aggregator)[0].K,
             classes=classes,
             votes_format=options.votes_format,
             missing=options.missing,
@@ -178,6 +230,29 @@ def _release(options: Namespace, *, in_parts: bool) -> tuple[PrivacyLedger, int]
         ledger = ledger_for(votes.queries)
         labels = release_debited(aggregator, votes, ledger=ledger, note=note, output=options.output, line=line)
         return ledger, labels.size
+
+
+def _aggregator_of(options: Namespace) -> tuple[Released, int | tuple[str, ...]]:
+    """Read what releases, and the classes that it releases; the flags of a budget are checked before the long proof."""
+    if options.create_budget is not None:
+        privacy_pair("--create-budget", options.create_budget, "3,1e-5")
+    aggregator = load_release(options.table)
+    _, number = whose(aggregator)
+    classes = classes_of(options.classes) or number
+    if (classes if isinstance(classes, int) else len(classes)) != number:
+        allowed = "two different labels, like no,yes" if number == 2 else f"{number} different labels, or their number"
+        checks.fail("--classes", options.classes, allowed, f"{options.table.name} is for {number} classes")
+    return aggregator, classes
+
+
+def _ledger_of(options: Namespace, aggregator: Released, queries: int, note: str) -> PrivacyLedger:
+    """Open the ledger, or make it where ``--create-budget`` admits so many queries."""
+    if options.create_budget is None:
+        return PrivacyLedger(options.ledger)
+    budget = privacy_pair("--create-budget", options.create_budget, "3,1e-5")
+    # a budget that does not admit the votes, or a note that is refused, leaves no ledger behind
+    PrivacyLedger.create(":memory:", budget).debit(aggregator.charge(queries), note=note)
+    return PrivacyLedger.create(options.ledger, budget)
 
 
 def _release_parts(
@@ -236,21 +311,23 @@ def _report(options: Namespace, ledger: PrivacyLedger, labels: int) -> int:
 
 
 @contextmanager
-def _one_interrupt() -> Iterator[None]:
+def _one_interrupt(*signals: signal.Signals) -> Iterator[None]:
     """Let Ctrl-C interrupt once: a second one must not interrupt the reading of what the first one left paid."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(*_: object) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for each in signals:
+            signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    before = [(each, signal.signal(each, interrupt)) for each in signals]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before:
+            signal.signal(each, handler)
 
 
 def note_of(options: Namespace) -> str:

@@ -95,10 +95,8 @@ def release_debited(
     >>> round(ledger.spent.epsilon, 12)
     0.6
     """
-    _check_ledger(ledger)
-    if isinstance(aggregator, type) or not (hasattr(aggregator, "release") and hasattr(aggregator, "charge")):
-        advice = "it comes first, then the votes; darrm.release.files.load_release reads one from a file"
-        checks.fail("aggregator", checks.Found(type(aggregator).__name__), "what releases, like DaRRM(table)", advice)
+    check_ledger(ledger)
+    check_aggregator(aggregator)
     if output is not None:
         checks.file_name(output=output)
     # one name for one file, so that two links to a folder are not paid for twice
@@ -159,7 +157,7 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) 
         If the ledger cannot be read or written; the labels stay in it, or, if they were published, can be delivered
         to the same output again.
     """
-    _check_ledger(ledger)
+    check_ledger(ledger)
     path, labels = Path(output), ledger.kept_labels(number)
     if _holds(path, labels):
         _sync(path)
@@ -171,7 +169,15 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) 
     return labels
 
 
-def _check_ledger(ledger: object) -> None:
+def check_aggregator(aggregator: object) -> None:
+    """Raise `ValueError` unless it releases and charges."""
+    if isinstance(aggregator, type) or not (hasattr(aggregator, "release") and hasattr(aggregator, "charge")):
+        advice = "it comes first, then the votes; darrm.release.files.load_release reads one from a file"
+        checks.fail("aggregator", checks.Found(type(aggregator).__name__), "what releases, like DaRRM(table)", advice)
+
+
+def check_ledger(ledger: object) -> None:
+    """Raise `ValueError` for a release that nothing pays for."""
     if not isinstance(ledger, PrivacyLedger):
         advice = "open a file with PrivacyLedger(path), or make one with PrivacyLedger.create(path, budget)"
         checks.fail("ledger", ledger, "a PrivacyLedger", advice)

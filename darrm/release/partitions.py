@@ -53,7 +53,7 @@ from darrm import checks
 from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.aggregator import Aggregator
 from darrm.errors import LedgerError, PaidError
-from darrm.release.debited import _check_ledger, _sync
+from darrm.release.debited import _sync, check_ledger
 from darrm.release.engine import Advance, Engine, engine_of
 from darrm.release.files import Released, document_of, release_of, whose
 from darrm.release.parquet_votes import Layout, check_types, kept_types, layout_of, vote_batches
@@ -217,7 +217,7 @@ def release_partitions(
     PaidError
         If anything failed after the debit: `recover_partitions` goes on, and pays nothing.
     """
-    _check_ledger(ledger)
+    check_ledger(ledger)
     manifest = survey(
         aggregator,
         source,
@@ -340,7 +340,7 @@ def recover_partitions(
     LedgerError
         If the ledger cannot be read or written.
     """
-    _check_ledger(ledger)
+    check_ledger(ledger)
     target, (release, digest) = _real(output), _of_entry(ledger, number)
     (rows,) = (entry.count for entry in ledger.undelivered() if entry.number == number)
     staging = _staging(target, release)

@@ -1,0 +1,215 @@
+"""Answers to questions that arrive one by one: each is drawn, paid for and kept before it is handed out.
+
+The answers on one ledger that belong together are a *stream*. They are numbered from 1, whoever draws them: a process
+that is killed, and the next one, count on in the same ledger. For each question, in this order:
+
+1. The label is drawn, in memory. Bad votes raise here, and nothing is paid.
+2. One transaction of the ledger debits it, keeps it, and drops the label before, which the caller has.
+3. It is returned. It stays in the ledger until the next question is paid for, or the stream is closed.
+
+So a question acknowledges the answer before it, and one transaction is all that a question waits for.
+
+*Theorem.* Let processes on a stream be killed at any moment, and overlap. (a) No number is paid for twice, and none has
+two labels. (b) No label is handed out without its debit. (c) The label paid for last is in the ledger unless the caller
+asked a further question, or closed the stream: after a death it is handed out again, for nothing. *Proof.* (a) Step 2
+compares, under the ledger's lock, the stream's last entry with the one that this process counted on; if another process
+took the turn, it debits nothing. So the entries of a stream are a chain, the numbers of an entry begin where those of
+the one before end, and its labels are written once, by its debit. (b) Step 3 follows the commit. (c) Labels leave the
+ledger in the next step 2, which begins when the caller asks again, and in `OneByOne.close`, which it calls. ∎
+
+Nothing is kept of the votes. That a label is the answer to *this* question is said by its number: whoever asks numbers
+questions from 1 in the same order, and asks next what `OneByOne.answered` says is not answered yet.
+
+**Adaptivity.** The next question may depend on all labels before it, and so may the number of questions. All of them
+are queries of one kind, whose cost holds for whatever votes, and every bound of the accountant holds for adaptively
+chosen queries of one kind; a stream that ends early has spent no more than one that went on up to the budget. A ledger
+of kinds ``one`` or ``adaptive`` therefore pays for streams. One of ``planned`` kinds does not: its numbers of queries
+were fixed before the first answer, and that of a stream is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darrm import checks
+from darrm.account.ledger import PrivacyLedger, Turn
+from darrm.aggregator import Aggregator
+from darrm.errors import BudgetExceededError
+from darrm.proof.plurality_table import PluralityTable
+from darrm.proof.table import GammaTable
+from darrm.release.debited import check_aggregator, check_ledger
+from darrm.release.majority import DaRRM
+from darrm.release.plurality import Plurality
+from darrm.votes import Classes, Votes
+
+
+def open_release(
+    table: GammaTable | PluralityTable | Aggregator,
+    ledger: PrivacyLedger,
+    *,
+    stream: str = "",
+    classes: Classes = None,
+    note: str = "",
+) -> OneByOne:
+    """Open a stream of answers to questions that arrive one by one, or go on with it.
+
+    Parameters
+    ----------
+    table
+        A proven table, or what releases, like ``DaRRM(table)``.
+    ledger
+        What pays, of kinds ``one`` or ``adaptive``.
+    stream
+        The name of the stream, where several share a ledger.
+    classes
+        What the classes are called, or their number, as in `Votes.of_labels`.
+    note
+        The caller's words for the ledger's log.
+
+    Returns
+    -------
+    release
+        Answers questions; see `OneByOne`.
+
+    Raises
+    ------
+    ValueError
+        If ``table`` releases nothing, ``ledger`` is none or is for planned kinds, or the name is no printable text.
+    LedgerError
+        If the ledger cannot be read.
+
+    Examples
+    --------
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters, certify
+    >>> from darrm.gamma import baselines
+    >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
+    >>> table = certify(problem, baselines.double_subsampling(problem))
+    >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(1))
+    >>> with open_release(table, ledger) as release:
+    ...     print(release.answer([1, 1, 0]), list(release.answers([[0, 0, 1], [1, 1, 1]])), release.left())
+    1 [0, 1] 0
+    """
+    if isinstance(table, GammaTable | PluralityTable):
+        table = DaRRM(table) if isinstance(table, GammaTable) else Plurality(table)
+    check_ledger(ledger)
+    check_aggregator(table)
+    if ledger.kinds == "planned":
+        advice = "the number of a stream's questions is not fixed before the first answer; make a ledger of its own"
+        checks.fail("the ledger's kinds", ledger.kinds, "one or adaptive", advice)
+    return OneByOne(table, ledger, Turn.of(stream), classes, note)
+
+
+class OneByOne:
+    """Answers questions one by one, made by `open_release`; as a context it is closed at the end of a block.
+
+    A block that ends by an exception leaves the last label in the ledger, to be handed out again.
+    """
+
+    def __init__(self, aggregator: Aggregator, ledger: PrivacyLedger, turn: Turn, classes: Classes, note: str) -> None:
+        self._aggregator, self._ledger, self._classes, self._note = aggregator, ledger, classes, note
+        mine = [entry for entry in ledger.entries() if entry.output == turn.stream]
+        self._turn = Turn(turn.stream, mine[-1].number if mine else 0)
+        self._answered = sum(entry.count for entry in mine)
+        self._charge = aggregator.charge(1)
+        self._waiting: NDArray[Any] | None = None
+        if mine and not mine[-1].delivered:
+            self._waiting = ledger.kept_labels(mine[-1].number)
+
+    @property
+    def ledger(self) -> PrivacyLedger:
+        """What pays."""
+        return self._ledger
+
+    @property
+    def answered(self) -> int:
+        """How many questions of the stream are answered: the number of the last one."""
+        return self._answered
+
+    def waiting(self) -> list[Any]:
+        """Hand out the labels that an earlier process paid for, and whose receipt nobody acknowledged.
+
+        They answer the last questions, up to number `answered`; before it was called nothing further is answered.
+        """
+        waiting, self._waiting = self._waiting, None
+        return [] if waiting is None else waiting.tolist()
+
+    def left(self, *, most: int = 1_000_000) -> int:
+        """Count how many more questions the budget admits, up to ``most``."""
+        return self._ledger.queries_that_fit(self._charge, most=most)
+
+    def answer(self, votes: Votes | ArrayLike) -> Any:  # noqa: ANN401 (the name of a class)
+        """Answer one question; asking acknowledges the label before.
+
+        Parameters
+        ----------
+        votes
+            (K,) what each voter says, or `Votes` on one query.
+
+        Returns
+        -------
+        label
+            The name of a class. The ledger keeps it until the next question, or `close`.
+
+        Raises
+        ------
+        ValueError
+            If these are no votes on one question that the aggregator takes, labels wait (`waiting`), or another process
+            answers the stream; nothing is debited.
+        BudgetExceededError
+            If the budget does not admit the question; nothing is debited.
+        LedgerError
+            If the ledger cannot be written; nothing is debited.
+        PaidError
+            If anything failed, or was interrupted, after the debit: the label waits in the ledger.
+        """
+        given = votes if isinstance(votes, Votes) else Votes.of_labels(np.asarray(votes)[None], self._classes)
+        if given.queries != 1:
+            checks.fail("votes", checks.Found(f"{given.queries} queries"), "on one question")
+        return self.answer_together(given)[0]
+
+    def answers(self, questions: Iterable[Votes | ArrayLike]) -> Iterator[Any]:
+        """Answer questions as they come: each is asked for when the label before was taken. See `answer`."""
+        for votes in questions:
+            yield self.answer(votes)
+
+    def answer_together(self, votes: Votes) -> list[Any]:
+        """Answer questions that are there already, with one debit for all: as many of them as the budget admits.
+
+        Returns their labels, of the first question first; errors are those of `answer`.
+        """
+        if self._waiting is not None:
+            advice = "they were paid for before: take them by waiting()"
+            checks.fail("the labels that wait", self._waiting.size, "taken before the next question", advice)
+        labels, fit = self._aggregator.release(votes), votes.queries
+        while fit:
+            try:
+                charge, turn = self._charge.repeated(fit), self._turn
+                number = self._ledger.debit(charge, note=self._note, labels=labels[:fit], turn=turn)
+            except BudgetExceededError as error:  # ends: fewer fit than were asked for
+                if not error.queries_that_fit:
+                    raise
+                fit = error.queries_that_fit
+            else:
+                self._turn = Turn(turn.stream, number)
+                self._answered += fit
+                break
+        return list(labels[:fit].tolist())
+
+    def close(self) -> None:
+        """Acknowledge the last label: it leaves the ledger. The stream can be opened again."""
+        if self._turn.after and self._waiting is None:
+            self._ledger.forget_labels(self._turn.after)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()

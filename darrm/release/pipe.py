@@ -1,0 +1,312 @@
+"""Questions on standard input, answers on standard output, one a line: the pipe around `darrm.release.one_by_one`.
+
+A question is a line of votes, as in a .csv file of votes, or a JSON array. An answer is a line ``number,label``, or a
+JSON object. Numbers are those of the stream: they go on where an earlier process stopped.
+
+Lines that have arrived together are answered together, with one debit: a program that waits for each answer gets one
+transaction a question, and one that sends ahead is not slowed down by the disk. Nothing is waited for. Each batch is
+checked, drawn, debited, written in one piece and, where the output is a file, synced. The next batch drops its labels
+from the ledger.
+
+*What the two ends may rely on.* No question is paid for twice, and no number has two labels. An answer can be printed
+twice, with the same number and label: the last batch, where the process was killed before the next one was paid for. An
+answer is lost only where its reader dies with it unread in the pipe after a further line was sent, which says that the
+reader needs it no more. So who waits for each answer before the next question loses none, whatever is killed.
+"""
+
+import csv
+import json
+import os
+import select
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from io import StringIO
+from typing import Any, TypeVar
+
+import numpy as np
+
+from darrm import checks
+from darrm.account.ledger import reason_of
+from darrm.errors import BudgetExceededError, PaidError
+from darrm.release.one_by_one import OneByOne
+from darrm.system.votes_file import _LONGEST_LINE, _lines, _meanings
+from darrm.votes import Votes, _class_names, _words
+
+MOST_TOGETHER = 64  # questions of one debit: as many may be printed again after a death
+_READ_BYTES = 2**16
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SHOWN = 40  # characters of a vote in a message
+T = TypeVar("T")
+
+
+class Questions:
+    """Reads questions from a file descriptor, all that are there, and waits only where none is.
+
+    Parameters
+    ----------
+    source
+        What is read.
+    voters, classes
+        K, and C or the names of the classes.
+    votes_format
+        ``labels``, ``counts``, or ``auto``: the number of fields says it.
+    json_lines
+        Whether a line is a JSON array, of numbers and strings.
+
+    Raises
+    ------
+    ValueError
+        If ``votes_format`` is ``auto`` and there are as many voters as classes.
+    """
+
+    def __init__(
+        self, source: int, voters: int, classes: int | tuple[str, ...], votes_format: str, *, json_lines: bool
+    ) -> None:
+        self._source, self._voters, self._fields = source, voters, _json_fields if json_lines else _csv_fields
+        self._names = _class_names(classes)
+        words = None if isinstance(classes, int) else _words(self._names)
+        places = None if words is None else {word: place for place, word in enumerate(words)}
+        self._places = {"labels": places, "counts": None}
+        self._known: dict[str, dict[str, float]] = {"labels": dict(places or {}), "counts": {}}
+        C = len(self._names)
+        if votes_format == "auto" and voters == C:
+            found = checks.Found(f"auto, with {voters} voters and {C} classes")
+            checks.fail("--votes-format", found, "labels or counts", "a line of votes looks like either")
+        kinds = {"labels": voters, "counts": C}
+        self._kinds = {width: kind for kind, width in kinds.items() if votes_format in {"auto", kind}}
+        self._buffer, self._searched, self._ended, self._read = bytearray(), 0, False, 0
+        self._texts = _lines(self)  # type: ignore[arg-type]  # it needs no more of a file than its lines
+
+    @property
+    def _is_there(self) -> bool:
+        """Whether a whole line was read already, or the last one, which needs no end."""
+        place = self._buffer.find(b"\n", self._searched)
+        self._searched = len(self._buffer) if place < 0 else place
+        return place >= 0 or (self._ended and bool(self._buffer))
+
+    def readline(self, _: int) -> str:
+        """Return the next line as it stands there; empty at the end."""
+        while not self._is_there and not self._ended:
+            if len(self._buffer) > _LONGEST_LINE:
+                raise ValueError(f"line {self._read + 1} has more than {_LONGEST_LINE:,} bytes")
+            read = _wait_to(lambda: os.read(self._source, _READ_BYTES), reading=self._source)
+            self._buffer += read
+            self._ended = not read
+        if self._read == 0 and self._buffer.startswith(_BYTE_ORDER_MARK):
+            del self._buffer[: len(_BYTE_ORDER_MARK)]
+            self._searched = 0
+        end = self._buffer.find(b"\n", 0) + 1 or len(self._buffer)
+        line = self._buffer[:end].decode("utf-8", "surrogateescape")
+        del self._buffer[:end]
+        self._searched = 0
+        return line
+
+    def next_line(self) -> str:
+        """Wait for a line and return it; empty at the end. `ValueError` if it is no text."""
+        text = next(self._texts, "")
+        self._read += 1 if text else 0
+        return text
+
+    def batch(self) -> tuple[list[Votes], ValueError | None]:
+        """Wait for a question; return the votes on all that are there, and what is wrong with the next one.
+
+        Both are empty at the end.
+        """
+        found: list[Votes] = []
+        try:
+            while not found or (len(found) < MOST_TOGETHER and self._is_there):
+                text = self.next_line()
+                if not text:
+                    break
+                found.append(self._votes_on(text))
+        except ValueError as error:
+            said = f"{error} (nothing was paid for it; the questions before it are answered)"
+            return found, ValueError(said)
+        return found, None
+
+    def _votes_on(self, text: str) -> Votes:
+        """Return the votes of a line; `ValueError` if it has none."""
+        line = self._read
+        fields = self._fields(line, text)
+        kind = self._kinds.get(len(fields))
+        if kind is None:
+            each = {"labels": "votes, one of each voter", "counts": "counts, one of each class"}
+            allowed = " or ".join(f"{width} {each[kind]}" for width, kind in self._kinds.items())
+            raise ValueError(f"line {line} has {len(fields)} fields, where a question has {allowed}")
+        known = self._known[kind]
+        try:
+            row = [known[field] for field in fields]
+        except KeyError:  # a field that was not seen before
+            row = self._meanings(line, fields, kind)
+        try:
+            if kind == "counts":
+                return Votes.of_counts([row], self._voters, self._names)
+            return replace(Votes.of_labels([row], len(self._names)), classes=self._names)
+        except ValueError as error:
+            raise ValueError(f"line {line}: {error}") from error
+
+    def _meanings(self, line: int, fields: list[str], kind: str) -> list[float]:
+        try:
+            return _meanings(line, fields, self._known[kind], self._places[kind])
+        except ValueError as error:
+            advice = "; JSON arrays are read with --format json" if fields[0].lstrip()[:1] == "[" else ""
+            raise ValueError(f"{error}{advice}") from error
+
+
+def _csv_fields(line: int, text: str) -> list[str]:
+    """Return the fields of a line of a .csv file."""
+    try:
+        fields = next(csv.reader([text], strict=True))
+    except csv.Error as error:
+        raise ValueError(f"line {line}: {error}") from error
+    return fields or _blank(line)
+
+
+def _json_fields(line: int, text: str) -> list[str]:
+    """Return the fields of a line that is a JSON array: strings, and numbers as they are spelled."""
+    if not text.strip():
+        _blank(line)
+    try:
+        row = json.loads(text, parse_int=str, parse_float=str, parse_constant=lambda _: None)
+    except (ValueError, RecursionError) as error:
+        said = str(error) if isinstance(error, ValueError) else "too deep a nest"
+        raise ValueError(f"line {line} is no JSON ({said}): a question is an array of votes, like [0,1,1]") from error
+    if not isinstance(row, list):
+        advice = "a question is an array of votes, like [0,1,1]"
+        raise ValueError(f"line {line} is no JSON array: {advice}")  # noqa: TRY004 (bad input)
+    for place, vote in enumerate(row, 1):
+        if vote is None:
+            advice = "every voter must answer every query, so leave other queries out"
+            raise ValueError(f"line {line}, field {place}: the vote is missing (null or NaN): {advice}")
+        if not isinstance(vote, str):
+            advice = "write a number, or the name of a class in quotes"
+            shown = json.dumps(vote)[:_SHOWN]
+            raise ValueError(f"line {line}, field {place}: {shown} is no vote: {advice}")  # noqa: TRY004 (bad input)
+    return row
+
+
+def _blank(line: int) -> list[str]:
+    raise ValueError(f"line {line} is blank: every line is a query")
+
+
+def answer_lines(
+    release: OneByOne, questions: Questions, sink: int, *, first: int | None = None, json_lines: bool = False
+) -> int:
+    """Answer questions until they end; return how many were answered now.
+
+    Parameters
+    ----------
+    release
+        What answers, just opened.
+    questions
+        What asks.
+    sink
+        The file descriptor of what takes the answers. If its reader goes, the answering ends, too.
+    first
+        The number of the first question; those that are answered already are passed over. By default the first that is
+        not answered.
+    json_lines
+        Whether answers are JSON objects.
+
+    Raises
+    ------
+    ValueError
+        If a line is no question, or ``first`` is beyond the first that is not answered; nothing was paid for it, and
+        the answers to those before it are delivered.
+    BudgetExceededError
+        As `OneByOne.answer`; the answers before it are delivered.
+    LedgerError
+        As `OneByOne.answer`.
+    PaidError
+        If answers are paid for and could not be written: they wait in the ledger.
+    """
+    before = release.answered
+    if first is not None and first > before + 1:
+        advice = "the questions in between were never answered; ask them first"
+        checks.fail("--first", first, f"at most {before + 1}, for {before} are answered", advice)
+    deliver = _delivery(release, sink, json_lines=json_lines)
+    deliver(release.waiting())
+    try:
+        for _ in range(0 if first is None else before + 1 - first):
+            questions.next_line()
+        while not _has_gone(sink):
+            batch, wrong = questions.batch()
+            if not batch and wrong is None:
+                release.close()
+                break
+            while batch and not _has_gone(sink):
+                counts = np.concatenate([votes.counts for votes in batch])
+                labels = release.answer_together(Votes.of_counts(counts, batch[0].voters, batch[0].classes))
+                deliver(labels)
+                del batch[: len(labels)]
+            if wrong is not None:
+                raise wrong
+    except (ValueError, BudgetExceededError):
+        release.close()
+        raise
+    return release.answered - before
+
+
+def _delivery(release: OneByOne, sink: int, *, json_lines: bool) -> Callable[[list[Any]], None]:
+    """Return what writes the labels of the last questions, durably where the sink is a file."""
+    is_file = stat.S_ISREG(os.fstat(sink).st_mode)
+    line_of = _json_line if json_lines else _csv_line
+
+    def deliver(labels: list[Any]) -> None:
+        first = release.answered - len(labels) + 1
+        try:
+            for piece in _pieces([line_of(number, label) for number, label in enumerate(labels, first)]):
+                _write(sink, piece)
+            if is_file:
+                os.fsync(sink)
+        except BaseException as error:
+            which = f"answer {first} is" if len(labels) == 1 else f"answers {first} to {release.answered} are"
+            again = "paid for, and waits in the ledger: start again, and the answers that wait come first"
+            raise PaidError(release.ledger.path, f"{reason_of(error)}; {which} {again}") from error
+
+    return deliver
+
+
+def _csv_line(number: int, label: object) -> bytes:
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerow((number, label))
+    return text.getvalue().encode()
+
+
+def _json_line(number: int, label: object) -> bytes:
+    return (json.dumps({"query": number, "label": label}, ensure_ascii=False) + "\n").encode()
+
+
+def _pieces(lines: list[bytes]) -> Iterator[bytes]:
+    """Yield whole lines together, as many as a pipe takes all at once or not at all."""
+    piece = b""
+    for line in lines:
+        if piece and len(piece) + len(line) > select.PIPE_BUF:
+            yield piece
+            piece = b""
+        piece += line
+    if piece:
+        yield piece
+
+
+def _write(sink: int, piece: bytes) -> None:
+    while piece:
+        left = piece
+        piece = left[_wait_to(lambda: os.write(sink, left), writing=sink) :]  # noqa: B023 (called at once)
+
+
+def _wait_to(act: Callable[[], T], *, reading: int | None = None, writing: int | None = None) -> T:
+    """Read or write, also where whoever opened the pipe asked not to wait."""
+    while True:
+        try:
+            return act()
+        except BlockingIOError:
+            select.select([] if reading is None else [reading], [] if writing is None else [writing], [])
+
+
+def _has_gone(sink: int) -> bool:
+    """Return whether nobody reads a pipe any more."""
+    poll = select.poll()
+    poll.register(sink, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
