@@ -238,7 +238,8 @@ def _aggregator_of(options: Namespace) -> tuple[Released, int | tuple[str, ...]]
         privacy_pair("--create-budget", options.create_budget, "3,1e-5")
     aggregator = load_release(options.table)
     _, number = whose(aggregator)
-    classes = classes_of(options.classes) or number
+    named = classes_of(options.classes)
+    classes = number if named is None else named
     if (classes if isinstance(classes, int) else len(classes)) != number:
         allowed = "two different labels, like no,yes" if number == 2 else f"{number} different labels, or their number"
         checks.fail("--classes", options.classes, allowed, f"{options.table.name} is for {number} classes")

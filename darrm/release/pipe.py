@@ -254,6 +254,8 @@ def _delivery(release: OneByOne, sink: int, *, json_lines: bool) -> Callable[[li
     line_of = _json_line if json_lines else _csv_line
 
     def deliver(labels: list[Any]) -> None:
+        if not labels:
+            return
         first = release.answered - len(labels) + 1
         try:
             for piece in _pieces([line_of(number, label) for number, label in enumerate(labels, first)]):
@@ -262,7 +264,7 @@ def _delivery(release: OneByOne, sink: int, *, json_lines: bool) -> Callable[[li
                 os.fsync(sink)
         except BaseException as error:
             which = f"answer {first} is" if len(labels) == 1 else f"answers {first} to {release.answered} are"
-            again = "paid for, and waits in the ledger: start again, and the answers that wait come first"
+            again = "paid for and kept in the ledger: start again, and what is kept comes first"
             raise PaidError(release.ledger.path, f"{reason_of(error)}; {which} {again}") from error
 
     return deliver

@@ -1,0 +1,155 @@
+"""Answers one by one in Python: what is handed out, what is kept until it is acknowledged, and what is refused."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm import open_release
+from darrm.account.ledger import PrivacyLedger
+from darrm.errors import BudgetExceededError, LedgerError
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.pate import GNMax
+from darrm.pate.noisy_maximum import NoisyMaximum
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.table import GammaTable, certify
+from darrm.release import DaRRM
+from darrm.release.debited import recover
+from darrm.system.votes_file import labels_digest
+from darrm.votes import Votes
+
+VOTES = [[1, 1, 0], [0, 0, 1], [1, 1, 1], [0, 1, 0]]
+MAJORITIES = [1, 0, 1, 0]
+
+
+@pytest.fixture
+def table() -> GammaTable:
+    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 3)
+    return certify(problem, NoiseFunction(3, [1.0, 1.0]))  # γ = 1: the answer is the majority
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> PrivacyLedger:
+    return PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams("0.5", "1e-3"))
+
+
+def test_each_answer_is_paid_for_and_the_last_one_kept(table: GammaTable, ledger: PrivacyLedger) -> None:
+    with open_release(table, ledger, note="asked") as release:
+        for number, (votes, majority) in enumerate(zip(VOTES, MAJORITIES, strict=True), 1):
+            assert release.answer(votes) == majority
+            assert release.answered == number
+            assert ledger.accountant().queries == number
+            (waiting,) = ledger.undelivered()
+            assert (waiting.number, waiting.note, waiting.output) == (number, "asked", "-")
+            assert waiting.table == table.digest
+            assert ledger.kept_labels(number).tolist() == [majority]
+    assert ledger.undelivered() == ()
+    assert [entry.labels for entry in ledger.entries()] == [labels_digest(np.array([label])) for label in MAJORITIES]
+
+
+def test_questions_may_depend_on_answers(table: GammaTable, ledger: PrivacyLedger) -> None:
+    seen: list[int] = []
+
+    def questions() -> Iterator[list[int]]:
+        yield [1, 1, 1]
+        while len(seen) < 4:
+            yield [1 - seen[-1]] * 3  # the opposite of what was answered last
+
+    for label in open_release(table, ledger).answers(questions()):
+        seen.append(label)  # noqa: PERF402 (the questions look at it)
+    assert seen == [1, 0, 1, 0]
+
+
+def test_a_death_hands_the_last_answer_out_again_before_anything_else(table: GammaTable, ledger: PrivacyLedger) -> None:
+    first = open_release(table, ledger)
+    first.answer(VOTES[0])
+    first.answer(VOTES[1])  # and dies
+    again = open_release(table, PrivacyLedger(ledger.path))
+    with pytest.raises(ValueError, match="the labels that wait must be taken before the next question, got 1"):
+        again.answer(VOTES[2])
+    again.close()  # closes nothing that was not taken
+    assert (again.answered, again.waiting(), again.waiting()) == (2, [0], [])
+    assert again.answer(VOTES[2]) == 1
+    with pytest.raises(ValueError, match="another process answers this stream"):
+        first.answer(VOTES[3])
+    assert (again.answered, ledger.accountant().queries) == (3, 3)
+    again.close()
+    assert open_release(table, ledger).waiting() == []
+
+
+def test_a_block_that_fails_keeps_the_last_answer(table: GammaTable, ledger: PrivacyLedger) -> None:
+    with pytest.raises(ZeroDivisionError), open_release(table, ledger) as release:
+        assert 1 // (release.answer(VOTES[0]) - 1)  # fails after the answer
+    assert open_release(table, ledger).waiting() == [1]
+
+
+def test_kept_answers_can_be_written_to_a_file(table: GammaTable, ledger: PrivacyLedger, tmp_path: Path) -> None:
+    open_release(table, ledger, stream="mine").answer(VOTES[0])
+    assert ledger.undelivered()[0].output == "-mine"
+    assert ledger.recovery(1, "-mine").endswith("--output labels-1.csv")
+    assert recover(ledger, 1, tmp_path / "labels-1.csv").tolist() == [1]
+    release = open_release(table, ledger, stream="mine")
+    assert (release.answered, release.waiting(), release.answer(VOTES[1])) == (1, [], 0)
+
+
+def test_the_budget_is_the_end_and_what_fits_is_answered(table: GammaTable, ledger: PrivacyLedger) -> None:
+    release = open_release(table, ledger)
+    fit = release.left()
+    assert 5 <= fit < 99
+    assert release.left(most=2) == 2
+    votes = Votes.of_labels([[1, 1, 0]] * 99)
+    assert release.answer_together(votes) == [1] * fit
+    assert (release.left(), release.answered) == (0, fit)
+    with pytest.raises(BudgetExceededError, match="does not admit 1 query of DaRRM over 3 voters: 0 still fit"):
+        release.answer(VOTES[0])
+    assert ledger.accountant().queries == fit
+    assert ledger.kept_labels(1).tolist() == [1] * fit  # not acknowledged by a question that was refused
+
+
+def test_every_release_answers() -> None:
+    noisy = NoisyMaximum(GNMax(2.0), Voters(99, PrivacyParams("inf"), overlap=1), 3)
+    big = PrivacyLedger.create(":memory:", PrivacyParams("1e9", "1e-3"), kinds="adaptive")
+    release = open_release(noisy, big, classes=("a", "b", "c"))
+    assert release.answer(Votes.of_counts([[0, 99, 0]], 99, ("a", "b", "c"))) == "b"
+    assert release.answer(["c"] * 99) == "c"
+    with pytest.raises(ValueError, match="votes must be on one question, got 2 queries"):
+        release.answer(Votes.of_counts([[0, 99, 0], [99, 0, 0]], 99, 3))
+    assert [entry.count for entry in big.entries()] == [1, 1]
+
+
+@pytest.mark.parametrize("votes", [[1, 1], [1, 1, 2], [1, 1, None], [[1, 1, 0], [1, 0, 0]], 1, "110", []])
+def test_bad_votes_cost_nothing(votes: Any, table: GammaTable, ledger: PrivacyLedger) -> None:
+    release = open_release(table, ledger)
+    release.answer(VOTES[0])
+    with pytest.raises(ValueError, match="votes"):
+        release.answer(votes)
+    assert ledger.accountant().queries == 1
+    assert release.answer(VOTES[1]) == 0
+
+
+def test_what_opens_nothing(table: GammaTable, ledger: PrivacyLedger, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="ledger must be a PrivacyLedger, got None"):
+        open_release(table, None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="aggregator must be what releases"):
+        open_release("table.json", ledger)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="aggregator must be what releases"):
+        open_release(DaRRM, ledger)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="the name of a stream must be printable"):
+        open_release(table, ledger, stream="a\nb")
+    planned = PrivacyLedger.create(tmp_path / "planned", PrivacyParams(1), kinds="planned")
+    with pytest.raises(ValueError, match="the ledger's kinds must be one or adaptive, got 'planned'"):
+        open_release(table, planned)
+    open_release(DaRRM(table), PrivacyLedger.create(":memory:", PrivacyParams(1, "1e-3"))).answer(VOTES[0])
+
+
+def test_a_ledger_that_fails_debits_nothing(table: GammaTable, ledger: PrivacyLedger) -> None:
+    release = open_release(table, ledger)
+    release.answer(VOTES[0])
+    moved = Path(ledger.path).rename(f"{ledger.path}.away")
+    with pytest.raises(LedgerError):
+        release.answer(VOTES[1])
+    moved.rename(ledger.path)
+    assert (release.answered, release.answer(VOTES[1])) == (1, 0)

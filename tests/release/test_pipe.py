@@ -1,0 +1,436 @@
+"""Questions on standard input, answers on standard output: what is read, refused, paid for, and what ends it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm import optimize_plurality
+from darrm.account.ledger import PrivacyLedger
+from darrm.errors import BudgetExceededError, PaidError
+from darrm.gamma.noise_function import NoiseFunction
+from darrm.privacy import PrivacyParams
+from darrm.problem import MajorityProblem, PluralityProblem, Voters
+from darrm.proof.table import GammaTable, certify
+from darrm.release import __main__ as release
+from darrm.release import open_release, pipe
+from darrm.release.pipe import MOST_TOGETHER, Questions, answer_lines
+from darrm.system import votes_file
+from darrm.system.command_line import run
+
+NOTHING_PAID = "(nothing was paid for it; the questions before it are answered)"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    # γ = 1: the answer is the majority of voters that are private themselves
+    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 3)
+    certify(problem, NoiseFunction(3, [1.0, 1.0])).save(tmp_path / "table.json")
+    PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(1000, "0.1"))
+    return tmp_path
+
+
+def words(folder: Path, *more: str) -> list[str]:
+    files = ["--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
+    return ["--votes", "-", *files, "--output", "-", *more]
+
+
+class Asking:
+    """Runs the command with a file as its standard input."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.monkeypatch, self.capfd = folder, monkeypatch, capfd
+
+    def __call__(self, questions: bytes, *more: str) -> tuple[int, str, str]:
+        path = self.folder / "questions"
+        path.write_bytes(questions)
+        with path.open("rb") as file:
+            self.monkeypatch.setattr(sys, "stdin", file)
+            status = run(lambda: release.main(words(self.folder, *more)))
+        out, err = self.capfd.readouterr()
+        assert "Traceback" not in err
+        return status, out, err
+
+    def paid(self) -> int:
+        return PrivacyLedger(self.folder / "l.sqlite").accountant().queries
+
+
+@pytest.fixture
+def ask(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Asking:
+    return Asking(folder, monkeypatch, capfd)
+
+
+READ = {
+    "lines": b"1,1,0\n0,0,1\n1,1,1\n",
+    "Windows": b"\xef\xbb\xbf1,1,0\r\n0,0,1\r\n1,1,1\r\n",
+    "no end": b"1,1,0\n0,0,1\n1,1,1",
+    "quotes and spaces": b'"1", 1,0\n0,0 ,"1"\n1.0,1e0,+1\n',
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_each_line_is_answered_and_paid_for(name: str, ask: Asking) -> None:
+    status, out, err = ask(READ[name])
+    assert (status, out) == (0, "1,1\n2,0\n3,1\n")
+    assert err.startswith("done: 3 questions answered, 3 in all; 3 queries: (")
+    assert ask(b"0,0,0\n", "--quiet") == (0, "4,0\n", "")
+    assert ask.paid() == 4
+    assert PrivacyLedger(ask.folder / "l.sqlite").undelivered() == ()
+
+
+def test_an_empty_input_is_no_question(ask: Asking) -> None:
+    assert ask(b"", "--quiet") == (0, "", "")
+    assert ask.paid() == 0
+
+
+def test_json_lines(ask: Asking) -> None:
+    status, out, _ = ask(b'[1, 1.0, 0]\r\n ["0",0,1]\n[1,1,1]', "--format", "json")
+    assert status == 0
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"query": 1, "label": 1},
+        {"query": 2, "label": 0},
+        {"query": 3, "label": 1},
+    ]
+    status, out, _ = ask('["so, so","ñ","ñ"]\n'.encode(), "--format", "json", "--classes=so; so,ñ")
+    assert status == 2
+    status, out, _ = ask('["so; so","ñ","ñ"]\n'.encode(), "--format", "json", "--classes=so; so,ñ")
+    assert (status, out) == (0, '{"query": 4, "label": "ñ"}\n')
+    assert ask.paid() == 4
+
+
+def test_named_classes(ask: Asking) -> None:
+    assert ask(b'no,yes,yes\n"no", no ,yes\n', "--classes", "no,yes", "--quiet") == (0, "1,yes\n2,no\n", "")
+    assert ask(b"5,8,8\n", "--classes", "5,8", "--quiet") == (0, "3,8\n", "")
+
+
+BAD = {
+    "missing": (b"1,,0", "line 2, field 2: the vote is missing ('')", ()),
+    "a class too many": (b"1,2,0", "line 2: votes must be 0 or 1, got 2 from voter 1", ()),
+    "a voter too many": (b"1,1,0,1", "line 2 has 4 fields, where a question has 3 votes, one of each voter or 2", ()),
+    "a word": (b"1,x,0", "line 2, field 2: 'x' is no number", ()),
+    "no class": (b"no,maybe,no", "line 2, field 2: 'maybe' is none of the classes 'no', 'yes'", ("--classes=no,yes",)),
+    "blank": (b"", "line 2 is blank", ()),
+    "spaces": (b"   ", "line 2 has 1 fields", ()),
+    "a quote": (b'1,"1,0', "line 2: unexpected end of data", ()),
+    "an old end": (b"1,1,0\r1,1,0", "line 2: new-line character seen", ()),
+    "zero bytes": (b"1,\x001,0", "line 2 holds zero bytes", ()),
+    "no UTF-8": (b"1,\xff,0", "line 2 is not in UTF-8", ()),
+    "NaN": (b"1,nan,0", "line 2, field 2: the vote is missing ('nan')", ()),
+    "a sum": (b"3,1", "line 2: the sum of row 0 of the vote counts must be K = 3, got 4", ()),
+    "JSON": (b"[1,1,0]", "line 2, field 1: '[1' is no number; name classes that are words (--classes A,B); JSON", ()),
+    "null": (b"[1,null,0]", "line 2, field 2: the vote is missing (null or NaN)", ("--format", "json")),
+    "JSON NaN": (b"[1,0,NaN]", "line 2, field 3: the vote is missing (null or NaN)", ("--format", "json")),
+    "JSON Infinity": (b"[1,0,-Infinity]", "line 2, field 3: the vote is missing", ("--format", "json")),
+    "true": (b"[1,true,0]", "line 2, field 2: true is no vote", ("--format", "json")),
+    "a list": (b"[1,[1],0]", 'line 2, field 2: ["1"] is no vote', ("--format", "json")),
+    "an object": (b'{"votes": [1,1,0]}', "line 2 is no JSON array", ("--format", "json")),
+    "a number": (b"1", "line 2 is no JSON array", ("--format", "json")),
+    "CSV": (b"1,1,0", "line 2 is no JSON (Extra data", ("--format", "json")),
+    "half": (b"[1,1", "line 2 is no JSON (Expecting", ("--format", "json")),
+    "a nest": (b"[" * 100_000, "line 2 is no JSON", ("--format", "json")),
+    "blank JSON": (b" ", "line 2 is blank", ("--format", "json")),
+    "empty": (b"[]", "line 2 has 0 fields", ("--format", "json")),
+    "many digits": (b"[1,1," + b"9" * 5000 + b"]", "line 2, field 3: '9999", ("--format", "json")),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_line_is_named_and_costs_nothing(name: str, ask: Asking) -> None:
+    line, message, more = BAD[name]
+    good = b"[0,1,1]\n" if "json" in more else b"no,yes,yes\n" if more else b"0,1,1\n"
+    status, out, err = ask(good + line + b"\n" + good, *more)
+    assert status == 2
+    assert out == ('{"query": 1, "label": 1}\n' if "json" in more else "1,yes\n" if more else "1,1\n")
+    assert err.startswith("error: " + message)
+    assert err.count("\n") == 1
+    assert NOTHING_PAID in err
+    assert ask.paid() == 1
+    assert PrivacyLedger(ask.folder / "l.sqlite").undelivered() == ()
+
+
+def test_a_huge_line_is_refused_before_it_fills_the_memory(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipe, "_LONGEST_LINE", 2**20)
+    monkeypatch.setattr(votes_file, "_LONGEST_LINE", 2**20)
+    status, out, err = ask(b"1,1,0\n" + b"1," * 2**22)
+    assert (status, out) == (2, "1,1\n")
+    assert "line 2 has more than 1,048,576 bytes" in err
+    assert ask.paid() == 1
+
+
+def test_counts_and_labels_are_told_by_the_number_of_fields(ask: Asking) -> None:
+    assert ask(b"3,0\n1,1,0\n1,2\n", "--quiet") == (0, "1,0\n2,1\n3,1\n", "")
+    assert ask(b"1,2\n", "--votes-format", "labels")[0] == 2
+    status, _, err = ask(b"1,1,0\n", "--votes-format", "counts")
+    assert "line 1 has 3 fields, where a question has 2 counts, one of each class (" in err
+    problem = PluralityProblem(Voters(3, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "1e-5"), classes=3)
+    optimize_plurality(problem).save(ask.folder / "table.json")
+    status, _, err = ask(b"1,1,1\n")
+    assert "--votes-format must be labels or counts, got auto, with 3 voters and 3 classes" in err
+    assert (status, ask.paid()) == (2, 3)
+
+
+def test_the_budget_ends_it_with_a_sentence_after_all_that_fits(ask: Asking) -> None:
+    (ask.folder / "l.sqlite").unlink()
+    status, out, err = ask(b"1,1,0\n" * 100, "--create-budget", "0.5,1e-3")
+    answered = len(out.splitlines())
+    assert 5 <= answered < 100  # 0.06 each
+    assert (status, err.count("\n")) == (2, 1)
+    assert "the budget (0.5, 0.001) does not admit" in err
+    assert ask.paid() == answered
+    ledger = PrivacyLedger(ask.folder / "l.sqlite")
+    assert ledger.spent.epsilon <= 0.5
+    assert ledger.undelivered() == ()
+    assert ledger.queries_that_fit(ledger.accountant().charges[0].kind) == 0
+    assert ask(b"1,1,0\n")[:2] == (2, "")
+    status, _, err = ask(b"1,1,0\n", "--create-budget", "0.5,1e-3")
+    assert "a new budget would forget what was spent" in err
+
+
+def test_the_first_question_is_agreed_on(ask: Asking) -> None:
+    votes = [b"1,1,0\n", b"0,0,1\n", b"1,1,1\n", b"0,0,0\n"]
+    assert ask(b"".join(votes[:2]), "--first", "1", "--quiet")[:2] == (0, "1,1\n2,0\n")
+    assert ask(b"".join(votes), "--first", "1", "--quiet")[:2] == (0, "3,1\n4,0\n")  # what is answered is passed over
+    assert ask(b"".join(votes[2:]), "--first", "3", "--quiet")[:2] == (0, "")
+    status, out, err = ask(b"1,1,1\n", "--first", "6")
+    assert (status, out) == (2, "")
+    assert "--first must be at most 5, for 4 are answered, got 6" in err
+    assert ask.paid() == 4
+    assert ask(b"1,1,1\n", "--first", "1", "--stream", "other", "--quiet")[:2] == (0, "1,1\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        (("--recover", "1"), "takes no --recover"),
+        (("--keep", "id"), "takes no --recover, --columns, --keep"),
+        (("--output", "labels.csv"), "--votes - goes with --output -"),
+        (("--votes", "votes.csv"), "--votes - goes with --output -"),
+        (("votes.csv",), "votes come from one place"),
+        (("--first", "0"), "--first must be an integer of at least 1"),
+        (("--stream", "a\tb"), "the name of a stream must be printable"),
+        (("--classes", "a,b,c"), "table.json is for 2 classes"),
+        (("--ledger", ":memory:"), "--ledger must be a file"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(more: tuple[str, ...], line: str, ask: Asking) -> None:
+    status, out, err = ask(b"1,1,0\n", *more)
+    assert (status, out) == (2, "")
+    assert line in err
+    assert err.count("\n") == 1
+    assert ask.paid() == 0
+
+
+def test_flags_of_streams_are_for_streams(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(folder / "votes.npy", np.array([[1, 1, 0]]))
+    arguments = words(folder, "--votes", str(folder / "votes.npy"), "--output", str(folder / "labels.csv"))
+    assert run(lambda: release.main([*arguments, "--first", "1"])) == 2
+    assert "--stream and --first are for answers one by one" in capsys.readouterr().err
+    assert run(lambda: release.main(arguments)) == 0  # --votes names a file as well
+    assert (folder / "labels.csv").read_text() == "1\n"
+
+
+def test_planned_kinds_are_refused(ask: Asking) -> None:
+    (ask.folder / "l.sqlite").unlink()
+    PrivacyLedger.create(ask.folder / "l.sqlite", PrivacyParams(9, "0.1"), kinds="planned")
+    status, out, err = ask(b"1,1,0\n")
+    assert (status, out) == (2, "")
+    assert "the ledger's kinds must be one or adaptive, got 'planned'" in err
+
+
+# the command in a process of its own
+
+
+def started(folder: Path, *more: str, **streams: Any) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "darrm.release", *words(folder, *more)]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
+    return subprocess.Popen(command, **streams)
+
+
+def one(process: subprocess.Popen[bytes], question: bytes) -> bytes:
+    """Ask one question and wait for its answer."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(question)
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_the_last_answer_comes_again(sent: signal.Signals, folder: Path, ask: Asking) -> None:
+    with started(folder) as process:
+        assert one(process, b"1,1,0\n") == b"1,1\n"
+        assert one(process, b"0,1,0\n") == b"2,0\n"
+        process.send_signal(sent)
+        out, err = process.communicate()
+    assert out == b""
+    status = {b"error: interrupted\n": 130}.get(err, 3)  # or while it saw that the answer was written
+    assert process.returncode == status
+    assert err.startswith(b"error: interrupted")
+    assert [entry.number for entry in PrivacyLedger(folder / "l.sqlite").undelivered()] == [2]
+    assert ask(b"1,1,1\n", "--quiet") == (0, "2,0\n3,1\n", "")  # nobody said that the answer arrived
+    assert ask.paid() == 3
+
+
+def test_a_reader_that_has_gone_is_paid_for_no_more(folder: Path, ask: Asking) -> None:
+    with started(folder) as process:
+        assert one(process, b"1,1,0\n") == b"1,1\n"
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stdin is not None
+        process.stdin.write(b"0,1,0\n")
+        process.stdin.close()
+        assert process.stderr is not None
+        err = process.stderr.read()
+        assert process.wait() == 0
+    assert b"Traceback" not in err
+    assert ask.paid() == 1
+    assert ask(b"", "--quiet") == (0, "1,1\n", "")
+    assert ask(b"", "--quiet") == (0, "", "")
+
+
+def test_a_full_disk_leaves_the_answers_in_the_ledger(folder: Path, ask: Asking) -> None:
+    with Path("/dev/full").open("wb") as full, started(folder, stdout=full) as process:
+        _, err = process.communicate(b"1,1,0\n0,0,1\n")
+    assert process.returncode == 3
+    assert b"No space left on device; answers 1 to 2 are paid for and kept in the ledger: start again" in err
+    assert err.count(b"\n") == 1
+    assert ask(b"1,1,1\n", "--quiet") == (0, "1,1\n2,0\n3,1\n", "")
+    assert ask.paid() == 3
+
+
+@pytest.mark.parametrize(("end", "line"), [(">&-", b"standard output is closed"), ("<&-", b"standard input is closed")])
+def test_a_closed_end_is_one_line(end: str, line: bytes, folder: Path, ask: Asking) -> None:
+    command = f"{sys.executable} -m darrm.release {' '.join(words(folder))} {end}"
+    done = subprocess.run(command, shell=True, capture_output=True, input=b"1,1,0\n", check=False)  # noqa: S602
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert line in done.stderr
+    assert ask.paid() == 0
+
+
+def test_two_processes_share_a_budget_but_not_a_stream(folder: Path, ask: Asking) -> None:
+    with started(folder, "--quiet") as mine, started(folder, "--quiet", "--stream", "other") as other:
+        assert one(mine, b"1,1,0\n") == b"1,1\n"
+        assert one(other, b"0,0,1\n") == b"1,0\n"
+        with started(folder, "--quiet") as late:  # takes the stream over
+            assert one(late, b"1,1,1\n") == b"1,1\n"  # what mine was not heard of
+            assert late.stdout is not None
+            assert late.stdout.readline() == b"2,1\n"
+            assert one(mine, b"0,0,0\n") == b""
+            assert mine.wait() == 2
+            assert mine.stderr is not None
+            err = mine.stderr.read()
+            assert one(late, b"0,0,0\n") == b"3,0\n"
+            assert late.communicate() == (b"", b"")
+        assert one(other, b"1,1,1\n") == b"2,1\n"
+        assert other.communicate() == (b"", b"")
+    assert b"another process answers this stream (entry 3 of the ledger)" in err
+    assert err.count(b"\n") == 1
+    assert [entry.output for entry in PrivacyLedger(folder / "l.sqlite").entries()] == [
+        "-",
+        "-other",
+        "-",
+        "-",
+        "-other",
+    ]
+    assert ask.paid() == 5
+
+
+# the pipe itself
+
+
+def opened(folder: Path) -> Any:
+    return open_release(GammaTable.load(folder / "table.json"), PrivacyLedger(folder / "l.sqlite"))
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_what_is_sent_ahead_is_paid_for_together_and_what_comes_is_not_waited_for(blocking: bool, folder: Path) -> None:
+    (reading, asked), (answers, writing) = os.pipe(), os.pipe()
+    os.set_blocking(reading, blocking)
+    os.set_blocking(writing, blocking)
+    amount = 3000  # more answers than a pipe holds where they wait for their reader
+    release = opened(folder)
+    questions = Questions(reading, 3, 2, "auto", json_lines=False)
+    done: list[int] = []
+    thread = threading.Thread(target=lambda: done.append(answer_lines(release, questions, writing, json_lines=True)))
+    thread.start()
+    with os.fdopen(asked, "wb") as ask, os.fdopen(answers, "rb") as back:
+        ask.write(b"1,1,")  # half a question is none
+        ask.flush()
+        ask.write(b"0\n")
+        ask.flush()
+        assert back.readline() == b'{"query": 1, "label": 1}\n'
+        sender = threading.Thread(target=lambda: (ask.write(b"0,0,0\n" * amount), ask.close()))
+        sender.start()
+        sender.join(60)
+        for number in range(2, amount + 2):
+            assert json.loads(back.readline()) == {"query": number, "label": 0}
+    thread.join(60)
+    assert done == [amount + 1]
+    counts = [entry.count for entry in release.ledger.entries()]
+    assert counts[0] == 1
+    assert max(counts) == MOST_TOGETHER
+    assert sum(counts) == amount + 1
+    os.close(reading)
+    os.close(writing)
+
+
+def test_answers_in_a_file_are_durable_before_the_ledger_drops_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "questions").write_bytes(b"1,1,0\n" * (MOST_TOGETHER + 1))
+    steps: list[str] = []
+    debit, forget, sync = PrivacyLedger.debit, PrivacyLedger.forget_labels, os.fsync
+
+    def noted(name: str, function: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            steps.append(name)
+            return function(*arguments, **named)
+
+        return call
+
+    with (folder / "questions").open("rb") as source, (folder / "answers").open("wb") as sink:
+        release = opened(folder)
+        for owner, name, function in (
+            (PrivacyLedger, "debit", debit),
+            (PrivacyLedger, "forget_labels", forget),
+            (os, "fsync", sync),
+        ):
+            monkeypatch.setattr(owner, name, noted(name, function))
+        answer_lines(release, Questions(source.fileno(), 3, 2, "auto", json_lines=False), sink.fileno())
+    assert steps == ["debit", "fsync", "debit", "fsync", "forget_labels"]
+
+
+def test_what_fails_after_the_debit_is_said_as_paid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "questions").write_bytes(b"1,1,0\n")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipe, "_write", interrupted)
+    with (
+        (folder / "questions").open("rb") as source,
+        pytest.raises(PaidError, match="interrupted; answer 1 is paid for"),
+    ):
+        answer_lines(opened(folder), Questions(source.fileno(), 3, 2, "auto", json_lines=False), 1)
+    assert opened(folder).waiting() == [1]
+
+
+def test_a_budget_that_another_process_empties_in_between(folder: Path) -> None:
+    (folder / "l.sqlite").unlink()
+    ledger = PrivacyLedger.create(folder / "l.sqlite", PrivacyParams("0.5", "1e-3"))
+    release = opened(folder)
+    release.answer([1, 1, 0])
+    other = open_release(GammaTable.load(folder / "table.json"), ledger, stream="other")
+    with pytest.raises(BudgetExceededError, match="0 still fit"):
+        list(other.answers([[0, 0, 0]] * 100))
+    assert 1 < other.answered < 99
+    with pytest.raises(BudgetExceededError, match="0 still fit"):
+        release.answer([1, 1, 0])
+    assert (release.answered, opened(folder).waiting()) == (1, [1])
