@@ -111,13 +111,28 @@ def test_the_budget_is_the_end_and_what_fits_is_answered(table: GammaTable, ledg
 
 def test_every_release_answers() -> None:
     noisy = NoisyMaximum(GNMax(2.0), Voters(99, PrivacyParams("inf"), overlap=1), 3)
-    big = PrivacyLedger.create(":memory:", PrivacyParams("1e9", "1e-3"), kinds="adaptive")
+    big = PrivacyLedger.create(":memory:", PrivacyParams("1e9", "1e-3"))
     release = open_release(noisy, big, classes=("a", "b", "c"))
     assert release.answer(Votes.of_counts([[0, 99, 0]], 99, ("a", "b", "c"))) == "b"
     assert release.answer(["c"] * 99) == "c"
     with pytest.raises(ValueError, match="votes must be on one question, got 2 queries"):
         release.answer(Votes.of_counts([[0, 99, 0], [99, 0, 0]], 99, 3))
     assert [entry.count for entry in big.entries()] == [1, 1]
+
+
+def test_streams_of_two_kinds_need_a_ledger_that_allows_it(table: GammaTable, ledger: PrivacyLedger) -> None:
+    # the same voters with another γ: what is asked next, and of which table, may depend on all answers
+    other = certify(
+        MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 1), NoiseFunction(3, [0, 0])
+    )
+    open_release(table, ledger).answer(VOTES[0])
+    with pytest.raises(ValueError, match="this ledger accounts for queries of one kind"):
+        open_release(other, ledger, stream="other").answer(VOTES[0])
+    adaptive = PrivacyLedger.create(":memory:", PrivacyParams("0.5", "1e-3"), kinds="adaptive")
+    first, second = open_release(table, adaptive), open_release(other, adaptive, stream="other")
+    assert [first.answer(VOTES[0]), first.answer(VOTES[1])] == [1, 0]
+    assert second.answer(VOTES[0]) in {0, 1}
+    assert adaptive.spent.epsilon == adaptive.accountant().spent_adaptively(1e-3).epsilon > 2 * 0.06
 
 
 @pytest.mark.parametrize("votes", [[1, 1], [1, 1, 2], [1, 1, None], [[1, 1, 0], [1, 0, 0]], 1, "110", []])

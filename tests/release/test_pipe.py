@@ -247,10 +247,9 @@ def test_planned_kinds_are_refused(ask: Asking) -> None:
 # the command in a process of its own
 
 
-def started(folder: Path, *more: str, **streams: Any) -> subprocess.Popen[bytes]:
+def started(folder: Path, *more: str, stdout: Any = subprocess.PIPE) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "darrm.release", *words(folder, *more)]
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
-    return subprocess.Popen(command, **streams)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE)
 
 
 def one(process: subprocess.Popen[bytes], question: bytes) -> bytes:
@@ -366,9 +365,8 @@ def test_what_is_sent_ahead_is_paid_for_together_and_what_comes_is_not_waited_fo
         ask.write(b"0\n")
         ask.flush()
         assert back.readline() == b'{"query": 1, "label": 1}\n'
-        sender = threading.Thread(target=lambda: (ask.write(b"0,0,0\n" * amount), ask.close()))
-        sender.start()
-        sender.join(60)
+        ask.write(b"0,0,0\n" * amount)
+        ask.close()
         for number in range(2, amount + 2):
             assert json.loads(back.readline()) == {"query": number, "label": 0}
     thread.join(60)
