@@ -70,7 +70,8 @@ def test_a_death_hands_the_last_answer_out_again_before_anything_else(table: Gam
     again = open_release(table, PrivacyLedger(ledger.path))
     with pytest.raises(ValueError, match="the labels that wait must be taken before the next question, got 1"):
         again.answer(VOTES[2])
-    again.close()  # closes nothing that was not taken
+    again.close()
+    assert [entry.number for entry in ledger.undelivered()] == [2]  # what was not taken stays
     assert (again.answered, again.waiting(), again.waiting()) == (2, [0], [])
     assert again.answer(VOTES[2]) == 1
     with pytest.raises(ValueError, match="another process answers this stream"):
