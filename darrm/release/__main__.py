@@ -17,7 +17,7 @@ from darrm import checks
 from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.account.ledger_store import check_kept
 from darrm.aggregator import Aggregator
-from darrm.errors import PaidError
+from darrm.errors import DarrmError, PaidError
 from darrm.release.debited import recover, release_debited
 from darrm.release.files import Released, load_release, whose
 from darrm.release.one_by_one import open_release
@@ -182,11 +182,13 @@ def _one_by_one(options: Namespace) -> int:
                 ledger = _ledger_of(options, aggregator, 1, options.note)
                 release = open_release(aggregator, ledger, stream=options.stream or "", note=options.note)
             answered = answer_lines(release, questions, sys.stdout.fileno(), first=first, json_lines=as_json)
-            if not options.quiet:
-                complain(f"{answered} questions answered, {release.answered} in all; {ledger.spent}", 0, "done")
+            done = f"{answered} questions answered, {release.answered} in all"
+            try:
+                return 0 if options.quiet else complain(f"{done}; {ledger.spent}", 0, "done")
+            except DarrmError as error:
+                return complain(f"{reason_of(error)}; only the report failed: {done}", PAID_STATUS)
     except PaidError as error:
         return complain(str(error), PAID_STATUS)
-    return 0
 
 
 def _recover(options: Namespace) -> int:

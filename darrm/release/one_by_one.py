@@ -33,7 +33,6 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
@@ -167,7 +166,8 @@ class OneByOne:
         PaidError
             If anything failed, or was interrupted, after the debit: the label waits in the ledger.
         """
-        given = votes if isinstance(votes, Votes) else Votes.of_labels(np.asarray(votes)[None], self._classes)
+        row: Any = votes
+        given = row if isinstance(row, Votes) else Votes.of_labels([row], self._classes)
         if given.queries != 1:
             checks.fail("votes", checks.Found(f"{given.queries} queries"), "on one question")
         return self.answer_together(given)[0]

@@ -23,6 +23,7 @@ from darrm.votes import Votes
 
 VOTES = [[1, 1, 0], [0, 0, 1], [1, 1, 1], [0, 1, 0]]
 MAJORITIES = [1, 0, 1, 0]
+MASKED = np.ma.masked_array([1, 1, 0], [False, True, False])
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_streams_of_two_kinds_need_a_ledger_that_allows_it(table: GammaTable, le
     assert adaptive.spent.epsilon == adaptive.accountant().spent_adaptively(1e-3).epsilon > 2 * 0.06
 
 
-@pytest.mark.parametrize("votes", [[1, 1], [1, 1, 2], [1, 1, None], [[1, 1, 0], [1, 0, 0]], 1, "110", []])
+@pytest.mark.parametrize("votes", [[1, 1], [1, 1, 2], [1, 1, None], [[1, 1, 0], [1, 0, 0]], 1, "110", [], MASKED])
 def test_bad_votes_cost_nothing(votes: Any, table: GammaTable, ledger: PrivacyLedger) -> None:
     release = open_release(table, ledger)
     release.answer(VOTES[0])
