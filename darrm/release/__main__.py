@@ -210,6 +210,7 @@ def _release(options: Namespace, *, in_parts: bool) -> tuple[PrivacyLedger, int]
     """Draw, pay, keep, write; return how many labels."""
     note = note_of(options)
     aggregator, classes = _aggregator_of(options)
+    voters, _ = whose(aggregator)
 
     def ledger_for(queries: int) -> PrivacyLedger:
         return _ledger_of(options, aggregator, queries, note)
@@ -219,7 +220,7 @@ def _release(options: Namespace, *, in_parts: bool) -> tuple[PrivacyLedger, int]
             return _release_parts(options, aggregator, classes, ledger_for, note, line)
         votes = Votes.read(
             options.votes,
-            voters=whose(aggregator)[0].K,
+            voters=voters.K,
             classes=classes,
             votes_format=options.votes_format,
             missing=options.missing,
