@@ -78,7 +78,7 @@ class Votes:
 
     def __post_init__(self) -> None:
         counts = _whole_numbers(_array("vote counts", self.counts))  # a copy that nobody else can write to
-        names = _class_names(self.classes)
+        names = class_names(self.classes)
         if len(names) != counts.shape[1]:
             checks.fail("classes", len(names), f"the number of columns of the counts, {counts.shape[1]}")
         if counts.size and counts.min() < 0:
@@ -170,7 +170,7 @@ class Votes:
             one = matrix.ndim == 1 and matrix.size > 0
             advice = f"reshape one query to (1, {matrix.size})" if one else "one row is one query, one column a voter"
             checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
-        names = _class_names(2 if classes is None else classes)
+        names = class_names(2 if classes is None else classes)
         checks.one_of(MISSING, missing=missing)
         if missing == "coin" and len(names) != 2:
             advice = "a coin has two sides: leave out the queries that some voter did not answer"
@@ -224,7 +224,7 @@ class Votes:
             if not len(whole):
                 checks.fail("vote counts", whole.shape, "at least one row", "without any, say voters=")
             voters = int(np.maximum(whole[0], 0).sum())  # a negative count is named below
-        return cls(whole, voters, _class_names(whole.shape[1] if classes is None else classes), "counts")
+        return cls(whole, voters, class_names(whole.shape[1] if classes is None else classes), "counts")
 
     @classmethod
     def read(
@@ -274,8 +274,8 @@ class Votes:
             advice = "counts do not say whose votes are missing: give labels, one column a voter"
             checks.fail("missing (--missing)", missing, "'refuse' for counts", advice)
         if is_csv(path) and votes_format != "counts" and not isinstance(classes, int | np.integer | None):
-            names = _class_names(classes)
-            matrix = load_matrix(path, _words(names), line, absent=coin)
+            names = class_names(classes)
+            matrix = load_matrix(path, words_of(names), line, absent=coin)
             places = cls.of_labels(matrix, len(names), missing=missing, line=line)
             votes = replace(places, classes=names)
             return votes if voters is None else votes.of_voters(voters)
@@ -307,6 +307,25 @@ class Votes:
                 "see Plurality and GNMax for more",
             )
         return require_votes(self).counts[:, 1]
+
+    @classmethod
+    def joined(cls, several: Sequence[Votes]) -> Votes:
+        """Put votes of the same voters on the same classes one after the other.
+
+        >>> Votes.joined([Votes.of_labels([[1, None]], missing="coin"), Votes.of_labels([[0, 0]])])
+        Votes(2 queries to 2 voters, classes 0, 1; from labels, 1 missing)
+        """
+        first = several[0]
+        if any((each.voters, each.classes) != (first.voters, first.classes) for each in several):
+            checks.fail("votes", checks.Found("those of others among them"), "of the same voters on the same classes")
+        given: Literal["labels", "counts"] = "labels" if any(each.given == "labels" for each in several) else "counts"
+        none = [np.zeros(each.queries, dtype=np.int64) for each in several]
+        missing = [
+            each.missing if each.missing is not None else zeros for each, zeros in zip(several, none, strict=True)
+        ]
+        counts = np.concatenate([each.counts for each in several])
+        are_missing = any(each.missing is not None for each in several)
+        return cls(counts, first.voters, first.classes, given, np.concatenate(missing) if are_missing else None)
 
     def completed(self, *, rng: np.random.Generator | None = None) -> Votes:
         """Return votes of which none is missing: a fair coin, tossed now, stands for each that was.
@@ -407,7 +426,7 @@ def _array(name: str, values: ArrayLike) -> NDArray[Any]:
         return checks.fail(name, checks.Found("rows of different lengths"), "a rectangular array")
 
 
-def _class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
+def class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
     """Return what the classes are called, in order."""
     if isinstance(classes, int | np.integer) and not isinstance(classes, bool):
         checks.integer_at_least(2, classes=classes, advice="with one class there is nothing to vote on")
@@ -428,7 +447,7 @@ def _class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
     return names
 
 
-def _words(names: tuple[Any, ...]) -> tuple[str, ...]:
+def words_of(names: tuple[Any, ...]) -> tuple[str, ...]:
     """Return the names of classes as a .csv file spells them, where spaces around a vote do not count."""
     words = tuple(map(str, names))
     for word in words:

@@ -178,7 +178,9 @@ def _one_by_one(options: Namespace) -> int:
                 line.show("proving the table again")
                 aggregator, classes = _aggregator_of(options)
                 source, K = sys.stdin.fileno(), whose(aggregator)[0].K
-                questions = Questions(source, K, classes, options.votes_format, json_lines=as_json)
+                questions = Questions(
+                    source, K, classes, options.votes_format, json_lines=as_json, missing=options.missing
+                )
                 ledger = _ledger_of(options, aggregator, 1, options.note)
                 release = open_release(aggregator, ledger, stream=options.stream or "", note=options.note)
             answered = answer_lines(release, questions, sys.stdout.fileno(), first=first, json_lines=as_json)

@@ -21,17 +21,16 @@ import select
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from typing import Any, TypeVar
-
-import numpy as np
 
 from darrm import checks
 from darrm.account.ledger import reason_of
 from darrm.errors import BudgetExceededError, PaidError
 from darrm.release.one_by_one import OneByOne
-from darrm.system.votes_file import _LONGEST_LINE, _lines, _meanings
-from darrm.votes import Votes, _class_names, _words
+from darrm.system.votes_file import ABSENT, LONGEST_LINE, OR_A_COIN, lines_of, meanings
+from darrm.votes import Votes, class_names, words_of
 
 MOST_TOGETHER = 64  # questions of one debit: as many may be printed again after a death
 _READ_BYTES = 2**16
@@ -49,6 +48,8 @@ class Questions:
         What is read.
     voters, classes
         K, and C or the names of the classes.
+    missing
+        ``refuse`` or ``coin``, as in `Votes.of_labels`; JSON null is a missing vote, too.
     votes_format
         ``labels``, ``counts``, or ``auto``: the number of fields says it.
     json_lines
@@ -61,22 +62,36 @@ class Questions:
     """
 
     def __init__(
-        self, source: int, voters: int, classes: int | tuple[str, ...], votes_format: str, *, json_lines: bool
+        self,
+        source: int,
+        voters: int,
+        classes: int | tuple[str, ...],
+        votes_format: str,
+        *,
+        json_lines: bool,
+        missing: str = "refuse",
     ) -> None:
-        self._source, self._voters, self._fields = source, voters, _json_fields if json_lines else _csv_fields
-        self._names = _class_names(classes)
-        words = None if isinstance(classes, int) else _words(self._names)
+        self._source, self._voters = source, voters
+        self._fields = partial(_json_fields, absent=missing == "coin") if json_lines else _csv_fields
+        self._names = class_names(classes)
+        words = None if isinstance(classes, int) else words_of(self._names)
         places = None if words is None else {word: place for place, word in enumerate(words)}
         self._places = {"labels": places, "counts": None}
         self._known: dict[str, dict[str, float]] = {"labels": dict(places or {}), "counts": {}}
         C = len(self._names)
+        self._missing, self._absent = (
+            missing,
+            [word for word in ABSENT if missing == "coin" and word not in self._names],
+        )
+        if missing == "coin":
+            Votes.of_labels([[0] * voters], C, missing=missing)  # refused for more than two classes
         if votes_format == "auto" and voters == C:
             found = checks.Found(f"auto, with {voters} voters and {C} classes")
             checks.fail("--votes-format", found, "labels or counts", "a line of votes looks like either")
         kinds = {"labels": voters, "counts": C}
         self._kinds = {width: kind for kind, width in kinds.items() if votes_format in {"auto", kind}}
         self._buffer, self._searched, self._ended, self._read = bytearray(), 0, False, 0
-        self._texts = _lines(self)  # type: ignore[arg-type]  # it needs no more of a file than its lines
+        self._texts = lines_of(self)  # type: ignore[arg-type]  # it needs no more of a file than its lines
 
     @property
     def _is_there(self) -> bool:
@@ -88,8 +103,8 @@ class Questions:
     def readline(self, _: int) -> str:
         """Return the next line as it stands there; empty at the end."""
         while not self._is_there and not self._ended:
-            if len(self._buffer) > _LONGEST_LINE:
-                raise ValueError(f"line {self._read + 1} has more than {_LONGEST_LINE:,} bytes")
+            if len(self._buffer) > LONGEST_LINE:
+                raise ValueError(f"line {self._read + 1} has more than {LONGEST_LINE:,} bytes")
             read = _wait_to(lambda: os.read(self._source, _READ_BYTES), reading=self._source)
             self._buffer += read
             self._ended = not read
@@ -142,13 +157,14 @@ class Questions:
         try:
             if kind == "counts":
                 return Votes.of_counts([row], self._voters, self._names)
-            return replace(Votes.of_labels([row], len(self._names)), classes=self._names)
+            return replace(Votes.of_labels([row], len(self._names), missing=self._missing), classes=self._names)
         except ValueError as error:
             raise ValueError(f"line {line}: {error}") from error
 
     def _meanings(self, line: int, fields: list[str], kind: str) -> list[float]:
         try:
-            return _meanings(line, fields, self._known[kind], self._places[kind])
+            absent = self._absent if kind == "labels" else ()
+            return meanings(line, fields, self._known[kind], self._places[kind], absent)
         except ValueError as error:
             advice = "; JSON arrays are read with --format json" if fields[0].lstrip()[:1] == "[" else ""
             raise ValueError(f"{error}{advice}") from error
@@ -163,8 +179,8 @@ def _csv_fields(line: int, text: str) -> list[str]:
     return fields or _blank(line)
 
 
-def _json_fields(line: int, text: str) -> list[str]:
-    """Return the fields of a line that is a JSON array: strings, and numbers as they are spelled."""
+def _json_fields(line: int, text: str, *, absent: bool) -> list[str]:
+    """Return the fields of a line that is a JSON array: strings, and numbers as they are spelled; null may be empty."""
     if not text.strip():
         _blank(line)
     try:
@@ -176,8 +192,11 @@ def _json_fields(line: int, text: str) -> list[str]:
         advice = "a question is an array of votes, like [0,1,1]"
         raise ValueError(f"line {line} is no JSON array: {advice}")  # noqa: TRY004 (bad input)
     for place, vote in enumerate(row, 1):
+        if vote is None and absent:
+            row[place - 1] = ""
+            continue
         if vote is None:
-            advice = "every voter must answer every query, so leave other queries out"
+            advice = f"every voter must answer every query, so leave other queries out, or {OR_A_COIN}"
             raise ValueError(f"line {line}, field {place}: the vote is missing (null or NaN): {advice}")
         if not isinstance(vote, str):
             advice = "write a number, or the name of a class in quotes"
@@ -236,8 +255,7 @@ def answer_lines(
                 release.close()
                 break
             while batch and not _has_gone(sink):
-                counts = np.concatenate([votes.counts for votes in batch])
-                labels = release.answer_together(Votes.of_counts(counts, batch[0].voters, batch[0].classes))
+                labels = release.answer_together(Votes.joined(batch))
                 deliver(labels)
                 del batch[: len(labels)]
             if wrong is not None:

@@ -33,7 +33,7 @@ SUFFIXES = (".npy", ".csv")
 MOST_CSV_BYTES = 2**30  # its numbers may take four times as much memory; an .npy file is mapped and may be larger
 MOST_NPY_BYTES = 2**40
 LONGEST_NAME = 200  # characters of a class: labels as text take four bytes of memory for each
-_LONGEST_LINE = 2**24  # characters: eight million voters
+LONGEST_LINE = 2**24  # characters: eight million voters
 _LONGEST_NUMBER = 100  # characters
 _LONGEST_HEADER = 10_000  # bytes, numpy's own limit
 _LINES_BETWEEN = 1000  # two words about how far the reading is
@@ -139,7 +139,7 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and the fields of each line of a .csv file; a quoted field may hold line breaks."""
     _size_of(path, MOST_CSV_BYTES)
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        reader = csv.reader(_lines(file), strict=True)
+        reader = csv.reader(lines_of(file), strict=True)
         while True:
             line = reader.line_num + 1
             try:
@@ -153,13 +153,13 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
             yield line, fields
 
 
-def _lines(file: TextIO) -> Iterator[str]:
+def lines_of(file: TextIO) -> Iterator[str]:
     """Yield the lines of a text in UTF-8, none of them too long to be kept."""
     number = 0
-    while line := file.readline(_LONGEST_LINE):
+    while line := file.readline(LONGEST_LINE):
         number += 1
-        if len(line) == _LONGEST_LINE:
-            raise ValueError(f"line {number} has {_LONGEST_LINE:,} characters or more")
+        if len(line) == LONGEST_LINE:
+            raise ValueError(f"line {number} has {LONGEST_LINE:,} characters or more")
         if "\0" in line:
             raise ValueError(f"line {number} holds zero bytes, as UTF-16 does: save it as UTF-8")
         if not line.isascii() and not is_text(line):
@@ -199,7 +199,7 @@ def _read_csv(
             numbers.extend(map(known.__getitem__, fields))
         except KeyError:  # a field that was not seen before
             del numbers[end:]
-            numbers.extend(_meanings(line, fields, known, places, missing))
+            numbers.extend(meanings(line, fields, known, places, missing))
     if not width:
         raise ValueError("it must hold at least one line: every line is a query")
     return np.frombuffer(numbers, dtype=numbers.typecode).reshape(-1, width)
@@ -219,9 +219,9 @@ def _read_plain(path: Path, places: dict[str, int] | None, progress: StatusLine 
 
     votes: NDArray[Any] | None = None
     if len(characters) < 255:
-        votes = read_characters(path, characters, _LONGEST_LINE, show)
+        votes = read_characters(path, characters, LONGEST_LINE, show)
     if votes is None:
-        votes = read_words(path, values, _LONGEST_LINE, show)
+        votes = read_words(path, values, LONGEST_LINE, show)
     if votes is not None:
         name_of = {value: name for name, value in values.items()}
         _refuse_header([name_of[vote] for vote in votes[0].tolist()], places)
@@ -237,7 +237,7 @@ def _meaning(field: str, places: dict[str, int] | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _meanings(
+def meanings(
     line: int, fields: list[str], known: dict[str, float], places: dict[str, int] | None, missing: Collection[str]
 ) -> list[Any]:
     """Return what each field of a line means, and remember it."""

@@ -111,6 +111,23 @@ def test_named_classes(ask: Asking) -> None:
     assert ask(b"5,8,8\n", "--classes", "5,8", "--quiet") == (0, "3,8\n", "")
 
 
+def test_a_coin_stands_for_a_vote_that_is_late(ask: Asking) -> None:
+    """Two of three agree, whatever the coin says; without the flag the line is refused, and paid for is nothing."""
+    coin = ("--missing", "coin", "--quiet")
+    assert ask(b"1,,1\n0,0,1\n0, NA ,0\n", *coin) == (0, "1,1\n2,0\n3,0\n", "")
+    status, out, _ = ask(b"[1,null,1]\n[0,0,1]\n", "--format", "json", *coin)
+    assert (status, [json.loads(line)["label"] for line in out.splitlines()]) == (0, [1, 0])
+    found = {ask(b"1,,0\n" * 40, *coin)[1].count(",1") for _ in range(3)}
+    assert any(5 < ones < 35 for ones in found)
+    paid = ask.paid()
+    for line, more in ((b"1,,1\n", ()), (b"[1,null,1]\n", ("--format", "json"))):
+        status, out, err = ask(line, *more)
+        assert (status, out) == (2, "")
+        assert "--missing coin" in err
+    assert ask(b"1,null,1\n", *coin)[0] == 2
+    assert ask.paid() == paid
+
+
 BAD = {
     "missing": (b"1,,0", "line 2, field 2: the vote is missing ('')", ()),
     "a class too many": (b"1,2,0", "line 2: votes must be 0 or 1, got 2 from voter 1", ()),
@@ -157,8 +174,8 @@ def test_a_bad_line_is_named_and_costs_nothing(name: str, ask: Asking) -> None:
 
 
 def test_a_huge_line_is_refused_before_it_fills_the_memory(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipe, "_LONGEST_LINE", 2**20)
-    monkeypatch.setattr(votes_file, "_LONGEST_LINE", 2**20)
+    monkeypatch.setattr(pipe, "LONGEST_LINE", 2**20)
+    monkeypatch.setattr(votes_file, "LONGEST_LINE", 2**20)
     status, out, err = ask(b"1,1,0\n" + b"1," * 2**22)
     assert (status, out) == (2, "1,1\n")
     assert "line 2 has more than 1,048,576 bytes" in err
