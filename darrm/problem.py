@@ -15,6 +15,8 @@ here                  [D]                meaning
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from fractions import Fraction
@@ -49,6 +51,9 @@ class Voters:
         randomness of its training, so guarantees of single questions do not add up. Models trained anew are others and
         need an account and a ledger of their own: equal `Voters` count as the same models. False says that voters draw
         fresh randomness for every question; nothing in the votes shows which is the case.
+    own
+        What each voter satisfies where they differ, see `Voters.of`; ``each`` is then what all of them satisfy, and
+        whatever looks at it alone holds, but asks for more than it has to.
 
     Examples
     --------
@@ -61,6 +66,21 @@ class Voters:
     each: PrivacyParams
     overlap: int | None = None
     models: bool = False
+    own: tuple[PrivacyParams, ...] | None = None
+
+    @classmethod
+    def of(cls, own: Sequence[PrivacyParams], overlap: int | None = None, *, models: bool = False) -> Voters:
+        """Return voters each of which satisfies something else; their order says nothing.
+
+        >>> hospitals = Voters.of([PrivacyParams("0.1"), PrivacyParams("0.5"), PrivacyParams("0.1", "1e-6")])
+        >>> hospitals.K, hospitals.each, Voters.of([PrivacyParams(1)] * 3) == Voters(3, PrivacyParams(1))
+        (3, PrivacyParams(epsilon=0.5, delta=0.000001), True)
+        """
+        if isinstance(own, PrivacyParams) or not isinstance(own, Sequence) or not own:
+            checks.fail("own", own, "a list of PrivacyParams, one for each voter")
+        for each in own:
+            checks.instance(PrivacyParams, own=each, advice="say what each voter satisfies")
+        return cls(len(own), _satisfied_by_all(own), overlap, models=models, own=tuple(own))
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, most=MOST_VOTERS, K=self.K, advice="K is the number of voters: say Voters(K, each)")
@@ -78,6 +98,24 @@ class Voters:
         object.__setattr__(self, "K", int(self.K))
         # all K voters, the paper's analysis, is written one way only
         object.__setattr__(self, "overlap", None if self.overlap in {None, self.K} else int(self.overlap))
+        if self.own is not None:
+            if len(self.own) != self.K or self.each != _satisfied_by_all(self.own):
+                checks.fail("own", len(self.own), f"what each of K = {self.K} voters satisfies", "say Voters.of(own)")
+            for each in self.own:
+                if not each.is_private:
+                    advice = "voters without privacy among private ones are not supported: all or none"
+                    checks.fail("epsilon of a voter", "inf", "finite where voters differ", advice)
+                if each.exact_epsilon <= 0:
+                    checks.fail("epsilon of a voter", 0, "positive", "voters with epsilon = 0 carry no information")
+            ordered = tuple(sorted(self.own, key=_strength, reverse=True))
+            object.__setattr__(self, "own", None if len(set(ordered)) == 1 else ordered)
+
+    @property
+    def kinds(self) -> tuple[tuple[int, PrivacyParams], ...]:
+        """How many voters satisfy what, from the largest ε and Δ down."""
+        if self.own is None:
+            return ((self.K, self.each),)
+        return tuple((count, each) for each, count in Counter(self.own).items())
 
     @property
     def reached(self) -> int:
@@ -103,13 +141,15 @@ class Voters:
         """Whether what is proved for these voters holds for others: as many, as private, and reached as little."""
         if self.K != others.K or self.reached < others.reached:
             return False
-        most, each = self.each, others.each
-        if not (most.is_private and each.is_private):
-            return not most.is_private
-        return most.exact_epsilon >= each.exact_epsilon and most.exact_delta >= each.exact_delta
+        if self.own is None:
+            return _covers(self.each, others.each)
+        # the weakest beside the weakest: that is enough, though another order might do as well
+        return all(map(_covers, self.own, others.own or (others.each,) * others.K))
 
     def __str__(self) -> str:
         each = f"each {self.each}-differentially private" if self.each.is_private else "not private themselves"
+        if self.own is not None:
+            each = f"each as private as it says, from {self.own[-1]} to {self.own[0]}"
         models = ", models trained once" if self.models else ""
         reach = "all" if self.overlap is None else f"at most {self.overlap}"
         return f"{self.K:,} voters, {each}{models}; one person's data reach {reach} of them"
@@ -117,13 +157,21 @@ class Voters:
     def to_json(self) -> dict[str, Any]:
         """Write the voters as plain data, ε and Δ as the decimals that were typed; defaults are left out."""
         overlap = {} if self.overlap is None else {"overlap": self.overlap}
-        return {"K": self.K, "each": self.each.to_json(), **overlap, **({"models": True} if self.models else {})}
+        own = {} if self.own is None else {"own": [{"voters": n, **each.to_json()} for n, each in self.kinds]}
+        return {"K": self.K, "each": self.each.to_json(), **own, **overlap, **({"models": True} if self.models else {})}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Voters:
         """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
-        each = PrivacyParams.from_json(data["each"])
-        return cls(data["K"], each, data.get("overlap"), models=data.get("models", False))
+        each, own = PrivacyParams.from_json(data["each"]), None
+        if "own" in data:
+            numbers = [entry["voters"] for entry in data["own"]]
+            checks.integer_at_least(1, most=MOST_VOTERS, **{f"voters {n}": number for n, number in enumerate(numbers)})
+            if sum(numbers) != data["K"]:
+                checks.fail("voters in own", sum(numbers), f"K = {data['K']} together")
+            pairs = [(entry["voters"], PrivacyParams.from_json(entry)) for entry in data["own"]]
+            own = tuple(pair for n, pair in pairs for _ in range(n))
+        return cls(data["K"], each, data.get("overlap"), models=data.get("models", False), own=own)
 
 
 @dataclass(frozen=True)
@@ -136,7 +184,7 @@ class MajorityProblem:
         Who votes.
     target
         What the release must satisfy: m = target.epsilon / each.epsilon in [1, K] and target.delta ≥ each.delta; any
-        finite ε > 0 if the voters are not private.
+        finite ε > 0 and any δ if the voters are not private, or differ.
 
     Raises
     ------
@@ -164,6 +212,10 @@ class MajorityProblem:
             checks.fail("target.epsilon (m * epsilon)", self.target.epsilon, f"at most {LARGEST_EXPONENT}", advice)
         if not each.is_private and self.target.exact_epsilon == 0:
             checks.fail("target.epsilon", 0, "positive")
+        if self.voters.own is not None:
+            if self.target.exact_epsilon == 0:
+                checks.fail("target.epsilon", 0, "positive")
+            return  # noise can make the release more private than the weakest voter
         if each.is_private and not 1 <= self.exact_m <= self.voters.K:
             allowed = f"in [1, K] = [1, {self.voters.K}]"
             checks.fail("m", float(self.exact_m), allowed, f"m = target.epsilon / each.epsilon; {_M_EPSILON}")
@@ -180,7 +232,7 @@ class MajorityProblem:
         voters
             Who votes; they must be private.
         m
-            The privacy allowance, a real number in [1, K].
+            The privacy allowance, a real number in [1, K]; of the largest ε and Δ where voters differ.
         delta
             δ of the target; by default 1 − (1 − Δ)^m, rounded down to 15 significant digits.
 
@@ -200,7 +252,7 @@ class MajorityProblem:
 
     @property
     def exact_m(self) -> Fraction:
-        """The privacy allowance m as a fraction; raises `ValueError` for voters that are not private."""
+        """The privacy allowance m of the largest ε, as a fraction; `ValueError` for voters that are not private."""
         if not self.voters.each.is_private:
             raise ValueError(_NO_ALLOWANCE)
         return self.target.exact_epsilon / self.voters.each.exact_epsilon
@@ -334,6 +386,24 @@ class Workload:
         """Write the workload as plain data."""
         classes = {} if self.classes == 2 else {"classes": self.classes}
         return {**self.voters.to_json(), **classes, "queries": self.queries, "total": self.total.to_json()}
+
+
+def _strength(each: PrivacyParams) -> tuple[Fraction, Fraction]:
+    """Return what voters are ordered by."""
+    return each.exact_epsilon, each.exact_delta
+
+
+def _satisfied_by_all(own: Sequence[PrivacyParams]) -> PrivacyParams:
+    """Return the smallest ε and Δ that no voter exceeds."""
+    if not all(each.is_private for each in own):
+        return PrivacyParams("inf")
+    return PrivacyParams(max(each.exact_epsilon for each in own), max(each.exact_delta for each in own))
+
+
+def _covers(most: PrivacyParams, each: PrivacyParams) -> bool:
+    if not (most.is_private and each.is_private):
+        return not most.is_private
+    return most.exact_epsilon >= each.exact_epsilon and most.exact_delta >= each.exact_delta
 
 
 def _default_delta(m: Fraction, each_delta: Fraction) -> Fraction:

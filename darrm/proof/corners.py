@@ -60,13 +60,12 @@ class CornerCounts:
         """
         places = (self.high, self.low, self.zeros, self.ones)
         moved = (self.moved_zeros, self.moved_zeros_prime, self.moved_ones, self.moved_ones_prime)
-        touched = self.high + self.low + abs(moved[0] - moved[1]) + abs(moved[2] - moved[3])
         return (
             min(*places, *moved) >= 0
             and sum(places) == voters.K
             and max(moved[:2]) <= self.zeros
             and max(moved[2:]) <= self.ones
-            and touched <= voters.reached
+            and self.touched <= voters.reached
         )
 
     def probabilities(self, voters: Voters) -> tuple[Array, Array]:
@@ -84,24 +83,38 @@ class CornerCounts:
             vector(1.0 - hi, self.moved_zeros_prime, self.moved_ones_prime),
         )
 
+    @property
+    def touched(self) -> int:
+        """How many voters have p ≠ p', at least."""
+        moved = abs(self.moved_zeros - self.moved_zeros_prime) + abs(self.moved_ones - self.moved_ones_prime)
+        return self.high + self.low + moved
+
+    def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
+        """Return the counts of every kind of voters with its corners."""
+        return [(self, corners_of(voters.each))]
+
+    def laws(self, corners: Corners) -> tuple[_Law, _Law]:
+        """Return the laws of the number of ones under p, and under q = 1 − p'."""
+        common = corners.law(self.high, corners.hi) + corners.law(self.low, 1.0 - corners.hi)
+
+        def law(moved_zeros: int, moved_ones: int, ones: int) -> _Law:
+            near = corners.law(moved_zeros, corners.delta) + corners.law(moved_ones, 1.0 - corners.delta)
+            whole = common + near
+            return _Law(whole.start + ones - moved_ones, whole.values)
+
+        return (
+            law(self.moved_zeros, self.moved_ones, self.ones),
+            law(self.moved_ones_prime, self.moved_zeros_prime, self.zeros),
+        )
+
     def coefficients(self, voters: Voters, ratio: float) -> Array:
         """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − floor(K/2),), for c = ``ratio``.
 
         With q = 1 − p' the cost is E_p[g] + c·E_q[g], because g is odd about K/2.
         """
-        corners, K = corners_of(voters.each), voters.K
-        common = corners.law(self.high, corners.hi) + corners.law(self.low, 1.0 - corners.hi)
-
-        def law(moved_zeros: int, moved_ones: int, ones: int) -> Array:
-            near = corners.law(moved_zeros, corners.delta) + corners.law(moved_ones, 1.0 - corners.delta)
-            whole = common + near
-            result, start = np.zeros(K + 1), ones - moved_ones + whole.start
-            result[start : start + whole.values.size] = whole.values
-            return result
-
-        second = law(self.moved_ones_prime, self.moved_zeros_prime, self.zeros)
-        total = law(self.moved_zeros, self.moved_ones, self.ones) + ratio * second
-        return np.asarray((total - total[::-1])[K // 2 + 1 :], dtype=np.float64)
+        first, second = self.laws(corners_of(voters.each))
+        total = first.spread(voters.K) + ratio * second.spread(voters.K)
+        return np.asarray((total - total[::-1])[voters.K // 2 + 1 :], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +126,12 @@ class _Law:
 
     def __add__(self, other: _Law) -> _Law:
         return _Law(self.start + other.start, np.convolve(self.values, other.values))
+
+    def spread(self, K: int) -> Array:
+        """Return the probabilities of 0 … K."""
+        result = np.zeros(K + 1)
+        result[self.start : self.start + self.values.size] = self.values
+        return result
 
 
 class Corners:

@@ -73,7 +73,7 @@ class DominatingFamily:
     @cached_property
     def delta_weights(self) -> Array:
         """Pr[Bin(n, Δ) = i] for i = 0 … J (rows) and n = 0 … K (columns): shape (J + 1, K + 1)."""
-        return _delta_weights(self.voters.K, self.voters.each, self.terms)
+        return delta_weights(self.voters.K, self.voters.each, self.terms)
 
     def rounding(self, ratio: CostRatio) -> float:
         """Bound the distance between a computed cost and the real one, for |g| ≤ 1.
@@ -156,7 +156,7 @@ class DominatingFamily:
 
 
 @lru_cache(maxsize=4)
-def _delta_weights(K: int, each: PrivacyParams, terms: int) -> Array:
+def delta_weights(K: int, each: PrivacyParams, terms: int) -> Array:
     """Compute the short binomials term by term: w_i(n) = (1 − Δ)·w_i(n − 1) + Δ·w_{i−1}(n − 1)."""
     delta = corners_of(each).delta
     keep = 1.0 - delta

@@ -1,0 +1,272 @@
+"""Voters that differ: the worst privacy cost of a monotone γ where voter i satisfies (ε_i, Δ_i).
+
+The cost f = E_p[g(L)] − c·E_{p'}[g(L)] is linear in each voter's pair (p_i, p'_i), and with a γ that does not fall
+away from the tie it rises with p_i and falls with p'_i, whatever the others do. So [D, Lemma 5.1] and the reduction of
+`darrm.proof.dominating` hold voter by voter: a touched voter of kind i sits at (hi_i, lo_i), (Δ_i, 0) or (1, 1 − Δ_i),
+an untouched one at (0, 0) or (1, 1). Voters of one kind are alike, so rows are counted kind by kind: Π C(K_i + 2, 2) of
+them if a person reaches all voters, 3^K if all voters differ. If a person reaches t < K voters, a row is one of the
+choices of at most t touched ones: which of them is the adversary's choice, and all choices are rows.
+
+**All rows at once.** With T = g and one kind after the other, T(s) becomes E[g(s + ones of this kind)] for every state
+of the kind: h averages at hi, a shift by the ones, a short binomial for the moved ones. The next kind does so to every
+state found so far, until one value is left for each row: E_p[g], and with lo and the moves of p' likewise E_{p'}[g].
+
+**Rounding.** As in `darrm.proof.dominating`: at most K averaging steps for hi and Δ together, and for every kind J + 1
+products and sums of its short binomial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, reduce
+from itertools import pairwise
+from math import comb
+
+import numpy as np
+from flint import arb, ctx
+from numpy.typing import NDArray
+
+from darrm import checks
+from darrm.gamma.noise_function import signed_function
+from darrm.probability import Array
+from darrm.probability.binomial import tail_bound
+from darrm.probability.poisson_binomial import STEP_ERROR, smooth
+from darrm.problem import Voters
+from darrm.proof.corners import PRECISION_BITS, CornerCounts, Corners, corners_of, ratio_of
+from darrm.proof.dominating import TAIL, delta_weights
+
+MOST_ROWS = 4_000_000  # looked at in a second or two, in some 200 MB
+_BUCKETS = 240  # rows named in a look
+
+
+@dataclass(frozen=True)
+class KindCounts:
+    """How many voters of every kind sit where: one row."""
+
+    parts: tuple[CornerCounts, ...]
+
+    def is_of(self, voters: Voters) -> bool:
+        """Whether this is a row of the full set of these voters."""
+        kinds = voters.kinds
+        return (
+            len(self.parts) == len(kinds)
+            and all(part.is_of(Voters(n, each)) for part, (n, each) in zip(self.parts, kinds, strict=True))
+            and sum(part.touched for part in self.parts) <= voters.reached
+        )
+
+    def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
+        """Return the counts of every kind with its corners."""
+        return [(part, corners_of(each)) for part, (_, each) in zip(self.parts, voters.kinds, strict=True)]
+
+    def coefficients(self, voters: Voters, ratio: float) -> Array:
+        """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − floor(K/2),), for c = ``ratio``."""
+        laws = [part.laws(corners) for part, corners in self.parts_of(voters)]
+        first, second = (reduce(lambda law, other: law + other, each) for each in zip(*laws, strict=True))
+        total = first.spread(voters.K) + ratio * second.spread(voters.K)
+        return np.asarray((total - total[::-1])[voters.K // 2 + 1 :], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class KindMaxima:
+    """What was found among all rows."""
+
+    worst: float  # a rigorous upper bound on the cost of every row
+    broken: tuple[tuple[float, KindCounts], ...]  # rows above the limit with their costs: some of many
+
+
+def number_of_rows(voters: Voters) -> int:
+    """Count the rows that are looked at for voters that differ.
+
+    >>> from darrm import PrivacyParams
+    >>> number_of_rows(Voters.of([PrivacyParams(epsilon) for epsilon in (1, 2, 3, 4)]))
+    81
+    """
+    counts = [1]
+    for n, each in voters.kinds:
+        own = [0] * (n + 1)
+        for part in _states(n, each.exact_delta > 0, free=voters.overlap is None):
+            own[part.touched] += 1
+        counts = [
+            sum(counts[a] * own[b] for a in range(len(counts)) for b in [total - a] if 0 <= b < len(own))
+            for total in range(min(voters.reached, len(counts) + n - 1) + 1)
+        ]
+    return sum(counts)
+
+
+def _states(n: int, moves: bool, *, free: bool) -> Iterator[CornerCounts]:  # noqa: FBT001
+    """Yield where n voters of one kind may sit; if all are touched, all near 0 and 1 are moved."""
+    for high in range(n + 1):
+        for ones in range(n - high + 1):
+            zeros = n - high - ones
+            if not moves:
+                yield CornerCounts(high, 0, zeros, ones)
+                continue
+            for a in [zeros] if free else range(zeros + 1):
+                for b in [ones] if free else range(ones + 1):
+                    yield CornerCounts(high, 0, zeros, ones, moved_zeros=a, moved_ones_prime=b)
+
+
+def check_kinds(voters: Voters) -> None:
+    """Check that all rows of voters that differ can be looked at."""
+    if len(voters.kinds) > 64 or number_of_rows(voters) > MOST_ROWS:
+        advice = "round their ε and Δ up to fewer kinds: voters.rounded(3)"
+        checks.fail("rows of voters that differ", "more", f"at most {MOST_ROWS:,}", advice)
+
+
+class KindSet:
+    """All rows of voters that differ, for monotone γ and the cost with c = e^epsilon."""
+
+    def __init__(self, voters: Voters, epsilon: Fraction) -> None:
+        check_kinds(voters)
+        self.voters, self.ratio = voters, ratio_of(epsilon)
+
+    @cached_property
+    def states(self) -> list[list[CornerCounts]]:
+        """Where the voters of every kind may sit."""
+        free = self.voters.overlap is None
+        return [list(_states(n, each.exact_delta > 0, free=free)) for n, each in self.voters.kinds]
+
+    @cached_property
+    def places(self) -> NDArray[np.int32]:
+        """Which state every kind has in every row: shape (rows, kinds)."""
+        rows, touched = np.zeros((1, 0), dtype=np.int32), np.zeros(1, dtype=np.int64)
+        for states in self.states:
+            own = np.array([state.touched for state in states])
+            sums = touched[:, None] + own[None, :]
+            before, at = np.nonzero(sums <= self.voters.reached)
+            rows = np.hstack([rows[before], at[:, None].astype(np.int32)])
+            touched = sums[before, at]
+        return rows
+
+    @cached_property
+    def _keys(self) -> NDArray[np.int64]:
+        """The number of voters at (hi, lo) and of ones, as one number a row: rows with equal ones are alike."""
+        key = np.zeros(self.places.shape[0], dtype=np.int64)
+        for column, states in enumerate(self.states):
+            own = np.array([state.high * (self.voters.K + 1) + state.ones for state in states], dtype=np.int64)
+            key += own[self.places[:, column]]
+        return key
+
+    def expectations(self, half: Array) -> tuple[Array, Array]:
+        """Compute E_p[g] and E_{p'}[g] of every row; ``half`` is γ at l = floor(K/2)+1 … K."""
+        first = second = signed_function(half, self.voters.K)[None, :]
+        done = np.zeros((1, 0), dtype=np.int32)
+        for column, (n, each) in enumerate(self.voters.kinds):
+            corners, states = corners_of(each), self.states[column]
+            weights = delta_weights(n, each, _terms(n, corners.delta))
+            first = self._of_kind(first, states, n, corners.hi, weights, up=True)
+            second = self._of_kind(second, states, n, 1.0 - corners.hi, weights, up=False)
+            # keep the rows in which at most t voters are touched
+            wide = np.hstack([np.repeat(done, len(states), axis=0), np.tile(np.arange(len(states)), done.shape[0])[:, None]])
+            kept = self._within_reach(wide)
+            first, second, done = first[kept], second[kept], wide[kept].astype(np.int32)
+        return first[:, 0], second[:, 0]
+
+    def _within_reach(self, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
+        touched = np.zeros(rows.shape[0], dtype=np.int64)
+        for column in range(rows.shape[1]):
+            own = np.array([state.touched for state in self.states[column]])
+            touched += own[rows[:, column]]
+        return np.asarray(touched <= self.voters.reached)
+
+    @staticmethod
+    def _of_kind(levels: Array, states: list[CornerCounts], n: int, p: float, weights: Array, *, up: bool) -> Array:
+        """Average T over the voters of a kind, for every state: shape (r, w) → (r·states, w − n)."""
+        width = levels.shape[1] - n
+        result = np.empty((levels.shape[0], len(states), width))
+        level, high = levels, 0
+        for place, state in enumerate(states):
+            while high < state.high:
+                level, high = smooth(level, p), high + 1
+            moved = state.moved_zeros if up else state.moved_ones_prime
+            total = weights[0, moved] * level[:, state.ones : state.ones + width]
+            for i in range(1, min(weights.shape[0] - 1, moved) + 1):
+                start = state.ones + (i if up else -i)
+                total += weights[i, moved] * level[:, start : start + width]
+            result[:, place] = total
+        return result.reshape(-1, width)
+
+    def rounding(self) -> float:
+        """Bound the distance between a computed cost and the real one, for |g| ≤ 1."""
+        voters = self.voters
+        terms = sum(2 * _terms(n, corners_of(each).delta) + 8 for n, each in voters.kinds)
+        one_term = STEP_ERROR * (voters.K + terms) + 2.0 * TAIL * len(voters.kinds)
+        return (1.0 + self.ratio.value) * (one_term + STEP_ERROR) + self.ratio.error
+
+    def worst(self, half: Array) -> float:
+        """Bound the cost of every row from above."""
+        return self.maxima(half).worst
+
+    def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> KindMaxima:  # noqa: ARG002
+        """Bound the cost of every row and name some rows above ``limit``: of those alike, the dearest."""
+        first, second = self.expectations(half)
+        costs = first - self.ratio.value * second
+        worst = float(np.nextafter(float(np.max(costs)) + self.rounding(), np.inf))
+        above = np.flatnonzero(costs > limit)
+        order = above[np.argsort(-costs[above], kind="stable")]
+        _, dearest = np.unique(self._keys[order], return_index=True)
+        chosen = order[np.sort(dearest)][:_BUCKETS]
+        return KindMaxima(worst, tuple((float(costs[row]), self._row(int(row))) for row in chosen))
+
+    def _row(self, row: int) -> KindCounts:
+        return KindCounts(tuple(states[at] for states, at in zip(self.states, self.places[row].tolist(), strict=True)))
+
+    def steps(self) -> int:
+        """Bound how many averages `worst_ball` takes."""
+        total, prefix = 0, 1
+        width = self.voters.K + 1
+        for (n, _), states in zip(self.voters.kinds, self.states, strict=True):
+            prefix, width = prefix * len(states), width - n
+            total += 2 * prefix * (width + n) * max(1, n)
+        return total
+
+    def worst_ball(self, half: Array) -> arb:
+        """Enclose the largest cost over all rows in ball arithmetic."""
+        with ctx.workprec(PRECISION_BITS):
+            start = [arb(float(value)) for value in signed_function(half, self.voters.K)]
+            pairs = [(start, start, 0)]
+            for (n, each), states in zip(self.voters.kinds, self.states, strict=True):
+                corners = corners_of(each)
+                pairs = [
+                    (
+                        _ball_of_kind(first, state, n, corners.ball_hi, corners.ball_delta, up=True),
+                        _ball_of_kind(second, state, n, 1 - corners.ball_hi, corners.ball_delta, up=False),
+                        touched + state.touched,
+                    )
+                    for first, second, touched in pairs
+                    for state in states
+                    if touched + state.touched <= self.voters.reached
+                ]
+            costs = [first[0] - self.ratio.ball * second[0] for first, second, _ in pairs]
+            return reduce(arb.max, costs)
+
+
+def _ball_of_kind(level: list[arb], state: CornerCounts, n: int, p: arb, delta: arb, *, up: bool) -> list[arb]:
+    """Average T over the voters of a kind that sit as ``state`` says: n values fewer."""
+    moved = state.moved_zeros if up else state.moved_ones_prime
+    for probability in [p] * state.high + ([delta] if up else [1 - delta]) * moved:
+        level = [(1 - probability) * low + probability * high for low, high in pairwise(level)]
+    certain = state.ones if up else state.ones - moved
+    return level[certain : certain + len(level) - (n - state.high - moved)]
+
+
+def _terms(n: int, delta: float) -> int:
+    J = 0
+    while tail_bound(n, delta, J) > TAIL:
+        J += 1
+    return J
+
+
+def rows_covered(voters: Voters) -> int:
+    """Count the multisets of all corners of voters that differ, of which at most t voters sit elsewhere than at 0 or 1."""
+    counts = [1]
+    for n, each in voters.kinds:
+        others = 6 if each.exact_delta > 0 else 2
+        own = [comb(j + others - 1, others - 1) * (n - j + 1) for j in range(n + 1)]
+        counts = [
+            sum(counts[a] * own[total - a] for a in range(len(counts)) if 0 <= total - a < len(own))
+            for total in range(min(voters.reached, len(counts) + n - 1) + 1)
+        ]
+    return sum(counts)
