@@ -99,16 +99,20 @@ class Voters:
         # all K voters, the paper's analysis, is written one way only
         object.__setattr__(self, "overlap", None if self.overlap in {None, self.K} else int(self.overlap))
         if self.own is not None:
-            if len(self.own) != self.K or self.each != _satisfied_by_all(self.own):
-                checks.fail("own", len(self.own), f"what each of K = {self.K} voters satisfies", "say Voters.of(own)")
-            for each in self.own:
-                if not each.is_private:
-                    advice = "voters without privacy among private ones are not supported: all or none"
-                    checks.fail("epsilon of a voter", "inf", "finite where voters differ", advice)
-                if each.exact_epsilon <= 0:
-                    checks.fail("epsilon of a voter", 0, "positive", "voters with epsilon = 0 carry no information")
-            ordered = tuple(sorted(self.own, key=_strength, reverse=True))
-            object.__setattr__(self, "own", None if len(set(ordered)) == 1 else ordered)
+            self._check_own(self.own)
+
+    def _check_own(self, own: tuple[PrivacyParams, ...]) -> None:
+        """Check what each voter satisfies, and keep it in order; equal voters are written one way only."""
+        if len(own) != self.K or self.each != _satisfied_by_all(own):
+            checks.fail("own", len(own), f"what each of K = {self.K} voters satisfies", "say Voters.of(own)")
+        for each in own:
+            if not each.is_private:
+                advice = "voters without privacy among private ones are not supported: all or none"
+                checks.fail("epsilon of a voter", "inf", "finite where voters differ", advice)
+            if each.exact_epsilon <= 0:
+                checks.fail("epsilon of a voter", 0, "positive", "voters with epsilon = 0 carry no information")
+        ordered = tuple(sorted(own, key=_strength, reverse=True))
+        object.__setattr__(self, "own", None if len(set(ordered)) == 1 else ordered)
 
     @property
     def kinds(self) -> tuple[tuple[int, PrivacyParams], ...]:

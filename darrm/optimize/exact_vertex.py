@@ -113,7 +113,7 @@ def basis_of(table: GammaTable) -> Basis:
     # for δ = 0 the row of voters who all agree is γ(K) ≤ 1: one of the bounds, not another row beside it
     agreed = (CornerCounts(0, 0, table.gamma.K, 0), CornerCounts(0, 0, 0, table.gamma.K))
     same = agreed if problem.target.exact_delta == 0 else ()
-    held = [(y, row) for y, row in optimality.multipliers if row not in same]
+    held = [(y, row) for y, row in optimality.multipliers if isinstance(row, CornerCounts) and row not in same]
     variables = shape.gamma_to_variables(half)
     between = (variables > _AT_A_BOUND) & (variables < 1.0 - _AT_A_BOUND)
     ratio = ratio_of(problem.target.exact_epsilon).value

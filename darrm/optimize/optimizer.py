@@ -34,7 +34,8 @@ from darrm.proof.corners import CornerCounts, budget_below
 from darrm.proof.definition import all_coefficients, all_multisets, counts_of
 from darrm.proof.dominating import choose_violated, stop_after
 from darrm.proof.full_set import FullSet
-from darrm.proof.optimality import OBJECTIVES, SHAPES, Multiplier, Optimality, largest, lower_bound
+from darrm.proof.kinds import KindSet, check_kinds
+from darrm.proof.optimality import OBJECTIVES, SHAPES, Multiplier, Optimality, Row, largest, lower_bound
 from darrm.proof.table import GammaTable, certify
 from darrm.system.extras import require
 from lp_models.epigraph import EpigraphOracle, SampledError
@@ -70,7 +71,7 @@ def optimize_gamma(
     problem: MajorityProblem,
     *,
     prior: Prior | None = None,
-    shape: str = "free",
+    shape: str | None = None,
     objective: str = "linear",
     solver: str = "production",
     options: SolveOptions | None = None,
@@ -89,7 +90,8 @@ def optimize_gamma(
         What is publicly believed about the voters; by default independent p_i ~ U[0.5, 1], the paper's surrogate, and
         for the objective ``"expected-error"`` independent p_i ~ U[0, 1].
     shape
-        ``"free"``, or ``"monotone"`` for a γ that never falls on the way from the tie to unanimity.
+        ``"free"``, or ``"monotone"`` for a γ that never falls on the way from the tie to unanimity. By default free,
+        and monotone where voters differ, whose free γ are not known.
     objective
         ``"linear"``: the prior's linear expected error. ``"expected-error"``: the expected error itself, absolute
         value included [D, Eq. 2], over draws of the prior unless the prior makes it linear anyway.
@@ -131,6 +133,7 @@ def optimize_gamma(
     array([0.2, 0.6, 1. ])
     """
     checks.instance(MajorityProblem, problem=problem, advice="say MajorityProblem(voters, target)")
+    shape = default_shape(problem.voters) if shape is None else shape
     checks.one_of(SHAPES, shape=shape)
     checks.one_of(OBJECTIVES, objective=objective)
     checks.one_of(SOLVERS, solver=solver)
@@ -140,6 +143,8 @@ def optimize_gamma(
     priors.check(belief)
     if rng is not None:
         require_generator(rng)
+    if problem.voters.own is not None and solver == "reference":
+        checks.fail("solver", solver, "'production' where voters differ")
     check_size(problem.voters, shape)
     known = _rows_of(start, problem.voters)
     solve = partial(_solve_production, problem, Shape(shape), settings, report, known)
@@ -168,7 +173,7 @@ def optimize_gamma(
     return table.with_optimality(optimality, {"solver": solver, **found.provenance, **fitted})
 
 
-def _rows_of(start: GammaTable | None, voters: Voters) -> tuple[CornerCounts, ...]:
+def _rows_of(start: GammaTable | None, voters: Voters) -> tuple[Row, ...]:
     """Return the rows that hold at the optimum of another problem, as far as they are rows of these voters too."""
     if start is None:
         return ()
@@ -179,12 +184,21 @@ def _rows_of(start: GammaTable | None, voters: Voters) -> tuple[CornerCounts, ..
 
 def check_size(voters: Voters, shape: str = "free") -> None:
     """Check before the work that a look at the dominating family is a matter of seconds, and that its rows fit."""
+    if voters.own is not None:
+        if shape != "monotone":
+            checks.fail("shape", shape, "'monotone' where voters differ", "only its rows are known")
+        check_kinds(voters)
     averages, most = (voters.reached + 1) * voters.K, MOST_AVERAGES[shape]
     if averages > most:
         advice = "take fewer voters, a smaller overlap" + (", or the monotone shape" if shape == "free" else "")
         checks.fail("K·(t + 1) for t voters whom one person reaches", averages, f"at most {most}", advice)
     rows = _thorough_rows(voters.K) if shape == "free" else _LEAST_ROWS  # all looks at a monotone γ are cheap
     checks.affordable(f"the rows for {voters.K:,} voters", rows * voters.half_size, "take fewer voters")
+
+
+def default_shape(voters: Voters) -> str:
+    """Return ``"free"``, and ``"monotone"`` for voters that differ."""
+    return "free" if voters.own is None else "monotone"
 
 
 def default_prior(objective: str) -> Prior:
@@ -196,8 +210,9 @@ class PrivacyOracle:
     """The privacy rows of a problem, over the variables of a shape."""
 
     def __init__(self, problem: MajorityProblem, shape: Shape) -> None:
-        self.problem, self.shape = problem, shape
-        self.full = FullSet(problem.voters, problem.target.exact_epsilon)
+        self.problem, self.shape, self.voters = problem, shape, problem.voters
+        rows = FullSet if problem.voters.own is None else KindSet
+        self.full: FullSet | KindSet = rows(problem.voters, problem.target.exact_epsilon)
         self.budget = budget_below(problem.target)
 
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
@@ -207,7 +222,11 @@ class PrivacyOracle:
         """
         gamma, full = self.shape.variables_to_gamma(point), self.full
         limit = self.budget * (1.0 + _BROKEN)
-        if thorough:
+        rows: Sequence[Row]
+        if isinstance(full, KindSet):
+            seen = full.maxima(gamma, limit, deadline)
+            worst, rows, thorough = seen.worst, [row for _, row in seen.broken], True
+        elif thorough:
             found = full.maxima(gamma, limit, deadline)
             worst, rows = found.worst, self.most_useful(found.broken, limit)
         else:
@@ -229,19 +248,19 @@ class PrivacyOracle:
         matrix = self.rows_over_variables(rows, deadline)
         return Separation(matrix, np.full(len(rows), self.budget), feasible, thorough, rows)
 
-    def beginning(self, rows: Sequence[CornerCounts], point: Array | None = None) -> Separation:
+    def beginning(self, rows: Sequence[Row], point: Array | None = None) -> Separation:
         """Return what a solve may begin with: rows, and a point in these variables that all rows hold at, if known."""
-        feasible = np.zeros(self.full.voters.half_size) if point is None else point
+        feasible = np.zeros(self.voters.half_size) if point is None else point
         limits = np.full(len(rows), self.budget)
         matrix = self.rows_over_variables(rows, np.inf)
         return Separation(matrix, limits, feasible, thorough=point is not None, labels=rows)
 
-    def rows_over_variables(self, rows: Sequence[CornerCounts], deadline: float) -> Array:
+    def rows_over_variables(self, rows: Sequence[Row], deadline: float) -> Array:
         """Compute the coefficients of some rows: shape (r, n)."""
-        matrix = np.empty((len(rows), self.full.voters.half_size))
+        matrix = np.empty((len(rows), self.voters.half_size))
         for place, row in enumerate(rows):
             stop_after(deadline)
-            matrix[place] = row.coefficients(self.full.voters, self.full.ratio.value)
+            matrix[place] = row.coefficients(self.voters, self.full.ratio.value)
         return self.shape.rows(matrix)
 
     def most_useful(self, broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
@@ -270,7 +289,7 @@ def _solve_production(
     shape: Shape,
     options: SolveOptions,
     report: Callable[[Progress], None] | None,
-    known: Sequence[CornerCounts],
+    known: Sequence[Row],
     weights: Array,
     sampled: SampledError | None = None,
 ) -> _Found:
@@ -288,7 +307,7 @@ def _solve_production(
             tangents = [(y, tangent) for y, tangent in result.multipliers if isinstance(tangent, np.ndarray)]
             weights = _tangent_weights(sampled, tangents)
     gamma = NoiseFunction(problem.voters.K, shape.variables_to_gamma(result.point[: weights.size]))
-    rows = [(y, row) for y, row in result.multipliers if isinstance(row, CornerCounts)]
+    rows = [(y, row) for y, row in result.multipliers if isinstance(row, Row)]
     counts = {"rounds": str(result.rounds), "rows generated": str(result.rows_generated)}
     provenance = {"made by": _versions("darrm", "highspy"), **counts}
     return _Found(gamma, weights, largest(rows, problem.voters), result.status, provenance)
@@ -300,7 +319,7 @@ def _solve_linear(
     options: SolveOptions,
     tie_break: Array | None,
     report: Callable[[Progress], None] | None,
-    known: Sequence[CornerCounts] = (),
+    known: Sequence[Row] = (),
 ) -> Result:
     """Generate rows, from coarse to fine where there are many variables; a free γ then starts from a monotone one."""
     program, start = expected_error_program(weights, oracle.shape), oracle.beginning(known)
@@ -324,9 +343,9 @@ def _solve_linear(
     )
 
 
-def _rows_in(found: Result) -> list[CornerCounts]:
+def _rows_in(found: Result) -> list[Row]:
     """Return the rows that have multipliers."""
-    return [row for _, row in found.multipliers if isinstance(row, CornerCounts)]
+    return [row for _, row in found.multipliers if isinstance(row, Row)]
 
 
 def _left_of(options: SolveOptions, started: float) -> SolveOptions:

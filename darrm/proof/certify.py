@@ -18,6 +18,7 @@ from darrm.problem import MajorityProblem
 from darrm.proof.balls import averaging_steps, worst_cost_ball
 from darrm.proof.corners import PRECISION_BITS, budget_below, full_set_size, upper_float
 from darrm.proof.full_set import FullSet
+from darrm.proof.kinds import KindSet, rows_covered
 
 _MOST_BALL_STEPS = 20_000  # a few hundredths of a second of ball arithmetic
 BALLS = f"ball arithmetic, {PRECISION_BITS} bits"
@@ -43,9 +44,21 @@ def bound_worst_cost(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[fl
     checks.instance(NoiseFunction, gamma=gamma)
     if gamma.K != problem.voters.K:
         checks.fail("gamma.K", gamma.K, f"K = {problem.voters.K} of the problem")
+    if problem.voters.own is not None:
+        return _bound_of_kinds(KindSet(problem.voters, problem.target.exact_epsilon), gamma)
     if averaging_steps(problem.voters, gamma) <= _MOST_BALL_STEPS:
         return upper_float(worst_cost_ball(problem, gamma)), BALLS
     return FullSet(problem.voters, problem.target.exact_epsilon).maxima(gamma.half).worst, FLOATS
+
+
+def _bound_of_kinds(rows: KindSet, gamma: NoiseFunction) -> tuple[float, str]:
+    """Bound the largest cost where voters differ."""
+    if not gamma.is_monotone:
+        advice = "where voters differ only such a γ is proved: take shape='monotone'"
+        checks.fail("γ", "one that falls", "one that never falls on the way from the tie to unanimity", advice)
+    if rows.steps() <= _MOST_BALL_STEPS:
+        return upper_float(rows.worst_ball(gamma.half)), BALLS
+    return rows.worst(gamma.half), FLOATS
 
 
 def prove(problem: MajorityProblem, gamma: NoiseFunction, *, scale: float = 1.0) -> Certificate:
@@ -72,7 +85,8 @@ def prove(problem: MajorityProblem, gamma: NoiseFunction, *, scale: float = 1.0)
             worst_cost=worst_cost,
             budget=budget,
         )
-    return Certificate(worst_cost, budget, full_set_size(problem.voters), method, scale)
+    rows = full_set_size(problem.voters) if problem.voters.own is None else rows_covered(problem.voters)
+    return Certificate(worst_cost, budget, rows, method, scale)
 
 
 def scale_and_prove(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[NoiseFunction, Certificate]:

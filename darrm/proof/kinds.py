@@ -95,7 +95,7 @@ def number_of_rows(voters: Voters) -> int:
     return sum(counts)
 
 
-def _states(n: int, moves: bool, *, free: bool) -> Iterator[CornerCounts]:  # noqa: FBT001
+def _states(n: int, moves: bool, *, free: bool) -> Iterator[CornerCounts]:
     """Yield where n voters of one kind may sit; if all are touched, all near 0 and 1 are moved."""
     for high in range(n + 1):
         for ones in range(n - high + 1):
@@ -159,7 +159,9 @@ class KindSet:
             first = self._of_kind(first, states, n, corners.hi, weights, up=True)
             second = self._of_kind(second, states, n, 1.0 - corners.hi, weights, up=False)
             # keep the rows in which at most t voters are touched
-            wide = np.hstack([np.repeat(done, len(states), axis=0), np.tile(np.arange(len(states)), done.shape[0])[:, None]])
+            wide = np.hstack(
+                [np.repeat(done, len(states), axis=0), np.tile(np.arange(len(states)), done.shape[0])[:, None]]
+            )
             kept = self._within_reach(wide)
             first, second, done = first[kept], second[kept], wide[kept].astype(np.int32)
         return first[:, 0], second[:, 0]
@@ -260,7 +262,7 @@ def _terms(n: int, delta: float) -> int:
 
 
 def rows_covered(voters: Voters) -> int:
-    """Count the multisets of all corners of voters that differ, of which at most t voters sit elsewhere than at 0 or 1."""
+    """Count the multisets of all corners of voters that differ, with at most t voters elsewhere than at 0 and 1."""
     counts = [1]
     for n, each in voters.kinds:
         others = 6 if each.exact_delta > 0 else 2

@@ -37,13 +37,15 @@ from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.sampled_error import Estimate
 from darrm.probability import Array
 from darrm.problem import MajorityProblem, Voters
-from darrm.proof.corners import PRECISION_BITS, CornerCounts, budget_of, corners_of, lower_float, ratio_of
+from darrm.proof.corners import PRECISION_BITS, CornerCounts, budget_of, lower_float, ratio_of
+from darrm.proof.kinds import KindCounts
 
 SHAPES = ("free", "monotone")
 OBJECTIVES = ("linear", "expected-error")
 STATUSES = ("optimal", "time limit", "interrupted", "stalled at the solver's precision", "failed")
 
-Multiplier = tuple[float, CornerCounts]
+Row = CornerCounts | KindCounts
+Multiplier = tuple[float, Row]
 
 _CUT = 2.0**-PRECISION_BITS
 # expected errors are at most 1/2: this is the rounding of a few thousand additions, and of another library's logarithm
@@ -192,20 +194,22 @@ def lower_bound(problem: MajorityProblem, weights: Array, shape: str, multiplier
 
 def _summed_law(voters: Voters, ratio: arb, multipliers: Sequence[Multiplier]) -> list[arb]:
     """Compute Σ_r y_r·(law of L under p + c·law of L under 1 − p') at L = 0 … K, but for what was cut."""
-    corners, K = corners_of(voters.each), voters.K
-    hi, lo = corners.ball_hi, 1 - corners.ball_hi
-    total = [arb(0)] * (K + 1)
+    total = [arb(0)] * (voters.K + 1)
     for y, row in multipliers:
-        for weight, ones, rising, falling in (
-            (arb(y), row.ones, row.moved_zeros, row.moved_ones),
-            (arb(y) * ratio, row.zeros, row.moved_ones_prime, row.moved_zeros_prime),
-        ):
-            parts = [(row.high, hi), (row.low, lo), (rising, corners.ball_delta), (falling, 1 - corners.ball_delta)]
-            laws = [_binomial(n, p) for n, p in parts if n]
-            start = ones - falling + sum(first for first, _ in laws)
+        for weight, is_prime in ((arb(y), False), (arb(y) * ratio, True)):
+            start, laws = 0, list[tuple[int, list[arb]]]()
+            for part, corners in row.parts_of(voters):
+                ones, rising, falling = part.ones, part.moved_zeros, part.moved_ones
+                if is_prime:
+                    ones, rising, falling = part.zeros, part.moved_ones_prime, part.moved_zeros_prime
+                hi, delta = corners.ball_hi, corners.ball_delta
+                near = [(part.high, hi), (part.low, 1 - hi), (rising, delta), (falling, 1 - delta)]
+                laws += [_binomial(n, p) for n, p in near if n]
+                start += ones - falling
+            start += sum(first for first, _ in laws)
             product = math.prod((arb_poly(law) for _, law in laws), start=arb_poly([weight]))
-            for place, part in enumerate(product.coeffs(), start):
-                total[place] += part
+            for place, each in enumerate(product.coeffs(), start):
+                total[place] += each
     return total
 
 
@@ -232,13 +236,20 @@ def _finite(name: str, value: Any) -> float:  # noqa: ANN401 (JSON)
     return float(value)
 
 
-def _to_list(multiplier: Multiplier) -> list[float]:
-    """Write y and its row as y, high, low, ones and the numbers of moved voters, without trailing zeros."""
+def _to_list(multiplier: Multiplier) -> list[Any]:
+    """Write y and its row as y and its counts; those of every kind in a list of their own where voters differ."""
     y, row = multiplier
+    if isinstance(row, KindCounts):
+        return [y, *map(_counts_to_list, row.parts)]
+    return [y, *_counts_to_list(row)]
+
+
+def _counts_to_list(row: CornerCounts) -> list[int]:
+    """Write high, low, ones and the numbers of moved voters, without trailing zeros."""
     counts = [row.high, row.low, *astuple(row)[3:]]
     while counts and counts[-1] == 0:
         counts.pop()
-    return [y, *counts]
+    return counts
 
 
 def multipliers_from_json(data: Any, voters: Voters) -> tuple[Multiplier, ...]:  # noqa: ANN401 (JSON)
@@ -254,13 +265,24 @@ def multipliers_from_json(data: Any, voters: Voters) -> tuple[Multiplier, ...]: 
             checks.fail("multipliers", entry, "a list of lists")
         y, *counts = entry
         checks.non_negative(multiplier=y)
-        checks.integer_at_least(0, **{f"count {place}": count for place, count in enumerate(counts)})
-        counts += [0] * (7 - len(counts))
-        row = CornerCounts(counts[0], counts[1], voters.K - sum(counts[:3]), *counts[2:])
+        row: Row
+        if voters.own is None:
+            row = _counts_from_list(counts, voters.K)
+        else:
+            numbers = [n for n, _ in voters.kinds]
+            if len(counts) != len(numbers) or not all(isinstance(part, list) for part in counts):
+                checks.fail("multipliers", entry, "a multiplier and a list of counts for each kind of voters")
+            row = KindCounts(tuple(map(_counts_from_list, counts, numbers)))
         if not row.is_of(voters):
             checks.fail("multipliers", entry, "a multiplier and a row of these voters")
         found.append((float(y), row))
     return tuple(found)
+
+
+def _counts_from_list(counts: Any, voters: int) -> CornerCounts:  # noqa: ANN401 (JSON)
+    checks.integer_at_least(0, **{f"count {place}": count for place, count in enumerate(counts)})
+    padded = counts + [0] * (7 - len(counts))
+    return CornerCounts(padded[0], padded[1], voters - sum(padded[:3]), *padded[2:])
 
 
 def largest(multipliers: Sequence[Multiplier], voters: Voters) -> tuple[Multiplier, ...]:

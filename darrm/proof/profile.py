@@ -18,6 +18,7 @@ from darrm.losses.profile import PrivacyProfile
 from darrm.privacy import LARGEST_EXPONENT
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.full_set import FullSet
+from darrm.proof.kinds import KindSet
 
 _UNIT = 2.0**-53  # relative error of one rounding
 _POINTS = 65
@@ -34,7 +35,7 @@ def divergence(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> float
     >>> round(divergence(Voters(1, PrivacyParams("0.1", "1e-5")), NoiseFunction(1, [1.0]), Fraction(1, 10)), 12)
     1e-05
     """
-    separation = FullSet(voters, epsilon)
+    separation: FullSet | KindSet = FullSet(voters, epsilon) if voters.own is None else KindSet(voters, epsilon)
     ratio = separation.ratio.value
     worst = separation.maxima(gamma.half).worst
     # three rounded operations on numbers of at most 2·ratio + 1

@@ -69,8 +69,10 @@ class GammaTable:
 
     @cached_property
     def renyi(self) -> RenyiCurve | None:
-        """The Rényi curve of one query, for γ that do not fall away from the tie; None for others."""
-        return renyi_curve(self.problem.voters, self.gamma) if self.gamma.is_monotone else None
+        """The Rényi curve of one query, for equal voters and γ that do not fall away from the tie; None for others."""
+        if not self.gamma.is_monotone or self.problem.voters.own is not None:
+            return None
+        return renyi_curve(self.problem.voters, self.gamma)
 
     def with_optimality(self, optimality: Optimality | None, provenance: Mapping[str, str]) -> GammaTable:
         """Add how good the proven γ is, computed again where that is possible, and where it comes from.

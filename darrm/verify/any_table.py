@@ -92,7 +92,10 @@ def judge_premises(table: Table) -> Iterator[Verdict]:
     voters = table.problem.voters
     if voters.each.is_private:
         reason = "the privacy of the voters is not in the files; without it nothing above holds"
-        yield Verdict(ABOUT, f"each of the {voters.K} voters is {voters.each}-differentially private", CLAIMED, reason)
+        for n, each in voters.kinds:
+            whose = f"each of the {n} voters" if voters.own is None else f"{n} of the {voters.K} voters"
+            verb = "is" if voters.own is None or n == 1 else "are"
+            yield Verdict(ABOUT, f"{whose} {verb} {each}-differentially private", CLAIMED, reason)
     reach = "every voter" if voters.reached == voters.K else f"at most {voters.reached} of the {voters.K} voters"
     safe = voters.reached == voters.K
     reason = "true of any voters" if safe else "how the data were dealt out is not in the files"

@@ -24,6 +24,10 @@ exponential itself is a Taylor sum rounded down, and one rounded up, with its re
 every p_i, so f rises with p_i and falls with p'_i, and every pair has one with no smaller p and no larger p' on the
 chain (Δ,0) – (hi,lo) – (1,1−Δ) of corners: those, beside (0,0) and (1,1), are enough. This is used only where all
 multisets are too many, and `Enclosure.family` says so.
+
+**Voters that differ.** Voters of a kind are alike: multisets are taken kind by kind, never more corners of a kind than
+it has voters. The argument for monotone γ is about one voter at a time, whatever the others satisfy. If a person reaches
+all voters, none needs to sit at (0,0) or (1,1) where Δ > 0, because (Δ,0) and (1,1−Δ) cost no less.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +43,7 @@ _ONE = 1 << _BITS
 _EXPONENTIAL_BITS, _TERMS = 320, 64
 
 _Pair = tuple[int, int]  # (p, p') in units of 2^-128
+_Kind = tuple[int, int, list[_Pair]]  # voters that are alike, how many of them to place at least, and where
 
 
 @dataclass(frozen=True)
@@ -55,13 +60,22 @@ class ReleaseNumbers:
     """The plain numbers of a released majority.
 
     ``half`` is γ(l) for l = floor(K/2) + 1 … K; ``each`` is (ε, Δ) of every voter, None where nothing is promised;
-    ``reached`` is how many voters one person's data reach.
+    ``reached`` is how many voters one person's data reach; ``own`` is how many voters satisfy which (ε, Δ) where they
+    differ.
     """
 
     K: int
     each: tuple[Fraction, Fraction] | None
     reached: int
     half: tuple[Fraction, ...]
+    own: tuple[tuple[int, tuple[Fraction, Fraction]], ...] | None = None
+
+    @property
+    def kinds(self) -> list[tuple[int, list[_Pair]]]:
+        """How many voters have which corners other than (0,0) and (1,1), rounded."""
+        if self.own is None:
+            return [(self.K, _corners(self.each))]
+        return [(voters, _corners(each)) for voters, each in self.own]
 
     @property
     def signed(self) -> list[Fraction]:
@@ -116,17 +130,20 @@ def worst_costs(numbers: ReleaseNumbers, epsilons: Sequence[Fraction]) -> list[E
     >>> float(worst.lower), float(budget(Fraction(1, 10), Fraction(0)).lower)
     (0.10517091807564763, 0.10517091807564763)
     """
-    corners, family = _corners(numbers.each), ALL
-    if _work(numbers, len(corners)) > MOST_WORK and numbers.is_monotone:
-        corners, family = [(p, p_prime) for p, p_prime in corners if p > p_prime], MONOTONE
-    if _work(numbers, len(corners)) > MOST_WORK:
+    kinds, family = [(voters, 0, corners) for voters, corners in numbers.kinds], ALL
+    if _work(numbers, kinds) > MOST_WORK and numbers.is_monotone:
+        family, whole = MONOTONE, numbers.reached == numbers.K
+        rising = [(voters, [pair for pair in corners if pair[0] > pair[1]]) for voters, corners in numbers.kinds]
+        # with Δ = 0 there is one corner, and (0,0) and (1,1) are not replaced
+        kinds = [(voters, voters if whole and len(corners) > 1 else 0, corners) for voters, corners in rising]
+    if _work(numbers, kinds) > MOST_WORK:
         return None
     scale = lcm(*(value.denominator for value in numbers.half))
     g = [int(value * scale) for value in numbers.signed]
     ratios = [exponential(epsilon) for epsilon in epsilons]
     rounded = [_rounded(ratio.lower) for ratio in ratios]
     largest: dict[tuple[int, int], int] = {}
-    for placed, first, second in _states(corners, numbers.reached, g):
+    for placed, first, second in _states(kinds, numbers.reached, g):
         for index, ratio in enumerate(rounded):
             found = max((own << _BITS) - ratio * other for own, other in zip(first, second, strict=True))
             if found > largest.get((index, placed), found - 1):
@@ -227,18 +244,26 @@ def _corners(each: tuple[Fraction, Fraction] | None) -> list[_Pair]:
     return corners
 
 
-def _states(corners: list[_Pair], left: int, g: list[int]) -> Iterator[tuple[int, list[int], list[int]]]:
-    """Yield, for every multiset of at most ``left`` corners, its size, E_p[g(s + L)] and E_{p'}[g(s + L)] for all s.
+def _states(kinds: list[_Kind], reached: int, g: list[int]) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Yield, for every multiset of at most so many corners, its size, E_p[g(s + L)] and E_{p'}[g(s + L)] for all s.
 
     The values are in units of 2^(−128·size) of g's.
     """
-    waiting = [(0, 0, g, g)]
+    if not kinds:
+        yield 0, g, g
+        return
+    waiting = [(0, 0, 0, 0, g, g)]
     while waiting:
-        placed, start, first, second = waiting.pop()
-        yield placed, first, second
-        if placed < left:
+        kind, placed, of_kind, start, first, second = waiting.pop()
+        voters, least, corners = kinds[kind]
+        if of_kind >= least:
+            if kind + 1 == len(kinds):
+                yield placed, first, second
+            else:
+                waiting.append((kind + 1, placed, 0, 0, first, second))
+        if placed < reached and of_kind < voters:
             waiting += [
-                (placed + 1, index, _average(first, p), _average(second, p_prime))
+                (kind, placed + 1, of_kind + 1, index, _average(first, p), _average(second, p_prime))
                 for index, (p, p_prime) in enumerate(corners[start:], start)
             ]
 
@@ -248,10 +273,20 @@ def _average(values: list[int], p: int) -> list[int]:
     return [rest * low + p * high for low, high in pairwise(values)]
 
 
-def _work(numbers: ReleaseNumbers, kinds: int) -> int:
-    """Estimate the work: multisets of j ≤ t voters at so many kinds of corners, times the length of the integers."""
-    placed = range(numbers.reached + 1)
-    return sum(comb(j + kinds - 1, kinds - 1) * (numbers.K - j + 1) for j in placed) * (20 + numbers.reached)
+def _work(numbers: ReleaseNumbers, kinds: list[_Kind]) -> int:
+    """Estimate the work: multisets of j ≤ t corners, times the length of the integers."""
+    before, total = [1], 0
+    for voters, least, corners in kinds:
+        own = [comb(j + len(corners) - 1, j) for j in range(voters + 1)]  # also on the way to the least number
+        ways = [0] * (min(numbers.reached, len(before) - 1 + voters) + 1)
+        ended = [0] * len(ways)
+        for placed, count in enumerate(before):
+            for j, states in enumerate(own[: len(ways) - placed]):
+                ways[placed + j] += count * states
+                ended[placed + j] += count * states * (j >= least)
+        total += sum(count * (numbers.K - placed + 1) for placed, count in enumerate(ways))
+        before = ended
+    return total * (20 + numbers.reached)
 
 
 def _rounded(value: Fraction) -> int:

@@ -67,9 +67,13 @@ def _conditions(voters: Voters) -> list[str]:
         "Whoever sees votes, or the coins, knows more: votes and the machine that drew must have been kept secret."
     ]
     if voters.each.is_private:
+        is_private = f"is {voters.each}-differentially private"
+        if voters.own is not None:
+            kinds = ", ".join(f"{n} of them {each}" for n, each in voters.kinds)
+            is_private = f"is as differentially private as it says, {kinds}"
         found.append(
-            f"It is a condition that each voter by itself is {voters.each}-differentially private; whoever sees one "
-            "voter's answers learns what that voter gives away."
+            f"It is a condition that each voter by itself {is_private}; whoever sees one voter's answers learns what "
+            "that voter gives away."
         )
     else:
         found.append("Nothing is asked of the voters, which may give away all that they know to whoever sees them.")

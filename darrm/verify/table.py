@@ -69,7 +69,10 @@ def release_numbers(table: GammaTable) -> ReleaseNumbers:
     """Return the plain numbers of a table, for the exact checker."""
     voters = table.problem.voters
     each = (voters.each.exact_epsilon, voters.each.exact_delta) if voters.each.is_private else None
-    return ReleaseNumbers(voters.K, each, voters.reached, tuple(Fraction(float(value)) for value in table.gamma.half))
+    differ = voters.own is not None
+    own = tuple((n, (kind.exact_epsilon, kind.exact_delta)) for n, kind in voters.kinds) if differ else None
+    half = tuple(Fraction(float(value)) for value in table.gamma.half)
+    return ReleaseNumbers(voters.K, each, voters.reached, half, own)
 
 
 def _judge_privacy(written: Mapping[str, Any], table: GammaTable) -> Iterator[Verdict]:

@@ -1,6 +1,7 @@
 """The lower bound against exact rational optima; what a file may say about optimality, and what it may not."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -76,7 +77,7 @@ def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, problem: 
         assert bound == pytest.approx(max(0.0, by_hand(problem, weights, shape, multipliers)), abs=1e-9)
 
 
-def by_hand(problem: MajorityProblem, weights: np.ndarray, shape: str, multipliers: list[Multiplier]) -> float:
+def by_hand(problem: MajorityProblem, weights: np.ndarray, shape: str, multipliers: Sequence[Multiplier]) -> float:
     """(1) and (2) in floats, row by row."""
     reduced = -0.5 * weights
     for y, row in multipliers:
