@@ -21,6 +21,7 @@ from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed, last_allowed_integer
 from darrm.problem import MajorityProblem, Workload
 from darrm.proof.table import GammaTable, certify
+from darrm.system.flags import python_of
 from darrm.system.progress import StatusLine
 
 BISECTIONS = 24
@@ -85,7 +86,8 @@ def _subsampled(
 def _constant_of_one(workload: Workload, prior: Prior) -> Candidate:
     """One query may spend the whole budget, and K private voters never cost more than K of them."""
     each, total = workload.voters.each, workload.total
-    if each.is_private and (total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta):
+    alike = each.is_private and workload.voters.own is None
+    if alike and (total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta):
         raise PlanError("the budget is smaller than one voter's own")
     problem = workload.problem(PrivacyParams(largest_epsilon(workload), total.exact_delta))
     table = certify(problem, _constant(workload, 1.0))
@@ -125,12 +127,10 @@ def _constant(workload: Workload, truth: float) -> NoiseFunction:
 def _python(table: GammaTable, gamma: str) -> tuple[str, ...]:
     """Write the lines that build a table's aggregator again and release from it."""
     voters, target = table.problem.voters, table.problem.target
-    each = f'PrivacyParams("{voters.each.epsilon_text}", "{voters.each.delta_text}")'
-    models = ", models=True" if voters.models else ""
     goal = f'PrivacyParams("{target.epsilon_text}", "{target.delta_text}")'
     return (
         "from darrm import DaRRM, MajorityProblem, NoiseFunction, PrivacyParams, Voters, certify",
         "from darrm.gamma import baselines",
-        f"problem = MajorityProblem(Voters({voters.K}, {each}, overlap={voters.overlap}{models}), {goal})",
+        f"problem = MajorityProblem({python_of(voters)}, {goal})",
         f"DaRRM(certify(problem, {gamma})).release(votes)",
     )

@@ -35,6 +35,7 @@ examples:
   python -m darrm.optimize --K 11 --m 3 --output table.json --plot gamma.png
   python -m darrm.optimize --K 101 --m 10 --prior common --shape monotone
   python -m darrm.optimize --K 250 --voters plain --target 0.5,1e-6 --overlap 1
+  python -m darrm.optimize --epsilon 0.02,0.05,0.1,0.1,0.5 --each-delta 1e-6 --target 0.5,1e-4
   python -m darrm.optimize --K 30 --classes 3 --voters plain --target 0.5,1e-5 --overlap 1
 
 The free optimum often rises and falls near the tie: privacy limits averages of γ, and a γ that switches between
@@ -47,7 +48,7 @@ _OF_TWO_CLASSES = {
     "delta": None,
     "objective": "linear",
     "draws": None,
-    "shape": "free",
+    "shape": None,
     "solver": "production",
     "plot": None,
     "all": False,
@@ -85,7 +86,9 @@ def build_parser() -> CommandLine:
         "--draws", metavar="INT", help="draws fitted by --objective expected-error (default 20000, fewer for large K)"
     )
     search.add_argument(
-        "--shape", default="free", choices=SHAPES, help="free (default), or monotone: more votes, more truth"
+        "--shape",
+        choices=SHAPES,
+        help="free (default), or monotone: more votes, more truth (default, and the only one, where voters differ)",
     )
     search.add_argument(
         "--solver", default="production", choices=SOLVERS, help="reference writes every row down, in cvxpy"

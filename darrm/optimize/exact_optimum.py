@@ -100,6 +100,8 @@ def exact_optimum(table: GammaTable) -> ExactOptimum:
     checks.integer_at_least(1, most=MOST_VOTERS, K=problem.voters.K, advice="ask for digits, `refined`, instead")
     if not problem.voters.each.is_private:
         checks.fail("voters", checks.Found("not private ones"), "private", "the optimum of plain voters is closed")
+    if problem.voters.own is not None:
+        checks.fail("voters", checks.Found("voters that differ"), "alike")
     basis = basis_of(table)
     optimality = table.optimality
     if optimality is None:

@@ -11,12 +11,13 @@ from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import Prior, in_words
 from darrm.optimize.comparison import Entry, WithMissing
 from darrm.optimize.exact_optimum import ExactOptimum
-from darrm.problem import MajorityProblem
+from darrm.problem import MajorityProblem, Voters
 from darrm.proof.optimality import Optimality
 from darrm.proof.table import GammaTable
 from darrm.system.figures import saved_figure, style
 from darrm.system.report_text import absences, level_table, spread
 
+_MOST_KINDS = 12
 _MOST_LINES = 60  # of the table of γ
 _COLUMN = 9  # characters
 
@@ -108,7 +109,7 @@ def _heading(table: GammaTable) -> str:
     private = problem.voters.each.is_private
     lines = [
         f"Private majority of {problem.voters.K} voters",
-        f"  each voter is   {f'(ε, Δ)  = {problem.voters.each}-differentially' if private else 'not'} private",
+        *_who(problem.voters),
         f"  the release is  {'(mε, δ)' if private else '(ε, δ) '} = {problem.target}-differentially private"
         + _allowance(problem),
     ]
@@ -123,8 +124,23 @@ def _heading(table: GammaTable) -> str:
     return "\n".join(lines)
 
 
+def _who(voters: Voters) -> list[str]:
+    """Say what the voters satisfy, kind by kind."""
+    if not voters.each.is_private:
+        return ["  each voter is   not private"]
+    if voters.own is None:
+        return [f"  each voter is   (ε, Δ)  = {voters.each}-differentially private"]
+    verbs = {True: "voter is   ", False: "voters are "}
+    shown = voters.kinds[:_MOST_KINDS]
+    kinds = [f"{n:5d} {verbs[n == 1]} (ε, Δ)  = {each}-differentially private" for n, each in shown]
+    more = len(voters.kinds) - _MOST_KINDS
+    return [*kinds, f"  and so on, {more} more kinds"] if more > 0 else kinds
+
+
 def _allowance(problem: MajorityProblem) -> str:
-    return f", m = {problem.m:g}" if problem.voters.each.is_private else ""
+    if not problem.voters.each.is_private:
+        return ""
+    return f", m = {problem.m:g}" + ("" if problem.voters.own is None else " of the largest ε")
 
 
 def _values(table: GammaTable, entries: Sequence[Entry], prior: Prior) -> str:

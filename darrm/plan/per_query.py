@@ -9,7 +9,7 @@ from darrm.gamma.priors import Prior
 from darrm.losses.composition import log_remaining_delta, optimal_epsilon
 from darrm.losses.loss_distribution import LossDistribution
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.optimizer import default_shape, optimize_gamma
 from darrm.optimize.under_renyi import COARSE, FINE
 from darrm.plan.candidate import Candidate, rounded
 from darrm.privacy import PrivacyParams
@@ -47,7 +47,8 @@ def best_per_query(
     within = [candidate for candidate in candidates if candidate.is_within_budget]
     if not within:
         each = workload.voters.each
-        least = f"epsilon = {each.epsilon:g}, the voters' own (m = 1)" if each.is_private else "any epsilon"
+        alike = each.is_private and workload.voters.own is None
+        least = f"epsilon = {each.epsilon:g}, the voters' own (m = 1)" if alike else "any epsilon"
         raise PlanError(f"{workload.queries} queries with {least} do not compose within {workload.total}")
     return min(within, key=lambda candidate: candidate.expected_error)
 
@@ -65,17 +66,20 @@ def _composed_optimally(workload: Workload, prior: Prior, delta: Fraction) -> li
     """Take the largest ε that the optimal bound admits; at least the voters' own, which the profile may admit yet."""
     each, most = workload.voters.each, largest_epsilon(workload)
     if workload.queries == 1:
-        affordable = not each.is_private or most >= each.exact_epsilon
-        return [_candidate(workload, prior, most, delta, "free")] if affordable else []
+        alike = workload.voters.own is None
+        affordable = not (each.is_private and alike) or most >= each.exact_epsilon
+        return [_candidate(workload, prior, most, delta, default_shape(workload.voters))] if affordable else []
     high = float(most)
     low = high if _composes(workload, high, delta) else 0.0
     low = last_allowed(lambda epsilon: _composes(workload, epsilon, delta), low, high, steps=BISECTIONS)
     # a Q-th of the total always composes, and exactly; its δ is a Q-th at most
     epsilon = max(rounded(low), workload.total.exact_epsilon / workload.queries)
+    alike = workload.voters.own is None
     if each.is_private:
-        epsilon = min(max(each.exact_epsilon, epsilon), each.exact_epsilon * workload.voters.K)
+        # noise can make a release more private than the weakest of voters that differ
+        epsilon = min(max(each.exact_epsilon * alike, epsilon), each.exact_epsilon * workload.voters.K)
     # a free γ errs less at the same (ε, δ), a monotone one has a Rényi curve besides
-    free = each.is_private and workload.voters.K <= MOST_VOTERS
+    free = each.is_private and alike and workload.voters.K <= MOST_VOTERS
     shapes = ("monotone", "free") if free else ("monotone",)
     return [_candidate(workload, prior, epsilon, delta, shape) for shape in shapes]
 

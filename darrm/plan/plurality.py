@@ -46,6 +46,7 @@ from darrm.probability.integer_noise import (
 )
 from darrm.problem import Workload
 from darrm.release.plurality import Plurality
+from darrm.system.flags import python_of
 from darrm.system.report_text import spread
 
 UNUSED = 0.008  # of ε may be left
@@ -242,12 +243,10 @@ class PluralityCandidate(Accounted):
         if not isinstance(self.aggregator, NoisyMaximum):
             return ("next(each for each in plan(workload).candidates if not each.family).aggregator  # in Python",)
         mechanism = self.aggregator.mechanism
-        each = f'PrivacyParams("{voters.each.epsilon_text}", "{voters.each.delta_text}")'
-        who = f"Voters({voters.K}, {each}, overlap={voters.overlap}, models={voters.models})"
         return (
             "from darrm import PrivacyParams, Voters",
             f"from darrm.pate import {type(mechanism).__name__}, NoisyMaximum",
-            f"aggregator = NoisyMaximum({mechanism!r}, {who}, {self.workload.classes})",
+            f"aggregator = NoisyMaximum({mechanism!r}, {python_of(voters)}, {self.workload.classes})",
         )
 
 

@@ -42,7 +42,7 @@ from darrm.gamma.noise_function import NoiseFunction
 from darrm.gamma.priors import CommonP, Prior, weights_of
 from darrm.losses.loss_distribution import TooManyKindsError
 from darrm.optimize.closed_form import has_closed_form
-from darrm.optimize.optimizer import check_size
+from darrm.optimize.optimizer import check_size, default_shape
 from darrm.plan import plurality
 from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.candidate import Candidate, smallest_target
@@ -253,7 +253,7 @@ def _check_size(releases: Sequence[Workload]) -> None:
     """Refuse before the work what needs too much memory, and say what takes minutes."""
     for voters in (release.voters for release in releases):
         if not has_closed_form(voters):
-            check_size(voters)
+            check_size(voters, default_shape(voters))
     K, reached = voters.K, voters.reached
     if (reached + 1) * K > _MINUTES:
         warnings.warn(

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
 from darrm.privacy import PrivacyParams
+from darrm.problem import Voters
 from darrm.proof.table import GammaTable
 from darrm.random_dp.guarantee import RandomDP, compose
 from darrm.random_dp.private_classifier import PrivateClassifier
@@ -93,13 +94,17 @@ class PrivateClassifierMajority:
         problem = table.problem
         if len(self._voters) != problem.voters.K:
             checks.fail("voters", len(self._voters), f"as many as the table's K = {problem.voters.K}")
-        for index, voter in enumerate(self._voters):
-            given, each = voter.guarantee.on_covered_pairs, problem.voters.each
+        given_by_all = [voter.guarantee.on_covered_pairs for voter in self._voters]
+        for index, (voter, given) in enumerate(zip(self._voters, given_by_all, strict=True)):
+            each = problem.voters.each
             if given.exact_epsilon > each.exact_epsilon or given.exact_delta > each.exact_delta:
                 allowed = f"at least as private as the table's voters, {each}"
                 checks.fail(f"voter {index}", str(given), allowed, "optimize a table for these voters")
             if voter.classes != self._voters[0].classes:
                 checks.fail(f"the classes of voter {index}", voter.classes, f"{self._voters[0].classes}, as of voter 0")
+        if problem.voters.own is not None and not problem.voters.cover(Voters.of(given_by_all)):
+            advice = "optimize a table for these voters"
+            checks.fail("voters", str(Voters.of(given_by_all)), f"as private as the table's, {problem.voters}", advice)
         self._all_voters = (compose if data == "same" else _of_shards)([voter.guarantee for voter in self._voters])
         self._one_query = RandomDP(
             problem.target,

@@ -5,14 +5,16 @@ Every number is read by the functions here and refused in one line that names it
 
 import argparse
 import math
+from pathlib import Path
 
 from darrm import checks
 from darrm.privacy import PrivacyParams
 from darrm.problem import MOST_QUERIES, Voters, Workload
+from darrm.system.voters_file import read_voters
 from darrm.system.votes_file import classes_of
 
 _MOST_NUMBERS = 100  # of queries side by side: a line of a report each
-DEFAULT_EPSILON, DEFAULT_EACH_DELTA = "0.1", "1e-5"
+DEFAULT_K, DEFAULT_EPSILON, DEFAULT_EACH_DELTA = "11", "0.1", "1e-5"
 
 
 def integer(flag: str, text: str, least: int) -> int:
@@ -83,15 +85,24 @@ def _pair(flags: str, epsilon: str, delta: str) -> PrivacyParams:
 def add_voters(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say who votes."""
     group = parser.add_argument_group("who votes")
-    group.add_argument("--K", default="11", metavar="INT", help="number of voters (default 11)")
+    group.add_argument(
+        "--K", metavar="INT", help=f"number of voters (default {DEFAULT_K}, or as many as are told apart)"
+    )
     group.add_argument(
         "--voters",
         default="private",
-        choices=("private", "plain"),
-        help="private (default): each voter satisfies --epsilon and --each-delta; plain: nothing is known of them",
+        metavar="{private,plain,FILE.csv}",
+        help="private (default): each voter satisfies --epsilon and --each-delta; plain: nothing is known of them; "
+        "FILE.csv: lines of name,epsilon,delta, a voter each",
     )
-    group.add_argument("--epsilon", metavar="REAL", help=f"ε of each private voter (default {DEFAULT_EPSILON})")
-    group.add_argument("--each-delta", metavar="REAL", help=f"Δ of each private voter (default {DEFAULT_EACH_DELTA})")
+    group.add_argument(
+        "--epsilon",
+        metavar="REAL[,REAL...]",
+        help=f"ε of each private voter (default {DEFAULT_EPSILON}), or one for each where they differ",
+    )
+    group.add_argument(
+        "--each-delta", metavar="REAL[,REAL...]", help=f"Δ of each private voter (default {DEFAULT_EACH_DELTA})"
+    )
     group.add_argument("--overlap", metavar="INT", help="how many voters one person's data can reach (default K)")
     group.add_argument(
         "--models", action="store_true", help="each voter is a model, trained once, that answers all queries"
@@ -99,21 +110,54 @@ def add_voters(parser: argparse.ArgumentParser) -> None:
 
 
 def voters_of(options: argparse.Namespace) -> Voters:
-    """Read who votes; `ValueError` if a flag is malformed, out of range, or contradicts ``--voters plain``."""
-    if options.voters == "plain":
+    """Read who votes; `ValueError` if a flag is malformed, out of range, or contradicts another."""
+    K = None if options.K is None else integer("--K", options.K, 1)
+    overlap = None if options.overlap is None else integer("--overlap", options.overlap, 1)
+    if options.voters != "private":
         for flag in ("epsilon", "each_delta"):
             if getattr(options, flag) is not None:
                 name = f"--{flag.replace('_', '-')}"
-                raise ValueError(f"{name} is about private voters: leave it out with --voters plain")
-        each = PrivacyParams("inf")
+                why = f"leave it out with --voters {options.voters}"
+                raise ValueError(f"{name} is about private voters that are alike: {why}")
+        if options.voters == "plain":
+            return Voters(int(DEFAULT_K) if K is None else K, PrivacyParams("inf"), overlap, options.models)
+        if not options.voters.lower().endswith(".csv"):
+            checks.fail("--voters", options.voters, "private, plain, or a file that ends in .csv")
+        own = read_voters(Path(options.voters))
     else:
-        epsilon = DEFAULT_EPSILON if options.epsilon is None else options.epsilon
-        each_delta = DEFAULT_EACH_DELTA if options.each_delta is None else options.each_delta
+        own = _each_of(options, K)
+    if K is not None and len(own) not in {1, K}:
+        checks.fail("--K", K, f"{len(own)}, the number of voters told apart", "leave it out")
+    if len(own) > 1 or options.voters != "private":
+        return Voters.of(own, overlap, models=options.models)
+    return Voters(int(DEFAULT_K) if K is None else K, own[0], overlap, options.models)
+
+
+def _each_of(options: argparse.Namespace, K: int | None) -> list[PrivacyParams]:
+    """Read --epsilon and --each-delta: one pair, or one for each voter."""
+    epsilons = (DEFAULT_EPSILON if options.epsilon is None else options.epsilon).split(",")
+    deltas = (DEFAULT_EACH_DELTA if options.each_delta is None else options.each_delta).split(",")
+    most = max(len(epsilons), len(deltas))
+    if not {len(epsilons), len(deltas)} <= {1, most}:
+        checks.fail("--each-delta", options.each_delta, f"one Δ, or {len(epsilons)}, as many as --epsilon says")
+    if most > 1 and K is not None and most != K:
+        checks.fail("--K", K, f"{most}, as many voters as --epsilon and --each-delta say", "leave it out")
+    for epsilon in epsilons:
         if not _pair("--epsilon", epsilon, "0").is_private:
             raise ValueError("--epsilon must be finite for private voters: say --voters plain")
-        each = _pair("--epsilon and --each-delta", epsilon, each_delta)
-    overlap = None if options.overlap is None else integer("--overlap", options.overlap, 1)
-    return Voters(integer("--K", options.K, 1), each, overlap, options.models)
+    pairs = zip(epsilons * (most // len(epsilons)), deltas * (most // len(deltas)), strict=True)
+    return [_pair("--epsilon and --each-delta", epsilon, delta) for epsilon, delta in pairs]
+
+
+def python_of(voters: Voters) -> str:
+    """Write voters as the Python that makes them.
+
+    >>> python_of(Voters.of([PrivacyParams("0.1"), PrivacyParams("0.5")]))
+    'Voters.of([PrivacyParams("0.5", "0"), PrivacyParams("0.1", "0")], overlap=None)'
+    """
+    pairs = [f'PrivacyParams("{each.epsilon_text}", "{each.delta_text}")' for each in voters.own or (voters.each,)]
+    rest = f"overlap={voters.overlap}{', models=True' if voters.models else ''})"
+    return f"Voters({voters.K}, {pairs[0]}, {rest}" if voters.own is None else f"Voters.of([{', '.join(pairs)}], {rest}"
 
 
 def add_prior(parser: argparse.ArgumentParser, default: str = "common") -> None:
@@ -155,6 +199,9 @@ def flags_of(workload: Workload) -> str:
     """
     voters, each, total = workload.voters, workload.voters.each, workload.total
     kind = f"--epsilon {each.epsilon_text} --each-delta {each.delta_text}" if each.is_private else "--voters plain"
+    if voters.own is not None:
+        epsilons, deltas = ([getattr(own, name) for own in voters.own] for name in ("epsilon_text", "delta_text"))
+        kind = f"--epsilon {','.join(epsilons)} --each-delta {','.join(deltas if len(set(deltas)) > 1 else deltas[:1])}"
     overlap = "" if voters.overlap is None else f" --overlap {voters.overlap}"
     who = f"--K {voters.K} {kind}{overlap}{' --models' if voters.models else ''}"
     classes = "" if workload.classes == 2 else f" --classes {workload.classes}"

@@ -26,8 +26,8 @@ chain (Δ,0) – (hi,lo) – (1,1−Δ) of corners: those, beside (0,0) and (1,1
 multisets are too many, and `Enclosure.family` says so.
 
 **Voters that differ.** Voters of a kind are alike: multisets are taken kind by kind, never more corners of a kind than
-it has voters. The argument for monotone γ is about one voter at a time, whatever the others satisfy. If a person reaches
-all voters, none needs to sit at (0,0) or (1,1) where Δ > 0, because (Δ,0) and (1,1−Δ) cost no less.
+it has voters. The argument for monotone γ is about one voter at a time, whatever the others satisfy. If a person
+reaches all voters, none needs to sit at (0,0) or (1,1) where Δ > 0, because (Δ,0) and (1,1−Δ) cost no less.
 """
 
 from collections.abc import Callable, Iterator, Sequence
