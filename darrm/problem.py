@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from fractions import Fraction
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 from darrm import checks
@@ -140,6 +141,31 @@ class Voters:
     def half_size(self) -> int:
         """Number of free values of γ: those at l = floor(K/2) + 1 … K."""
         return self.K - self.K // 2
+
+    def rounded(self, kinds: int) -> Voters:
+        """Return voters of at most so many kinds, their ε and Δ rounded up so that the sum of all ε grows least.
+
+        >>> hospitals = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.11", "0.5", "0.45", "0.4")])
+        >>> [(n, each.epsilon) for n, each in hospitals.rounded(2).kinds]
+        [(3, 0.5), (2, 0.11)]
+        """
+        checks.integer_at_least(1, kinds=kinds)
+        own = self.own or (self.each,) * self.K
+        ends = [0, *accumulate(len(list(each)) for _, each in groupby(own))]
+        sums = [0.0, *accumulate(each.epsilon for each in own)]
+        # grown[i] is how much the first i kinds grow in so many parts, and cuts[i] where the parts begin
+        grown, cuts = [0.0] + [math.inf] * (len(ends) - 1), [list[int]() for _ in ends]
+        for _ in range(kinds):
+            before, cuts_before = grown, cuts
+            grown, cuts = list(before), list(cuts_before)
+            for last, end in enumerate(ends):
+                for first, start in enumerate(ends[:last]):
+                    growth = before[first] + own[start].epsilon * (end - start) - (sums[end] - sums[start])
+                    if growth < grown[last]:
+                        grown[last], cuts[last] = growth, [*cuts_before[first], start]
+        parts = pairwise([*cuts[-1], self.K])
+        pairs = [(end - start, _satisfied_by_all(own[start:end])) for start, end in parts]
+        return Voters.of([each for n, each in pairs for _ in range(n)], self.overlap, models=self.models)
 
     def cover(self, others: Voters) -> bool:
         """Whether what is proved for these voters holds for others: as many, as private, and reached as little."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
 from itertools import pairwise
-from math import comb
+from math import comb, prod
 
 import numpy as np
 from flint import arb, ctx
@@ -38,6 +38,7 @@ from darrm.proof.corners import PRECISION_BITS, CornerCounts, Corners, corners_o
 from darrm.proof.dominating import TAIL, delta_weights
 
 MOST_ROWS = 4_000_000  # looked at in a second or two, in some 200 MB
+_MOST_KINDS = 14  # three places each are more rows than that
 _BUCKETS = 240  # rows named in a look
 
 
@@ -83,16 +84,34 @@ def number_of_rows(voters: Voters) -> int:
     >>> number_of_rows(Voters.of([PrivacyParams(epsilon) for epsilon in (1, 2, 3, 4)]))
     81
     """
-    counts = [1]
-    for n, each in voters.kinds:
-        own = [0] * (n + 1)
-        for part in _states(n, each.exact_delta > 0, free=voters.overlap is None):
-            own[part.touched] += 1
-        counts = [
-            sum(counts[a] * own[b] for a in range(len(counts)) for b in [total - a] if 0 <= b < len(own))
-            for total in range(min(voters.reached, len(counts) + n - 1) + 1)
+    if voters.overlap is None:
+        return prod(comb(n + 2, 2) for n, _ in voters.kinds)
+    return _ways(
+        voters, [[_of_kind(n, j, 2 if each.exact_delta > 0 else 0) for j in range(n + 1)] for n, each in voters.kinds]
+    )
+
+
+def rows_covered(voters: Voters) -> int:
+    """Count the multisets of all corners of voters that differ, with at most t voters elsewhere than at 0 and 1."""
+    return _ways(
+        voters, [[_of_kind(n, j, 5 if each.exact_delta > 0 else 1) for j in range(n + 1)] for n, each in voters.kinds]
+    )
+
+
+def _of_kind(n: int, touched: int, others: int) -> int:
+    """Count the multisets of n alike voters of whom so many sit at one of 1 + ``others`` places, the rest at two."""
+    return comb(touched + others, others) * (n - touched + 1)
+
+
+def _ways(voters: Voters, counts: list[list[int]]) -> int:
+    """Count the choices of one state for every kind, given how many touch j voters, that touch at most t in all."""
+    total = [1]
+    for own in counts:
+        sums = range(min(voters.reached, len(total) + len(own) - 2) + 1)
+        total = [
+            sum(total[a] * own[j - a] for a in range(max(0, j - len(own) + 1), min(j + 1, len(total)))) for j in sums
         ]
-    return sum(counts)
+    return sum(total)
 
 
 def _states(n: int, moves: bool, *, free: bool) -> Iterator[CornerCounts]:
@@ -110,7 +129,7 @@ def _states(n: int, moves: bool, *, free: bool) -> Iterator[CornerCounts]:
 
 def check_kinds(voters: Voters) -> None:
     """Check that all rows of voters that differ can be looked at."""
-    if len(voters.kinds) > 64 or number_of_rows(voters) > MOST_ROWS:
+    if len(voters.kinds) > _MOST_KINDS or number_of_rows(voters) > MOST_ROWS:
         advice = "round their ε and Δ up to fewer kinds: voters.rounded(3)"
         checks.fail("rows of voters that differ", "more", f"at most {MOST_ROWS:,}", advice)
 
@@ -261,14 +280,22 @@ def _terms(n: int, delta: float) -> int:
     return J
 
 
-def rows_covered(voters: Voters) -> int:
-    """Count the multisets of all corners of voters that differ, with at most t voters elsewhere than at 0 and 1."""
-    counts = [1]
-    for n, each in voters.kinds:
-        others = 6 if each.exact_delta > 0 else 2
-        own = [comb(j + others - 1, others - 1) * (n - j + 1) for j in range(n + 1)]
-        counts = [
-            sum(counts[a] * own[total - a] for a in range(len(counts)) if 0 <= total - a < len(own))
-            for total in range(min(voters.reached, len(counts) + n - 1) + 1)
-        ]
-    return sum(counts)
+def fitting(voters: Voters) -> Voters:
+    """Return the same voters if all rows can be looked at, else with ε and Δ rounded up to as many kinds as fit.
+
+    What is proved for the rounded voters holds for these.
+
+    >>> from darrm import PrivacyParams
+    >>> many = Voters.of([PrivacyParams(f"0.{n}") for n in range(10, 50)])
+    >>> len(many.kinds), len(fitting(many).kinds), fitting(many).cover(many)
+    (40, 3, True)
+    """
+    if voters.own is None or (len(voters.kinds) <= _MOST_KINDS and number_of_rows(voters) <= MOST_ROWS):
+        return voters
+    found = Voters(voters.K, voters.each, voters.overlap, voters.models)
+    for kinds in range(2, min(_MOST_KINDS, len(voters.kinds)) + 1):
+        rounded = voters.rounded(kinds)
+        if number_of_rows(rounded) > MOST_ROWS:
+            break
+        found = rounded
+    return found

@@ -108,9 +108,7 @@ def load_table(problem: MajorityProblem, *, shape: str = "free") -> GammaTable:
         checks.fail("problem", problem, "a MajorityProblem", "GammaTable.load reads a table from a file")
     voters = problem.voters
     if not voters.each.is_private or voters.overlap is not None or voters.own is not None:
-        raise TableError(
-            "library", "the stored tables are for private voters, all alike, and all within reach"
-        )
+        raise TableError("library", "the stored tables are for private voters, all alike, and all within reach")
     if problem != MajorityProblem.from_allowance(voters, problem.exact_m):
         raise TableError("library", "the stored tables have the default delta, 1 - (1 - Δ)^m")
     if voters.K in available_sizes():
