@@ -61,6 +61,13 @@ class KindCounts:
         """Return the counts of every kind with its corners."""
         return [(part, corners_of(each)) for part, (_, each) in zip(self.parts, voters.kinds, strict=True)]
 
+    def probabilities(self, voters: Voters) -> tuple[Array, Array]:
+        """Write the row out as (p, p'), two arrays of shape (K,), kind by kind."""
+        kinds = zip(self.parts, voters.kinds, strict=True)
+        sides = zip(*(part.probabilities(Voters(n, each)) for part, (n, each) in kinds), strict=True)
+        first, second = map(np.concatenate, sides)
+        return first, second
+
     def coefficients(self, voters: Voters, ratio: float) -> Array:
         """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − floor(K/2),), for c = ``ratio``."""
         laws = [part.laws(corners) for part, corners in self.parts_of(voters)]

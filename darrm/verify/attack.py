@@ -41,6 +41,7 @@ from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import Voters
 from darrm.proof.corners import corner_pairs
 from darrm.proof.full_set import FullSet
+from darrm.proof.kinds import KindSet
 from darrm.proof.table import GammaTable
 from darrm.release.majority import DaRRM
 from darrm.votes import Votes
@@ -256,6 +257,8 @@ def worst_pair(table: GammaTable) -> tuple[float, tuple[Array, Array]]:
 
 def _costliest(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> tuple[Array, Array]:
     """Find the row of the full set with the largest privacy cost at e^ε."""
+    if voters.own is not None:
+        return KindSet(voters, epsilon).maxima(gamma.half, -math.inf).broken[0][1].probabilities(voters)
     separation = FullSet(voters, epsilon)
     found = separation.family.maxima(gamma.half, separation.ratio)
     level = int(np.argmax(found.costs))
@@ -268,10 +271,24 @@ def _costliest(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> tuple
 
 def _random_pair(voters: Voters, rng: np.random.Generator) -> tuple[Array, Array]:
     """Choose a corner for every voter, with random shares of the corners; those out of reach are 0 or 1."""
+    if voters.own is not None:
+        return _random_pair_of_kinds(voters, rng)
     corners = corner_pairs(voters)
     chosen = rng.choice(len(corners), size=voters.K, p=rng.dirichlet(np.ones(len(corners))))
     chosen[voters.reached :] %= 2  # the first two corners are (0, 0) and (1, 1)
     return corners[chosen, 0], corners[chosen, 1]
+
+
+def _random_pair_of_kinds(voters: Voters, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Do the same for voters that differ; who is within reach is drawn as well."""
+    within = rng.permutation(voters.K) < voters.reached
+    first, second, start = np.empty(voters.K), np.empty(voters.K), 0
+    for n, each in voters.kinds:
+        corners, here = corner_pairs(Voters(1, each)), slice(start, start + n)
+        chosen = rng.choice(len(corners), size=n, p=rng.dirichlet(np.ones(len(corners))))
+        chosen = np.where(within[here], chosen, chosen % 2)
+        first[here], second[here], start = corners[chosen, 0], corners[chosen, 1], start + n
+    return first, second
 
 
 def _probability_of_one(gamma: NoiseFunction, p: Array) -> float:
