@@ -9,7 +9,11 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 EXTENSION_POINTS = {"own-gamma", "own-prior", "own-aggregator", "own-teacher", "own-data-set", "own-student"}
-PAGES = [*sorted((ROOT / "docs" / "how-to").glob("*.md")), *(ROOT / "docs").glob("estimators.md")]
+PAGES = [
+    *sorted((ROOT / "docs" / "how-to").glob("*.md")),
+    ROOT / "docs" / "consortium.md",
+    ROOT / "docs" / "estimators.md",
+]
 # in place of the title; a shell block calls the interpreter of the tests, whatever that is called
 HEAD = (
     "import os, subprocess; shell = lambda t: subprocess.run(['sh', '-ec', os.environ['SHELL_HEAD'] + t], check=True)\n"

@@ -6,9 +6,11 @@ the winner is printed.
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from darrm.advise.advice import advise
 from darrm.advise.report import json_report, text_report
+from darrm.optimize.report import fitted
 from darrm.plan.option import prior_of
 from darrm.system.command_line import CommandLine, add_outputs, print_report, run
 from darrm.system.flags import add_prior, add_workload, workload_of
@@ -38,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, calibrate, rank, print."""
     options = build_parser().parse_args(arguments)
     workload = workload_of(options)
+    workload = replace(workload, voters=fitted(workload.voters, quiet=options.quiet))
     with status_line(quiet=options.quiet) as line:
         found = advise(workload, prior=prior_of(options.prior, workload), report=line.show)
     print_report(options, text=lambda: text_report(found, everything=options.all), document=lambda: json_report(found))

@@ -15,7 +15,7 @@ from darrm.optimize.comparison import compare, with_missing
 from darrm.optimize.exact_optimum import exact_optimum
 from darrm.optimize.optimizer import SOLVERS, default_prior, optimize_gamma
 from darrm.optimize.plurality import optimize_plurality
-from darrm.optimize.report import json_report, plot_report, text_report
+from darrm.optimize.report import fitted, json_report, plot_report, text_report
 from darrm.problem import MajorityProblem, PluralityProblem
 from darrm.proof.compiled import advice
 from darrm.proof.optimality import OBJECTIVES, SHAPES
@@ -195,7 +195,7 @@ def _plurality(options: argparse.Namespace, classes: int) -> int:
 
 
 def _problem(options: argparse.Namespace) -> MajorityProblem:
-    voters = voters_of(options)
+    voters = fitted(voters_of(options), quiet=options.quiet)
     allowance = [flag for flag in ("m", "delta") if getattr(options, flag) is not None]
     if options.target is not None:
         if allowance:

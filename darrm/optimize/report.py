@@ -1,5 +1,6 @@
 """What `python -m darrm.optimize` shows: as text, as JSON, and as a picture."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +13,7 @@ from darrm.gamma.priors import Prior, in_words
 from darrm.optimize.comparison import Entry, WithMissing
 from darrm.optimize.exact_optimum import ExactOptimum
 from darrm.problem import MajorityProblem, Voters
+from darrm.proof.kinds import fitting
 from darrm.proof.optimality import Optimality
 from darrm.proof.table import GammaTable
 from darrm.system.figures import saved_figure, style
@@ -223,3 +225,16 @@ def _proof(table: GammaTable) -> str:
         if optimality.status != "optimal":
             lines.append(f"  the solver     {optimality.status}; the proof and the bound above hold all the same")
     return "\n".join(lines)
+
+
+def fitted(voters: Voters, *, quiet: bool) -> Voters:
+    """Return what `fitting` returns, and say on standard error what was rounded and by how much."""
+    found = fitting(voters)
+    if found != voters and not quiet:
+        grown = sum(each.epsilon * n for n, each in found.kinds) / sum(each.epsilon * n for n, each in voters.kinds)
+        kinds = ", ".join(f"{n} voters {each}" for n, each in found.kinds)
+        sys.stderr.write(
+            f"note: {len(voters.kinds)} kinds of voters have more rows than are looked at, so ε and Δ were rounded up, "
+            f"all ε together by a factor of {grown:.4g}: {kinds}\n"
+        )
+    return found

@@ -6,7 +6,9 @@ all of it.
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
+from darrm.optimize.report import fitted
 from darrm.plan.option import prior_of
 from darrm.plan.report import json_report, plot_report, text_report
 from darrm.plan.search import plan
@@ -38,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     check_outputs(options)
     workload = workload_of(options)
+    workload = replace(workload, voters=fitted(workload.voters, quiet=options.quiet))
     prior = prior_of(options.prior, workload)
     with status_line(quiet=options.quiet) as line:
         found = plan(workload, prior=prior, report=line.show)

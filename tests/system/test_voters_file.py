@@ -1,0 +1,103 @@
+"""Voters that differ on the command line: what is read, and what is refused in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from darrm.optimize.__main__ import main
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters, Workload
+from darrm.proof.table import GammaTable
+from darrm.system.command_line import run
+from darrm.system.flags import flags_of, python_of
+from darrm.system.voters_file import read_voters
+
+HEAD = "name,epsilon,delta\n"
+
+
+def status_and_error(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = run(lambda: main([*arguments, "--quiet"]))
+    return status, capsys.readouterr().err
+
+
+def test_a_file_and_lists_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, tables = tmp_path / "voters.CSV", (tmp_path / "a.json", tmp_path / "b.json")
+    file.write_text('\ufeffName, epsilon ,delta\r\nnorth,0.1,1e-6\r\n"south, upper",0.5,0\r\neast, 0.1,1e-6\r\n')
+    lists = ("--epsilon", "0.1,0.1,0.5", "--each-delta", "1e-6,1e-6,0")
+    for table, who in zip(tables, (("--voters", str(file)), lists), strict=True):
+        assert status_and_error(capsys, *who, "--target", "0.4,1e-5", "--output", str(table)) == (0, "")
+    assert tables[0].read_bytes() == tables[1].read_bytes()
+    own = [PrivacyParams("0.1", "1e-6"), PrivacyParams("0.1", "1e-6"), PrivacyParams("0.5")]
+    assert GammaTable.load(tables[0]).problem.voters == Voters.of(own)
+    assert sorted(map(str, read_voters(file))) == sorted(map(str, own))
+
+
+def test_one_delta_is_for_all_and_equal_voters_are_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = (tmp_path / "a.json", tmp_path / "b.json")
+    whos = (("--epsilon", "0.2,0.2,0.2", "--each-delta", "0"), ("--epsilon", "0.2", "--each-delta", "0", "--K", "3"))
+    for table, who in zip(tables, whos, strict=True):
+        assert status_and_error(capsys, *who, "--m", "2", "--output", str(table)) == (0, "")
+    assert tables[0].read_bytes() == tables[1].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "line 1 must be name,epsilon,delta"),
+        ("name,epsilon\na,1\n", "line 1 must be name,epsilon,delta"),
+        (HEAD, "it holds no voter"),
+        (HEAD + "a,1\n", "line 2 has 2 fields"),
+        (HEAD + "a,1,0\n\nb,2,0\n", "line 3 has 0 fields"),
+        (HEAD + "a,1,0\na,2,0\n", "line 3: the name 'a' stands there twice"),
+        (HEAD + " ,1,0\n", "line 2: a voter without a name"),
+        (HEAD + "a,x,0\n", "line 2: epsilon must be a finite number"),
+        (HEAD + "a,1,2\n", "line 2: delta must be in [0, 1)"),
+        (HEAD + "a,0,0\nb,1,0\n", "no information"),
+        (HEAD + "a,inf,0\nb,1,0\n", "all or none"),
+        (HEAD + 'a,"1,0\n', "it is no CSV file of voters"),
+        ("\udcff", "it is no CSV file of voters"),
+    ],
+)
+def test_what_is_no_file_of_voters_is_refused(
+    content: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "voters.csv"
+    file.write_bytes(content.encode("utf-8", "surrogateescape"))
+    status, error = status_and_error(capsys, "--voters", str(file))
+    assert status == 2
+    assert words in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--voters", "hospitals"), "private, plain, or a file that ends in .csv"),
+        (("--voters", "absent.csv"), "No such file"),
+        (("--epsilon", "0.1,0.2", "--K", "3"), "as many voters as --epsilon and --each-delta say"),
+        (("--epsilon", "0.1,0.2,0.3", "--each-delta", "0,0"), "one Δ, or 3"),
+        (("--epsilon", "0.1,,0.3"), "epsilon must be a finite number"),
+        (("--epsilon", "0.1,inf"), "must be finite for private voters"),
+        (("--voters", "plain", "--epsilon", "0.1,0.2"), "leave it out with --voters plain"),
+        (("--epsilon", "0.1,0.2", "--m", "1", "--shape", "free"), "'monotone' where voters differ"),
+        (("--epsilon", "0.1,0.2", "--m", "1", "--solver", "reference"), "'production' where voters differ"),
+    ],
+)
+def test_flags_that_contradict_each_other(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, error = status_and_error(capsys, *arguments)
+    assert (status, words in error, error.count("\n")) == (2, True, 1)
+
+
+def test_too_many_kinds_are_rounded_up_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    epsilons = ",".join(f"0.{n}" for n in range(10, 34))
+    assert run(lambda: main(["--epsilon", epsilons, "--target", "1,1e-4", "--format", "json"])) == 0
+    assert "24 kinds of voters have more rows than are looked at, so ε and Δ were rounded up" in capsys.readouterr().err
+
+
+def test_voters_are_written_as_flags_and_as_python() -> None:
+    voters = Voters.of([PrivacyParams("0.1", "1e-6"), PrivacyParams("0.5", "1e-6")], 1, models=True)
+    assert eval(python_of(voters), {"Voters": Voters, "PrivacyParams": PrivacyParams}) == voters  # noqa: S307
+    flags = flags_of(Workload(voters, 3, PrivacyParams(1)))
+    assert flags == "--K 2 --epsilon 0.5,0.1 --each-delta 0.000001 --overlap 1 --models --queries 3 --total 1,0"
