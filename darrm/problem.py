@@ -150,6 +150,8 @@ class Voters:
         [(3, 0.5), (2, 0.11)]
         """
         checks.integer_at_least(1, kinds=kinds)
+        if len(self.kinds) <= kinds:
+            return self
         own = self.own or (self.each,) * self.K
         ends = [0, *accumulate(len(list(each)) for _, each in groupby(own))]
         sums = [0.0, *accumulate(each.epsilon for each in own)]

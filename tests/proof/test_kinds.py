@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -20,6 +20,7 @@ from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction, signed_function
 from darrm.optimize.exact_optimum import exact_optimum
 from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.rounding import least_error
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
@@ -251,6 +252,19 @@ def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
     assert voters.rounded(1) == Voters(5, PrivacyParams("0.45", "1e-5"), 2, models=True)
     sizes = [len(fitting(Voters.of([PrivacyParams(f"0.{100 + n}") for n in range(K)])).kinds) for K in (11, 40, 300)]
     assert sizes == [11, 3, 1]
+
+
+@given(voters=voters_that_differ(), kinds=st.integers(2, 3))
+@settings(max_examples=40, deadline=None)
+def test_what_rounding_costs_is_bounded(voters: Voters, kinds: int) -> None:
+    target, prior = PrivacyParams("0.4", "0.01"), priors.CommonP()
+    assume(voters.rounded(kinds).own is not None)  # equal voters have no target below their own ε
+    rounded = optimize_gamma(MajorityProblem(voters.rounded(kinds), target), prior=prior)
+    true = optimize_gamma(MajorityProblem(voters, target), prior=prior)
+    bound = least_error(voters, rounded, prior)
+    assert bound <= true.gamma.expected_error(prior) + 1e-12
+    if rounded.problem.voters == voters:
+        assert bound == pytest.approx(true.gamma.expected_error(prior), abs=1e-9)
 
 
 def test_random_pairs_of_an_attack_are_neighbors() -> None:

@@ -1,0 +1,74 @@
+"""What it costs that voters which differ were rounded up to fewer kinds.
+
+The rows that hold at the optimum of the rounded voters name places for so many of them; with the true (ε_i, Δ_i) at the
+same places they are rows of the true voters. Whatever γ is private for these satisfies them, so the program with these
+rows alone is a bound on all of them, proved from its multipliers as any other (`darrm.proof.optimality`).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from darrm.gamma.priors import Prior, weights_of
+from darrm.problem import MajorityProblem, Voters
+from darrm.proof.corners import CornerCounts, budget_below
+from darrm.proof.kinds import KindCounts
+from darrm.proof.optimality import Row, largest, lower_bound
+from darrm.proof.table import GammaTable
+from lp_models.gamma_lp import Shape, expected_error_program
+from lp_models.highs import Master
+
+
+def least_error(voters: Voters, table: GammaTable, prior: Prior) -> float:
+    """Bound from below the expected error of every monotone γ that is private for ``voters``.
+
+    Parameters
+    ----------
+    voters
+        The true ones.
+    table
+        An optimal one for the same voters rounded up, `Voters.rounded`.
+    prior
+        What it was optimized for.
+
+    Examples
+    --------
+    >>> from darrm import MajorityProblem, PrivacyParams, Voters, optimize_gamma
+    >>> from darrm.gamma.priors import CommonP
+    >>> voters = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.2", "0.3", "0.4", "0.5")])
+    >>> rounded = optimize_gamma(MajorityProblem(voters.rounded(2), PrivacyParams("0.5")), prior=CommonP())
+    >>> exact = optimize_gamma(MajorityProblem(voters, PrivacyParams("0.5")), prior=CommonP())
+    >>> bound = least_error(voters, rounded, CommonP())
+    >>> round(bound, 4) <= round(exact.optimality.value, 4) <= round(rounded.optimality.value, 4)
+    True
+    """
+    optimality = table.optimality
+    if optimality is None or not optimality.multipliers:
+        return 0.0
+    problem = MajorityProblem(voters, table.problem.target)
+    rows = [row for _, held in optimality.multipliers for row in _true_rows(held, table.problem.voters, voters)]
+    weights, budget = weights_of(prior, voters.K), budget_below(problem.target)
+    coefficients = np.array([row.coefficients(voters, problem.cost_ratio) for row in rows])
+    master = Master(expected_error_program(weights, Shape.MONOTONE))
+    master.add_rows(Shape.MONOTONE.rows(coefficients), np.full(len(rows), budget), rows)
+    duals = zip(master.solve().duals.tolist(), master.labels, strict=True)
+    multipliers = [(y, row) for y, row in duals if isinstance(row, KindCounts)]
+    return lower_bound(problem, weights, "monotone", largest(multipliers, voters))
+
+
+def _true_rows(row: Row, rounded: Voters, voters: Voters) -> Iterator[KindCounts]:
+    """Put the true voters where a row puts rounded ones: of each kind the weakest at (hi, lo), or the strongest."""
+    parts = [(part, n) for (part, _), (n, _) in zip(row.parts_of(rounded), rounded.kinds, strict=True)]
+    for weakest_first in (True, False):
+        places: list[str] = []
+        for part, n in parts:
+            near = ["zeros"] * part.zeros + ["ones"] * part.ones
+            high = ["high"] * (n - len(near))
+            places += high + near if weakest_first else near + high
+        at, found = iter(places), []
+        for n, _ in voters.kinds:
+            here = [next(at) for _ in range(n)]
+            zeros, ones = here.count("zeros"), here.count("ones")
+            moves = (zeros, 0, 0, ones) if voters.overlap is None else (0, 0, 0, 0)
+            found.append(CornerCounts(here.count("high"), 0, zeros, ones, *moves))
+        yield KindCounts(tuple(found))
