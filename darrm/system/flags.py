@@ -122,7 +122,7 @@ def voters_of(options: argparse.Namespace) -> Voters:
         if options.voters == "plain":
             return Voters(int(DEFAULT_K) if K is None else K, PrivacyParams("inf"), overlap, options.models)
         if not options.voters.lower().endswith(".csv"):
-            checks.fail("--voters", options.voters, "private, plain, or a file that ends in .csv")
+            checks.fail("--voters", options.voters, "'private', 'plain', or a file that ends in .csv")
         own = read_voters(Path(options.voters))
     else:
         own = _each_of(options, K)
@@ -141,7 +141,8 @@ def _each_of(options: argparse.Namespace, K: int | None) -> list[PrivacyParams]:
     if not {len(epsilons), len(deltas)} <= {1, most}:
         checks.fail("--each-delta", options.each_delta, f"one Δ, or {len(epsilons)}, as many as --epsilon says")
     if most > 1 and K is not None and most != K:
-        checks.fail("--K", K, f"{most}, as many voters as --epsilon and --each-delta say", "leave it out")
+        flag, text = ("--epsilon", options.epsilon) if len(epsilons) > 1 else ("--each-delta", options.each_delta)
+        checks.fail(flag, text, f"one number, or K = {K} where voters differ", "write decimals with a point")
     for epsilon in epsilons:
         if not _pair("--epsilon", epsilon, "0").is_private:
             raise ValueError("--epsilon must be finite for private voters: say --voters plain")

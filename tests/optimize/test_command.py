@@ -113,7 +113,7 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--epsilon nan", "epsilon must be a finite number"),
         ("--epsilon inf", "--epsilon must be finite for private voters: say --voters plain"),
         ("--epsilon inf --each-delta 0", "--epsilon must be finite for private voters"),
-        ("--voters some", "invalid choice"),
+        ("--voters some", "a file that ends in .csv"),
         ("--voters plain", "--voters plain needs --target EPS,DELTA"),
         ("--voters plain --target 1", "--target must be EPS,DELTA"),
         ("--voters plain --target inf,0", "epsilon must be a finite number"),

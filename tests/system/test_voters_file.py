@@ -72,9 +72,9 @@ def test_what_is_no_file_of_voters_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--voters", "hospitals"), "private, plain, or a file that ends in .csv"),
+        (("--voters", "hospitals"), "'private', 'plain', or a file that ends in .csv"),
         (("--voters", "absent.csv"), "No such file"),
-        (("--epsilon", "0.1,0.2", "--K", "3"), "as many voters as --epsilon and --each-delta say"),
+        (("--epsilon", "0.1,0.2", "--K", "3"), "one number, or K = 3 where voters differ"),
         (("--epsilon", "0.1,0.2,0.3", "--each-delta", "0,0"), "one Δ, or 3"),
         (("--epsilon", "0.1,,0.3"), "epsilon must be a finite number"),
         (("--epsilon", "0.1,inf"), "must be finite for private voters"),
