@@ -53,7 +53,7 @@ class CornerCounts:
     moved_ones_prime: int = 0
 
     def is_of(self, voters: Voters) -> bool:
-        """Whether this is a row of the full set of these voters: a point of the region, with at most t of them touched.
+        """Whether this is a row of the full set of equal voters: a point of the region, with at most t of them touched.
 
         Frozen voters have p = p', which may be Δ as well: of those near 0 only as many need to be touched as more of
         them have p = Δ than p' = Δ, or the other way round.
@@ -61,7 +61,8 @@ class CornerCounts:
         places = (self.high, self.low, self.zeros, self.ones)
         moved = (self.moved_zeros, self.moved_zeros_prime, self.moved_ones, self.moved_ones_prime)
         return (
-            min(*places, *moved) >= 0
+            voters.own is None
+            and min(*places, *moved) >= 0
             and sum(places) == voters.K
             and max(moved[:2]) <= self.zeros
             and max(moved[2:]) <= self.ones
