@@ -6,6 +6,9 @@ rows alone is a bound on all of them, proved from its multipliers as any other (
 """
 
 from collections.abc import Iterator
+from dataclasses import astuple
+from functools import reduce
+from itertools import islice
 
 import numpy as np
 
@@ -60,15 +63,16 @@ def _true_rows(row: Row, rounded: Voters, voters: Voters) -> Iterator[KindCounts
     """Put the true voters where a row puts rounded ones: of each kind the weakest at (hi, lo), or the strongest."""
     parts = [(part, n) for (part, _), (n, _) in zip(row.parts_of(rounded), rounded.kinds, strict=True)]
     for weakest_first in (True, False):
-        places: list[str] = []
+        places: list[CornerCounts] = []
         for part, n in parts:
-            near = ["zeros"] * part.zeros + ["ones"] * part.ones
-            high = ["high"] * (n - len(near))
+            near = [CornerCounts(0, 0, 1, 0, moved_zeros=int(i < part.moved_zeros)) for i in range(part.zeros)]
+            moved = part.moved_ones_prime
+            near += [CornerCounts(0, 0, 0, 1, moved_ones_prime=int(i < moved)) for i in range(part.ones)]
+            high = [CornerCounts(1, 0, 0, 0)] * (n - len(near))
             places += high + near if weakest_first else near + high
-        at, found = iter(places), []
-        for n, _ in voters.kinds:
-            here = [next(at) for _ in range(n)]
-            zeros, ones = here.count("zeros"), here.count("ones")
-            moves = (zeros, 0, 0, ones) if voters.overlap is None else (0, 0, 0, 0)
-            found.append(CornerCounts(here.count("high"), 0, zeros, ones, *moves))
-        yield KindCounts(tuple(found))
+        at = iter(places)
+        yield KindCounts(tuple(reduce(_together, islice(at, n)) for n, _ in voters.kinds))
+
+
+def _together(one: CornerCounts, other: CornerCounts) -> CornerCounts:
+    return CornerCounts(*(a + b for a, b in zip(astuple(one), astuple(other), strict=True)))
