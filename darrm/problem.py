@@ -29,6 +29,7 @@ from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyParams, exact_number
 # γ is a number for each possible majority and its proof looks at all of them: a million voters take minutes and a table
 # of 10 MB. Numbers of queries are multiplied as floats, to which all whole numbers up to 2^53 are known.
 MOST_VOTERS, MOST_QUERIES, MOST_CLASSES = 10**6, 10**12, 2**16
+_MOST_CUTS = 200  # between kinds of voters that are rounded up: the work is its square
 _SAY_PRIVACY = "say PrivacyParams(epsilon, delta)"
 _M_EPSILON = "the release is m*epsilon-private, at least as one voter is and at most as all are"
 _NO_ALLOWANCE = "voters that are not private have no allowance m: state the target, MajorityProblem(voters, target)"
@@ -145,6 +146,8 @@ class Voters:
     def rounded(self, kinds: int) -> Voters:
         """Return voters of at most so many kinds, their ε and Δ rounded up so that the sum of all ε grows least.
 
+        Of more than `_MOST_CUTS` kinds only so many places to cut between them, evenly spread, are tried.
+
         >>> hospitals = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.11", "0.5", "0.45", "0.4")])
         >>> [(n, each.epsilon) for n, each in hospitals.rounded(2).kinds]
         [(3, 0.5), (2, 0.11)]
@@ -154,6 +157,7 @@ class Voters:
             return self
         own = self.own or (self.each,) * self.K
         ends = [0, *accumulate(len(list(each)) for _, each in groupby(own))]
+        ends = [*ends[: -1 : -(-len(ends) // _MOST_CUTS)], ends[-1]]
         sums = [0.0, *accumulate(each.epsilon for each in own)]
         # grown[i] is how much the first i kinds grow in so many parts, and cuts[i] where the parts begin
         grown, cuts = [0.0] + [math.inf] * (len(ends) - 1), [list[int]() for _ in ends]
