@@ -73,7 +73,7 @@ def load() -> Loops | None:
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile when first called, keeping the code on disk where there is a place for it."""
     numba = require("numba")
-    for shared in (_average_up, _average_down, _screen_exceeds, _vertices, _moved):
+    for shared in (_average_up, _average_down, _screen_exceeds, vertices, _moved):
         numba.extending.register_jitable(shared)
     try:
         compiled: Callable[..., Any] = numba.njit(function, cache=True, nogil=True, error_model="numpy")
@@ -191,7 +191,7 @@ def _screen_exceeds(level: Array, ratio: float, tails: Array, least: float) -> b
     return above > 0
 
 
-def _vertices(  # noqa: C901, PLR0912 (loops are written out)
+def vertices(  # noqa: C901, PLR0912 (loops are written out)
     level: Array,
     delta_weights: Array,
     delta_squared: float,
@@ -244,19 +244,6 @@ def _vertices(  # noqa: C901, PLR0912 (loops are written out)
         bounds[b] = best + 1.0001 * lever * (around[b] + rest)
 
 
-def vertices(
-    level: Array,
-    delta_weights: Array,
-    delta_squared: float,
-    rest: float,
-    values: Array,
-    bounds: Array,
-    choice: NDArray[np.int64],
-) -> None:
-    """Compute `NearShifts.vertices` of one T."""
-    _vertices(level, delta_weights, delta_squared, rest, values, bounds, choice)
-
-
 def pass_levels(
     level: Array,
     first: int,
@@ -298,7 +285,7 @@ def pass_levels(
             chain = -own[::-1] if low else own
             if not _screen_exceeds(chain, ratio, tails, min(limit, best)):
                 continue
-            _vertices(chain, delta_weights, delta_squared, rest, values[:size], bounds[:size], choice[:size])
+            vertices(chain, delta_weights, delta_squared, rest, values[:size], bounds[:size], choice[:size])
             cost, upper = -np.inf, -np.inf
             for b in range(_U(size)):
                 cost = max(cost, values[b] + ratio * values[_U(size - 1) - b])

@@ -271,22 +271,14 @@ def _costliest(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> tuple
 
 def _random_pair(voters: Voters, rng: np.random.Generator) -> tuple[Array, Array]:
     """Choose a corner for every voter, with random shares of the corners; those out of reach are 0 or 1."""
+    within = np.arange(voters.K) < voters.reached
     if voters.own is not None:
-        return _random_pair_of_kinds(voters, rng)
-    corners = corner_pairs(voters)
-    chosen = rng.choice(len(corners), size=voters.K, p=rng.dirichlet(np.ones(len(corners))))
-    chosen[voters.reached :] %= 2  # the first two corners are (0, 0) and (1, 1)
-    return corners[chosen, 0], corners[chosen, 1]
-
-
-def _random_pair_of_kinds(voters: Voters, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Do the same for voters that differ; who is within reach is drawn as well."""
-    within = rng.permutation(voters.K) < voters.reached
+        rng.shuffle(within)  # where voters are alike, it does not matter who is within reach
     first, second, start = np.empty(voters.K), np.empty(voters.K), 0
     for n, each in voters.kinds:
         corners, here = corner_pairs(Voters(1, each)), slice(start, start + n)
         chosen = rng.choice(len(corners), size=n, p=rng.dirichlet(np.ones(len(corners))))
-        chosen = np.where(within[here], chosen, chosen % 2)
+        chosen = np.where(within[here], chosen, chosen % 2)  # the first two corners are (0, 0) and (1, 1)
         first[here], second[here], start = corners[chosen, 0], corners[chosen, 1], start + n
     return first, second
 

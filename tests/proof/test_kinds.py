@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -237,6 +237,26 @@ def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, voters: V
     assert lower_bound(problem, weights, "monotone", chosen) == pytest.approx(max(0.0, by_hand), abs=1e-9)
 
 
+def test_a_solve_that_starts_from_equal_voters_takes_none_of_their_rows() -> None:
+    """A corner of the weakest voter for all would be no row: the bound made of it would be false."""
+    problem, prior = hospitals(), priors.CommonP()
+    alike = MajorityProblem(Voters(11, PrivacyParams("0.5", "1e-6")), problem.target)
+    start = optimize_gamma(alike, prior=prior, shape="monotone")
+    assert start.optimality is not None
+    assert start.optimality.multipliers
+    assert not any(row.is_of(problem.voters) for _, row in start.optimality.multipliers)
+    tables = [optimize_gamma(problem, prior=prior, start=other) for other in (None, start)]
+    assert tables[0].gamma.expected_error(prior) == pytest.approx(tables[1].gamma.expected_error(prior), abs=1e-9)
+
+
+def test_thousands_of_kinds_are_rounded_at_once() -> None:
+    own = [PrivacyParams(f"0.{10_000 + n}") for n in range(5_000)]
+    rounded = Voters.of(own).rounded(3)
+    assert len(rounded.kinds) == 3
+    assert rounded.cover(Voters.of(own))
+    assert sum(n for n, _ in rounded.kinds) == 5_000
+
+
 def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
     own = [PrivacyParams(f"0.{n}", delta) for n, delta in ((10, "0"), (11, "1e-5"), (12, "0"), (40, "0"), (45, "1e-6"))]
     voters = Voters.of(own, 2, models=True)
@@ -255,6 +275,7 @@ def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
 
 
 @given(voters=voters_that_differ(), kinds=st.integers(2, 3))
+@example(Voters.of([PrivacyParams("0.02", "0.2"), PrivacyParams("0.02")], overlap=1), 2)
 @settings(max_examples=40, deadline=None)
 def test_what_rounding_costs_is_bounded(voters: Voters, kinds: int) -> None:
     target, prior = PrivacyParams("0.4", "0.01"), priors.CommonP()
