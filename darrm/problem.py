@@ -29,6 +29,7 @@ from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyParams, exact_number
 # γ is a number for each possible majority and its proof looks at all of them: a million voters take minutes and a table
 # of 10 MB. Numbers of queries are multiplied as floats, to which all whole numbers up to 2^53 are known.
 MOST_VOTERS, MOST_QUERIES, MOST_CLASSES = 10**6, 10**12, 2**16
+_NO_PRIVACY = 1e6
 _MOST_CUTS = 200  # between kinds of voters that are rounded up: the work is its square
 _SAY_PRIVACY = "say PrivacyParams(epsilon, delta)"
 _M_EPSILON = "the release is m*epsilon-private, at least as one voter is and at most as all are"
@@ -108,10 +109,7 @@ class Voters:
         if len(own) != self.K or self.each != _satisfied_by_all(own):
             checks.fail("own", len(own), f"what each of K = {self.K} voters satisfies", "say Voters.of(own)")
         for each in own:
-            if not each.is_private:
-                advice = "voters without privacy among private ones are not supported: all or none"
-                checks.fail("epsilon of a voter", "inf", "finite where voters differ", advice)
-            if each.exact_epsilon <= 0:
+            if each.is_private and each.exact_epsilon <= 0:
                 checks.fail("epsilon of a voter", 0, "positive", "voters with epsilon = 0 carry no information")
         ordered = tuple(sorted(own, key=_strength, reverse=True))
         object.__setattr__(self, "own", None if len(set(ordered)) == 1 else ordered)
@@ -124,6 +122,16 @@ class Voters:
         return tuple((count, each) for each, count in Counter(self.own).items())
 
     @property
+    def private_kinds(self) -> list[tuple[int, PrivacyParams]]:
+        """Those of the kinds about which something is promised."""
+        return [(n, each) for n, each in self.kinds if each.is_private]
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether nothing is promised about any of them, so that what is proved holds for all that they may answer."""
+        return not self.private_kinds
+
+    @property
     def reached(self) -> int:
         """How many voters one person's data can reach at most: the overlap t of `darrm.proof.corners`."""
         return self.K if self.overlap is None else self.overlap
@@ -131,7 +139,7 @@ class Voters:
     @property
     def are_private_models(self) -> bool:
         """Whether they are models, trained once, that are private themselves: costs of their answers do not add up."""
-        return self.models and self.each.is_private
+        return self.models and not self.are_plain
 
     @property
     def first_majority(self) -> int:
@@ -158,7 +166,8 @@ class Voters:
         own = self.own or (self.each,) * self.K
         ends = [0, *accumulate(len(list(each)) for _, each in groupby(own))]
         ends = [*ends[: -1 : -(-len(ends) // _MOST_CUTS)], ends[-1]]
-        sums = [0.0, *accumulate(each.epsilon for each in own)]
+        sizes = [_size(each) for each in own]
+        sums = [0.0, *accumulate(sizes)]
         # grown[i] is how much the first i kinds grow in so many parts, and cuts[i] where the parts begin
         grown, cuts = [0.0] + [math.inf] * (len(ends) - 1), [list[int]() for _ in ends]
         for _ in range(kinds):
@@ -166,7 +175,7 @@ class Voters:
             grown, cuts = list(before), list(cuts_before)
             for last, end in enumerate(ends):
                 for first, start in enumerate(ends[:last]):
-                    growth = before[first] + own[start].epsilon * (end - start) - (sums[end] - sums[start])
+                    growth = before[first] + sizes[start] * (end - start) - (sums[end] - sums[start])
                     if growth < grown[last]:
                         grown[last], cuts[last] = growth, [*cuts_before[first], start]
         parts = pairwise([*cuts[-1], self.K])
@@ -353,7 +362,7 @@ must be (0.5, 1e-05)-differentially private.
         checks.instance(PrivacyParams, target=self.target, advice=_SAY_PRIVACY)
         checks.integer_at_least(2, most=MOST_CLASSES, classes=self.classes, advice="how many answers there are")
         object.__setattr__(self, "classes", int(self.classes))
-        if self.voters.each.is_private:
+        if not self.voters.are_plain:
             advice = "the program knows voters of whom nothing is promised only"
             checks.fail("voters.each", str(self.voters.each), 'PrivacyParams("inf")', advice)
         if not 0 < self.target.exact_epsilon <= LARGEST_EXPONENT:
@@ -424,9 +433,14 @@ class Workload:
         return {**self.voters.to_json(), **classes, "queries": self.queries, "total": self.total.to_json()}
 
 
-def _strength(each: PrivacyParams) -> tuple[Fraction, Fraction]:
+def _strength(each: PrivacyParams) -> tuple[bool, Fraction, Fraction]:
     """Return what voters are ordered by."""
-    return each.exact_epsilon, each.exact_delta
+    return not each.is_private, each.finite_epsilon or Fraction(0), each.exact_delta
+
+
+def _size(each: PrivacyParams) -> float:
+    """Return what is summed where voters are rounded up: ε, and for voters without privacy more than any that helps."""
+    return min(each.epsilon, _NO_PRIVACY) if each.is_private else _NO_PRIVACY
 
 
 def _satisfied_by_all(own: Sequence[PrivacyParams]) -> PrivacyParams:

@@ -331,7 +331,7 @@ def _check_models(models: Voters, counts: dict[Charge, int]) -> None:
     """Refuse charges that say nothing about these models."""
     for kind in counts:
         proved = kind.voters
-        if proved is None or not proved.each.is_private:
+        if proved is None or proved.are_plain:
             continue
         if kind.models is not None and replace(kind.models, overlap=models.overlap) != models:
             raise ValueError(f"{kind.what} is charged for other models ({proved}) than those declared ({models})")

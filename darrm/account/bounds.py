@@ -154,7 +154,7 @@ def models_bound(voters: Voters | None, delta: float) -> Bound | None:
     >>> models_bound(Voters(11, PrivacyParams(0.0892, 1e-4), overlap=1, models=True), 1e-4).epsilon
     0.0892
     """
-    if voters is None or not voters.are_private_models:
+    if voters is None or not (voters.models and voters.each.is_private):
         return None
     epsilon = optimal_epsilon([(voters.each, voters.reached)], delta)
     if voters.reached == 1 and voters.each.delta <= delta:
@@ -171,7 +171,7 @@ def subsampling_bound(voters: Voters, account: Account, delta: float) -> Bound |
     """Bound labels that look at fewer models than a person reaches, see `darrm.proof.sample`."""
     samples = [(charge.sample, charge.count) for charge in account if charge.sample is not None]
     looked = sum(sample.voters * count for sample, count in samples)
-    if len(samples) < len(account) or looked >= voters.reached:
+    if len(samples) < len(account) or looked >= voters.reached or not voters.each.is_private:
         return None
     most = looked * voters.each.epsilon * (1.0 + 1e-9)
     distance = math.fsum(sample.distance * count for sample, count in samples) * (1.0 + 1e-9)

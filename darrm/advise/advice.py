@@ -89,7 +89,7 @@ class Advice:
             reason = parallel if asked.voters.reached == 1 else "the voters are private enough"
             noiseless = f"No noise is needed: {reason}."
         hopeless = ""
-        if not release.voters.each.is_private and release.voters.reached == release.voters.K:
+        if release.voters.are_plain and release.voters.reached == release.voters.K:
             hopeless = (
                 "One person may move every vote, so nothing beats randomized response. If a person's data reach fewer "
                 "voters (disjoint shards: one), say so with --overlap."
@@ -209,7 +209,7 @@ def _of_pluralities(
 
 def _limit(workload: Workload, prior: HistogramPrior) -> tuple[str, ...]:
     """Write how often no private release whatsoever can be right."""
-    if workload.voters.each.is_private:
+    if not workload.voters.are_plain:
         return ()
     share = share_right_at_most(workload, *histograms(prior, workload.voters.K, workload.classes, MOST_LISTED))
     return (f"No private release whatsoever is right more often than {share:.5f} under this prior.",)

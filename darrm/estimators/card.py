@@ -14,7 +14,7 @@ _COMES = "one person, with all of the rows, is in one of them only"
 def of_vote(vote: Any) -> str:  # noqa: ANN401 (a fitted `PayingVote`)
     """Write the card of an ensemble that answers."""
     option, total = vote.plan_.workload, vote.plan_.workload.total
-    models = option.voters.each.is_private
+    models = not option.voters.are_plain
     who = "models, each private by itself" if models else "teachers, not private themselves"
     cost = (
         "Nothing is paid for an answer: the models' own noise covers any number of them."

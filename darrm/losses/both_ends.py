@@ -46,6 +46,8 @@ def models_delta(each: PrivacyParams, count: int, epsilon: float) -> float:
     >>> round(models_delta(PrivacyParams(1), 1, 0.0) - math.tanh(0.5), 9)  # the total variation of one bit
     0.0
     """
+    if not each.is_private:
+        return 1.0
     log_divergence = LossDistribution.of_groups([(each.epsilon, count)]).log_divergence(epsilon)
     kept = count * math.log1p(-each.delta)
     if log_divergence >= 0.0:
@@ -124,7 +126,7 @@ def smallest_whole(
         # the fixed point for this ε' lies on the other side of what is searched for, and near it
         x = _smallest_step(each, size, epsilon) * (1.0 + _TOLERANCE / 2.0)
         # beyond size·ε R does not fall any more: nowhere is more δ' left
-        if forbidden < size * each.epsilon < x:
+        if each.is_private and forbidden < size * each.epsilon < x:
             x = size * each.epsilon
         elif math.isinf(allowed) and 0.0 < forbidden < x:  # it comes slowly from below: further on
             x += 2.0 * (x - forbidden)

@@ -113,7 +113,7 @@ class Charge:
             object.__setattr__(self, "models", self.voters if self.voters.are_private_models else None)
             object.__setattr__(self, "alone", self.alone or self.models is not None)
         for plain in self.for_plain_voters:
-            described = plain.voters is not None and not plain.voters.each.is_private and not plain.alone
+            described = plain.voters is not None and plain.voters.are_plain and not plain.alone
             if self.models is None or not described or plain.count != 1:
                 raise ValueError("for_plain_voters holds one query each for plain voters, beside one of private models")
         object.__setattr__(self, "overlaps", tuple(plain.reached for plain in self.for_plain_voters))
@@ -135,7 +135,7 @@ class Charge:
     @property
     def promise(self) -> tuple[bool, int]:
         """Orders charges of one kind by whom they hold for: the smaller says less about votes."""
-        return self.voters is None or not self.voters.each.is_private, self.reached or 0
+        return self.voters is None or self.voters.are_plain, self.reached or 0
 
     def as_for_plain_voters(self, overlap: int) -> Charge | None:
         """Describe the same queries for a person who reaches so many voters about whom nothing is promised, if known.
@@ -145,7 +145,7 @@ class Charge:
         >>> pate.as_for_plain_voters(1) is pate, pate.as_for_plain_voters(2)
         (True, None)
         """
-        proved_for_votes = not self.alone and (self.voters is None or not self.voters.each.is_private)
+        proved_for_votes = not self.alone and (self.voters is None or self.voters.are_plain)
         known = ((self,) if proved_for_votes else ()) + self.for_plain_voters
         fitting = [charge for charge in known if charge.reached is not None and charge.reached >= overlap]
         if not fitting:

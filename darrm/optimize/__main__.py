@@ -207,7 +207,8 @@ def _problem(options: argparse.Namespace, voters: Voters) -> MajorityProblem:
             raise ValueError(f"--{allowance[0]} and --target both say what the release must satisfy: give one of them")
         return MajorityProblem(voters, privacy_pair("--target", options.target, "0.5,1e-5"))
     if not voters.each.is_private:
-        raise ValueError("--voters plain needs --target EPS,DELTA: an allowance --m is about private voters")
+        who = "--voters plain needs" if voters.are_plain else "voters of whom some are not private need"
+        raise ValueError(f"{who} --target EPS,DELTA: an allowance --m is about private voters")
     return MajorityProblem.from_allowance(voters, "3" if options.m is None else options.m, options.delta)
 
 

@@ -37,7 +37,7 @@ from darrm.problem import MajorityProblem, Voters
 
 def has_closed_form(voters: Voters) -> bool:
     """Return whether (3) speaks about these voters."""
-    return not voters.each.is_private and voters.reached == 1
+    return voters.are_plain and voters.reached == 1
 
 
 def best_for_plain_voters(problem: MajorityProblem) -> NoiseFunction:

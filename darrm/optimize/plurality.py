@@ -160,7 +160,7 @@ def optimize_plurality_under_renyi(
 
 def check_size(voters: Voters, classes: int) -> None:
     """Check before the work that the program is solved in about two minutes; `ValueError` says which ones are."""
-    if voters.each.is_private:
+    if not voters.are_plain:
         advice = "for private voters say MajorityProblem, which has two classes"
         checks.fail("voters.each", str(voters.each), 'PrivacyParams("inf")', advice)
     terms = partitions_of(voters.K, classes).pairs(voters.reached).pair.size

@@ -131,7 +131,7 @@ def share_right_at_most(workload: Workload, counts: NDArray[np.int64], weights: 
     >>> [round(share_right_at_most(Workload(voters, Q, PrivacyParams(1, "1e-5"), 3), close), 3) for Q in (1, 1000)]
     [0.742, 0.388]
     """
-    if workload.voters.each.is_private:
+    if not workload.voters.are_plain:
         checks.fail("voters.each", str(workload.voters.each), 'PrivacyParams("inf")')
     each = np.full(len(counts), 1.0 / len(counts)) if weights is None else np.asarray(weights, dtype=np.float64)
     total, reached = workload.total, workload.voters.reached

@@ -128,13 +128,14 @@ def _heading(table: GammaTable) -> str:
 
 def _who(voters: Voters) -> list[str]:
     """Say what the voters satisfy, kind by kind."""
-    if not voters.each.is_private:
+    if voters.are_plain:
         return ["  each voter is   not private"]
     if voters.own is None:
         return [f"  each voter is   (ε, Δ)  = {voters.each}-differentially private"]
     verbs = {True: "voter is   ", False: "voters are "}
     shown = voters.kinds[:_MOST_KINDS]
-    kinds = [f"{n:5d} {verbs[n == 1]} (ε, Δ)  = {each}-differentially private" for n, each in shown]
+    satisfy = [f"(ε, Δ)  = {each}-differentially private" if each.is_private else "not private" for _, each in shown]
+    kinds = [f"{n:5d} {verbs[n == 1]} {what}" for (n, _), what in zip(shown, satisfy, strict=True)]
     more = len(voters.kinds) - _MOST_KINDS
     return [*kinds, f"  and so on, {more} more kinds"] if more > 0 else kinds
 

@@ -16,7 +16,7 @@ from darrm.losses.both_ends import release_within
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
-from darrm.problem import Workload
+from darrm.problem import Voters, Workload
 
 BISECTIONS = 30
 MARGIN = Fraction(1, 250_000)  # of ε is left, so that what is reported, found to a part in a million, fits as well
@@ -51,7 +51,7 @@ def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
     voters = workload.voters
     if _one_majority(workload) or not voters.are_private_models:
         return workload
-    plain = replace(voters, each=PrivacyParams("inf"), overlap=1 if one_by_one else voters.overlap, models=False)
+    plain = Voters(voters.K, PrivacyParams("inf"), 1 if one_by_one else voters.overlap)
     whole = PrivacyParams(workload.total.exact_epsilon * (1 - MARGIN), workload.total.exact_delta)
     total = release_within(voters, whole, one_by_one=one_by_one) or workload.total
     return replace(workload, voters=plain, total=total)

@@ -35,7 +35,7 @@ LARGEST_EPSILON = 15.0  # of one query; beyond, δ is rounding
 def optimum(workload: Workload, prior: HistogramPrior, report: Callable[[str], None]) -> PluralityCandidate:
     """Find the table that is right most often within the budget; `PlanError` or `ValueError` if there is none."""
     voters = workload.voters
-    if voters.each.is_private:
+    if not voters.are_plain:
         raise PlanError("its table is proved for voters that are not private")
     terms = partitions_of(voters.K, workload.classes).pairs(voters.reached).pair.size
     if terms > MOST_TERMS:

@@ -112,7 +112,7 @@ def how_counted(workload: Workload) -> str:
             "add up. Their votes count as those of voters that are not private, and the release may be "
             f"{release.total}-private for these: both ends together, models and release, are {workload.total}-private."
         )
-    if workload.voters.each.is_private and workload.queries > 1:
+    if not workload.voters.are_plain and workload.queries > 1:
         return "Counted a query at a time, as voters draw fresh randomness for each: for trained models say --models."
     return ""
 

@@ -298,7 +298,7 @@ def check_plurality(workload: Workload, prior: object) -> None:
     voters = workload.voters
     advice = "release one of darrm.pate, which take more"
     checks.integer_at_least(2, most=MOST_PLANNED, classes=workload.classes, advice=advice)
-    if voters.each.is_private and not voters.models:
+    if not (voters.are_plain or voters.models):
         checks.fail(
             "voters", str(voters), "plain voters or private models for more than two classes", PRIVATE_FOR_ITSELF
         )

@@ -97,7 +97,7 @@ class PrivateClassifierMajority:
         given_by_all = [voter.guarantee.on_covered_pairs for voter in self._voters]
         for index, (voter, given) in enumerate(zip(self._voters, given_by_all, strict=True)):
             each = problem.voters.each
-            if given.exact_epsilon > each.exact_epsilon or given.exact_delta > each.exact_delta:
+            if not Voters(1, each).cover(Voters(1, given)):
                 allowed = f"at least as private as the table's voters, {each}"
                 checks.fail(f"voter {index}", str(given), allowed, "optimize a table for these voters")
             if voter.classes != self._voters[0].classes:

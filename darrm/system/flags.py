@@ -93,7 +93,7 @@ def add_voters(parser: argparse.ArgumentParser) -> None:
         default="private",
         metavar="{private,plain,FILE.csv}",
         help="private (default): each voter satisfies --epsilon and --each-delta; plain: nothing is known of them; "
-        "FILE.csv: lines of name,epsilon,delta, a voter each",
+        "FILE.csv: lines of name,epsilon,delta, a voter each (epsilon inf: nothing is known of it)",
     )
     group.add_argument(
         "--epsilon",
@@ -143,11 +143,14 @@ def _each_of(options: argparse.Namespace, K: int | None) -> list[PrivacyParams]:
     if most > 1 and K is not None and most != K:
         flag, text = ("--epsilon", options.epsilon) if len(epsilons) > 1 else ("--each-delta", options.each_delta)
         checks.fail(flag, text, f"one number, or K = {K} where voters differ", "write decimals with a point")
-    for epsilon in epsilons:
-        if not _pair("--epsilon", epsilon, "0").is_private:
-            raise ValueError("--epsilon must be finite for private voters: say --voters plain")
     pairs = zip(epsilons * (most // len(epsilons)), deltas * (most // len(deltas)), strict=True)
-    return [_pair("--epsilon and --each-delta", epsilon, delta) for epsilon, delta in pairs]
+    plain = PrivacyParams("inf")  # nothing is known of it, whatever Δ the others have
+    found = [
+        plain if text.strip() == "inf" else _pair("--epsilon and --each-delta", text, delta) for text, delta in pairs
+    ]
+    if found == [plain] * most:
+        raise ValueError("--epsilon must be finite for private voters: say --voters plain")
+    return found
 
 
 def python_of(voters: Voters) -> str:
@@ -199,7 +202,7 @@ def flags_of(workload: Workload) -> str:
     '--K 250 --voters plain --overlap 1 --queries 1000 --total 2,0.00001'
     """
     voters, each, total = workload.voters, workload.voters.each, workload.total
-    kind = f"--epsilon {each.epsilon_text} --each-delta {each.delta_text}" if each.is_private else "--voters plain"
+    kind = "--voters plain" if voters.are_plain else f"--epsilon {each.epsilon_text} --each-delta {each.delta_text}"
     if voters.own is not None:
         epsilons, deltas = ([getattr(own, name) for own in voters.own] for name in ("epsilon_text", "delta_text"))
         kind = f"--epsilon {','.join(epsilons)} --each-delta {','.join(deltas if len(set(deltas)) > 1 else deltas[:1])}"

@@ -90,9 +90,9 @@ def judge_figure(claim: str, stored: object, ours: float, true: Enclosure | None
 def judge_premises(table: Table) -> Iterator[Verdict]:
     """Judge what a table is about and no file can show."""
     voters = table.problem.voters
-    if voters.each.is_private:
+    if not voters.are_plain:
         reason = "the privacy of the voters is not in the files; without it nothing above holds"
-        for n, each in voters.kinds:
+        for n, each in voters.private_kinds:
             whose = f"each of the {n} voters" if voters.own is None else f"{n} of the {voters.K} voters"
             verb = "is" if voters.own is None or n == 1 else "are"
             yield Verdict(ABOUT, f"{whose} {verb} {each}-differentially private", CLAIMED, reason)
@@ -101,7 +101,7 @@ def judge_premises(table: Table) -> Iterator[Verdict]:
     reason = "true of any voters" if safe else "how the data were dealt out is not in the files"
     yield Verdict(ABOUT, f"one person's data reach {reach}", PROVED if safe else CLAIMED, reason)
     words = "are models, trained once" if voters.models else "draw fresh randomness for every question"
-    if voters.each.is_private:
+    if not voters.are_plain:
         yield Verdict(ABOUT, f"the voters {words}", CLAIMED, "nothing in votes or files shows it")
     for name, text in sorted(table.provenance.items()):
         yield Verdict(ABOUT, f"{name}: {text}", CLAIMED, "a note of whoever made the table")

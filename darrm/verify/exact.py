@@ -68,7 +68,7 @@ class ReleaseNumbers:
     each: tuple[Fraction, Fraction] | None
     reached: int
     half: tuple[Fraction, ...]
-    own: tuple[tuple[int, tuple[Fraction, Fraction]], ...] | None = None
+    own: tuple[tuple[int, tuple[Fraction, Fraction] | None], ...] | None = None
 
     @property
     def kinds(self) -> list[tuple[int, list[_Pair]]]:

@@ -66,10 +66,10 @@ def _conditions(voters: Voters) -> list[str]:
     found = [
         "Whoever sees votes, or the coins, knows more: votes and the machine that drew must have been kept secret."
     ]
-    if voters.each.is_private:
+    if not voters.are_plain:
         is_private = f"is {voters.each}-differentially private"
         if voters.own is not None:
-            kinds = ", ".join(f"{n} of them {each}" for n, each in voters.kinds)
+            kinds = ", ".join(f"{n} of them {each}" for n, each in voters.private_kinds)
             is_private = f"is as differentially private as it says, {kinds}"
         found.append(
             f"It is a condition that each voter by itself {is_private}; whoever sees one voter's answers learns what "
@@ -77,12 +77,12 @@ def _conditions(voters: Voters) -> list[str]:
         )
     else:
         found.append("Nothing is asked of the voters, which may give away all that they know to whoever sees them.")
-    if voters.each.is_private and voters.models:
+    if voters.are_private_models:
         found.append(
             "The voters are models, trained once: their answers share the randomness of their training, so the costs "
             "of single labels do not add up, and the total must come from a bound that holds for models."
         )
-    elif voters.each.is_private:
+    elif not voters.are_plain:
         found.append(
             "It is a condition that each voter looks at the data afresh, with new randomness, at every question."
         )

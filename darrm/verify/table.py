@@ -14,6 +14,7 @@ from darrm.errors import DarrmError
 from darrm.gamma import priors
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.pate import noisy_maximum
+from darrm.privacy import PrivacyParams
 from darrm.proof import plurality_table
 from darrm.proof.optimality import Optimality
 from darrm.proof.plurality_table import PluralityTable
@@ -68,11 +69,14 @@ def judge_table(content: bytes) -> tuple[Table | None, list[Verdict]]:
 def release_numbers(table: GammaTable) -> ReleaseNumbers:
     """Return the plain numbers of a table, for the exact checker."""
     voters = table.problem.voters
-    each = (voters.each.exact_epsilon, voters.each.exact_delta) if voters.each.is_private else None
     differ = voters.own is not None
-    own = tuple((n, (kind.exact_epsilon, kind.exact_delta)) for n, kind in voters.kinds) if differ else None
+    own = tuple((n, _numbers(kind)) for n, kind in voters.kinds) if differ else None
     half = tuple(Fraction(float(value)) for value in table.gamma.half)
-    return ReleaseNumbers(voters.K, each, voters.reached, half, own)
+    return ReleaseNumbers(voters.K, _numbers(voters.each), voters.reached, half, own)
+
+
+def _numbers(each: PrivacyParams) -> tuple[Fraction, Fraction] | None:
+    return (each.exact_epsilon, each.exact_delta) if each.is_private else None
 
 
 def _judge_privacy(written: Mapping[str, Any], table: GammaTable) -> Iterator[Verdict]:

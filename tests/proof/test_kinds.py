@@ -15,16 +15,19 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import darrm
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.bounds import models_bound
 from darrm.errors import TableError
 from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction, signed_function
 from darrm.optimize.exact_optimum import exact_optimum
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.optimize.rounding import least_error
+from darrm.plan.budget import counted
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import MajorityProblem, PluralityProblem, Voters, Workload
 from darrm.proof.charge import charge_of
 from darrm.proof.corners import corners_of
 from darrm.proof.kinds import KindSet, fitting, number_of_rows, rows_covered
@@ -34,7 +37,8 @@ from darrm.proof.profile import divergence
 from darrm.proof.table import GammaTable, certify
 from darrm.verify import exact
 from darrm.verify.attack import _random_pair, worst_pair
-from darrm.verify.table import release_numbers
+from darrm.verify.table import judge_table, release_numbers
+from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED
 
 SCHEMAS = Path(darrm.__file__).parent / "schemas"
 EPSILONS, DELTAS = ("0.02", "0.1", "0.5", "1", "2"), ("0", "1e-6", "0.01", "0.2")
@@ -43,7 +47,8 @@ HOSPITALS = ("0.02", "0.05", "0.08", "0.1", "0.1", "0.1", "0.15", "0.2", "0.2", 
 
 @st.composite
 def voters_that_differ(draw: st.DrawFn, most: int = 4) -> Voters:
-    pair = st.builds(PrivacyParams, st.sampled_from(EPSILONS), st.sampled_from(DELTAS))
+    private = st.builds(PrivacyParams, st.sampled_from(EPSILONS), st.sampled_from(DELTAS))
+    pair = st.one_of(private, private, st.just(PrivacyParams("inf")))
     own = draw(st.lists(pair, min_size=2, max_size=most).filter(lambda each: len(set(each)) > 1))
     return Voters.of(own, draw(st.one_of(st.none(), st.integers(1, len(own)))))
 
@@ -95,10 +100,11 @@ def test_no_point_of_the_region_costs_more(data: st.DataObject, voters: Voters, 
         p = rng.random(voters.K)
         p_prime = p.copy()
         for voter in rng.permutation(voters.K)[: voters.reached]:
-            each = own[voter]
-            growth, delta = math.exp(each.epsilon), each.delta
-            low = max(0.0, (p[voter] - delta) / growth, 1.0 - growth * (1.0 - p[voter]) - delta)
-            high = min(1.0, growth * p[voter] + delta, 1.0 - (1.0 - p[voter] - delta) / growth)
+            each, low, high = own[voter], 0.0, 1.0
+            if each.is_private:
+                growth, delta = math.exp(each.epsilon), each.delta
+                low = max(0.0, (p[voter] - delta) / growth, 1.0 - growth * (1.0 - p[voter]) - delta)
+                high = min(1.0, growth * p[voter] + delta, 1.0 - (1.0 - p[voter] - delta) / growth)
             p_prime[voter] = rng.choice([low, high, rng.uniform(low, max(low, high))])
         assert cost(signed_function(half, voters.K), ratio, p, p_prime) <= worst + 1e-12
 
@@ -301,6 +307,61 @@ def test_random_pairs_of_an_attack_are_neighbors() -> None:
     assert epsilon == pytest.approx(0.5, abs=1e-6)
 
 
+def some_plain(*, models: bool = False) -> Voters:
+    return Voters.of([PrivacyParams("0.1", "1e-5")] * 5 + [PrivacyParams("inf")] * 2, 4, models=models)
+
+
+def test_some_voters_may_promise_nothing(tmp_path: Path) -> None:
+    """What is proved with them rests on what the others promise: it is not about any votes whatsoever."""
+    voters, plain = some_plain(), Voters(7, PrivacyParams("inf"), 4)
+    problem = MajorityProblem(voters, PrivacyParams("0.5", "1e-4"))
+    table = optimize_gamma(problem, prior=priors.CommonP())
+    plain_table = optimize_gamma(MajorityProblem(plain, problem.target), prior=priors.CommonP())
+    assert table.optimality is not None
+    assert plain_table.optimality is not None
+    assert table.optimality.value < 0.95 * plain_table.optimality.value
+    assert certify(problem, plain_table.gamma).certificate.scale == pytest.approx(1.0)
+    assert certify(plain_table.problem, table.gamma).certificate.scale < 0.99
+    table.save(tmp_path / "table.json")
+    assert GammaTable.load(tmp_path / "table.json").problem == problem
+    _, verdicts = judge_table((tmp_path / "table.json").read_bytes())
+    assert {PROVED} <= {verdict.verdict for verdict in verdicts} <= {PROVED, CLAIMED, CONSISTENT}
+    assert (voters.are_plain, voters.are_private_models, plain.are_plain) == (False, False, True)
+    assert [n for n, _ in voters.private_kinds] == [5]
+    assert charge_of(table).as_for_plain_voters(4) is None
+    assert charge_of(plain_table).as_for_plain_voters(4) is not None
+    with pytest.raises(ValueError, match="as private as those of the table"):
+        charge_of(table, voters=plain)
+    assert voters.cover(Voters.of([PrivacyParams("0.1")] * 6 + [PrivacyParams("inf")], 4))
+    assert plain.cover(voters)
+    assert not Voters.of([PrivacyParams(9)] * 6 + [PrivacyParams("inf")], 4).cover(voters)
+
+
+def test_models_of_which_some_promise_nothing_have_no_cap() -> None:
+    """Several answers cost what they cost for plain voters: nothing else is proved."""
+    models, total = some_plain(models=True), PrivacyParams(1, "1e-4")
+    assert models.are_private_models
+    assert models_bound(models, 1e-4) is None
+    release = counted(Workload(models, 10, total))
+    assert release.voters == Voters(7, PrivacyParams("inf"), 4)
+    assert release.total.exact_epsilon <= total.exact_epsilon
+    one_by_one = counted(Workload(models, 10, total), one_by_one=True)
+    assert one_by_one.total.epsilon == pytest.approx(0.25, rel=1e-5)
+    charge = charge_of(optimize_gamma(MajorityProblem(models, PrivacyParams("0.5", "1e-4"))), 10)
+    account = PrivacyAccountant(charges=[charge])
+    assert account.spent(0.5).bound in {"plain voters", "both ends"}
+    assert math.isinf(account.spent(1e-9).epsilon) or account.spent(1e-9).epsilon > 10 * 0.5
+
+
+def test_rounding_keeps_who_promises_nothing_apart() -> None:
+    own = [PrivacyParams("inf"), *(PrivacyParams(f"0.{n}") for n in (10, 11, 40, 45))]
+    assert [(n, each.epsilon_text) for n, each in Voters.of(own).rounded(3).kinds] == [
+        (1, "inf"),
+        (2, "0.45"),
+        (2, "0.11"),
+    ]
+
+
 def test_what_is_not_known_of_voters_that_differ_is_refused() -> None:
     problem = hospitals()
     table = optimize_gamma(problem)
@@ -311,7 +372,8 @@ def test_what_is_not_known_of_voters_that_differ_is_refused() -> None:
         (lambda: certify(problem, NoiseFunction(11, [1, 0, 1, 1, 1, 1])), "never falls"),
         (lambda: exact_optimum(table), "alike"),
         (lambda: optimize_gamma(MajorityProblem(too_many, PrivacyParams(1))), r"voters\.rounded"),
-        (lambda: Voters.of([PrivacyParams("inf"), PrivacyParams(1)]), "all or none"),
+        (lambda: MajorityProblem.from_allowance(some_plain(), 1), "state the target"),
+        (lambda: PluralityProblem(some_plain(), PrivacyParams(1), 3), "nothing is promised only"),
         (lambda: Voters.of([PrivacyParams(0), PrivacyParams(1)]), "no information"),
         (lambda: Voters.of([]), "one for each voter"),
         (lambda: Voters.of(PrivacyParams(1)), "one for each voter"),  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """Voters that differ on the command line: what is read, and what is refused in one line."""
 
+import argparse
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.proof.table import GammaTable
 from darrm.system.command_line import run
-from darrm.system.flags import flags_of, python_of
+from darrm.system.flags import add_workload, flags_of, python_of, workload_of
 from darrm.system.voters_file import read_voters
 
 HEAD = "name,epsilon,delta\n"
@@ -53,7 +54,6 @@ def test_one_delta_is_for_all_and_equal_voters_are_a_number(tmp_path: Path, caps
         (HEAD + "a,x,0\n", "line 2: epsilon must be a finite number"),
         (HEAD + "a,1,2\n", "line 2: delta must be in [0, 1)"),
         (HEAD + "a,0,0\nb,1,0\n", "no information"),
-        (HEAD + "a,inf,0\nb,1,0\n", "all or none"),
         (HEAD + 'a,"1,0\n', "it is no CSV file of voters"),
         ("\udcff", "it is no CSV file of voters"),
     ],
@@ -77,7 +77,8 @@ def test_what_is_no_file_of_voters_is_refused(
         (("--epsilon", "0.1,0.2", "--K", "3"), "one number, or K = 3 where voters differ"),
         (("--epsilon", "0.1,0.2,0.3", "--each-delta", "0,0"), "one Δ, or 3"),
         (("--epsilon", "0.1,,0.3"), "epsilon must be a finite number"),
-        (("--epsilon", "0.1,inf"), "must be finite for private voters"),
+        (("--epsilon", "inf,inf"), "must be finite for private voters"),
+        (("--epsilon", "0.1,inf", "--m", "1"), "voters of whom some are not private need --target"),
         (("--voters", "plain", "--epsilon", "0.1,0.2"), "leave it out with --voters plain"),
         (("--epsilon", "0.1,0.2", "--m", "1", "--shape", "free"), "'monotone' where voters differ"),
         (("--epsilon", "0.1,0.2", "--m", "1", "--solver", "reference"), "'production' where voters differ"),
@@ -101,6 +102,12 @@ def test_too_many_kinds_are_rounded_up_with_a_note(capsys: pytest.CaptureFixture
 
 def test_voters_are_written_as_flags_and_as_python() -> None:
     voters = Voters.of([PrivacyParams("0.1", "1e-6"), PrivacyParams("0.5", "1e-6")], 1, models=True)
-    assert eval(python_of(voters), {"Voters": Voters, "PrivacyParams": PrivacyParams}) == voters  # noqa: S307
+    some_plain = Voters.of([PrivacyParams("inf"), PrivacyParams("0.1", "1e-6")])
+    parser = argparse.ArgumentParser()
+    add_workload(parser)
+    for other in (voters, some_plain):
+        assert eval(python_of(other), {"Voters": Voters, "PrivacyParams": PrivacyParams}) == other  # noqa: S307
+        work = Workload(other, 3, PrivacyParams(1))
+        assert workload_of(parser.parse_args(flags_of(work).split())) == work
     flags = flags_of(Workload(voters, 3, PrivacyParams(1)))
     assert flags == "--K 2 --epsilon 0.5,0.1 --each-delta 0.000001 --overlap 1 --models --queries 3 --total 1,0"
