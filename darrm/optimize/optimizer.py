@@ -33,8 +33,7 @@ from darrm.problem import MajorityProblem, Voters
 from darrm.proof.corners import CornerCounts, budget_below
 from darrm.proof.definition import all_coefficients, all_multisets, counts_of
 from darrm.proof.dominating import choose_violated, stop_after
-from darrm.proof.full_set import FullSet
-from darrm.proof.kinds import KindSet, check_kinds
+from darrm.proof.kinds import KindSet, check_kinds, rows_of
 from darrm.proof.optimality import OBJECTIVES, SHAPES, Multiplier, Optimality, Row, largest, lower_bound
 from darrm.proof.table import GammaTable, certify
 from darrm.system.extras import require
@@ -211,8 +210,7 @@ class PrivacyOracle:
 
     def __init__(self, problem: MajorityProblem, shape: Shape) -> None:
         self.problem, self.shape, self.voters = problem, shape, problem.voters
-        rows = FullSet if problem.voters.own is None else KindSet
-        self.full: FullSet | KindSet = rows(problem.voters, problem.target.exact_epsilon)
+        self.full = rows_of(problem.voters, problem.target.exact_epsilon)
         self.budget = budget_below(problem.target)
 
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:

@@ -18,7 +18,7 @@ from darrm.problem import MajorityProblem
 from darrm.proof.balls import averaging_steps, worst_cost_ball
 from darrm.proof.corners import PRECISION_BITS, budget_below, full_set_size, upper_float
 from darrm.proof.full_set import FullSet
-from darrm.proof.kinds import KindSet, rows_covered
+from darrm.proof.kinds import KindSet
 
 _MOST_BALL_STEPS = 20_000  # a few hundredths of a second of ball arithmetic
 BALLS = f"ball arithmetic, {PRECISION_BITS} bits"
@@ -85,7 +85,7 @@ def prove(problem: MajorityProblem, gamma: NoiseFunction, *, scale: float = 1.0)
             worst_cost=worst_cost,
             budget=budget,
         )
-    rows = full_set_size(problem.voters) if problem.voters.own is None else rows_covered(problem.voters)
+    rows = full_set_size(problem.voters)
     return Certificate(worst_cost, budget, rows, method, scale)
 
 

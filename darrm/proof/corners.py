@@ -21,6 +21,7 @@ touched voters together stay K, so nothing about γ changes: only rows leave.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -225,13 +226,25 @@ def full_set_size(voters: Voters) -> int:
     """Count the multisets of Lemma 5.1: C(K+7, 7), or C(K+3, 3) if Δ = 0; fewer if one person cannot touch all.
 
     With overlap t, j ≤ t voters are not at (0,0) or (1,1): Σ_j C(j+k−1, k−1)·(K−j+1) with k = 6 or 2 other corners.
+    Where voters differ, multisets are counted kind by kind.
 
     >>> from darrm import PrivacyParams, Voters
     >>> full_set_size(Voters(41, PrivacyParams(0.1, 1e-5)))
     73629072
     """
-    kinds = 6 if voters.each.exact_delta > 0 else 2
-    return sum(comb(j + kinds - 1, kinds - 1) * (voters.K - j + 1) for j in range(voters.reached + 1))
+    return placements(voters, [6 if each.exact_delta > 0 else 2 for _, each in voters.kinds])
+
+
+def placements(voters: Voters, places: Sequence[int]) -> int:
+    """Count where alike voters of each kind may sit: at most t in all at so many places, the others at two more."""
+    total = [1]  # the ways in which so many are touched
+    for (n, _), others in zip(voters.kinds, places, strict=True):
+        own = [comb(j + others - 1, others - 1) * (n - j + 1) for j in range(min(n, voters.reached) + 1)]
+        sums = range(min(voters.reached, len(total) + len(own) - 2) + 1)
+        total = [
+            sum(total[a] * own[j - a] for a in range(max(0, j - len(own) + 1), min(j + 1, len(total)))) for j in sums
+        ]
+    return sum(total)
 
 
 def _ball(value: Fraction) -> arb:

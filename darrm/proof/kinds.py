@@ -17,7 +17,7 @@ products and sums of its short binomial.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
@@ -34,8 +34,9 @@ from darrm.probability import Array
 from darrm.probability.binomial import tail_bound
 from darrm.probability.poisson_binomial import STEP_ERROR, smooth
 from darrm.problem import Voters
-from darrm.proof.corners import PRECISION_BITS, CornerCounts, Corners, corners_of, ratio_of
-from darrm.proof.dominating import TAIL, delta_weights
+from darrm.proof.corners import PRECISION_BITS, CornerCounts, Corners, CostRatio, corners_of, placements, ratio_of
+from darrm.proof.dominating import TAIL, delta_weights, stop_after
+from darrm.proof.full_set import FullSet
 
 MOST_ROWS = 4_000_000  # looked at in a second or two, in some 200 MB
 _MOST_KINDS = 14  # three places each are more rows than that
@@ -93,32 +94,7 @@ def number_of_rows(voters: Voters) -> int:
     """
     if voters.overlap is None:
         return prod(comb(n + 2, 2) for n, _ in voters.kinds)
-    return _ways(
-        voters, [[_of_kind(n, j, 2 if each.exact_delta > 0 else 0) for j in range(n + 1)] for n, each in voters.kinds]
-    )
-
-
-def rows_covered(voters: Voters) -> int:
-    """Count the multisets of all corners of voters that differ, with at most t voters elsewhere than at 0 and 1."""
-    return _ways(
-        voters, [[_of_kind(n, j, 5 if each.exact_delta > 0 else 1) for j in range(n + 1)] for n, each in voters.kinds]
-    )
-
-
-def _of_kind(n: int, touched: int, others: int) -> int:
-    """Count the multisets of n alike voters of whom so many sit at one of 1 + ``others`` places, the rest at two."""
-    return comb(touched + others, others) * (n - touched + 1)
-
-
-def _ways(voters: Voters, counts: list[list[int]]) -> int:
-    """Count the choices of one state for every kind, given how many touch j voters, that touch at most t in all."""
-    total = [1]
-    for own in counts:
-        sums = range(min(voters.reached, len(total) + len(own) - 2) + 1)
-        total = [
-            sum(total[a] * own[j - a] for a in range(max(0, j - len(own) + 1), min(j + 1, len(total)))) for j in sums
-        ]
-    return sum(total)
+    return placements(voters, [3 if each.exact_delta > 0 else 1 for _, each in voters.kinds])
 
 
 def _states(n: int, moves: bool, *, free: bool) -> Iterator[CornerCounts]:
@@ -155,53 +131,46 @@ class KindSet:
         return [list(_states(n, each.exact_delta > 0, free=free)) for n, each in self.voters.kinds]
 
     @cached_property
-    def places(self) -> NDArray[np.int32]:
-        """Which state every kind has in every row: shape (rows, kinds)."""
-        rows, touched = np.zeros((1, 0), dtype=np.int32), np.zeros(1, dtype=np.int64)
+    def _choices(self) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+        """Of which rows the rows with one kind more are made, and which state of it each has: at most t touched."""
+        found, touched = [], np.zeros(1, dtype=np.int32)
         for states in self.states:
-            own = np.array([state.touched for state in states])
-            sums = touched[:, None] + own[None, :]
+            sums = touched[:, None] + np.array([state.touched for state in states], dtype=np.int32)
             before, at = np.nonzero(sums <= self.voters.reached)
-            rows = np.hstack([rows[before], at[:, None].astype(np.int32)])
+            found.append((before.astype(np.int32), at.astype(np.int32)))
             touched = sums[before, at]
-        return rows
+        return found
 
     @cached_property
     def _keys(self) -> NDArray[np.int64]:
         """The number of voters at (hi, lo) and of ones, as one number a row: rows with equal ones are alike."""
-        key = np.zeros(self.places.shape[0], dtype=np.int64)
-        for column, states in enumerate(self.states):
+        key = np.zeros(1, dtype=np.int64)
+        for states, (before, at) in zip(self.states, self._choices, strict=True):
             own = np.array([state.high * (self.voters.K + 1) + state.ones for state in states], dtype=np.int64)
-            key += own[self.places[:, column]]
+            key = key[before] + own[at]
         return key
 
-    def expectations(self, half: Array) -> tuple[Array, Array]:
-        """Compute E_p[g] and E_{p'}[g] of every row; ``half`` is γ at l = floor(K/2)+1 … K."""
-        first = second = signed_function(half, self.voters.K)[None, :]
-        done = np.zeros((1, 0), dtype=np.int32)
-        for column, (n, each) in enumerate(self.voters.kinds):
-            corners, states = corners_of(each), self.states[column]
-            weights = delta_weights(n, each, _terms(n, corners.delta))
-            first = self._of_kind(first, states, n, corners.hi, weights, up=True)
-            second = self._of_kind(second, states, n, 1.0 - corners.hi, weights, up=False)
-            # keep the rows in which at most t voters are touched
-            wide = np.hstack(
-                [np.repeat(done, len(states), axis=0), np.tile(np.arange(len(states)), done.shape[0])[:, None]]
-            )
-            kept = self._within_reach(wide)
-            first, second, done = first[kept], second[kept], wide[kept].astype(np.int32)
-        return first[:, 0], second[:, 0]
+    def expectations(self, half: Array, deadline: float = np.inf) -> tuple[Array, Array]:
+        """Compute E_p[g] and E_{p'}[g] of every row; ``half`` is γ at l = floor(K/2)+1 … K.
 
-    def _within_reach(self, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
-        touched = np.zeros(rows.shape[0], dtype=np.int64)
-        for column in range(rows.shape[1]):
-            own = np.array([state.touched for state in self.states[column]])
-            touched += own[rows[:, column]]
-        return np.asarray(touched <= self.voters.reached)
+        Raises `TimeoutError` when `time.perf_counter` passes ``deadline``.
+        """
+        first = second = signed_function(half, self.voters.K)[None, :]
+        kinds = zip(self.voters.kinds, self.states, self._choices, strict=True)
+        for (n, each), states, (before, at) in kinds:
+            stop_after(deadline)
+            corners = corners_of(each)
+            weights = delta_weights(n, each, _terms(n, corners.delta))
+            everything = before.size == first.shape[0] * len(states)
+            within = (slice(None), slice(None)) if everything else (before, at)
+            width = first.shape[1] - n
+            first = self._of_kind(first, states, n, corners.hi, weights, up=True)[within].reshape(-1, width)
+            second = self._of_kind(second, states, n, 1.0 - corners.hi, weights, up=False)[within].reshape(-1, width)
+        return first[:, 0], second[:, 0]
 
     @staticmethod
     def _of_kind(levels: Array, states: list[CornerCounts], n: int, p: float, weights: Array, *, up: bool) -> Array:
-        """Average T over the voters of a kind, for every state: shape (r, w) → (r·states, w − n)."""
+        """Average T over the voters of a kind, for every state: shape (r, w) → (r, states, w − n)."""
         width = levels.shape[1] - n
         result = np.empty((levels.shape[0], len(states), width))
         level, high = levels, 0
@@ -214,32 +183,48 @@ class KindSet:
                 start = state.ones + (i if up else -i)
                 total += weights[i, moved] * level[:, start : start + width]
             result[:, place] = total
-        return result.reshape(-1, width)
+        return result
 
-    def rounding(self) -> float:
+    def _rounding(self, ratio: CostRatio) -> float:
         """Bound the distance between a computed cost and the real one, for |g| ≤ 1."""
         voters = self.voters
         terms = sum(2 * _terms(n, corners_of(each).delta) + 8 for n, each in voters.kinds)
         one_term = STEP_ERROR * (voters.K + terms) + 2.0 * TAIL * len(voters.kinds)
-        return (1.0 + self.ratio.value) * (one_term + STEP_ERROR) + self.ratio.error
+        return (1.0 + ratio.value) * (one_term + STEP_ERROR) + ratio.error
 
     def worst(self, half: Array) -> float:
         """Bound the cost of every row from above."""
-        return self.maxima(half).worst
+        return self.worst_at(half, [self.ratio])[0]
 
-    def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> KindMaxima:  # noqa: ARG002
-        """Bound the cost of every row and name some rows above ``limit``: of those alike, the dearest."""
+    def worst_at(self, half: Array, ratios: Iterable[CostRatio]) -> list[float]:
+        """Do so at each of many factors c, looking at the rows once."""
         first, second = self.expectations(half)
+        return [self._worst(first - ratio.value * second, ratio) for ratio in ratios]
+
+    def _worst(self, costs: Array, ratio: CostRatio) -> float:
+        return float(np.nextafter(float(np.max(costs)) + self._rounding(ratio), np.inf))
+
+    def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> KindMaxima:
+        """Bound the cost of every row and name some rows above ``limit``: of those alike, the dearest.
+
+        Raises `TimeoutError` when `time.perf_counter` passes ``deadline``.
+        """
+        first, second = self.expectations(half, deadline)
         costs = first - self.ratio.value * second
-        worst = float(np.nextafter(float(np.max(costs)) + self.rounding(), np.inf))
         above = np.flatnonzero(costs > limit)
         order = above[np.argsort(-costs[above], kind="stable")]
         _, dearest = np.unique(self._keys[order], return_index=True)
         chosen = order[np.sort(dearest)][:_BUCKETS]
-        return KindMaxima(worst, tuple((float(costs[row]), self._row(int(row))) for row in chosen))
+        return KindMaxima(
+            self._worst(costs, self.ratio), tuple((float(costs[row]), self._row(int(row))) for row in chosen)
+        )
 
     def _row(self, row: int) -> KindCounts:
-        return KindCounts(tuple(states[at] for states, at in zip(self.states, self.places[row].tolist(), strict=True)))
+        parts: list[CornerCounts] = []
+        for states, (before, at) in zip(reversed(self.states), reversed(self._choices), strict=True):
+            parts.append(states[at[row]])
+            row = int(before[row])
+        return KindCounts(tuple(reversed(parts)))
 
     def steps(self) -> int:
         """Bound how many averages `worst_ball` takes."""
@@ -269,6 +254,11 @@ class KindSet:
                 ]
             costs = [first[0] - self.ratio.ball * second[0] for first, second, _ in pairs]
             return reduce(arb.max, costs)
+
+
+def rows_of(voters: Voters, epsilon: Fraction) -> FullSet | KindSet:
+    """Return all rows of these voters, alike or not, for the cost with c = e^epsilon."""
+    return FullSet(voters, epsilon) if voters.own is None else KindSet(voters, epsilon)
 
 
 def _ball_of_kind(level: list[arb], state: CornerCounts, n: int, p: arb, delta: arb, *, up: bool) -> list[arb]:

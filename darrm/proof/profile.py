@@ -8,6 +8,7 @@ output 0 gives the same, because g is odd about K/2 and the set of corners is it
 corners is the separation of `darrm.proof.full_set` with another c.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -17,6 +18,7 @@ from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.profile import PrivacyProfile
 from darrm.privacy import LARGEST_EXPONENT
 from darrm.problem import MajorityProblem, Voters
+from darrm.proof.corners import ratio_of
 from darrm.proof.full_set import FullSet
 from darrm.proof.kinds import KindSet
 
@@ -35,12 +37,21 @@ def divergence(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> float
     >>> round(divergence(Voters(1, PrivacyParams("0.1", "1e-5")), NoiseFunction(1, [1.0]), Fraction(1, 10)), 12)
     1e-05
     """
-    separation: FullSet | KindSet = FullSet(voters, epsilon) if voters.own is None else KindSet(voters, epsilon)
-    ratio = separation.ratio.value
-    worst = separation.maxima(gamma.half).worst
+    return _divergences(voters, gamma, [epsilon])[0]
+
+
+def _divergences(voters: Voters, gamma: NoiseFunction, epsilons: Sequence[Fraction]) -> list[float]:
+    ratios = [ratio_of(epsilon) for epsilon in epsilons]
+    if voters.own is None:
+        costs = [FullSet(voters, epsilon).maxima(gamma.half).worst for epsilon in epsilons]
+    else:
+        costs = KindSet(voters, epsilons[0]).worst_at(gamma.half, ratios)
     # three rounded operations on numbers of at most 2·ratio + 1
-    bound = 0.5 * (1.0 - ratio + worst) + 8.0 * _UNIT * (1.0 + ratio)
-    return min(1.0, max(0.0, bound))
+    bounds = [
+        0.5 * (1.0 - ratio.value + cost) + 8.0 * _UNIT * (1.0 + ratio.value)
+        for ratio, cost in zip(ratios, costs, strict=True)
+    ]
+    return [min(1.0, max(0.0, bound)) for bound in bounds]
 
 
 def privacy_profile(problem: MajorityProblem, gamma: NoiseFunction, *, points: int = _POINTS) -> PrivacyProfile:
@@ -61,7 +72,7 @@ def privacy_profile(problem: MajorityProblem, gamma: NoiseFunction, *, points: i
         checks.fail("gamma.K", gamma.K, f"the problem's K = {problem.voters.K}")
     top = min(_TARGETS * problem.target.exact_epsilon, Fraction(LARGEST_EXPONENT))
     grid = [top * Fraction(index, points - 1) for index in range(points)]
-    bounds = np.array([divergence(problem.voters, gamma, epsilon) for epsilon in grid])
+    bounds = np.array(_divergences(problem.voters, gamma, grid))
     # the true profile never rises; rounding may
     falling = np.minimum(1.0, np.ceil(np.maximum.accumulate(bounds[::-1])[::-1] * _DECIMALS) / _DECIMALS)
     # a float above the exact ε keeps its bound

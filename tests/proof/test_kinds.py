@@ -29,8 +29,8 @@ from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import MajorityProblem, PluralityProblem, Voters, Workload
 from darrm.proof.charge import charge_of
-from darrm.proof.corners import corners_of
-from darrm.proof.kinds import KindSet, fitting, number_of_rows, rows_covered
+from darrm.proof.corners import corners_of, full_set_size
+from darrm.proof.kinds import KindSet, fitting, number_of_rows
 from darrm.proof.library import load_table
 from darrm.proof.optimality import lower_bound
 from darrm.proof.profile import divergence
@@ -114,7 +114,7 @@ def test_no_point_of_the_region_costs_more(data: st.DataObject, voters: Voters, 
 def test_rows_are_rows_and_their_coefficients_are_costs(data: st.DataObject, voters: Voters) -> None:
     half, rows = data.draw(monotone(voters.K)), KindSet(voters, Fraction(1, 2))
     g, ratio = signed_function(half, voters.K), math.exp(0.5)
-    assert number_of_rows(voters) == rows.places.shape[0] <= rows_covered(voters)
+    assert number_of_rows(voters) == rows.expectations(half)[0].size <= full_set_size(voters)
     for found, row in rows.maxima(half, -math.inf).broken:
         assert row.is_of(voters)
         assert sum(part.touched for part in row.parts) <= voters.reached
