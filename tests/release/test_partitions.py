@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from darrm.problem import MajorityProblem, Voters  # noqa: E402 (as above)
 from darrm.proof.table import certify  # noqa: E402 (as above)
 from darrm.release import __main__ as command  # noqa: E402 (as above)
 from darrm.release import partitions  # noqa: E402 (as above)
+from darrm.release.engine import engine_of  # noqa: E402 (as above)
 from darrm.release.majority import DaRRM  # noqa: E402 (as above)
 from darrm.release.parquet_votes import layout_of, vote_batches  # noqa: E402 (as above)
 from darrm.release.partitions import (  # noqa: E402 (as above)
@@ -486,6 +489,198 @@ def test_the_two_kinds_of_recovery_are_not_mistaken(folder: Path, monkeypatch: p
     with pytest.raises(ValueError, match="those of this one are drawn file by file"):
         recover(ledger, 1, folder / "labels.npy")
     assert f"--output {folder}/labels" in ledger.recovery(1, ledger.undelivered()[0].output)
+
+
+def _changes(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int, *, while_drawing: bool) -> list[int]:
+    """Let the first file be another one, of so many rows, once it was compared or once its first votes were read.
+
+    Returns how many labels were drawn at once, call by call.
+    """
+    first, drawn, told = folder / "votes" / NAMES[0], list[int](), partitions.stamp_of
+    write(folder / "another", matrix(9, rows), id=np.arange(rows))
+    debit, draw = PrivacyLedger.debit, DaRRM.release
+
+    def change() -> None:
+        with suppress(FileNotFoundError):  # once
+            (folder / "another").replace(first)  # whoever reads the old one reads on
+
+    def compared(path: Path) -> Any:
+        stamp = told(path)
+        change()
+        return stamp
+
+    def release_(self: DaRRM, votes: Any, **options: Any) -> Any:
+        drawn.append(votes.queries)
+        if while_drawing:
+            change()
+        return draw(self, votes, **options)
+
+    def debited(self: PrivacyLedger, *arguments: Any, **options: Any) -> None:
+        if not while_drawing:
+            monkeypatch.setattr(partitions, "stamp_of", compared)
+        debit(self, *arguments, **options)
+
+    monkeypatch.setattr(DaRRM, "release", release_)
+    monkeypatch.setattr(PrivacyLedger, "debit", debited)
+    return drawn
+
+
+@pytest.mark.parametrize(
+    ("rows", "while_drawing"), [(QUERIES - 1, False), (QUERIES + 1, False), (3 * QUERIES, False), (QUERIES, True)]
+)
+def test_votes_that_change_while_they_are_read_decide_nothing(
+    rows: int, while_drawing: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = (folder / "votes" / NAMES[0]).read_bytes()
+    drawn = _changes(folder, monkeypatch, rows, while_drawing=while_drawing)
+    with pytest.raises(PaidError, match="changed after its votes were checked"):
+        release(folder)
+    monkeypatch.undo()
+    assert sum(drawn) <= QUERIES  # what was paid for this file
+    assert not list(folder.glob(".labels-*/labels/*/*"))
+    (folder / "votes" / NAMES[0]).write_bytes(good)
+    recover_partitions(ledger_in(folder), 1, folder / "labels")
+    check_whole(folder)
+
+
+def test_what_another_program_put_at_the_file_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, output, ledger = partitions._draw, folder / "labels.parquet", ledger_in(folder)
+
+    def meanwhile(*arguments: Any) -> Any:
+        output.write_text("theirs")
+        return draw(*arguments)
+
+    monkeypatch.setattr(partitions, "_draw", meanwhile)
+    with pytest.raises(PaidError, match="was made by another program meanwhile: move it away"):
+        release_partitions(DaRRM(table()), folder / "votes" / NAMES[0], ledger=ledger, output=output, keep=["id"])
+    assert output.read_text() == "theirs"
+    assert len(ledger.undelivered()) == 1
+
+
+def test_an_interrupt_behind_the_debit_says_that_it_is_paid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def interrupted(cluster: object) -> Iterator[Any]:
+        with engine_of(cluster) as engine:
+            yield engine
+        if ledger_in(folder).entries():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(partitions, "engine_of", interrupted)
+    with pytest.raises(PaidError, match=r"the budget is spent, see .*labels"):
+        release(folder)
+    check_whole(folder)
+
+
+def test_a_process_that_cannot_prove_the_manifest_stops_before_the_debit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sees_nothing(staging: str, digest: str) -> Any:
+        raise ValueError(f"{staging} with {digest} is not there")
+
+    monkeypatch.setattr(partitions, "_manifest", sees_nothing)
+    with pytest.raises(ValueError, match="is not there"):
+        release(folder)
+    assert untouched(folder)
+
+
+@pytest.mark.parametrize("what", ["a part of it", "another release"])
+def test_what_is_not_all_of_the_release_does_not_end_it(
+    what: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if what == "another release":
+        release(folder, "other")
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivacyLedger, "_forget_labels", die)
+    with pytest.raises(PaidError):
+        release(folder)
+    monkeypatch.undo()
+    ledger = ledger_in(folder)
+    (entry,) = ledger.undelivered()
+    if what == "another release":  # as many rows, of the same votes
+        shutil.rmtree(folder / "labels")
+        (folder / "other").rename(folder / "labels")
+    else:
+        (folder / "labels" / NAMES[1]).unlink()
+    partitions._manifest.cache_clear()  # whoever recovers is another process
+    with pytest.raises(ValueError, match="which is not there"):
+        recover_partitions(ledger, entry.number, folder / "labels")
+    assert ledger.undelivered() == (entry,)
+
+
+def test_equal_votes_under_an_equal_name_have_manifests_of_different_digests(folder: Path) -> None:
+    """The name of a release stands in its output: whoever has the ledger as well shall not test guesses of votes."""
+    found = [partitions.survey(DaRRM(table()), folder / "votes", folder / "labels", keep=["id"]) for _ in range(2)]
+    first, second = (replace(manifest, release="0").to_bytes() for manifest in found)
+    assert first != second
+    assert min(len(manifest.salt) for manifest in found) >= 32  # hexadecimal digits: 128 bits cannot be tried
+
+
+def _held(path: Path) -> object:
+    """How many bytes a file has, or which names stand in a folder."""
+    return sorted(each.name for each in path.iterdir()) if path.is_dir() else path.stat().st_size
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux says what an open file is called")
+def test_a_power_failure_finds_what_the_next_step_rests_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name counts only where the bytes behind it are durable, a step only where those before it are.
+
+    Kept here: what of a file's bytes, and of a folder's names, is durable, by the number of their inode.
+    """
+    durable: dict[int, object] = {}
+    steps: list[str] = []
+    sync, link, rename, remove = os.fsync, os.link, Path.rename, shutil.rmtree
+    debit, forget = PrivacyLedger.debit, PrivacyLedger._forget_labels
+
+    def is_durable(path: Path) -> bool:
+        return durable.get(path.stat().st_ino) == _held(path)
+
+    def synced(handle: int) -> None:
+        sync(handle)
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        durable[path.stat().st_ino] = _held(path)
+
+    def linked(source: Path, target: Path) -> None:
+        if target.parent.name != "drawing":  # there links are only tried
+            assert is_durable(source)
+            steps.append("decide")
+        link(source, target)
+
+    def renamed(self: Path, target: Path) -> Path:
+        assert all(is_durable(path) for path in [self, *self.rglob("*")])
+        steps.append("publish")
+        return rename(self, target)
+
+    def removed(path: Path, **options: Any) -> None:
+        assert is_durable(folder)
+        steps.append("remove")
+        remove(path, **options)
+
+    def debited(self: PrivacyLedger, *arguments: Any, **options: Any) -> None:
+        (staging,) = folder.glob(".labels-*")
+        assert is_durable(staging)
+        assert is_durable(staging / "manifest.json")
+        assert all(is_durable(path) for path in (staging / "labels").rglob("*") if path.is_dir())
+        steps.append("debit")
+        debit(self, *arguments, **options)
+
+    def forgotten(*arguments: Any) -> None:
+        steps.append("forget")
+        forget(*arguments)
+
+    for owner, name, function in (
+        (os, "fsync", synced),
+        (os, "link", linked),
+        (Path, "rename", renamed),
+        (shutil, "rmtree", removed),
+        (PrivacyLedger, "debit", debited),
+        (PrivacyLedger, "_forget_labels", forgotten),
+    ):
+        monkeypatch.setattr(owner, name, function)
+    release(folder)
+    assert steps == ["debit", *["decide"] * len(NAMES), "publish", "remove", "forget"]
 
 
 # deaths
