@@ -7,7 +7,7 @@ from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.highs import Master
 from lp_models.knots import Hats, Knots, Ramps
 from lp_models.options import SolveOptions
-from lp_models.program import LinearProgram, Status
+from lp_models.program import LinearProgram, Status, lagrangian_bound
 from lp_models.row_generation import Separation, minimize_with_rows
 from tests.lp_models.test_programs import ListOracle, truth
 
@@ -25,7 +25,7 @@ def smooth_program(kind: type[Knots], seed: int, n: int = 60, rows: int = 40) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("n", "intervals"), [(1, 4), (7, 7), (10, 1), (50, 7), (101, 32)])
+@pytest.mark.parametrize(("n", "intervals"), [(1, 4), (7, 7), (8, 7), (10, 1), (50, 7), (101, 32)])
 def test_rows_over_the_knots_are_the_rows_at_what_the_knots_say(kind: type[Knots], n: int, intervals: int) -> None:
     rng = np.random.default_rng(n)
     knots = kind.spread(n, intervals)
@@ -72,6 +72,22 @@ def test_a_restricted_master_has_a_worse_point_and_a_bound_over_all(kind: type[K
         knots = knots.refined()
     assert gaps[0] > 1e-4  # four knots are not enough
     assert gaps[-1] < 1e-9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_other_multiplier_of_the_sum_of_steps_gives_a_better_bound(seed: int) -> None:
+    program = smooth_program(Ramps, seed)
+    rng = np.random.default_rng(seed)
+    duals = np.where(rng.random(program.limits.size) < 0.2, rng.random(program.limits.size), 0.0)
+    for first in (0.0, 1.0, 50.0):  # too small, and far too large
+        duals[0] = first
+        given = duals.copy()
+        repaired = Ramps.spread(60, 4).repaired(duals, program.cost + duals @ program.matrix)
+        assert np.array_equal(duals, given)  # the caller's
+        assert np.array_equal(repaired[1:], duals[1:])
+        best = lagrangian_bound(program, repaired)
+        for other in np.linspace(0.0, 60.0, 601):
+            assert lagrangian_bound(program, np.array([other, *duals[1:]])) <= best + 1e-12
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,182 @@
+"""The loop that generates rows, with oracles that lie, give up, or take long; and what it says of its bound."""
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from lp_models import row_generation
+from lp_models.highs import Master
+from lp_models.knots import Hats
+from lp_models.options import Progress, SolveOptions
+from lp_models.program import Array, LinearProgram, Solution, Status, lagrangian_bound
+from lp_models.row_generation import Separation, minimize_with_rows
+from tests.lp_models.test_knots import smooth_program
+from tests.lp_models.test_programs import ListOracle, random_program, truth
+
+UNIT = LinearProgram(-np.ones(3), np.ones((1, 3)), np.array([1.5]))  # its optimum is −1.5
+
+
+def no_rows(point: Array, feasible: Array, *, thorough: bool) -> Separation:
+    return Separation(np.empty((0, point.size)), np.empty(0), feasible, thorough)
+
+
+class Labels(ListOracle):
+    """Knows its rows by their numbers; a cheap look sees as many of them as it is told."""
+
+    def __init__(self, program: LinearProgram, seen: int | None = None) -> None:
+        super().__init__(program)
+        self.seen = seen
+
+    def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
+        del deadline
+        looked_at = np.arange(self.program.limits.size)[: None if thorough else self.seen]
+        ratios = self.program.matrix[looked_at] @ point / self.program.limits[looked_at]
+        broken = [row for row in np.argsort(-ratios)[:2].tolist() if ratios[row] > 1.0 + 1e-12]
+        feasible = point / max(1.0, float(np.max(ratios, initial=0.0)))
+        return Separation(
+            self.program.matrix[broken], self.program.limits[broken], feasible, thorough=thorough, labels=broken
+        )
+
+
+@pytest.mark.parametrize("seen", [0, 50, 200])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_multipliers_make_the_bound_and_the_reports_tell_how_it_came(seen: int, seed: int) -> None:
+    program = random_program(seed, rows=200, n=12)
+    start = LinearProgram(program.cost, np.empty((0, 12)), np.empty(0), program.offset)
+    reports = list[Progress]()
+    result = minimize_with_rows(start, Labels(program, seen), SolveOptions(), report=reports.append)
+    expected = truth(program)
+    assert result.status is Status.OPTIMAL
+    assert result.value == pytest.approx(expected, abs=1e-8)
+    assert np.max(program.matrix @ result.point - program.limits) <= 1e-12
+    duals = np.zeros(200)
+    for multiplier, row in result.multipliers:
+        assert multiplier > 0.0
+        duals[row] += multiplier
+    assert lagrangian_bound(program, duals) == pytest.approx(result.bound, abs=1e-12)
+    assert [each.rounds for each in reports] == list(range(1, result.rounds + 1))
+    assert all(before.bound <= after.bound for before, after in itertools.pairwise(reports))
+    assert reports[-1].rows == result.rows_generated  # none is dropped below a hundred
+
+
+def test_a_bound_never_falls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solve that gave up has multipliers as good as none; those of an earlier round stay."""
+    solve, solved = Master.solve, list[Solution]()
+
+    def worse(self: Master, seconds: float = np.inf) -> Solution:
+        solved.append(solve(self, seconds))
+        if len(solved) == 1:
+            return solved[0]
+        return Solution(solved[0].point, 0.0 * solved[0].duals, solved[0].value, -3.0, Status.OPTIMAL)
+
+    monkeypatch.setattr(Master, "solve", worse)
+    oracle = SimpleNamespace(separate=lambda point, **_: no_rows(point, 0.9 * point, thorough=True))
+    result = minimize_with_rows(UNIT, oracle, SolveOptions())
+    assert (result.status, result.rounds) == (Status.STALLED, 2)
+    assert result.bound == pytest.approx(-1.5)
+    assert [multiplier for multiplier, _ in result.multipliers] == pytest.approx([1.0])
+
+
+def test_a_start_that_was_not_looked_at_thoroughly_is_no_answer() -> None:
+    program = random_program(3, rows=40)
+    start = Separation(np.empty((0, 8)), np.empty(0), np.ones(8), thorough=False)
+    empty = LinearProgram(program.cost, np.empty((0, 8)), np.empty(0), program.offset)
+    result = minimize_with_rows(empty, ListOracle(program), SolveOptions(), start=start)
+    assert result.value == pytest.approx(truth(program), abs=1e-8)
+    assert np.max(program.matrix @ result.point - program.limits) <= 1e-12
+
+
+def test_ties_are_not_broken_at_the_price_of_the_value() -> None:
+    """Nothing moves in four rounds; then, with the extra cost, the oracle's points are far worse."""
+    looks = list[float]()
+
+    def separate(point: Array, **_: object) -> Separation:
+        looks.append(0.9 if len(looks) < 4 else 0.5)
+        return no_rows(point, looks[-1] * point, thorough=True)
+
+    result = minimize_with_rows(
+        UNIT, SimpleNamespace(separate=separate), SolveOptions(), tie_break=np.array([1e-12, 0.0, 0.0])
+    )
+    assert looks[-1] == 0.5
+    assert result.value == pytest.approx(-0.9 * 1.5)
+    assert UNIT.cost @ result.point == result.value
+
+
+def test_an_interrupt_leaves_the_most_promising_point_looked_at() -> None:
+    looks = list[bool]()
+
+    def separate(point: Array, *, thorough: bool, deadline: float) -> Separation:
+        assert deadline == np.inf
+        looks.append(thorough)
+        if looks == [False, False]:
+            raise KeyboardInterrupt
+        feasible = 0.8 * point if thorough else 0.9 * point
+        return Separation(np.eye(3)[:1], np.array([0.95 - 0.1 * len(looks)]), feasible, thorough)
+
+    poor = Separation(np.empty((0, 3)), np.empty(0), np.full(3, 0.1), thorough=True)
+    result = minimize_with_rows(UNIT, SimpleNamespace(separate=separate), SolveOptions(), start=poor)
+    assert (result.status, looks) == (Status.INTERRUPTED, [False, False, True])
+    assert result.value == pytest.approx(-0.8 * 0.9 * 1.5)
+
+
+def test_without_time_for_one_look_the_answer_is_the_masters() -> None:
+    def separate(point: Array, **_: object) -> Separation:
+        assert point.size == 3
+        raise TimeoutError
+
+    result = minimize_with_rows(UNIT, SimpleNamespace(separate=separate), SolveOptions())
+    assert result.status is Status.TIME_LIMIT
+    assert result.value == np.inf  # nothing was looked at
+    assert result.point.sum() == pytest.approx(1.5)
+
+
+def test_a_round_begins_in_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An oracle that always finds one more row, ten seconds later, and never says that time is up."""
+    now = [0.0]
+
+    def separate(point: Array, **_: object) -> Separation:
+        now[0] += 10.0
+        return Separation(np.ones((1, 3)), np.array([1.5 - 0.001 * now[0]]), 0.5 * point, thorough=True)
+
+    monkeypatch.setattr(row_generation, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    begun, solve = list[float](), Master.solve
+
+    def timed(self: Master, seconds: float) -> Solution:
+        assert seconds == 35.0 - now[0]
+        begun.append(now[0])
+        return solve(self)
+
+    monkeypatch.setattr(Master, "solve", timed)
+    result = minimize_with_rows(UNIT, SimpleNamespace(separate=separate), SolveOptions(time_limit=35.0))
+    assert (result.status, begun) == (Status.TIME_LIMIT, [0.0, 10.0, 20.0, 30.0])
+
+
+def test_a_coarse_master_that_fails_is_refined(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, solve = smooth_program(Hats, 2), Master.solve
+
+    def failing(self: Master, seconds: float = np.inf) -> Solution:
+        if self.knots is None or self.knots.is_full:
+            return solve(self, seconds)
+        nothing, duals = np.zeros(program.cost.size), np.zeros(self.limits.size)
+        return Solution(nothing, duals, self.value(nothing), -np.inf, Status.FAILED)
+
+    monkeypatch.setattr(Master, "solve", failing)
+    result = minimize_with_rows(program, ListOracle(program), SolveOptions(), knots=Hats.spread(60, 4))
+    assert result.status is Status.OPTIMAL
+    assert result.value == pytest.approx(truth(program), abs=1e-7)
+
+
+def test_a_cheap_value_below_the_bound_does_not_keep_the_loop_alive() -> None:
+    looks = [0]
+
+    def separate(point: Array, *, thorough: bool, deadline: float) -> Separation:
+        assert deadline == np.inf
+        looks[0] += 1
+        assert looks[0] < 100, "standing still was taken for moving"
+        return no_rows(point, (0.9 if thorough else 1.0 + 1e-6) * point, thorough=thorough)
+
+    result = minimize_with_rows(UNIT, SimpleNamespace(separate=separate), SolveOptions())
+    assert (result.status, result.rounds) == (Status.STALLED, 2)
+    assert result.value == pytest.approx(-0.9 * 1.5)
