@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from darrm.losses.grid_composition import GridComposition, GridQueries
+from darrm.losses import grid_composition
+from darrm.losses.grid_composition import GridComposition, GridQueries, _smallest
 
 
 def exact_sum(kinds: list[GridQueries]) -> tuple[int, list[mpmath.mpf]]:
@@ -93,3 +94,83 @@ def test_no_finite_epsilon_where_infinite_losses_take_all_of_delta() -> None:
 
 def test_losses_that_are_never_positive_cost_nothing() -> None:
     assert GridComposition([GridQueries(-2, np.array([0.5, 0.0, 0.5]), 0.0, 7)], 0.1).smallest_epsilon(1e-9) == 0.0
+
+
+def test_nothing_is_divided_by_losses_of_zero_nor_logged_where_nothing_is_left() -> None:
+    nothing = GridQueries(0, np.array([1.0]), 0.0, 5)
+    assert GridComposition([nothing], 0.1).smallest_epsilon(1e-9) == 0.0
+    confesses = GridComposition([GridQueries(0, np.array([0.4, 0.5]), 0.1, 1)], 0.1)
+    assert confesses.smallest_epsilon(confesses.infinite) == math.inf
+    surely = GridComposition([nothing, GridQueries(0, np.array([0.0, 1e-9]), 1.0, 1)], 0.1)
+    assert surely.infinite == 1.0
+    assert surely.smallest_epsilon(0.999) == math.inf
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.floats(1e-300, 0.9), st.integers(1, 1000)), min_size=1, max_size=4))
+def test_infinite_losses_are_never_less_likely_than_said(parts: list[tuple[float, int]]) -> None:
+    kinds = [GridQueries(0, np.array([1.0]), infinite, count) for infinite, count in parts]
+    with mpmath.workdps(60):
+        exact = -mpmath.expm1(mpmath.fsum(count * mpmath.log1p(-mpmath.mpf(infinite)) for infinite, count in parts))
+        assert exact <= GridComposition(kinds, 0.1).infinite <= min(1.0, float(exact) * (1.0 + 1e-12))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_smallest_of_a_window_counts_what_it_leaves_out(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    losses, masses, room = 0.1 * np.arange(40), rng.random(40), 0.9
+    masses[30:] = 0.099e-12 * room  # together a bit less than a part in 10¹² of the room
+    epsilon = _smallest(losses, masses, room)
+    with mpmath.workdps(60):
+        parts = zip(losses.tolist(), masses.tolist(), strict=True)
+        excess = mpmath.fsum(mpmath.mpf(m) * -mpmath.expm1(epsilon - mpmath.mpf(x)) for x, m in parts if x > epsilon)
+        assert room * (1.0 - 1e-11) <= excess <= room
+
+
+COARSE = GridQueries(-3, np.array([0.2, 0.1, 0.05, 0.15, 0.1, 0.15, 0.25]), 0.0, 6)
+
+
+@pytest.mark.parametrize("digits", [1, 3, 5])
+@pytest.mark.parametrize("off", [1e-9, 1e-6])
+def test_masses_that_are_as_far_off_as_they_say_are_made_up_for(
+    off: float, digits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tilted = GridQueries.tilted
+    monkeypatch.setattr(GridQueries, "tilted", lambda *given: (tilted(*given)[0] * (1.0 - off), off))
+    epsilon, delta = GridComposition([COARSE], 0.1).smallest_epsilon(10.0**-digits), 10.0**-digits
+    with mpmath.workdps(60):
+        assert delta * (1.0 - 100.0 * off) <= exact_delta([COARSE], 0.1, epsilon) <= delta
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+@pytest.mark.parametrize("part", [0.0, 1.0])  # of the inverse transform's error as well
+def test_transforms_that_are_as_far_off_as_assumed_are_made_up_for(
+    part: float, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All errors take mass from the highest loss; δ is so small that no other one counts."""
+    kind, level, step = GridQueries(COARSE.first, COARSE.masses, 0.0, count), 1e-7, 0.1
+    delta = 0.05 * float(COARSE.masses[-1]) ** count  # e^{−h} leaves a tenth of the highest cell to its neighbor
+    place, forward, inverse = 6 * count, np.fft.rfft, np.fft.irfft  # of the highest loss, from the lowest one
+
+    def turned(n: int) -> np.ndarray:
+        return np.exp(-2j * np.pi * place * np.arange(n // 2 + 1) / n)
+
+    def rfft(cells: np.ndarray) -> np.ndarray:
+        found, n = forward(cells), cells.size
+        error = level * math.log2(n) * float(np.sum(cells))
+        return np.asarray(found - error * turned(n) / (found / np.abs(found)) ** (count - 1))
+
+    def irfft(found: np.ndarray, n: int) -> np.ndarray:
+        return np.asarray(inverse(found - part * level * math.log2(n) * np.abs(found) * turned(n), n))
+
+    monkeypatch.setattr(grid_composition, "_LEVEL", level)
+    monkeypatch.setattr(np.fft, "rfft", rfft)
+    monkeypatch.setattr(np.fft, "irfft", irfft)
+    epsilon = GridComposition([kind], step).smallest_epsilon(delta)
+    with mpmath.workdps(60):
+        assert delta * (1.0 - 1e-3) <= exact_delta([kind], step, epsilon) <= delta
+
+
+def test_with_too_much_rounding_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid_composition, "_LEVEL", 1e-3)
+    assert GridComposition([COARSE], 0.1).smallest_epsilon(1e-3) == math.inf
