@@ -60,3 +60,7 @@ def test_bad_sizes_and_teachers_are_refused() -> None:
             Partition.random(n, K, seed=0)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"teacher must be in 0 … K - 1 = 0 … 1, got 2"):
         Partition.random(4, 2, seed=0).shard(2)
+    with pytest.raises(ValueError, match="teacher must be an integer of at least 0"):
+        Partition.random(4, 2, seed=0).shard(-1)
+    with pytest.raises(ValueError, match="seed must be an integer of at least 0"):
+        Partition.random(4, 2, seed=-1)

@@ -496,7 +496,7 @@ def _changes(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int, *, while_
 
     Returns how many labels were drawn at once, call by call.
     """
-    first, drawn, told = folder / "votes" / NAMES[0], list[int](), partitions.stamp_of
+    first, drawn = folder / "votes" / NAMES[0], list[int]()
     write(folder / "another", matrix(9, rows), id=np.arange(rows))
     debit, draw = PrivacyLedger.debit, DaRRM.release
 
@@ -505,7 +505,7 @@ def _changes(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int, *, while_
             (folder / "another").replace(first)  # whoever reads the old one reads on
 
     def compared(path: Path) -> Any:
-        stamp = told(path)
+        stamp = parquet_file.stamp_of(path)
         change()
         return stamp
 
