@@ -14,8 +14,8 @@ side never exceeds e^{K − λch}, the Chernoff bound, and ε_δ(λ) = (K − lo
 **Why the result holds.** Everything that enters δ(ε) is non-negative, so larger is safe.
 
 * *Window.* The transform has n cells, fewer than the support of the sum. What lies outside comes back at another cell,
-  which only adds there. It is missed at its own place only if that is above the window; the Chernoff bound at another λ
-  says how much that is, and it is added as an infinite loss.
+  which only adds there; the window is so long that next to nothing does. It is missed at its own place only if that is
+  above the window; the Chernoff bound at another λ says how much that is, and it is added as an infinite loss.
 * *Transform.* n is a power of two. Every output is the sum of n inputs, each multiplied by twiddle factors on log₂ n
   levels; a level's complex product (3u [H02, Lemma 3.5]), sum (u) and twiddle factor (u) change a partial sum by less
   than 8u of the sum of its inputs' moduli. So no output is off by more than e = 8u·log₂ n·Σ|w| (1 + 0.01).
@@ -107,16 +107,15 @@ class GridComposition:
     def smallest_epsilon(self, delta: float) -> float:
         """Find an ε ≥ 0, nearly the smallest, with δ(ε) ≤ ``delta``; ∞ where rounding leaves nothing of it."""
         room = delta - self.infinite
-        largest = self.step * sum(kind.count * kind.last for kind in self.kinds)
         if room <= 0.0:
             return math.inf
-        if largest <= 0.0:
+        if self._highest <= 0:
             return 0.0
         most = _MOST_EXPONENT / (self.step * max(max(abs(kind.first), abs(kind.last)) for kind in self.kinds))
         tilts = _TILTS[: max(1, int(np.searchsorted(_TILTS, most)))]
         # more than this with a probability of at most `_NEGLIGIBLE` of the room
         safe = self._best_tilt(tilts, _NEGLIGIBLE * room)
-        top = max(0, math.ceil(min(largest, self._chernoff(safe, _NEGLIGIBLE * room)) / self.step))
+        top = self._cell(self._chernoff(safe, _NEGLIGIBLE * room))
         tilt, best = self._best_tilt(tilts, room), math.inf
         for _ in range(_LOWER_TILTS):
             window = self._window(tilt, top)
@@ -128,6 +127,15 @@ class GridComposition:
                 break
             tilt /= 4.0
         return best * (1.0 + 16.0 * _UNIT)  # losses are products and sums of floats
+
+    @property
+    def _highest(self) -> int:
+        """The largest loss of all queries together, in steps."""
+        return sum(kind.count * kind.last for kind in self.kinds)
+
+    def _cell(self, loss: float) -> int:
+        """Return the cell of a loss, rounded up, among those from 0 to the highest."""
+        return max(0, min(self._highest, math.ceil(min(loss, self.step * self._highest) / self.step)))
 
     def _log_moments(self, tilt: float) -> float:
         """Compute K = Σ k·log M."""
@@ -156,7 +164,10 @@ class GridComposition:
             (math.log(_LEFT) + logs - self._log_moments(tilt * (1.0 - part))) / (tilt * part) for part in _PARTS
         )
         bottom = max(lowest, math.floor(reach / self.step))
-        levels = max(1, math.ceil(math.log2(max(1, top - bottom + 1))))
+        tail = min((self._log_moments(tilt * (1.0 + part)) - logs - math.log(_LEFT)) / (tilt * part) for part in _PARTS)
+        lengths = [max(1, math.ceil(math.log2(max(1, end - bottom + 1)))) for end in (top, self._cell(tail))]
+        # what is above the window comes back at its bottom: without it the answer is smaller
+        levels = max(lengths) if max(lengths) <= _MOST_LEVELS else lengths[0]
         if levels > _MOST_LEVELS:
             return None
         n = 2**levels

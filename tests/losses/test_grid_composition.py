@@ -5,7 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from darrm.losses import grid_composition
@@ -47,6 +47,8 @@ def queries(draw: st.DrawFn) -> GridQueries:
 
 @settings(deadline=None)
 @given(st.lists(queries(), min_size=1, max_size=2), st.sampled_from([0.01, 0.3, 2.0]), st.integers(1, 12))
+@example([GridQueries(0, np.array([0.999999999, 0.0, 1e-9]), 0.0, 5)], 0.3, 10)  # tilted mass above the window
+@example([GridQueries(-2, np.array([1e-11, 0.0, 1.0 - 2e-10, 0.0, 1e-10]), 0.0, 8)], 2.0, 10)
 def test_what_is_found_is_safe_and_nearly_the_smallest(kinds: list[GridQueries], step: float, digits: int) -> None:
     delta = 3.0 * 10.0**-digits
     with mpmath.workdps(60):
