@@ -433,8 +433,8 @@ def _draw(staging: str, digest: str, index: int, advance: Advance) -> Partition:
     if decided.exists():
         return partition
     source, rows = Path(manifest.source, partition.name), 0
+    before = source.stat()  # before the digest is compared: a file put there meanwhile has another
     _check_unchanged(source, partition)
-    before = source.stat()
     temporary = Path(staging, _DRAWING, f"{index}-{secrets.token_hex(8)}{SUFFIX}")
     names = (*layout.classes, str(ABSTAIN) if isinstance(layout.classes[0], str) else ABSTAIN)
     try:

@@ -526,7 +526,8 @@ def _changes(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int, *, while_
 
 
 @pytest.mark.parametrize(
-    ("rows", "while_drawing"), [(QUERIES - 1, False), (QUERIES + 1, False), (3 * QUERIES, False), (QUERIES, True)]
+    ("rows", "while_drawing"),
+    [(QUERIES - 1, False), (QUERIES, False), (QUERIES + 1, False), (3 * QUERIES, False), (QUERIES, True)],
 )
 def test_votes_that_change_while_they_are_read_decide_nothing(
     rows: int, while_drawing: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
