@@ -97,16 +97,16 @@ def number_of_rows(voters: Voters) -> int:
     return placements(voters, [3 if each.exact_delta > 0 else 1 for _, each in voters.kinds])
 
 
-def _states(n: int, moves: bool, *, free: bool) -> Iterator[CornerCounts]:
-    """Yield where n voters of one kind may sit; if all are touched, all near 0 and 1 are moved."""
-    for high in range(n + 1):
+def _states(n: int, reached: int, moves: bool, *, free: bool) -> Iterator[CornerCounts]:
+    """Yield where n voters of one kind may sit, few of them touched; if all may be, all near 0 and 1 are moved."""
+    for high in range(min(n, reached) + 1):
         for ones in range(n - high + 1):
             zeros = n - high - ones
             if not moves:
                 yield CornerCounts(high, 0, zeros, ones)
                 continue
-            for a in [zeros] if free else range(zeros + 1):
-                for b in [ones] if free else range(ones + 1):
+            for a in [zeros] if free else range(min(zeros, reached - high) + 1):
+                for b in [ones] if free else range(min(ones, reached - high - a) + 1):
                     yield CornerCounts(high, 0, zeros, ones, moved_zeros=a, moved_ones_prime=b)
 
 
@@ -128,7 +128,7 @@ class KindSet:
     def states(self) -> list[list[CornerCounts]]:
         """Where the voters of every kind may sit."""
         free = self.voters.overlap is None
-        return [list(_states(n, each.exact_delta > 0, free=free)) for n, each in self.voters.kinds]
+        return [list(_states(n, self.voters.reached, each.exact_delta > 0, free=free)) for n, each in self.voters.kinds]
 
     @cached_property
     def _choices(self) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:

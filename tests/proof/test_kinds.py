@@ -263,6 +263,15 @@ def test_thousands_of_kinds_are_rounded_at_once() -> None:
     assert sum(n for n, _ in rounded.kinds) == 5_000
 
 
+def test_states_of_large_kinds_are_those_within_reach() -> None:
+    """All states of 100 voters with moves are five million, and one person reaches one voter."""
+    own = [PrivacyParams("0.1", "1e-6")] * 60 + [PrivacyParams("0.2", "1e-6")] * 61
+    table = optimize_gamma(MajorityProblem(Voters.of(own, 1), PrivacyParams("0.1", "1e-5")), prior=priors.CommonP())
+    rows = KindSet(table.problem.voters, Fraction(1, 10))
+    assert max(map(len, rows.states)) < 1000
+    assert rows.expectations(table.gamma.half)[0].size == number_of_rows(table.problem.voters)
+
+
 def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
     own = [PrivacyParams(f"0.{n}", delta) for n, delta in ((10, "0"), (11, "1e-5"), (12, "0"), (40, "0"), (45, "1e-6"))]
     voters = Voters.of(own, 2, models=True)
