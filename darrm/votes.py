@@ -366,10 +366,9 @@ class Votes:
         if self.voters != K:
             found, advice = f"{self.voters} votes on every query", "a row of counts sums to K"
             if self.given == "labels":
-                found, advice = (
-                    f"{self.voters} columns",
-                    "one column is one voter, and the table is for K; for counts say Votes.of_counts",
-                )
+                found = f"{self.voters} columns"
+                advice = "one column is one voter; one that does not answer keeps an empty column (--missing coin); "
+                advice += "for counts say --votes-format counts, or Votes.of_counts"
                 if self.queries == K:
                     advice = f"there are {K} rows, but one row is one query: turn the votes round, votes.T"
             checks.fail("votes", checks.Found(found), f"of K = {K} voters", advice)

@@ -11,14 +11,19 @@ from the ledger.
 *What the two ends may rely on.* No question is paid for twice, and no number has two labels. An answer can be printed
 twice, with the same number and label: the last batch, where the process was killed before the next one was paid for. An
 answer is lost only where its reader dies with it unread in the pipe after a further line was sent, which says that the
-reader needs it no more. So who waits for each answer before the next question loses none, whatever is killed.
+reader needs it no more. So who waits for each answer before the next question loses none, whatever is killed. The end
+of the questions says it for the last ones where the output is a file. A program that is killed ends its questions, too:
+into a pipe it counts as said where the pipe is empty and still has a reader a moment later.
 """
 
 import csv
+import fcntl
 import json
 import os
 import select
 import stat
+import termios
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -36,6 +41,7 @@ MOST_TOGETHER = 64  # questions of one debit: as many may be printed again after
 _READ_BYTES = 2**16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SHOWN = 40  # characters of a vote in a message
+_TAKEN_WITHIN = 0.2  # seconds, for whoever is killed to let go of both ends of its pipes
 T = TypeVar("T")
 
 
@@ -148,7 +154,11 @@ class Questions:
         if kind is None:
             each = {"labels": "votes, one of each voter", "counts": "counts, one of each class"}
             allowed = " or ".join(f"{width} {each[kind]}" for width, kind in self._kinds.items())
-            raise ValueError(f"line {line} has {len(fields)} fields, where a question has {allowed}")
+            few = len(fields) < self._voters in self._kinds
+            advice = f"; a voter that does not answer keeps its field: {OR_A_COIN}" if few else ""
+            raise ValueError(f"line {line} has {len(fields)} fields, where a question has {allowed}{advice}")
+        if kind == "labels":
+            self._check_absent(line, fields, ended=text.endswith(("\n", "\r")))
         known = self._known[kind]
         try:
             row = [known[field] for field in fields]
@@ -160,6 +170,15 @@ class Questions:
             return replace(Votes.of_labels([row], len(self._names), missing=self._missing), classes=self._names)
         except ValueError as error:
             raise ValueError(f"line {line}: {error}") from error
+
+    def _check_absent(self, line: int, fields: list[str], *, ended: bool) -> None:
+        """Refuse a question without any vote, and one that may have been cut off."""
+        absent = [self._missing == "coin" and field.strip() in {"", *self._absent} for field in fields]
+        if all(absent):
+            raise ValueError(f"line {line} has no vote at all: leave the question out")
+        if any(absent) and not ended:
+            advice = "end it with a line break if all of it was sent"
+            raise ValueError(f"line {line} has no end, and a vote that is missing may have been cut off: {advice}")
 
     def _meanings(self, line: int, fields: list[str], kind: str) -> list[float]:
         try:
@@ -184,7 +203,7 @@ def _json_fields(line: int, text: str, *, absent: bool) -> list[str]:
     if not text.strip():
         _blank(line)
     try:
-        row = json.loads(text, parse_int=str, parse_float=str, parse_constant=lambda _: None)
+        row = json.loads(text, parse_int=str, parse_float=str, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         said = str(error) if isinstance(error, ValueError) else "too deep a nest"
         raise ValueError(f"line {line} is no JSON ({said}): a question is an array of votes, like [0,1,1]") from error
@@ -203,6 +222,11 @@ def _json_fields(line: int, text: str, *, absent: bool) -> list[str]:
             shown = json.dumps(vote)[:_SHOWN]
             raise ValueError(f"line {line}, field {place}: {shown} is no vote: {advice}")  # noqa: TRY004 (bad input)
     return row
+
+
+def _constant(name: str) -> str | None:
+    """Read NaN, which is a missing vote, and infinities, which are none."""
+    return None if name == "NaN" else name
 
 
 def _blank(line: int) -> list[str]:
@@ -252,7 +276,7 @@ def answer_lines(
         while not _has_gone(sink):
             batch, wrong = questions.batch()
             if not batch and wrong is None:
-                release.close()
+                _acknowledge(release, sink)
                 break
             while batch and not _has_gone(sink):
                 labels = release.answer_together(Votes.joined(batch))
@@ -261,9 +285,21 @@ def answer_lines(
             if wrong is not None:
                 raise wrong
     except (ValueError, BudgetExceededError):
-        release.close()
+        _acknowledge(release, sink)
         raise
     return release.answered - before
+
+
+def _acknowledge(release: OneByOne, sink: int) -> None:
+    """Drop the last labels from the ledger, unless they stand unread in a pipe, or its reader went with the asker."""
+    if stat.S_ISFIFO(os.fstat(sink).st_mode):
+        until = time.monotonic() + _TAKEN_WITHIN
+        while time.monotonic() < until and not _has_gone(sink):
+            time.sleep(_TAKEN_WITHIN / 20)
+        unread = fcntl.ioctl(sink, termios.FIONREAD, bytes(4))
+        if _has_gone(sink) or any(unread):
+            return
+    release.close()
 
 
 def _delivery(release: OneByOne, sink: int, *, json_lines: bool) -> Callable[[list[Any]], None]:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ BAD = {
     "JSON": (b"[1,1,0]", "line 2, field 1: '[1' is no number; name classes that are words (--classes A,B); JSON", ()),
     "null": (b"[1,null,0]", "line 2, field 2: the vote is missing (null or NaN)", ("--format", "json")),
     "JSON NaN": (b"[1,0,NaN]", "line 2, field 3: the vote is missing (null or NaN)", ("--format", "json")),
-    "JSON Infinity": (b"[1,0,-Infinity]", "line 2, field 3: the vote is missing", ("--format", "json")),
+    "JSON Infinity": (b"[1,0,-Infinity]", "line 2, field 3: '-Infinity' is no number", ("--format", "json")),
     "true": (b"[1,true,0]", "line 2, field 2: true is no vote", ("--format", "json")),
     "a list": (b"[1,[1],0]", 'line 2, field 2: ["1"] is no vote', ("--format", "json")),
     "an object": (b'{"votes": [1,1,0]}', "line 2 is no JSON array", ("--format", "json")),
@@ -311,6 +312,56 @@ def test_a_reader_that_has_gone_is_paid_for_no_more(folder: Path, ask: Asking) -
     assert ask.paid() == 1
     assert ask(b"", "--quiet") == (0, "1,1\n", "")
     assert ask(b"", "--quiet") == (0, "", "")
+
+
+ASKER = """
+import os, select, signal, subprocess, sys
+process = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+for question in (b"1,1,0\\n", b"0,0,1\\n"):
+    process.stdin.write(question)
+    process.stdin.flush()
+    select.select([process.stdout], [], [])
+    if question[:1] == b"1" or sys.argv[1] == "read":
+        os.read(process.stdout.fileno(), 100)
+print(process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("last", ["read", "unread"])
+def test_an_answer_is_kept_where_the_program_that_asks_is_killed(last: str, folder: Path, ask: Asking) -> None:
+    """Its death ends the questions, which is no sign that it has kept the answer."""
+    command = [sys.executable, "-m", "darrm.release", *words(folder)]
+    asker = subprocess.run([sys.executable, "-c", ASKER, last, *command], capture_output=True, check=False)
+    assert asker.returncode == -signal.SIGKILL
+    number = int(asker.stdout)
+    for _ in range(600):  # it ends by itself
+        if not Path(f"/proc/{number}").exists():
+            break
+        time.sleep(0.05)
+    assert ask(b"1,1,0\n0,0,1\n1,1,1\n", "--first", "1")[:2] == (0, "2,0\n3,1\n")
+    assert ask.paid() == 3
+
+
+def test_a_reader_that_is_slow_gets_its_answers_again(folder: Path, ask: Asking) -> None:
+    with started(folder) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"1,1,0\n")
+        process.stdin.close()
+        assert process.wait() == 0  # nobody has read the answer
+    assert ask(b"")[:2] == (0, "1,1\n")
+    assert ask(b"")[:2] == (0, "")
+
+
+def test_a_line_that_may_be_cut_off_is_not_paid_for(ask: Asking) -> None:
+    status, out, err = ask(b"1,1,0\n1,1,", "--missing", "coin")
+    assert (status, out) == (2, "1,1\n")
+    assert "line 2 has no end, and a vote that is missing may have been cut off" in err
+    assert ask(b"1,1,0", "--missing", "coin")[:2] == (0, "2,1\n")
+    assert ask(b",,\n", "--missing", "coin")[0] == 2
+    assert "has no vote at all" in ask(b",,\n", "--missing", "coin")[2]
+    assert "is no number" in ask(b"[Infinity,1,0]\n", "--missing", "coin", "--format", "json")[2]
+    assert ask.paid() == 2
 
 
 def test_a_full_disk_leaves_the_answers_in_the_ledger(folder: Path, ask: Asking) -> None:
