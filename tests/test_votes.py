@@ -561,6 +561,14 @@ def test_other_labels_have_another_digest(one: list[str], other: list[str]) -> N
     assert (digests[0] == digests[1]) == (one == other)
 
 
+def test_answers_of_a_stream_are_labels_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "answers.csv"
+    path.write_text('3,"a,b"\n2,yes\n2,yes\n4,yes\n')
+    assert load_labels(path).tolist() == ["yes", "a,b", "yes"]
+    path.write_text("1,0\n2,1\n")
+    assert labels_digest(load_labels(path)) == labels_digest(np.array([0, 1]))
+
+
 def test_labels_that_were_changed_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     labels = np.array(["yes", "a,b", 'c"d', "yes"])
@@ -578,7 +586,8 @@ def test_labels_that_were_changed_are_refused(tmp_path: Path) -> None:
             refused += 1
             assert "\n" not in str(error)  # noqa: PT017 (one line)
     assert refused > 30
-    for wrong in (b"1\r\n0\r\n", b"1\n0", b"1,0\n", b"1\n\n0\n", b'"1"\n', b"\xef\xbb\xbf1\n", b"x" * 201 + b"\n"):
+    numbered = (b"1,0\n1\n", b"1,0\n3,0\n", b"1,0\n1,1\n")
+    for wrong in (*numbered, b"1\r\n0\r\n", b"1\n0", b"1\n\n0\n", b'"1"\n', b"\xef\xbb\xbf1\n", b"x" * 201 + b"\n"):
         path.write_bytes(wrong)
         with pytest.raises(ValueError, match="is no file of labels"):
             load_labels(path)

@@ -7,7 +7,7 @@ import numpy as np
 from darrm import checks
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.losses.composition import compose_general, compose_simple
-from darrm.privacy import PrivacyParams
+from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.probability.binomial import hypergeometric_pmf
 from darrm.problem import MajorityProblem
 
@@ -58,7 +58,7 @@ def randomized_response(problem: MajorityProblem, composed: PrivacyParams | None
         p_const = (e^{mε} − 1 + 2δ) / (2(e^{τε} − e^{mε} + (1 + e^{mε})λ)/(e^{τε} + 1) + e^{mε} − 1).
 
     (τε, λ) is ``composed``; by default the best of simple composition and of general composition over a grid of slacks.
-    Nothing composes for voters that are not private: there p_const = 1, for `darrm.proof.table.certify` to scale.
+    Nothing composes for voters that are not private, or next to not: there p_const = 1, for `certify` to scale.
 
     >>> from darrm import MajorityProblem, PrivacyParams, Voters
     >>> randomized_response(MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1)), 3)).half.round(4)
@@ -67,7 +67,7 @@ def randomized_response(problem: MajorityProblem, composed: PrivacyParams | None
     K, each = problem.voters.K, problem.voters.each
     if composed is not None:
         totals = [composed]
-    elif each.is_private:
+    elif each.is_private and each.exact_epsilon <= LARGEST_EXPONENT:
         totals = [compose_general(each, K, slack) for slack in _SLACKS]
         totals += [compose_simple(each, K)] if K * each.exact_delta < 1 else []
     else:

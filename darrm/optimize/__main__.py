@@ -144,8 +144,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"note: {line_to_add}\n")
     if not options.quiet and problem.voters != voters and prior.has_closed_form and table.optimality is not None:
         least = least_error(voters, table, prior)
-        found = f"found {table.optimality.value:.4g}, none for the voters as they are is below {least:.4g}"
-        sys.stderr.write(f"note: of the expected error rounding costs no more than the difference: {found}\n")
+        most = table.optimality.value - least
+        if 0.0 < most < table.optimality.value:
+            found = f"{table.optimality.value:.4g} was found, and no monotone γ for the true ones is below {least:.4g}"
+            sys.stderr.write(f"note: rounding costs at most {most:.2g} of the expected error: {found}\n")
     exact = None if options.exact is None else exact_optimum(table)
     if exact is not None:
         write_document(options.exact, exact.to_json())

@@ -206,7 +206,7 @@ def _proof(table: GammaTable) -> str:
         "Certificate of γ_opt",
         f"  rows covered   {certificate.rows:,} (every multiset of corners)",
         f"  worst cost     {certificate.worst_cost!r}",
-        f"  budget         {certificate.budget!r}  (e^{exponent} − 1 + 2δ; strictly above the worst cost)",
+        f"  budget         {certificate.budget!r}  (e^{exponent} − 1 + 2δ; no real cost is above it)",
         f"  proved by      {certificate.method}",
     ]
     if optimality is not None:
@@ -232,8 +232,9 @@ def fitted(voters: Voters, *, quiet: bool) -> Voters:
     """Return what `fitting` returns, and say on standard error what was rounded and by how much."""
     found = fitting(voters)
     if found != voters and not quiet:
-        grown = sum(each.epsilon * n for n, each in found.kinds) / sum(each.epsilon * n for n, each in voters.kinds)
-        kinds = ", ".join(f"{n} voters {each}" for n, each in found.kinds)
+        rounded, true = (sum(each.epsilon * n for n, each in some.private_kinds) for some in (found, voters))
+        grown = rounded / true
+        kinds = ", ".join(f"{n} {'voter' if n == 1 else 'voters'} {each}" for n, each in found.kinds)
         sys.stderr.write(
             f"note: {len(voters.kinds)} kinds of voters have more rows than are looked at, so ε and Δ were rounded up, "
             f"all ε together by a factor of {grown:.4g}: {kinds}\n"

@@ -126,7 +126,7 @@ def voters_of(options: argparse.Namespace) -> Voters:
         own = read_voters(Path(options.voters))
     else:
         own = _each_of(options, K)
-    if K is not None and len(own) not in {1, K}:
+    if K is not None and len(own) != K and (len(own) > 1 or options.voters != "private"):
         checks.fail("--K", K, f"{len(own)}, the number of voters told apart", "leave it out")
     if len(own) > 1 or options.voters != "private":
         return Voters.of(own, overlap, models=options.models)

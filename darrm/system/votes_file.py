@@ -370,6 +370,7 @@ def npy_bytes(array: NDArray[Any]) -> bytes:
 def load_labels(path: Path) -> NDArray[Any]:
     """Read the (Q,) labels that `write_labels` wrote: of their type from .npy, integers or text from .csv.
 
+    A .csv file may hold lines ``number,label`` as well, in any order and with repetitions, as a stream prints them.
     Labels have the digest that they were written with, though 1 and "1" look alike in .csv. `ValueError` if the file
     is not to the byte what would be written again (.csv) or holds no labels (.npy), `OSError` if it cannot be read.
     """
@@ -383,17 +384,36 @@ def load_labels(path: Path) -> NDArray[Any]:
 def _labels_of_csv(path: Path) -> NDArray[Any]:
     labels = _digits_of_csv(path)
     if labels is None:
-        texts = []
+        texts: list[str] = []
+        numbered: dict[int, str] = {}
         for line, fields in _records(path):
+            if len(fields) == 2 and _WHOLE_NUMBER.fullmatch(fields[0]) and len(fields[1]) <= LONGEST_NAME:
+                if numbered.setdefault(int(fields[0]), fields[1]) != fields[1]:
+                    raise ValueError(f"line {line} gives question {fields[0]} another label than a line before")
+                continue
             if len(fields) != 1 or len(fields[0]) > LONGEST_NAME:
                 advice = "one line is one answer, as a release writes them"
                 raise ValueError(f"line {line} is no single label of at most {LONGEST_NAME} characters: {advice}")
             texts += fields
-        whole = all(map(_WHOLE_NUMBER.fullmatch, texts))
-        labels = np.array([int(text) for text in texts], dtype=np.int64) if whole else np.array(texts)
+        if numbered:
+            return _in_order(numbered, texts)
+        labels = _typed(texts)
     if b"".join(_csv_pieces(labels)) != path.read_bytes():
         raise ValueError("it was changed after it was written, or by another program")
     return labels
+
+
+def _typed(texts: list[str]) -> NDArray[Any]:
+    whole = all(map(_WHOLE_NUMBER.fullmatch, texts))
+    return np.array([int(text) for text in texts], dtype=np.int64) if whole else np.array(texts)
+
+
+def _in_order(numbered: dict[int, str], others: list[str]) -> NDArray[Any]:
+    """Return the labels of lines ``number,label``, as questions are answered one by one."""
+    first = min(numbered)
+    if others or max(numbered) - first + 1 != len(numbered):
+        raise ValueError("some lines are numbered answers: then all must be, with no number left out")
+    return _typed([numbered[number] for number in range(first, first + len(numbered))])
 
 
 def _digits_of_csv(path: Path) -> NDArray[np.int64] | None:

@@ -1,10 +1,11 @@
 """The claims of a file of labels: that they were paid for, with this table, and are what was paid for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
+from darrm.account.ledger import Entry
 from darrm.proof.plurality_table import PluralityTable
 from darrm.system.votes_file import labels_digest
 from darrm.verify.any_table import Table
@@ -28,7 +29,7 @@ def judge_labels(
         yield Verdict(_LABELS, "they were paid for", CLAIMED, "--ledger says whether")
         return
     digest = labels_digest(labels)
-    paid = [entry for entry in ledger.entries if entry.labels == digest]
+    paid = [[entry] for entry in ledger.entries if entry.labels == digest] or _in_parts(labels, ledger.entries)
     bare = [entry.count for entry in ledger.entries if not entry.labels]
     if not paid and bare:
         totals = sorted({*bare, sum(bare)})
@@ -36,15 +37,40 @@ def judge_labels(
         yield judged(_LABELS, "as many were paid for as there are", reason, holds=labels.size in totals)
         return
     found = f"their SHA-256 {digest} is that of {len(paid)} of {len(ledger.entries)} entries"
+    if paid and len(paid[0]) > 1:
+        found = f"the digests of {len(paid[0])} entries, one after the other, are those of their parts"
+    elif not paid:
+        found += ", nor are parts of them those of entries that follow each other"
     yield judged(_LABELS, "they are the labels of a debit", found, holds=bool(paid), how=PROVED)
     if not paid:
         return
-    counts = ", ".join(str(entry.count) for entry in paid)
-    fits = any(entry.count == labels.size for entry in paid)
+    totals = [sum(entry.count for entry in entries) for entries in paid]
+    counts, fits = ", ".join(map(str, totals)), labels.size in totals
     yield judged(
         _LABELS, "as many were paid for as there are", f"{labels.size} labels, {counts} paid", holds=fits, how=PROVED
     )
     if table is not None:
-        same = any(entry.table == table.digest for entry in paid)
-        reason = f"the debit holds {', '.join(sorted({entry.table or 'no digest' for entry in paid}))}"
+        same = any(all(entry.table == table.digest for entry in entries) for entries in paid)
+        tables = {entry.table or "no digest" for entries in paid for entry in entries}
+        reason = f"the debit holds {', '.join(sorted(tables))}"
         yield judged(_LABELS, "they were drawn with this table", reason, holds=same)
+
+
+def _in_parts(labels: NDArray[Any], entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Find entries of one stream, or of the whole log, that follow each other and whose labels together are these."""
+    by_output: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_output.setdefault(entry.output, []).append(entry)
+    found = []
+    for log in (*by_output.values(), list(entries)):
+        for start in range(len(log)):
+            place, end = 0, start
+            while place < labels.size and end < len(log):
+                part = labels[place : place + log[end].count]
+                if labels_digest(part) != log[end].labels:
+                    break
+                place, end = place + part.size, end + 1
+            if place == labels.size and place:
+                found.append(log[start:end])
+                break
+    return found

@@ -30,6 +30,7 @@ from darrm import (
     Voters,
     Votes,
     certify,
+    open_release,
     optimize_gamma,
     release_debited,
 )
@@ -558,6 +559,21 @@ class TestLiesInLabels:
     def test_the_honest_ones(self, trio: Trio) -> None:
         assert self.judged(trio, trio.labels_path.read_bytes()) == ""
         assert self.judged(trio, trio.labels_path.read_bytes(), classes=("0", "1")) == ""
+
+    def test_several_debits_in_one_file(self, trio: Trio) -> None:
+        """As a stream of answers has them, and who put two files together."""
+        both = trio.labels_path.read_bytes() + b"".join(b"%d\n" % label for label in np.load(trio.more_path))
+        assert self.judged(trio, both) == ""
+        lines = both.split()
+        numbered = [b"%d,%s\n" % pair for pair in enumerate(lines, 1)]
+        assert self.judged(trio, b"".join(reversed(numbered)) + numbered[3]) == ""
+        changed = b"\n".join([*lines[:-1], b"0" if lines[-1] == b"1" else b"1"]) + b"\n"
+        for wrong in (changed, b"\n".join(lines[1:]) + b"\n", b"\n".join(lines[:-1]) + b"\n", both + both):
+            assert "they are the labels of a debit" in self.judged(trio, wrong)
+        with open_release(trio.table, PrivacyLedger(trio.ledger_path), stream="day") as release:
+            answers = [release.answer(votes) for votes in ([0, 1, 1], [1, 1, 1], [0, 0, 0])]
+        for part in (answers, answers[1:], answers[:2]):
+            assert self.judged(trio, b"".join(b"%d\n" % label for label in part)) == ""
 
     def test_one_label_is_another(self, trio: Trio) -> None:
         content = trio.labels_path.read_bytes()
