@@ -5,6 +5,7 @@ numbers were fixed before the first answer, however the queries themselves depen
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -156,15 +157,33 @@ def models_bound(voters: Voters | None, delta: float) -> Bound | None:
     """
     if voters is None or not (voters.models and voters.each.is_private):
         return None
-    epsilon = optimal_epsilon([(voters.each, voters.reached)], delta)
-    if voters.reached == 1 and voters.each.delta <= delta:
-        epsilon = min(epsilon, round_up(voters.each.exact_epsilon))
+    groups = _most_reached(voters)
+    simple = sum((n * each.exact_epsilon for each, n in groups), Fraction(0))
+    simple_delta = sum((n * each.exact_delta for each, n in groups), Fraction(0))
+    epsilon = round_up(simple) if simple_delta <= Fraction(delta) else math.inf
+    try:
+        epsilon = min(epsilon, optimal_epsilon(groups, delta))
+    except TooManyKindsError:
+        epsilon = min(epsilon, optimal_epsilon([(voters.each, voters.reached)], delta))
     reached = "the one model" if voters.reached == 1 else f"the {voters.reached} models"
     explanation = (
         f"answers are post-processing of models that are already private: any number of them costs no more than "
         f"{reached} that a person's data reach, so the aggregator's noise buys nothing beyond this"
     )
     return _finite("private models", epsilon, explanation)
+
+
+def _most_reached(voters: Voters) -> list[Group]:
+    """Return the largest ε and Δ of as many voters as a person reaches: with how many of them, however paired.
+
+    A composition depends on the ε and on Π(1 − Δ_i) alone, and no choice of so many voters has larger ones.
+    """
+    if voters.own is None:
+        return [(voters.each, voters.reached)]
+    epsilons = sorted((each.exact_epsilon for each in voters.own), reverse=True)
+    deltas = sorted((each.exact_delta for each in voters.own), reverse=True)
+    most = zip(epsilons[: voters.reached], deltas[: voters.reached], strict=True)
+    return [(PrivacyParams(*pair), n) for pair, n in Counter(most).items()]
 
 
 def subsampling_bound(voters: Voters, account: Account, delta: float) -> Bound | None:

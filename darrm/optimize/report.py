@@ -117,6 +117,8 @@ def _heading(table: GammaTable) -> str:
     ]
     if problem.voters.overlap is not None:
         lines.append(f"  one person's data reach at most {problem.voters.overlap} of the voters")
+    elif problem.voters.own is not None:
+        lines.append("  one person's data may reach all of the voters (--overlap T: at most T)")
     if problem.voters.K % 2 == 0:
         lines.append("  K is even: a tie is answered by a fair coin")
     if optimality is not None:

@@ -39,7 +39,9 @@ def build_parser() -> CommandLine:
     parser = CommandLine(prog="python -m darrm.verify", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("table", type=Path, metavar="T.json", help="a table with its proof")
     parser.add_argument("--ledger", type=Path, metavar="L.sqlite", help="the ledger that paid for its answers")
-    parser.add_argument("--labels", type=Path, metavar="FILE", help="released labels, .npy or .csv")
+    parser.add_argument(
+        "--labels", type=Path, metavar="FILE", help="released labels, .npy or .csv, or numbered answers of a stream"
+    )
     parser.add_argument("--classes", metavar="A,B", help="the labels that stand for 0, 1 and so on")
     parser.add_argument("--attack", metavar="INT", help="draw so many labels on neighboring votes, to refute the claim")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page to read and sign")

@@ -3,7 +3,7 @@
 import json
 import math
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from darrm.account.bounds import models_bound
 from darrm.errors import TableError
 from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction, signed_function
+from darrm.losses.composition import optimal_epsilon
 from darrm.optimize.exact_optimum import exact_optimum
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.optimize.rounding import least_error
@@ -360,6 +361,23 @@ def test_models_of_which_some_promise_nothing_have_no_cap() -> None:
     account = PrivacyAccountant(charges=[charge])
     assert account.spent(0.5).bound in {"plain voters", "both ends"}
     assert math.isinf(account.spent(1e-9).epsilon) or account.spent(1e-9).epsilon > 10 * 0.5
+
+
+@given(voters=voters_that_differ(), delta=st.sampled_from([0.0, 1e-6, 0.01, 0.25, 0.5]))
+@settings(max_examples=40, deadline=None)
+def test_the_cap_of_models_that_differ_is_that_of_the_weakest_choice(voters: Voters, delta: float) -> None:
+    """The cap is no less than the composition of any t of them, and that of the worst where all Δ are equal."""
+    assume(voters.each.is_private)
+    models = Voters.of(own_of(voters), voters.overlap, models=True)
+    cap = models_bound(models, delta)
+    choices = combinations(own_of(voters), voters.reached)
+    worst = max(optimal_epsilon([(each, 1) for each in choice], delta) for choice in choices)
+    weakest = optimal_epsilon([(voters.each, voters.reached)], delta)
+    assert (math.inf if cap is None else cap.epsilon) >= worst * (1.0 - 1e-9)
+    assert (math.inf if cap is None else cap.epsilon) <= weakest * (1.0 + 1e-9)
+    if len({each.exact_delta for each in own_of(voters)}) == 1 and math.isfinite(worst):
+        assert cap is not None
+        assert cap.epsilon == pytest.approx(worst, rel=1e-9)
 
 
 def test_rounding_keeps_who_promises_nothing_apart() -> None:
