@@ -70,7 +70,8 @@ def _conditions(voters: Voters) -> list[str]:
         is_private = f"is {voters.each}-differentially private"
         if voters.own is not None:
             kinds = ", ".join(f"{n} of them {each}" for n, each in voters.private_kinds)
-            is_private = f"is as differentially private as it says, {kinds}"
+            others = "" if voters.each.is_private else "; of the others nothing is asked"
+            is_private = f"is as differentially private as it says, {kinds}{others}"
         found.append(
             f"It is a condition that each voter by itself {is_private}; whoever sees one voter's answers learns what "
             "that voter gives away."

@@ -38,6 +38,8 @@ from darrm.proof.profile import divergence
 from darrm.proof.table import GammaTable, certify
 from darrm.verify import exact
 from darrm.verify.attack import _random_pair, worst_pair
+from darrm.verify.audit import audit
+from darrm.verify.plain_words import who_may_know
 from darrm.verify.table import judge_table, release_numbers
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED
 
@@ -336,6 +338,8 @@ def test_some_voters_may_promise_nothing(tmp_path: Path) -> None:
     assert GammaTable.load(tmp_path / "table.json").problem == problem
     _, verdicts = judge_table((tmp_path / "table.json").read_bytes())
     assert {PROVED} <= {verdict.verdict for verdict in verdicts} <= {PROVED, CLAIMED, CONSISTENT}
+    said = " ".join(who_may_know(audit(tmp_path / "table.json")))
+    assert "5 of them (0.1, 1e-05); of the others nothing is asked" in said
     assert (voters.are_plain, voters.are_private_models, plain.are_plain) == (False, False, True)
     assert [n for n, _ in voters.private_kinds] == [5]
     assert charge_of(table).as_for_plain_voters(4) is None
