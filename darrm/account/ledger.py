@@ -483,10 +483,9 @@ class PrivacyLedger:
         if self._is_second_kind(accountant, charge):
             raise ValueError(
                 f"this ledger accounts for queries of one kind, {accountant.charges[0].what!r}, and "
-                f"{charge.what!r} costs something else: keep that one (a voter that left keeps an empty column, "
-                "--missing coin), or make a ledger for several kinds by PrivacyLedger.create(path, budget, "
-                "kinds='planned') before the first answer; a second ledger is a second budget of the same people, and "
-                "the two add up"
+                f"{charge.what!r} costs something else: keep to the first (a voter that left keeps an empty column, "
+                "--missing coin), or make one for several kinds by PrivacyLedger.create(path, budget, kinds='planned') "
+                "before the first answer; another ledger is another budget of the same people, and the two add up"
             )
         _check_count("the number of queries in a ledger", accountant.queries + charge.count)
 
