@@ -14,8 +14,8 @@ side never exceeds e^{K − λch}, the Chernoff bound, and ε_δ(λ) = (K − lo
 **Why the result holds.** Everything that enters δ(ε) is non-negative, so larger is safe.
 
 * *Window.* The transform has n cells, fewer than the support of the sum. What lies outside comes back at another cell,
-  which only adds there; the window is so long that next to nothing does. It is missed at its own place only if that is
-  above the window; the Chernoff bound at another λ says how much that is, and it is added as an infinite loss.
+  which only adds there; a second window is so long that next to nothing does. It is missed at its own place only if
+  that is above the window; the Chernoff bound at another λ says how much that is, and it is added as an infinite loss.
 * *Transform.* n is a power of two. Every output is the sum of n inputs, each multiplied by twiddle factors on log₂ n
   levels; a level's complex product (3u [H02, Lemma 3.5]), sum (u) and twiddle factor (u) change a partial sum by less
   than 8u of the sum of its inputs' moduli. So no output is off by more than e = 8u·log₂ n·Σ|w| (1 + 0.01).
@@ -118,11 +118,12 @@ class GridComposition:
         top = self._cell(self._chernoff(safe, _NEGLIGIBLE * room))
         tilt, best = self._best_tilt(tilts, room), math.inf
         for _ in range(_LOWER_TILTS):
-            window = self._window(tilt, top)
-            if window is None:
+            windows = [self._window(tilt, bottom, levels) for bottom, levels in self._lengths(tilt, top)]
+            found = [window for window in windows if window is not None]
+            if not found:
                 break
-            losses, masses, rounding = window
-            best = min(best, _smallest(losses, masses, room * (1.0 - 4.0 * _NEGLIGIBLE - rounding)))
+            for losses, masses, rounding in found:
+                best = min(best, _smallest(losses, masses, room * (1.0 - 4.0 * _NEGLIGIBLE - rounding)))
             if tilt * (self._chernoff(tilt, room) - best) < _FAR:
                 break
             tilt /= 4.0
@@ -153,23 +154,27 @@ class GridComposition:
         )
         return float(tilts[rises - 1])
 
-    def _window(self, tilt: float, top: int) -> tuple[Array, Array, float] | None:
-        """Bound v(c) for the c ≥ 0 of a window that ends at ``top``; None if it is too long or rounding too large.
+    def _lengths(self, tilt: float, top: int) -> list[tuple[int, int]]:
+        """Return where windows begin and log₂ of their cells: of one that ends at ``top``, and of one with all above.
 
-        Returns losses, masses and what is left to bound of their rounding, relative.
+        What is above a window comes back at its bottom, where it counts too much; a longer one has larger rounding.
         """
-        logs = self._log_moments(tilt)
-        lowest = sum(kind.count * kind.first for kind in self.kinds)
+        logs, lowest = self._log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
         reach = max(
             (math.log(_LEFT) + logs - self._log_moments(tilt * (1.0 - part))) / (tilt * part) for part in _PARTS
         )
         bottom = max(lowest, math.floor(reach / self.step))
         tail = min((self._log_moments(tilt * (1.0 + part)) - logs - math.log(_LEFT)) / (tilt * part) for part in _PARTS)
-        lengths = [max(1, math.ceil(math.log2(max(1, end - bottom + 1)))) for end in (top, self._cell(tail))]
-        # what is above the window comes back at its bottom: without it the answer is smaller
-        levels = max(lengths) if max(lengths) <= _MOST_LEVELS else lengths[0]
-        if levels > _MOST_LEVELS:
-            return None
+        ends = (top, max(top, self._cell(tail)))
+        lengths = {max(1, math.ceil(math.log2(max(1, end - bottom + 1)))) for end in ends}
+        return [(bottom, levels) for levels in sorted(lengths) if levels <= _MOST_LEVELS]
+
+    def _window(self, tilt: float, bottom: int, levels: int) -> tuple[Array, Array, float] | None:
+        """Bound v(c) for the c ≥ 0 of a window of 2^levels cells; None if its rounding is too large.
+
+        Returns losses, masses and what is left to bound of their rounding, relative.
+        """
+        logs, lowest = self._log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
         n = 2**levels
         transform = np.ones(n // 2 + 1, dtype=np.complex128)
         sizes, relative = np.ones(n // 2 + 1), np.zeros(n // 2 + 1)
