@@ -13,6 +13,7 @@ from darrm.verify.ledger import LedgerCopy
 from darrm.verify.verdicts import CLAIMED, PROVED, Verdict, judged
 
 _LABELS = "labels"
+_DIGESTS, _DIGESTS_AN_ENTRY = 100_000, 8  # computed at most to find labels in a log: 24 microseconds each
 
 
 def judge_labels(
@@ -30,6 +31,10 @@ def judge_labels(
         return
     digest = labels_digest(labels)
     paid = [[entry] for entry in ledger.entries if entry.labels == digest] or _in_parts(labels, ledger.entries)
+    if paid is None:
+        reason = f"to find them among {len(ledger.entries):,} entries takes too long: give the labels of a whole stream"
+        yield Verdict(_LABELS, "they are the labels of a debit", CLAIMED, reason)
+        return
     bare = [entry.count for entry in ledger.entries if not entry.labels]
     if not paid and bare:
         totals = sorted({*bare, sum(bare)})
@@ -56,16 +61,23 @@ def judge_labels(
         yield judged(_LABELS, "they were drawn with this table", reason, holds=same)
 
 
-def _in_parts(labels: NDArray[Any], entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Find entries of one stream, or of the whole log, that follow each other and whose labels together are these."""
+def _in_parts(labels: NDArray[Any], entries: Sequence[Entry]) -> list[list[Entry]] | None:
+    """Find entries of one stream, or of the whole log, that follow each other and whose labels together are these.
+
+    None if that takes too long: many answers that are nearly all the same may begin anywhere.
+    """
     by_output: dict[str, list[Entry]] = {}
     for entry in entries:
         by_output.setdefault(entry.output, []).append(entry)
-    found = []
+    found: list[list[Entry]] = []
+    left = _DIGESTS + _DIGESTS_AN_ENTRY * len(entries)
     for log in (*by_output.values(), list(entries)):
         for start in range(len(log)):
             place, end = 0, start
             while place < labels.size and end < len(log):
+                left -= 1
+                if left < 0:
+                    return found or None
                 part = labels[place : place + log[end].count]
                 if labels_digest(part) != log[end].labels:
                     break

@@ -35,7 +35,7 @@ from darrm import (
     release_debited,
 )
 from darrm.account.bounds import Bound
-from darrm.account.ledger import seal
+from darrm.account.ledger import Entry, seal
 from darrm.errors import LedgerError
 from darrm.gamma.priors import CommonP, Independent, Point
 from darrm.losses.charges import Charge
@@ -44,7 +44,7 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.proof import certify as prover
 from darrm.proof.charge import charge_of
 from darrm.system.command_line import run
-from darrm.system.votes_file import load_labels, save_labels
+from darrm.system.votes_file import labels_digest, load_labels, save_labels
 from darrm.verify import ledger as ledger_claims
 from darrm.verify import table as table_claims
 from darrm.verify.__main__ import main
@@ -52,7 +52,7 @@ from darrm.verify.any_table import Table, differences
 from darrm.verify.audit import audit
 from darrm.verify.curves import curve_svg
 from darrm.verify.labels import judge_labels
-from darrm.verify.ledger import judge_ledger, read_ledger
+from darrm.verify.ledger import LedgerCopy, judge_ledger, read_ledger
 from darrm.verify.plain_words import who_may_know
 from darrm.verify.table import judge_table
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, Verdict
@@ -574,6 +574,15 @@ class TestLiesInLabels:
             answers = [release.answer(votes) for votes in ([0, 1, 1], [1, 1, 1], [0, 0, 0])]
         for part in (answers, answers[1:], answers[:2]):
             assert self.judged(trio, b"".join(b"%d\n" % label for label in part)) == ""
+
+    def test_what_may_begin_anywhere_is_not_looked_for_without_end(self) -> None:
+        one = labels_digest(np.array([1]))
+        entries = [Entry(str(n), "DaRRM", 1, "", labels=one, output="stream") for n in range(2_000)]
+        ledger = LedgerCopy(BUDGET, "one", (), tuple(entries))
+        verdicts = list(judge_labels(np.array([1] * 999 + [0]), None, ledger, None))
+        assert [verdict.verdict for verdict in verdicts] == [CONSISTENT, CLAIMED]
+        assert "takes too long" in verdicts[1].reason
+        assert PROVED in {verdict.verdict for verdict in judge_labels(np.array([1] * 999), None, ledger, None)}
 
     def test_one_label_is_another(self, trio: Trio) -> None:
         content = trio.labels_path.read_bytes()
