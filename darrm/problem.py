@@ -129,7 +129,7 @@ class Voters:
     @property
     def are_plain(self) -> bool:
         """Whether nothing is promised about any of them, so that what is proved holds for all that they may answer."""
-        return not self.private_kinds
+        return self.own is None and not self.each.is_private  # all alike are written so
 
     @property
     def reached(self) -> int:

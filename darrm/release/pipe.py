@@ -23,7 +23,6 @@ import os
 import select
 import stat
 import termios
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -41,7 +40,7 @@ MOST_TOGETHER = 64  # questions of one debit: as many may be printed again after
 _READ_BYTES = 2**16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SHOWN = 40  # characters of a vote in a message
-_TAKEN_WITHIN = 0.2  # seconds, for whoever is killed to let go of both ends of its pipes
+_TAKEN_WITHIN = 200  # milliseconds, for whoever is killed to let go of both ends of its pipes
 T = TypeVar("T")
 
 
@@ -293,11 +292,8 @@ def answer_lines(
 def _acknowledge(release: OneByOne, sink: int) -> None:
     """Drop the last labels from the ledger, unless they stand unread in a pipe, or its reader went with the asker."""
     if stat.S_ISFIFO(os.fstat(sink).st_mode):
-        until = time.monotonic() + _TAKEN_WITHIN
-        while time.monotonic() < until and not _has_gone(sink):
-            time.sleep(_TAKEN_WITHIN / 20)
-        unread = fcntl.ioctl(sink, termios.FIONREAD, bytes(4))
-        if _has_gone(sink) or any(unread):
+        gone = _has_gone(sink, _TAKEN_WITHIN)
+        if gone or any(fcntl.ioctl(sink, termios.FIONREAD, bytes(4))):
             return
     release.close()
 
@@ -361,8 +357,8 @@ def _wait_to(act: Callable[[], T], *, reading: int | None = None, writing: int |
             select.select([] if reading is None else [reading], [] if writing is None else [writing], [])
 
 
-def _has_gone(sink: int) -> bool:
-    """Return whether nobody reads a pipe any more."""
+def _has_gone(sink: int, milliseconds: int = 0) -> bool:
+    """Return whether nobody reads a pipe any more, or soon."""
     poll = select.poll()
     poll.register(sink, 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(milliseconds))
