@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_DATABASE = b"SQLite format 3\0"  # how such a file begins: https://sqlite.org/fileformat.html
+
 
 def check_parent(path: Path) -> None:
     """Raise `ValueError` unless the folder that will hold ``path`` exists and ``path`` is a file or nothing yet.
 
-    Whoever may replace anything would replace a device by a file.
+    Whoever may replace anything would replace a device by a file; and a ledger, with all that was spent, by a result.
 
     >>> check_parent(Path("/no/such/folder/table.json"))
     Traceback (most recent call last):
@@ -26,6 +28,16 @@ def check_parent(path: Path) -> None:
         raise ValueError(f"{str(path)!r} is a folder: name a file")
     if path.exists() and not path.is_file():
         raise ValueError(f"{str(path)!r} is a device or a pipe, which would be replaced: name a file")
+    if _is_database(path):
+        raise ValueError(f"{str(path)!r} is a database, such as a ledger, which would be replaced: name another file")
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_DATABASE)) == _DATABASE
+    except OSError:  # there is none yet, or nobody may read it
+        return False
 
 
 def check_regular(path: Path, most_bytes: int) -> None:

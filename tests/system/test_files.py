@@ -3,7 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from darrm.system.files import check_regular
+from darrm import PrivacyLedger, PrivacyParams
+from darrm.__main__ import main
+from darrm.system.files import check_regular, write_text
 from darrm.system.json_text import parse_json, read_json
 
 
@@ -23,6 +25,21 @@ def test_only_regular_files_of_a_plausible_size_are_opened(tmp_path: Path) -> No
     assert read(tmp_path / "right") == 1
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "words", ["optimize --K 3 --m 2 --output", "optimize --K 3 --m 2 --exact", "optimize --K 3 --m 2 --plot"]
+)
+def test_no_result_replaces_a_ledger(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "spent.png"  # whatever it is called
+    PrivacyLedger.create(path, PrivacyParams(2, "1e-3"))
+    held = path.read_bytes()
+    assert main([*words.split(), str(path)]) == 2
+    assert "a database, such as a ledger, which would be replaced: name another file" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="such as a ledger"):
+        write_text(path, "a table")
+    assert path.read_bytes() == held
+    assert [found.name for found in tmp_path.iterdir()] == ["spent.png"]
 
 
 def test_a_file_that_says_it_is_empty_is_bounded_as_it_is_read() -> None:
