@@ -13,7 +13,7 @@ twice, with the same number and label: the last batch, where the process was kil
 answer is lost only where its reader dies with it unread in the pipe after a further line was sent, which says that the
 reader needs it no more. So who waits for each answer before the next question loses none, whatever is killed. The end
 of the questions says it for the last ones where the output is a file. A program that is killed ends its questions, too:
-into a pipe it counts as said where the pipe is empty and still has a reader a moment later.
+into a pipe, a socket or a terminal it counts as said where nothing is unread and a reader is there a moment later.
 """
 
 import csv
@@ -100,7 +100,7 @@ class Questions:
 
     @property
     def _is_there(self) -> bool:
-        """Whether a whole line was read already, or the last one, which needs no end."""
+        """Whether a whole line was read already, or the last one."""
         place = self._buffer.find(b"\n", self._searched)
         self._searched = len(self._buffer) if place < 0 else place
         return place >= 0 or (self._ended and bool(self._buffer))
@@ -156,8 +156,9 @@ class Questions:
             few = len(fields) < self._voters in self._kinds
             advice = f"; a voter that does not answer keeps its field: {OR_A_COIN}" if few else ""
             raise ValueError(f"line {line} has {len(fields)} fields, where a question has {allowed}{advice}")
-        if kind == "labels":
-            self._check_absent(line, fields, ended=text.endswith(("\n", "\r")))
+        absent = {"", *self._absent} if self._missing == "coin" and kind == "labels" else set()
+        if absent.issuperset(field.strip() for field in fields):
+            raise ValueError(f"line {line} has no vote at all: leave the question out")
         known = self._known[kind]
         try:
             row = [known[field] for field in fields]
@@ -170,15 +171,6 @@ class Questions:
         except ValueError as error:
             raise ValueError(f"line {line}: {error}") from error
 
-    def _check_absent(self, line: int, fields: list[str], *, ended: bool) -> None:
-        """Refuse a question without any vote, and one that may have been cut off."""
-        absent = [self._missing == "coin" and field.strip() in {"", *self._absent} for field in fields]
-        if all(absent):
-            raise ValueError(f"line {line} has no vote at all: leave the question out")
-        if any(absent) and not ended:
-            advice = "end it with a line break if all of it was sent"
-            raise ValueError(f"line {line} has no end, and a vote that is missing may have been cut off: {advice}")
-
     def _meanings(self, line: int, fields: list[str], kind: str) -> list[float]:
         try:
             absent = self._absent if kind == "labels" else ()
@@ -189,7 +181,10 @@ class Questions:
 
 
 def _csv_fields(line: int, text: str) -> list[str]:
-    """Return the fields of a line of a .csv file."""
+    """Return the fields of a line of a .csv file; what has no end may be cut off, even within a number."""
+    if not text.endswith(("\n", "\r")):
+        advice = "end it with a line break if all of it was sent"
+        raise ValueError(f"line {line} has no end and may have been cut off: {advice}")
     try:
         fields = next(csv.reader([text], strict=True))
     except csv.Error as error:
@@ -290,10 +285,15 @@ def answer_lines(
 
 
 def _acknowledge(release: OneByOne, sink: int) -> None:
-    """Drop the last labels from the ledger, unless they stand unread in a pipe, or its reader went with the asker."""
-    if stat.S_ISFIFO(os.fstat(sink).st_mode):
+    """Drop the last labels from the ledger, unless they stand unread, or their reader went with the asker.
+
+    Files and devices have no reader; pipes, sockets and terminals have one that can die.
+    """
+    mode = os.fstat(sink).st_mode
+    unread = termios.FIONREAD if stat.S_ISFIFO(mode) else termios.TIOCOUTQ
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(sink):
         gone = _has_gone(sink, _TAKEN_WITHIN)
-        if gone or any(fcntl.ioctl(sink, termios.FIONREAD, bytes(4))):
+        if gone or any(fcntl.ioctl(sink, unread, bytes(4))):
             return
     release.close()
 

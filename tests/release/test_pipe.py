@@ -3,7 +3,9 @@
 import contextlib
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from darrm import optimize_plurality
 from darrm.account.ledger import PrivacyLedger
@@ -23,7 +27,7 @@ from darrm.problem import MajorityProblem, PluralityProblem, Voters
 from darrm.proof.table import GammaTable, certify
 from darrm.release import __main__ as release
 from darrm.release import open_release, pipe
-from darrm.release.pipe import MOST_TOGETHER, Questions, answer_lines
+from darrm.release.pipe import MOST_TOGETHER, Questions, _pieces, answer_lines
 from darrm.system import votes_file
 from darrm.system.command_line import run
 
@@ -72,7 +76,6 @@ def ask(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixt
 READ = {
     "lines": b"1,1,0\n0,0,1\n1,1,1\n",
     "Windows": b"\xef\xbb\xbf1,1,0\r\n0,0,1\r\n1,1,1\r\n",
-    "no end": b"1,1,0\n0,0,1\n1,1,1",
     "quotes and spaces": b'"1", 1,0\n0,0 ,"1"\n1.0,1e0,+1\n',
 }
 
@@ -142,6 +145,7 @@ BAD = {
     "zero bytes": (b"1,\x001,0", "line 2 holds zero bytes", ()),
     "no UTF-8": (b"1,\xff,0", "line 2 is not in UTF-8", ()),
     "NaN": (b"1,nan,0", "line 2, field 2: the vote is missing ('nan')", ()),
+    "a mark": (b"\xef\xbb\xbf1,1,0", "line 2, field 1: '\\ufeff1' is no number", ()),
     "a sum": (b"3,1", "line 2: the sum of row 0 of the vote counts must be K = 3, got 4", ()),
     "JSON": (b"[1,1,0]", "line 2, field 1: '[1' is no number; name classes that are words (--classes A,B); JSON", ()),
     "null": (b"[1,null,0]", "line 2, field 2: the vote is missing (null or NaN)", ("--format", "json")),
@@ -315,7 +319,7 @@ def test_a_reader_that_has_gone_is_paid_for_no_more(folder: Path, ask: Asking) -
 
 
 ASKER = """
-import os, select, signal, subprocess, sys
+import os, select, signal, subprocess, sys, time
 process = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 for question in (b"1,1,0\\n", b"0,0,1\\n"):
     process.stdin.write(question)
@@ -324,6 +328,7 @@ for question in (b"1,1,0\\n", b"0,0,1\\n"):
     if question[:1] == b"1" or sys.argv[1] == "read":
         os.read(process.stdout.fileno(), 100)
 print(process.pid, flush=True)
+time.sleep(0.5)  # until the next question is waited for: a reader that has gone before is noticed without it
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -353,15 +358,63 @@ def test_a_reader_that_is_slow_gets_its_answers_again(folder: Path, ask: Asking)
     assert ask(b"")[:2] == (0, "")
 
 
+@pytest.mark.parametrize("ends", ["unread", "dead", "alive"])
+def test_a_socket_has_a_reader_that_may_die(ends: str, folder: Path, ask: Asking) -> None:
+    """The end of the questions is a receipt only from a reader that has read the answer and is still there."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-m", "darrm.release", *words(folder)]
+    with ours, subprocess.Popen(command, stdin=subprocess.PIPE, stdout=theirs.fileno()) as process:
+        theirs.close()
+        assert process.stdin is not None
+        process.stdin.write(b"1,1,0\n")
+        process.stdin.flush()
+        select.select([ours], [], [])
+        assert ends == "unread" or ours.recv(100) == b"1,1\n"
+        process.stdin.close()
+        if ends == "dead":
+            ours.close()
+        assert process.wait() == 0
+    assert ask(b"")[:2] == (0, "" if ends == "alive" else "1,1\n")
+    assert ask.paid() == 1
+
+
+def test_answers_to_nobody_do_not_wait(folder: Path, ask: Asking) -> None:
+    """What is no pipe has no reader that could die: the end of the questions is enough."""
+    command = [sys.executable, "-m", "darrm.release", *words(folder)]
+    with Path(os.devnull).open("wb") as nobody:
+        found = subprocess.run(command, input=b"1,1,0\n", stdout=nobody, stderr=subprocess.PIPE, check=False)
+    assert (found.returncode, b"Traceback" in found.stderr) == (0, False)
+    assert (ask(b"")[:2], ask.paid()) == ((0, ""), 1)
+
+
+@given(st.lists(st.sampled_from([1, 8, 1000, 2047, 2048, select.PIPE_BUF - 1, select.PIPE_BUF, 6000]), max_size=30))
+def test_answers_are_written_in_pieces_that_a_pipe_takes_whole(sizes: list[int]) -> None:
+    """Together they are all lines, none is broken, and none but a longer line is more than a pipe takes at once."""
+    lines = [bytes([number]) * size for number, size in enumerate(sizes)]
+    at, room = iter(lines), 0
+    for piece in _pieces(lines):
+        held = [next(at)]
+        while sum(map(len, held)) < len(piece):
+            held.append(next(at))
+        assert b"".join(held) == piece
+        assert len(piece) <= select.PIPE_BUF or len(held) == 1
+        assert len(held[0]) > room  # else it would have stood in the piece before
+        room = select.PIPE_BUF - len(piece)
+    assert not list(at)
+
+
 def test_a_line_that_may_be_cut_off_is_not_paid_for(ask: Asking) -> None:
+    """A vote may be missing, the last number may have had more digits, or labels may be what is left of counts."""
     status, out, err = ask(b"1,1,0\n1,1,", "--missing", "coin")
     assert (status, out) == (2, "1,1\n")
-    assert "line 2 has no end, and a vote that is missing may have been cut off" in err
-    assert ask(b"1,1,0", "--missing", "coin")[:2] == (0, "2,1\n")
-    assert ask(b",,\n", "--missing", "coin")[0] == 2
-    assert "has no vote at all" in ask(b",,\n", "--missing", "coin")[2]
+    assert "line 2 has no end and may have been cut off: end it with a line break" in err
+    for line in (b"1,1,0", b"2,1", b"1,1,NA"):
+        assert "line 1 has no end" in ask(line, "--missing", "coin")[2]
+    for line in (b",,\n", b"NA, NA ,\n"):
+        assert "has no vote at all" in ask(line, "--missing", "coin")[2]
+    assert "is no JSON" in ask(b"[1,1,0", "--format", "json")[2]
     assert "is no number" in ask(b"[Infinity,1,0]\n", "--missing", "coin", "--format", "json")[2]
-    assert ask.paid() == 2
+    assert ask.paid() == 1
 
 
 def test_a_full_disk_leaves_the_answers_in_the_ledger(folder: Path, ask: Asking) -> None:
