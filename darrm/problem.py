@@ -154,7 +154,8 @@ class Voters:
     def rounded(self, kinds: int) -> Voters:
         """Return voters of at most so many kinds, their ε and Δ rounded up so that the sum of all ε grows least.
 
-        Of more than `_MOST_CUTS` kinds only so many places to cut between them, evenly spread, are tried.
+        Of more than `_MOST_CUTS` kinds only so many places to cut between them, evenly spread, are tried, and the one
+        between voters with and without privacy.
 
         >>> hospitals = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.11", "0.5", "0.45", "0.4")])
         >>> [(n, each.epsilon) for n, each in hospitals.rounded(2).kinds]
@@ -165,7 +166,8 @@ class Voters:
             return self
         own = self.own or (self.each,) * self.K
         ends = [0, *accumulate(len(list(each)) for _, each in groupby(own))]
-        ends = [*ends[: -1 : -(-len(ends) // _MOST_CUTS)], ends[-1]]
+        plain = sum(not each.is_private for each in own)
+        ends = sorted({*ends[:: -(-len(ends) // _MOST_CUTS)], plain, self.K})
         sizes = [_size(each) for each in own]
         sums = [0.0, *accumulate(sizes)]
         # grown[i] is how much the first i kinds grow in so many parts, and cuts[i] where the parts begin

@@ -234,11 +234,13 @@ def fitted(voters: Voters, *, quiet: bool) -> Voters:
     """Return what `fitting` returns, and say on standard error what was rounded and by how much."""
     found = fitting(voters)
     if found != voters and not quiet:
-        rounded, true = (sum(each.epsilon * n for n, each in some.private_kinds) for some in (found, voters))
-        grown = rounded / true
+        before, after = voters.private_kinds, found.private_kinds
+        lost = sum(n for n, _ in before) - sum(n for n, _ in after)
+        grown = [sum(each.epsilon * n for n, each in some) for some in (after, before)]
+        how = f"{lost} voters to no privacy" if lost else f"all ε together by a factor of {grown[0] / grown[1]:.4g}"
         kinds = ", ".join(f"{n} {'voter' if n == 1 else 'voters'} {each}" for n, each in found.kinds)
         sys.stderr.write(
             f"note: {len(voters.kinds)} kinds of voters have more rows than are looked at, so ε and Δ were rounded up, "
-            f"all ε together by a factor of {grown:.4g}: {kinds}\n"
+            f"{how}: {kinds}\n"
         )
     return found

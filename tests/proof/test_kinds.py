@@ -2,8 +2,9 @@
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, combinations_with_replacement, product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import darrm
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
 from darrm.errors import TableError
-from darrm.gamma import priors
+from darrm.gamma import baselines, priors
 from darrm.gamma.noise_function import NoiseFunction, signed_function
 from darrm.losses.composition import optimal_epsilon
 from darrm.optimize.exact_optimum import exact_optimum
@@ -30,11 +31,11 @@ from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import MajorityProblem, PluralityProblem, Voters, Workload
 from darrm.proof.charge import charge_of
-from darrm.proof.corners import corners_of, full_set_size
-from darrm.proof.kinds import KindSet, fitting, number_of_rows
+from darrm.proof.corners import corner_pairs, corners_of, full_set_size
+from darrm.proof.kinds import KindCounts, KindSet, fitting, number_of_rows
 from darrm.proof.library import load_table
 from darrm.proof.optimality import lower_bound
-from darrm.proof.profile import divergence
+from darrm.proof.profile import divergence, privacy_profile
 from darrm.proof.table import GammaTable, certify
 from darrm.verify import exact
 from darrm.verify.attack import _random_pair, worst_pair
@@ -123,6 +124,30 @@ def test_rows_are_rows_and_their_coefficients_are_costs(data: st.DataObject, vot
         assert sum(part.touched for part in row.parts) <= voters.reached
         assert row.coefficients(voters, ratio) @ half == pytest.approx(found, abs=1e-12)
         assert cost(g, ratio, *row.probabilities(voters)) == pytest.approx(found, abs=1e-12)
+
+
+@given(voters=voters_that_differ(most=5))
+@settings(max_examples=40, deadline=None)
+def test_a_row_is_of_voters_of_whom_as_many_are_reached(voters: Voters) -> None:
+    """A row that touches more would make the bound on all γ a false one, and so would one of other voters."""
+    of_all = Voters.of(own_of(voters))
+    for _, row in KindSet(of_all, Fraction(1, 2)).maxima(np.ones(voters.half_size), -math.inf).broken:
+        p, p_prime = row.probabilities(of_all)
+        touched = np.count_nonzero(p != p_prime)
+        within = [row.is_of(Voters.of(own_of(voters), reached)) for reached in range(1, voters.K + 1)]
+        assert within == [touched <= reached for reached in range(1, voters.K + 1)]
+        for place, part in enumerate(row.parts):
+            one_more = replace(part, ones=part.ones + 1)
+            assert not KindCounts((*row.parts[:place], one_more, *row.parts[place + 1 :])).is_of(of_all)
+
+
+@given(voters=voters_that_differ(most=5))
+@settings(max_examples=40, deadline=None)
+def test_the_rows_of_the_full_set_are_all_multisets(voters: Voters) -> None:
+    """Kind by kind, a multiset of corners with p ≠ p' for at most t voters in all: listed here one by one."""
+    kinds = [combinations_with_replacement(corner_pairs(Voters(1, each)).tolist(), n) for n, each in voters.kinds]
+    chosen = (sum(p != p_prime for corners in pick for p, p_prime in corners) for pick in product(*kinds))
+    assert full_set_size(voters) == sum(touched <= voters.reached for touched in chosen)
 
 
 @given(voters=voters_that_differ(), target=st.sampled_from(["0.05", "0.3", "1"]), delta=st.sampled_from(["0", "0.01"]))
@@ -227,6 +252,13 @@ def test_the_profile_is_that_of_all_corners(data: st.DataObject, voters: Voters)
         ratio = math.exp(epsilon)
         true = max(0.0, *((1.0 - ratio + cost(g, ratio, *pair)) / 2.0 for pair in corner_choices(voters)))
         assert true - 1e-13 <= divergence(voters, NoiseFunction(voters.K, half), epsilon) <= true + 1e-11
+    # the rows are looked at once for all points of a table of it
+    problem = MajorityProblem(voters, PrivacyParams("0.5"))
+    profile = privacy_profile(problem, NoiseFunction(voters.K, half), points=5)
+    for point, delta in enumerate(profile.deltas):
+        ratio = math.exp(point / 4)
+        true = max(0.0, *((1.0 - ratio + cost(g, ratio, *pair)) / 2.0 for pair in corner_choices(voters)))
+        assert true - 1e-13 <= delta <= true + 1e-11
 
 
 @given(data=st.data(), voters=voters_that_differ(most=3))
@@ -349,6 +381,7 @@ def test_some_voters_may_promise_nothing(tmp_path: Path) -> None:
     assert voters.cover(Voters.of([PrivacyParams("0.1")] * 6 + [PrivacyParams("inf")], 4))
     assert plain.cover(voters)
     assert not Voters.of([PrivacyParams(9)] * 6 + [PrivacyParams("inf")], 4).cover(voters)
+    assert not Voters.of([PrivacyParams(9, "1e-6")] * 5 + [PrivacyParams("inf")] * 2, 4).cover(voters)
 
 
 def test_models_of_which_some_promise_nothing_have_no_cap() -> None:
@@ -381,6 +414,35 @@ def test_the_cap_of_models_that_differ_is_that_of_the_weakest_choice(voters: Vot
     if len({each.exact_delta for each in own_of(voters)}) == 1 and math.isfinite(worst):
         assert cap is not None
         assert cap.epsilon == pytest.approx(worst, rel=1e-9)
+
+
+@pytest.mark.parametrize("overlap", [None, 1, 2])
+def test_the_cap_is_that_of_models_and_rounded_up(overlap: int | None) -> None:
+    """Voters that draw fresh randomness have no cap, and a float may lie below what the models cost."""
+    own = [PrivacyParams(epsilon) for epsilon in ("0.3", "0.7", "1.1")]
+    for voters in (Voters.of(own, overlap), Voters(3, own[0], overlap)):
+        assert models_bound(voters, 0.0) is None
+        cap = models_bound(replace(voters, models=True), 0.0)
+        most = sorted((each.exact_epsilon for each in own_of(voters)), reverse=True)[: voters.reached]
+        assert cap is not None
+        assert sum(most) <= Fraction(cap.epsilon) <= sum(most) * (1 + Fraction(1, 10**12))
+
+
+def test_labels_of_few_models_have_no_cap_where_one_promises_nothing() -> None:
+    """That few models are looked at bounds an answer by their own ε, and one of them has none."""
+    private = Voters(11, PrivacyParams("0.1"), 4)
+    proposal = baselines.double_subsampling(MajorityProblem.from_allowance(private, 1))
+    models = Voters.of([private.each] * 10 + [PrivacyParams("inf")], 4, models=True)
+    charge = charge_of(certify(MajorityProblem(models, PrivacyParams(1, "1e-4")), proposal), 3)
+    assert charge.sample is not None
+    assert charge.sample.voters * charge.count < models.reached
+    assert PrivacyAccountant(charges=[charge]).spent(1e-3).bound in {"plain voters", "both ends"}
+
+
+def test_rounding_keeps_who_promises_nothing_apart_among_many_kinds() -> None:
+    """Not every place between kinds is tried as a cut, but this one is."""
+    own = [*(PrivacyParams(f"0.{1000 + n}") for n in range(300)), PrivacyParams("inf")]
+    assert [(n, each.epsilon_text) for n, each in Voters.of(own).rounded(2).kinds] == [(1, "inf"), (300, "0.1299")]
 
 
 def test_rounding_keeps_who_promises_nothing_apart() -> None:

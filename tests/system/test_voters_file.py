@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from darrm.optimize.__main__ import main
+from darrm.optimize.report import fitted
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.proof.table import GammaTable
@@ -102,6 +103,13 @@ def test_too_many_kinds_are_rounded_up_with_a_note(capsys: pytest.CaptureFixture
     cost, found, least = map(float, numbers)
     assert 0.0 < least < found < 1.3 * least
     assert cost == pytest.approx(found - least, abs=2e-4)
+
+
+def test_voters_that_are_rounded_to_no_privacy_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    own = [PrivacyParams(f"0.{100 + n % 20}") for n in range(200)] + [PrivacyParams("inf")] * 200
+    rounded = fitted(Voters.of(own, 100), quiet=False)
+    assert rounded.are_plain
+    assert "ε and Δ were rounded up, 200 voters to no privacy: 400 voters (inf, 0)" in capsys.readouterr().err
 
 
 def test_what_rounding_costs_is_said_of_monotone_functions_only(
