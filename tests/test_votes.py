@@ -586,7 +586,7 @@ def test_labels_that_were_changed_are_refused(tmp_path: Path) -> None:
             refused += 1
             assert "\n" not in str(error)  # noqa: PT017 (one line)
     assert refused > 30
-    numbered = (b"1,0\n1\n", b"1,0\n3,0\n", b"1,0\n1,1\n")
+    numbered = (b"1,0\n1\n", b"1,0\n3,0\n", b"1,0\n1,1\n", b"1," + b"x" * 201 + b"\n")
     for wrong in (*numbered, b"1\r\n0\r\n", b"1\n0", b"1\n\n0\n", b'"1"\n', b"\xef\xbb\xbf1\n", b"x" * 201 + b"\n"):
         path.write_bytes(wrong)
         with pytest.raises(ValueError, match="is no file of labels"):

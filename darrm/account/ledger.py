@@ -91,6 +91,11 @@ class Entry:
     output: str = ""  # the file, the folder, or the stream that they are for
     number: int = 0  # counts from 1
 
+    @property
+    def is_of_a_stream(self) -> bool:
+        """Whether its labels answered questions that arrived one by one, and not a file."""
+        return self.output.startswith(_STREAM)
+
 
 @dataclass(frozen=True)
 class Turn:

@@ -30,9 +30,16 @@ def judge_labels(
         yield Verdict(_LABELS, "they were paid for", CLAIMED, "--ledger says whether")
         return
     digest = labels_digest(labels)
-    paid = [[entry] for entry in ledger.entries if entry.labels == digest] or _in_parts(labels, ledger.entries)
-    if paid is None:
+    whole = [[entry] for entry in ledger.entries if entry.labels == digest]
+    found_in = (whole, []) if whole else _in_parts(labels, ledger.entries)
+    if found_in is None:
         reason = f"to find them among {len(ledger.entries):,} entries takes too long: give the labels of a whole stream"
+        yield Verdict(_LABELS, "they are the labels of a debit", CLAIMED, reason)
+        return
+    paid, begun = found_in
+    if begun and not paid:
+        known = sum(entry.count for entry in begun)
+        reason = f"the first {known} are; the other {labels.size - known} are fewer than the next debit has: give all"
         yield Verdict(_LABELS, "they are the labels of a debit", CLAIMED, reason)
         return
     bare = [entry.count for entry in ledger.entries if not entry.labels]
@@ -43,7 +50,7 @@ def judge_labels(
         return
     found = f"their SHA-256 {digest} is that of {len(paid)} of {len(ledger.entries)} entries"
     if paid and len(paid[0]) > 1:
-        found = f"the digests of {len(paid[0])} entries, one after the other, are those of their parts"
+        found = f"the digests of {len(paid[0])} entries, one after the other, are those of their parts, numbers aside"
     elif not paid:
         found += ", nor are parts of them those of entries that follow each other"
     yield judged(_LABELS, "they are the labels of a debit", found, holds=bool(paid), how=PROVED)
@@ -61,15 +68,16 @@ def judge_labels(
         yield judged(_LABELS, "they were drawn with this table", reason, holds=same)
 
 
-def _in_parts(labels: NDArray[Any], entries: Sequence[Entry]) -> list[list[Entry]] | None:
+def _in_parts(labels: NDArray[Any], entries: Sequence[Entry]) -> tuple[list[list[Entry]], list[Entry]] | None:
     """Find entries of one stream, or of the whole log, that follow each other and whose labels together are these.
 
-    None if that takes too long: many answers that are nearly all the same may begin anywhere.
+    Also returned are entries that these labels begin with, where the others are fewer than the next of the stream has.
+    None if it takes too long: many answers that are nearly all the same may begin anywhere.
     """
     by_output: dict[str, list[Entry]] = {}
     for entry in entries:
         by_output.setdefault(entry.output, []).append(entry)
-    found: list[list[Entry]] = []
+    found, begun = list[list[Entry]](), list[Entry]()
     left = _DIGESTS + _DIGESTS_AN_ENTRY * len(entries)
     for log in (*by_output.values(), list(entries)):
         for start in range(len(log)):
@@ -77,12 +85,15 @@ def _in_parts(labels: NDArray[Any], entries: Sequence[Entry]) -> list[list[Entry
             while place < labels.size and end < len(log):
                 left -= 1
                 if left < 0:
-                    return found or None
+                    return (found, begun) if found else None
                 part = labels[place : place + log[end].count]
                 if labels_digest(part) != log[end].labels:
+                    if part.size < log[end].count and log[end].is_of_a_stream:
+                        begun = max(begun, log[start:end], key=len)
                     break
                 place, end = place + part.size, end + 1
             if place == labels.size and place:
-                found.append(log[start:end])
+                if log[start:end] not in found:
+                    found.append(log[start:end])
                 break
-    return found
+    return found, begun

@@ -575,6 +575,73 @@ class TestLiesInLabels:
         for part in (answers, answers[1:], answers[:2]):
             assert self.judged(trio, b"".join(b"%d\n" % label for label in part)) == ""
 
+    def test_labels_that_end_within_a_debit(self) -> None:
+        """As a reader has them that died: what is there of the last debit can be judged with all of it only."""
+        labels = np.arange(9) % 2
+        sizes = ((0, 4), (4, 9))
+        log = tuple(Entry("", "DaRRM", b - a, "", labels=labels_digest(labels[a:b]), output="-s") for a, b in sizes)
+
+        def claims(given: Any) -> list[tuple[str, str]]:
+            found = judge_labels(given, None, LedgerCopy(BUDGET, "one", (), log), None)
+            return [(each.verdict, each.reason) for each in found if each.claim == "they are the labels of a debit"]
+
+        assert claims(labels[:7]) == [
+            (CLAIMED, "the first 4 are; the other 3 are fewer than the next debit has: give all")
+        ]
+        assert claims(labels)[0][0] == claims(labels[4:])[0][0] == PROVED
+        for wrong in (labels[:3], 1 - labels[:7], labels[1:8]):
+            assert claims(wrong)[0][0] == FALSE
+        log = tuple(replace(entry, output="/a/file.csv") for entry in log)
+        assert claims(labels[:7])[0][0] == FALSE
+
+    def test_one_stream_is_the_whole_log_and_paid_for_once(self) -> None:
+        labels = np.array([0, 1, 1])
+        parts = labels[:2], labels[2:]
+        log = tuple(Entry("", "DaRRM", part.size, "", labels=labels_digest(part), output="s") for part in parts)
+        found = list(judge_labels(labels, None, LedgerCopy(BUDGET, "one", (), log), None))
+        assert [each.reason for each in found if each.claim.startswith("as many")] == ["3 labels, 3 paid"]
+
+    def test_streams_that_take_turns_in_one_ledger(self, trio: Trio) -> None:
+        """The entries of one stream follow each other in its own log, and not in that of the ledger."""
+        ledger = PrivacyLedger(trio.ledger_path)
+        turns, rng = {"day": [2, 1, 3], "night": [1, 2, 2]}, np.random.default_rng(5)
+        streams = {name: open_release(trio.table, ledger, stream=name) for name in turns}
+        answers: dict[str, list[int]] = {name: [] for name in turns}
+        for place in range(3):
+            for name, counts in turns.items():
+                votes = Votes.of_labels(rng.integers(0, 2, (counts[place], 3)), 2)
+                answers[name] += streams[name].answer_together(votes)
+        for name, given in answers.items():
+            streams[name].close()
+            for part in (given, given[turns[name][0] :]):
+                assert self.judged(trio, b"".join(b"%d\n" % label for label in part)) == ""
+
+    def test_each_debit_of_a_file_is_of_the_table(self, trio: Trio) -> None:
+        """Labels of two debits are of both tables; labels that two debits have alike are of either."""
+        labels = np.array([0, 1, 1, 0, 1])
+        parts = [(labels[:2], "other"), (labels[2:], trio.table.digest)]
+        entries = [Entry("", "DaRRM", part.size, "", table=name, labels=labels_digest(part)) for part, name in parts]
+        whole = [Entry("", "DaRRM", 5, "", table=name, labels=labels_digest(labels)) for _, name in parts]
+
+        def judged(*log: Entry) -> str:
+            return false_claims(list(judge_labels(labels, trio.table, LedgerCopy(BUDGET, "one", (), log), None)))
+
+        assert "they were drawn with this table" in judged(*entries)
+        assert "they were drawn with this table" in judged(whole[0])
+        assert judged(*(replace(entry, table=trio.table.digest) for entry in entries)) == ""
+        assert judged(*whole) == judged(*whole[::-1]) == ""
+
+    def test_labels_of_debits_that_keep_no_digest(self, trio: Trio) -> None:
+        """As many as one debit, or all of them, paid for is all that can be asked of them."""
+        log = tuple(Entry("", "DaRRM", count, "", table=trio.table.digest) for count in (3, 4, 5))
+        found = {
+            count: false_claims(
+                list(judge_labels(np.zeros(count, int), None, LedgerCopy(BUDGET, "one", (), log), None))
+            )
+            for count in range(1, 14)
+        }
+        assert [count for count, false in found.items() if not false] == [3, 4, 5, 12]
+
     def test_what_may_begin_anywhere_is_not_looked_for_without_end(self) -> None:
         one = labels_digest(np.array([1]))
         entries = [Entry(str(n), "DaRRM", 1, "", labels=one, output="stream") for n in range(2_000)]
