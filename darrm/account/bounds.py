@@ -64,12 +64,18 @@ def general_bound(account: Account, delta: float) -> Bound | None:
     groups = guarantees_of(account)
     if groups is None:
         return None
+    epsilon, slack = _closed_form(groups, delta)
+    return _finite("general", epsilon, f"closed form with delta' = {slack:.3g}")
+
+
+def _closed_form(groups: list[Group], delta: float) -> tuple[float, float]:
+    """Compute ε of the closed form, and its slack; ∞ where the queries leave none."""
     log_slack = log_remaining_delta(groups, delta)
     # a subnormal slack has lost its digits
     if not log_slack > math.log(1e-300):
-        return None
+        return math.inf, 0.0
     slack = math.exp(log_slack) * (1.0 - 1e-12)  # exp of a logarithm of size below 700 loses fewer digits than that
-    return Bound("general", general_epsilon(groups, slack), f"closed form with delta' = {slack:.3g}")
+    return general_epsilon(groups, slack), slack
 
 
 def optimal_bound(account: Account, delta: float) -> Bound | None:
@@ -92,12 +98,13 @@ def profile_bound(account: Account, delta: float) -> Bound | None:
     if charge.count == 1:
         epsilon, point = profile.epsilon_at(delta), delta
     else:
-        candidates = [
-            (optimal_epsilon([(PrivacyParams(e, d), charge.count)], delta), d)
-            for e, d in zip(profile.epsilons, profile.deltas, strict=True)
-            if d < 1.0
-        ]
-        epsilon, point = min(candidates, default=(math.inf, 0.0))
+        pairs = zip(profile.epsilons, profile.deltas, strict=True)
+        points = [[(PrivacyParams(e, d), charge.count)] for e, d in pairs if d < 1.0]
+        epsilon, point = math.inf, 0.0
+        # the likeliest first: of most others one look shows that they are no better
+        for groups in sorted(points, key=lambda groups: _closed_form(groups, delta)[0]):
+            found = optimal_epsilon(groups, delta, to_beat=epsilon)
+            epsilon, point = min((epsilon, point), (found, groups[0][0].delta))
     return _finite("profile", epsilon, f"exact divergence of one query, taken at delta = {point:.3g} a query")
 
 

@@ -149,8 +149,10 @@ def _sums(groups: Sequence[Group]) -> tuple[float, float]:
     return total, sum(count * params.epsilon**2 for params, count in groups)
 
 
-def optimal_epsilon(groups: Sequence[Group], delta: float) -> float:
+def optimal_epsilon(groups: Sequence[Group], delta: float, *, to_beat: float = math.inf) -> float:
     """Find the optimal ε for queries of several kinds, ∞ where none exists [MV16, Theorem 1.5], rounded up.
+
+    One above ``to_beat`` is not looked for: then more than it is returned.
 
     The mechanism that is hardest to compose is randomized response that confesses with probability δ_i, so the total
     privacy loss has at most Π(k_i + 1) values and the sum over them is exact.
@@ -162,7 +164,7 @@ def optimal_epsilon(groups: Sequence[Group], delta: float) -> float:
     if log_room == -math.inf:
         return top if simple_delta <= Fraction(delta) else math.inf
     losses = LossDistribution.of_groups([(params.epsilon, count) for params, count in groups])
-    return min(top, losses.smallest_epsilon(log_room))
+    return min(top, losses.smallest_epsilon(log_room, to_beat=to_beat))
 
 
 def log_remaining_delta(groups: Sequence[Group], delta: float) -> float:

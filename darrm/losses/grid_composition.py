@@ -14,8 +14,9 @@ side never exceeds e^{K − λch}, the Chernoff bound, and ε_δ(λ) = (K − lo
 **Why the result holds.** Everything that enters δ(ε) is non-negative, so larger is safe.
 
 * *Window.* The transform has n cells, fewer than the support of the sum. What lies outside comes back at another cell,
-  which only adds there; a second window is so long that next to nothing does. It is missed at its own place only if
-  that is above the window; the Chernoff bound at another λ says how much that is, and it is added as an infinite loss.
+  which only adds there; where that may count, a second window is so long that next to nothing does. It is missed at its
+  own place only if that is above the window; the Chernoff bound at another λ says how much that is, and it is added as
+  an infinite loss.
 * *Transform.* n is a power of two. Every output is the sum of n inputs, each multiplied by twiddle factors on log₂ n
   levels; a level's complex product (3u [H02, Lemma 3.5]), sum (u) and twiddle factor (u) change a partial sum by less
   than 8u of the sum of its inputs' moduli. So no output is off by more than e = 8u·log₂ n·Σ|w| (1 + 0.01).
@@ -118,12 +119,19 @@ class GridComposition:
         top = self._cell(self._chernoff(safe, _NEGLIGIBLE * room))
         tilt, best = self._best_tilt(tilts, room), math.inf
         for _ in range(_LOWER_TILTS):
-            windows = [self._window(tilt, bottom, levels) for bottom, levels in self._lengths(tilt, top)]
-            found = [window for window in windows if window is not None]
+            bottom, last, lengths = self._lengths(tilt, top)
+            found = False
+            for levels in lengths:
+                window = self._window(tilt, bottom, levels)
+                if window is not None:
+                    losses, masses, rounding = window
+                    best = min(best, _smallest(losses, masses, room * (1.0 - 4.0 * _NEGLIGIBLE - rounding)))
+                    found = True
+                # what comes back from above lies below ε, where it does not count
+                if self.step * (last - 2**levels) <= best < math.inf:
+                    break
             if not found:
                 break
-            for losses, masses, rounding in found:
-                best = min(best, _smallest(losses, masses, room * (1.0 - 4.0 * _NEGLIGIBLE - rounding)))
             if tilt * (self._chernoff(tilt, room) - best) < _FAR:
                 break
             tilt /= 4.0
@@ -154,10 +162,10 @@ class GridComposition:
         )
         return float(tilts[rises - 1])
 
-    def _lengths(self, tilt: float, top: int) -> list[tuple[int, int]]:
-        """Return where windows begin and log₂ of their cells: of one that ends at ``top``, and of one with all above.
+    def _lengths(self, tilt: float, top: int) -> tuple[int, int, list[int]]:
+        """Return where windows begin, where all ends, and log₂ of their cells: of one to ``top``, and of one with all.
 
-        What is above a window comes back at its bottom, where it counts too much; a longer one has larger rounding.
+        What is above a window comes back at its bottom, where it may count too much; a longer one has larger rounding.
         """
         logs, lowest = self._log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
         reach = max(
@@ -167,7 +175,7 @@ class GridComposition:
         tail = min((self._log_moments(tilt * (1.0 + part)) - logs - math.log(_LEFT)) / (tilt * part) for part in _PARTS)
         ends = (top, max(top, self._cell(tail)))
         lengths = {max(1, math.ceil(math.log2(max(1, end - bottom + 1)))) for end in ends}
-        return [(bottom, levels) for levels in sorted(lengths) if levels <= _MOST_LEVELS]
+        return bottom, ends[1], [levels for levels in sorted(lengths) if levels <= _MOST_LEVELS]
 
     def _window(self, tilt: float, bottom: int, levels: int) -> tuple[Array, Array, float] | None:
         """Bound v(c) for the c ≥ 0 of a window of 2^levels cells; None if its rounding is too large.

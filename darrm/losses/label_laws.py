@@ -31,7 +31,8 @@ from darrm.probability.integer_noise import IntegerNoise
 Integers = NDArray[np.int64]
 SMALL, TINY = 7.0, 40.0  # −log of the mass beyond `TwoClasses.near` and beyond `left` and `right`
 _NEGLIGIBLE = 38.0  # −log of what a cut-off tail is, next to the smallest tail that is used
-_AT_ONCE = 1 << 20  # numbers of one block of diagonals
+_DOUBLINGS, _TRIED = 62, 64  # of a number of votes that is looked for, all that are whole numbers; how many at once
+_AT_ONCE = 1 << 16  # numbers of one block of diagonals: half a megabyte, which stays in the cache
 
 
 @dataclass(frozen=True)
@@ -98,49 +99,52 @@ class TwoClasses:
 
     def log_G(self, points: Integers) -> Array:  # noqa: N802 (the formula's letter)
         """Log Pr[X ≤ t] elementwise: 0 above the support; −∞ below it."""
-        place = points - self.support[0]
-        with np.errstate(divide="ignore"):
-            inside = np.log(self.below[np.clip(place, 0, self.support.size - 1)])
-        return np.where(place < 0, -np.inf, np.where(place >= self.support.size, 0.0, inside))
+        return np.asarray(self._logs_below[np.clip(points - self.support[0] + 1, 0, self.support.size + 1)])
 
     def log_F(self, points: Integers) -> Array:  # noqa: N802 (the formula's letter)
         """Log Pr[X ≥ −i] elementwise: 0 where the support ends; −∞ beyond it."""
-        place = -points - self.support[0]
-        with np.errstate(divide="ignore"):
-            inside = np.log(self.above[np.clip(place, 0, self.support.size - 1)])
-        return np.where(place >= self.support.size, -np.inf, np.where(place < 0, 0.0, inside))
+        return np.asarray(self._logs_above[np.clip(-points - self.support[0] + 1, 0, self.support.size + 1)])
 
     def log_S(self, i: Integers, j: Integers) -> Array:  # noqa: N802 (the formula's letter)
         """Log S(i, j) elementwise, a block of diagonals at a time."""
-        first, size = int(self.support[0]), self.support.size
+        size = self.support.size
         least, most = min(int(np.min(i - j)), 0), max(int(np.max(i - j)), 0)
-        which = i - j - least
-        diagonals = np.flatnonzero(np.bincount(which))  # from `least` on
-        padded = np.concatenate([np.zeros(-least), self.below, np.ones(most)])
-        windows = sliding_window_view(padded, size)  # row d − least: G(w + d)
-        start = np.clip(-i - first, 0, size - 1)
-        which = np.searchsorted(diagonals, which).astype(np.uint16 if diagonals.size < 1 << 16 else np.int64)
+        met = np.bincount(i - j - least) > 0
+        diagonals = np.flatnonzero(met)  # from `least` on
+        windows = sliding_window_view(np.concatenate([np.zeros(-least), self.below, np.ones(most)]), size)
+        start = np.clip(-i - self.support[0], 0, size - 1)
+        low, high = int(np.min(start)), int(np.max(start))  # sums begin between the two
+        which = (np.cumsum(met) - 1).astype(np.uint16 if diagonals.size < 1 << 16 else np.int64)[i - j - least]
         order = np.argsort(which, kind="stable")  # of 16 bits: by counting
-        ends = np.concatenate([[0], np.cumsum(np.bincount(which, minlength=diagonals.size))])
+        ends = np.concatenate([[0], np.cumsum(np.bincount(which))])
         sums = np.empty(i.shape)
         rows = max(1, _AT_ONCE // size)
-        for low in range(0, diagonals.size, rows):
-            high = min(low + rows, diagonals.size)
-            products = windows[diagonals[low:high]] * self.masses
-            tails = np.cumsum(products[:, ::-1], axis=1)  # column n: the last n + 1 terms
-            here = order[ends[low] : ends[high]]
-            sums[here] = tails[which[here] - low, size - 1 - start[here]]
+        for top in range(0, diagonals.size, rows):
+            below = windows[diagonals[top : top + rows]]  # row d − least: G(w + d)
+            beyond = below[:, high:] @ self.masses[high:]
+            products = below[:, low:high] * self.masses[low:high]
+            tails = np.cumsum(np.column_stack([beyond, products[:, ::-1]]), axis=1)
+            here = order[ends[top] : ends[min(top + rows, diagonals.size)]]
+            sums[here] = tails[which[here] - top, high - start[here]]
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(sums))
 
-    def moved(self, i: Integers, j: Integers, z: Integers) -> Moved:
+    def moved(self, i: Integers, j: Integers, z: int) -> Moved:
         """Compute both laws of a and b, before (i, j) and after (i − 1, j + 1) the move; z = 1: ties go to b."""
-        return Moved(
-            self.log_S(i, j + z),
-            self.log_S(i - 1, j + 1 + z),
-            self.log_S(j, i + 1 - z),
-            self.log_S(j + 1, i - z),
-        )
+        one, other = (i, i - 1, j, j + 1), (j + z, j + 1 + z, i + 1 - z, i - z)  # many diagonals are the same
+        return Moved(*np.split(self.log_S(np.concatenate(one), np.concatenate(other)), 4))
+
+    @cached_property
+    def _logs_below(self) -> Array:
+        """Log G on the support and one vote around it."""
+        with np.errstate(divide="ignore"):
+            return np.concatenate([[-np.inf], np.log(self.below), [0.0]])
+
+    @cached_property
+    def _logs_above(self) -> Array:
+        """Log Pr[X ≥ x] on the support and one vote around it."""
+        with np.errstate(divide="ignore"):
+            return np.concatenate([[0.0], np.log(self.above), [-np.inf]])
 
     @cached_property
     def _log_total(self) -> float:
@@ -159,13 +163,10 @@ class TwoClasses:
         at least so fast beyond.
         """
 
-        def small(r: int) -> bool:
-            return bool(self.noise.log_weights(np.array([sign * r]))[0] <= self._top - exponent - 1e-9)
+        def first_small(tried: Integers) -> int:
+            return int(np.argmax(self.noise.log_weights(sign * tried) <= self._top - exponent - 1e-9))
 
-        low, high = 0, 1
-        while not small(high):
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if small(middle) else (middle, high)
-        return high
+        tried = np.concatenate([[0], 1 << np.arange(_DOUBLINGS)])
+        while (place := first_small(tried)) and tried[place] - tried[place - 1] > 1:
+            tried = np.unique(np.linspace(tried[place - 1], tried[place], _TRIED).astype(np.int64))
+        return int(tried[place])

@@ -11,10 +11,10 @@ In the same way Pr[a] grows in i and falls in j and z, Pr[b] the other way round
 
 **Branch and bound.** For q_o = Pr[o | after] both Σ q_o = 1 and Σ q_o·e^{L_o} = 1, so with
 φ(L) = e^{αL} − 1 − α(e^L − 1) ≥ 0, which falls for L < 0 and rises for L > 0, exp((α − 1)·D_α) = 1 + Σ q_o·φ(L_o); the
-hockey stick is Σ q_o·φ(L_o) with φ(L) = max(0, e^L − e^ε). On a block of (i, j, z) each q_o and each φ(L_o) is largest
-at a corner: an upper bound for all its points. Blocks whose bound exceeds the best value found by less than the
-tolerance are done, the others are halved, down to single points, which are exact. However early it stops, the bound is
-one.
+hockey stick is Σ q_o·φ(L_o) with φ(L) = max(0, e^L − e^ε). On a block of (i, j) and both z each q_o and each φ(L_o) is
+largest at a corner: an upper bound for all its points. Blocks whose bound exceeds the best value found by less than the
+tolerance are done, the others are halved, down to single (i, j), whose two corners are its two points: exact. However
+early it stops, the largest bound of a block that was done or is left is one.
 
 **Outside.** f is tiny beyond −`left` and `right`. For log-concave f let T_r(k) = Σ_{w ≥ k} f(w)^α·f(w + 1)^{1−α} and
 T_l be the same for the mirrored noise, H = T_r(−∞), and Γ = max_t G(t)^α·G(t − 1)^{1−α}; by Hölder's inequality sums of
@@ -147,15 +147,26 @@ def threshold_supremum(laws: TwoClasses, measure: Measure) -> Array:
         return np.asarray(bits + measure.outside(laws, bits))
 
 
-def estimate(laws: TwoClasses, measure: Measure) -> Array:
-    """Compute the largest of Σ q·φ(L) on a grid of places: about the supremum, from below."""
+def estimate(laws: TwoClasses, measure: Measure, *, every: int = 1) -> Array:
+    """Compute the largest of Σ q·φ(L) on a grid of places: about the supremum, from below.
+
+    With ``every`` fourth line, say, first on these, then on all lines around the best places found.
+    """
     step = max(1, laws.right // 60)
-    lines = np.arange(-2 * laws.right // step // 5, (laws.near + laws.right) // step) * step
-    i, j = (grid.ravel() for grid in np.meshgrid(lines, lines))
-    likely = (np.minimum(i, j) < laws.right // 2) & (np.abs(i - j) <= laws.right)
+    first, last = -2 * laws.right // step // 5, (laws.near + laws.right) // step - 1
+    places = np.indices((-(-(last + 1 - first) // every),) * 2).reshape(2, -1) * every + first
+    around = np.indices((2 * every + 1,) * 2).reshape(2, 1, -1) - every
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        table = _table(laws, i[likely], j[likely], np.zeros(np.count_nonzero(likely), dtype=np.int64))
-        return np.array([np.nanmax(_values(table, measure, index)) for index in range(measure.size)])
+        for _ in range(min(every, 2)):
+            i, j = places * step
+            likely = (np.minimum(i, j) < laws.right // 2) & (np.abs(i - j) <= laws.right)
+            likely &= (np.min(places, axis=0) >= first) & (np.max(places, axis=0) <= last)
+            places = places[:, likely]
+            table = _table(laws, i[likely], j[likely], 0)
+            values = [_values(table, measure, index) for index in range(measure.size)]
+            best = places[:, np.unique([np.nanargmax(each) for each in values])]
+            places = (best[:, :, None] + around).reshape(2, -1)
+        return np.array([np.nanmax(each) for each in values])
 
 
 @dataclass(frozen=True)
@@ -166,7 +177,7 @@ class _Table:
     losses: tuple[Array, Array, Array]
 
 
-def _table(laws: TwoClasses, i: Integers, j: Integers, z: Integers) -> _Table:
+def _table(laws: TwoClasses, i: Integers, j: Integers, z: int) -> _Table:
     """Compute what is known of places; Pr[other] and its loss stay as they are beyond `left`, see `outside`."""
     law = laws.moved(i, j, z)
     i, j = np.minimum(i, laws.left), np.minimum(j, laws.left)
@@ -191,19 +202,25 @@ class _Blocks:
     other_after: Array  # the largest of each block
     farther: float  # what losses of a and b may have beyond their corners
     margin: float
+    single: bool  # each is one (i, j): its corners are all that it holds
 
     @classmethod
-    def of(cls, laws: TwoClasses, places: Integers, sides: tuple[int, int, int], farther: float) -> "_Blocks":
-        """Compute the corners of blocks from their first places, shape (3, n), with so many i and j, and one z more."""
-        i, j, z = places
-        low = _table(laws, i + sides[0] - 1, j, z)
-        high = _table(laws, i, j + sides[1] - 1, z + sides[2])
+    def of(cls, laws: TwoClasses, places: Integers, sides: tuple[int, int], farther: float) -> "_Blocks":
+        """Compute the corners of blocks from their first places, shape (2, n), with so many i and j, and both z."""
+        i, j = places
+        low = _table(laws, i + sides[0] - 1, j, 0)
+        high = _table(laws, i, j + sides[1] - 1, 1)
         margin = 4.0 * laws.rounding
-        return cls(low, high, _other_after(laws, i, j), farther + margin, margin)
+        return cls(low, high, _other_after(laws, i, j), farther + margin, margin, single=sides == (1, 1))
 
     def bounds(self, measure: Measure, index: int, at: Integers) -> Array:
         """Bound Σ q·φ(L) in some of the blocks; ∞ where nothing is known."""
-        low, high, margin = self.low, self.high, self.margin
+        if self.single:
+            return np.maximum(*(self._between(table, table, measure, index, at) for table in (self.low, self.high)))
+        return self._between(self.low, self.high, measure, index, at)
+
+    def _between(self, low: _Table, high: _Table, measure: Measure, index: int, at: Integers) -> Array:
+        margin = self.margin
         a = low.after[0][at] * measure.penalty(high.losses[0][at] + self.farther, index)
         b = high.after[1][at] * measure.penalty(low.losses[1][at] - self.farther, index)
         least = measure.penalty(low.losses[2][at] - margin, index)
@@ -213,47 +230,46 @@ class _Blocks:
 
 
 def _branched(laws: TwoClasses, measure: Measure, best: Array, *, far: bool) -> Array:
-    """Bound the supremum over blocks (first i, first j, first z), each of one z or of both; raise the ``best`` found.
+    """Bound the supremum over blocks (first i, first j), each of both z; raise the ``best`` found.
 
     The blocks of the plane, or of the line on which i and j are ``far`` above `near`.
     """
     apart = laws.left + laws.right
     end = laws.near + laws.left + apart  # both are above it on the line
-    side, both = 1 << int(math.log2(max(1.0, laws.noise.deviation))), 1
+    side = 1 << int(math.log2(max(1.0, laws.noise.deviation)))
     columns = np.arange(-apart + end, apart + end + 1, side) if far else np.arange(-laws.right, laws.near + apart, side)
-    places = np.array([grid.ravel() for grid in np.meshgrid(columns, [end] if far else columns, [0])])
-    active = np.ones((places.shape[1], measure.size), dtype=bool)
+    places = np.array([grid.ravel() for grid in np.meshgrid(columns, [end] if far else columns)])
+    active = np.ones((measure.size, places.shape[1]), dtype=bool)
     farther = _farther(laws) if far else 0.0
+    bound = np.zeros(measure.size)
     while True:
-        i, j, _ = places
-        inside = (i - j < apart + side) & (j - i < apart + side) & active.any(axis=1)
+        i, j = places
+        inside = (i - j < apart + side) & (j - i < apart + side) & active.any(axis=0)
         if not far:
             inside &= np.minimum(i, j) < laws.near
-        places, active = places[:, inside], active[inside]
-        i, j, _ = places
-        blocks = _Blocks.of(laws, places, (side, 1 if far else side, both), farther)
-        bounds = np.zeros(active.shape)
-        for index in range(measure.size):
-            at = np.flatnonzero(active[:, index])
+        places, active = places[:, inside], active[:, inside]
+        i, j = places
+        blocks = _Blocks.of(laws, places, (side, 1 if far else side), farther)
+        left = np.zeros(measure.size)
+        for index, here in enumerate(active):
+            at = np.flatnonzero(here)
             if not at.size:
                 continue
-            bound = blocks.bounds(measure, index, at)
-            likely = at[np.argpartition(bound, -min(_TRIED, at.size))[-_TRIED:]]
+            bounds = blocks.bounds(measure, index, at)
+            likely = at[np.argpartition(bounds, -min(_TRIED, at.size))[-_TRIED:]]
             best[index] = np.fmax(best[index], np.fmax.reduce(_values(blocks.low, measure, index, likely)))
-            bounds[at, index] = bound
-        enough = measure.enough(best)
-        active &= bounds > enough
-        affordable = 4 * np.count_nonzero(active.any(axis=1)) <= _MOST_BLOCKS
+            done = bounds <= measure.enough(best)[index]
+            here[at[done]] = False
+            bound[index] = np.max(bounds, where=done, initial=bound[index])
+            left[index] = np.max(bounds, where=~done, initial=0.0)
+        affordable = 4 * np.count_nonzero(active.any(axis=0)) <= _MOST_BLOCKS
         affordable &= 8 * np.unique(i - j).size * laws.support.size <= measure.most_summed
-        if not (both and affordable and active.any()):
-            return np.asarray(np.maximum(enough, np.max(bounds, axis=0, where=active, initial=0.0)))
-        if side > 1:
-            side //= 2
-            steps = [(0, 0, 0), (side, 0, 0)] if far else [(0, 0, 0), (side, 0, 0), (0, side, 0), (side, side, 0)]
-        else:
-            both, steps = 0, [(0, 0, 0), (0, 0, 1)]
+        if not (side > 1 and affordable and active.any()):
+            return np.maximum(bound, left)
+        side //= 2
+        steps = [(0, 0), (side, 0)] if far else [(0, 0), (side, 0), (0, side), (side, side)]
         places = np.concatenate([places + np.array(step)[:, None] for step in steps], axis=1)
-        active = np.concatenate([active] * len(steps))
+        active = np.concatenate([active] * len(steps), axis=1)
 
 
 def _farther(laws: TwoClasses) -> float:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from darrm.probability.bisection import last_allowed
-from darrm.probability.logspace import log1mexp, log_sum
 
 _UNIT = 2.0**-53  # relative error of one rounding
 _MOST_ATOMS = 2**21  # 2 million atoms take 30 MB and about a second a bound
@@ -50,12 +49,13 @@ class LossDistribution:
         for epsilon, count in groups:
             ones = np.arange(count + 1, dtype=np.float64)
             log_normalizer = np.logaddexp(0.0, epsilon)
-            log_choose = gammaln(count + 1.0) - gammaln(ones + 1.0) - gammaln(count - ones + 1.0)
+            log_factorials = gammaln(ones + 1.0)
+            log_choose = log_factorials[-1] - log_factorials - log_factorials[::-1]
             group_weights = log_choose + ones * epsilon - count * log_normalizer
             losses = np.add.outer(losses, epsilon * (2.0 * ones - count)).ravel()
             log_weights = np.add.outer(log_weights, group_weights).ravel()
             # four rounded terms a weight, each computed to a few units in the last place
-            weight_rounding += 16.0 * _UNIT * (3.0 * abs(gammaln(count + 1.0)) + 2.0 * count * log_normalizer + 1.0)
+            weight_rounding += 16.0 * _UNIT * (3.0 * float(log_factorials[-1]) + 2.0 * count * log_normalizer + 1.0)
             largest_loss += epsilon * count
         order = np.argsort(losses, kind="stable")
         loss_rounding = 4.0 * (len(groups) + 1) * _UNIT * largest_loss
@@ -68,16 +68,19 @@ class LossDistribution:
         first = int(np.searchsorted(self.losses, epsilon - slack, side="left"))
         if first == self.losses.size:
             return -math.inf
-        excess = self.losses[first:] - epsilon + slack
+        excess = np.maximum(self.losses[first:] - epsilon + slack, 0.0)
         with np.errstate(divide="ignore"):
-            terms = self.log_weights[first:] + log1mexp(-np.maximum(excess, 0.0))
-        total = float(log_sum(terms))
-        # logaddexp in sequence loses at most a few units in the last place per step, relative to the logarithm's size
-        summing = 4.0 * _UNIT * terms.size * (1.0 + abs(total) if math.isfinite(total) else 1.0)
-        return total + self.weight_rounding + summing
+            terms = self.log_weights[first:] + np.log(-np.expm1(-excess))
+        top = float(np.max(terms))
+        if top == -math.inf:
+            return -math.inf
+        total = top + math.log(float(np.sum(np.exp(terms - top))))
+        # a term t is off by (2 + |t|)u, and e^{t − top} by 1 + top − t ≤ e^{top − t} units more, their sum by one unit
+        # for each, and |top| ≤ |total| + log n: less than four units for each of the n
+        return total + self.weight_rounding + 4.0 * _UNIT * terms.size * (1.0 + abs(total))
 
-    def smallest_epsilon(self, log_delta: float) -> float:
-        """Find the smallest ε ≥ 0 whose bounded divergence is at most e^{log_delta}.
+    def smallest_epsilon(self, log_delta: float, *, to_beat: float = math.inf) -> float:
+        """Find the smallest ε ≥ 0 whose bounded divergence is at most e^{log_delta}; ∞ if it is above ``to_beat``.
 
         Atoms so light that all of them together stay below 10⁻¹² of it are set aside: of a million only some thousands
         are left.
@@ -90,6 +93,10 @@ class LossDistribution:
         if heavy.log_divergence(0.0) <= room:
             return 0.0
         largest = max(0.0, float(self.losses[-1])) + self.loss_rounding
+        if to_beat < largest:
+            if heavy.log_divergence(to_beat) > room:
+                return math.inf
+            largest = to_beat
         return last_allowed(
             lambda epsilon: heavy.log_divergence(epsilon) <= room, inside=largest, outside=0.0, steps=_BISECTIONS
         )

@@ -49,7 +49,7 @@ class MissedLabel:
 
     >>> bound = MissedLabel(40.0, 20.0)
     >>> bound.cost(np.array([1e-4, 0.03, 0.5])).round(6).tolist()
-    [6.6e-05, 0.003755, 0.00813]
+    [6.6e-05, 0.003755, 0.008127]
     """
 
     sigma: float

@@ -23,7 +23,7 @@ _EIGHT_NODES_BELOW = 8.0  # votes of deviation
 _TWO_NODES_BELOW = 32.0  # votes of deviation: two nodes to a vote, and from here on 32 nodes to a deviation
 _CELLS = 1024.0  # to a deviation, at most: a wider noise is constant on each of them
 _FEW_LAGS = 25  # different lags to a class: up to so many one product of matrices is faster than a sum over classes
-_ROWS_AT_ONCE = 2**22  # entries of the (histograms, nodes) arrays
+_ROWS_AT_ONCE = 2**18  # entries of the (histograms, nodes) arrays: two megabytes, which stay in the cache
 
 
 def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Array:

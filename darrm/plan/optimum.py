@@ -88,7 +88,7 @@ def _under_renyi(workload: Workload, prior: HistogramPrior, report: Callable[[st
         found = optimize_plurality_under_renyi(voters, classes, prior, order, budgets[order], options=COARSE)
         return -found.value
 
-    order = best_order(list(budgets), cache(wrong))
+    order = best_order(budgets, cache(wrong))
     law = optimize_plurality_under_renyi(voters, classes, prior, order, budgets[order], options=FINE).law
     for share in (0.0, *(10.0**power for power in range(-SCALINGS, 0))):
         table = _certified(workload, law.mixed(share) if share else law)

@@ -16,6 +16,7 @@ from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Workload
 from darrm.proof.table import certify
+from lp_models.options import SolveOptions
 
 # how much of δ goes to the queries' own failures; the rest is left for composition
 SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(1))
@@ -50,7 +51,12 @@ def best_per_query(
         alike = each.is_private and workload.voters.own is None
         least = f"epsilon = {each.epsilon:g}, the voters' own (m = 1)" if alike else "any epsilon"
         raise PlanError(f"{workload.queries} queries with {least} do not compose within {workload.total}")
-    return min(within, key=lambda candidate: candidate.expected_error)
+    best = min(within, key=lambda candidate: candidate.expected_error)
+    if workload.queries == 1 or workload.voters.K > MOST_VOTERS or has_closed_form(workload.voters):
+        return best
+    target, shape = best.table.problem.target, _shape(best)
+    fine = _candidate(workload, prior, target.exact_epsilon, target.exact_delta, shape, FINE)
+    return min(best, fine, key=lambda candidate: (not candidate.is_within_budget, candidate.expected_error))
 
 
 def _deltas(workload: Workload) -> list[Fraction]:
@@ -100,16 +106,21 @@ def _composes(workload: Workload, epsilon: float, delta: Fraction) -> bool:
     return losses.log_divergence(total.epsilon) <= log_room + math.log1p(-DELTA_MARGIN)
 
 
-def _candidate(workload: Workload, prior: Prior, epsilon: Fraction, delta: Fraction, shape: str) -> Candidate:
-    """Optimize one (ε, δ)-private query."""
+def _candidate(
+    workload: Workload, prior: Prior, epsilon: Fraction, delta: Fraction, shape: str, options: SolveOptions = COARSE
+) -> Candidate:
+    """Optimize one (ε, δ)-private query; one of many is compared before it is solved to the end."""
     problem = workload.problem(PrivacyParams(epsilon, delta))
     if has_closed_form(problem.voters):
         table = certify(problem, best_for_plain_voters(problem))
     else:
-        # one query is solved to the end; of many queries, the search's own steps are coarser than these gaps
-        options = None if workload.queries == 1 else FINE if workload.voters.K <= MOST_VOTERS else COARSE
-        table = optimize_gamma(problem, prior=prior, shape=shape, options=options)
+        table = optimize_gamma(problem, prior=prior, shape=shape, options=None if workload.queries == 1 else options)
     return Candidate("per query", workload, table, prior, {"epsilon": float(epsilon), "delta": float(delta)})
+
+
+def _shape(candidate: Candidate) -> str:
+    """Return the shape that was asked for, or one that has the same optimum."""
+    return "monotone" if candidate.table.gamma.is_monotone else "free"
 
 
 def _refined(start: Candidate, report: Callable[[str], None], to_beat: float) -> Candidate:
@@ -118,7 +129,7 @@ def _refined(start: Candidate, report: Callable[[str], None], to_beat: float) ->
     A larger ε errs less and costs more, so where that is not admitted nothing is.
     """
     workload, target = start.workload, start.table.problem.target
-    shape = "monotone" if start.table.gamma.is_monotone else "free"
+    shape = _shape(start)
     best, low = start, target.epsilon
     high = min(low * LARGEST_GAIN, float(largest_epsilon(workload)))
     if not start.is_within_budget or not low < high:

@@ -51,8 +51,9 @@ def _more_voters(best: PluralityCandidate) -> list[str]:
         return share_right(best.law, round(K), best.workload.classes, best.prior, draws=DRAWS).value
 
     more = min(MORE * voters.K, MOST_VOTERS)
-    found = [f"{share(more):.0%} with {more:,} voters"]
-    if share(MOST_VOTERS) >= GOAL > share(more):
+    right = share(more)
+    found = [f"{right:.0%} with {more:,} voters"]
+    if right < GOAL <= share(MOST_VOTERS):
         needed = last_allowed(
             lambda K: share(K) >= GOAL, float(MOST_VOTERS), float(more), tolerance=TOLERANCE, geometric=True
         )

@@ -6,6 +6,7 @@ histograms that are drawn from the prior with a fixed public seed, of probabilit
 serve every release, so differences are known better than the standard error says.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -99,7 +100,8 @@ def histograms(prior: HistogramPrior, K: int, classes: int, most: int) -> tuple[
         prior.check_classes(classes)
         rows, times = np.unique(-np.sort(-prior.votes.counts, axis=1), axis=0, return_counts=True)
         return rows, times / times.sum()
-    if isinstance(prior, Dirichlet):
+    # a partition stands for C! histograms at most: where these are so many, none is listed
+    if isinstance(prior, Dirichlet) and math.comb(K + classes - 1, K) <= most * math.factorial(classes):
         rows = np.array(list(islice(falling_counts(K, classes, K), most + 1)), dtype=np.int64)
         if len(rows) <= most:
             return rows, np.exp(prior.log_probabilities(rows) + log_arrangements(rows))

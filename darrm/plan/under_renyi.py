@@ -14,7 +14,7 @@ from darrm.plan.candidate import Candidate, smallest_target
 from darrm.problem import Workload
 from darrm.proof.table import certify
 
-FIRST_ORDERS = 9  # so many, evenly over the grid, before the search closes in
+FIRST_STEP = 2  # orders, from the one that a search starts with
 LEAST_BUDGET = 1e-11  # of one query: γ of less is the rounding of its own divergence
 BUDGET_MARGIN = 1e-9  # of the budget is left for the rounding of bounds
 SCALINGS = 12
@@ -49,7 +49,7 @@ def best_under_renyi_budget(
         least = min(least, value)
         return value
 
-    order = best_order(list(budgets), error)
+    order = best_order(budgets, error)
     report(f"Rényi: the best of order {order:.6g}")
     start = solved[order]
     gamma = optimize_under_renyi(workload.voters, prior, order, budgets[order], options=FINE, start=start).gamma
@@ -74,12 +74,16 @@ def budgets_of(workload: Workload) -> dict[float, float]:
     return {float(a): float(budget) for a, budget in zip(orders, budgets, strict=True) if budget > LEAST_BUDGET}
 
 
-def best_order(orders: list[float], error: Callable[[float], float]) -> float:
-    """Find the order with the smallest expected error: a first look, then ever closer neighbors of the best."""
-    step = max(1, len(orders) // FIRST_ORDERS)
-    best = min(orders[::step], key=error)
-    while step > 1:
-        step = (step + 1) // 2
-        place = orders.index(best)
-        best = min(orders[max(0, place - step) : place + step + 1 : step], key=error)
-    return best
+def best_order(budgets: dict[float, float], error: Callable[[float], float]) -> float:
+    """Find the order with the smallest expected error, in steps that grow while they help and else are halved.
+
+    It starts where divergences that grow as their order, as those of Gaussian noise, may be largest: next to the best
+    for many queries.
+    """
+    orders = list(budgets)
+    place, step = orders.index(max(orders, key=lambda order: budgets[order] / order)), FIRST_STEP
+    while step:
+        near = [each for each in (place, place - step, place + step) if 0 <= each < len(orders)]
+        better = min(near, key=lambda each: error(orders[each]))
+        place, step = better, step // 2 if better == place else 2 * step
+    return orders[place]

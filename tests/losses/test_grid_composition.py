@@ -1,6 +1,8 @@
 """The composition on a grid against exact sums, and its bound on rounding against the truth in many digits."""
 
 import math
+from functools import reduce
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -171,6 +173,49 @@ def test_transforms_that_are_as_far_off_as_assumed_are_made_up_for(
     epsilon = GridComposition([kind], step).smallest_epsilon(delta)
     with mpmath.workdps(60):
         assert delta * (1.0 - 1e-3) <= exact_delta([kind], step, epsilon) <= delta
+
+
+@pytest.mark.parametrize("middle", [60, 93, 120])
+@pytest.mark.parametrize("part", [0.5, 0.7, 0.9])
+def test_what_lies_above_the_window_is_made_up_for(part: float, middle: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window of 256 cells leaves out the highest loss, and what is computed of it a rare one further down."""
+    negligible, delta, masses = 0.1, 0.004, np.zeros(257)
+    masses[2], masses[middle], masses[256] = 2.8 * delta, part * negligible * delta, part * negligible * delta
+    masses[0] = 1.0 - masses.sum()
+    kind = GridQueries(0, masses, 0.0, 1)
+    monkeypatch.setattr(grid_composition, "_NEGLIGIBLE", negligible)
+    epsilon = GridComposition([kind], 0.3).smallest_epsilon(delta)
+    with mpmath.workdps(60):
+        assert delta * (1.0 - 6.0 * negligible) <= exact_delta([kind], 0.3, epsilon) <= delta
+
+
+def test_where_only_the_longer_window_rounds_too_much_the_short_one_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    count, delta, window, lengths = 300, 1e-3, GridComposition._window, GridComposition._lengths
+    known: list[bool] = []
+
+    def noted(self: GridComposition, tilt: float, bottom: int, levels: int) -> Any:
+        found = window(self, tilt, bottom, levels)
+        known.append(found is not None)
+        return found
+
+    def ended_far_above(self: GridComposition, tilt: float, top: int) -> tuple[int, int, list[int]]:
+        bottom, _, levels = lengths(self, tilt, top)
+        return bottom, 2**40, levels  # so that a longer window is always looked at
+
+    monkeypatch.setattr(GridComposition, "_window", noted)
+    monkeypatch.setattr(GridComposition, "_lengths", ended_far_above)
+    total = reduce(np.convolve, [COARSE.masses] * count)
+    losses, differ = 0.1 * (COARSE.first * count + np.arange(total.size)), 0
+    for level in 2e-7 * 1.03 ** np.arange(40):
+        monkeypatch.setattr(grid_composition, "_LEVEL", level)
+        known.clear()
+        epsilon = GridComposition([GridQueries(COARSE.first, COARSE.masses, 0.0, count)], 0.1).smallest_epsilon(delta)
+        assert math.isfinite(epsilon) == any(known)
+        if known[:2] == [True, False]:
+            differ += 1
+            spent = float(total @ -np.expm1(np.minimum(0.0, epsilon - losses)))
+            assert delta * (1.0 - 1e-2) <= spent <= delta
+    assert differ > 0
 
 
 def test_with_too_much_rounding_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
