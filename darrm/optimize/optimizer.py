@@ -61,7 +61,9 @@ _FIT_SEED = 20_250_503  # of the draws that are fitted; estimates use another
 # with more variables than these a solve goes from coarse to fine, and begins with so many intervals between knots
 _MOST_AT_ONCE, _FIRST_INTERVALS = 100, 128
 _KNOTS: dict[Shape, type[Knots]] = {Shape.FREE: Hats, Shape.MONOTONE: Ramps}
-_GAP_OF_START = 1e-4  # relative, of the monotone γ that a free solve begins with
+_GAP_OF_START = 1e-4  # relative, of what a solve begins with: the monotone γ of a free one, that of fewer voters
+# a monotone solve begins with the rows that hold for one of so many voters, if these are not too few to be like them
+_PART, _FEWEST = 4, 300
 # a row is broken when its cost exceeds the budget by more than this part of it
 _BROKEN = 1e-12
 
@@ -228,7 +230,8 @@ class PrivacyOracle:
             found = full.maxima(gamma, limit, deadline)
             worst, rows = found.worst, self.most_useful(found.broken, limit)
         else:
-            chains = [full.family.maxima(gamma, full.ratio, deadline)]
+            look = partial(full.family.maxima, gamma, full.ratio, deadline, floor=limit)
+            chains = [look()]
             falls = bool(np.any(np.diff(gamma) < 0.0))
             thorough = not falls or full.corners.delta == 0.0
             outside: tuple[tuple[float, CornerCounts], ...] = ()
@@ -237,12 +240,12 @@ class PrivacyOracle:
                 border_worst, outside = full.border(gamma, limit, deadline)
                 worst = max(worst, border_worst)
             elif falls:
-                chains.append(full.family.maxima(gamma, full.ratio, deadline, low=True))
+                chains.append(look(low=True))
                 worst = max(worst, chains[1].worst)
             rows = [full.family.row(each, j) for each in chains for j in choose_violated(each.costs, limit)]
             rows += self.most_useful(outside, limit)
         # back from γ, so that what clipping took is not forgotten
-        feasible = self.shape.gamma_to_variables(gamma * min(1.0, self.budget / worst))
+        feasible = self.shape.gamma_to_variables(gamma * (self.budget / max(worst, self.budget)))
         matrix = self.rows_over_variables(rows, deadline)
         return Separation(matrix, np.full(len(rows), self.budget), feasible, thorough, rows)
 
@@ -319,14 +322,16 @@ def _solve_linear(
     report: Callable[[Progress], None] | None,
     known: Sequence[Row] = (),
 ) -> Result:
-    """Generate rows, from coarse to fine where there are many variables; a free γ then starts from a monotone one."""
+    """Generate rows, from coarse to fine where there are many variables.
+
+    A free γ then starts from a monotone one, and a monotone one from the rows that hold for fewer voters.
+    """
     program, start = expected_error_program(weights, oracle.shape), oracle.beginning(known)
     if weights.size <= _MOST_AT_ONCE:
         return minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, start=start)
+    started, rough = time.perf_counter(), replace(options, gap=max(options.gap, _GAP_OF_START))
     if oracle.shape is Shape.FREE:
-        started = time.perf_counter()
         monotone = PrivacyOracle(oracle.problem, Shape.MONOTONE)
-        rough = replace(options, gap=max(options.gap, _GAP_OF_START))
         found = _solve_linear(monotone, weights, rough, None, report, known)
         gamma = Shape.MONOTONE.variables_to_gamma(found.point)
         if found.status in {Status.TIME_LIMIT, Status.INTERRUPTED}:
@@ -334,11 +339,41 @@ def _solve_linear(
         # the dominating family is all that a monotone γ needs, and its looks are thorough
         start = oracle.beginning(_rows_in(found), gamma if np.isfinite(found.value) else None)
         options = _left_of(options, started)
+    elif not known and (problem := _of_fewer(oracle.problem)) is not None:
+        found = _solve_for_fewer(oracle, problem, weights, rough)
+        if found.status in {Status.TIME_LIMIT, Status.INTERRUPTED}:
+            return found
+        start, options = oracle.beginning(_rows_in(found)), _left_of(options, started)
     knots = _KNOTS[oracle.shape].spread(weights.size, _FIRST_INTERVALS)
     dear = oracle.shape is Shape.FREE and oracle.problem.voters.each.exact_delta > 0  # the border of the full set
     return minimize_with_rows(
         program, oracle, options, tie_break=tie_break, report=report, knots=knots, start=start, looks_are_dear=dear
     )
+
+
+def _of_fewer(problem: MajorityProblem) -> MajorityProblem | None:
+    """Return the problem for a part of the voters, or None where that is no help."""
+    voters = problem.voters
+    fewer = voters.K // (2 * _PART) * 2 + voters.K % 2  # ties as before
+    is_private = voters.each.is_private
+    if fewer < _FEWEST or voters.own is not None or (is_private and problem.exact_m > fewer):
+        return None
+    return replace(problem, voters=replace(voters, K=fewer, overlap=min(fewer, -(-voters.reached // _PART))))
+
+
+def _solve_for_fewer(oracle: PrivacyOracle, problem: MajorityProblem, weights: Array, options: SolveOptions) -> Result:
+    """Solve a monotone problem for fewer voters; stretch γ, and the rows that hold: valid ones, whatever they are of.
+
+    About the same share of the voters sits at each corner where a row holds, so few rows are missing.
+    """
+    n = problem.voters.half_size
+    bounds = np.arange(n) * weights.size // n
+    found = _solve_linear(PrivacyOracle(problem, oracle.shape), np.add.reduceat(weights, bounds), options, None, None)
+    places = np.arange(weights.size) * n / weights.size
+    gamma = np.interp(places, np.arange(n), oracle.shape.variables_to_gamma(found.point))
+    stretched = {row.stretched(oracle.voters.K): y for y, row in found.multipliers if isinstance(row, CornerCounts)}
+    multipliers = tuple((y, row) for row, y in stretched.items() if row.is_of(oracle.voters))
+    return replace(found, point=oracle.shape.gamma_to_variables(gamma), multipliers=multipliers)
 
 
 def _rows_in(found: Result) -> list[Row]:

@@ -22,7 +22,8 @@ from darrm.system.extras import require
 LOADING = 6e8  # nanoseconds: importing numba and reading the loops from its cache
 
 _U = np.uintp  # numba wraps signed indices around, which keeps loops from being vectorized
-_BLOCK = 64  # places compared at once
+_BLOCK = 64  # places that are passed over at once
+LEVELS_A_TOP = 32  # levels for which one bound on a block is kept
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Loops:
     triangle_maxima: Callable[..., None]
     vertices: Callable[..., None]
     pass_levels: Callable[..., int]
+    border_costs: Callable[..., int]
     search: Callable[..., tuple[float, float, int, int]]
 
 
@@ -67,13 +69,15 @@ def load() -> Loops | None:
     """Import numba and compile, or read what was compiled before; None without numba."""
     if not is_available():
         return None
-    return Loops(_compile(triangle_maxima), _compile(vertices), _compile(pass_levels), _compile(search))
+    return Loops(*(_compile(loop) for loop in (triangle_maxima, vertices, pass_levels, border_costs, search)))
 
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile when first called, keeping the code on disk where there is a place for it."""
     numba = require("numba")
-    for shared in (_average_up, _average_down, _screen_exceeds, vertices, _moved):
+    averages, tops = (_step, _falls, _average_up, _average_down), (_largest, _block_tops, _best_of_block)
+    screens, sums = (_screen, _screen_exceeds, _block_screen), (_largest_sum, vertices, _block_vertices, _moved)
+    for shared in averages + tops + screens + sums:
         numba.extending.register_jitable(shared)
     try:
         compiled: Callable[..., Any] = numba.njit(function, cache=True, nogil=True, error_model="numpy")
@@ -82,12 +86,13 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
-def triangle_maxima(  # noqa: C901, PLR0912 (loops are written out)
+def triangle_maxima(
     own: Array,
-    mirrored: Array,
     first_weight: float,
     second_weight: float,
     ratio: float,
+    slack: float,
+    floor: float,
     delta_weights: Array,
     held: int,
     costs: Array,
@@ -95,49 +100,111 @@ def triangle_maxima(  # noqa: C901, PLR0912 (loops are written out)
 ) -> None:
     """Find the largest cost of as many levels as ``costs`` is long, and the first place where it stands.
 
-    ``own`` is T(s) of the first of these levels and ``mirrored`` T(N − s), both shape (N + 1,) and overwritten with the
-    level after the last; the next level is first_weight·T(s) + second_weight·T(s + 1). ``delta_weights`` has shape (J +
-    1, K + 1). The windows of ``held`` frozen voters stand one after the other.
+    Where it is at most ``floor``, any of these costs is as good.
+
+    ``own`` is T(s) of the first of these levels, shape (N + 1,), and overwritten with the level after the last; the
+    next level is first_weight·T(s) + second_weight·T(s + 1). ``delta_weights`` has shape (J + 1, K + 1). The windows of
+    ``held`` frozen voters stand one after the other. A block of places is passed over where no cost can be the largest:
+    a computed cost is at most ``slack`` above what the largest T that it averages allow.
     """
-    terms, K = delta_weights.shape[0] - 1, delta_weights.shape[1] - 1
     reflected = delta_weights[:, ::-1].copy()  # the loops run forward through all they read
-    moved, moved_mirrored = own, mirrored
-    are_moved = terms > 0 or held > 0
-    if are_moved:
-        room = (held + 1) * (own.size - held)
-        moved, moved_mirrored = np.empty(room), np.empty(room)
-    place: Any = _U(0)
+    tops = np.empty((2, own.size // _BLOCK + 1))
+    block = np.empty((2, _BLOCK))
+    place = 0
     for j in range(costs.size):
         size = own.size - j
-        if are_moved:
-            width = size - held
-            size = (held + 1) * width
-            for frozen in range(held + 1):
-                window = slice(frozen * width, (frozen + 1) * width)
-                _average_up(own[frozen:], reflected, K + 1 - width, moved[window])
-            for b in range(_U(size)):
-                moved_mirrored[b] = moved[_U(size - 1) - b]
-        place = min(place, _U(size - 1))
-        # just below the cost at the last level's place, so that few blocks have to be looked through
-        best = np.nextafter(moved[place] + ratio * moved_mirrored[place], -np.inf)
-        whole = _U(size - size % _BLOCK)
-        for start in range(_U(0), whole, _U(_BLOCK)):
-            above = 0
-            for b in range(_U(_BLOCK)):
-                above += moved[start + b] + ratio * moved_mirrored[start + b] > best
-            if above:
-                for b in range(start, start + _U(_BLOCK)):
-                    cost = moved[b] + ratio * moved_mirrored[b]
-                    if cost > best:
-                        best, place = cost, b
-        for b in range(whole, _U(size)):
-            cost = moved[b] + ratio * moved_mirrored[b]
-            if cost > best:
-                best, place = cost, b
+        width = size - held
+        if j % LEVELS_A_TOP == 0:
+            _block_tops(own[:size], 0, delta_weights.shape[0] - 1, tops)
+        # the block of the last level's place comes first, so that few others have to be looked through
+        place = min(place, (held + 1) * width - 1)
+        likely, best = (place // width, place % width // _BLOCK), -np.inf
+        best, place = _best_of_block(own[:size], reflected, ratio, *likely, width, block, best, place)
+        for frozen in range(held + 1):
+            for number in range(-(-width // _BLOCK)):
+                first, beside = divmod(frozen + number * _BLOCK, _BLOCK)
+                top, mirrored_top = tops[0, first], tops[1, first]
+                if beside and first + 1 < tops.shape[1]:
+                    top, mirrored_top = max(top, tops[0, first + 1]), max(mirrored_top, tops[1, first + 1])
+                most = top + ratio * mirrored_top + slack
+                if most > floor and most >= best and (frozen, number) != likely:
+                    best, place = _best_of_block(
+                        own[:size], reflected, ratio, frozen, number, width, block, best, place
+                    )
         costs[j], places[j] = best, place
-        for s in range(_U(own.size - 1 - j)):
-            own[s] = first_weight * own[s] + second_weight * own[s + _U(1)]
-            mirrored[s] = second_weight * mirrored[s] + first_weight * mirrored[s + _U(1)]
+        _step(own[:size], first_weight, second_weight)
+
+
+def _step(level: Array, first_weight: float, second_weight: float) -> None:
+    """Overwrite T, shape (N + 1,), with the N values of the next level."""
+    for s in range(_U(level.size - 1)):
+        level[s] = first_weight * level[s] + second_weight * level[s + _U(1)]
+
+
+def _falls(level: Array, most: float) -> bool:
+    """Whether T falls by more than ``most`` anywhere."""
+    falls = 0
+    for s in range(_U(level.size - 1)):
+        falls += level[s] - level[s + _U(1)] > most
+    return falls > 0
+
+
+def _block_tops(level: Array, down: int, up: int, tops: Array) -> None:
+    """Bound T around each block of places, and T(N − s), for as many levels as tops are kept.
+
+    A value of the next level lies between two neighbors of this one, and at most ``down`` ones and ``up`` zeros move.
+    """
+    size, reach = level.size, _BLOCK + LEVELS_A_TOP
+    tops[:] = -np.inf
+    for block in range(-(-size // _BLOCK)):
+        start = block * _BLOCK
+        tops[0, block] = _largest(level[max(0, start - down) : min(start + reach + up, size)])
+        tops[1, block] = _largest(level[max(0, size - start - reach - down) : min(size - start + up, size)])
+
+
+def _largest(values: Array) -> float:
+    """Find the largest of some values, eight side by side."""
+    lanes = np.full(8, -np.inf)
+    whole = values.size - values.size % 8
+    for s in range(_U(0), _U(whole), _U(8)):
+        for k in range(_U(8)):
+            lanes[k] = max(lanes[k], values[s + k])
+    top = -np.inf
+    for k in range(8):
+        top = max(top, lanes[k])
+    for s in range(whole, values.size):
+        top = max(top, values[s])
+    return top
+
+
+def _best_of_block(
+    level: Array,
+    reflected: Array,
+    ratio: float,
+    frozen: int,
+    number: int,
+    width: int,
+    block: Array,
+    best: float,
+    place: int,
+) -> tuple[float, int]:
+    """Look at the costs of one block in the window of ``frozen`` voters at 1: the best so far, at its first place."""
+    start, last, shift = number * _BLOCK, width - 1, reflected.shape[1] - width
+    count = min(_BLOCK, width - start)
+    own, mirrored, before = block[0, :count], block[1, :count], last - start - count + 1
+    window, opposite = level[frozen : frozen + width], level[level.size - width - frozen : level.size - frozen]
+    _average_up(window[start:], reflected, shift + start, own)
+    _average_up(opposite[before:], reflected, shift + before, mirrored)
+    above = 0
+    for b in range(_U(count)):
+        own[b] += ratio * mirrored[_U(count - 1) - b]
+        above += own[b] >= best
+    if above:
+        first = frozen * width + start
+        for b in range(count):
+            if own[b] > best or (own[b] == best and first + b < place):
+                best, place = own[b], first + b
+    return best, place
 
 
 def _average_up(values: Array, weights: Array, first: int, result: Array) -> None:
@@ -146,31 +213,33 @@ def _average_up(values: Array, weights: Array, first: int, result: Array) -> Non
     row = weights[0][first:]
     for b in range(_U(size)):
         result[b] = row[b] * values[b]
-    for i in range(1, min(weights.shape[0], size)):
+    for i in range(1, min(weights.shape[0], values.size)):
         row, source = weights[i][first:], values[i:]
-        for b in range(_U(size - i)):
+        for b in range(_U(min(size, values.size - i))):
             result[b] += row[b] * source[b]
 
 
-def _average_down(values: Array, weights: Array, result: Array) -> None:
-    """Compute Σ_i weights[i, b]·values[b − i] into ``result``, i ascending, where b − i is a place."""
+def _average_down(values: Array, weights: Array, first: int, result: Array) -> None:
+    """Compute Σ_i weights[i, first + b]·values[first + b − i] into ``result``, i ascending, where that is a place."""
     size = result.size
-    row = weights[0]
+    row, source = weights[0][first:], values[first:]
     for b in range(_U(size)):
-        result[b] = row[b] * values[b]
-    for i in range(1, min(weights.shape[0], size)):
-        row, target = weights[i][i:], result[i:]
-        for b in range(_U(size - i)):
-            target[b] += row[b] * values[b]
+        result[b] = row[b] * source[b]
+    for i in range(1, min(weights.shape[0], first + size)):
+        skipped = max(0, i - first)
+        row, source, target = weights[i][first + skipped :], values[first + skipped - i :], result[skipped:]
+        for b in range(_U(size - skipped)):
+            target[b] += row[b] * source[b]
 
 
-def _screen_exceeds(level: Array, ratio: float, tails: Array, least: float) -> bool:
-    """Whether the bound of `NearShifts.screen` on any cost exceeds ``least``; ``level`` is T, shape (N + 1,).
+def _screen(level: Array, tails: Array, bound: Array) -> None:
+    """Compute `NearShifts.screen` of one T, all arrays of shape (N + 1,) but ``tails``.
 
-    ``tails`` holds Pr[more than k moves] for k = 0, 1, …, the last of them for moves that are not followed.
+    These are Pr[more than k moves] for k = 0, 1, …, the last of them for moves that are not followed.
     """
     size = level.size
-    bound, reach, wider = level.copy(), level.copy(), np.empty(size)
+    reach, wider = level.copy(), np.empty(size)
+    bound[:] = level
     for k in range(tails.size - 1):
         wider[0], wider[size - 1] = reach[0], reach[size - 1]
         if size > 1:
@@ -184,15 +253,22 @@ def _screen_exceeds(level: Array, ratio: float, tails: Array, least: float) -> b
     rest = 2.0 * tails[-1]
     for s in range(_U(size)):
         bound[s] += rest
+
+
+def _screen_exceeds(level: Array, ratio: float, tails: Array, least: float) -> bool:
+    """Whether the screen of any cost exceeds ``least``."""
+    bound = np.empty(level.size)
+    _screen(level, tails, bound)
     above = 0
     mirrored = bound[::-1].copy()
-    for s in range(_U(size)):
+    for s in range(_U(level.size)):
         above += bound[s] + ratio * mirrored[s] > least
     return above > 0
 
 
 def vertices(  # noqa: C901, PLR0912 (loops are written out)
     level: Array,
+    first: int,
     delta_weights: Array,
     delta_squared: float,
     rest: float,
@@ -200,38 +276,45 @@ def vertices(  # noqa: C901, PLR0912 (loops are written out)
     bounds: Array,
     choice: NDArray[np.int64],
 ) -> None:
-    """Compute `NearShifts.vertices` of one T: four arrays of shape (N + 1,); ``rest`` is added to the curvature."""
-    J, N = delta_weights.shape[0] - 1, level.size - 1
-    up = delta_weights[:, N::-1].copy()
-    band = np.zeros((2 * J + 1, N + 1))
+    """Compute `NearShifts.vertices` of one T, shape (N + 1,), at as many places from ``first`` as there is room for.
+
+    ``rest`` is added to the curvature.
+    """
+    J, N, count = delta_weights.shape[0] - 1, level.size - 1, values.size
+    down = delta_weights[:, first : first + count]
+    up = delta_weights[:, N + 1 - first - count : N + 1 - first][:, ::-1].copy()
+    band = np.zeros((2 * J + 1, count))
     for i in range(J + 1):
         for k in range(J + 1):
-            row, first, second = band[J + i - k], up[i], delta_weights[k]
-            for b in range(_U(N + 1)):
-                row[b] += first[b] * second[b]
-    zeros, ones, both = np.empty(N + 1), np.empty(N + 1), np.empty(N + 1)
-    _average_up(level, up, 0, zeros)
-    _average_down(level, delta_weights, ones)
-    for b in range(_U(N + 1)):
-        both[b] = band[J, b] * level[b]
+            row, one, other = band[J + i - k], up[i], down[k]
+            for b in range(_U(count)):
+                row[b] += one[b] * other[b]
+    zeros, ones, both = np.empty(count), np.empty(count), np.empty(count)
+    here = level[first:]
+    _average_up(here, up, 0, zeros)
+    _average_down(level, delta_weights, first, ones)
+    for b in range(_U(count)):
+        both[b] = band[J, b] * here[b]
     for d in range(1, min(J, N) + 1):
-        forward, backward, after, both_after = band[J + d], band[J - d][d:], level[d:], both[d:]
-        for b in range(_U(N + 1 - d)):
+        forward, after, skipped = band[J + d], here[d:], max(0, d - first)
+        for b in range(_U(min(count, max(0, here.size - d)))):
             both[b] += forward[b] * after[b]
-        for b in range(_U(N + 1 - d)):
-            both_after[b] += backward[b] * level[b]
-    curvature, around = np.zeros(N + 1), np.zeros(N + 1)
-    for b in range(_U(1), _U(N)):
-        curvature[b] = abs((level[b + _U(1)] - level[b]) - (level[b] - level[b - _U(1)]))
-        around[b] = curvature[b]
-    for d in range(1, min(J, N) + 1):
-        after, around_after = curvature[d:], around[d:]
-        for b in range(_U(N + 1 - d)):
-            around[b] = max(around[b], after[b])
-        for b in range(_U(N + 1 - d)):
-            around_after[b] = max(around_after[b], curvature[b])
-    for b in range(_U(N + 1)):
-        best, which = level[b], 0
+        if skipped < count:
+            backward, before, target = band[J - d][skipped:], level[first + skipped - d :], both[skipped:]
+            for b in range(_U(count - skipped)):
+                target[b] += backward[b] * before[b]
+    start, stop = max(0, first - J), min(N + 1, first + count + J)
+    curvature, around = np.zeros(stop - start), np.zeros(count)
+    for s in range(_U(max(start, 1)), _U(min(stop, N))):
+        curvature[s - _U(start)] = abs((level[s + _U(1)] - level[s]) - (level[s] - level[s - _U(1)]))
+    for d in range(-J, J + 1):
+        skipped = max(0, start - first - d)
+        if skipped < count:
+            near, target = curvature[first + skipped + d - start :], around[skipped:]
+            for b in range(_U(max(0, min(near.size, count - skipped)))):
+                target[b] = max(target[b], near[b])
+    for b in range(_U(count)):
+        best, which = here[b], 0
         if zeros[b] > best:
             best, which = zeros[b], 1
         if ones[b] > best:
@@ -239,9 +322,85 @@ def vertices(  # noqa: C901, PLR0912 (loops are written out)
         if both[b] > best:
             best, which = both[b], 3
         values[b], choice[b] = best, which
-        n_1 = float(b)
+        n_1 = float(_U(first) + b)
         lever = delta_squared * ((N - n_1) * (N - n_1) + n_1 * n_1) / 8.0
         bounds[b] = best + 1.0001 * lever * (around[b] + rest)
+
+
+def border_costs(
+    level: Array,
+    first: int,
+    most: int,
+    last: int,
+    delta_weights: Array,
+    hi: float,
+    ratio: float,
+    error_of_falls: float,
+    tails: Array,
+    slack: float,
+    limit: float,
+    costs: Array,
+) -> int:
+    """Find the largest cost above ``limit`` of at most ``most`` levels first … last of `FullSet`, moves at vertices.
+
+    ``level`` is T at level ``first``, shape (K + 1 − first,), and becomes T at the next level; ``costs[j]`` receives
+    the largest cost of level j, if it is above the limit. Returns what `pass_levels` does.
+    """
+    J, count = delta_weights.shape[0] - 1, -(-level.size // _BLOCK)
+    tops, block = np.empty((2, 2, count)), np.empty((2, _BLOCK))
+    for j in range(first, last + 1):
+        if j - first == most:
+            return j
+        size = level.size - (j - first)
+        own, best = level[:size], limit
+        if (j - first) % LEVELS_A_TOP == 0:
+            _block_tops(own, J, J, tops[0])
+            _block_tops(-own[::-1], J, J, tops[1])
+        for low in range(2 if j else 1):
+            chain = -own[::-1] if low else own
+            for number in range(-(-size // _BLOCK)):
+                if tops[low, 0, number] + ratio * tops[low, 1, number] + slack <= best:
+                    continue
+                start = number * _BLOCK
+                if _block_screen(chain, start, tails, ratio, block) + slack > best:
+                    best = max(best, _block_vertices(chain, start, delta_weights, ratio, block))
+        if best > limit:
+            costs[j] = best
+        if j < last and not _falls(own, error_of_falls * j):
+            return -1 - j
+        _step(own, 1.0 - hi, hi)
+    return last + 1
+
+
+def _block_screen(level: Array, start: int, tails: Array, ratio: float, block: Array) -> float:
+    """Bound the costs of a block by what moves can reach."""
+    size, margin = level.size, tails.size - 1
+    count = min(_BLOCK, size - start)
+    for side in range(2):
+        place = size - start - count if side else start
+        from_place = max(0, place - margin)
+        near = level[from_place : min(size, place + count + margin)]
+        bound = np.empty(near.size)
+        _screen(near, tails, bound)
+        block[side, :count] = bound[place - from_place :][:count]
+    return _largest_sum(block[0, :count], ratio, block[1, :count])
+
+
+def _block_vertices(level: Array, start: int, delta_weights: Array, ratio: float, block: Array) -> float:
+    """Compute the largest cost of a block with moves at vertices."""
+    count = min(_BLOCK, level.size - start)
+    bounds, choice = np.empty(count), np.empty(count, dtype=np.int64)
+    vertices(level, start, delta_weights, 0.0, 0.0, block[0, :count], bounds, choice)
+    vertices(level, level.size - start - count, delta_weights, 0.0, 0.0, block[1, :count], bounds, choice)
+    return _largest_sum(block[0, :count], ratio, block[1, :count])
+
+
+def _largest_sum(first: Array, ratio: float, second: Array) -> float:
+    """Find the largest first[b] + ratio·second[n − 1 − b]."""
+    best = -np.inf
+    for b in range(_U(first.size)):
+        best = max(best, first[b] + ratio * second[_U(first.size - 1) - b])
+    return best
 
 
 def pass_levels(
@@ -249,11 +408,11 @@ def pass_levels(
     first: int,
     most: int,
     last: int,
+    delta_weights: Array,
     hi: float,
     ratio: float,
     error_of_falls: float,
     tails: Array,
-    delta_weights: Array,
     delta_squared: float,
     rest: float,
     limit: float,
@@ -266,42 +425,37 @@ def pass_levels(
 
     ``level`` is T at level ``first``, shape (K + 1 − first,), and becomes T at the next level; ``kept`` has shape
     (m, K + 1 − first). A level is kept where a cost exceeds ``limit`` or a bound exceeds ``best`` and all costs passed,
-    and after the m-th of them the pass ends; for m = 0 none is kept. −1 marks the end of ``kept_levels``. ``costs[j]``
-    receives the largest cost of level j, if it was not kept and can exceed the lower of the two. Returns the next
-    level, or −1 − j if T does not fall at level j, which was passed, and ``level`` is T there.
+    and after the m-th of them the pass ends. −1 marks the end of ``kept_levels``. ``costs[j]`` receives the largest
+    cost of level j, if it was not kept and can exceed the lower of the two. Returns the next level, or −1 − j if T does
+    not fall at level j, which was passed, and ``level`` is T there.
     """
     values, bounds = np.empty(level.size), np.empty(level.size)
     choice = np.empty(level.size, dtype=np.int64)
     kept_levels[:] = -1
     count, room = 0, kept_levels.size
     for j in range(first, last + 1):
-        if j - first == most or (room > 0 and count == room):
+        if j - first == most or count == room:
             return j
         size = level.size - (j - first)
-        own, fall, largest, is_kept = level[:size], 0.0, -np.inf, False
-        for b in range(_U(size - 1)):
-            fall = max(fall, own[b] - own[b + _U(1)])
+        own, largest, is_kept = level[:size], -np.inf, False
         for low in range(2 if j else 1):
             chain = -own[::-1] if low else own
             if not _screen_exceeds(chain, ratio, tails, min(limit, best)):
                 continue
-            vertices(chain, delta_weights, delta_squared, rest, values[:size], bounds[:size], choice[:size])
-            cost, upper = -np.inf, -np.inf
-            for b in range(_U(size)):
-                cost = max(cost, values[b] + ratio * values[_U(size - 1) - b])
-                upper = max(upper, bounds[b] + ratio * bounds[_U(size - 1) - b])
+            vertices(chain, 0, delta_weights, delta_squared, rest, values[:size], bounds[:size], choice[:size])
+            cost = _largest_sum(values[:size], ratio, values[:size])
+            upper = _largest_sum(bounds[:size], ratio, bounds[:size])
             largest = max(largest, cost)
-            is_kept = is_kept or (room > 0 and (cost > limit or upper > max(best, cost)))
+            is_kept = is_kept or cost > limit or upper > max(best, cost)
         if is_kept:
             kept[count, :size], kept_levels[count] = own, j
             count += 1
         else:
             costs[j] = largest
-            best = max(best, largest) if room > 0 else best
-        if fall <= error_of_falls * j and j < last:
+            best = max(best, largest)
+        if j < last and not _falls(own, error_of_falls * j):
             return -1 - j
-        for s in range(_U(size - 1)):
-            level[s] = (1.0 - hi) * level[s] + hi * level[s + _U(1)]
+        _step(own, 1.0 - hi, hi)
     return last + 1
 
 

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from math import comb
 
 import numpy as np
@@ -68,6 +69,28 @@ class CornerCounts:
             and max(moved[:2]) <= self.zeros
             and max(moved[2:]) <= self.ones
             and self.touched <= voters.reached
+        )
+
+    def stretched(self, K: int) -> CornerCounts:
+        """Return a row of K voters with about the same share of them at each corner.
+
+        >>> CornerCounts(high=3, low=0, zeros=5, ones=2, moved_zeros=5, moved_ones_prime=1).stretched(20)
+        CornerCounts(high=6, low=0, zeros=10, ones=4, moved_zeros=10, moved_ones=0, moved_zeros_prime=0, \
+moved_ones_prime=2)
+        """
+        places = (self.high, self.low, self.zeros, self.ones)
+        ends = [K * end // sum(places) for end in accumulate(places, initial=0)]
+        high, low, zeros, ones = (to - start for start, to in pairwise(ends))
+
+        def of(moved: int, before: int, now: int) -> int:
+            return moved * now // max(1, before)
+
+        return CornerCounts(
+            *(high, low, zeros, ones),
+            moved_zeros=of(self.moved_zeros, self.zeros, zeros),
+            moved_ones=of(self.moved_ones, self.ones, ones),
+            moved_zeros_prime=of(self.moved_zeros_prime, self.zeros, zeros),
+            moved_ones_prime=of(self.moved_ones_prime, self.ones, ones),
         )
 
     def probabilities(self, voters: Voters) -> tuple[Array, Array]:

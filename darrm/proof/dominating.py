@@ -31,7 +31,7 @@ from darrm.probability import Array
 from darrm.probability.binomial import tail_bound
 from darrm.probability.poisson_binomial import STEP_ERROR, smooth
 from darrm.problem import Voters
-from darrm.proof.compiled import WORK
+from darrm.proof.compiled import LEVELS_A_TOP, WORK
 from darrm.proof.corners import CornerCounts, CostRatio, corners_of
 
 TAIL = 1e-18
@@ -43,7 +43,7 @@ _PLACES_A_CALL = 2**26  # of compiled loops between two looks at the clock
 class LevelMaxima:
     """The largest cost at each number j = 0 … t of voters at (hi, lo), and where; all arrays have shape (t + 1,)."""
 
-    costs: Array  # computed in floats
+    costs: Array  # computed in floats; −∞ where it is at most the floor of the look
     ones: NDArray[np.int64]  # the number of voters at (1, 1−Δ) that attains it
     frozen: NDArray[np.int64]  # the number of voters frozen at 1 that attains it
     rounding: float  # upper bound on how far any of the costs is from its real value
@@ -51,7 +51,7 @@ class LevelMaxima:
 
     @property
     def worst(self) -> float:
-        """An upper bound on the largest real cost of the family."""
+        """An upper bound on the largest real cost of the family, if any is above the floor."""
         return float(np.max(self.costs)) + self.rounding
 
 
@@ -75,6 +75,11 @@ class DominatingFamily:
         """Pr[Bin(n, Δ) = i] for i = 0 … J (rows) and n = 0 … K (columns): shape (J + 1, K + 1)."""
         return delta_weights(self.voters.K, self.voters.each, self.terms)
 
+    @cached_property
+    def _off(self) -> float:
+        """How far the sums of the short binomials are from 1."""
+        return float(np.max(np.abs(self.delta_weights.sum(axis=0) - 1.0)))
+
     def rounding(self, ratio: CostRatio) -> float:
         """Bound the distance between a computed cost and the real one, for |g| ≤ 1.
 
@@ -94,11 +99,20 @@ class DominatingFamily:
             result[..., : N + 1 - i] += self.delta_weights[i, N : i - 1 : -1] * level[..., i:]
         return result
 
-    def maxima(self, half: Array, ratio: CostRatio, deadline: float = np.inf, *, low: bool = False) -> LevelMaxima:
+    def excess(self, ratio: CostRatio) -> float:
+        """Bound how far a computed cost is above what the largest T of `LEVELS_A_TOP` levels before allow.
+
+        Moves of voters near 0 and near 1 are Σ over two short binomials.
+        """
+        return (1.0 + ratio.value) * (STEP_ERROR * (LEVELS_A_TOP + 2 * self.terms + 8) + 3.0 * self._off)
+
+    def maxima(
+        self, half: Array, ratio: CostRatio, deadline: float = np.inf, *, low: bool = False, floor: float = -np.inf
+    ) -> LevelMaxima:
         """Look at every row before the deadline; ``half`` is γ at l = floor(K/2)+1 … K, shape (K − floor(K/2),).
 
-        If ``low``, at the rows with j voters at (lo, hi) in the place of (hi, lo): because g is odd about K/2, T_j(s)
-        becomes −T_j(K − j − s).
+        Costs up to ``floor`` are of no interest: −∞ stands for levels that have no others. If ``low``, the rows have j
+        voters at (lo, hi) in the place of (hi, lo): because g is odd about K/2, T_j(s) becomes −T_j(K − j − s).
         """
         K, levels, level = self.voters.K, self.voters.reached + 1, signed_function(half, self.voters.K)
         loops = WORK.loops(self._nanoseconds())
@@ -117,14 +131,14 @@ class DominatingFamily:
             widths = K + 1 - held - np.arange(levels)
             # g is odd, so for (lo, hi) only the weights of the averages change places
             weights = (self.corners.hi, 1.0 - self.corners.hi) if low else (1.0 - self.corners.hi, self.corners.hi)
-            mirrored = level[::-1].copy()
             step = max(1, _PLACES_A_CALL // (K + 1))
             for first in range(0, levels, step):
                 stop_after(deadline)
-                here, size = slice(first, first + step), K + 1 - first
-                arrays = level[:size], mirrored[:size], *weights, ratio.value, self.delta_weights, held
-                loops.triangle_maxima(*arrays, costs[here], places[here])
-        frozen, ones = np.divmod(places, widths)
+                here, own = slice(first, first + step), level[: K + 1 - first]
+                numbers = *weights, ratio.value, self.excess(ratio), floor
+                loops.triangle_maxima(own, *numbers, self.delta_weights, held, costs[here], places[here])
+        costs[costs <= floor] = -np.inf
+        frozen, ones = np.divmod(np.where(np.isneginf(costs), 0, places), widths)
         return LevelMaxima(costs, ones, frozen, self.rounding(ratio), low)
 
     def _nanoseconds(self) -> float:

@@ -149,14 +149,16 @@ class FullSet:
         start = signed_function(half, self.voters.K)
         if np.all(np.diff(start) >= 0.0):
             return -np.inf, ()
-        low = self.family.maxima(half, self.ratio, deadline, low=True)
+        low = self.family.maxima(half, self.ratio, deadline, low=True, floor=limit)
         costs = np.full(self.voters.reached + 1, -np.inf)
         passed = _Passed(start, 0)
         while passed.fall is None and passed.j <= self.voters.reached:
             stop_after(deadline)
             passed = self._pass(passed, limit, limit, costs, names=False)
             for level, j in passed.levels:
-                costs[j] = max(found.cost for found in self._examine_windows(level, j, limit, limit, searches=False))
+                examined = self._examine_windows(level, j, limit, limit, searches=False)
+                costs[j] = max(found.cost for found in examined)
+        costs[costs <= limit] = -np.inf
         broken, level, j = list(self._named(low, limit)), start, 0
         least, part = _BORDER_LEVELS
         for chosen in sorted(choose_violated(costs, limit, max(least, self.voters.K // part))):
@@ -195,7 +197,8 @@ class FullSet:
         """Pass over levels after those passed: over one in numpy, which is then to be examined, over many if compiled.
 
         If ``names``, levels are to be examined where a cost exceeds ``limit`` or a bound exceeds ``best``. The largest
-        cost of the others goes to ``costs``, shape (t + 1,), −∞ where it cannot exceed ``limit`` or ``best``.
+        cost of the others goes to ``costs``, shape (t + 1,), −∞ where it cannot exceed ``limit`` or ``best``. Else the
+        largest costs above ``limit`` are all that is wanted.
         """
         level, j, last = passed.level, passed.j, self.voters.reached
         loops = WORK.loops(_NANOSECONDS_A_SCREEN) if last == self.voters.K else None
@@ -204,12 +207,16 @@ class FullSet:
             if fall <= _error_of_falls(j) and j < last:
                 return _Passed(level, j, [(level, j)], fall)
             return _Passed(smooth(level, self.corners.hi), j + 1, [(level, j)])
-        size, most, room = level.size, max(1, _PLACES_A_PASS // level.size), _KEPT_LEVELS if names else 0
+        size, most = level.size, max(1, _PLACES_A_PASS // level.size)
+        shifts, family, level = self.shifts, self.family, level.copy()
+        steps, numbers = (level, j, most, last), (family.delta_weights, self.corners.hi, self.ratio.value)
+        stop, room = (_error_of_falls(1), shifts.tails), _KEPT_LEVELS if names else 0
         kept, places = np.empty((room, size)), np.empty(room, dtype=np.int64)
-        shifts, level = self.shifts, level.copy()
-        moves = shifts.tails, self.family.delta_weights, shifts.delta**2, shifts.rest
-        numbers = self.corners.hi, self.ratio.value, _error_of_falls(1)
-        ended = loops.pass_levels(level, j, most, last, *numbers, *moves, limit, best, costs, kept, places)
+        if names:
+            moves = shifts.delta**2, shifts.rest
+            ended = loops.pass_levels(*steps, *numbers, *stop, *moves, limit, best, costs, kept, places)
+        else:
+            ended = loops.border_costs(*steps, *numbers, *stop, family.excess(self.ratio), limit, costs)
         after = ended if ended >= 0 else -1 - ended
         level = level[: max(0, size - (after - j))]
         levels = [(kept[place, : size - (at - j)], at) for place, at in enumerate(places.tolist()) if at >= 0]

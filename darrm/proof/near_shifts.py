@@ -88,8 +88,9 @@ class NearShifts:
         if loops is not None:
             result = Vertices(np.empty(block.shape), np.empty(block.shape), np.empty(block.shape, dtype=np.int64))
             for state, level in enumerate(block):
-                arrays = np.ascontiguousarray(level), self.family.delta_weights, self.delta**2, self.rest
-                loops.vertices(*arrays, result.values[state], result.bounds[state], result.choice[state])
+                numbers = self.family.delta_weights, self.delta**2, self.rest
+                arrays = result.values[state], result.bounds[state], result.choice[state]
+                loops.vertices(np.ascontiguousarray(level), 0, *numbers, *arrays)
             return result
         candidates = np.stack(
             [

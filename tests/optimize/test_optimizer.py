@@ -1,25 +1,35 @@
 """The optimum against the reference, against closed forms, and under interruption."""
 
 import time
+from dataclasses import astuple, replace
+from fractions import Fraction
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from darrm import GammaTable, MajorityProblem, PrivacyParams, SolveOptions, optimize_gamma
 from darrm.gamma import priors
 from darrm.gamma.noise_function import NoiseFunction
 from darrm.optimize import optimizer
 from darrm.problem import Voters
-from darrm.proof.corners import budget_below
+from darrm.proof.corners import CornerCounts, budget_below
 from darrm.proof.definition import all_coefficients, privacy_cost
+from darrm.proof.dominating import DominatingFamily
+from darrm.proof.full_set import FullSet
 from darrm.proof.table import certify
+from lp_models.gamma_lp import Shape
 from lp_models.options import Progress
+from lp_models.program import Status
 from lp_models.row_generation import Result, Separation, minimize_with_rows
 from tests.optimality import optimality_of
 from tests.oracle import lowest_partner
+from tests.strategies import gammas, problems
 
 PRIORS = (priors.Independent(), priors.Independent(0.7, 1.0), priors.CommonP(), priors.Point(0.8))
 
@@ -125,6 +135,53 @@ def test_more_allowance_never_hurts_and_the_optimum_beats_the_baselines() -> Non
     assert errors == sorted(errors, reverse=True)
 
 
+@given(data=st.data(), problem=problems(most_voters=12), K=st.integers(1, 50))
+def test_stretched_rows_are_rows(data: st.DataObject, problem: MajorityProblem, K: int) -> None:
+    """With the moved voters of a row and its frozen ones, for any other number of voters."""
+    family = DominatingFamily(problem.voters)
+    found = family.maxima(data.draw(gammas(problem.voters.K)).half, FullSet(problem.voters, Fraction(1)).ratio)
+    row = family.row(found, data.draw(st.integers(0, problem.voters.reached)))
+    stretched = row.stretched(K)
+    assert stretched.is_of(replace(problem.voters, K=K, overlap=None))
+    assert row.stretched(problem.voters.K) == row
+    for many, few in zip(astuple(stretched)[:4], astuple(row)[:4], strict=True):
+        assert abs(many - few * K / problem.voters.K) <= 1.0
+
+
+@pytest.mark.parametrize("overlap", [None, 10])
+def test_rows_of_fewer_voters_save_rounds(overlap: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The optimum is the same without them; rows that touch more than the overlap would bound it falsely."""
+    problem = MajorityProblem.from_allowance(Voters(1301, PrivacyParams("0.1", "1e-5"), overlap), 5)
+    solve = partial(optimize_gamma, problem, prior=priors.CommonP(), shape="monotone", options=SolveOptions(gap=1e-6))
+    with_them = solve()
+    assert all(row.is_of(problem.voters) for _, row in optimality_of(with_them).multipliers or ())
+    monkeypatch.setattr(optimizer, "_FEWEST", 10**6)
+    without = solve()
+    ours, others = optimality_of(with_them), optimality_of(without)
+    assert max(ours.bound, others.bound) <= min(ours.value, others.value)
+    assert overlap or int(with_them.provenance["rounds"]) < int(without.provenance["rounds"])
+
+
+def test_rows_of_other_voters_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of 325 voters stretch to twelve of 1,301, and a person reaches ten."""
+    problem = MajorityProblem.from_allowance(Voters(1301, PrivacyParams("0.1", "1e-5"), 10), 5)
+    oracle = optimizer.PrivacyOracle(problem, Shape.MONOTONE)
+    fewer = optimizer._of_fewer(problem)
+    assert fewer is not None
+    assert (fewer.voters.K, fewer.voters.reached) == (325, 3)
+    known = [(0.5, CornerCounts(3, 0, 322, 0)), (0.25, CornerCounts(2, 0, 300, 23))]
+    found = Result(np.zeros(163), 0.0, 0.0, Status.OPTIMAL, 1, 1, tuple(known))
+    monkeypatch.setattr(optimizer, "_solve_linear", lambda *_: found)
+    kept = optimizer._solve_for_fewer(oracle, fewer, np.ones(651), SolveOptions()).multipliers
+    assert [(y, row.is_of(problem.voters)) for y, row in kept] == [(0.25, True)]
+
+
+def test_an_allowance_that_fewer_voters_do_not_have() -> None:
+    problem = MajorityProblem.from_allowance(Voters(1301, PrivacyParams("0.1")), 400)
+    table = optimize_gamma(problem, prior=priors.CommonP(), shape="monotone", options=SolveOptions(gap=1e-6))
+    assert optimality_of(table).status == "optimal"
+
+
 class TestAnytime:
     problem = MajorityProblem.from_allowance(Voters(151, PrivacyParams("0.1", "1e-5")), 10)
 
@@ -169,6 +226,29 @@ class TestAnytime:
 
         table = optimize_gamma(self.problem, prior=priors.CommonP(), report=interrupt)
         self.check(table, "interrupted")
+
+    @pytest.mark.parametrize("each_delta", ["0", "1e-5"])
+    def test_a_limit_while_fewer_voters_are_solved_for(self, each_delta: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The stretched γ is proved, and the stretched rows bound every γ, though nothing was solved for these K."""
+        problem = MajorityProblem.from_allowance(Voters(1301, PrivacyParams("0.1", each_delta)), 10)
+        solve = partial(optimize_gamma, problem, prior=priors.CommonP(), shape="monotone")
+        best = optimality_of(solve(options=SolveOptions(gap=1e-6)))
+
+        calls = count(1)
+
+        def interrupted(*args: Any, **options: Any) -> Result:
+            next(calls)
+            return replace(minimize_with_rows(*args, **options), status=Status.INTERRUPTED)
+
+        monkeypatch.setattr(optimizer, "minimize_with_rows", interrupted)
+        table = solve()
+        assert next(calls) == 2  # nothing was solved for after the interruption
+        assert optimality_of(table).status == "interrupted"
+        assert table.certificate.worst_cost <= table.certificate.budget
+        assert optimality_of(table).bound <= best.value <= optimality_of(table).value + best.gap
+        coin = table.gamma.scaled(0.0).expected_error(priors.CommonP())
+        assert optimality_of(table).value < 0.5 * coin
+        assert optimality_of(table).bound > 0.3 * best.value
 
     def test_progress_closes_in(self) -> None:
         seen: list[Progress] = []

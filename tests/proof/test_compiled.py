@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,58 @@ def test_full_sets_agree_to_the_bit(
     assert slow == fast
     # the loops did run: a kernel that answers nothing would agree with nothing
     assert work.loops(0.0) is compiled.load()
+
+
+@pytest.mark.parametrize("delta", ["0", "1e-5", "0.02"])
+@pytest.mark.parametrize(("K", "overlap"), [(131, None), (700, None), (180, 3), (180, 150), (500, 490)])
+def test_blocks_are_passed_over_only_where_no_cost_is_largest(
+    work: compiled.Work, delta: str, K: int, overlap: int | None
+) -> None:
+    """With many blocks a level and a window; ties are at the first place, and rough γ spoil every bound on a block."""
+    rng = np.random.default_rng(3)
+    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.5", delta), overlap), 2)
+    full, n = FullSet(problem.voters, problem.target.exact_epsilon), K - K // 2
+    ramp = np.minimum(1.0, 4.0 * np.arange(1, n + 1) / n)
+    rough = [rng.random(n), np.where(rng.random(n) > 0.5, 1.0, 0.0)]
+    for half in (ramp, *rough, np.ones(n), np.zeros(n), np.full(n, 0.7310585786300049)):
+        for low in (False, True):
+            look = partial(full.family.maxima, half, full.ratio, low=low)
+            slow, fast = both_ways(work, lambda look=look: of_levels(look()))
+            assert slow == fast
+            for floor in (0.5 * look().worst, look().worst, float(np.sort(look().costs)[-2])):
+                slow, fast = both_ways(work, lambda look=look, floor=floor: of_levels(look(floor=floor)))
+                assert slow == fast
+                assert set(slow[0]) <= {*look().costs[look().costs > floor].tolist(), -np.inf}
+
+
+@pytest.mark.parametrize("delta", ["1e-5", "0.02"])
+@pytest.mark.parametrize("K", [131, 300])
+def test_the_border_agrees_to_the_bit_where_levels_have_many_blocks(work: compiled.Work, delta: str, K: int) -> None:
+    rng = np.random.default_rng(4)
+    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.5", delta)), 2)
+    full, n = FullSet(problem.voters, problem.target.exact_epsilon), K - K // 2
+    ramp = np.minimum(1.0, 4.0 * np.arange(1, n + 1) / n)
+    for half in (ramp * (1.0 - 0.1 * rng.random(n)), rng.random(n), np.where(rng.random(n) > 0.5, 1.0, 0.0)):
+        worst = full.maxima(half).worst
+        for limit in (-np.inf, 0.0, 0.5 * worst, 0.9 * worst, 0.999 * worst):
+            slow, fast = both_ways(work, lambda half=half, limit=limit: full.border(half, limit))
+            assert slow == fast
+
+
+@given(size=st.integers(1, 220), down=st.integers(0, 9), up=st.integers(0, 9), spike=st.integers(0, 219))
+@settings(max_examples=60, deadline=None)
+def test_a_top_is_above_all_that_its_levels_average(size: int, down: int, up: int, spike: int) -> None:
+    """Whatever a value at any of these levels can see of T, and of T mirrored, is below the top of its block."""
+    level = np.zeros(size)
+    level[spike % size] = 1.0
+    tops = np.empty((2, size // compiled._BLOCK + 1))
+    compiled._block_tops(level, down, up, tops)
+    for steps in range(min(compiled.LEVELS_A_TOP, size)):
+        last = size - 1 - steps
+        for s in range(last + 1):
+            for top, place in zip(tops[:, s // compiled._BLOCK], (s, last - s), strict=True):
+                seen = level[max(0, place - down) : min(place + up, last) + steps + 1]
+                assert np.max(seen) <= top
 
 
 def test_many_levels_are_cut_into_calls(work: compiled.Work, monkeypatch: pytest.MonkeyPatch) -> None:
