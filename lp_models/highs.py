@@ -18,15 +18,17 @@ from lp_models.program import Array, LinearProgram, Solution, Status, lagrangian
 
 _SCALE = 1e4  # the largest coefficient of every row and of the cost, as HiGHS gets them
 _TOLERANCE = 1e-10  # the strictest that HiGHS accepts
-# what is tried when degeneracy defeats the warm start: no change, presolve, HiGHS's own scaling, interior point
+# what is tried when degeneracy defeats the warm start: no change, perturbed costs, presolve, HiGHS's own scaling,
+# interior point
 _RETRIES = (
     ("presolve", "off"),
+    ("dual_simplex_cost_perturbation_multiplier", 1.0),
     ("presolve", "on"),
     ("simplex_scale_strategy", 4),
     ("dual_feasibility_tolerance", 1e-8),
     ("solver", "ipm"),
 )
-_LONGEST_RUN = 300.0  # seconds of one run of the simplex method; the largest programs here take a few
+_LONGEST_RUN = 60.0  # seconds of one run of the simplex method; the largest programs here take a few
 
 
 class Master:

@@ -166,6 +166,10 @@ compiled code are loaded before. × floor is the time in units of one pass over 
 that nothing was broken any more by more than 1e-12 of the budget while the gap was still above the one that was asked
 for.
 
+The common prior has an opinion of every number of ones. The uniform one, the command's default, gives most of them
+weights below rounding, and for thousands of voters the simplex method goes around in such programs: ask for a wider
+`--gap`, or set a `--time-limit`, after which the best γ so far is proved and its gap said.
+
 ![Seconds over K](scaling/scaling.png)
 
 *Seconds over K,* both axes logarithmic: each line is one setting, each mark one proven solve."""

@@ -168,6 +168,26 @@ def test_a_coarse_master_that_fails_is_refined(monkeypatch: pytest.MonkeyPatch) 
     assert result.value == pytest.approx(truth(program), abs=1e-7)
 
 
+@pytest.mark.parametrize("helps", ["the warm start", "a fresh start", "perturbed costs", "presolve"])
+def test_a_run_that_ends_without_an_optimum_is_tried_in_other_ways(helps: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, tried = Master._run, list[tuple[float, str]]()
+    needed = {"the warm start": 1, "a fresh start": 2, "perturbed costs": 3, "presolve": 4}[helps]
+
+    def cycling(self: Master, seconds: float) -> bool:
+        perturbed = self._highs.getOptionValue("dual_simplex_cost_perturbation_multiplier")[1]
+        tried.append((perturbed, self._highs.getOptionValue("presolve")[1]))
+        return run(self, seconds) and len(tried) >= needed
+
+    monkeypatch.setattr(Master, "_run", cycling)
+    master = Master(UNIT)
+    assert (master.solve().status, tried) == (
+        Status.OPTIMAL,
+        [(0.0, "off"), (0.0, "off"), (1.0, "off"), (0.0, "on")][:needed],
+    )
+    assert master.solve().value == pytest.approx(-1.5)
+    assert tried[-1] == (0.0, "off")  # as at first
+
+
 def test_a_cheap_value_below_the_bound_does_not_keep_the_loop_alive() -> None:
     looks = [0]
 
