@@ -28,7 +28,7 @@ _RETRIES = (
     ("dual_feasibility_tolerance", 1e-8),
     ("solver", "ipm"),
 )
-_LONGEST_RUN = 60.0  # seconds of one run of the simplex method; the largest programs here take a few
+_LONGEST_RUN = 60.0  # seconds of one run of the simplex method, which may go around; most take less than one
 
 
 class Master:

@@ -27,14 +27,15 @@ def main() -> int:
     chosen = list(TARGETS) if options.target is None else [names[options.target]]
     first = time.time_ns() // 10**6 * 10**6 if options.seed is None else options.seed
     failed = 0
-    with tempfile.TemporaryDirectory() as name:
-        prepare(Path(name))
-        if options.case is not None:
-            os.chdir(name)
-            found = check(chosen[0], options.case)
-            print(*(found or ("it passes",)), sep="\n")  # noqa: T201 (a runner prints)
-            return int(found is not None)
-        for target in chosen:
+    for target in chosen:
+        # a folder for each, as a command may replace the files that another one starts from
+        with tempfile.TemporaryDirectory() as name:
+            prepare(Path(name))
+            if options.case is not None:
+                os.chdir(name)
+                found = check(target, options.case)
+                print(*(found or ("it passes",)), sep="\n")  # noqa: T201 (a runner prints)
+                return int(found is not None)
             started, cases = time.monotonic(), 0
             for failure in search(target, count(first), Path(name), started + options.seconds / len(chosen)):
                 cases += 1
