@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.account.accountant import PrivacyAccountant
     from darrm.account.ledger import PrivacyLedger
-    from darrm.gamma.noise_function import NoiseFunction
+    from darrm.laws.noise_function import NoiseFunction
     from darrm.losses.charges import Charge
+    from darrm.mechanisms.majority import DaRRM
+    from darrm.mechanisms.plurality import Plurality
     from darrm.optimize.batch import optimize_many
     from darrm.optimize.optimizer import optimize_gamma
     from darrm.optimize.plurality import optimize_plurality
@@ -21,9 +23,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.proof.plurality_table import PluralityTable, certify_plurality
     from darrm.proof.table import GammaTable, certify
     from darrm.release.debited import release_debited
-    from darrm.release.majority import DaRRM
     from darrm.release.one_by_one import open_release
-    from darrm.release.plurality import Plurality
     from darrm.votes import Votes
     from lp_models.options import SolveOptions
 
@@ -59,7 +59,7 @@ __all__ = [
 _HOMES = {
     "darrm.account.accountant": ("PrivacyAccountant",),
     "darrm.account.ledger": ("PrivacyLedger",),
-    "darrm.gamma.noise_function": ("NoiseFunction",),
+    "darrm.laws.noise_function": ("NoiseFunction",),
     "darrm.losses.charges": ("Charge",),
     "darrm.optimize.batch": ("optimize_many",),
     "darrm.optimize.optimizer": ("optimize_gamma",),
@@ -70,9 +70,9 @@ _HOMES = {
     "darrm.proof.plurality_table": ("PluralityTable", "certify_plurality"),
     "darrm.proof.table": ("GammaTable", "certify"),
     "darrm.release.debited": ("release_debited",),
-    "darrm.release.majority": ("DaRRM",),
+    "darrm.mechanisms.majority": ("DaRRM",),
     "darrm.release.one_by_one": ("open_release",),
-    "darrm.release.plurality": ("Plurality",),
+    "darrm.mechanisms.plurality": ("Plurality",),
     "darrm.votes": ("Votes",),
     "lp_models.options": ("SolveOptions",),
 }

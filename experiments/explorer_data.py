@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from darrm.gamma import baselines
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws import baselines
+from darrm.laws.noise_function import NoiseFunction
 from darrm.problem import MajorityProblem
 from darrm.proof.library import Setting, available_tables, load_table
 from darrm.proof.optimality import SHAPES

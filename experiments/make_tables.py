@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from darrm import checks
-from darrm.gamma.priors import Independent
+from darrm.laws.priors import Independent
 from darrm.optimize.batch import optimize_many
 from darrm.privacy import PrivacyParams
 from darrm.proof.library import Setting, compress

@@ -1,7 +1,7 @@
 """What is known about how good an optimized table is: there, or the test fails."""
 
 from darrm import GammaTable
-from darrm.gamma.sampled_error import Estimate
+from darrm.laws.sampled_error import Estimate
 from darrm.proof.optimality import Optimality
 
 

@@ -14,7 +14,7 @@ from darrm.advise.advice import Advice, advise
 from darrm.advise.contenders import CONTENDERS, OURS, Contender
 from darrm.advise.tables import darrm_of_the_paper
 from darrm.errors import PlanError
-from darrm.gamma.priors import CommonP, Prior
+from darrm.laws.priors import CommonP, Prior
 from darrm.plan import Plan, ReleaseOption, plan
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload

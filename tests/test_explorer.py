@@ -17,8 +17,8 @@ import pytest
 from darrm import MajorityProblem, PrivacyParams, Voters, Workload, load_table
 from darrm.advise.noisy_counts import gnmax_tight, lnmax
 from darrm.advise.selection import exponential_mechanism, permute_and_flip
-from darrm.gamma import priors
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws import priors
+from darrm.laws.noise_function import NoiseFunction
 from darrm.optimize.__main__ import main
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.comparison import compare

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from darrm import votes as votes_module
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import PaidError
-from darrm.gamma import priors
-from darrm.gamma.histogram_priors import RecordedVotes
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws import priors
+from darrm.laws.histogram_priors import RecordedVotes
+from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import certify

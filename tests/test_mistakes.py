@@ -45,12 +45,12 @@ from darrm import (
 )
 from darrm.advise import advise
 from darrm.errors import DarrmError
-from darrm.gamma import priors
+from darrm.laws import priors
 from darrm.losses import compose_optimal, compose_simple
+from darrm.mechanisms.files import load_release
 from darrm.pate import ConfidentGNMax, GNMax, LNMax, analyze, sanitize
 from darrm.plan import plan
 from darrm.random_dp import Gaussian, Laplace, SensitivitySampler, sample_size, sample_then_respond
-from darrm.release.files import load_release
 from darrm.system.command_line import nearest
 
 LABELS = np.array([[1, 1, 0, 1, 0], [0, 0, 0, 1, 0], [1, 1, 1, 1, 1], [0, 1, 0, 0, 1]])  # 4 queries, 5 voters

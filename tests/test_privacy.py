@@ -21,7 +21,7 @@ from darrm import (
     certify,
     optimize_gamma,
 )
-from darrm.gamma.priors import CommonP
+from darrm.laws.priors import CommonP
 from darrm.pate import GNMax
 from darrm.plan import plan
 from darrm.privacy import decimal_text, exact_number

@@ -9,7 +9,7 @@ import pytest
 import darrm
 
 PUBLIC = {
-    "darrm.gamma": ("baselines", "priors"),
+    "darrm.laws": ("baselines", "priors"),
     "darrm.losses": ("compose_simple", "compose_general", "compose_optimal", "RenyiCurve", "PrivacyProfile"),
     "darrm.plan": ("plan", "Plan"),
     "darrm.advise": ("advise", "Advice"),
@@ -20,7 +20,6 @@ PUBLIC = {
         "InteractiveGNMax",
         "analyze",
         "sanitize",
-        "renyi_bounds",
     ),
     "darrm.random_dp": ("sample_size", "SensitivitySampler"),
 }

@@ -16,11 +16,11 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_store import check_kept
 from darrm.account.report import ledger_json, ledger_text, plot_bounds, spent_by, table_json, table_text
 from darrm.losses.charges import Charge
+from darrm.mechanisms.files import Released, load_release, whose
+from darrm.mechanisms.majority import DaRRM
 from darrm.privacy import exact_number
 from darrm.problem import Voters
 from darrm.proof.charge import charge_of
-from darrm.release.files import Released, load_release, whose
-from darrm.release.majority import DaRRM
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.flags import integer, integers
 from darrm.system.progress import status_line

@@ -17,9 +17,9 @@ from darrm.advise import contenders as registry
 from darrm.advise.contenders import Contender
 from darrm.advise.plurality import BY_COUNTS, TWO_CLASSES_ONLY, gnmax_by_counts
 from darrm.errors import PlanError
-from darrm.gamma.histogram_priors import HistogramPrior
-from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import CommonP, Prior, weights_of
+from darrm.laws.histogram_priors import HistogramPrior
+from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.priors import CommonP, Prior, weights_of
 from darrm.optimize.plurality_bounds import share_right_at_most
 from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.option import ReleaseOption, how_counted

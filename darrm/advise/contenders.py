@@ -14,7 +14,7 @@ import numpy as np
 from darrm.account.bounds import models_bound
 from darrm.advise import noisy_counts, selection, tables
 from darrm.errors import PlanError
-from darrm.gamma.priors import Prior
+from darrm.laws.priors import Prior
 from darrm.plan.option import NO_NOISE, ReleaseOption, kind_of_votes
 from darrm.plan.search import plan
 from darrm.plan.share_right import ShareRight

@@ -20,12 +20,12 @@ from scipy.special import ndtr
 from darrm.account.bounds import Bound
 from darrm.aggregator import Aggregator
 from darrm.errors import PlanError
-from darrm.gamma.priors import Prior
+from darrm.laws.priors import Prior
 from darrm.losses.charges import Charge
 from darrm.losses.gaussian import SENSITIVITY, analytic_sigma, renyi_sigma
 from darrm.losses.renyi import RenyiCurve
+from darrm.mechanisms.noise_tails import laplace_log_tails
 from darrm.pate import GNMax, LNMax
-from darrm.pate.noise_tails import laplace_log_tails
 from darrm.plan.budget import account_of, counted, largest_within
 from darrm.plan.option import ReleaseOption
 from darrm.privacy import PrivacyParams

@@ -2,8 +2,8 @@
 
 from darrm.account.bounds import Bound
 from darrm.advise.noisy_counts import sigma_by_counts
-from darrm.gamma.histogram_priors import HistogramPrior
-from darrm.pate.noisy_law import winning_probabilities
+from darrm.laws.histogram_priors import HistogramPrior
+from darrm.mechanisms.noisy_law import winning_probabilities
 from darrm.plan.option import ReleaseOption
 from darrm.plan.plurality import leading
 from darrm.plan.share_right import share_right

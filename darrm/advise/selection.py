@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from darrm.advise.noisy_counts import leads
-from darrm.gamma.priors import Prior
+from darrm.laws.priors import Prior
 from darrm.losses.charges import Charge
 from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
 from darrm.plan.budget import account_of, counted, largest_within

@@ -10,9 +10,9 @@ from functools import cache
 import numpy as np
 
 from darrm.errors import PlanError
-from darrm.gamma import baselines
-from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import Prior
+from darrm.laws import baselines
+from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.priors import Prior
 from darrm.plan.budget import counted
 from darrm.plan.candidate import Candidate, rounded, smallest_target
 from darrm.plan.option import ReleaseOption
@@ -130,7 +130,7 @@ def _python(table: GammaTable, gamma: str) -> tuple[str, ...]:
     goal = f'PrivacyParams("{target.epsilon_text}", "{target.delta_text}")'
     return (
         "from darrm import DaRRM, MajorityProblem, NoiseFunction, PrivacyParams, Voters, certify",
-        "from darrm.gamma import baselines",
+        "from darrm.laws import baselines",
         f"problem = MajorityProblem({python_of(voters)}, {goal})",
         f"DaRRM(certify(problem, {gamma})).release(votes)",
     )

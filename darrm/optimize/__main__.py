@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from darrm import checks
-from darrm.gamma import histogram_priors, priors
+from darrm.laws import histogram_priors, priors
 from darrm.optimize import plurality_report
 from darrm.optimize.comparison import compare, with_missing
 from darrm.optimize.exact_optimum import exact_optimum

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from darrm import checks
-from darrm.gamma.priors import Prior
+from darrm.laws.priors import Prior
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.problem import MajorityProblem
 from darrm.proof.optimality import SHAPES

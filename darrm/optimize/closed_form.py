@@ -31,7 +31,7 @@ import math
 import numpy as np
 
 from darrm import checks
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.problem import MajorityProblem, Voters
 
 

@@ -30,7 +30,7 @@ from collections.abc import Callable
 import numpy as np
 
 from darrm import checks
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.probability.bisection import last_allowed
 
 # η: lies are at least this probable, so that no divergence is infinite. γ is a float near 1 there, with steps of 2⁻⁵³.

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from darrm.gamma import baselines
-from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import Prior
+from darrm.laws import baselines
+from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.priors import Prior
 from darrm.problem import MajorityProblem
 from darrm.proof.table import GammaTable, certify
 
@@ -25,7 +25,7 @@ def compare(optimal: GammaTable, prior: Prior) -> tuple[Entry, ...]:
     """Certify the baselines of the optimal table's problem and evaluate all four under a prior.
 
     >>> from darrm import MajorityProblem, PrivacyParams, Voters, optimize_gamma
-    >>> from darrm.gamma.priors import Independent
+    >>> from darrm.laws.priors import Independent
     >>> problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
     >>> entries = compare(optimize_gamma(problem), Independent())
     >>> [(entry.name, round(entry.expected_error, 4)) for entry in entries]
@@ -68,7 +68,7 @@ def with_missing(
     `ValueError` unless they rise and 0 ≤ number < K.
 
     >>> from darrm import MajorityProblem, PrivacyParams, Voters, optimize_gamma
-    >>> from darrm.gamma.priors import Independent
+    >>> from darrm.laws.priors import Independent
     >>> problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
     >>> for row in with_missing(optimize_gamma(problem), Independent(), range(3)):
     ...     print(row.missing, round(row.share_right, 4), round(row.expected_error, 4))

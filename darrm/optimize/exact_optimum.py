@@ -24,7 +24,7 @@ from typing import Any
 from flint import arb, arb_mat, ctx, fmpq, fmpq_poly, fmpz_poly
 
 from darrm import checks
-from darrm.gamma import priors
+from darrm.laws import priors
 from darrm.optimize.exact_vertex import Basis, EnclosedRows, basis_of
 from darrm.problem import MajorityProblem
 from darrm.proof.corners import CornerCounts
@@ -121,14 +121,14 @@ def exact_optimum(table: GammaTable) -> ExactOptimum:
 
 
 def exact_weights(prior: priors.Prior, K: int) -> list[Fraction]:
-    """Return the weights of a prior of `darrm.gamma.priors` as fractions; `ValueError` for any other.
+    """Return the weights of a prior of `darrm.laws.priors` as fractions; `ValueError` for any other.
 
     >>> exact_weights(priors.Independent(), 3), exact_weights(priors.CommonP(), 1)
     ([Fraction(9, 32), Fraction(13, 32)], [Fraction(1, 2)])
     """
     levels = range(K // 2 + 1, K + 1)
     if not (priors.is_built_in(prior) and prior.has_closed_form):
-        checks.fail("the prior", prior.text, "one of darrm.gamma.priors with weights")
+        checks.fail("the prior", prior.text, "one of darrm.laws.priors with weights")
     if isinstance(prior, priors.CommonP):
         above = {ones: Fraction(sum(comb(K + 1, i) for i in range(ones + 1, K + 2)), 2 ** (K + 1)) for ones in levels}
         return [Fraction(2, K + 1) * (1 - 2 * above[ones]) for ones in levels]

@@ -20,7 +20,7 @@ import numpy as np
 from flint import arb, arb_mat, arb_poly, ctx, fmpq
 
 from darrm import checks
-from darrm.gamma import priors
+from darrm.laws import priors
 from darrm.probability import Array
 from darrm.problem import MajorityProblem
 from darrm.proof.corners import PRECISION_BITS, CornerCounts, ratio_of

@@ -22,10 +22,10 @@ import numpy as np
 
 from darrm import checks
 from darrm.errors import SolveError
-from darrm.gamma import priors
-from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import CommonP, Independent, Prior, weights_of
-from darrm.gamma.sampled_error import differences, number_of_draws
+from darrm.laws import priors
+from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.priors import CommonP, Independent, Prior, weights_of
+from darrm.laws.sampled_error import differences, number_of_draws
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.probability import Array
 from darrm.probability.exact_sampling import require_generator

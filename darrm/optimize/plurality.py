@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior
-from darrm.gamma.partitions import SIZES, Pairs, Partitions, partitions_of
-from darrm.gamma.plurality_law import PluralityLaw, uniform_law
+from darrm.laws.histogram_priors import Dirichlet, HistogramPrior
+from darrm.laws.partitions import SIZES, Pairs, Partitions, partitions_of
+from darrm.laws.plurality_law import PluralityLaw, uniform_law
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
 from darrm.problem import PluralityProblem, Voters

@@ -4,8 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from darrm.gamma.partitions import Histogram
-from darrm.gamma.plurality_law import uniform_law
+from darrm.laws.partitions import Histogram
+from darrm.laws.plurality_law import uniform_law
 from darrm.proof.plurality_optimality import prior_to_json
 from darrm.proof.plurality_table import PluralityTable
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import Prior, in_words
+from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.priors import Prior, in_words
 from darrm.optimize.comparison import Entry, WithMissing
 from darrm.optimize.exact_optimum import ExactOptimum
 from darrm.problem import MajorityProblem, Voters

@@ -12,7 +12,7 @@ from itertools import islice
 
 import numpy as np
 
-from darrm.gamma.priors import Prior, weights_of
+from darrm.laws.priors import Prior, weights_of
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.corners import CornerCounts, budget_below
 from darrm.proof.kinds import KindCounts
@@ -37,7 +37,7 @@ def least_error(voters: Voters, table: GammaTable, prior: Prior) -> float:
     Examples
     --------
     >>> from darrm import MajorityProblem, PrivacyParams, Voters, optimize_gamma
-    >>> from darrm.gamma.priors import CommonP
+    >>> from darrm.laws.priors import CommonP
     >>> voters = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.2", "0.3", "0.4", "0.5")])
     >>> rounded = optimize_gamma(MajorityProblem(voters.rounded(2), PrivacyParams("0.5")), prior=CommonP())
     >>> exact = optimize_gamma(MajorityProblem(voters, PrivacyParams("0.5")), prior=CommonP())

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.errors import PlanError
-from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior
+from darrm.laws.histogram_priors import Dirichlet, HistogramPrior
 from darrm.losses.label import label_curve, label_estimate
 from darrm.losses.renyi import CONVERSIONS, DEFAULT_ORDERS
-from darrm.pate.noisy_law import winning_probabilities
+from darrm.mechanisms.noisy_law import winning_probabilities
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.integer_noise import POWERS, ShapedNoise

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike
 
 from darrm import checks
 from darrm.errors import SolveError
-from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import Prior, weights_of
+from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.priors import Prior, weights_of
 from darrm.optimize.closed_form import has_closed_form
 from darrm.optimize.closed_form_renyi import SMALLEST_LIE, best_under_renyi
 from darrm.probability import Array
@@ -104,7 +104,7 @@ def optimize_under_renyi(
 
     Examples
     --------
-    >>> from darrm.gamma.priors import CommonP
+    >>> from darrm.laws.priors import CommonP
     >>> from darrm import PrivacyParams, Voters
     >>> plain = Voters(5, PrivacyParams("inf"), overlap=1)
     >>> optimize_under_renyi(plain, CommonP(), 4.0, 0.2).gamma.half.round(4)

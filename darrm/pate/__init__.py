@@ -1,14 +1,14 @@
 """PATE [P]: noisy maxima, the confident and the interactive aggregator, data-dependent cost and its publication."""
 
+from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.mechanisms.shaped import ShapedMax
 from darrm.pate.analysis import Analysis, analyze
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.interactive import InteractiveGNMax
-from darrm.pate.noisy_max import GNMax, LNMax
-from darrm.pate.noisy_maximum import NoisyMaximum
 from darrm.pate.publication import sanitize
-from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.pate.shaped import ShapedMax
 from darrm.pate.vote_scale import PublicationParameters, publication_rule
 
 __all__ = [

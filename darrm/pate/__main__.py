@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.losses.renyi import CONVERSIONS
+from darrm.mechanisms.noise_tails import NOISES
+from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.analysis import CHECKS, WARNING, PateAggregator
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.interactive import InteractiveGNMax
-from darrm.pate.noise_tails import NOISES
-from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.pictures import draw_figure_5
 from darrm.pate.report import quiet_analysis, report_text, table_1_row, table_2_row, vote_scale_row
 from darrm.pate.vote_scale import PublicationParameters, publication_rule

@@ -16,9 +16,9 @@ from darrm import checks
 from darrm.losses.charges import Charge
 from darrm.losses.label import threshold_curve
 from darrm.losses.renyi import RenyiCurve
-from darrm.pate.noise_tails import MOST_SUMMED, check_noise, discrete_gaussian_log_survival
-from darrm.pate.noisy_max import GNMax, gaussian_draw, noisy_argmax
-from darrm.pate.renyi_bounds import gaussian_renyi
+from darrm.mechanisms.noise_tails import MOST_SUMMED, check_noise, discrete_gaussian_log_survival
+from darrm.mechanisms.noisy_max import GNMax, gaussian_draw, noisy_argmax
+from darrm.mechanisms.renyi_bounds import gaussian_renyi
 from darrm.probability.integer_noise import DiscreteGaussian
 from darrm.votes import ABSTAIN, MOST_VOTERS, Votes, counts_of, require_votes
 

@@ -19,8 +19,8 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from darrm import checks
 from darrm.errors import DarrmError
-from darrm.pate.noise_tails import check_noise, gaussian_log_tails, log_tail_factor
-from darrm.pate.renyi_bounds import LOG_HALF, gaussian_renyi
+from darrm.mechanisms.noise_tails import check_noise, gaussian_log_tails, log_tail_factor
+from darrm.mechanisms.renyi_bounds import LOG_HALF, gaussian_renyi
 from darrm.probability.bisection import last_allowed
 
 _GRID_POINTS = 4001  # at which the conditions are checked

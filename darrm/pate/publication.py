@@ -22,11 +22,11 @@ from darrm import checks
 from darrm.losses.charges import Charge
 from darrm.losses.label_given_votes import LabelCosts
 from darrm.losses.renyi import CONVERSIONS, RenyiCurve
+from darrm.mechanisms.noisy_max import LNMax
 from darrm.pate.analysis import Analysis, answer_of
 from darrm.pate.confident import CheckedGNMax
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness, noisy_value
-from darrm.pate.noisy_max import LNMax
 from darrm.pate.smooth_sensitivity import SmoothCost, smooth_cost
 from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale, mark_of_run, vote_scale
 from darrm.privacy import PrivacyParams

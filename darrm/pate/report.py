@@ -6,10 +6,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from darrm.losses.renyi import RenyiGridWarning
+from darrm.mechanisms.noisy_max import LNMax
 from darrm.pate.analysis import WARNING, Analysis, PateAggregator, PrivateFigureWarning, analyze
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, printed_cost
-from darrm.pate.noisy_max import LNMax
 from darrm.pate.publication import (
     Expected,
     epsilon_at,

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from darrm.account.accountant import PrivacyAccountant, Spent
 from darrm.errors import PlanError
-from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import Prior
+from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.priors import Prior
 from darrm.losses.charges import Charge
+from darrm.mechanisms.majority import DaRRM
 from darrm.plan.budget import account_of
 from darrm.plan.option import ReleaseOption
 from darrm.plan.share_right import ShareRight, share_of_majorities
@@ -26,7 +27,6 @@ from darrm.problem import MajorityProblem, Workload
 from darrm.proof.charge import charge_of
 from darrm.proof.profile import divergence
 from darrm.proof.table import GammaTable, certify
-from darrm.release.majority import DaRRM
 
 DIGITS = 6  # of the ε and δ of one query that a search finds
 LARGEST_TARGET = Fraction(15)  # beyond, δ of one query is rounding

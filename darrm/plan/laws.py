@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 
 from darrm.errors import PlanError
-from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import Prior
+from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.priors import Prior
 from darrm.plan.candidate import Candidate, smallest_target
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed

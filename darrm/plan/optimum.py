@@ -12,10 +12,11 @@ from fractions import Fraction
 from functools import cache
 
 from darrm.errors import PlanError
-from darrm.gamma.histogram_priors import HistogramPrior
-from darrm.gamma.partitions import partitions_of
-from darrm.gamma.plurality_law import PluralityLaw
+from darrm.laws.histogram_priors import HistogramPrior
+from darrm.laws.partitions import partitions_of
+from darrm.laws.plurality_law import PluralityLaw
 from darrm.losses.charges import Charge
+from darrm.mechanisms.plurality import Plurality, charge_of_plurality
 from darrm.optimize.plurality import FINE, optimize_plurality, optimize_plurality_under_renyi
 from darrm.optimize.under_renyi import COARSE
 from darrm.plan.budget import account_of
@@ -25,7 +26,6 @@ from darrm.plan.under_renyi import SCALINGS, best_order, budgets_of
 from darrm.privacy import PrivacyParams
 from darrm.problem import PluralityProblem, Workload
 from darrm.proof.plurality_table import PluralityTable, certify_plurality
-from darrm.release.plurality import Plurality, charge_of_plurality
 
 NAME = "optimum"
 MOST_TERMS = 4000  # of the program: a solution takes a second, and a plan some twenty of them

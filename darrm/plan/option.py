@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from darrm.account.bounds import Bound
 from darrm.aggregator import Aggregator
-from darrm.gamma import histogram_priors, priors
-from darrm.gamma.histogram_priors import HistogramPrior
-from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import Prior
+from darrm.laws import histogram_priors, priors
+from darrm.laws.histogram_priors import HistogramPrior
+from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.priors import Prior
 from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.share_right import ShareRight
 from darrm.problem import Workload

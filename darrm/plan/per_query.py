@@ -5,7 +5,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from darrm.errors import PlanError
-from darrm.gamma.priors import Prior
+from darrm.laws.priors import Prior
 from darrm.losses.composition import log_remaining_delta, optimal_epsilon
 from darrm.losses.loss_distribution import LossDistribution
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form

@@ -20,15 +20,16 @@ from scipy.special import softmax
 
 from darrm import checks
 from darrm.errors import PlanError
-from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes
+from darrm.laws.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
+from darrm.mechanisms.noisy_law import winning_probabilities
+from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
+from darrm.mechanisms.plurality import Plurality
+from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.mechanisms.shaped import ShapedMax
 from darrm.optimize.shape import best_shape
-from darrm.pate.noisy_law import winning_probabilities
-from darrm.pate.noisy_max import GNMax, LNMax
-from darrm.pate.noisy_maximum import Mechanism, NoisyMaximum
-from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.pate.shaped import ShapedMax
 from darrm.plan.budget import account_of, counted
 from darrm.plan.candidate import Accounted, rounded
 from darrm.plan.option import ReleaseOption
@@ -45,7 +46,6 @@ from darrm.probability.integer_noise import (
     ShapedNoise,
 )
 from darrm.problem import Workload
-from darrm.release.plurality import Plurality
 from darrm.system.flags import python_of
 from darrm.system.report_text import spread
 

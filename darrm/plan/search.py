@@ -37,10 +37,11 @@ import numpy as np
 from darrm import checks
 from darrm.account.accountant import Spent
 from darrm.errors import PlanError
-from darrm.gamma.histogram_priors import HistogramPrior
-from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.priors import CommonP, Prior, weights_of
+from darrm.laws.histogram_priors import HistogramPrior
+from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.priors import CommonP, Prior, weights_of
 from darrm.losses.loss_distribution import TooManyKindsError
+from darrm.mechanisms.files import Released, save_release
 from darrm.optimize.closed_form import has_closed_form
 from darrm.optimize.optimizer import check_size, default_shape
 from darrm.plan import plurality
@@ -62,7 +63,6 @@ from darrm.plan.plurality import (
 from darrm.plan.under_renyi import best_under_renyi_budget
 from darrm.problem import Workload
 from darrm.proof.table import GammaTable, certify
-from darrm.release.files import Released, save_release
 from darrm.system.flags import flags_of
 from darrm.system.progress import StatusLine
 
@@ -111,7 +111,7 @@ class Plan:
         return found
 
     def save(self, path: str | Path) -> None:
-        """Write what releases the answers to a file that `darrm.release.files.load_release` reads."""
+        """Write what releases the answers to a file that `darrm.mechanisms.files.load_release` reads."""
         save_release(path, self.aggregator)
 
     @property

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes, log_arrangements
-from darrm.gamma.partitions import falling_counts
-from darrm.gamma.priors import Prior, law_of_ones
+from darrm.laws.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes, log_arrangements
+from darrm.laws.partitions import falling_counts
+from darrm.laws.priors import Prior, law_of_ones
 from darrm.probability import Array
 
 # a release's law: (n, C) histograms, the largest count first → (n, C) probabilities of the answers, ties shared
@@ -81,7 +81,7 @@ def share_of_majorities(truth: Array, K: int, prior: Prior) -> ShareRight | None
 
     ``truth`` is Pr[the answer is the majority | l votes for it] for l = floor(K/2) + 1 … K; at a tie both are right.
 
-    >>> from darrm.gamma.priors import CommonP
+    >>> from darrm.laws.priors import CommonP
     >>> print(share_of_majorities(np.array([0.5, 0.5]), 4, CommonP()))
     0.60000
     """

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from darrm.errors import PlanError
-from darrm.gamma.priors import Prior
+from darrm.laws.priors import Prior
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.optimize.under_renyi import COARSE, FINE, RenyiOptimum, optimize_under_renyi
 from darrm.plan.candidate import Candidate, smallest_target

@@ -11,7 +11,7 @@ from math import comb
 
 from flint import arb, ctx
 
-from darrm.gamma.noise_function import NoiseFunction, signed_function
+from darrm.laws.noise_function import NoiseFunction, signed_function
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.corners import PRECISION_BITS, corners_of, ratio_of
 

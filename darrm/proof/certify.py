@@ -13,7 +13,7 @@ import numpy as np
 
 from darrm import checks
 from darrm.errors import CertificationError
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.problem import MajorityProblem
 from darrm.proof.balls import averaging_steps, worst_cost_ball
 from darrm.proof.corners import PRECISION_BITS, budget_below, full_set_size, upper_float

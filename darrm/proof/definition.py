@@ -9,7 +9,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import MajorityProblem, Voters

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from darrm.gamma.noise_function import signed_function
+from darrm.laws.noise_function import signed_function
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.binomial import tail_bound

@@ -43,7 +43,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.gamma.noise_function import signed_function
+from darrm.laws.noise_function import signed_function
 from darrm.probability import Array
 from darrm.probability.poisson_binomial import STEP_ERROR, smooth
 from darrm.problem import Voters

@@ -29,7 +29,7 @@ from flint import arb, ctx
 from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.gamma.noise_function import signed_function
+from darrm.laws.noise_function import signed_function
 from darrm.probability import Array
 from darrm.probability.binomial import tail_bound
 from darrm.probability.poisson_binomial import STEP_ERROR, smooth

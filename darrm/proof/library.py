@@ -15,7 +15,7 @@ from typing import Any
 
 from darrm import checks
 from darrm.errors import TableError
-from darrm.gamma.priors import Prior, to_json
+from darrm.laws.priors import Prior, to_json
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.optimality import SHAPES

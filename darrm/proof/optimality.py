@@ -32,9 +32,9 @@ from flint import arb, arb_poly, ctx
 
 from darrm import checks
 from darrm.errors import TableError
-from darrm.gamma import priors
-from darrm.gamma.noise_function import NoiseFunction
-from darrm.gamma.sampled_error import Estimate
+from darrm.laws import priors
+from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.sampled_error import Estimate
 from darrm.probability import Array
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.corners import PRECISION_BITS, CornerCounts, budget_of, lower_float, ratio_of

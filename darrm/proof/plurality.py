@@ -1,6 +1,6 @@
 """That a plurality's answers are private: every pair of neighboring histograms in whole numbers.
 
-A law (`darrm.gamma.plurality_law`) is (ε, δ)-private if for every pair (n, n') of `darrm.gamma.partitions.Pairs`
+A law (`darrm.laws.plurality_law`) is (ε, δ)-private if for every pair (n, n') of `darrm.laws.partitions.Pairs`
 
     (1)  Σ_c (h_c(n) − e^ε h_c(n'))_+ ≤ δ,        h_c(n) = w/(m·2^53),
 
@@ -21,8 +21,8 @@ from flint import arb, ctx
 
 from darrm import checks
 from darrm.errors import CertificationError
-from darrm.gamma.partitions import Pairs, partitions_of
-from darrm.gamma.plurality_law import WEIGHT_BITS, PluralityLaw
+from darrm.laws.partitions import Pairs, partitions_of
+from darrm.laws.plurality_law import WEIGHT_BITS, PluralityLaw
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
 from darrm.problem import PluralityProblem

@@ -12,8 +12,8 @@ losses h_t/h'_t; so is the maximum over all pairs, whose corners hold the whole 
 
 import numpy as np
 
-from darrm.gamma.partitions import partitions_of
-from darrm.gamma.plurality_law import PluralityLaw
+from darrm.laws.partitions import partitions_of
+from darrm.laws.plurality_law import PluralityLaw
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.losses.vote_counts import ROUNDING, profile_of_lines

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.errors import TableError
-from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior
-from darrm.gamma.partitions import Histogram, partitions_of
-from darrm.gamma.plurality_law import PluralityLaw
+from darrm.laws.histogram_priors import Dirichlet, HistogramPrior
+from darrm.laws.partitions import Histogram, partitions_of
+from darrm.laws.plurality_law import PluralityLaw
 from darrm.privacy import exact_number
 from darrm.probability import Array
 from darrm.problem import PluralityProblem

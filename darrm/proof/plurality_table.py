@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from darrm.errors import TableError
-from darrm.gamma.plurality_law import PluralityLaw
+from darrm.laws.plurality_law import PluralityLaw
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.problem import PluralityProblem

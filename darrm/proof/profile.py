@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from darrm import checks
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.profile import PrivacyProfile
 from darrm.privacy import LARGEST_EXPONENT
 from darrm.problem import MajorityProblem, Voters

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
 from darrm.probability import Array
 from darrm.probability.poisson_binomial import smooth

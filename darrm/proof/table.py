@@ -15,8 +15,8 @@ from typing import Any
 
 from darrm import checks
 from darrm.errors import TableError
-from darrm.gamma import priors
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws import priors
+from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.problem import MajorityProblem

@@ -1,10 +1,10 @@
 """From votes to private labels that are paid for: DaRRM, pluralities, and the majority of private classifiers."""
 
+from darrm.mechanisms.majority import DaRRM
+from darrm.mechanisms.plurality import Plurality
 from darrm.release.debited import release_debited
-from darrm.release.majority import DaRRM
 from darrm.release.one_by_one import OneByOne, open_release
 from darrm.release.partitions import recover_partitions, release_partitions
-from darrm.release.plurality import Plurality
 
 __all__ = [
     "DaRRM",

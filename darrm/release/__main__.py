@@ -18,8 +18,8 @@ from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.account.ledger_store import check_kept
 from darrm.aggregator import Aggregator
 from darrm.errors import DarrmError, PaidError
+from darrm.mechanisms.files import Released, load_release, whose
 from darrm.release.debited import recover, release_debited
-from darrm.release.files import Released, load_release, whose
 from darrm.release.one_by_one import open_release
 from darrm.release.partitions import recover_partitions, release_surveyed, survey
 from darrm.release.pipe import Questions, answer_lines

@@ -86,7 +86,7 @@ def release_debited(
     Examples
     --------
     >>> from darrm import DaRRM, MajorityProblem, PrivacyLedger, PrivacyParams, Voters, Votes, certify
-    >>> from darrm.gamma import baselines
+    >>> from darrm.laws import baselines
     >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> aggregator = DaRRM(certify(problem, baselines.double_subsampling(problem)))
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(1))
@@ -172,7 +172,7 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) 
 def check_aggregator(aggregator: object) -> None:
     """Raise `ValueError` unless it releases and charges."""
     if isinstance(aggregator, type) or not (hasattr(aggregator, "release") and hasattr(aggregator, "charge")):
-        advice = "it comes first, then the votes; darrm.release.files.load_release reads one from a file"
+        advice = "it comes first, then the votes; darrm.mechanisms.files.load_release reads one from a file"
         checks.fail("aggregator", checks.Found(type(aggregator).__name__), "what releases, like DaRRM(table)", advice)
 
 

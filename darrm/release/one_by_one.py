@@ -39,11 +39,11 @@ from darrm import checks
 from darrm.account.ledger import PrivacyLedger, Turn
 from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError
+from darrm.mechanisms.majority import DaRRM
+from darrm.mechanisms.plurality import Plurality
 from darrm.proof.plurality_table import PluralityTable
 from darrm.proof.table import GammaTable
 from darrm.release.debited import check_aggregator, check_ledger
-from darrm.release.majority import DaRRM
-from darrm.release.plurality import Plurality
 from darrm.votes import Classes, Votes
 
 
@@ -85,7 +85,7 @@ def open_release(
     Examples
     --------
     >>> from darrm import MajorityProblem, PrivacyParams, Voters, certify
-    >>> from darrm.gamma import baselines
+    >>> from darrm.laws import baselines
     >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> table = certify(problem, baselines.double_subsampling(problem))
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(1))

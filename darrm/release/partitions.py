@@ -53,9 +53,9 @@ from darrm import checks
 from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.aggregator import Aggregator
 from darrm.errors import LedgerError, PaidError
+from darrm.mechanisms.files import Released, document_of, release_of, whose
 from darrm.release.debited import _sync, check_ledger
 from darrm.release.engine import Advance, Engine, engine_of
-from darrm.release.files import Released, document_of, release_of, whose
 from darrm.release.parquet_votes import Layout, check_types, kept_types, layout_of, vote_batches
 from darrm.system.parquet_file import (
     SUFFIX,
@@ -184,7 +184,7 @@ def release_partitions(
     Parameters
     ----------
     aggregator
-        What answers: one that has a file format (`darrm.release.files.document_of`).
+        What answers: one that has a file format (`darrm.mechanisms.files.document_of`).
     source
         A Parquet file, or a folder of them that is read recursively: one row a query.
     ledger

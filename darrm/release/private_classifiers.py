@@ -28,12 +28,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
+from darrm.mechanisms.majority import DaRRM
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.table import GammaTable
 from darrm.random_dp.guarantee import RandomDP, compose
 from darrm.random_dp.private_classifier import PrivateClassifier
-from darrm.release.majority import DaRRM
 
 DATA = ("same", "disjoint")
 
@@ -62,7 +62,7 @@ class PrivateClassifierMajority:
     Three copies of a threshold classifier with fresh noise, on the same 40 records:
 
     >>> from darrm import MajorityProblem, Voters
-    >>> from darrm.gamma import baselines
+    >>> from darrm.laws import baselines
     >>> from darrm.proof.table import certify
     >>> from darrm.random_dp import Laplace, ParametersOf, PrivateClassifier, SensitivitySampler
     >>> class Threshold:

@@ -165,7 +165,7 @@ def python_of(voters: Voters) -> str:
 
 
 def add_prior(parser: argparse.ArgumentParser, default: str = "common") -> None:
-    """Add the flag of what is publicly believed about the voters; `darrm.gamma.priors.parse` reads it."""
+    """Add the flag of what is publicly believed about the voters; `darrm.laws.priors.parse` reads it."""
     parser.add_argument(
         "--prior",
         metavar="PRIOR",

@@ -34,7 +34,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
 from darrm import checks
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
+from darrm.mechanisms.majority import DaRRM
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
@@ -43,7 +44,6 @@ from darrm.proof.corners import corner_pairs
 from darrm.proof.full_set import FullSet
 from darrm.proof.kinds import KindSet
 from darrm.proof.table import GammaTable
-from darrm.release.majority import DaRRM
 from darrm.votes import Votes
 
 CONFIDENCE = 0.999999  # of all bounds together: one false alarm in a million attacks
@@ -165,7 +165,7 @@ def attack(
     Parameters
     ----------
     table
-        The table whose release is attacked, `darrm.release.majority.DaRRM`.
+        The table whose release is attacked, `darrm.mechanisms.majority.DaRRM`.
     draws
         How many labels are drawn from either side of every pair, at least 1; with a million a loss of 0.3 is seen to
         about 0.01.

@@ -13,12 +13,12 @@ from functools import lru_cache
 from math import factorial, lcm, prod
 from typing import Any
 
-from darrm.gamma.histogram_priors import Dirichlet
+from darrm.laws.histogram_priors import Dirichlet
 from darrm.losses.charges import Charge
+from darrm.mechanisms.plurality import charge_of_plurality
 from darrm.problem import Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.plurality_table import PluralityTable
-from darrm.release.plurality import charge_of_plurality
 from darrm.verify.any_table import ABOUT, Table, judge_figure
 from darrm.verify.exact import Enclosure, exponential
 from darrm.verify.verdicts import CLAIMED, FALSE, PROVED, Verdict, judged

@@ -11,9 +11,9 @@ from itertools import chain
 from typing import Any
 
 from darrm.errors import DarrmError
-from darrm.gamma import priors
+from darrm.laws import priors
+from darrm.mechanisms import noisy_maximum
 from darrm.optimize.optimizer import optimize_gamma
-from darrm.pate import noisy_maximum
 from darrm.privacy import PrivacyParams
 from darrm.proof import plurality_table
 from darrm.proof.optimality import Optimality

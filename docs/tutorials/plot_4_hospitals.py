@@ -36,8 +36,8 @@ from darrm import (
     optimize_gamma,
     release_debited,
 )
-from darrm.gamma import baselines
-from darrm.gamma.priors import CommonP
+from darrm.laws import baselines
+from darrm.laws.priors import CommonP
 from darrm.plan import plan
 
 K, PATIENTS, EACH = 11, 400, PrivacyParams("0.1", "1e-5")

@@ -36,8 +36,8 @@ from darrm import (
 )
 from darrm.advise import CONTENDERS, Contender, advise
 from darrm.errors import PlanError
-from darrm.gamma import baselines
-from darrm.gamma.priors import CommonP, Point
+from darrm.laws import baselines
+from darrm.laws.priors import CommonP, Point
 from darrm.plan.budget import counted
 from darrm.plan.candidate import Candidate, smallest_target
 from darrm.probability.bisection import last_allowed

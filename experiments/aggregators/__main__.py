@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from darrm.gamma.histogram_priors import RecordedVotes
+from darrm.laws.histogram_priors import RecordedVotes
 from darrm.problem import Workload
 from darrm.system.command_line import run
 from experiments import pages

@@ -9,7 +9,7 @@ import numpy as np
 
 from darrm.advise import Contender, advise
 from darrm.advise import contenders as registry
-from darrm.gamma.priors import CommonP
+from darrm.laws.priors import CommonP
 from darrm.plan.option import ReleaseOption
 from darrm.problem import Workload
 from darrm.system.report_text import spread

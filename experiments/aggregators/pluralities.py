@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from darrm.advise import advise
-from darrm.gamma.histogram_priors import HistogramPrior
+from darrm.laws.histogram_priors import HistogramPrior
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.optimize.plurality_bounds import share_right_at_most

@@ -15,7 +15,7 @@ from itertools import product
 
 import numpy as np
 
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.probability import Array
 
 

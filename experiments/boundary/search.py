@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.probability import Array
 from experiments.boundary.losses import AllModels
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.account.report import spent_by
-from darrm.gamma import baselines, priors
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws import baselines, priors
+from darrm.laws.noise_function import NoiseFunction
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
 from darrm.probability.binomial import binomial_pmf

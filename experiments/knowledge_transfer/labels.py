@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.ensemble.voting import majority
-from darrm.gamma import baselines, priors
+from darrm.laws import baselines, priors
 from darrm.losses.gaussian import analytic_sigma, renyi_sigma
+from darrm.mechanisms.majority import DaRRM
+from darrm.mechanisms.noisy_max import GNMax
 from darrm.optimize.optimizer import optimize_gamma
-from darrm.pate.noisy_max import GNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import certify
-from darrm.release.majority import DaRRM
 from darrm.votes import Votes
 from experiments.composition_tables import K
 from experiments.knowledge_transfer import settings

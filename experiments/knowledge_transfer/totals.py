@@ -4,10 +4,10 @@ from typing import Any
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.losses.composition import compose_general
+from darrm.mechanisms.majority import DaRRM
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.charge import charge_of
-from darrm.release.majority import DaRRM
 from experiments.composition_tables import DELTA_PRIME, PRINTED_TOTALS, K
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import Way, per_query, ways

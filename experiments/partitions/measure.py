@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from darrm.account.ledger import PrivacyLedger
+from darrm.mechanisms.files import load_release
+from darrm.mechanisms.majority import DaRRM
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
-from darrm.release.files import load_release
-from darrm.release.majority import DaRRM
 from darrm.release.partitions import release_surveyed, survey
 from darrm.system.extras import require
 

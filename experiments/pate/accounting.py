@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from darrm.losses.renyi import CONVERSIONS, RenyiCurve, RenyiGridWarning
+from darrm.mechanisms.noisy_max import LNMax
 from darrm.pate.analysis import Analysis, Cost, PateAggregator, PrivateFigureWarning, analyze
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, printed_cost
-from darrm.pate.noisy_max import LNMax
 from darrm.pate.publication import Expected, expected_on_vote_scale, search_parameters, search_publication
 from darrm.pate.smooth_sensitivity import smooth_cost
 from darrm.pate.vote_scale import PublicationParameters

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.pate.renyi_bounds import gaussian_renyi, log_q
+from darrm.mechanisms.renyi_bounds import gaussian_renyi, log_q
 from darrm.system.command_line import CommandLine, check_outputs, run
 from experiments.pages import write_json
 from experiments.pate.settings import GLYPH_SIZE, pate_like_votes

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
+from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.analysis import answer_total
 from darrm.pate.confident import ConfidentGNMax
-from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.votes import ABSTAIN, Votes
 from experiments.pate.recorded import Recorded
 from experiments.pate.rows import LABEL_SEED, Labels

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.interactive import InteractiveGNMax
-from darrm.pate.noisy_max import GNMax, LNMax
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from darrm.mechanisms.noisy_max import LNMax
 from darrm.pate.confident import ConfidentGNMax
-from darrm.pate.noisy_max import LNMax
 from darrm.privacy import PrivacyParams
 from darrm.system.extras import require
 from darrm.system.progress import StatusLine

@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 
-from darrm.gamma.priors import CommonP
+from darrm.laws.priors import CommonP
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters

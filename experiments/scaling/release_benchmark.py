@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm.mechanisms.majority import DaRRM
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
-from darrm.release.majority import DaRRM
 from darrm.system.command_line import run
 from darrm.votes import Votes
 from experiments import pages

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from darrm.gamma import baselines
-from darrm.gamma.sampled_error import differences, errors_of, summarize
+from darrm.laws import baselines
+from darrm.laws.sampled_error import differences, errors_of, summarize
 from darrm.losses.composition import compose_general
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.probability import Array

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm.gamma.priors import Prior
+from darrm.laws.priors import Prior
 from darrm.plan.share_right import share_of_majorities
 from experiments.pages import claims_table, picture, read_json, table
 from experiments.simulations import curves

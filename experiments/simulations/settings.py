@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from darrm.gamma.priors import Independent, Prior, TwoSided
+from darrm.laws.priors import Independent, Prior, TwoSided
 from darrm.losses.composition import compose_general, compose_simple
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters

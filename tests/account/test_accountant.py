@@ -11,14 +11,14 @@ import pytest
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
 from darrm.account.pld import dominating_atoms, on_grid, profile_of
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_general, compose_optimal
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
+from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.interactive import InteractiveGNMax
-from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.charge import charge_of

@@ -15,7 +15,7 @@ from darrm.account import report
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
 from darrm.account.ledger import PrivacyLedger
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import GammaTable, certify

@@ -17,7 +17,7 @@ import darrm.account.ledger as ledger_module
 from darrm.account import ledger_store
 from darrm.account.ledger import Entry, PrivacyLedger
 from darrm.errors import BudgetExceededError, LedgerError
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_optimal
 from darrm.losses.profile import PrivacyProfile

@@ -11,8 +11,8 @@ import pytest
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import MODELS_BOUNDS, models_bound, subsampling_bound
-from darrm.gamma import baselines
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws import baselines
+from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
 from darrm.losses.composition import optimal_epsilon
 from darrm.pate import GNMax

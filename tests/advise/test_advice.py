@@ -15,7 +15,7 @@ from darrm.advise.contenders import OURS
 from darrm.advise.plurality import TWO_CLASSES_ONLY
 from darrm.advise.report import text_report
 from darrm.errors import PlanError
-from darrm.gamma import priors
+from darrm.laws import priors
 from darrm.optimize.plurality_bounds import right_at_most
 from darrm.plan.__main__ import build_parser
 from darrm.plan.budget import counted

@@ -17,8 +17,8 @@ from darrm.advise.noisy_counts import (
 )
 from darrm.advise.selection import exponential_mechanism, permute_and_flip
 from darrm.errors import PlanError
-from darrm.gamma import priors
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws import priors
+from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.losses.vote_counts import curve_of_votes, profile_of_votes

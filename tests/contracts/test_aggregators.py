@@ -14,19 +14,19 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError
-from darrm.gamma import baselines
+from darrm.laws import baselines
 from darrm.losses.renyi import RenyiCurve
+from darrm.mechanisms.plurality import Plurality
+from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.mechanisms.shaped import ShapedMax
 from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisyMaximum
 from darrm.pate.interactive import ScoredGNMax
-from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.pate.shaped import ShapedMax
 from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import MajorityProblem, PluralityProblem, Voters
 from darrm.proof.table import certify
 from darrm.release import DaRRM, release_debited
-from darrm.release.plurality import Plurality
 from darrm.release.private_classifiers import PrivateClassifierMajority
 from darrm.votes import ABSTAIN, Votes
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, Voters, optimize_gamma
-from darrm.gamma import priors
+from darrm.laws import priors
 from darrm.optimize.__main__ import main as optimize
 from darrm.release import DaRRM
 from darrm.release.__main__ import main as release

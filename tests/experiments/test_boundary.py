@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from experiments.boundary.__main__ import measure
 from experiments.boundary.losses import AllModels, same_question
 from experiments.boundary.page import decide

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from darrm.ensemble.calibration import privacy_of
 from darrm.ensemble.voting import majority
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from experiments.knowledge_transfer import fresh, settings
 from experiments.knowledge_transfer.__main__ import main
 from experiments.knowledge_transfer.labels import accuracies, per_query, summary, ways

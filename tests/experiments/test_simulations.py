@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from darrm.gamma import priors
+from darrm.laws import priors
 from darrm.system.command_line import run
 from experiments.simulations import __main__ as simulations
 from experiments.simulations import claims, curves, page, pictures, settings

@@ -34,9 +34,9 @@ from darrm import (
     optimize_plurality,
 )
 from darrm.errors import DarrmError
+from darrm.mechanisms.files import load_release
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.pate import GNMax
-from darrm.pate.noisy_maximum import NoisyMaximum
-from darrm.release.files import load_release
 from darrm.release.parquet_votes import layout_of, vote_batches
 from tests.fuzz.harness import Case, Target
 

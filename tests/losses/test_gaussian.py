@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from darrm.losses.gaussian import analytic_sigma, gaussian_delta, renyi_sigma
-from darrm.pate.noisy_max import GNMax
+from darrm.mechanisms.noisy_max import GNMax
 from darrm.privacy import PrivacyParams
 
 MNIST, FASHION = PrivacyParams("0.2676", "0.0003"), PrivacyParams("0.2556", "0.0003")

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.gamma import baselines, priors
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws import baselines, priors
+from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.composition import compose_simple
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.comparison import compare

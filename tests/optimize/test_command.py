@@ -189,7 +189,7 @@ class Forbid:
         if name.partition(".")[0] in {EXTRAS!r}:
             raise ImportError("forbidden: " + name)
 sys.meta_path.insert(0, Forbid())
-import darrm, darrm.gamma, darrm.losses.composition
+import darrm, darrm.laws, darrm.losses.composition
 from darrm.optimize.__main__ import main
 from darrm.system.command_line import run
 assert run(lambda: main(["--K", "5", "--m", "2"])) == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from darrm import MajorityProblem, NoiseFunction, PrivacyParams, Voters, certify, optimize_gamma
-from darrm.gamma import priors
+from darrm.laws import priors
 from darrm.optimize import exact_optimum as module
 from darrm.optimize.__main__ import main
 from darrm.optimize.exact_optimum import ExactOptimum, Ratio, exact_optimum, exact_weights

@@ -7,7 +7,7 @@ import pytest
 from flint import ctx
 
 from darrm import MajorityProblem, NoiseFunction, PrivacyParams, Voters, certify, optimize_gamma
-from darrm.gamma import priors
+from darrm.laws import priors
 from darrm.optimize.exact_vertex import Basis, EnclosedRows, basis_of, refined
 from darrm.proof.corners import CornerCounts
 from darrm.proof.optimality import lower_bound

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm import GammaTable, MajorityProblem, PrivacyParams, SolveOptions, optimize_gamma
-from darrm.gamma import priors
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws import priors
+from darrm.laws.noise_function import NoiseFunction
 from darrm.optimize import optimizer
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts, budget_below

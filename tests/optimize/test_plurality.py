@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from darrm.errors import CertificationError
-from darrm.gamma.histogram_priors import Dirichlet, RecordedVotes
-from darrm.gamma.partitions import partitions_of
-from darrm.gamma.plurality_law import ONE, PluralityLaw, uniform_law
+from darrm.laws.histogram_priors import Dirichlet, RecordedVotes
+from darrm.laws.partitions import partitions_of
+from darrm.laws.plurality_law import ONE, PluralityLaw, uniform_law
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.plurality import SMALLEST_PROBABILITY, optimize_plurality, optimize_plurality_under_renyi
 from darrm.privacy import PrivacyParams

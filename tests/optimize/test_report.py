@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from darrm import GammaTable, MajorityProblem, PrivacyParams, Voters, certify, load_table
-from darrm.gamma import baselines, priors
+from darrm.laws import baselines, priors
 from darrm.optimize.__main__ import main
 from darrm.optimize.comparison import with_missing
 from darrm.optimize.report import text_report

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from darrm.errors import PlanError
-from darrm.gamma.histogram_priors import Dirichlet
+from darrm.laws.histogram_priors import Dirichlet
 from darrm.losses.label import label_curve, label_estimate
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
+from darrm.mechanisms.noisy_law import winning_probabilities
 from darrm.optimize.shape import best_shape, renyi_target
-from darrm.pate.noisy_law import winning_probabilities
 from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import DiscreteGaussian
 

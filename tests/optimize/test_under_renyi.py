@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from darrm.gamma import priors
+from darrm.laws import priors
 from darrm.optimize.under_renyi import COARSE, optimize_under_renyi
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters

@@ -9,11 +9,12 @@ from darrm.account.accountant import PRIVATE_TOTAL, PrivacyAccountant
 from darrm.errors import PrivateFigureError
 from darrm.losses.label_given_votes import label_costs
 from darrm.losses.renyi import RenyiGridWarning
-from darrm.pate import analysis, renyi_bounds
+from darrm.mechanisms import renyi_bounds
+from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.pate import analysis
 from darrm.pate.analysis import PateAggregator, PrivateFigureWarning, analyze, answer_of
 from darrm.pate.confident import ConfidentGNMax, NoisyCheck
 from darrm.pate.interactive import InteractiveGNMax
-from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.votes import Votes
 from tests.pate.pate_oracles import gaussian_log_mass, lnmax_moments, quiet, theorem_6
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from darrm.losses.label import label_curve, label_profile, threshold_curve
+from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.confident import ConfidentGNMax, NoisyCheck
 from darrm.pate.interactive import InteractiveGNMax
-from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.votes import ABSTAIN, Votes

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
+from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate import publication
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
-from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.publication import Sanitized, expected_publication, sanitize, search_parameters
 from darrm.pate.smooth_sensitivity import SmoothCost, smooth_cost
 from tests.pate.pate_oracles import quiet

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from darrm.losses.label_given_votes import label_costs
+from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
-from darrm.pate.noisy_max import GNMax, LNMax
 from darrm.pate.publication import epsilon_at, expected_on_vote_scale, sanitize, search_publication
 from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale, mark_of_run
 from darrm.probability.integer_noise import DiscreteGaussian

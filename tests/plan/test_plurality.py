@@ -18,9 +18,10 @@ from darrm.advise import advise
 from darrm.advise.__main__ import main as advise_main
 from darrm.advise.report import text_report as advice_text
 from darrm.errors import BudgetExceededError, PlanError
-from darrm.gamma.histogram_priors import Dirichlet, RecordedVotes
-from darrm.gamma.priors import CommonP
+from darrm.laws.histogram_priors import Dirichlet, RecordedVotes
+from darrm.laws.priors import CommonP
 from darrm.losses.charges import Charge
+from darrm.mechanisms.files import load_release
 from darrm.optimize.plurality import optimize_plurality
 from darrm.plan import Plan, plan, plurality
 from darrm.plan.__main__ import main
@@ -32,7 +33,6 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import PluralityProblem, Voters, Workload
 from darrm.release import release_debited
 from darrm.release.__main__ import main as release
-from darrm.release.files import load_release
 from darrm.system.command_line import run
 from darrm.votes import Votes
 

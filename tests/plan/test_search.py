@@ -15,8 +15,8 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.advise.noisy_counts import gaussian_lies
 from darrm.advise.selection import exponential_mechanism, permute_and_flip
 from darrm.errors import BudgetExceededError, PlanError
-from darrm.gamma import priors
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws import priors
+from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.gaussian import analytic_sigma, renyi_sigma
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.closed_form_renyi import best_under_renyi

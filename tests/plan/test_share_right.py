@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from darrm.gamma.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes
-from darrm.gamma.priors import CommonP, Independent, Point, TwoSided
+from darrm.laws.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes
+from darrm.laws.priors import CommonP, Independent, Point, TwoSided
 from darrm.plan.plurality import FAMILIES
 from darrm.plan.share_right import coin, histograms, share_of_majorities, share_right
 from darrm.votes import Votes

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from darrm import GammaTable, MajorityProblem, PrivacyParams, SolveOptions, optimize_gamma
-from darrm.gamma.priors import CommonP
+from darrm.laws.priors import CommonP
 from darrm.problem import Voters
 from darrm.proof.certify import FLOATS
 from darrm.proof.corners import corner_pairs

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from darrm.errors import CertificationError
-from darrm.gamma import baselines
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws import baselines
+from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof import balls, certify, corners, full_set, table

@@ -19,8 +19,8 @@ import darrm
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
 from darrm.errors import TableError
-from darrm.gamma import baselines, priors
-from darrm.gamma.noise_function import NoiseFunction, signed_function
+from darrm.laws import baselines, priors
+from darrm.laws.noise_function import NoiseFunction, signed_function
 from darrm.losses.composition import optimal_epsilon
 from darrm.optimize.exact_optimum import exact_optimum
 from darrm.optimize.optimizer import optimize_gamma

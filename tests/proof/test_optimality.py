@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, certify, optimize_gamma
 from darrm.errors import TableError
-from darrm.gamma import priors
+from darrm.laws import priors
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts
 from darrm.proof.definition import all_multisets, counts_of

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from darrm.errors import TableError
-from darrm.gamma.histogram_priors import Dirichlet
-from darrm.gamma.plurality_law import uniform_law
+from darrm.laws.histogram_priors import Dirichlet
+from darrm.laws.plurality_law import uniform_law
 from darrm.optimize.plurality import optimize_plurality
 from darrm.privacy import PrivacyParams
 from darrm.problem import PluralityProblem, Voters

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import MajorityProblem, Voters

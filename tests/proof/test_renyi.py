@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from darrm.gamma import priors
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws import priors
+from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.renyi import RenyiCurve
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams

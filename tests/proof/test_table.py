@@ -11,7 +11,7 @@ import pytest
 
 from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, certify, optimize_gamma
 from darrm.errors import TableError
-from darrm.gamma import priors
+from darrm.laws import priors
 from darrm.problem import Voters
 from darrm.proof.stored import checksum_of
 from tests.optimality import optimality_of

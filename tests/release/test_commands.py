@@ -9,7 +9,7 @@ import pytest
 
 from darrm.account import __main__ as account
 from darrm.account.ledger import PrivacyLedger
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import GammaTable, certify

@@ -19,7 +19,7 @@ import darrm
 from darrm.account import __main__ as account
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import LedgerError, PaidError
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import GammaTable, certify

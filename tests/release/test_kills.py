@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from darrm.account.ledger import Entry, PrivacyLedger
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import certify

@@ -10,9 +10,9 @@ import pytest
 from darrm import open_release
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import BudgetExceededError, LedgerError
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.pate import GNMax
-from darrm.pate.noisy_maximum import NoisyMaximum
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import GammaTable, certify

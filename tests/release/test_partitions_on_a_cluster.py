@@ -19,13 +19,13 @@ distributed = pytest.importorskip("distributed")
 
 from darrm.account.ledger import PrivacyLedger  # noqa: E402 (after the checks for the extras)
 from darrm.errors import PaidError  # noqa: E402 (as above)
-from darrm.gamma.noise_function import NoiseFunction  # noqa: E402 (as above)
+from darrm.laws.noise_function import NoiseFunction  # noqa: E402 (as above)
+from darrm.mechanisms.files import load_release  # noqa: E402 (as above)
 from darrm.privacy import PrivacyParams  # noqa: E402 (as above)
 from darrm.problem import MajorityProblem, Voters  # noqa: E402 (as above)
 from darrm.proof.table import certify  # noqa: E402 (as above)
 from darrm.release import __main__ as command  # noqa: E402 (as above)
 from darrm.release import recover_partitions, release_partitions  # noqa: E402 (as above)
-from darrm.release.files import load_release  # noqa: E402 (as above)
 from darrm.system.command_line import run  # noqa: E402 (as above)
 
 pytestmark = pytest.mark.slow

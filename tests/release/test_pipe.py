@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from darrm import optimize_plurality
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import BudgetExceededError, PaidError
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, PluralityProblem, Voters
 from darrm.proof.table import GammaTable, certify

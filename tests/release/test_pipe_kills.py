@@ -16,7 +16,7 @@ import pytest
 
 from darrm.account import ledger as ledger_module
 from darrm.account.ledger import PrivacyLedger
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.table import certify

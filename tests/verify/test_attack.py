@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
+from darrm.mechanisms import majority as release_module
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
 from darrm.probability import exact_coins
@@ -19,7 +20,6 @@ from darrm.proof.definition import all_multisets
 from darrm.proof.renyi import renyi_divergences
 from darrm.proof.table import GammaTable, certify
 from darrm.release import DaRRM
-from darrm.release import majority as release_module
 from darrm.verify.attack import Intervals, _random_pair, attack, bernoulli_divergence, worst_pair
 
 DRAWS = 150_000

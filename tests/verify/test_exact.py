@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from darrm import MajorityProblem, PrivacyParams, Voters
-from darrm.gamma import priors
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws import priors
+from darrm.laws.noise_function import NoiseFunction
 from darrm.verify import exact
 from darrm.verify.exact import ReleaseNumbers
 from tests import oracle, strategies

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from darrm.account.ledger import PrivacyLedger
-from darrm.gamma.histogram_priors import Dirichlet
-from darrm.gamma.plurality_law import PluralityLaw
+from darrm.laws.histogram_priors import Dirichlet
+from darrm.laws.plurality_law import PluralityLaw
+from darrm.mechanisms.plurality import Plurality
 from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import GNMax, NoisyMaximum
 from darrm.privacy import PrivacyParams
@@ -20,7 +21,6 @@ from darrm.proof.plurality import largest_excess, pairs_of
 from darrm.proof.plurality_table import PluralityTable
 from darrm.proof.stored import checksum_of
 from darrm.release import release_debited
-from darrm.release.plurality import Plurality
 from darrm.system.command_line import run
 from darrm.system.votes_file import save_labels
 from darrm.verify.__main__ import main

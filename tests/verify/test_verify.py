@@ -37,7 +37,7 @@ from darrm import (
 from darrm.account.bounds import Bound
 from darrm.account.ledger import Entry, seal
 from darrm.errors import LedgerError
-from darrm.gamma.priors import CommonP, Independent, Point
+from darrm.laws.priors import CommonP, Independent, Point
 from darrm.losses.charges import Charge
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve

@@ -1,6 +1,6 @@
 """Which class a plurality is answered with, as a function of the votes: a proposal, before it is proved.
 
-A law that treats classes alike gives every group of classes of every partition (`darrm.gamma.partitions`) a *weight*,
+A law that treats classes alike gives every group of classes of every partition (`darrm.laws.partitions`) a *weight*,
 the probability that the answer is one of the group, and every class of the group the same part of it. Weights are whole
 numbers over 2^53, and those of a partition add up to 2^53: so the probabilities of all answers add up to one exactly,
 whatever the sizes of the groups, and an answer is drawn exactly: a group by a 53-bit number, then a class of it.
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-from darrm.gamma.histogram_priors import HistogramPrior
-from darrm.gamma.partitions import Partitions, partitions_of
+from darrm.laws.histogram_priors import HistogramPrior
+from darrm.laws.partitions import Partitions, partitions_of
 from darrm.probability import Array
 
 WEIGHT_BITS = 53
@@ -123,7 +123,7 @@ class PluralityLaw:
     def share_right(self, prior: HistogramPrior) -> float:
         """Compute the probability that the answer is one of the classes with the most votes.
 
-        >>> from darrm.gamma.histogram_priors import Dirichlet
+        >>> from darrm.laws.histogram_priors import Dirichlet
         >>> law = PluralityLaw.of_probabilities(3, 2, [1.0, 0.0, 2 / 3, 1 / 3])
         >>> round(law.share_right(Dirichlet()), 12)  # (1 + 2/3)/2
         0.833333333333

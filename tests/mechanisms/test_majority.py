@@ -15,8 +15,8 @@ import pytest
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import BudgetExceededError
-from darrm.gamma import baselines
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws import baselines
+from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams

@@ -13,11 +13,11 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import MODELS_BOUNDS
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import TableError
+from darrm.mechanisms.files import load_release, save_release, whose
 from darrm.pate import ExponentialMechanism, GNMax, LNMax, NoisyMaximum, PermuteAndFlip, ShapedMax
 from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import Voters
-from darrm.release.files import load_release, save_release, whose
 from darrm.votes import Votes
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "darrm/schemas/release.json").read_text())

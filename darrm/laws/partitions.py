@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.gamma.histogram_priors import HistogramPrior
+from darrm.laws.histogram_priors import HistogramPrior
 from darrm.probability import Array
 
 Histogram = tuple[int, ...]
@@ -119,7 +119,7 @@ class Partitions:
 
         `ValueError` if the prior only samples, or what it computes does not add up to 1.
 
-        >>> from darrm.gamma.histogram_priors import Dirichlet
+        >>> from darrm.laws.histogram_priors import Dirichlet
         >>> partitions_of(2, 3).probabilities(Dirichlet()).round(6)
         array([0.5, 0.5])
         """

@@ -9,14 +9,14 @@ import pytest
 from numpy.typing import NDArray
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.gamma.plurality_law import ONE, PluralityLaw, uniform_law
+from darrm.laws.plurality_law import ONE, PluralityLaw, uniform_law
 from darrm.losses.charges import Charge
+from darrm.mechanisms.plurality import Plurality
 from darrm.optimize.plurality import optimize_plurality
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_sampling import UniformBelow
 from darrm.problem import PluralityProblem, Voters
 from darrm.proof.plurality_table import PluralityTable
-from darrm.release.plurality import Plurality
 from darrm.votes import Votes
 
 PROBLEM = PluralityProblem(Voters(4, PrivacyParams("inf"), overlap=1), PrivacyParams("0.5", "0.01"), 3)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.gamma.plurality_law import ONE
+from darrm.laws.plurality_law import ONE
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_sampling import UniformBelow, uniform_below
@@ -38,7 +38,7 @@ class Plurality:
     --------
     >>> from darrm import PrivacyParams, Voters
     >>> from darrm.problem import PluralityProblem
-    >>> from darrm.gamma.plurality_law import PluralityLaw
+    >>> from darrm.laws.plurality_law import PluralityLaw
     >>> from darrm.proof.plurality_table import certify_plurality
     >>> problem = PluralityProblem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "0.5"), 3)
     >>> voter = PluralityLaw.of_probabilities(2, 3, [1.0, 0.0, 0.5, 0.0])  # the vote of one of them
@@ -107,7 +107,7 @@ def charge_of_plurality(table: PluralityTable, queries: int = 1) -> Charge:
 
     >>> from darrm import PrivacyParams, Voters
     >>> from darrm.problem import PluralityProblem
-    >>> from darrm.gamma.plurality_law import uniform_law
+    >>> from darrm.laws.plurality_law import uniform_law
     >>> from darrm.proof.plurality_table import certify_plurality
     >>> problem = PluralityProblem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1), 3)
     >>> charge_of_plurality(certify_plurality(problem, uniform_law(2, 3)), 20)

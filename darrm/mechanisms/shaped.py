@@ -15,7 +15,7 @@ from darrm import checks
 from darrm.losses.charges import Charge
 from darrm.losses.label import label_curve, label_profile
 from darrm.losses.renyi import RenyiCurve
-from darrm.pate.noisy_max import inverted, noisy_argmax
+from darrm.mechanisms.noisy_max import inverted, noisy_argmax
 from darrm.probability.exact_inversion import WIDEST
 from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import MOST_VOTERS

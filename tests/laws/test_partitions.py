@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from darrm.gamma import partitions
-from darrm.gamma.partitions import Histogram, Partitions, neighbors, number_of_partitions
+from darrm.laws import partitions
+from darrm.laws.partitions import Histogram, Partitions, neighbors, number_of_partitions
 
 
 def orbits(part: Histogram, reached: int) -> set[Histogram]:

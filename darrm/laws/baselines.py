@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from darrm import checks
-from darrm.gamma.noise_function import NoiseFunction
+from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.composition import compose_general, compose_simple
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.probability.binomial import hypergeometric_pmf

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, SolveOptions, optimize_gamma
-from darrm.gamma import baselines, priors
-from darrm.gamma.sampled_error import differences, errors_of, number_of_draws, summarize
+from darrm.laws import baselines, priors
+from darrm.laws.sampled_error import differences, errors_of, number_of_draws, summarize
 from darrm.problem import Voters
 from darrm.proof.definition import all_coefficients
 from lp_models.epigraph import SampledError

@@ -23,7 +23,7 @@ from darrm.losses.charges import Charge
 from darrm.losses.label import exponential_label_curve, exponential_label_profile
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
-from darrm.pate.noisy_max import DRAWS_AT_ONCE
+from darrm.mechanisms.noisy_max import DRAWS_AT_ONCE
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.exact_sampling import UniformBelow, bernoulli_exp, uniform_below
 from darrm.problem import MOST_VOTERS

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.pate import selection
-from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.mechanisms import selection
+from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.votes import Votes
 from tests.probability.test_exact_sampling import Script, exact_law
 

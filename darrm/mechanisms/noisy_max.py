@@ -18,8 +18,8 @@ from darrm import checks
 from darrm.losses.charges import Charge
 from darrm.losses.label import label_curve, label_profile
 from darrm.losses.renyi import RenyiCurve
-from darrm.pate import renyi_bounds
-from darrm.pate.noise_tails import NOISES, check_noise
+from darrm.mechanisms import renyi_bounds
+from darrm.mechanisms.noise_tails import NOISES, check_noise
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.exact_inversion import WIDEST, ExactInversion, bytes_from
 from darrm.probability.exact_sampling import discrete_gaussian, discrete_laplace, uniform_below

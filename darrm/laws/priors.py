@@ -9,7 +9,7 @@ common p whose side of 1/2 decides the sign of every term, [D, Lemma B.11]), so 
 * a common p ~ U[0, 1] integrates to the regularized incomplete beta function.
 
 Independent p_i on both sides of 1/2 have no such weights: the absolute value stays, and `Prior.sample` feeds
-`darrm.gamma.sampled_error` and the objective ``"expected-error"``.
+`darrm.laws.sampled_error` and the objective ``"expected-error"``.
 
 A prior must be public: it must never be fitted to private votes.
 
@@ -367,7 +367,7 @@ def check(prior: object) -> None:
     """Check that a prior is an object with the members of `Prior`, and not its name."""
     members = ("text", "has_closed_form", "weights", "sample")
     if isinstance(prior, type) or not all(hasattr(prior, member) for member in members):
-        advice = "say CommonP(), or darrm.gamma.priors.parse(text) for text"
+        advice = "say CommonP(), or darrm.laws.priors.parse(text) for text"
         checks.fail("prior", prior, "an object with weights and sample", advice)
 
 

@@ -20,9 +20,9 @@ from darrm import checks
 from darrm.errors import TableError
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
-from darrm.pate.noisy_max import GNMax, LNMax
-from darrm.pate.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.pate.shaped import ShapedMax
+from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.mechanisms.shaped import ShapedMax
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import MOST_CLASSES, Voters

@@ -40,7 +40,7 @@ class DaRRM:
     Examples
     --------
     >>> from darrm import MajorityProblem, PrivacyParams, Voters, certify
-    >>> from darrm.gamma import baselines
+    >>> from darrm.laws import baselines
     >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> aggregator = DaRRM(certify(problem, baselines.double_subsampling(problem)))
     >>> aggregator.guarantee

@@ -50,7 +50,7 @@ class Dirichlet:
     """Voters choose independently with probabilities drawn from a symmetric Dirichlet law, the same for all voters.
 
     With concentration 1, the default, every histogram is equally likely; for two classes this is
-    `darrm.gamma.priors.CommonP`. A smaller concentration believes in clear majorities, a larger one in close ones.
+    `darrm.laws.priors.CommonP`. A smaller concentration believes in clear majorities, a larger one in close ones.
 
     >>> np.exp(Dirichlet().log_probabilities(np.array([[2, 0, 0], [0, 1, 1]]))).round(6)  # one of six each
     array([0.166667, 0.166667])

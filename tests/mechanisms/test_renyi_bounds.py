@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from darrm.pate.cost_shape import CostShape
-from darrm.pate.renyi_bounds import (
+from darrm.mechanisms.renyi_bounds import (
     _theorem_6_applies,
     gaussian_renyi,
     laplace_log_q,
     laplace_renyi,
     log_q,
 )
+from darrm.pate.cost_shape import CostShape
 from tests.pate.pate_oracles import (
     distances,
     gaussian_log_mass,

@@ -6,15 +6,15 @@ from typing import Any
 
 from darrm import checks
 from darrm.aggregator import Aggregator
-from darrm.pate import noisy_maximum
-from darrm.pate.noisy_maximum import NoisyMaximum
+from darrm.mechanisms import noisy_maximum
+from darrm.mechanisms.majority import DaRRM
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.mechanisms.plurality import Plurality
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof import plurality_table, table
 from darrm.proof.plurality_table import PluralityTable
 from darrm.proof.stored import read_document, write_document
 from darrm.proof.table import GammaTable
-from darrm.release.majority import DaRRM
-from darrm.release.plurality import Plurality
 
 Released = DaRRM | Plurality | NoisyMaximum
 _FORMATS: dict[str, Callable[[object], Released]] = {

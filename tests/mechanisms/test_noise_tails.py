@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from darrm.pate import noise_tails
-from darrm.pate.noise_tails import (
+from darrm.mechanisms import noise_tails
+from darrm.mechanisms.noise_tails import (
     discrete_gaussian_log_survival,
     gaussian_log_tails,
     laplace_log_tails,

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-from darrm.gamma.priors import Prior, check, law_of_ones, weights_of
-from darrm.gamma.sampled_error import ESTIMATE_SEED, Estimate, differences, errors_of, number_of_draws, summarize
+from darrm.laws.priors import Prior, check, law_of_ones, weights_of
+from darrm.laws.sampled_error import ESTIMATE_SEED, Estimate, differences, errors_of, number_of_draws, summarize
 from darrm.probability import Array
 from darrm.probability.exact_sampling import require_generator
 
@@ -151,7 +151,7 @@ class NoiseFunction:
 
         Examples
         --------
-        >>> from darrm.gamma.priors import Independent
+        >>> from darrm.laws.priors import Independent
         >>> estimate = NoiseFunction(3, [0.2, 0.8]).estimate_error(Independent(0.5, 1.0))
         >>> exact = NoiseFunction(3, [0.2, 0.8]).expected_error(Independent(0.5, 1.0))
         >>> print(estimate, "exact", exact)
@@ -169,7 +169,7 @@ class NoiseFunction:
 
         A fair coin, γ = 0, has 0.5 for odd K. None for a prior of your own, whose draws alone are known.
 
-        >>> from darrm.gamma.priors import CommonP
+        >>> from darrm.laws.priors import CommonP
         >>> NoiseFunction(3, [0.2, 0.8]).share_right(CommonP())
         0.75
         """
