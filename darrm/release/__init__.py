@@ -1,4 +1,4 @@
-"""From votes to private labels that are paid for: DaRRM, pluralities, and the majority of private classifiers."""
+"""From votes to private labels that are paid for."""
 
 from darrm.mechanisms.majority import DaRRM
 from darrm.mechanisms.plurality import Plurality

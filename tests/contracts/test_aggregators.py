@@ -1,8 +1,4 @@
-"""What every aggregator does, whichever it is: name a new one in `CASES` and it is tested.
-
-`PrivateClassifierMajority` is left out with reason: its guarantee is random differential privacy, which an accountant
-of plain differential privacy must not add up, so it has no ``charge`` and is no `Aggregator`.
-"""
+"""What every aggregator does, whichever it is: name a new one in `CASES` and it is tested."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +23,6 @@ from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import MajorityProblem, PluralityProblem, Voters
 from darrm.proof.table import certify
 from darrm.release import DaRRM, release_debited
-from darrm.release.private_classifiers import PrivateClassifierMajority
 from darrm.votes import ABSTAIN, Votes
 
 PROBLEM = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.3", "1e-4")), 2)
@@ -238,4 +233,3 @@ def test_the_empty_batch_is_free() -> None:
 
 def test_what_does_not_fit_the_protocol_does_not_claim_to() -> None:
     assert not isinstance(MECHANISM, Aggregator)
-    assert not hasattr(PrivateClassifierMajority, "charge")
