@@ -6,13 +6,11 @@ python -m darrm.optimize --K 11 --m 3
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from darrm import checks
 from darrm.laws import histogram_priors, priors
 from darrm.optimize import plurality_report
 from darrm.optimize.comparison import compare, with_missing
-from darrm.optimize.exact_optimum import exact_optimum
 from darrm.optimize.optimizer import SOLVERS, default_prior, optimize_gamma
 from darrm.optimize.plurality import optimize_plurality
 from darrm.optimize.report import fitted, json_report, plot_report, text_report
@@ -20,7 +18,6 @@ from darrm.optimize.rounding import least_error
 from darrm.problem import MajorityProblem, PluralityProblem, Voters
 from darrm.proof.compiled import advice
 from darrm.proof.optimality import OBJECTIVES, SHAPES
-from darrm.proof.stored import write_document
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.flags import add_prior, add_voters, integer, privacy_pair, real, voters_of
 from darrm.system.progress import status_line
@@ -53,14 +50,14 @@ _OF_TWO_CLASSES = {
     "solver": "production",
     "plot": None,
     "all": False,
-    "exact": None,
     "missing": None,
 }
 
 
 def build_parser() -> CommandLine:
     """Describe the command line."""
-    parser = CommandLine(prog="python -m darrm.optimize", description=DESCRIPTION, epilog=EPILOG)
+    gone = {"--exact": "gone (a table proves its own optimum to within --gap)"}
+    parser = CommandLine(prog="python -m darrm.optimize", description=DESCRIPTION, epilog=EPILOG, renamed=gone)
     add_voters(parser)
     release = parser.add_argument_group("what is released")
     release.add_argument("--m", metavar="REAL", help="privacy allowance of private voters, 1 <= m <= K (default 3)")
@@ -103,12 +100,6 @@ def build_parser() -> CommandLine:
     search.add_argument(
         "--gap", default="1e-9", metavar="RELATIVE", help="relative optimality gap to reach (default 1e-9)"
     )
-    search.add_argument(
-        "--exact",
-        type=Path,
-        metavar="FILE",
-        help="write the optimum as ratios of integer polynomials in a power of e, proved with no gap (K up to 25)",
-    )
     add_outputs(parser, made="the table, with its proof", picture="γ over l", absent=True)
     return parser
 
@@ -148,9 +139,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if 0.0 < most < table.optimality.value:
             found = f"{table.optimality.value:.4g} was found, and no monotone γ for the true ones is below {least:.4g}"
             sys.stderr.write(f"note: rounding costs at most {most:.2g} of the expected error: {found}\n")
-    exact = None if options.exact is None else exact_optimum(table)
-    if exact is not None:
-        write_document(options.exact, exact.to_json())
     entries = compare(table, prior)
     if options.output is not None:
         table.save(options.output)
@@ -158,9 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plot_report(options.plot, table, entries)
     print_report(
         options,
-        text=lambda: text_report(
-            table, entries, prior, options.output, everything=options.all, exact=exact, missing=missing
-        ),
+        text=lambda: text_report(table, entries, prior, options.output, everything=options.all, missing=missing),
         document=lambda: json_report(table, entries, options.output, missing),
     )
     return 0

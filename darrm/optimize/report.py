@@ -11,7 +11,6 @@ import numpy as np
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Prior, in_words
 from darrm.optimize.comparison import Entry, WithMissing
-from darrm.optimize.exact_optimum import ExactOptimum
 from darrm.problem import MajorityProblem, Voters
 from darrm.proof.kinds import fitting
 from darrm.proof.optimality import Optimality
@@ -31,7 +30,6 @@ def text_report(
     output: Path | None,
     *,
     everything: bool = False,
-    exact: ExactOptimum | None = None,
     missing: Sequence[WithMissing] = (),
 ) -> str:
     """Write the report for a person, with what a coin does under the prior of the comparison.
@@ -46,7 +44,6 @@ def text_report(
         _remarks(entries, everything=everything),
         _missing(missing),
         _proof(table),
-        "" if exact is None else _exact(exact),
         closing,
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -180,13 +177,6 @@ def _missing(rows: Sequence[WithMissing]) -> str:
     if len(chosen) < len(rows):
         lines.append(f"  ({len(chosen)} of {len(rows)} lines shown; --format json has all)")
     return "\n".join(lines)
-
-
-def _exact(exact: ExactOptimum) -> str:
-    lines = [f"The exact optimum, the only one: ratios of polynomials in e^({exact.exponent}), with no gap"]
-    first = exact.problem.voters.first_majority
-    lines += [f"{place:>8}  {exact.decimal(ratio)}" for place, ratio in enumerate(exact.gamma, first)]
-    return "\n".join([*lines, f"{'error':>8}  {exact.decimal(exact.value)}"])
 
 
 def _short(error: float | None) -> str:

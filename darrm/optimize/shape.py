@@ -20,9 +20,8 @@ from darrm import checks
 from darrm.errors import PlanError
 from darrm.laws.histogram_priors import Dirichlet, HistogramPrior
 from darrm.losses.label import label_curve, label_estimate
-from darrm.losses.renyi import CONVERSIONS, DEFAULT_ORDERS
+from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.mechanisms.noisy_law import winning_probabilities
-from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.integer_noise import POWERS, ShapedNoise
 
@@ -104,24 +103,6 @@ def best_shape(K: int, classes: int, prior: HistogramPrior | None = None, *, ord
     return BestShape(
         noise, cost, float(right.mean()), float(gained.mean()), float(gained.std(ddof=1) / np.sqrt(gained.size))
     )
-
-
-def renyi_target(total: PrivacyParams, queries: int) -> tuple[float, float]:
-    """Return the order, and the Rényi budget of one of Q queries at it, that allow the least noise within (ε, δ).
-
-    Costs grow about as the order, so it is where the budget over the order is largest, by [CKS20, Proposition 12].
-
-    >>> order, budget = renyi_target(PrivacyParams(2, "1e-5"), 500)
-    >>> order, round(budget, 6)
-    (10.25, 0.002219)
-    """
-    checks.integer_at_least(1, queries=queries)
-    checks.open_probability(delta=total.delta)
-    budgets = total.epsilon - CONVERSIONS["tight"](DEFAULT_ORDERS, np.zeros_like(DEFAULT_ORDERS), total.delta)
-    best = int(np.argmax(budgets / DEFAULT_ORDERS))
-    if budgets[best] <= 0.0:
-        raise PlanError(f"no order of Rényi's divergence leaves anything of {total}")
-    return float(DEFAULT_ORDERS[best]), float(budgets[best] / queries)
 
 
 def _climbed(counts: NDArray[np.int64], order: float, budget: float) -> _Place:

@@ -51,6 +51,7 @@ DOORS = (
         "--K 5 --m 2 --output OUT",
         "optimize_report",
         shared=(*WHO, "--target", "--prior", "--output", "--plot", "--format", "--quiet", "--time-limit"),
+        renamed=(("--exact", "gone"),),
     ),
     Door(
         "plan",

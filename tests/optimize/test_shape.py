@@ -4,10 +4,9 @@ import pytest
 from darrm.errors import PlanError
 from darrm.laws.histogram_priors import Dirichlet
 from darrm.losses.label import label_curve, label_estimate
-from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
+from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.mechanisms.noisy_law import winning_probabilities
-from darrm.optimize.shape import best_shape, renyi_target
-from darrm.privacy import PrivacyParams
+from darrm.optimize.shape import best_shape
 from darrm.probability.integer_noise import DiscreteGaussian
 
 
@@ -42,23 +41,3 @@ def test_what_cannot_be_is_refused() -> None:
         best_shape(40, 1, order=8.0, budget=0.05)
     with pytest.raises(PlanError, match="no shaped noise"):
         best_shape(40, 3, order=8.0, budget=1e-9)
-
-
-@pytest.mark.parametrize("queries", [1, 1000])
-def test_the_target_of_a_workload_is_met_by_what_its_budget_buys(queries: int) -> None:
-    total = PrivacyParams(2, "1e-5")
-    order, budget = renyi_target(total, queries)
-    # a Gaussian of this cost spends the whole budget, and one of a hundredth less noise more
-    spent = [
-        RenyiCurve(DEFAULT_ORDERS, rate * budget / order * DEFAULT_ORDERS).repeated(queries).best(1e-5).epsilon
-        for rate in (1.0, 1.02)
-    ]
-    assert spent[0] == pytest.approx(2.0, abs=1e-9)
-    assert spent[1] > 2.005
-
-
-def test_no_target_without_a_budget() -> None:
-    with pytest.raises(ValueError, match="delta must be"):
-        renyi_target(PrivacyParams(1), 1)
-    with pytest.raises(PlanError, match="leaves anything"):
-        renyi_target(PrivacyParams("1e-4", "1e-9"), 10)

@@ -22,7 +22,6 @@ from darrm.errors import TableError
 from darrm.laws import baselines, priors
 from darrm.laws.noise_function import NoiseFunction, signed_function
 from darrm.losses.composition import optimal_epsilon
-from darrm.optimize.exact_optimum import exact_optimum
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.optimize.rounding import least_error
 from darrm.plan.budget import counted
@@ -456,13 +455,11 @@ def test_rounding_keeps_who_promises_nothing_apart() -> None:
 
 def test_what_is_not_known_of_voters_that_differ_is_refused() -> None:
     problem = hospitals()
-    table = optimize_gamma(problem)
     too_many = Voters.of([PrivacyParams(f"0.{100 + n}") for n in range(20)])
     refused: list[tuple[Any, str]] = [
         (lambda: optimize_gamma(problem, shape="free"), "shape must be 'monotone' where voters differ"),
         (lambda: optimize_gamma(problem, solver="reference"), "'production' where voters differ"),
         (lambda: certify(problem, NoiseFunction(11, [1, 0, 1, 1, 1, 1])), "never falls"),
-        (lambda: exact_optimum(table), "alike"),
         (lambda: optimize_gamma(MajorityProblem(too_many, PrivacyParams(1))), r"voters\.rounded"),
         (lambda: MajorityProblem.from_allowance(some_plain(), 1), "state the target"),
         (lambda: PluralityProblem(some_plain(), PrivacyParams(1), 3), "nothing is promised only"),

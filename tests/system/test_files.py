@@ -28,7 +28,8 @@ def test_only_regular_files_of_a_plausible_size_are_opened(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "words", ["optimize --K 3 --m 2 --output", "optimize --K 3 --m 2 --exact", "optimize --K 3 --m 2 --plot"]
+    "words",
+    ["optimize --K 3 --m 2 --output", "optimize --K 3 --m 2 --plot", "plan --K 3 --queries 1 --total 1 --output"],
 )
 def test_no_result_replaces_a_ledger(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "spent.png"  # whatever it is called
