@@ -18,7 +18,9 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.optimize.optimizer import optimize_gamma
     from darrm.optimize.plurality import optimize_plurality
     from darrm.privacy import PrivacyParams
-    from darrm.problem import MajorityProblem
+    from darrm.problem import Problem, Voters, Workload
+    from darrm.problem import Problem as MajorityProblem
+    from darrm.problem import Problem as PluralityProblem
     from darrm.proof.library import Setting, available_tables, load_table
     from darrm.proof.plurality_table import PluralityTable, certify_plurality
     from darrm.proof.table import GammaTable, certify
@@ -39,6 +41,7 @@ __all__ = [
     "PrivacyAccountant",
     "PrivacyLedger",
     "PrivacyParams",
+    "Problem",
     "Setting",
     "SolveOptions",
     "Voters",
@@ -65,7 +68,7 @@ _HOMES = {
     "darrm.optimize.optimizer": ("optimize_gamma",),
     "darrm.optimize.plurality": ("optimize_plurality",),
     "darrm.privacy": ("PrivacyParams",),
-    "darrm.problem": ("MajorityProblem", "PluralityProblem", "Voters", "Workload"),
+    "darrm.problem": ("Problem", "Voters", "Workload"),
     "darrm.proof.library": ("Setting", "available_tables", "load_table"),
     "darrm.proof.plurality_table": ("PluralityTable", "certify_plurality"),
     "darrm.proof.table": ("GammaTable", "certify"),
@@ -76,6 +79,8 @@ _HOMES = {
     "darrm.votes": ("Votes",),
     "lp_models.options": ("SolveOptions",),
 }
+# what readers of the DaRRM paper type, and names of earlier versions: one line each, and nothing inside uses them
+_ALSO_CALLED = {"MajorityProblem": "Problem", "PluralityProblem": "Problem"}
 
 
 def _in_a_line(kind: type[BaseException], error: BaseException, trace: Any) -> None:  # noqa: ANN401 (a hook's own type)
@@ -93,9 +98,10 @@ if sys.argv[:1] == ["-m"]:  # python -m darrm.plan: so much of the command line 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the names above)
     if name == "__version__":
         return import_module("importlib.metadata").version("darrm")  # a third of the time of `import darrm`
+    home = _ALSO_CALLED.get(name, name)
     for module, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(module), name)
+        if home in names:
+            return getattr(import_module(module), home)
     raise AttributeError(f"module 'darrm' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 
 

@@ -1,4 +1,4 @@
-"""Who votes and what is to be released: `Voters`; `MajorityProblem`, `PluralityProblem`; `Workload`, many of them.
+"""Who votes and what is to be released: `Voters`; `Problem`, one release; `Workload`, many of them.
 
 Everything above this module takes one of these three, never a bare ε together with K, m or a δ.
 
@@ -33,7 +33,7 @@ _NO_PRIVACY = 1e6
 _MOST_CUTS = 200  # between kinds of voters that are rounded up: the work is its square
 _SAY_PRIVACY = "say PrivacyParams(epsilon, delta)"
 _M_EPSILON = "the release is m*epsilon-private, at least as one voter is and at most as all are"
-_NO_ALLOWANCE = "voters that are not private have no allowance m: state the target, MajorityProblem(voters, target)"
+_NO_ALLOWANCE = "voters that are not private have no allowance m: state the target, Problem(voters, target)"
 
 
 @dataclass(frozen=True)
@@ -222,16 +222,19 @@ class Voters:
 
 
 @dataclass(frozen=True)
-class MajorityProblem:
-    """The majority of voters is to be released once, with a given privacy [D, Problem 1.1].
+class Problem:
+    """The class with the most votes is to be released once, with a given privacy [D, Problem 1.1].
 
     Parameters
     ----------
     voters
-        Who votes.
+        Who votes. With more than two classes voters about whom nothing is promised; for private *models* see
+        `darrm.losses.both_ends`.
     target
-        What the release must satisfy: m = target.epsilon / each.epsilon in [1, K] and target.delta ≥ each.delta; any
-        finite ε > 0 and any δ if the voters are not private, or differ.
+        What the release must satisfy, a finite ε. Of private voters that are all alike m = target.epsilon /
+        each.epsilon lies in [1, K] and target.delta ≥ each.delta; of others any ε > 0 and any δ.
+    classes
+        C ≥ 2, how many answers a voter chooses from.
 
     Raises
     ------
@@ -240,38 +243,58 @@ class MajorityProblem:
 
     Examples
     --------
-    >>> problem = MajorityProblem(Voters(11, PrivacyParams(0.1, 1e-5)), PrivacyParams(0.3, 3e-5))
+    >>> problem = Problem(Voters(11, PrivacyParams(0.1, 1e-5)), PrivacyParams(0.3, 3e-5))
     >>> problem.m, problem.voters.half_size
     (3.0, 6)
     >>> round(problem.budget, 6)
     0.349919
+    >>> teachers = Voters(30, PrivacyParams("inf"), overlap=1)
+    >>> print(Problem(teachers, PrivacyParams(0.5, 1e-5), classes=3))
+    30 voters, not private themselves; one person's data reach at most 1 of them. The released plurality of 3 classes \
+must be (0.5, 1e-05)-differentially private.
     """
 
     voters: Voters
     target: PrivacyParams
+    classes: int = 2
 
     def __post_init__(self) -> None:
         checks.instance(Voters, voters=self.voters, advice="say Voters(K, each)")
         checks.instance(PrivacyParams, target=self.target, advice=_SAY_PRIVACY)
-        each = self.voters.each
+        checks.integer_at_least(2, most=MOST_CLASSES, classes=self.classes, advice="how many answers there are")
+        object.__setattr__(self, "classes", int(self.classes))
         if self.target.exact_epsilon > LARGEST_EXPONENT:
             advice = "e^(m*epsilon) would overflow, and such a target protects nobody"
             checks.fail("target.epsilon (m * epsilon)", self.target.epsilon, f"at most {LARGEST_EXPONENT}", advice)
-        if not each.is_private and self.target.exact_epsilon == 0:
+        if self.classes > 2 and not self.voters.are_plain:
+            advice = "voters' own privacy is used for two classes only"
+            checks.fail("voters.each", str(self.voters.each), 'PrivacyParams("inf")', advice)
+        if self._are_private_alike:
+            self._check_allowance()
+        elif self.target.exact_epsilon == 0:  # noise can make the release more private than the weakest voter
             checks.fail("target.epsilon", 0, "positive")
-        if self.voters.own is not None:
-            if self.target.exact_epsilon == 0:
-                checks.fail("target.epsilon", 0, "positive")
-            return  # noise can make the release more private than the weakest voter
-        if each.is_private and not 1 <= self.exact_m <= self.voters.K:
+
+    @property
+    def _are_private_alike(self) -> bool:
+        """Whether all voters satisfy the same and no less than something: then there is an allowance m."""
+        return self.voters.each.is_private and self.voters.own is None
+
+    @property
+    def has_noise_function(self) -> bool:
+        """Whether there are two classes, whose law is a γ: a number for each number of ones."""
+        return self.classes == 2
+
+    def _check_allowance(self) -> None:
+        """Check the target of private voters, all alike."""
+        if not 1 <= self.exact_m <= self.voters.K:
             allowed = f"in [1, K] = [1, {self.voters.K}]"
             checks.fail("m", float(self.exact_m), allowed, f"m = target.epsilon / each.epsilon; {_M_EPSILON}")
-        if self.target.exact_delta < each.exact_delta:
+        if self.target.exact_delta < self.voters.each.exact_delta:
             advice = "a majority cannot fail less often than one voter"
-            checks.fail("target.delta", self.target.delta, f"at least each.delta = {each.delta}", advice)
+            checks.fail("target.delta", self.target.delta, f"at least each.delta = {self.voters.each.delta}", advice)
 
     @classmethod
-    def from_allowance(cls, voters: Voters, m: Number, delta: Number | None = None) -> MajorityProblem:
+    def from_allowance(cls, voters: Voters, m: Number, delta: Number | None = None) -> Problem:
         """State the problem in the paper's way: the target is (m·ε, δ).
 
         Parameters
@@ -285,7 +308,7 @@ class MajorityProblem:
 
         Examples
         --------
-        >>> MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), m=3).target
+        >>> Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), m=3).target
         PrivacyParams(epsilon=0.3, delta=0.000029999700001)
         """
         checks.instance(Voters, voters=voters, advice="say Voters(K, each)")
@@ -321,69 +344,20 @@ class MajorityProblem:
 
     def __str__(self) -> str:
         allowance = f" (m = {self.m:.6g})" if self.voters.each.is_private else ""
-        tie = "" if self.voters.K % 2 else "; a tie is answered by a fair coin"
-        return f"{self.voters}. The released majority must be {self.target}-differentially private{allowance}{tie}."
+        what, tie = answer_in_words(self.classes), ""
+        if self.has_noise_function and self.voters.K % 2 == 0:
+            tie = "; a tie is answered by a fair coin"
+        private = f"{self.target}-differentially private"
+        return f"{self.voters}. The released {what} must be {private}{allowance}{tie}."
 
     def to_json(self) -> dict[str, Any]:
         """Write the problem as plain data; `darrm/schemas/gamma_table.json` describes it."""
-        return {**self.voters.to_json(), "target": self.target.to_json()}
+        return {**self.voters.to_json(), **_named(self.classes), "target": self.target.to_json()}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> MajorityProblem:
+    def from_json(cls, data: dict[str, Any]) -> Problem:
         """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
-        return cls(Voters.from_json(data), PrivacyParams.from_json(data["target"]))
-
-
-@dataclass(frozen=True)
-class PluralityProblem:
-    """The class with the most votes is to be released once, with a given privacy.
-
-    Parameters
-    ----------
-    voters
-        Who votes; voters about whom nothing is promised. For private *models* see `darrm.losses.both_ends`.
-    target
-        What the release must satisfy, a finite ε > 0.
-    classes
-        C ≥ 2, how many answers a voter chooses from.
-
-    Examples
-    --------
-    >>> teachers = Voters(30, PrivacyParams("inf"), overlap=1)
-    >>> print(PluralityProblem(teachers, PrivacyParams(0.5, 1e-5), 3))
-    30 voters, not private themselves; one person's data reach at most 1 of them. The released plurality of 3 classes \
-must be (0.5, 1e-05)-differentially private.
-    """
-
-    voters: Voters
-    target: PrivacyParams
-    classes: int
-
-    def __post_init__(self) -> None:
-        checks.instance(Voters, voters=self.voters, advice="say Voters(K, each)")
-        checks.instance(PrivacyParams, target=self.target, advice=_SAY_PRIVACY)
-        checks.integer_at_least(2, most=MOST_CLASSES, classes=self.classes, advice="how many answers there are")
-        object.__setattr__(self, "classes", int(self.classes))
-        if not self.voters.are_plain:
-            advice = "the program knows voters of whom nothing is promised only"
-            checks.fail("voters.each", str(self.voters.each), 'PrivacyParams("inf")', advice)
-        if not 0 < self.target.exact_epsilon <= LARGEST_EXPONENT:
-            checks.fail("target.epsilon", self.target.epsilon, f"in (0, {LARGEST_EXPONENT}]")
-
-    def __str__(self) -> str:
-        return (
-            f"{self.voters}. The released plurality of {self.classes:,} classes must be "
-            f"{self.target}-differentially private."
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Write the problem as plain data."""
-        return {**self.voters.to_json(), "target": self.target.to_json(), "classes": self.classes}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> PluralityProblem:
-        """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
-        return cls(Voters.from_json(data), PrivacyParams.from_json(data["target"]), data["classes"])
+        return cls(Voters.from_json(data), PrivacyParams.from_json(data["target"]), data.get("classes", 2))
 
 
 @dataclass(frozen=True)
@@ -425,14 +399,27 @@ class Workload:
         checks.integer_at_least(2, most=MOST_CLASSES, classes=self.classes, advice="how many answers there are")
         object.__setattr__(self, "classes", int(self.classes))
 
-    def problem(self, target: PrivacyParams) -> MajorityProblem:
+    def problem(self, target: PrivacyParams) -> Problem:
         """State the problem of one query that is to be ``target``-private; `ValueError` where there is none."""
-        return MajorityProblem(self.voters, target)
+        return Problem(self.voters, target, self.classes)
 
     def to_json(self) -> dict[str, Any]:
         """Write the workload as plain data."""
-        classes = {} if self.classes == 2 else {"classes": self.classes}
-        return {**self.voters.to_json(), **classes, "queries": self.queries, "total": self.total.to_json()}
+        return {**self.voters.to_json(), **_named(self.classes), "queries": self.queries, "total": self.total.to_json()}
+
+
+def answer_in_words(classes: int) -> str:
+    """Return what the most votes make: a majority of two classes, a plurality of more.
+
+    >>> answer_in_words(2), answer_in_words(10)
+    ('majority', 'plurality of 10 classes')
+    """
+    return "majority" if classes == 2 else f"plurality of {classes:,} classes"
+
+
+def _named(classes: int) -> dict[str, int]:
+    """Write the number of classes as plain data; two are not named."""
+    return {} if classes == 2 else {"classes": classes}
 
 
 def _strength(each: PrivacyParams) -> tuple[bool, Fraction, Fraction]:

@@ -14,7 +14,7 @@ from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_general
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.charge import charge_of
 from darrm.system.command_line import run
 from experiments import pages
@@ -73,7 +73,7 @@ def rows() -> Iterator[Row]:
         for data_set, each in EACH.items():
             query = PrivacyParams(m * each.exact_epsilon, m * each.exact_delta)
             voters = Voters(K, each, overlap=1, models=True)
-            table_of_m = optimize_gamma(MajorityProblem.from_allowance(Voters(K, each), m))
+            table_of_m = optimize_gamma(Problem.from_allowance(Voters(K, each), m))
             for count in QUERIES:
                 general = compose_general(query, count, DELTA_PRIME)
                 plain = _bounds_of(Charge("query", guarantee=query, count=count), general.delta)

@@ -20,7 +20,7 @@ import numpy as np
 
 from darrm.laws import baselines
 from darrm.laws.noise_function import NoiseFunction
-from darrm.problem import MajorityProblem
+from darrm.problem import Problem
 from darrm.proof.library import Setting, available_tables, load_table
 from darrm.proof.optimality import SHAPES
 from darrm.proof.table import certify
@@ -33,11 +33,11 @@ _HEAD = '"use strict";\n// written by python -m experiments.explorer_data\n'
 _ASSIGNED = "const DATA = "
 
 
-def proven_rivals(problem: MajorityProblem) -> tuple[float, float, float, float]:
+def proven_rivals(problem: Problem) -> tuple[float, float, float, float]:
     """Return the scales of γ_Sub and γ_DSub, the paper's constant γ and the largest one, each as it is proved.
 
     >>> from darrm import PrivacyParams, Voters
-    >>> teachers = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
+    >>> teachers = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
     >>> [round(number, 4) for number in proven_rivals(teachers)]
     [1.0, 1.0, 0.3809, 0.872]
     """

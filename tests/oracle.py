@@ -12,7 +12,7 @@ import mpmath
 import numpy as np
 
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem
+from darrm.problem import Problem
 
 
 def exponential(x: Fraction) -> Fraction:
@@ -21,7 +21,7 @@ def exponential(x: Fraction) -> Fraction:
     return Fraction(text)
 
 
-def corner_list(problem: MajorityProblem) -> list[tuple[Fraction, Fraction]]:
+def corner_list(problem: Problem) -> list[tuple[Fraction, Fraction]]:
     zero, one = Fraction(0), Fraction(1)
     if not problem.voters.each.is_private:
         return [(zero, zero), (one, one), (one, zero), (zero, one)]
@@ -33,7 +33,7 @@ def corner_list(problem: MajorityProblem) -> list[tuple[Fraction, Fraction]]:
     return pairs
 
 
-def exact_budget(problem: MajorityProblem) -> Fraction:
+def exact_budget(problem: Problem) -> Fraction:
     return exponential(problem.target.exact_epsilon) - 1 + 2 * problem.target.exact_delta
 
 
@@ -43,7 +43,7 @@ def signed_values(K: int, half: Iterable[float]) -> list[Fraction]:
     return [-value for value in reversed(top)] + middle + top
 
 
-def exact_worst_cost(problem: MajorityProblem, half: Iterable[float]) -> Fraction:
+def exact_worst_cost(problem: Problem, half: Iterable[float]) -> Fraction:
     """The largest f over all assignments with at most ``overlap`` touched voters, by walking the tree of voters.
 
     A voter whom the person does not reach has p = p', any value; f is linear in it, so 0 and 1 are enough.
@@ -75,7 +75,7 @@ def lowest_partner(p: np.ndarray, each: PrivacyParams) -> np.ndarray:
     return np.maximum.reduce([np.zeros_like(p), (p - delta) / e, 1 - e * (1 - p) - delta])
 
 
-def exact_rows(problem: MajorityProblem) -> list[list[Fraction]]:
+def exact_rows(problem: Problem) -> list[list[Fraction]]:
     """The coefficients of γ's free half in the cost of every multiset of corners with at most ``overlap`` touched."""
     K, ratio = problem.voters.K, exponential(problem.target.exact_epsilon)
     rows = []
@@ -97,7 +97,7 @@ def law(probabilities: Iterable[Fraction]) -> list[Fraction]:
     return found
 
 
-def exact_least_error(problem: MajorityProblem, weights: Iterable[float], shape: str) -> Fraction:
+def exact_least_error(problem: Problem, weights: Iterable[float], shape: str) -> Fraction:
     """The smallest ½ Σ w (1 − γ) of all private γ, or of those that never fall."""
     w = [Fraction(float(weight)) for weight in weights]
     h = len(w)

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
-from darrm import MajorityProblem, PrivacyParams, Voters, Workload, load_table
+from darrm import PrivacyParams, Problem, Voters, Workload, load_table
 from darrm.advise.noisy_counts import gnmax_tight, lnmax
 from darrm.advise.selection import exponential_mechanism, permute_and_flip
 from darrm.laws import priors
@@ -154,14 +154,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return dict(zip(hashes, shown, strict=True))
 
 
-def problem_of(setting: dict[str, str]) -> MajorityProblem:
+def problem_of(setting: dict[str, str]) -> Problem:
     K, is_private = int(setting["K"]), setting["voters"] == "private"
     overlap = setting.get("overlap", "all" if is_private else "1")
     params = PrivacyParams(setting["epsilon"], setting["delta"])
     reached = None if overlap == "all" else int(overlap)
     if is_private:
-        return MajorityProblem.from_allowance(Voters(K, params, overlap=reached), setting["m"])
-    return MajorityProblem(Voters(K, PrivacyParams("inf"), overlap=reached), params)
+        return Problem.from_allowance(Voters(K, params, overlap=reached), setting["m"])
+    return Problem(Voters(K, PrivacyParams("inf"), overlap=reached), params)
 
 
 def prior_of(setting: dict[str, str]) -> priors.Prior:
@@ -279,7 +279,7 @@ def test_the_command_computes_what_the_page_shows(
     assert (python, flag, module) == ("python", "-m", "darrm.optimize")
     assert main([*arguments, "--format", "json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert MajorityProblem.from_json(report["problem"]) == problem_of(setting)
+    assert Problem.from_json(report["problem"]) == problem_of(setting)
     entries = {entry["name"]: entry for entry in report["noise_functions"]}
     shown = {mechanism["key"]: mechanism for mechanism in page["mechanisms"]}
     for name, key in (("γ_opt", "ours"), ("γ_Sub", "subsampling"), ("γ_DSub", "double_subsampling")):

@@ -22,7 +22,7 @@ from darrm.laws import priors
 from darrm.laws.histogram_priors import RecordedVotes
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.table import certify
 from darrm.release import DaRRM, debited, release_debited
 from darrm.release import __main__ as release
@@ -33,9 +33,7 @@ from darrm.votes import Votes, counts_of
 
 NAN = math.nan
 NO_YES = ("no", "yes")
-TABLE = certify(
-    MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.3", "1e-3")), 3), NoiseFunction(5, [0.3, 0.1, 0.9])
-)
+TABLE = certify(Problem.from_allowance(Voters(5, PrivacyParams("0.3", "1e-3")), 3), NoiseFunction(5, [0.3, 0.1, 0.9]))
 
 
 class Missing:

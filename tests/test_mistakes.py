@@ -26,13 +26,12 @@ from darrm import (
     Charge,
     DaRRM,
     GammaTable,
-    MajorityProblem,
     NoiseFunction,
     Plurality,
-    PluralityProblem,
     PrivacyAccountant,
     PrivacyLedger,
     PrivacyParams,
+    Problem,
     SolveOptions,
     Voters,
     Votes,
@@ -40,7 +39,6 @@ from darrm import (
     certify,
     load_table,
     optimize_gamma,
-    optimize_plurality,
     release_debited,
 )
 from darrm.advise import advise
@@ -58,7 +56,7 @@ ROWS = "\n".join(",".join(map(str, row)) for row in LABELS) + "\n"
 WORDS = np.where(LABELS == 1, "yes", "no")
 EACH, EACH_PURE = PrivacyParams("0.2", "1e-5"), PrivacyParams("0.2")
 PRIVATE, PLAIN = Voters(5, EACH), Voters(5, PrivacyParams("inf"), overlap=1)
-PROBLEM = MajorityProblem.from_allowance(PRIVATE, 2)
+PROBLEM = Problem.from_allowance(PRIVATE, 2)
 RELEASE = "--table table.json --ledger new.sqlite --create-budget 8,1e-2 --output out.csv"
 LONGEST = 400  # characters of a sentence: a few lines of a terminal
 
@@ -73,7 +71,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, aggregator: DaRRM) -> Path:
     """Make the files of a first week: some good, most bad."""
     folder = tmp_path_factory.mktemp("week")
     aggregator.table.save(folder / "table.json")
-    seven = MajorityProblem.from_allowance(Voters(7, EACH), 7)
+    seven = Problem.from_allowance(Voters(7, EACH), 7)
     certify(seven, NoiseFunction(7, np.ones(4))).save(folder / "seven.json")
     stored = (folder / "table.json").read_text()
     texts = {
@@ -484,20 +482,20 @@ PYTHON: dict[str, Case] = {
     "overlap as a share": (lambda: Voters(11, EACH, 0.5), ("overlap", "0.5", "an integer", "how many voters")),
     "models as text": (lambda: Voters(11, EACH, models="yes"), ("models", "'yes'", "True or False")),
     # problems and workloads
-    "m above K": (lambda: MajorityProblem.from_allowance(PRIVATE, 6), ("m must be in [1, K] = [1, 5]", "got 6")),
-    "m below 1": (lambda: MajorityProblem.from_allowance(PRIVATE, 0.5), ("m must be in [1, K]", "0.5", "at least as")),
-    "m as text": (lambda: MajorityProblem.from_allowance(PRIVATE, "two"), ("m must be a finite number", "'two'")),
-    "m of a list": (lambda: MajorityProblem.from_allowance(PRIVATE, [1, 3]), ("m must", "[1, 3]", "give one number")),
-    "m of plain voters": (lambda: MajorityProblem.from_allowance(PLAIN, 2), ("no allowance m", "state the target")),
-    "K for voters": (lambda: MajorityProblem.from_allowance(5, 2), ("voters", "got 5", "say Voters(K, each)")),
-    "a float for the target": (lambda: MajorityProblem(PRIVATE, 0.4), ("target", "0.4", "say PrivacyParams")),
-    "target and voters swapped": (lambda: MajorityProblem(EACH, PRIVATE), ("voters", "say Voters(K, each)")),
+    "m above K": (lambda: Problem.from_allowance(PRIVATE, 6), ("m must be in [1, K] = [1, 5]", "got 6")),
+    "m below 1": (lambda: Problem.from_allowance(PRIVATE, 0.5), ("m must be in [1, K]", "0.5", "at least as")),
+    "m as text": (lambda: Problem.from_allowance(PRIVATE, "two"), ("m must be a finite number", "'two'")),
+    "m of a list": (lambda: Problem.from_allowance(PRIVATE, [1, 3]), ("m must", "[1, 3]", "give one number")),
+    "m of plain voters": (lambda: Problem.from_allowance(PLAIN, 2), ("no allowance m", "state the target")),
+    "K for voters": (lambda: Problem.from_allowance(5, 2), ("voters", "got 5", "say Voters(K, each)")),
+    "a float for the target": (lambda: Problem(PRIVATE, 0.4), ("target", "0.4", "say PrivacyParams")),
+    "target and voters swapped": (lambda: Problem(EACH, PRIVATE), ("voters", "say Voters(K, each)")),
     "a target without delta": (
-        lambda: MajorityProblem(PRIVATE, PrivacyParams("0.4")),
+        lambda: Problem(PRIVATE, PrivacyParams("0.4")),
         ("target.delta", "at least each.delta = 1e-05", "0.0"),
     ),
-    "a target too large": (lambda: MajorityProblem(PRIVATE, PrivacyParams(10, "1e-4")), ("m must be in", "m = target")),
-    "no target at all": (lambda: MajorityProblem(PLAIN, PrivacyParams("inf")), ("epsilon", "inf", "finite")),
+    "a target too large": (lambda: Problem(PRIVATE, PrivacyParams(10, "1e-4")), ("m must be in", "m = target")),
+    "no target at all": (lambda: Problem(PLAIN, PrivacyParams("inf")), ("epsilon", "inf", "finite")),
     "total and queries swapped": (lambda: Workload(PRIVATE, EACH, 100), ("total", "100", "say PrivacyParams")),
     "a tuple for the total": (lambda: Workload(PRIVATE, 100, (2, 1e-5)), ("total", "(2, 1e-05)", "say PrivacyParams")),
     "queries of 1e3": (lambda: Workload(PRIVATE, 1e3, EACH), ("queries", "1000.0", "an integer")),
@@ -507,11 +505,7 @@ PYTHON: dict[str, Case] = {
     # optimize, plan, advise
     "voters to optimize": (
         lambda: optimize_gamma(PRIVATE),
-        ("problem", "Voters(K=5", "MajorityProblem(voters, target)"),
-    ),
-    "the other problem": (
-        lambda: optimize_plurality(PROBLEM),
-        ("problem", "PluralityProblem(voters, target, classes)"),
+        ("problem", "Voters(K=5", "Problem(voters, target)"),
     ),
     "a prior by name": (lambda: optimize_gamma(PROBLEM, prior="uniform"), ("prior", "'uniform'", "parse(text)")),
     "a prior's class": (lambda: optimize_gamma(PROBLEM, prior=priors.CommonP), ("prior", "CommonP", "say CommonP()")),
@@ -533,10 +527,10 @@ PYTHON: dict[str, Case] = {
     "gamma of other voters": (lambda: certify(PROBLEM, NoiseFunction(7, np.ones(4))), ("gamma.K", "K = 5", "got 7")),
     "a file for a problem": (lambda: load_table("t.json"), ("problem", "'t.json'", "GammaTable.load")),
     "a table that is not stored": (
-        lambda: load_table(MajorityProblem.from_allowance(Voters(12, PrivacyParams("0.1")), 3)),
+        lambda: load_table(Problem.from_allowance(Voters(12, PrivacyParams("0.1")), 3)),
         ("no stored table for K = 12", "near are", "optimize_gamma"),
     ),
-    "a table for a path": (lambda: GammaTable.load(PROBLEM), ("path", "MajorityProblem", "the name of a file")),
+    "a table for a path": (lambda: GammaTable.load(PROBLEM), ("path", "Problem", "the name of a file")),
     "votes for a table": (lambda: GammaTable.load(PAID.folder / "votes.csv"), ("votes.csv", "no table", "wrote")),
     "a ledger for a release": (lambda: load_release(PAID.folder / "ledger.sqlite"), ("ledger.sqlite", "no table")),
     "a folder for a table": (lambda: GammaTable.load(PAID.folder), ("is a folder", "name a file")),
@@ -669,7 +663,7 @@ PYTHON: dict[str, Case] = {
         ("sampler must be callable", "ndarray of shape (20, 2)"),
     ),
     "a gamma in per cent": (lambda: sample_size(gamma=5, m=100), ("gamma", "in (0, 1)", "got 5")),
-    "three classes of private voters": (lambda: PluralityProblem(PRIVATE, EACH, 3), ("voters.each", "PrivacyParams(")),
+    "three classes of private voters": (lambda: Problem(PRIVATE, EACH, 3), ("voters.each", "PrivacyParams(")),
 }
 
 
@@ -698,8 +692,8 @@ WELCOME: dict[str, Case] = {
     ),
     "text with spaces": (lambda: PrivacyParams(" 0.1", "1e-5 "), ("epsilon=0.1, delta=0.00001",)),
     "numpy's K": (lambda: Voters(np.int64(11), EACH, np.int8(1)), ("K=11", "overlap=1")),
-    "m of a fraction": (lambda: MajorityProblem.from_allowance(PRIVATE, "5/2").m, ("2.5",)),
-    "an even K": (lambda: MajorityProblem.from_allowance(Voters(4, EACH), 2).voters.first_majority, ("3",)),
+    "m of a fraction": (lambda: Problem.from_allowance(PRIVATE, "5/2").m, ("2.5",)),
+    "an even K": (lambda: Problem.from_allowance(Voters(4, EACH), 2).voters.first_majority, ("3",)),
     "lists of labels": (lambda: Votes.of_labels(LABELS.tolist()), ("4 queries to 5 voters",)),
     "Booleans": (lambda: ones(LABELS == 1), ("[3, 1, 5, 2]",)),
     "floats": (lambda: ones(LABELS.astype(float)), ("[3, 1, 5, 2]",)),

@@ -7,7 +7,7 @@ from pathlib import Path
 import mpmath
 import pytest
 
-from darrm import DaRRM, GammaTable, MajorityProblem, PrivacyParams
+from darrm import DaRRM, GammaTable, PrivacyParams, Problem
 from darrm.optimize.__main__ import main
 from darrm.problem import Voters
 from darrm.system.command_line import run
@@ -26,7 +26,7 @@ def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
     each, target = (
         PrivacyParams(data["problem"][name]["epsilon"], data["problem"][name]["delta"]) for name in ("each", "target")
     )
-    problem = MajorityProblem(Voters(data["problem"]["K"], each), target)
+    problem = Problem(Voters(data["problem"]["K"], each), target)
     worst = exact_worst_cost(problem, data["gamma"])
     assert worst <= data["certificate"]["worst_cost"] <= data["certificate"]["budget"] <= exact_budget(problem)
     # and it is no gift: the optimum uses its budget up
@@ -35,7 +35,7 @@ def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
     charge = DaRRM(GammaTable.load(path)).charge()
     assert charge.guarantee == target
     assert charge.profile is not None
-    there = MajorityProblem(problem.voters, PrivacyParams("0.5", each.exact_delta))
+    there = Problem(problem.voters, PrivacyParams("0.5", each.exact_delta))
     exact = (1 - exponential(Fraction(1, 2)) + exact_worst_cost(there, data["gamma"])) / 2
     assert exact <= charge.profile.delta_at(0.5) <= exact * Fraction(1001, 1000)  # a chord between two points
 
@@ -44,7 +44,7 @@ def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("m", ["1", "2", "7", "1.5", "6.333"])
 def test_the_default_delta_is_rounded_down(m: str, delta: str) -> None:
     each = PrivacyParams("0.1", delta)
-    target = MajorityProblem.from_allowance(Voters(11, each), m).target.exact_delta
+    target = Problem.from_allowance(Voters(11, each), m).target.exact_delta
     with mpmath.workdps(150):
         true = 1 - (1 - mpmath.mpf(delta)) ** mpmath.mpf(m)
         stated = mpmath.mpf(target.numerator) / target.denominator

@@ -19,7 +19,7 @@ from darrm.plan.option import ReleaseOption
 from darrm.plan.per_query import best_per_query, largest_epsilon
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed, last_allowed_integer
-from darrm.problem import MajorityProblem, Workload
+from darrm.problem import Problem, Workload
 from darrm.proof.table import GammaTable, certify
 from darrm.system.flags import python_of
 from darrm.system.progress import StatusLine
@@ -62,15 +62,13 @@ def _check_counted(workload: Workload) -> None:
         raise PlanError("it rests on the voters' own privacy, which is not counted here")
 
 
-def _subsampled(
-    workload: Workload, prior: Prior, proposal: Callable[[MajorityProblem], NoiseFunction]
-) -> ReleaseOption:
+def _subsampled(workload: Workload, prior: Prior, proposal: Callable[[Problem], NoiseFunction]) -> ReleaseOption:
     """Bisect for the largest integer m; `PlanError` if not even m = 1 composes within the budget."""
     _check_counted(workload)
 
     @cache
     def trial(m: int) -> Candidate | None:
-        problem = MajorityProblem.from_allowance(workload.voters, m)
+        problem = Problem.from_allowance(workload.voters, m)
         if problem.target.exact_epsilon > workload.total.exact_epsilon * workload.queries:
             return None
         found = Candidate(proposal.__name__, workload, certify(problem, proposal(problem)), prior, {"m": float(m)})
@@ -129,8 +127,8 @@ def _python(table: GammaTable, gamma: str) -> tuple[str, ...]:
     voters, target = table.problem.voters, table.problem.target
     goal = f'PrivacyParams("{target.epsilon_text}", "{target.delta_text}")'
     return (
-        "from darrm import DaRRM, MajorityProblem, NoiseFunction, PrivacyParams, Voters, certify",
+        "from darrm import DaRRM, Problem, NoiseFunction, PrivacyParams, Voters, certify",
         "from darrm.laws import baselines",
-        f"problem = MajorityProblem({python_of(voters)}, {goal})",
+        f"problem = Problem({python_of(voters)}, {goal})",
         f"DaRRM(certify(problem, {gamma})).release(votes)",
     )

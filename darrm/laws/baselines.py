@@ -9,25 +9,25 @@ from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.composition import compose_general, compose_simple
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.probability.binomial import hypergeometric_pmf
-from darrm.problem import MajorityProblem
+from darrm.problem import Problem
 
 # slacks δ′ that are tried for the general composition: every one gives a valid bound, the best is kept
 _SLACKS = tuple(float(slack) for slack in np.geomspace(1e-12, 0.5, 200))
 
 
-def subsampling(problem: MajorityProblem) -> NoiseFunction:
+def subsampling(problem: Problem) -> NoiseFunction:
     """γ_Sub: the majority of m voters drawn without replacement, ties by a fair coin [D, Lemma 3.1].
 
     `ValueError` if m is not an integer.
 
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters
-    >>> subsampling(MajorityProblem.from_allowance(Voters(5, PrivacyParams(0.1)), 1)).half
+    >>> from darrm import Problem, PrivacyParams, Voters
+    >>> subsampling(Problem.from_allowance(Voters(5, PrivacyParams(0.1)), 1)).half
     array([0.2, 0.6, 1. ])
     """
     return _majority_of_sample(problem, _integer_allowance(problem, "γ_Sub"))
 
 
-def double_subsampling(problem: MajorityProblem) -> NoiseFunction:
+def double_subsampling(problem: Problem) -> NoiseFunction:
     """γ_DSub: the majority of 2m − 1 voters; no noise at all for m ≥ (K+1)/2 [D, Theorem 4.1].
 
     The theorem covers δ = Δ = 0, odd K and identically distributed voters only; `is_covered_by_theorem` says whether
@@ -35,8 +35,8 @@ def double_subsampling(problem: MajorityProblem) -> NoiseFunction:
 
     `ValueError` if m is not an integer.
 
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters
-    >>> double_subsampling(MajorityProblem.from_allowance(Voters(5, PrivacyParams(0.1)), 3)).half
+    >>> from darrm import Problem, PrivacyParams, Voters
+    >>> double_subsampling(Problem.from_allowance(Voters(5, PrivacyParams(0.1)), 3)).half
     array([1., 1., 1.])
     """
     m = _integer_allowance(problem, "γ_DSub")
@@ -45,12 +45,12 @@ def double_subsampling(problem: MajorityProblem) -> NoiseFunction:
     return _majority_of_sample(problem, 2 * m - 1)
 
 
-def is_covered_by_theorem(problem: MajorityProblem) -> bool:
+def is_covered_by_theorem(problem: Problem) -> bool:
     """Return whether [D, Theorem 4.1] speaks about this problem: δ = Δ = 0 and odd K."""
     return problem.target.exact_delta == 0 and problem.voters.each.exact_delta == 0 and problem.voters.K % 2 == 1
 
 
-def randomized_response(problem: MajorityProblem, composed: PrivacyParams | None = None) -> NoiseFunction:
+def randomized_response(problem: Problem, composed: PrivacyParams | None = None) -> NoiseFunction:
     """γ_const: one probability for every number of ones [D, Lemma A.1].
 
     With the majority of all K voters (τε, λ)-private by composition,
@@ -60,8 +60,8 @@ def randomized_response(problem: MajorityProblem, composed: PrivacyParams | None
     (τε, λ) is ``composed``; by default the best of simple composition and of general composition over a grid of slacks.
     Nothing composes for voters that are not private, or next to not: there p_const = 1, for `certify` to scale.
 
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters
-    >>> randomized_response(MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1)), 3)).half.round(4)
+    >>> from darrm import Problem, PrivacyParams, Voters
+    >>> randomized_response(Problem.from_allowance(Voters(11, PrivacyParams(0.1)), 3)).half.round(4)
     array([0.3809, 0.3809, 0.3809, 0.3809, 0.3809, 0.3809])
     """
     K, each = problem.voters.K, problem.voters.each
@@ -76,7 +76,7 @@ def randomized_response(problem: MajorityProblem, composed: PrivacyParams | None
     return NoiseFunction(K, np.full(problem.voters.half_size, p_const))
 
 
-def _constant_for(problem: MajorityProblem, total: PrivacyParams) -> float:
+def _constant_for(problem: Problem, total: PrivacyParams) -> float:
     """Evaluate p_const with (τε, λ) = total, divided through by e^{max(τ, m)ε} where that would overflow."""
     m_epsilon, tau_epsilon, lam = problem.target.epsilon, total.epsilon, total.delta
     if tau_epsilon <= m_epsilon and lam <= problem.target.delta:
@@ -89,13 +89,13 @@ def _constant_for(problem: MajorityProblem, total: PrivacyParams) -> float:
     return min(1.0, problem.budget / denominator) if denominator > 0.0 else 1.0
 
 
-def _integer_allowance(problem: MajorityProblem, name: str) -> int:
+def _integer_allowance(problem: Problem, name: str) -> int:
     if problem.exact_m.denominator != 1:
         checks.fail("m", problem.m, f"an integer for {name}", "it draws that many voters")
     return problem.exact_m.numerator
 
 
-def _majority_of_sample(problem: MajorityProblem, draws: int) -> NoiseFunction:
+def _majority_of_sample(problem: Problem, draws: int) -> NoiseFunction:
     """γ(l) = Pr[majority of the sample is 1] − Pr[it is 0], given l ones among K."""
     sides = np.sign(2 * np.arange(draws + 1) - draws)
     K = problem.voters.K

@@ -25,8 +25,8 @@ they must fulfilll. Here p is 0.9 in easy questions and 0.6 in hard ones, the sa
 ...
 ...     def sample(self, K, count, *, rng):
 ...         return np.repeat(rng.choice([0.9, 0.6], (count, 1)), K, axis=1)
->>> from darrm import MajorityProblem, PrivacyParams, Voters, optimize_gamma
->>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 2)
+>>> from darrm import Problem, PrivacyParams, Voters, optimize_gamma
+>>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 2)
 >>> table = optimize_gamma(problem, prior=EasyAndHard())
 >>> round(table.optimality.value, 6) == round(table.gamma.expected_error(EasyAndHard()), 6)
 True

@@ -10,7 +10,7 @@ from darrm.mechanisms import noisy_maximum
 from darrm.mechanisms.majority import DaRRM
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.plurality import Plurality
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Voters
 from darrm.proof import plurality_table, table
 from darrm.proof.plurality_table import PluralityTable
 from darrm.proof.stored import read_document, write_document
@@ -70,4 +70,4 @@ def whose(aggregator: Released) -> tuple[Voters, int]:
     if isinstance(aggregator, NoisyMaximum):
         return aggregator.voters, aggregator.classes
     problem = aggregator.table.problem
-    return problem.voters, 2 if isinstance(problem, MajorityProblem) else problem.classes
+    return problem.voters, problem.classes

@@ -39,9 +39,9 @@ class DaRRM:
 
     Examples
     --------
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters, certify
+    >>> from darrm import Problem, PrivacyParams, Voters, certify
     >>> from darrm.laws import baselines
-    >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
+    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> aggregator = DaRRM(certify(problem, baselines.double_subsampling(problem)))
     >>> aggregator.guarantee
     PrivacyParams(epsilon=0.3, delta=0)

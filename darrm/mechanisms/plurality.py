@@ -37,10 +37,10 @@ class Plurality:
     Examples
     --------
     >>> from darrm import PrivacyParams, Voters
-    >>> from darrm.problem import PluralityProblem
+    >>> from darrm.problem import Problem
     >>> from darrm.laws.plurality_law import PluralityLaw
     >>> from darrm.proof.plurality_table import certify_plurality
-    >>> problem = PluralityProblem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "0.5"), 3)
+    >>> problem = Problem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "0.5"), 3)
     >>> voter = PluralityLaw.of_probabilities(2, 3, [1.0, 0.0, 0.5, 0.0])  # the vote of one of them
     >>> aggregator = Plurality(certify_plurality(problem, voter))
     >>> aggregator.guarantee
@@ -106,10 +106,10 @@ def charge_of_plurality(table: PluralityTable, queries: int = 1) -> Charge:
     """Describe what ``queries`` queries with a table cost, whatever the data: its target, exact curve and profile.
 
     >>> from darrm import PrivacyParams, Voters
-    >>> from darrm.problem import PluralityProblem
+    >>> from darrm.problem import Problem
     >>> from darrm.laws.plurality_law import uniform_law
     >>> from darrm.proof.plurality_table import certify_plurality
-    >>> problem = PluralityProblem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1), 3)
+    >>> problem = Problem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1), 3)
     >>> charge_of_plurality(certify_plurality(problem, uniform_law(2, 3)), 20)
     Charge(what='plurality of 2 voters, 3 classes, a person reaching at most 1', guarantee=PrivacyParams(epsilon=1, \
 delta=0), renyi=…, profile=…, count=20)

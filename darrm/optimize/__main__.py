@@ -15,7 +15,7 @@ from darrm.optimize.optimizer import SOLVERS, default_prior, optimize_gamma
 from darrm.optimize.plurality import optimize_plurality
 from darrm.optimize.report import fitted, json_report, plot_report, text_report
 from darrm.optimize.rounding import least_error
-from darrm.problem import MajorityProblem, PluralityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.compiled import advice
 from darrm.proof.optimality import OBJECTIVES, SHAPES
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
@@ -168,7 +168,7 @@ def _plurality(options: argparse.Namespace, classes: int) -> int:
         if getattr(options, flag) != default:
             raise ValueError(f"--{flag} is about two classes: leave it out with --classes {classes}")
     target = privacy_pair("--target", options.target, "0.5,1e-5")
-    problem = PluralityProblem(voters_of(options), target, classes)
+    problem = Problem(voters_of(options), target, classes)
     prior = None if options.prior is None else histogram_priors.parse(options.prior, classes)
     settings = SolveOptions(gap=real("--gap", options.gap), time_limit=real("--time-limit", options.time_limit))
     with status_line(quiet=options.quiet) as line:
@@ -188,16 +188,16 @@ def _plurality(options: argparse.Namespace, classes: int) -> int:
     return 0
 
 
-def _problem(options: argparse.Namespace, voters: Voters) -> MajorityProblem:
+def _problem(options: argparse.Namespace, voters: Voters) -> Problem:
     allowance = [flag for flag in ("m", "delta") if getattr(options, flag) is not None]
     if options.target is not None:
         if allowance:
             raise ValueError(f"--{allowance[0]} and --target both say what the release must satisfy: give one of them")
-        return MajorityProblem(voters, privacy_pair("--target", options.target, "0.5,1e-5"))
+        return Problem(voters, privacy_pair("--target", options.target, "0.5,1e-5"))
     if not voters.each.is_private:
         who = "--voters plain needs" if voters.are_plain else "voters of whom some are not private need"
         raise ValueError(f"{who} --target EPS,DELTA: an allowance --m is about private voters")
-    return MajorityProblem.from_allowance(voters, "3" if options.m is None else options.m, options.delta)
+    return Problem.from_allowance(voters, "3" if options.m is None else options.m, options.delta)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from functools import partial
 from darrm import checks
 from darrm.laws.priors import Prior
 from darrm.optimize.optimizer import optimize_gamma
-from darrm.problem import MajorityProblem
+from darrm.problem import Problem
 from darrm.proof.optimality import SHAPES
 from darrm.proof.table import GammaTable
 from darrm.system.extras import require
@@ -21,7 +21,7 @@ from lp_models.options import SolveOptions
 
 
 def optimize_many(
-    problems: Iterable[MajorityProblem],
+    problems: Iterable[Problem],
     *,
     prior: Prior | None = None,
     shape: str = "free",
@@ -56,15 +56,13 @@ def optimize_many(
     --------
     >>> from darrm import PrivacyParams, Voters
     >>> voters = Voters(5, PrivacyParams(0.1))
-    >>> sweep = [MajorityProblem.from_allowance(voters, m) for m in (1, 2, 3)]
+    >>> sweep = [Problem.from_allowance(voters, m) for m in (1, 2, 3)]
     >>> [round(table.optimality.value, 4) for table in optimize_many(sweep, shape="monotone")]
     [0.1465, 0.0427, 0.0]
     """
     listed = list(problems)
     for place, problem in enumerate(listed):
-        checks.instance(
-            MajorityProblem, **{f"problems[{place}]": problem}, advice="say MajorityProblem(voters, target)"
-        )
+        checks.instance(Problem, **{f"problems[{place}]": problem}, advice="say Problem(voters, target)")
     checks.one_of(SHAPES, shape=shape)
     if jobs != -1:
         checks.integer_at_least(1, jobs=jobs, advice="or -1 for all cores")
@@ -85,7 +83,7 @@ def optimize_many(
 
 
 def _solve_in_turn(
-    problems: Sequence[MajorityProblem], *, prior: Prior | None, shape: str, options: SolveOptions | None
+    problems: Sequence[Problem], *, prior: Prior | None, shape: str, options: SolveOptions | None
 ) -> list[GammaTable]:
     """Solve problems of the same voters, each with the rows of the one before to begin with."""
     tables: list[GammaTable] = []

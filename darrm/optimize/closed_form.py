@@ -32,7 +32,7 @@ import numpy as np
 
 from darrm import checks
 from darrm.laws.noise_function import NoiseFunction
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 
 
 def has_closed_form(voters: Voters) -> bool:
@@ -40,13 +40,13 @@ def has_closed_form(voters: Voters) -> bool:
     return voters.are_plain and voters.reached == 1
 
 
-def best_for_plain_voters(problem: MajorityProblem) -> NoiseFunction:
+def best_for_plain_voters(problem: Problem) -> NoiseFunction:
     """Compute γ(l) = 2h(l) − 1 of the closed form (3), in floats; `certify` proves it and scales away the rounding.
 
     `ValueError` if the voters are private or one person reaches more than one of them.
 
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters
-    >>> problem = MajorityProblem(Voters(11, PrivacyParams("inf"), overlap=1), PrivacyParams("0.2676", "0.0003"))
+    >>> from darrm import Problem, PrivacyParams, Voters
+    >>> problem = Problem(Voters(11, PrivacyParams("inf"), overlap=1), PrivacyParams("0.2676", "0.0003"))
     >>> ((1 + best_for_plain_voters(problem).half) / 2).round(3)
     array([0.567, 0.669, 0.747, 0.806, 0.852, 0.887])
     """

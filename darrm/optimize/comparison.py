@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from darrm.laws import baselines
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Prior
-from darrm.problem import MajorityProblem
+from darrm.problem import Problem
 from darrm.proof.table import GammaTable, certify
 
 
@@ -24,9 +24,9 @@ class Entry:
 def compare(optimal: GammaTable, prior: Prior) -> tuple[Entry, ...]:
     """Certify the baselines of the optimal table's problem and evaluate all four under a prior.
 
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters, optimize_gamma
+    >>> from darrm import Problem, PrivacyParams, Voters, optimize_gamma
     >>> from darrm.laws.priors import Independent
-    >>> problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
+    >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
     >>> entries = compare(optimize_gamma(problem), Independent())
     >>> [(entry.name, round(entry.expected_error, 4)) for entry in entries]
     [('γ_opt', 0.0413), ('γ_Sub', 0.1219), ('γ_DSub', 0.0692), ('γ_const', 0.2883)]
@@ -34,7 +34,7 @@ def compare(optimal: GammaTable, prior: Prior) -> tuple[Entry, ...]:
     {'γ_opt': 0.9542, 'γ_Sub': 0.8515, 'γ_DSub': 0.9072, 'γ_const': 0.6904}
     """
     problem = optimal.problem
-    proposals: dict[str, Callable[[MajorityProblem], NoiseFunction]] = {
+    proposals: dict[str, Callable[[Problem], NoiseFunction]] = {
         "γ_Sub": baselines.subsampling,
         "γ_DSub": baselines.double_subsampling,
         "γ_const": baselines.randomized_response,
@@ -67,9 +67,9 @@ def with_missing(
 
     `ValueError` unless they rise and 0 ≤ number < K.
 
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters, optimize_gamma
+    >>> from darrm import Problem, PrivacyParams, Voters, optimize_gamma
     >>> from darrm.laws.priors import Independent
-    >>> problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
+    >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
     >>> for row in with_missing(optimize_gamma(problem), Independent(), range(3)):
     ...     print(row.missing, round(row.share_right, 4), round(row.expected_error, 4))
     0 0.9542 0.0413

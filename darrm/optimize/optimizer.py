@@ -29,7 +29,7 @@ from darrm.laws.sampled_error import differences, number_of_draws
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.probability import Array
 from darrm.probability.exact_sampling import require_generator
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.corners import CornerCounts, budget_below
 from darrm.proof.definition import all_coefficients, all_multisets, counts_of
 from darrm.proof.dominating import choose_violated, stop_after
@@ -69,7 +69,7 @@ _BROKEN = 1e-12
 
 
 def optimize_gamma(
-    problem: MajorityProblem,
+    problem: Problem,
     *,
     prior: Prior | None = None,
     shape: str | None = None,
@@ -128,12 +128,12 @@ def optimize_gamma(
     --------
     The optimum at m = 1, Δ = 0 is (2l − K)/K:
 
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters
-    >>> problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams(0.1)), 1)
+    >>> from darrm import Problem, PrivacyParams, Voters
+    >>> problem = Problem.from_allowance(Voters(5, PrivacyParams(0.1)), 1)
     >>> optimize_gamma(problem, shape="monotone").gamma.half.round(9)
     array([0.2, 0.6, 1. ])
     """
-    checks.instance(MajorityProblem, problem=problem, advice="say MajorityProblem(voters, target)")
+    checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
     shape = default_shape(problem.voters) if shape is None else shape
     checks.one_of(SHAPES, shape=shape)
     checks.one_of(OBJECTIVES, objective=objective)
@@ -210,7 +210,7 @@ def default_prior(objective: str) -> Prior:
 class PrivacyOracle:
     """The privacy rows of a problem, over the variables of a shape."""
 
-    def __init__(self, problem: MajorityProblem, shape: Shape) -> None:
+    def __init__(self, problem: Problem, shape: Shape) -> None:
         self.problem, self.shape, self.voters = problem, shape, problem.voters
         self.full = rows_of(problem.voters, problem.target.exact_epsilon)
         self.budget = budget_below(problem.target)
@@ -286,7 +286,7 @@ class _Found:
 
 
 def _solve_production(
-    problem: MajorityProblem,
+    problem: Problem,
     shape: Shape,
     options: SolveOptions,
     report: Callable[[Progress], None] | None,
@@ -351,7 +351,7 @@ def _solve_linear(
     )
 
 
-def _of_fewer(problem: MajorityProblem) -> MajorityProblem | None:
+def _of_fewer(problem: Problem) -> Problem | None:
     """Return the problem for a part of the voters, or None where that is no help."""
     voters = problem.voters
     fewer = voters.K // (2 * _PART) * 2 + voters.K % 2  # ties as before
@@ -361,7 +361,7 @@ def _of_fewer(problem: MajorityProblem) -> MajorityProblem | None:
     return replace(problem, voters=replace(voters, K=fewer, overlap=min(fewer, -(-voters.reached // _PART))))
 
 
-def _solve_for_fewer(oracle: PrivacyOracle, problem: MajorityProblem, weights: Array, options: SolveOptions) -> Result:
+def _solve_for_fewer(oracle: PrivacyOracle, problem: Problem, weights: Array, options: SolveOptions) -> Result:
     """Solve a monotone problem for fewer voters; stretch γ, and the rows that hold: valid ones, whatever they are of.
 
     About the same share of the voters sits at each corner where a row holds, so few rows are missing.
@@ -413,7 +413,7 @@ def _tangent_weights(sampled: SampledError, tangents: Sequence[tuple[float, Arra
     return weights
 
 
-def _solve_reference(problem: MajorityProblem, weights: Array, shape: Shape) -> _Found:
+def _solve_reference(problem: Problem, weights: Array, shape: Shape) -> _Found:
     """Write every row down and hand them to cvxpy."""
     require("cvxpy")
     matrix = all_coefficients(problem)

@@ -33,7 +33,7 @@ from darrm.laws.partitions import SIZES, Pairs, Partitions, partitions_of
 from darrm.laws.plurality_law import PluralityLaw, uniform_law
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
-from darrm.problem import PluralityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.plurality import least_share, pairs_of
 from darrm.proof.plurality_optimality import PairMultipliers, PluralityOptimality, upper_bound
 from darrm.proof.plurality_table import PluralityTable, certify_plurality
@@ -53,7 +53,7 @@ Report = Callable[[Progress], None]
 
 
 def optimize_plurality(
-    problem: PluralityProblem,
+    problem: Problem,
     *,
     prior: HistogramPrior | None = None,
     options: SolveOptions | None = None,
@@ -87,11 +87,11 @@ def optimize_plurality(
     One voter with three classes is best answered by randomized response, e/(e + 2):
 
     >>> from darrm import PrivacyParams, Voters
-    >>> table = optimize_plurality(PluralityProblem(Voters(1, PrivacyParams("inf")), PrivacyParams(1), 3))
+    >>> table = optimize_plurality(Problem(Voters(1, PrivacyParams("inf")), PrivacyParams(1), 3))
     >>> round(table.share_right, 6), round(table.optimality.bound, 6)
     (0.576117, 0.576117)
     """
-    checks.instance(PluralityProblem, problem=problem, advice="say PluralityProblem(voters, target, classes)")
+    checks.instance(Problem, problem=problem, advice="say Problem(voters, target, classes)")
     settings = SolveOptions() if options is None else options
     checks.instance(SolveOptions, options=settings, advice="say SolveOptions(gap=…, time_limit=…)")
     belief = Dirichlet() if prior is None else prior
@@ -161,7 +161,7 @@ def optimize_plurality_under_renyi(
 def check_size(voters: Voters, classes: int) -> None:
     """Check before the work that the program is solved in about two minutes; `ValueError` says which ones are."""
     if not voters.are_plain:
-        advice = "for private voters say MajorityProblem, which has two classes"
+        advice = "with private voters there are two classes"
         checks.fail("voters.each", str(voters.each), 'PrivacyParams("inf")', advice)
     terms = partitions_of(voters.K, classes).pairs(voters.reached).pair.size
     if terms > MOST_TERMS:
@@ -193,7 +193,7 @@ def _by_pair(pairs: Pairs, multipliers: tuple[tuple[float, tuple[int, ...]], ...
 class _PrivacyOracle:
     """The rows of (ε, δ)-privacy."""
 
-    def __init__(self, problem: PluralityProblem, pairs: Pairs) -> None:
+    def __init__(self, problem: Problem, pairs: Pairs) -> None:
         self.problem, self.pairs = problem, pairs
         self.ratio, self.delta = math.exp(problem.target.epsilon), problem.target.delta
 

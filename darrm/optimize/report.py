@@ -11,7 +11,7 @@ import numpy as np
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Prior, in_words
 from darrm.optimize.comparison import Entry, WithMissing
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.kinds import fitting
 from darrm.proof.optimality import Optimality
 from darrm.proof.table import GammaTable
@@ -139,7 +139,7 @@ def _who(voters: Voters) -> list[str]:
     return [*kinds, f"  and so on, {more} more kinds"] if more > 0 else kinds
 
 
-def _allowance(problem: MajorityProblem) -> str:
+def _allowance(problem: Problem) -> str:
     if not problem.voters.each.is_private:
         return ""
     return f", m = {problem.m:g}" + ("" if problem.voters.own is None else " of the largest ε")

@@ -13,7 +13,7 @@ from itertools import islice
 import numpy as np
 
 from darrm.laws.priors import Prior, weights_of
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.corners import CornerCounts, budget_below
 from darrm.proof.kinds import KindCounts
 from darrm.proof.optimality import Row, largest, lower_bound
@@ -36,11 +36,11 @@ def least_error(voters: Voters, table: GammaTable, prior: Prior) -> float:
 
     Examples
     --------
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters, optimize_gamma
+    >>> from darrm import Problem, PrivacyParams, Voters, optimize_gamma
     >>> from darrm.laws.priors import CommonP
     >>> voters = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.2", "0.3", "0.4", "0.5")])
-    >>> rounded = optimize_gamma(MajorityProblem(voters.rounded(2), PrivacyParams("0.5")), prior=CommonP())
-    >>> exact = optimize_gamma(MajorityProblem(voters, PrivacyParams("0.5")), prior=CommonP())
+    >>> rounded = optimize_gamma(Problem(voters.rounded(2), PrivacyParams("0.5")), prior=CommonP())
+    >>> exact = optimize_gamma(Problem(voters, PrivacyParams("0.5")), prior=CommonP())
     >>> bound = least_error(voters, rounded, CommonP())
     >>> round(bound, 4) <= round(exact.optimality.value, 4) <= round(rounded.optimality.value, 4)
     True
@@ -48,7 +48,7 @@ def least_error(voters: Voters, table: GammaTable, prior: Prior) -> float:
     optimality = table.optimality
     if optimality is None or not optimality.multipliers:
         return 0.0
-    problem = MajorityProblem(voters, table.problem.target)
+    problem = Problem(voters, table.problem.target)
     rows = [row for _, held in optimality.multipliers for row in _true_rows(held, table.problem.voters, voters)]
     weights, budget = weights_of(prior, voters.K), budget_below(problem.target)
     coefficients = np.array([row.coefficients(voters, problem.cost_ratio) for row in rows])

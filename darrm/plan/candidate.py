@@ -23,7 +23,7 @@ from darrm.plan.option import ReleaseOption
 from darrm.plan.share_right import ShareRight, share_of_majorities
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
-from darrm.problem import MajorityProblem, Workload
+from darrm.problem import Problem, Workload
 from darrm.proof.charge import charge_of
 from darrm.proof.profile import divergence
 from darrm.proof.table import GammaTable, certify
@@ -135,7 +135,7 @@ class Candidate(Accounted):
         )
 
 
-def smallest_target(workload: Workload, gamma: NoiseFunction) -> MajorityProblem:
+def smallest_target(workload: Workload, gamma: NoiseFunction) -> Problem:
     """State an (ε, δ) that one query satisfies, so that γ can be certified as it is.
 
     δ is half of a query's share of the total where that is allowed, ε the smallest that goes with it; `PlanError` if γ

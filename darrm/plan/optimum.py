@@ -24,7 +24,7 @@ from darrm.plan.candidate import rounded
 from darrm.plan.plurality import PluralityCandidate, largest_rate
 from darrm.plan.under_renyi import SCALINGS, best_order, budgets_of
 from darrm.privacy import PrivacyParams
-from darrm.problem import PluralityProblem, Workload
+from darrm.problem import Problem, Workload
 from darrm.proof.plurality_table import PluralityTable, certify_plurality
 
 NAME = "optimum"
@@ -53,7 +53,7 @@ def optimum(workload: Workload, prior: HistogramPrior, report: Callable[[str], N
 
 def _one_query(workload: Workload, prior: HistogramPrior, report: Callable[[str], None]) -> PluralityCandidate:
     report(f"{NAME}: one query")
-    problem = PluralityProblem(workload.voters, workload.total, workload.classes)
+    problem = Problem(workload.voters, workload.total, workload.classes)
     return _candidate(workload, prior, optimize_plurality(problem, prior=prior))
 
 
@@ -64,7 +64,7 @@ def _per_query(workload: Workload, prior: HistogramPrior, report: Callable[[str]
     @cache
     def table(epsilon: float) -> PluralityTable:
         report(f"{NAME}: epsilon {epsilon:.4g} for each query")
-        problem = PluralityProblem(workload.voters, PrivacyParams(rounded(epsilon), delta), workload.classes)
+        problem = Problem(workload.voters, PrivacyParams(rounded(epsilon), delta), workload.classes)
         return optimize_plurality(problem, prior=prior)
 
     def charge(epsilon: float) -> Charge:
@@ -101,13 +101,13 @@ def _certified(workload: Workload, law: PluralityLaw) -> PluralityTable:
     """Certify a law for an (ε, δ) that one query satisfies: δ is half of its share of the total."""
     delta = rounded(workload.total.exact_delta / (2 * workload.queries))
     unproved = certify_plurality(
-        PluralityProblem(workload.voters, PrivacyParams(Fraction(int(LARGEST_EPSILON)), delta), workload.classes), law
+        Problem(workload.voters, PrivacyParams(Fraction(int(LARGEST_EPSILON)), delta), workload.classes), law
     )
     profile = unproved.profile
     if profile is None:
         raise PlanError("nothing bounds one query")
     epsilon = rounded(max(profile.epsilon_at(float(delta)), 1e-6), ROUND_CEILING)
-    return certify_plurality(PluralityProblem(workload.voters, PrivacyParams(epsilon, delta), workload.classes), law)
+    return certify_plurality(Problem(workload.voters, PrivacyParams(epsilon, delta), workload.classes), law)
 
 
 def _candidate(

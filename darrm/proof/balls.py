@@ -12,7 +12,7 @@ from math import comb
 from flint import arb, ctx
 
 from darrm.laws.noise_function import NoiseFunction, signed_function
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.corners import PRECISION_BITS, corners_of, ratio_of
 
 _Level = list[arb]
@@ -33,7 +33,7 @@ def averaging_steps(voters: Voters, gamma: NoiseFunction) -> int:
     return windows * comb(voters.reached + 5, 5)
 
 
-def worst_cost_ball(problem: MajorityProblem, gamma: NoiseFunction) -> arb:
+def worst_cost_ball(problem: Problem, gamma: NoiseFunction) -> arb:
     """Enclose the largest privacy cost over the full set: the upper end is above every cost."""
     corners, ratio = corners_of(problem.voters.each), ratio_of(problem.target.exact_epsilon).ball
     with ctx.workprec(PRECISION_BITS):

@@ -14,7 +14,7 @@ import numpy as np
 from darrm import checks
 from darrm.errors import CertificationError
 from darrm.laws.noise_function import NoiseFunction
-from darrm.problem import MajorityProblem
+from darrm.problem import Problem
 from darrm.proof.balls import averaging_steps, worst_cost_ball
 from darrm.proof.corners import PRECISION_BITS, budget_below, full_set_size, upper_float
 from darrm.proof.full_set import FullSet
@@ -38,9 +38,9 @@ class Certificate:
     scale: float = 1.0  # the factor that the proposal was multiplied with
 
 
-def bound_worst_cost(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[float, str]:
+def bound_worst_cost(problem: Problem, gamma: NoiseFunction) -> tuple[float, str]:
     """Bound the largest privacy cost from above; return the bound and the method."""
-    checks.instance(MajorityProblem, problem=problem)
+    checks.instance(Problem, problem=problem)
     checks.instance(NoiseFunction, gamma=gamma)
     if gamma.K != problem.voters.K:
         checks.fail("gamma.K", gamma.K, f"K = {problem.voters.K} of the problem")
@@ -61,13 +61,13 @@ def _bound_of_kinds(rows: KindSet, gamma: NoiseFunction) -> tuple[float, str]:
     return rows.worst(gamma.half), FLOATS
 
 
-def prove(problem: MajorityProblem, gamma: NoiseFunction, *, scale: float = 1.0) -> Certificate:
+def prove(problem: Problem, gamma: NoiseFunction, *, scale: float = 1.0) -> Certificate:
     """Prove that γ is private as it stands.
 
     `CertificationError` if the bound on its worst cost exceeds the budget.
 
-    >>> from darrm import MajorityProblem, NoiseFunction, PrivacyParams, Voters
-    >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
+    >>> from darrm import Problem, NoiseFunction, PrivacyParams, Voters
+    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
     >>> prove(problem, NoiseFunction(3, [0.33, 0.99])).rows
     20
     >>> prove(problem, NoiseFunction(3, [1.0, 1.0]))
@@ -89,12 +89,12 @@ def prove(problem: MajorityProblem, gamma: NoiseFunction, *, scale: float = 1.0)
     return Certificate(worst_cost, budget, rows, method, scale)
 
 
-def scale_and_prove(problem: MajorityProblem, gamma: NoiseFunction) -> tuple[NoiseFunction, Certificate]:
+def scale_and_prove(problem: Problem, gamma: NoiseFunction) -> tuple[NoiseFunction, Certificate]:
     """Scale γ down as little as its proof needs, and prove the result.
 
     `CertificationError` if no proof was found; this has not been seen and would be a defect.
     """
-    checks.instance(MajorityProblem, problem=problem, advice="say MajorityProblem(voters, target)")
+    checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
     checks.instance(NoiseFunction, gamma=gamma, advice="say NoiseFunction(K, values)")
     factor, shrink = 1.0, _FIRST_SHRINK
     scaled = gamma

@@ -49,8 +49,8 @@ def charge_of(
 
     Examples
     --------
-    >>> from darrm import MajorityProblem, NoiseFunction, PrivacyParams, Voters, certify
-    >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
+    >>> from darrm import Problem, NoiseFunction, PrivacyParams, Voters, certify
+    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
     >>> charge_of(certify(problem, NoiseFunction(3, [0.2, 0.6])), 20)
     Charge(what='DaRRM over 3 voters', guarantee=PrivacyParams(epsilon=0.1, delta=0), renyi=…, profile=…, count=20)
     """

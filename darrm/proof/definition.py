@@ -12,17 +12,17 @@ import numpy as np
 from darrm.laws.noise_function import NoiseFunction
 from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.corners import CornerCounts, corner_pairs, full_set_size
 
 _MOST_ROWS = 2_000_000
 
 
-def privacy_cost(problem: MajorityProblem, gamma: NoiseFunction, p: Array, p_prime: Array) -> Array:
+def privacy_cost(problem: Problem, gamma: NoiseFunction, p: Array, p_prime: Array) -> Array:
     """Compute f(p, p'; γ) for probabilities on two neighboring data sets: two arrays (…, K) → (…).
 
-    >>> from darrm import MajorityProblem, NoiseFunction, PrivacyParams, Voters
-    >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
+    >>> from darrm import Problem, NoiseFunction, PrivacyParams, Voters
+    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
     >>> cost = privacy_cost(problem, NoiseFunction(3, [1.0, 1.0]), np.zeros(3), np.zeros(3))
     >>> round(float(cost / problem.budget), 12)
     1.0
@@ -66,12 +66,12 @@ def all_expectations(voters: Voters) -> tuple[Array, Array]:
     return (first - first[:, ::-1])[:, half:], (second - second[:, ::-1])[:, half:]
 
 
-def all_coefficients(problem: MajorityProblem) -> Array:
+def all_coefficients(problem: Problem) -> Array:
     """Compute the coefficients of γ in the cost of every row of Lemma 5.1, shape (rows, K − floor(K/2))."""
     first, second = all_expectations(problem.voters)
     return first - problem.cost_ratio * second
 
 
-def worst_cost(problem: MajorityProblem, gamma: NoiseFunction) -> float:
+def worst_cost(problem: Problem, gamma: NoiseFunction) -> float:
     """Compute the largest privacy cost over every multiset of corners."""
     return float(np.max(all_coefficients(problem) @ gamma.half))

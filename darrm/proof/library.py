@@ -17,7 +17,7 @@ from darrm import checks
 from darrm.errors import TableError
 from darrm.laws.priors import Prior, to_json
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.optimality import SHAPES
 from darrm.proof.table import FORMAT, GammaTable, certify
 
@@ -39,9 +39,9 @@ class Setting:
     shape: str
 
     @property
-    def problem(self) -> MajorityProblem:
+    def problem(self) -> Problem:
         """The problem, with the default δ = 1 − (1 − Δ)^m."""
-        return MajorityProblem.from_allowance(Voters(self.K, self.each), self.m)
+        return Problem.from_allowance(Voters(self.K, self.each), self.m)
 
     def __str__(self) -> str:
         return f"K = {self.K}, m = {self.m}, each = {self.each}, shape = {self.shape!r}"
@@ -74,13 +74,13 @@ def available_tables(K: int | None = None) -> tuple[Setting, ...]:
     )
 
 
-def load_table(problem: MajorityProblem, *, shape: str = "free") -> GammaTable:
+def load_table(problem: Problem, *, shape: str = "free") -> GammaTable:
     """Load a stored table and prove it again; the prior of the stored ones is independent p_i ~ U[0.5, 1].
 
     Parameters
     ----------
     problem
-        With δ = 1 − (1 − Δ)^m, the default of `MajorityProblem.from_allowance`, and any person reaching all voters.
+        With δ = 1 − (1 − Δ)^m, the default of `Problem.from_allowance`, and any person reaching all voters.
     shape
         ``"free"`` or ``"monotone"``.
 
@@ -94,22 +94,22 @@ def load_table(problem: MajorityProblem, *, shape: str = "free") -> GammaTable:
 
     Examples
     --------
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters
-    >>> load_table(MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.1)), 1)).gamma.half.round(3)
+    >>> from darrm import Problem, PrivacyParams, Voters
+    >>> load_table(Problem.from_allowance(Voters(11, PrivacyParams(0.1)), 1)).gamma.half.round(3)
     array([0.091, 0.273, 0.455, 0.636, 0.818, 1.   ])
-    >>> load_table(MajorityProblem.from_allowance(Voters(11, PrivacyParams(0.2)), 3))
+    >>> load_table(Problem.from_allowance(Voters(11, PrivacyParams(0.2)), 3))
     Traceback (most recent call last):
     ...
     darrm.errors.TableError: library: there is no stored table for K = 11, m = 3, each = (0.2, 0), shape = 'free'; near
     are each = (0.25, 0); each = (0.1, 0); each = (0.5, 0); optimize_gamma computes any other
     """
     checks.one_of(SHAPES, shape=shape)
-    if not isinstance(problem, MajorityProblem):
-        checks.fail("problem", problem, "a MajorityProblem", "GammaTable.load reads a table from a file")
+    if not isinstance(problem, Problem):
+        checks.fail("problem", problem, "a Problem", "GammaTable.load reads a table from a file")
     voters = problem.voters
     if not voters.each.is_private or voters.overlap is not None or voters.own is not None:
         raise TableError("library", "the stored tables are for private voters, all alike, and all within reach")
-    if problem != MajorityProblem.from_allowance(voters, problem.exact_m):
+    if problem != Problem.from_allowance(voters, problem.exact_m):
         raise TableError("library", "the stored tables have the default delta, 1 - (1 - Δ)^m")
     if voters.K in available_sizes():
         data = _read(voters.K)
@@ -155,7 +155,7 @@ def _entry(setting: Setting, table: GammaTable) -> dict[str, Any]:
     }
 
 
-def _table_json(problem: MajorityProblem, entry: dict[str, Any], library: dict[str, Any]) -> dict[str, Any]:
+def _table_json(problem: Problem, entry: dict[str, Any], library: dict[str, Any]) -> dict[str, Any]:
     """Complete a library entry to what `GammaTable.from_json` reads."""
     return {
         "format": FORMAT,

@@ -36,7 +36,7 @@ from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.sampled_error import Estimate
 from darrm.probability import Array
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.corners import PRECISION_BITS, CornerCounts, budget_of, lower_float, ratio_of
 from darrm.proof.kinds import KindCounts
 
@@ -79,7 +79,7 @@ class Optimality:
         source = "claimed by the maker" if self.claimed else "proved"
         return f"expected error {self.value:.10g}, no private γ of this shape below {self.bound:.10g} ({source})"
 
-    def checked(self, problem: MajorityProblem, gamma: NoiseFunction) -> Optimality:
+    def checked(self, problem: Problem, gamma: NoiseFunction) -> Optimality:
         """Return the same with value and bound computed again, as far as the prior and the multipliers allow.
 
         `TableError` if something does not hold.
@@ -147,7 +147,7 @@ class Optimality:
         )
 
 
-def lower_bound(problem: MajorityProblem, weights: Array, shape: str, multipliers: Sequence[Multiplier]) -> float:
+def lower_bound(problem: Problem, weights: Array, shape: str, multipliers: Sequence[Multiplier]) -> float:
     """Compute a float that is at most (1), or (2) for the shape ``"monotone"``, and at least 0, as every error is.
 
     Parameters
@@ -167,7 +167,7 @@ def lower_bound(problem: MajorityProblem, weights: Array, shape: str, multiplier
 
     >>> import numpy as np
     >>> from darrm import PrivacyParams
-    >>> problem = MajorityProblem.from_allowance(Voters(1, PrivacyParams("1e-6")), 1)
+    >>> problem = Problem.from_allowance(Voters(1, PrivacyParams("1e-6")), 1)
     >>> lower_bound(problem, np.ones(1), "free", [])
     0.0
     """

@@ -25,7 +25,7 @@ from darrm.laws.partitions import Pairs, partitions_of
 from darrm.laws.plurality_law import WEIGHT_BITS, PluralityLaw
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
-from darrm.problem import PluralityProblem
+from darrm.problem import Problem
 from darrm.proof.certify import Certificate
 from darrm.proof.corners import PRECISION_BITS, ratio_of
 
@@ -34,7 +34,7 @@ _MOST_ATTEMPTS = 8
 _ROUNDING, _SAFELY = 2.0**-46, 1.0 + 2.0**-20  # what the first attempt at a repair leaves for rounding
 
 
-def pairs_of(problem: PluralityProblem) -> Pairs:
+def pairs_of(problem: Problem) -> Pairs:
     """Return the pairs of neighbors of a problem."""
     return partitions_of(problem.voters.K, problem.classes).pairs(problem.voters.reached)
 
@@ -58,7 +58,7 @@ def largest_excess(law: PluralityLaw, pairs: Pairs, epsilon: Fraction) -> Fracti
     return Fraction(max(sums), common << (WEIGHT_BITS + PRECISION_BITS))
 
 
-def prove(problem: PluralityProblem, law: PluralityLaw, *, scale: float = 1.0) -> Certificate:
+def prove(problem: Problem, law: PluralityLaw, *, scale: float = 1.0) -> Certificate:
     """Prove that a law is private as it stands; `CertificationError` if (1) does not hold.
 
     ``worst_cost`` of the certificate bounds the left side of (1), ``budget`` is δ and ``rows`` the number of pairs.
@@ -81,12 +81,12 @@ def prove(problem: PluralityProblem, law: PluralityLaw, *, scale: float = 1.0) -
     return Certificate(cost, budget, len(pairs.first), WHOLE_NUMBERS, scale)
 
 
-def mix_and_prove(problem: PluralityProblem, law: PluralityLaw) -> tuple[PluralityLaw, Certificate]:
+def mix_and_prove(problem: Problem, law: PluralityLaw) -> tuple[PluralityLaw, Certificate]:
     """Mix a law with a random answer as little as its proof needs, and prove the result.
 
     `CertificationError` if no proof was found; this has not been seen and would be a defect.
     """
-    checks.instance(PluralityProblem, problem=problem, advice="say PluralityProblem(voters, target, classes)")
+    checks.instance(Problem, problem=problem, advice="say Problem(voters, target, classes)")
     checks.instance(PluralityLaw, law=law, advice="say PluralityLaw.of_probabilities(K, classes, probabilities)")
     try:
         return law, prove(problem, law)
@@ -103,7 +103,7 @@ def mix_and_prove(problem: PluralityProblem, law: PluralityLaw) -> tuple[Plurali
     raise failure
 
 
-def least_share(each: Array, classes: int, pairs: Pairs, problem: PluralityProblem) -> float:
+def least_share(each: Array, classes: int, pairs: Pairs, problem: Problem) -> float:
     """Find in floats how much of a random answer makes a law private: the least s of the module, and a hair more.
 
     ``each`` holds the probability of one class of each group.

@@ -36,7 +36,7 @@ from darrm.laws.partitions import Histogram, partitions_of
 from darrm.laws.plurality_law import PluralityLaw
 from darrm.privacy import exact_number
 from darrm.probability import Array
-from darrm.problem import PluralityProblem
+from darrm.problem import Problem
 from darrm.proof.corners import PRECISION_BITS, ratio_of, upper_float
 from darrm.proof.optimality import STATUSES
 from darrm.proof.plurality import pairs_of
@@ -95,7 +95,7 @@ class PluralityOptimality:
         source = "claimed by the maker" if self.claimed else "proved"
         return f"{self.value:.10g} of the labels right, no private mechanism above {self.bound:.10g} ({source})"
 
-    def checked(self, problem: PluralityProblem, law: PluralityLaw) -> PluralityOptimality:
+    def checked(self, problem: Problem, law: PluralityLaw) -> PluralityOptimality:
         """Return the same with value and bound computed again, as far as the prior and the multipliers allow.
 
         `TableError` if something does not hold.
@@ -135,7 +135,7 @@ class PluralityOptimality:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any], problem: PluralityProblem) -> PluralityOptimality:
+    def from_json(cls, data: dict[str, Any], problem: Problem) -> PluralityOptimality:
         """Read what `to_json` wrote: a claim; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
         checks.finite(value=data["value"], bound=data["bound"])
         stored = data["multipliers"]
@@ -148,13 +148,13 @@ class PluralityOptimality:
         )
 
 
-def upper_bound(problem: PluralityProblem, prior: HistogramPrior, multipliers: Sequence[PairMultipliers]) -> float:
+def upper_bound(problem: Problem, prior: HistogramPrior, multipliers: Sequence[PairMultipliers]) -> float:
     """Compute a float that is at least (1), and at most 1, as every share is.
 
     Without multipliers nothing is known but that:
 
     >>> from darrm import PrivacyParams, Voters
-    >>> problem = PluralityProblem(Voters(3, PrivacyParams("inf"), overlap=1), PrivacyParams(1), 3)
+    >>> problem = Problem(Voters(3, PrivacyParams("inf"), overlap=1), PrivacyParams(1), 3)
     >>> round(upper_bound(problem, Dirichlet(), []), 12)
     1.0
     """
@@ -201,7 +201,7 @@ def prior_from_json(data: dict[str, str]) -> HistogramPrior:
     return Dirichlet(float(exact_number("concentration", data["concentration"])))
 
 
-def _multipliers_from_json(data: Any, problem: PluralityProblem) -> tuple[PairMultipliers, ...]:  # noqa: ANN401 (JSON)
+def _multipliers_from_json(data: Any, problem: Problem) -> tuple[PairMultipliers, ...]:  # noqa: ANN401 (JSON)
     """Read multipliers of pairs of neighbors; `TypeError`, `KeyError` or `ValueError` if they are no such list."""
     pairs, partitions = pairs_of(problem), partitions_of(problem.voters.K, problem.classes)
     known = set(zip(pairs.first, pairs.second, strict=True))

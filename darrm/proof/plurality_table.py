@@ -16,7 +16,7 @@ from darrm.errors import TableError
 from darrm.laws.plurality_law import PluralityLaw
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
-from darrm.problem import PluralityProblem
+from darrm.problem import Problem
 from darrm.proof.certify import Certificate
 from darrm.proof.plurality import mix_and_prove, prove
 from darrm.proof.plurality_divergence import curve_of_law, profile_of_law
@@ -42,7 +42,7 @@ _PROVED = object()  # handed to the constructor by the two functions that prove
 class PluralityTable:
     """A plurality's law with its proof. Made by `certify_plurality`, `optimize_plurality` or `load` only."""
 
-    problem: PluralityProblem  # what it is private for
+    problem: Problem  # what it is private for
     probabilities: PluralityLaw
     certificate: Certificate  # of `darrm.proof.plurality.prove`
     optimality: PluralityOptimality | None  # how good it is, proved or claimed; None for a law that was not optimized
@@ -109,7 +109,7 @@ class PluralityTable:
         check_head(data, FORMAT, (VERSION,))
         stored = problem_of(data)
         with reading("problem"):
-            problem = PluralityProblem.from_json(stored)
+            problem = Problem.from_json(stored)
         with reading("weights"):
             weights = field_of(data, "weights")
             law = PluralityLaw.from_lists(problem.voters.K, problem.classes, weights)
@@ -143,13 +143,13 @@ class PluralityTable:
         return cls.from_json(read_document(path))
 
 
-def certify_plurality(problem: PluralityProblem, law: PluralityLaw) -> PluralityTable:
+def certify_plurality(problem: Problem, law: PluralityLaw) -> PluralityTable:
     """Prove a law private, mixed first with a random answer as far as it has to be.
 
     `ValueError` if law and problem disagree about voters or classes, or there are more neighbors than can be listed.
 
     >>> from darrm import PrivacyParams, Voters
-    >>> problem = PluralityProblem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1), 3)
+    >>> problem = Problem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1), 3)
     >>> table = certify_plurality(problem, PluralityLaw.of_probabilities(2, 3, [1.0, 0.0, 0.5, 0.0]))
     >>> round(table.certificate.scale, 6), table.certificate.worst_cost
     (0.533912, 0.0)

@@ -17,7 +17,7 @@ from darrm import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.profile import PrivacyProfile
 from darrm.privacy import LARGEST_EXPONENT
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.corners import ratio_of
 from darrm.proof.full_set import FullSet
 from darrm.proof.kinds import KindSet
@@ -54,13 +54,13 @@ def _divergences(voters: Voters, gamma: NoiseFunction, epsilons: Sequence[Fracti
     return [min(1.0, max(0.0, bound)) for bound in bounds]
 
 
-def privacy_profile(problem: MajorityProblem, gamma: NoiseFunction, *, points: int = _POINTS) -> PrivacyProfile:
+def privacy_profile(problem: Problem, gamma: NoiseFunction, *, points: int = _POINTS) -> PrivacyProfile:
     """Tabulate the exact privacy profile on an even grid from 0 to twice the target's ε, rounded up to 1e-12.
 
     The number of points is odd and at least 3, so that the target's ε is one of them.
 
-    >>> from darrm import MajorityProblem, NoiseFunction, PrivacyParams, Voters
-    >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
+    >>> from darrm import Problem, NoiseFunction, PrivacyParams, Voters
+    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> profile = privacy_profile(problem, NoiseFunction(3, [1.0, 1.0]), points=5)
     >>> [round(delta, 5) for delta in profile.deltas]
     [0.07488, 0.01344, 0.0, 0.0, 0.0]

@@ -33,9 +33,9 @@ _MOST_DISTANCE = 1e-12  # of two laws that are meant to be equal: far above the 
 def sample_of(table: GammaTable) -> Sample | None:
     """Find the smallest n for which a table is the majority of n voters, mixed with the fair coin; None for others.
 
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters, certify
+    >>> from darrm import Problem, PrivacyParams, Voters, certify
     >>> from darrm.laws import baselines
-    >>> problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams(1)), 3)
+    >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(1)), 3)
     >>> sample_of(certify(problem, baselines.subsampling(problem))).voters
     3
     """

@@ -19,7 +19,7 @@ from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
-from darrm.problem import MajorityProblem
+from darrm.problem import Problem
 from darrm.proof.certify import Certificate, prove, scale_and_prove
 from darrm.proof.optimality import Optimality
 from darrm.proof.profile import privacy_profile
@@ -46,7 +46,7 @@ _PROVED = object()  # handed to the constructor by the two functions that prove
 class GammaTable:
     """A noise function with its proof. Made by `certify`, `optimize_gamma` or `GammaTable.load` only."""
 
-    problem: MajorityProblem  # what it is private for
+    problem: Problem  # what it is private for
     gamma: NoiseFunction
     certificate: Certificate  # the proof's numbers
     optimality: Optimality | None  # how good it is, proved or claimed; None for a γ that was not optimized
@@ -107,7 +107,7 @@ class GammaTable:
         version = check_head(data, FORMAT, READ_VERSIONS)
         stored = problem_of(data)
         with reading("problem"):
-            problem = MajorityProblem.from_json(stored)
+            problem = Problem.from_json(stored)
         with reading("gamma"):
             values = field_of(data, "gamma")
             if not isinstance(values, list) or len(values) != problem.voters.half_size:
@@ -148,13 +148,13 @@ class GammaTable:
         return cls.from_json(read_document(path))
 
 
-def certify(problem: MajorityProblem, gamma: NoiseFunction) -> GammaTable:
+def certify(problem: Problem, gamma: NoiseFunction) -> GammaTable:
     """Prove a noise function private, scaled down first as far as it has to be.
 
     `ValueError` if γ and the problem disagree about K.
 
     >>> from darrm import PrivacyParams, Voters
-    >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
+    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
     >>> table = certify(problem, NoiseFunction(3, [1.0, 1.0]))
     >>> round(table.certificate.scale, 6), table.certificate.worst_cost <= table.certificate.budget
     (0.667222, True)
@@ -163,7 +163,7 @@ def certify(problem: MajorityProblem, gamma: NoiseFunction) -> GammaTable:
     return GammaTable(problem, scaled, certificate, None, {}, _PROVED)
 
 
-def _claim(data: Any, problem: MajorityProblem, gamma: NoiseFunction, version: int) -> Optimality | None:  # noqa: ANN401 (JSON)
+def _claim(data: Any, problem: Problem, gamma: NoiseFunction, version: int) -> Optimality | None:  # noqa: ANN401 (JSON)
     """Read what is said about how good γ is.
 
     The text of a prior in version 1 was rounded, and an own prior could have the name of another: where the error is

@@ -84,9 +84,9 @@ def open_release(
 
     Examples
     --------
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters, certify
+    >>> from darrm import Problem, PrivacyParams, Voters, certify
     >>> from darrm.laws import baselines
-    >>> problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
+    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> table = certify(problem, baselines.double_subsampling(problem))
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(1))
     >>> with open_release(table, ledger) as release:

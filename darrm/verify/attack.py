@@ -186,8 +186,8 @@ def attack(
 
     Examples
     --------
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters, certify
-    >>> problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams(1)), 3)
+    >>> from darrm import Problem, PrivacyParams, Voters, certify
+    >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(1)), 3)
     >>> table = certify(problem, NoiseFunction(11, [1.0] * 6))
     >>> found = attack(table, 20_000, rng=np.random.default_rng(1))
     >>> found.epsilon < found.worst <= found.claimed.epsilon, found.refuted, found.departures
@@ -236,8 +236,8 @@ def worst_pair(table: GammaTable) -> tuple[float, tuple[Array, Array]]:
     Dinkelbach's iteration: the row that costs most at e^ε has the loss ε₁ = log((P − δ)/P'), the row that costs most at
     e^{ε₁} a larger one, until nothing changes: then no row costs more than δ at that ε.
 
-    >>> from darrm import MajorityProblem, PrivacyParams, Voters, certify
-    >>> problem = MajorityProblem.from_allowance(Voters(1, PrivacyParams("0.1", "1e-5")), 1)
+    >>> from darrm import Problem, PrivacyParams, Voters, certify
+    >>> problem = Problem.from_allowance(Voters(1, PrivacyParams("0.1", "1e-5")), 1)
     >>> epsilon, (p, p_prime) = worst_pair(certify(problem, NoiseFunction(1, [0.5])))
     >>> round(epsilon, 6), p.round(6), p_prime.round(6)
     (0.049959, array([0.524984]), array([0.475016]))

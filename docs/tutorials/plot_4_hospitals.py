@@ -26,9 +26,9 @@ import numpy as np
 
 from darrm import (
     DaRRM,
-    MajorityProblem,
     PrivacyLedger,
     PrivacyParams,
+    Problem,
     Voters,
     Votes,
     Workload,
@@ -61,7 +61,7 @@ def ask_hospitals(share):
 
 target = PrivacyParams("0.3", "3e-5")
 voters = Voters(K, EACH)  # overlap=None: a patient may reach all of them
-problem = MajorityProblem(voters, target)
+problem = Problem(voters, target)
 best = optimize_gamma(problem, prior=CommonP())
 print("γ at 6 … 11 votes:", best.gamma.half.round(3))
 print(best.optimality)
@@ -98,7 +98,7 @@ print("more than a fifth?", ["no", "yes"][answer[0]], "|", ledger.spent)
 reached = np.arange(1, K + 1)
 errors = [
     optimize_gamma(
-        MajorityProblem(Voters(K, EACH, overlap=int(t)), target), prior=CommonP()
+        Problem(Voters(K, EACH, overlap=int(t)), target), prior=CommonP()
     ).gamma.expected_error(CommonP())
     for t in reached
 ]
@@ -148,7 +148,7 @@ plt.show()
 total = PrivacyParams(2, "1e-3")
 found = plan(Workload(voters, 20, total))
 twentieth = optimize_gamma(
-    MajorityProblem(voters, PrivacyParams("0.1", "5e-5")), prior=CommonP()
+    Problem(voters, PrivacyParams("0.1", "5e-5")), prior=CommonP()
 )
 print("planned:     ", found.spent, f"| expected error {found.best.expected_error:.4f}")
 print(f"a twentieth:  expected error {twentieth.gamma.expected_error(CommonP()):.4f}")

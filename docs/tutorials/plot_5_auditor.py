@@ -33,9 +33,9 @@ import numpy as np
 
 from darrm import (
     DaRRM,
-    MajorityProblem,
     PrivacyLedger,
     PrivacyParams,
+    Problem,
     Voters,
     Votes,
     optimize_gamma,
@@ -47,7 +47,7 @@ from darrm.verify.verdicts import FALSE, VERDICTS
 
 folder = Path(tempfile.mkdtemp())
 table = optimize_gamma(
-    MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m=3)
+    Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m=3)
 )
 table.save(folder / "table.json")
 votes = Votes.of_labels(np.random.default_rng(0).integers(2, size=(40, 11)), classes=2)

@@ -26,9 +26,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from darrm import (
-    MajorityProblem,
     NoiseFunction,
     PrivacyParams,
+    Problem,
     Voters,
     Workload,
     certify,
@@ -43,7 +43,7 @@ from darrm.plan.candidate import Candidate, smallest_target
 from darrm.probability.bisection import last_allowed
 
 K = 21
-problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", "1e-5")), m=4)
+problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1", "1e-5")), m=4)
 steps = NoiseFunction.from_function(K, lambda ones: 1.0 if ones >= 16 else 0.35)
 mine = certify(problem, steps)
 print(

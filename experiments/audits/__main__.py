@@ -17,7 +17,7 @@ import numpy as np
 from darrm.ensemble import PrivateSGD
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.system.command_line import run
 from darrm.verify.attack import attack
 from experiments import pages
@@ -29,12 +29,12 @@ SEED = 20_230_515
 PLAIN = PrivacyParams("inf")
 PRIVATE = PrivacyParams("0.1", "1e-5")
 PROBLEMS = {
-    "K = 11, each (0.1, 1e-5), m = 1": MajorityProblem.from_allowance(Voters(11, PRIVATE), 1),
-    "K = 11, each (0.1, 1e-5), m = 3": MajorityProblem.from_allowance(Voters(11, PRIVATE), 3),
-    "K = 101, each (0.1, 1e-5), m = 10": MajorityProblem.from_allowance(Voters(101, PRIVATE), 10),
-    "K = 41, each (1, 0), a person reaches 3": MajorityProblem.from_allowance(Voters(41, PrivacyParams(1), 3), 2),
-    "K = 11, not private, a person reaches 1": MajorityProblem(Voters(11, PLAIN, 1), PrivacyParams("0.2676", "0.0003")),
-    "K = 250, not private, a person reaches 1": MajorityProblem(Voters(250, PLAIN, 1), PrivacyParams("1", "1e-5")),
+    "K = 11, each (0.1, 1e-5), m = 1": Problem.from_allowance(Voters(11, PRIVATE), 1),
+    "K = 11, each (0.1, 1e-5), m = 3": Problem.from_allowance(Voters(11, PRIVATE), 3),
+    "K = 101, each (0.1, 1e-5), m = 10": Problem.from_allowance(Voters(101, PRIVATE), 10),
+    "K = 41, each (1, 0), a person reaches 3": Problem.from_allowance(Voters(41, PrivacyParams(1), 3), 2),
+    "K = 11, not private, a person reaches 1": Problem(Voters(11, PLAIN, 1), PrivacyParams("0.2676", "0.0003")),
+    "K = 250, not private, a person reaches 1": Problem(Voters(250, PLAIN, 1), PrivacyParams("1", "1e-5")),
 }
 NOISES = (10.0, 5.0)  # σ of DP-SGD
 TRAINING_CONFIDENCE = 0.999

@@ -7,7 +7,7 @@ import numpy as np
 from darrm.laws.noise_function import NoiseFunction
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from experiments.boundary.search import Search
 
 
@@ -52,7 +52,7 @@ def ramp(
 
 def optimum(K: int, questions: int) -> Shape:
     """Take the optimal γ for m = 1 and ε = 0.1, whose certificate says that a question costs at most one voter."""
-    table = optimize_gamma(MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1")), 1))
+    table = optimize_gamma(Problem.from_allowance(Voters(K, PrivacyParams("0.1")), 1))
     return Shape("optimum", "optimum, m = 1", K, 0.1, questions, table.gamma)
 
 

@@ -17,7 +17,7 @@ from darrm.laws.noise_function import NoiseFunction
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
 from darrm.probability.binomial import binomial_pmf
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.table import certify
 from experiments.composition_tables import K
@@ -43,7 +43,7 @@ def fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -
         }
     ]
     for m in allowances:
-        problem = MajorityProblem.from_allowance(voters, m)
+        problem = Problem.from_allowance(voters, m)
         tables = {
             settings.OPTIMAL: optimize_gamma(problem, prior=priors.Independent(*settings.PRIOR)),
             settings.SUBSAMPLING: certify(problem, baselines.subsampling(problem)),

@@ -14,7 +14,7 @@ from darrm.mechanisms.majority import DaRRM
 from darrm.mechanisms.noisy_max import GNMax
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.table import certify
 from darrm.votes import Votes
 from experiments.composition_tables import K
@@ -48,7 +48,7 @@ def per_query(each: PrivacyParams, m: int) -> PrivacyParams:
 def ways(each: PrivacyParams, m: int) -> list[Way]:
     """Make the paper's three aggregators, all (mε, mΔ)-private a query, and the columns that the paper lacks."""
     target = per_query(each, m)
-    problem = MajorityProblem(Voters(K, each), target)
+    problem = Problem(Voters(K, each), target)
     subsampling = DaRRM(certify(problem, baselines.subsampling(problem)))
     optimal = DaRRM(optimize_gamma(problem, prior=priors.Independent(*settings.PRIOR)))
     papers = renyi_sigma(target)

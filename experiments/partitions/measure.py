@@ -16,7 +16,7 @@ from darrm.mechanisms.files import load_release
 from darrm.mechanisms.majority import DaRRM
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.release.partitions import release_surveyed, survey
 from darrm.system.extras import require
 
@@ -32,7 +32,7 @@ NAMES = {"text": ("no", "yes")}
 
 def measure(folder: Path, rows: int) -> Iterator[dict[str, Any]]:
     """Release the same votes in each way and yield what it took."""
-    problem = MajorityProblem.from_allowance(Voters(VOTERS, PrivacyParams("0.1")), 10)
+    problem = Problem.from_allowance(Voters(VOTERS, PrivacyParams("0.1")), 10)
     DaRRM(optimize_gamma(problem, shape="monotone")).table.save(folder / "table.json")
     for kind in KINDS:
         _write_votes(folder / kind, kind, rows)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from darrm.laws.priors import CommonP
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof import compiled
 from darrm.proof.corners import full_set_size, ratio_of
 from darrm.proof.dominating import DominatingFamily
@@ -23,11 +23,11 @@ WARM_UP = 101  # voters of the solve before the measured one, at most
 
 def measure(case: Case, time_limit: float) -> Measurement:
     """Solve one case in this process and say what it took."""
-    problem = MajorityProblem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
+    problem = Problem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
     options = SolveOptions(gap=GAP if case.K <= LARGEST_TO_GAP else LARGE_GAP, time_limit=time_limit)
     # imports, compiled code and first calls are not what is measured
     compiled.WORK.nanoseconds = compiled.LOADING if case.loops == "compiled" else -math.inf
-    warm_up = MajorityProblem.from_allowance(Voters(min(case.K, WARM_UP), problem.voters.each), case.m)
+    warm_up = Problem.from_allowance(Voters(min(case.K, WARM_UP), problem.voters.each), case.m)
     optimize_gamma(warm_up, prior=CommonP(), shape=case.shape, solver=case.solver)
     started = time.perf_counter()
     table = optimize_gamma(problem, prior=CommonP(), shape=case.shape, solver=case.solver, options=options)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from darrm.mechanisms.majority import DaRRM
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.system.command_line import run
 from darrm.votes import Votes
 from experiments import pages
@@ -122,7 +122,7 @@ def measure(cases: Sequence[tuple[Any, ...]], checkouts: dict[str, Path]) -> lis
 
 def table() -> DaRRM:
     """Return the optimum for eleven voters whose answers add up however many they are."""
-    return DaRRM(optimize_gamma(MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1")), 3)))
+    return DaRRM(optimize_gamma(Problem.from_allowance(Voters(K, PrivacyParams("0.1")), 3)))
 
 
 def drawn_votes(queries: int) -> NDArray[np.uint8]:

@@ -10,7 +10,7 @@ from darrm.laws.sampled_error import differences, errors_of, summarize
 from darrm.losses.composition import compose_general
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.probability import Array
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.table import GammaTable, certify
 from experiments.simulations import settings
 from experiments.simulations.settings import Panel
@@ -105,7 +105,7 @@ def _tables(figure: str, panel: Panel) -> Iterator[tuple[str, GammaTable]]:
     else:
         yield OPTIMAL, optimize_gamma(problem, prior=settings.SURROGATE)
     # the majority of M voters, whatever the target is called
-    drawn = MajorityProblem.from_allowance(Voters(problem.voters.K, problem.voters.each), panel.sampled)
+    drawn = Problem.from_allowance(Voters(problem.voters.K, problem.voters.each), panel.sampled)
     yield SUB, certify(problem, baselines.subsampling(drawn))
     if figure in settings.WITH_DOUBLE_SUBSAMPLING:
         yield DOUBLE_SUB, certify(problem, baselines.double_subsampling(problem))

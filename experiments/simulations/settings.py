@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from darrm.laws.priors import Independent, Prior, TwoSided
 from darrm.losses.composition import compose_general, compose_simple
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 
 PURE = PrivacyParams("0.1")
 APPROXIMATE = PrivacyParams("0.1", "1e-5")
@@ -35,7 +35,7 @@ PRINTED_TABLE_3 = {
 class Panel:
     """One column of a figure."""
 
-    problem: MajorityProblem
+    problem: Problem
     title: str
     sampled: int  # how many voters γ_Sub takes the majority of
     composed: PrivacyParams  # (τε, λ) of the majority of all voters, for the paper's γ_const
@@ -44,9 +44,7 @@ class Panel:
 def allowances(K: int, values: tuple[int, ...], each: PrivacyParams) -> tuple[Panel, ...]:
     """Make one panel for every m, with δ = 1 − (1 − Δ)^m and γ_const by simple composition."""
     everyone = compose_simple(each, K)
-    return tuple(
-        Panel(MajorityProblem.from_allowance(Voters(K, each), m), f"K = {K}, m = {m}", m, everyone) for m in values
-    )
+    return tuple(Panel(Problem.from_allowance(Voters(K, each), m), f"K = {K}, m = {m}", m, everyone) for m in values)
 
 
 def composed_panels() -> tuple[Panel, ...]:
@@ -54,9 +52,7 @@ def composed_panels() -> tuple[Panel, ...]:
     everyone = compose_general(APPROXIMATE, COMPOSED_VOTERS, DELTA_PRIME)
     panels = []
     for draws in COMPOSED_DRAWS:
-        problem = MajorityProblem(
-            Voters(COMPOSED_VOTERS, APPROXIMATE), compose_general(APPROXIMATE, draws, DELTA_PRIME)
-        )
+        problem = Problem(Voters(COMPOSED_VOTERS, APPROXIMATE), compose_general(APPROXIMATE, draws, DELTA_PRIME))
         panels.append(Panel(problem, f"K = {COMPOSED_VOTERS}, M = {draws}, m = {problem.m:.4f}", draws, everyone))
     return tuple(panels)
 

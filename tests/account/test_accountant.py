@@ -20,7 +20,7 @@ from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.interactive import InteractiveGNMax
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.table import GammaTable, certify
 
@@ -287,7 +287,7 @@ def test_a_budget_can_be_used_up_exactly() -> None:
 
 
 def table_of(voters: Voters, half: list[float], m: float = 1) -> GammaTable:
-    return certify(MajorityProblem.from_allowance(voters, m), NoiseFunction(voters.K, half))
+    return certify(Problem.from_allowance(voters, m), NoiseFunction(voters.K, half))
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def table_of(voters: Voters, half: list[float], m: float = 1) -> GammaTable:
         InteractiveGNMax(100, 40.0, 40.0, 0.9).with_scores([[0.5, 0.5]]).charge(),
         charge_of(
             certify(
-                MajorityProblem(Voters(250, PrivacyParams("inf"), overlap=1), PrivacyParams("0.3")),
+                Problem(Voters(250, PrivacyParams("inf"), overlap=1), PrivacyParams("0.3")),
                 NoiseFunction(250, [0.1] * 125),
             ),
             3,
@@ -412,7 +412,7 @@ def test_nothing_adds_up_beside_private_models() -> None:
     # models that are not private themselves: the release does not rest on their randomness
     plain = Voters(3, PrivacyParams("inf"), models=True)
     assert PrivacyAccountant(plain, [Charge("b", guarantee=QUERY, count=2)]).spent(0.01).bound == "optimal"
-    assert not charge_of(certify(MajorityProblem(plain, PrivacyParams(1)), NoiseFunction(3, [0.1, 0.2]))).alone
+    assert not charge_of(certify(Problem(plain, PrivacyParams(1)), NoiseFunction(3, [0.1, 0.2]))).alone
 
 
 def test_one_query_of_private_models_keeps_its_bounds() -> None:

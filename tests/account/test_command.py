@@ -17,7 +17,7 @@ from darrm.account.bounds import models_bound
 from darrm.account.ledger import PrivacyLedger
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.table import GammaTable, certify
 from darrm.release import DaRRM
 from darrm.system.command_line import run
@@ -25,7 +25,7 @@ from darrm.system.command_line import run
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
     certify(problem, NoiseFunction(3, [0.5, 1.0])).save(tmp_path / "table.json")
     return tmp_path
 
@@ -74,7 +74,7 @@ def test_account_of_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def models_table(folder: Path) -> list[str]:
     voters = Voters(3, PrivacyParams("0.1"), overlap=2, models=True)
-    table = certify(MajorityProblem.from_allowance(voters, 1), NoiseFunction(3, [0.5, 1 / 3]))
+    table = certify(Problem.from_allowance(voters, 1), NoiseFunction(3, [0.5, 1 / 3]))
     table.save(folder / "models.json")
     return ["--table", str(folder / "models.json"), "--delta", "1e-3", "--queries"]
 
@@ -107,7 +107,7 @@ def test_an_overlap_above_that_of_the_table_is_refused(folder: Path, capsys: pyt
 def test_where_nothing_bounds_the_queries(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # the models' own deltas pass what is allowed, and the release tells the majority of three votes for sure
     voters = Voters(3, PrivacyParams("0.1", "1e-2"), models=True)
-    certify(MajorityProblem.from_allowance(voters, 3), NoiseFunction(3, [1.0, 1.0])).save(folder / "models.json")
+    certify(Problem.from_allowance(voters, 3), NoiseFunction(3, [1.0, 1.0])).save(folder / "models.json")
     picture = ["--plot", str(folder / "none.png")]
     words = ["--table", str(folder / "models.json"), "--delta", "1e-3", "--queries", "5", *picture]
     assert run(lambda: account.main(words)) == 0

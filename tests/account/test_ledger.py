@@ -23,7 +23,7 @@ from darrm.losses.composition import compose_optimal
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.table import certify
 
@@ -76,7 +76,7 @@ def test_a_delta_that_is_used_up_is_said(path: Path) -> None:
 
 @pytest.mark.parametrize("kinds", ["one", "planned", "adaptive"])
 def test_a_second_query_of_private_models_is_refused(kinds: str, path: Path) -> None:
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.1"), models=True), 1)
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1"), models=True), 1)
     charge = charge_of(certify(problem, NoiseFunction(3, [1.0, 1 / 3])))
     ledger = PrivacyLedger.create(path, PrivacyParams("0.2", "1e-3"), kinds=kinds)
     for asked, fit in ((charge.repeated(2), 1), (charge, 0)):

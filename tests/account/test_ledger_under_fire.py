@@ -37,10 +37,10 @@ WORKER = """
 # one process forks 50 children one after another; each releases labels two at a time and is killed at a random moment
 KILLER = """
     import os, random, signal, sys, time
-    from darrm import MajorityProblem, NoiseFunction, PrivacyParams, Voters, Votes, certify
+    from darrm import Problem, NoiseFunction, PrivacyParams, Voters, Votes, certify
     from darrm.account import PrivacyLedger
     from darrm.release import DaRRM, release_debited
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.05", "1e-8")), 1)
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.05", "1e-8")), 1)
     aggregator = DaRRM(certify(problem, NoiseFunction(3, [0.3, 1.0])))
     aggregator.charge()  # compute the profile once, not in every child
     votes = Votes.of_labels([[1, 1, 0], [0, 0, 0]])

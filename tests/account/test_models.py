@@ -17,7 +17,7 @@ from darrm.losses.charges import Charge
 from darrm.losses.composition import optimal_epsilon
 from darrm.pate import GNMax
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.sample import sample_of
 from darrm.proof.table import GammaTable, certify
@@ -26,7 +26,7 @@ ANSWERS = list(itertools.product((0, 1), repeat=2))  # of one model to two quest
 
 
 def table_for(voters: Voters, half: list[float]) -> GammaTable:
-    return certify(MajorityProblem.from_allowance(voters, voters.reached), NoiseFunction(voters.K, half))
+    return certify(Problem.from_allowance(voters, voters.reached), NoiseFunction(voters.K, half))
 
 
 def laws(table: GammaTable, reached: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -104,7 +104,7 @@ def test_both_ends_are_as_small_as_the_models_allow() -> None:
 def test_labels_that_look_at_few_models_cost_these(m: int, drawn: int) -> None:
     """A tie of two is a fair coin, so the majority of an even number is that of one less."""
     voters = Voters(31, PrivacyParams("0.1", "1e-6"), models=True)
-    problem = MajorityProblem.from_allowance(voters, m)
+    problem = Problem.from_allowance(voters, m)
     table = certify(problem, baselines.subsampling(problem))
     queries = 31 // drawn
     for count in (1, 2, queries, queries + 1):
@@ -126,7 +126,7 @@ def test_labels_that_look_at_few_models_cost_these(m: int, drawn: int) -> None:
 
 def test_the_smallest_of_all_is_what_is_reported() -> None:
     voters = Voters(31, PrivacyParams("0.1", "1e-6"), models=True)
-    problem = MajorityProblem.from_allowance(voters, 1)
+    problem = Problem.from_allowance(voters, 1)
     account = PrivacyAccountant(charges=[charge_of(certify(problem, baselines.subsampling(problem)), 2)])
     spent = account.spent(1e-4)
     assert spent.bound == "subsampling"
@@ -137,7 +137,7 @@ def test_the_smallest_of_all_is_what_is_reported() -> None:
 
 def test_only_what_looks_at_few_voters_is_charged_so() -> None:
     voters = Voters(11, PrivacyParams(1), models=True)
-    problem = MajorityProblem.from_allowance(voters, 3)
+    problem = Problem.from_allowance(voters, 3)
     sampled = certify(problem, baselines.subsampling(problem))
     assert sample_of(sampled) is not None
     for at in range(6):
@@ -197,7 +197,7 @@ def test_the_voters_of_a_charge_are_as_private_as_those_of_the_table() -> None:
         with pytest.raises(ValueError, match="reached as little"):
             charge_of(table, voters=voters)
     assert charge_of(table, voters=replace(MODELS, overlap=1)).models == replace(MODELS, overlap=1)
-    plain = certify(MajorityProblem(PLAIN, PrivacyParams(1)), NoiseFunction(5, HALF))
+    plain = certify(Problem(PLAIN, PrivacyParams(1)), NoiseFunction(5, HALF))
     assert charge_of(plain, voters=MODELS).for_plain_voters
 
 
@@ -215,7 +215,7 @@ def test_votes_alone_count_for_models_too() -> None:
 def test_kinds_chosen_after_answers_share_delta_between_the_bounds() -> None:
     """One course of answers may end under one bound, another under another: together they fail as often as both."""
     voters = Voters(31, PrivacyParams("0.1", "1e-6"), models=True)
-    problem = MajorityProblem.from_allowance(voters, 1)
+    problem = Problem.from_allowance(voters, 1)
     account = PrivacyAccountant(charges=[charge_of(certify(problem, baselines.subsampling(problem)), 20)])
     found = {bound.name: bound.epsilon for bound in account.spent_adaptively(1e-4).bounds}
     share, whole = (subsampling_bound(voters, account.charges, delta) for delta in (1e-4 / 4, 1e-4))
@@ -236,7 +236,7 @@ def test_equal_costs_hold_for_whom_they_were_proved() -> None:
     one = replace(MODELS, overlap=1)
     votes = Charge("votes", guarantee=PrivacyParams("0.25"), reached=1)
     silent = Charge("silent", guarantee=PrivacyParams("0.25"))
-    problem = MajorityProblem(replace(one, models=False), PrivacyParams("0.5", "1e-6"))
+    problem = Problem(replace(one, models=False), PrivacyParams("0.5", "1e-6"))
     fresh = charge_of(certify(problem, NoiseFunction(5, HALF)), exact=False)
     equal = Charge("votes", guarantee=fresh.guarantee, reached=1)
     for pair in itertools.permutations([votes, silent]):

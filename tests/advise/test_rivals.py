@@ -25,7 +25,7 @@ from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
 from darrm.pate import GNMax, LNMax
 from darrm.plan import Workload
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.renyi import renyi_divergences
 from darrm.votes import Votes
 from tests.planned import FRESH, MANY, ONE, PLAIN, planned, rivals
@@ -114,7 +114,7 @@ def test_selection_mechanisms_by_their_definition() -> None:
 def test_the_curve_of_votes_is_that_of_the_noise_function(K: int, moved: int) -> None:
     lies = np.exp(-0.3 * (2 * np.arange(K // 2 + 1, K + 1) - K)) / 2.0
     curve = curve_of_votes(np.log(lies), K, moved)
-    problem = MajorityProblem(Voters(K, PLAIN, overlap=moved), PrivacyParams(1))
+    problem = Problem(Voters(K, PLAIN, overlap=moved), PrivacyParams(1))
     found = renyi_divergences(problem.voters, NoiseFunction(K, 1.0 - 2.0 * lies), DEFAULT_ORDERS[::20])
     assert curve.values[::20] == pytest.approx(found, rel=1e-9)
 

@@ -20,12 +20,12 @@ from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisyMaxi
 from darrm.pate.interactive import ScoredGNMax
 from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import ShapedNoise
-from darrm.problem import MajorityProblem, PluralityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.table import certify
 from darrm.release import DaRRM, release_debited
 from darrm.votes import ABSTAIN, Votes
 
-PROBLEM = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.3", "1e-4")), 2)
+PROBLEM = Problem.from_allowance(Voters(5, PrivacyParams("0.3", "1e-4")), 2)
 TWO = Votes.of_labels(np.tile([[1, 1, 1, 0, 0], [0, 1, 0, 0, 1]], (20, 1)), classes=2)
 THREE = Votes.of_counts(np.tile([[4, 3, 3], [2, 6, 2]], (20, 1)))
 SCORES = np.tile([[0.5, 0.3, 0.2], [0.05, 0.05, 0.9]], (20, 1))
@@ -78,9 +78,7 @@ CASES = {
         },
     ),
     "Plurality": Case(
-        Plurality(
-            optimize_plurality(PluralityProblem(Voters(10, PrivacyParams("inf"), 1), PrivacyParams(1, "1e-4"), 3))
-        ),
+        Plurality(optimize_plurality(Problem(Voters(10, PrivacyParams("inf"), 1), PrivacyParams(1, "1e-4"), 3))),
         THREE,
         {
             **AMBIGUOUS,

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import darrm.__main__ as front
-from darrm import DaRRM, MajorityProblem, NoiseFunction, PrivacyLedger, PrivacyParams, Voters, certify
+from darrm import DaRRM, NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Voters, certify
 from darrm.system.command_line import run
 
 SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
@@ -97,7 +97,7 @@ DOORS = (
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
     table = certify(problem, NoiseFunction(3, [0.5, 1.0]))
     table.save("table.json")
     np.save("votes.npy", np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]]))

@@ -8,7 +8,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, Voters, optimize_gamma
+from darrm import GammaTable, NoiseFunction, PrivacyParams, Problem, Voters, optimize_gamma
 from darrm.laws import priors
 from darrm.optimize.__main__ import main as optimize
 from darrm.release import DaRRM
@@ -17,7 +17,7 @@ from darrm.system.command_line import run
 from tests.optimality import optimality_of
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "darrm/schemas/gamma_table.json").read_text())
-PROBLEM = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1", "1e-5")), 2)
+PROBLEM = Problem.from_allowance(Voters(5, PrivacyParams("0.1", "1e-5")), 2)
 
 
 class Beta:

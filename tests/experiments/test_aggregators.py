@@ -17,7 +17,7 @@ from darrm.laws.histogram_priors import Dirichlet
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.plurality_bounds import right_at_most
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters, Workload
+from darrm.problem import Problem, Voters, Workload
 from darrm.votes import Votes
 from experiments.aggregators import __main__ as aggregators
 from experiments.aggregators import advice_page
@@ -70,7 +70,7 @@ def test_claims_can_fail() -> None:
 
 def test_one_workload() -> None:
     found, options = compare(ONE)
-    best = best_for_plain_voters(MajorityProblem(Voters(11, ONE.voters.each, overlap=1), ONE.total))
+    best = best_for_plain_voters(Problem(Voters(11, ONE.voters.each, overlap=1), ONE.total))
     assert found.options[0]["truth"] == pytest.approx((0.5 + 0.5 * best.half).tolist(), abs=1e-6)
     assert found.options[0]["name"] == options[0].name == "ours"
     assert found.levels == [6, 7, 8, 9, 10, 11]

@@ -23,11 +23,10 @@ import numpy as np
 import darrm.__main__ as front
 from darrm import (
     DaRRM,
-    MajorityProblem,
     NoiseFunction,
-    PluralityProblem,
     PrivacyLedger,
     PrivacyParams,
+    Problem,
     Voters,
     Votes,
     certify,
@@ -77,12 +76,10 @@ PYARROW = find_spec("pyarrow") is not None
 def prepare(folder: Path) -> None:
     """Write the files that the cases start from, and import what they call."""
     rng = np.random.default_rng(0)
-    table = certify(
-        MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5"), NoiseFunction(3, [0.5, 1])
-    )
+    table = certify(Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5"), NoiseFunction(3, [0.5, 1]))
     table.save(folder / "table.json")
     plain = Voters(4, PrivacyParams("inf"), overlap=1)
-    optimize_plurality(PluralityProblem(plain, PrivacyParams("0.5", "1e-5"), 3)).save(folder / "plurality.json")
+    optimize_plurality(Problem(plain, PrivacyParams("0.5", "1e-5"), 3)).save(folder / "plurality.json")
     NoisyMaximum(GNMax(40.0), plain, 3).save(folder / "release.json")
     labels = rng.integers(0, 2, (4, 3))
     np.save(folder / "votes.npy", labels)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, SolveOptions, optimize_gamma
+from darrm import GammaTable, NoiseFunction, PrivacyParams, Problem, SolveOptions, optimize_gamma
 from darrm.laws import baselines, priors
 from darrm.laws.sampled_error import differences, errors_of, number_of_draws, summarize
 from darrm.problem import Voters
@@ -17,8 +17,8 @@ from tests.optimality import held_out_of, optimality_of
 UNIFORM = priors.Independent(0.0, 1.0)
 
 
-def problem_of(K: int, m: str, each_delta: str = "1e-5") -> MajorityProblem:
-    return MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", each_delta)), m)
+def problem_of(K: int, m: str, each_delta: str = "1e-5") -> Problem:
+    return Problem.from_allowance(Voters(K, PrivacyParams("0.1", each_delta)), m)
 
 
 def error_by_enumeration(gamma: NoiseFunction, p: np.ndarray) -> float:
@@ -114,7 +114,7 @@ def test_bad_probabilities(values: np.ndarray, expected: str) -> None:
         differences(values)
 
 
-def optimum_with_one_row_a_draw(problem: MajorityProblem, drawn: np.ndarray, *, monotone: bool) -> float:
+def optimum_with_one_row_a_draw(problem: Problem, drawn: np.ndarray, *, monotone: bool) -> float:
     """Eq. 2 over the draws as cvxpy states it, every privacy row of Lemma 5.1 written down."""
     cp = pytest.importorskip("cvxpy")
     gamma = cp.Variable(problem.voters.half_size)

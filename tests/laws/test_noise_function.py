@@ -11,11 +11,11 @@ from darrm.laws import baselines, priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 
 
-def problem_of(K: int, m: int, epsilon: str = "0.1", delta: str = "0") -> MajorityProblem:
-    return MajorityProblem.from_allowance(Voters(K, PrivacyParams(epsilon, delta)), m)
+def problem_of(K: int, m: int, epsilon: str = "0.1", delta: str = "0") -> Problem:
+    return Problem.from_allowance(Voters(K, PrivacyParams(epsilon, delta)), m)
 
 
 class TestNoiseFunction:
@@ -154,19 +154,19 @@ class TestBaselines:
         assert np.all(baselines.double_subsampling(problem_of(11, 6)).half == 1.0)
 
     def test_only_integer_allowances_can_be_drawn(self) -> None:
-        problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1")), "2.5")
+        problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1")), "2.5")
         for propose in (baselines.subsampling, baselines.double_subsampling):
             with pytest.raises(ValueError, match="m must be an integer"):
                 propose(problem)
 
     def test_randomized_response_follows_lemma_a1(self) -> None:
         # pure privacy, one voter more than the allowance: only simple composition applies
-        problem = MajorityProblem.from_allowance(Voters(2, PrivacyParams("3")), 1)
+        problem = Problem.from_allowance(Voters(2, PrivacyParams("3")), 1)
         e, tau = np.exp(3.0), np.exp(6.0)
         expected = (e - 1) / (2 * (tau - e) / (tau + 1) + e - 1)
         assert baselines.randomized_response(problem).half[0] == pytest.approx(expected, rel=1e-12)
 
     def test_randomized_response_survives_huge_exponents(self) -> None:
-        problem = MajorityProblem.from_allowance(Voters(501, PrivacyParams("2")), 300)
+        problem = Problem.from_allowance(Voters(501, PrivacyParams("2")), 300)
         value = float(baselines.randomized_response(problem).half[0])
         assert 0.0 < value <= 1.0

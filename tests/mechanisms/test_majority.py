@@ -21,7 +21,7 @@ from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_coins import ExactCoins
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.renyi import renyi_divergences
 from darrm.proof.table import GammaTable, certify
@@ -29,8 +29,8 @@ from darrm.release import DaRRM
 from darrm.votes import Votes
 
 
-def problem_of(K: int, m: str = "2", delta: str = "1e-3") -> MajorityProblem:
-    return MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.3", delta)), m)
+def problem_of(K: int, m: str = "2", delta: str = "1e-3") -> Problem:
+    return Problem.from_allowance(Voters(K, PrivacyParams("0.3", delta)), m)
 
 
 def patterns(K: int) -> np.ndarray:
@@ -62,7 +62,7 @@ def fed(byte: int) -> Any:
     return SimpleNamespace(bytes=lambda size: bytes([byte]) * size)
 
 
-def worst_divergence(problem: MajorityProblem, law_of_pattern: list[Fraction]) -> mpmath.mpf:
+def worst_divergence(problem: Problem, law_of_pattern: list[Fraction]) -> mpmath.mpf:
     """Largest Pr_p[o] − e^{mε} Pr_{p'}[o] over both outputs, all corners for all voters, fifty digits."""
     K = problem.voters.K
     by_count = {int(row.sum()): law for row, law in zip(patterns(K), law_of_pattern, strict=True)}
@@ -168,7 +168,7 @@ def test_other_bad_arguments() -> None:
 
 
 def test_the_exact_profile_tightens_the_account() -> None:
-    problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
+    problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
     aggregator = DaRRM(optimize_gamma(problem))
     plain = PrivacyAccountant(charges=[charge_of(aggregator.table, 100, exact=False)]).spent(0.01)
     exact = PrivacyAccountant(charges=[charge_of(aggregator.table, 100, exact=True)]).spent(0.01)
@@ -203,7 +203,7 @@ def record(function: Callable[..., object], calls: list[Callable[[int], bytes]])
 
 
 # the Rényi curve in the charge: where it is, what it is, and that a ledger keeps it
-OTHER = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.2", "1e-5")), 2)
+OTHER = Problem.from_allowance(Voters(5, PrivacyParams("0.2", "1e-5")), 2)
 
 
 def aggregator(half: list[float]) -> DaRRM:
@@ -229,7 +229,7 @@ def test_where_there_is_no_curve() -> None:
 
 
 def test_many_voters_of_whom_few_are_reached_are_described_too() -> None:
-    plain = MajorityProblem(Voters(2001, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "1e-6"))
+    plain = Problem(Voters(2001, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "1e-6"))
     rising = np.minimum(np.arange(1, 1002) / 400.0, 0.999)
     charge = DaRRM(certify(plain, NoiseFunction(2001, rising))).charge()
     assert charge.renyi is not None

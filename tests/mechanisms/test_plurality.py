@@ -15,11 +15,11 @@ from darrm.mechanisms.plurality import Plurality
 from darrm.optimize.plurality import optimize_plurality
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_sampling import UniformBelow
-from darrm.problem import PluralityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.plurality_table import PluralityTable
 from darrm.votes import Votes
 
-PROBLEM = PluralityProblem(Voters(4, PrivacyParams("inf"), overlap=1), PrivacyParams("0.5", "0.01"), 3)
+PROBLEM = Problem(Voters(4, PrivacyParams("inf"), overlap=1), PrivacyParams("0.5", "0.01"), 3)
 
 
 @pytest.fixture(scope="module")

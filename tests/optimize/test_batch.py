@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from darrm import MajorityProblem, PrivacyParams, Voters, optimize_gamma, optimize_many
+from darrm import PrivacyParams, Problem, Voters, optimize_gamma, optimize_many
 from darrm.optimize import batch
 from darrm.proof.optimality import SHAPES
 from darrm.proof.table import GammaTable
@@ -13,7 +13,7 @@ from tests.optimality import optimality_of
 
 # two sweeps, taken in turns, so that order and groups differ
 SWEEP = [
-    MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", delta)), m)
+    Problem.from_allowance(Voters(K, PrivacyParams("0.1", delta)), m)
     for m in (2, 3, 5)
     for K, delta in ((31, "1e-4"), (21, "0"))
 ]
@@ -46,14 +46,14 @@ def test_rows_of_other_voters_are_left_out() -> None:
     near = optimize_gamma(SWEEP[0])
     # with a smaller overlap most rows of the other are none: they would forbid a better γ
     voters = Voters(31, PrivacyParams("0.1", "1e-4"), overlap=2)
-    problem = MajorityProblem.from_allowance(voters, 2)
+    problem = Problem.from_allowance(voters, 2)
     table, single = optimize_gamma(problem, start=near), optimize_gamma(problem)
     assert optimality_of(table).value == pytest.approx(optimality_of(single).value, rel=1e-8)
     assert optimality_of(single).value < optimality_of(near).value
 
 
 def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match=r"problems\[1\] must be a MajorityProblem, got 3"):
+    with pytest.raises(ValueError, match=r"problems\[1\] must be a Problem, got 3"):
         optimize_many([SWEEP[0], 3])  # type: ignore[list-item]
     for jobs in (0, -2, 1.5):
         with pytest.raises(ValueError, match=r"jobs must be .* or -1 for all cores"):

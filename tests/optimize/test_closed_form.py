@@ -20,7 +20,7 @@ from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.comparison import compare
 from darrm.optimize.optimizer import PrivacyOracle, optimize_gamma
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.corners import corners_of
 from darrm.proof.full_set import FullSet
 from darrm.proof.table import GammaTable, certify
@@ -35,8 +35,8 @@ SCHEMAS = Path(__file__).parents[2] / "darrm/schemas"
 TARGETS = [("0.2676", "0.0003"), ("0.01", "1e-6"), ("2", "1e-5"), ("0.5", "0.2"), ("0.3", "0"), ("6", "0.9")]
 
 
-def plain(K: int, target: tuple[str, str], overlap: int | None = 1) -> MajorityProblem:
-    return MajorityProblem(Voters(K, PrivacyParams(math.inf, 0), overlap=overlap), PrivacyParams(*target))
+def plain(K: int, target: tuple[str, str], overlap: int | None = 1) -> Problem:
+    return Problem(Voters(K, PrivacyParams(math.inf, 0), overlap=overlap), PrivacyParams(*target))
 
 
 def smallest_h(K: int, s: int, ratio: float, delta: float) -> float:
@@ -104,7 +104,7 @@ def test_the_solver_finds_the_closed_form_for_many_voters(K: int, target: tuple[
     assert distance_of_the_solver(plain(K, target), shape) <= 1e-9
 
 
-def distance_of_the_solver(problem: MajorityProblem, shape: Shape) -> float:
+def distance_of_the_solver(problem: Problem, shape: Shape) -> float:
     """Row generation alone, without the closed form, under a prior that has an opinion at every l."""
     program = expected_error_program(priors.CommonP().weights(problem.voters.K), shape)
     found = minimize_with_rows(program, PrivacyOracle(problem, shape), SolveOptions())
@@ -200,11 +200,11 @@ def test_infinity_is_for_voters_only(epsilon: float | str) -> None:
     with pytest.raises(ValueError, match="epsilon must be a finite number"):
         PrivacyParams(epsilon, "1e-5")
     with pytest.raises(ValueError, match="epsilon must be a finite number"):
-        MajorityProblem(Voters(3, PrivacyParams("0.1")), nothing)
+        Problem(Voters(3, PrivacyParams("0.1")), nothing)
     with pytest.raises(ValueError, match=r"target\.epsilon must be positive"):
-        MajorityProblem(Voters(3, nothing), PrivacyParams(0, "0.1"))
+        Problem(Voters(3, nothing), PrivacyParams(0, "0.1"))
     with pytest.raises(ValueError, match=r"have no allowance m: state the target"):
-        MajorityProblem.from_allowance(Voters(3, nothing), 2)
+        Problem.from_allowance(Voters(3, nothing), 2)
 
 
 @pytest.mark.parametrize("name", ["-inf", "nan"])
@@ -216,7 +216,7 @@ def test_other_numbers_that_are_none_stay_refused(name: str) -> None:
 def test_a_file_cannot_make_a_target_infinite() -> None:
     problem = {"K": 3, "each": {"epsilon": "inf", "delta": "0"}, "target": {"epsilon": "inf", "delta": "0"}}
     with pytest.raises(ValueError, match="epsilon must be a finite number"):
-        MajorityProblem.from_json(problem)
+        Problem.from_json(problem)
 
 
 def test_the_constants_are_exact() -> None:

@@ -11,12 +11,12 @@ from scipy.optimize import minimize
 
 from darrm.optimize.closed_form_renyi import SMALLEST_LIE, bernoulli_divergence, best_under_renyi
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.renyi import renyi_divergences
 
 
-def plain(K: int) -> MajorityProblem:
-    return MajorityProblem(Voters(K, PrivacyParams("inf"), overlap=1), PrivacyParams(1))
+def plain(K: int) -> Problem:
+    return Problem(Voters(K, PrivacyParams("inf"), overlap=1), PrivacyParams(1))
 
 
 def law(K: int, upper: tuple[float, ...]) -> list[float]:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm import GammaTable, MajorityProblem, PrivacyParams, SolveOptions, optimize_gamma
+from darrm import GammaTable, PrivacyParams, Problem, SolveOptions, optimize_gamma
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.optimize import optimizer
@@ -34,14 +34,14 @@ from tests.strategies import gammas, problems
 PRIORS = (priors.Independent(), priors.Independent(0.7, 1.0), priors.CommonP(), priors.Point(0.8))
 
 
-def random_setting(seed: int) -> tuple[MajorityProblem, priors.Prior, str]:
+def random_setting(seed: int) -> tuple[Problem, priors.Prior, str]:
     """One of the random problems: K ≤ 9, fractional m, ε from 0.02 to 2, Δ from 0 to 0.01, δ default and larger."""
     rng = np.random.default_rng(seed)
     delta = rng.choice(["0", "1e-6", "1e-4", "0.01"])
     K = int(rng.integers(1, 8 if delta != "0" and seed % 4 else 10))
     m = f"{rng.uniform(1, K):.3f}" if seed % 3 else str(int(rng.integers(1, K + 1)))
     each = PrivacyParams(f"{np.exp(rng.uniform(np.log(0.02), np.log(2))):.4f}", str(delta))
-    problem = MajorityProblem.from_allowance(Voters(K, each), m, delta=None if seed % 2 else "0.07")
+    problem = Problem.from_allowance(Voters(K, each), m, delta=None if seed % 2 else "0.07")
     return problem, PRIORS[seed % len(PRIORS)], ("free", "monotone")[(seed // 4) % 2]
 
 
@@ -50,7 +50,7 @@ def test_production_agrees_with_every_row_written_down(seed: int) -> None:
     check_against_the_reference(*random_setting(seed))
 
 
-def check_against_the_reference(problem: MajorityProblem, prior: priors.Prior, shape: str) -> None:
+def check_against_the_reference(problem: Problem, prior: priors.Prior, shape: str) -> None:
     table = optimize_gamma(problem, prior=prior, shape=shape)
     fast = optimality_of(table)
     slow = optimality_of(optimize_gamma(problem, prior=prior, shape=shape, solver="reference"))
@@ -65,7 +65,7 @@ def check_against_the_reference(problem: MajorityProblem, prior: priors.Prior, s
 
 @pytest.mark.parametrize(("delta", "uniform", "common"), [("1e-5", 0.0413, 0.0256), ("0", 0.0413, 0.0256)])
 def test_known_values_at_eleven_voters(delta: str, uniform: float, common: float) -> None:
-    problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", delta)), 3)
+    problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", delta)), 3)
     assert optimality_of(optimize_gamma(problem)).value == pytest.approx(uniform, abs=5e-5)
     assert optimality_of(optimize_gamma(problem, prior=priors.CommonP())).value == pytest.approx(common, abs=5e-5)
 
@@ -74,7 +74,7 @@ def test_known_values_at_eleven_voters(delta: str, uniform: float, common: float
 @pytest.mark.parametrize("prior", [priors.Independent(), priors.CommonP()])
 @pytest.mark.parametrize("K", [3, 11, 101])
 def test_without_allowance_the_optimum_is_the_mean_vote(K: int, prior: priors.Prior, shape: str) -> None:
-    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1")), 1)
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1")), 1)
     mean_vote = NoiseFunction(K, np.abs(2 * np.arange(K // 2 + 1, K + 1) - K) / K)
     table = optimize_gamma(problem, prior=prior, shape=shape)
     assert optimality_of(table).value == pytest.approx(mean_vote.expected_error(prior), abs=1e-9)
@@ -82,7 +82,7 @@ def test_without_allowance_the_optimum_is_the_mean_vote(K: int, prior: priors.Pr
 
 @pytest.mark.parametrize("K", [2, 10, 250])
 def test_even_numbers_of_voters(K: int) -> None:
-    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", "1e-5")), "1.5")
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1", "1e-5")), "1.5")
     table = optimize_gamma(problem, prior=priors.CommonP())
     optimality = optimality_of(table)
     assert optimality.gap <= 1e-8 * max(optimality.value, 1e-3)
@@ -94,7 +94,7 @@ def test_even_numbers_of_voters(K: int) -> None:
 def test_the_error_falls_as_one_person_reaches_fewer_voters() -> None:
     errors = []
     for overlap in range(1, 12):
-        problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5"), overlap=overlap), 3)
+        problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5"), overlap=overlap), 3)
         table = optimize_gamma(problem, prior=priors.CommonP(), shape="monotone")
         errors.append(round(optimality_of(table).value, 4))
         assert optimality_of(table).gap <= 1e-8
@@ -102,19 +102,19 @@ def test_the_error_falls_as_one_person_reaches_fewer_voters() -> None:
 
 
 def test_disjoint_private_voters_need_no_noise() -> None:
-    problem = MajorityProblem.from_allowance(Voters(41, PrivacyParams("0.1", "1e-5"), overlap=1), 1)
+    problem = Problem.from_allowance(Voters(41, PrivacyParams("0.1", "1e-5"), overlap=1), 1)
     assert np.all(optimize_gamma(problem).gamma.half >= 1.0 - 2.0**-40)
 
 
 @pytest.mark.parametrize("shape", ["free", "monotone"])
 @pytest.mark.parametrize(("K", "overlap", "delta"), [(7, 1, "0.01"), (7, 3, "0"), (8, 5, "0.01"), (6, 6, "0.001")])
 def test_overlap_agrees_with_every_row_written_down(K: int, overlap: int, delta: str, shape: str) -> None:
-    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.8", delta), overlap=overlap), "1.7")
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.8", delta), overlap=overlap), "1.7")
     check_against_the_reference(problem, priors.CommonP(), shape)
 
 
 def test_monotone_is_monotone_and_not_better() -> None:
-    problem = MajorityProblem.from_allowance(Voters(21, PrivacyParams("0.1", "1e-5")), 4)
+    problem = Problem.from_allowance(Voters(21, PrivacyParams("0.1", "1e-5")), 4)
     free = optimize_gamma(problem)
     monotone = optimize_gamma(problem, shape="monotone")
     assert monotone.gamma.is_monotone
@@ -127,7 +127,7 @@ def test_more_allowance_never_hurts_and_the_optimum_beats_the_baselines() -> Non
 
     errors = []
     for m in (1, 2, 3, 4, 5):
-        problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m)
+        problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m)
         table = optimize_gamma(problem)
         found = [entry.expected_error for entry in compare(table, priors.Independent()) if entry.expected_error]
         errors.append(found[0])
@@ -136,7 +136,7 @@ def test_more_allowance_never_hurts_and_the_optimum_beats_the_baselines() -> Non
 
 
 @given(data=st.data(), problem=problems(most_voters=12), K=st.integers(1, 50))
-def test_stretched_rows_are_rows(data: st.DataObject, problem: MajorityProblem, K: int) -> None:
+def test_stretched_rows_are_rows(data: st.DataObject, problem: Problem, K: int) -> None:
     """With the moved voters of a row and its frozen ones, for any other number of voters."""
     family = DominatingFamily(problem.voters)
     found = family.maxima(data.draw(gammas(problem.voters.K)).half, FullSet(problem.voters, Fraction(1)).ratio)
@@ -151,7 +151,7 @@ def test_stretched_rows_are_rows(data: st.DataObject, problem: MajorityProblem, 
 @pytest.mark.parametrize("overlap", [None, 10])
 def test_rows_of_fewer_voters_save_rounds(overlap: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The optimum is the same without them; rows that touch more than the overlap would bound it falsely."""
-    problem = MajorityProblem.from_allowance(Voters(1301, PrivacyParams("0.1", "1e-5"), overlap), 5)
+    problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1", "1e-5"), overlap), 5)
     solve = partial(optimize_gamma, problem, prior=priors.CommonP(), shape="monotone", options=SolveOptions(gap=1e-6))
     with_them = solve()
     assert all(row.is_of(problem.voters) for _, row in optimality_of(with_them).multipliers or ())
@@ -164,7 +164,7 @@ def test_rows_of_fewer_voters_save_rounds(overlap: int | None, monkeypatch: pyte
 
 def test_rows_of_other_voters_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of 325 voters stretch to twelve of 1,301, and a person reaches ten."""
-    problem = MajorityProblem.from_allowance(Voters(1301, PrivacyParams("0.1", "1e-5"), 10), 5)
+    problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1", "1e-5"), 10), 5)
     oracle = optimizer.PrivacyOracle(problem, Shape.MONOTONE)
     fewer = optimizer._of_fewer(problem)
     assert fewer is not None
@@ -177,13 +177,13 @@ def test_rows_of_other_voters_are_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_allowance_that_fewer_voters_do_not_have() -> None:
-    problem = MajorityProblem.from_allowance(Voters(1301, PrivacyParams("0.1")), 400)
+    problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1")), 400)
     table = optimize_gamma(problem, prior=priors.CommonP(), shape="monotone", options=SolveOptions(gap=1e-6))
     assert optimality_of(table).status == "optimal"
 
 
 class TestAnytime:
-    problem = MajorityProblem.from_allowance(Voters(151, PrivacyParams("0.1", "1e-5")), 10)
+    problem = Problem.from_allowance(Voters(151, PrivacyParams("0.1", "1e-5")), 10)
 
     def check(self, table: GammaTable, status: str) -> None:
         assert optimality_of(table).status == status
@@ -201,12 +201,12 @@ class TestAnytime:
         # one such look takes seconds here; what follows the search is the proof
         searched = []
 
-        def noted(problem: MajorityProblem, gamma: NoiseFunction) -> GammaTable:
+        def noted(problem: Problem, gamma: NoiseFunction) -> GammaTable:
             searched.append(time.process_time() - started)
             return certify(problem, gamma.scaled(0.0))
 
         monkeypatch.setattr(optimizer, "certify", noted)
-        problem = MajorityProblem.from_allowance(Voters(1001, PrivacyParams("0.1", "1e-5")), 3)
+        problem = Problem.from_allowance(Voters(1001, PrivacyParams("0.1", "1e-5")), 3)
         started = time.process_time()
         table = optimize_gamma(problem, options=SolveOptions(time_limit=0.5))
         assert optimality_of(table).status == "time limit"
@@ -230,7 +230,7 @@ class TestAnytime:
     @pytest.mark.parametrize("each_delta", ["0", "1e-5"])
     def test_a_limit_while_fewer_voters_are_solved_for(self, each_delta: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """The stretched γ is proved, and the stretched rows bound every γ, though nothing was solved for these K."""
-        problem = MajorityProblem.from_allowance(Voters(1301, PrivacyParams("0.1", each_delta)), 10)
+        problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1", each_delta)), 10)
         solve = partial(optimize_gamma, problem, prior=priors.CommonP(), shape="monotone")
         best = optimality_of(solve(options=SolveOptions(gap=1e-6)))
 
@@ -258,8 +258,8 @@ class TestAnytime:
         assert seen[-1].value - seen[-1].bound < 1e-3 * (seen[0].value - seen[0].bound)
 
 
-def hard_problem(K: int, m: str, epsilon: str, each_delta: str, delta: str | None = None) -> MajorityProblem:
-    return MajorityProblem.from_allowance(Voters(K, PrivacyParams(epsilon, each_delta)), m, delta=delta)
+def hard_problem(K: int, m: str, epsilon: str, each_delta: str, delta: str | None = None) -> Problem:
+    return Problem.from_allowance(Voters(K, PrivacyParams(epsilon, each_delta)), m, delta=delta)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def hard_problem(K: int, m: str, epsilon: str, each_delta: str, delta: str | Non
     ],
 )
 @pytest.mark.parametrize("shape", ["free", "monotone"])
-def test_numerically_hard_settings(problem: MajorityProblem, prior: str, shape: str) -> None:
+def test_numerically_hard_settings(problem: Problem, prior: str, shape: str) -> None:
     K = problem.voters.K
     belief = priors.parse(prior)
     table = optimize_gamma(problem, prior=belief, shape=shape)
@@ -294,14 +294,14 @@ def test_numerically_hard_settings(problem: MajorityProblem, prior: str, shape: 
 
 def test_where_the_prior_is_silent_gamma_is_still_sensible() -> None:
     # U[0.5, 1] at K = 501 gives the levels near the tie weights below 1e-30; they must not be left at 0
-    problem = MajorityProblem.from_allowance(Voters(501, PrivacyParams("0.1", "1e-5")), 10)
+    problem = Problem.from_allowance(Voters(501, PrivacyParams("0.1", "1e-5")), 10)
     monotone = optimize_gamma(problem, shape="monotone")
     assert monotone.gamma.half[0] > 0.3
 
 
 @pytest.mark.parametrize("arguments", [{"shape": "round"}, {"objective": "cubic"}, {"solver": "abacus"}])
 def test_unknown_options(arguments: dict[str, Any]) -> None:
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.1")), 1)
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1")), 1)
     with pytest.raises(ValueError, match="must be one of"):
         optimize_gamma(problem, **arguments)
 
@@ -312,9 +312,9 @@ def test_options_out_of_range(value: float) -> None:
         SolveOptions(gap=value)
 
 
-def large_problem() -> MajorityProblem:
+def large_problem() -> Problem:
     """Solved from coarse to fine: a free γ after a monotone one."""
-    return MajorityProblem.from_allowance(Voters(301, PrivacyParams("0.1")), 5)
+    return Problem.from_allowance(Voters(301, PrivacyParams("0.1")), 5)
 
 
 def test_an_interrupt_of_the_monotone_part_ends_the_free_solve() -> None:
@@ -338,7 +338,7 @@ def test_an_interrupt_of_the_monotone_part_ends_the_free_solve() -> None:
 def test_time_that_runs_out_between_two_parts_of_a_fit_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = count(0.0, 4.0)
     monkeypatch.setattr(optimizer, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
-    problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("1", "1e-5")), 2)
+    problem = Problem.from_allowance(Voters(11, PrivacyParams("1", "1e-5")), 2)
     table = optimize_gamma(problem, objective="expected-error", draws=500, options=SolveOptions(time_limit=3.0))
     assert optimality_of(table).value < 0.1  # what the first part found
 

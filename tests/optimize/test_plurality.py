@@ -15,7 +15,7 @@ from darrm.laws.plurality_law import ONE, PluralityLaw, uniform_law
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.plurality import SMALLEST_PROBABILITY, optimize_plurality, optimize_plurality_under_renyi
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, PluralityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.plurality import prove
 from darrm.proof.plurality_divergence import curve_of_law, profile_of_law
 from darrm.proof.plurality_optimality import PairMultipliers, upper_bound
@@ -25,8 +25,8 @@ from darrm.votes import Votes
 NOT_PRIVATE = PrivacyParams("inf")
 
 
-def problem_of(K: int, classes: int, epsilon: str = "0.5", delta: str = "1e-5", overlap: int = 1) -> PluralityProblem:
-    return PluralityProblem(Voters(K, NOT_PRIVATE, overlap=overlap), PrivacyParams(epsilon, delta), classes)
+def problem_of(K: int, classes: int, epsilon: str = "0.5", delta: str = "1e-5", overlap: int = 1) -> Problem:
+    return Problem(Voters(K, NOT_PRIVATE, overlap=overlap), PrivacyParams(epsilon, delta), classes)
 
 
 def all_histograms(K: int, classes: int) -> list[tuple[int, ...]]:
@@ -116,8 +116,8 @@ def test_known_values(K: int, classes: int, share: float) -> None:
 @pytest.mark.parametrize("K", [7, 10])
 def test_two_classes_are_the_closed_form(K: int) -> None:
     voters, target = Voters(K, NOT_PRIVATE, overlap=1), PrivacyParams("0.5", "1e-3")
-    half = best_for_plain_voters(MajorityProblem(voters, target)).half
-    law = optimize_plurality(PluralityProblem(voters, target, 2)).probabilities
+    half = best_for_plain_voters(Problem(voters, target)).half
+    law = optimize_plurality(Problem(voters, target, 2)).probabilities
     counts = [[most, K - most] for most in range(K // 2 + 1, K + 1)]
     assert law.probabilities(counts)[:, 0] == pytest.approx(0.5 + 0.5 * half, abs=1e-9)
 
@@ -183,7 +183,7 @@ def test_a_law_that_is_not_private_is_refused_and_repaired() -> None:
 
 @pytest.mark.parametrize("target", [("1e-6", "0"), ("1e-12", "1e-4"), ("1e-17", "1e-4"), ("1e-300", "1e-4")])
 def test_a_law_is_repaired_for_targets_that_allow_next_to_nothing(target: tuple[str, str]) -> None:
-    problem = PluralityProblem(Voters(5, NOT_PRIVATE, overlap=1), PrivacyParams(*target), 3)
+    problem = Problem(Voters(5, NOT_PRIVATE, overlap=1), PrivacyParams(*target), 3)
     sizes = partitions_of(5, 3).sizes
     leader = np.zeros(sizes.size)
     leader[partitions_of(5, 3).starts] = 1.0 / sizes[partitions_of(5, 3).starts]

@@ -12,7 +12,7 @@ from scipy.sparse import coo_matrix
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.plurality_bounds import right_at_most, share_right_at_most
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters, Workload
+from darrm.problem import Problem, Voters, Workload
 
 PLAIN = PrivacyParams("inf")
 Histogram = tuple[int, ...]
@@ -87,7 +87,7 @@ def test_no_release_is_right_more_often(K: int, classes: int, target: PrivacyPar
 @pytest.mark.parametrize("target", [PrivacyParams("0.2", "1e-4"), PrivacyParams(2), PrivacyParams("1e-3", "1e-3")])
 def test_two_classes_are_the_closed_form(target: PrivacyParams) -> None:
     K = 41
-    best = best_for_plain_voters(MajorityProblem(Voters(K, PLAIN, overlap=1), target))
+    best = best_for_plain_voters(Problem(Voters(K, PLAIN, overlap=1), target))
     counts = np.array([[votes, K - votes] for votes in range(21, 42)])
     assert right_at_most(counts, target) == pytest.approx((1.0 + best.half) / 2.0, abs=1e-10)
 

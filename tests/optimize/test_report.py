@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm import GammaTable, MajorityProblem, PrivacyParams, Voters, certify, load_table
+from darrm import GammaTable, PrivacyParams, Problem, Voters, certify, load_table
 from darrm.laws import baselines, priors
 from darrm.optimize.__main__ import main
 from darrm.optimize.comparison import with_missing
@@ -212,7 +212,7 @@ def test_what_missing_votes_do(tmp_path: Path) -> None:
 
 
 def test_many_missing_votes_are_shown_in_few_lines() -> None:
-    table = load_table(MajorityProblem.from_allowance(Voters(101, PrivacyParams("0.1", "1e-5")), 10))
+    table = load_table(Problem.from_allowance(Voters(101, PrivacyParams("0.1", "1e-5")), 10))
     rows = with_missing(table, priors.CommonP(), range(101))
     assert [row.missing for row in rows] == list(range(101))
     text = text_report(table, (), priors.CommonP(), None, missing=rows)

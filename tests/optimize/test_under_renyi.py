@@ -6,7 +6,7 @@ import pytest
 from darrm.laws import priors
 from darrm.optimize.under_renyi import COARSE, optimize_under_renyi
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.renyi import renyi_divergences
 
 PROBLEMS = [
@@ -22,9 +22,9 @@ PROBLEMS = [
 ]
 
 
-def problem_of(K: int, epsilon: str, delta: str | None, overlap: int | None) -> MajorityProblem:
+def problem_of(K: int, epsilon: str, delta: str | None, overlap: int | None) -> Problem:
     each = PrivacyParams(epsilon, delta or 0)
-    return MajorityProblem(Voters(K, each, overlap=overlap), each if each.is_private else PrivacyParams(1))
+    return Problem(Voters(K, each, overlap=overlap), each if each.is_private else PrivacyParams(1))
 
 
 @pytest.mark.parametrize(("K", "epsilon", "delta", "overlap", "order", "budget"), PROBLEMS)

@@ -30,7 +30,7 @@ from darrm.plan.remedies import GOAL, remedies
 from darrm.plan.report import json_report, text_report
 from darrm.plan.share_right import share_right
 from darrm.privacy import PrivacyParams
-from darrm.problem import PluralityProblem, Voters, Workload
+from darrm.problem import Problem, Voters, Workload
 from darrm.release import release_debited
 from darrm.release.__main__ import main as release
 from darrm.system.command_line import run
@@ -115,7 +115,7 @@ def test_the_optimum_is_right_most_often() -> None:
     law = found.best.aggregator.table.probabilities
     assert found.best.share_right.value == pytest.approx(law.share_right(Dirichlet()), abs=1e-12)
     one = plan(Workload(SMALL.voters, 1, PrivacyParams("0.5", "1e-5"), 3))
-    table = optimize_plurality(PluralityProblem(SMALL.voters, PrivacyParams("0.5", "1e-5"), 3))
+    table = optimize_plurality(Problem(SMALL.voters, PrivacyParams("0.5", "1e-5"), 3))
     assert one.best.method == "optimum"
     assert one.best.share_right.value == pytest.approx(table.share_right, abs=1e-9)
     assert one.spent.epsilon == 0.5

@@ -27,7 +27,7 @@ from darrm.plan.laws import best_law
 from darrm.plan.per_query import best_per_query
 from darrm.privacy import PrivacyParams
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.definition import all_multisets
 from darrm.proof.profile import divergence
 from darrm.proof.table import GammaTable
@@ -80,12 +80,12 @@ def test_the_total_stays_within_the_budget(
 def test_one_query_is_the_optimum_of_one_query() -> None:
     target = PrivacyParams("0.3", "3e-5")
     found = plan(Workload(Voters(11, WITH_DELTA), 1, target), prior=priors.Independent())
-    alone = optimize_gamma(MajorityProblem(Voters(11, WITH_DELTA), target))
+    alone = optimize_gamma(Problem(Voters(11, WITH_DELTA), target))
     assert found.table.gamma.half == pytest.approx(alone.gamma.half)
     assert found.table.problem.target == target
     plain = plan(Workload(Voters(11, PLAIN, overlap=1), 1, target))
     assert plain.table.gamma.half == pytest.approx(
-        best_for_plain_voters(MajorityProblem(Voters(11, PLAIN, overlap=1), target)).half, abs=1e-12
+        best_for_plain_voters(Problem(Voters(11, PLAIN, overlap=1), target)).half, abs=1e-12
     )
 
 

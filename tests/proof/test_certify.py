@@ -12,7 +12,7 @@ from darrm.errors import CertificationError
 from darrm.laws import baselines
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof import balls, certify, corners, full_set, table
 from darrm.proof.certify import BALLS, FLOATS, bound_worst_cost, prove, scale_and_prove
 from tests.oracle import exact_budget, exact_worst_cost
@@ -29,7 +29,7 @@ def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 @given(data=st.data(), problem=problems(most_voters=4))
 @settings(max_examples=60, deadline=None)
-def test_what_is_certified_is_private_in_exact_arithmetic(data: st.DataObject, problem: MajorityProblem) -> None:
+def test_what_is_certified_is_private_in_exact_arithmetic(data: st.DataObject, problem: Problem) -> None:
     gamma = data.draw(gammas(problem.voters.K))
     scaled, certificate = scale_and_prove(problem, gamma)
     assert exact_worst_cost(problem, scaled.half) <= certificate.worst_cost
@@ -41,7 +41,7 @@ def test_what_is_certified_is_private_in_exact_arithmetic(data: st.DataObject, p
 
 
 def test_a_gamma_that_breaks_its_budget_by_1e_12_is_refused(method: str) -> None:
-    problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1", "1e-5")), 2)
+    problem = Problem.from_allowance(Voters(5, PrivacyParams("0.1", "1e-5")), 2)
     gamma, certificate = scale_and_prove(problem, NoiseFunction(5, [0.6, 0.9, 0.95]))
     assert certificate.method == method
     exact = exact_worst_cost(problem, gamma.half)
@@ -53,7 +53,7 @@ def test_a_gamma_that_breaks_its_budget_by_1e_12_is_refused(method: str) -> None
     assert caught.value.worst_cost > caught.value.budget
 
 
-def is_what_the_definition_says(problem: MajorityProblem, half: np.ndarray) -> bool:
+def is_what_the_definition_says(problem: Problem, half: np.ndarray) -> bool:
     """Whether bound and budget are those of exact arithmetic over every assignment."""
     bound, _ = bound_worst_cost(problem, NoiseFunction(problem.voters.K, half))
     exact, budget = exact_worst_cost(problem, half), exact_budget(problem)
@@ -61,7 +61,7 @@ def is_what_the_definition_says(problem: MajorityProblem, half: np.ndarray) -> b
     return bool(exact <= bound <= exact + 10**-9 and budget * (1 - 10**-15) < below <= budget)
 
 
-BUGGY_PROBLEM = MajorityProblem.from_allowance(Voters(3, PrivacyParams("1", "0.05")), "2.5")
+BUGGY_PROBLEM = Problem.from_allowance(Voters(3, PrivacyParams("1", "0.05")), "2.5")
 BUGGY_HALF = np.array([1.0, 0.1])
 balls_levels = balls._levels
 
@@ -93,7 +93,7 @@ class TestPlantedBugs:
         ],
     )
     def test_a_dropped_corner(self, piece: str, planted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked = BUGGY_PROBLEM, MajorityProblem.from_allowance(BUGGY_PROBLEM.voters, 1)
+        asked = BUGGY_PROBLEM, Problem.from_allowance(BUGGY_PROBLEM.voters, 1)
         cases = [(problem, half) for problem in asked for half in (BUGGY_HALF, np.array([0.4, 1.0]))]
         assert all(is_what_the_definition_says(*case) for case in cases)
         monkeypatch.setattr(balls, piece, planted)
@@ -119,7 +119,7 @@ class TestPlantedBugs:
 
 def test_a_gamma_found_without_one_corner_is_refused() -> None:
     # the best γ of a program that forgot (lo, hi) and (0, Δ), (Δ, 0), … is not private
-    problem = MajorityProblem.from_allowance(Voters(7, PrivacyParams("2", "0.01")), 3)
+    problem = Problem.from_allowance(Voters(7, PrivacyParams("2", "0.01")), 3)
     with pytest.raises(CertificationError):
         prove(problem, NoiseFunction(7, [1.0, 0.0, 0.0, 1.0]))
 
@@ -127,32 +127,32 @@ def test_a_gamma_found_without_one_corner_is_refused() -> None:
 @pytest.mark.parametrize("K", [5, 11, 12, 41])
 def test_no_noise_is_needed_from_half_the_voters_on(K: int) -> None:
     m = (K + 2) // 2
-    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1")), m)
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1")), m)
     gamma, certificate = scale_and_prove(problem, NoiseFunction(K, np.ones(problem.voters.half_size)))
     assert certificate.scale >= 1.0 - 2.0**-48
     assert np.all(gamma.half >= 1.0 - 2.0**-48)
 
 
 def test_the_wrong_number_of_voters() -> None:
-    problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
+    problem = Problem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
     with pytest.raises(ValueError, match=r"gamma\.K must be K = 5"):
         prove(problem, NoiseFunction(7, np.zeros(4)))
 
 
 @pytest.mark.parametrize("prover", [table.certify, prove, bound_worst_cost, scale_and_prove])
 def test_what_is_no_noise_function_or_no_problem_is_named(prover: Any) -> None:
-    problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
+    problem = Problem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
     for gamma in ([0.1, 0.2, 0.3], np.zeros(3), lambda: 0.0, None):
         with pytest.raises(ValueError, match="gamma must be a NoiseFunction"):
             prover(problem, gamma)
-    with pytest.raises(ValueError, match="problem must be a MajorityProblem"):
+    with pytest.raises(ValueError, match="problem must be a Problem"):
         prover(5, NoiseFunction(5, np.zeros(3)))
 
 
 @pytest.mark.parametrize("K", [10, 41, 250, 1001])
 @pytest.mark.parametrize("delta", ["0", "1e-5"])
 def test_baselines_of_many_sizes_are_certified(K: int, delta: str) -> None:
-    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", delta)), 5)
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1", delta)), 5)
     for propose in (baselines.subsampling, baselines.double_subsampling, baselines.randomized_response):
         _, certificate = scale_and_prove(problem, propose(problem))
         assert 0.3 < certificate.scale <= 1.0

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof import compiled
 from darrm.proof.dominating import DominatingFamily, LevelMaxima
 from darrm.proof.full_set import FullMaxima, FullSet
@@ -51,7 +51,7 @@ def of_full_set(found: FullMaxima) -> tuple[Any, ...]:
 
 @given(data=st.data(), problem=problems(most_voters=70), low=st.booleans())
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_levels_agree_to_the_bit(data: st.DataObject, problem: MajorityProblem, low: bool, work: compiled.Work) -> None:
+def test_levels_agree_to_the_bit(data: st.DataObject, problem: Problem, low: bool, work: compiled.Work) -> None:
     half = data.draw(gammas(problem.voters.K)).half * data.draw(st.sampled_from([1.0, 0.7310585786300049]))
     full = FullSet(problem.voters, problem.target.exact_epsilon)
     slow, fast = both_ways(work, lambda: of_levels(full.family.maxima(half, full.ratio, low=low)))
@@ -60,9 +60,7 @@ def test_levels_agree_to_the_bit(data: st.DataObject, problem: MajorityProblem, 
 
 @given(data=st.data(), problem=problems(most_voters=24), limit=st.sampled_from([np.inf, -np.inf, 0.1, 1.0]))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_full_sets_agree_to_the_bit(
-    data: st.DataObject, problem: MajorityProblem, limit: float, work: compiled.Work
-) -> None:
+def test_full_sets_agree_to_the_bit(data: st.DataObject, problem: Problem, limit: float, work: compiled.Work) -> None:
     half = data.draw(gammas(problem.voters.K)).half
     full = FullSet(problem.voters, problem.target.exact_epsilon)
     slow, fast = both_ways(work, lambda: of_full_set(full.maxima(half, limit)))
@@ -80,7 +78,7 @@ def test_blocks_are_passed_over_only_where_no_cost_is_largest(
 ) -> None:
     """With many blocks a level and a window; ties are at the first place, and rough γ spoil every bound on a block."""
     rng = np.random.default_rng(3)
-    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.5", delta), overlap), 2)
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.5", delta), overlap), 2)
     full, n = FullSet(problem.voters, problem.target.exact_epsilon), K - K // 2
     ramp = np.minimum(1.0, 4.0 * np.arange(1, n + 1) / n)
     rough = [rng.random(n), np.where(rng.random(n) > 0.5, 1.0, 0.0)]
@@ -99,7 +97,7 @@ def test_blocks_are_passed_over_only_where_no_cost_is_largest(
 @pytest.mark.parametrize("K", [131, 300])
 def test_the_border_agrees_to_the_bit_where_levels_have_many_blocks(work: compiled.Work, delta: str, K: int) -> None:
     rng = np.random.default_rng(4)
-    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.5", delta)), 2)
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.5", delta)), 2)
     full, n = FullSet(problem.voters, problem.target.exact_epsilon), K - K // 2
     ramp = np.minimum(1.0, 4.0 * np.arange(1, n + 1) / n)
     for half in (ramp * (1.0 - 0.1 * rng.random(n)), rng.random(n), np.where(rng.random(n) > 0.5, 1.0, 0.0)):
@@ -129,7 +127,7 @@ def test_many_levels_are_cut_into_calls(work: compiled.Work, monkeypatch: pytest
     """Each call goes on where the last one stopped."""
     monkeypatch.setattr("darrm.proof.dominating._PLACES_A_CALL", 200)
     for delta in ("0", "0.01"):
-        problem = MajorityProblem.from_allowance(Voters(60, PrivacyParams("0.5", delta)), 2)
+        problem = Problem.from_allowance(Voters(60, PrivacyParams("0.5", delta)), 2)
         full = FullSet(problem.voters, problem.target.exact_epsilon)
         half = np.random.default_rng(1).random(30)
         slow, fast = both_ways(work, lambda full=full, half=half: of_levels(full.family.maxima(half, full.ratio)))
@@ -153,7 +151,7 @@ def test_without_numba_numpy_does_it(work: compiled.Work, monkeypatch: pytest.Mo
     try:
         assert not compiled.is_available()
         assert compiled.load() is None
-        problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
+        problem = Problem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
         work.nanoseconds = np.inf
         assert (
             DominatingFamily(problem.voters).maxima(np.ones(3), FullSet(problem.voters, Fraction(1)).ratio).worst > 0.0

@@ -11,7 +11,7 @@ from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.balls import worst_cost_ball
 from darrm.proof.corners import budget_below, corner_pairs, full_set_size, ratio_of
 from darrm.proof.definition import all_coefficients, privacy_cost, worst_cost
@@ -21,17 +21,17 @@ from tests.oracle import corner_list, exact_budget, exact_worst_cost, exponentia
 from tests.strategies import gammas, problems
 
 
-def full_set(problem: MajorityProblem) -> FullSet:
+def full_set(problem: Problem) -> FullSet:
     return FullSet(problem.voters, problem.target.exact_epsilon)
 
 
-def family_maxima(problem: MajorityProblem, half: Array) -> LevelMaxima:
+def family_maxima(problem: Problem, half: Array) -> LevelMaxima:
     return DominatingFamily(problem.voters).maxima(half, ratio_of(problem.target.exact_epsilon))
 
 
 @given(data=st.data(), problem=problems(most_voters=6))
 @settings(max_examples=120, deadline=None)
-def test_all_ways_to_the_worst_cost_agree(data: st.DataObject, problem: MajorityProblem) -> None:
+def test_all_ways_to_the_worst_cost_agree(data: st.DataObject, problem: Problem) -> None:
     gamma = data.draw(gammas(problem.voters.K))
     slow = worst_cost(problem, gamma)
     fast = full_set(problem).maxima(gamma.half)
@@ -46,7 +46,7 @@ def test_all_ways_to_the_worst_cost_agree(data: st.DataObject, problem: Majority
 
 @given(data=st.data(), problem=problems(most_voters=6))
 @settings(max_examples=60, deadline=None)
-def test_named_rows_cost_what_was_said(data: st.DataObject, problem: MajorityProblem) -> None:
+def test_named_rows_cost_what_was_said(data: st.DataObject, problem: Problem) -> None:
     gamma = data.draw(gammas(problem.voters.K))
     found = full_set(problem).maxima(gamma.half, limit=-np.inf)
     family = DominatingFamily(problem.voters)
@@ -62,7 +62,7 @@ def test_named_rows_cost_what_was_said(data: st.DataObject, problem: MajorityPro
 
 @given(data=st.data(), problem=problems(most_voters=7))
 @settings(max_examples=60, deadline=None)
-def test_the_dominating_family_is_enough_for_monotone_gamma(data: st.DataObject, problem: MajorityProblem) -> None:
+def test_the_dominating_family_is_enough_for_monotone_gamma(data: st.DataObject, problem: Problem) -> None:
     gamma = data.draw(gammas(problem.voters.K))
     monotone = NoiseFunction(problem.voters.K, np.sort(gamma.half))
     assert family_maxima(problem, monotone.half).worst >= worst_cost(problem, monotone) - 1e-14
@@ -70,7 +70,7 @@ def test_the_dominating_family_is_enough_for_monotone_gamma(data: st.DataObject,
 
 
 def test_the_dominating_family_is_not_enough_for_every_gamma() -> None:
-    problem = MajorityProblem.from_allowance(Voters(7, PrivacyParams("2", "0.01")), 3)
+    problem = Problem.from_allowance(Voters(7, PrivacyParams("2", "0.01")), 3)
     gamma = NoiseFunction(7, [1.0, 0.0, 0.0, 1.0])
     assert full_set(problem).maxima(gamma.half).worst > family_maxima(problem, gamma.half).worst + 1e-3
     worst, broken = full_set(problem).border(gamma.half, problem.budget)
@@ -80,7 +80,7 @@ def test_the_dominating_family_is_not_enough_for_every_gamma() -> None:
 
 @given(data=st.data(), problem=problems(most_voters=7))
 @settings(max_examples=80, deadline=None)
-def test_a_pair_of_opposite_voters_averages_frozen_ones(data: st.DataObject, problem: MajorityProblem) -> None:
+def test_a_pair_of_opposite_voters_averages_frozen_ones(data: st.DataObject, problem: Problem) -> None:
     """Which is why no row with both (hi, lo) and (lo, hi) has to be looked at."""
     voters, rng = problem.voters, np.random.default_rng(data.draw(st.integers(0, 2**32)))
     K, (hi, lo) = voters.K, corner_pairs(voters)[2]
@@ -99,7 +99,7 @@ def test_a_pair_of_opposite_voters_averages_frozen_ones(data: st.DataObject, pro
     assert cost((hi, lo), (lo, hi)) == pytest.approx(frozen, abs=1e-13 * (1 + problem.cost_ratio))
 
 
-def first_monotone_level(problem: MajorityProblem, half: Array) -> int:
+def first_monotone_level(problem: Problem, half: Array) -> int:
     """The first j at which E[g(s + Bin(j, hi))] does not fall in s."""
     g = NoiseFunction(problem.voters.K, half).signed
     hi = float(corner_pairs(problem.voters)[2, 0])
@@ -112,7 +112,7 @@ def first_monotone_level(problem: MajorityProblem, half: Array) -> int:
 
 def test_the_first_monotone_level_is_looked_at_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows with exactly so many voters at (lo, hi) are covered by no theorem."""
-    problem = MajorityProblem.from_allowance(Voters(8, PrivacyParams("1", "0.01")), 2)
+    problem = Problem.from_allowance(Voters(8, PrivacyParams("1", "0.01")), 2)
     examined: list[tuple[int, list[int]]] = []
     look = FullSet._examine
 
@@ -138,7 +138,7 @@ def test_the_first_monotone_level_is_looked_at_as_well(monkeypatch: pytest.Monke
 
 def test_no_second_difference_exceeds_the_curvature_bound() -> None:
     """J = 1, so that the tail is no matter of 1e-18: the step of a second difference reaches beyond the moves."""
-    shifts = full_set(MajorityProblem.from_allowance(Voters(12, PrivacyParams("0.1", "0.01")), 5)).shifts
+    shifts = full_set(Problem.from_allowance(Voters(12, PrivacyParams("0.1", "0.01")), 5)).shifts
     shifts.family.__dict__["terms"] = 1
     N, delta = 12, shifts.delta
     block = np.zeros((1, N + 1))
@@ -171,14 +171,14 @@ def test_exact_fractions_over_every_assignment_for_every_overlap(K: int, delta: 
     half = np.random.default_rng(K).random(K - K // 2)
     for overlap in range(1, K + 1):
         voters = Voters(K, PrivacyParams("0.5", delta), overlap=overlap)
-        problem = MajorityProblem.from_allowance(voters, "1.5" if K > 1 else 1)
+        problem = Problem.from_allowance(voters, "1.5" if K > 1 else 1)
         check_exactly(problem, half)
         check_exactly(problem, np.sort(half))
         worst.append(full_set(problem).maxima(half).worst)
     assert worst == sorted(worst)
 
 
-def check_exactly(problem: MajorityProblem, half: np.ndarray) -> None:
+def check_exactly(problem: Problem, half: np.ndarray) -> None:
     K = problem.voters.K
     exact = exact_worst_cost(problem, half)
     ball = worst_cost_ball(problem, NoiseFunction(K, half))
@@ -190,7 +190,7 @@ def check_exactly(problem: MajorityProblem, half: np.ndarray) -> None:
 
 @pytest.mark.parametrize(("K", "delta"), [(10, "1e-5"), (10, "0"), (9, "0.1")])
 def test_one_larger_brute_force(K: int, delta: str) -> None:
-    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", delta)), 3)
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1", delta)), 3)
     coefficients = all_coefficients(problem)
     assert len(coefficients) == full_set_size(problem.voters)
     rng = np.random.default_rng(1)
@@ -203,7 +203,7 @@ def test_one_larger_brute_force(K: int, delta: str) -> None:
 
 @pytest.mark.parametrize("delta", ["0", "1e-5", "0.01"])
 def test_no_random_multiset_of_250_voters_costs_more(delta: str) -> None:
-    problem = MajorityProblem.from_allowance(Voters(250, PrivacyParams("0.1", delta)), 10)
+    problem = Problem.from_allowance(Voters(250, PrivacyParams("0.1", delta)), 10)
     rng = np.random.default_rng(2)
     pairs = corner_pairs(problem.voters)
     levels = np.arange(problem.voters.half_size) / problem.voters.half_size
@@ -223,7 +223,7 @@ def test_no_random_multiset_of_250_voters_costs_more(delta: str) -> None:
 
 
 def test_the_corners_are_the_corners_of_the_region() -> None:
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.7", "0.05")), 1)
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.7", "0.05")), 1)
     e, delta = exponential(problem.voters.each.exact_epsilon), problem.voters.each.exact_delta
     tight = []
     for p, p_prime in corner_list(problem):
@@ -246,7 +246,7 @@ def test_the_corners_are_the_corners_of_the_region() -> None:
 
 @pytest.mark.parametrize("K", [3, 6])
 def test_random_points_of_the_region_never_cost_more_than_the_worst_corner(K: int) -> None:
-    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.5", "0.01")), 2)
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.5", "0.01")), 2)
     rng = np.random.default_rng(K)
     p = rng.beta(0.3, 0.3, size=(10_000, K))
     low, high = lowest_partner(p, problem.voters.each), 1 - lowest_partner(1 - p, problem.voters.each)
@@ -259,7 +259,7 @@ def test_random_points_of_the_region_never_cost_more_than_the_worst_corner(K: in
 
 def test_moves_to_the_family_are_paid_for() -> None:
     # a γ whose fall is too small to see: a level passes only with a positive price, for each voter that is left
-    problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
+    problem = Problem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
     full = full_set(problem)
     assert full._cost_of_moves(0, 0.0) == 0.0
     for j in range(6):
@@ -268,7 +268,7 @@ def test_moves_to_the_family_are_paid_for() -> None:
 
 @given(data=st.data(), problem=problems(most_voters=6))
 @settings(max_examples=40, deadline=None)
-def test_the_border_is_part_of_the_full_set(data: st.DataObject, problem: MajorityProblem) -> None:
+def test_the_border_is_part_of_the_full_set(data: st.DataObject, problem: Problem) -> None:
     gamma = data.draw(gammas(problem.voters.K))
     worst, broken = full_set(problem).border(gamma.half, problem.budget)
     assert worst <= full_set(problem).maxima(gamma.half).worst
@@ -283,7 +283,7 @@ NEEDS_LOW = [0, 0, 1, 0, 0, 1, 0, 0, 1, 1, 0, 1, 1, 1, 0, 0]
 
 
 def test_the_corner_lo_hi_matters_and_every_way_sees_it() -> None:
-    problem = MajorityProblem.from_allowance(Voters(31, PrivacyParams("0.5")), 1)
+    problem = Problem.from_allowance(Voters(31, PrivacyParams("0.5")), 1)
     gamma = NoiseFunction(31, NEEDS_LOW)
     slow = worst_cost(problem, gamma)
     assert family_maxima(problem, gamma.half).worst < 0.9 * slow
@@ -297,7 +297,7 @@ def test_the_corner_lo_hi_matters_and_every_way_sees_it() -> None:
 @pytest.mark.parametrize("delta", ["0.3", "0.05", "1e-5"])
 @pytest.mark.parametrize("N", [2, 5, 9])
 def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> None:
-    problem = MajorityProblem.from_allowance(Voters(N, PrivacyParams("0.5", delta)), 1)
+    problem = Problem.from_allowance(Voters(N, PrivacyParams("0.5", delta)), 1)
     shifts = full_set(problem).shifts
     rng = np.random.default_rng(N)
     block = np.round(rng.uniform(-1.0, 1.0, size=(40, N + 1)))
@@ -332,7 +332,7 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
 @pytest.mark.parametrize("n_1", [0, 1, 70, 149, 150])
 def test_many_moves_are_searched_as_if_all_were_tried(n_1: int) -> None:
     N = 150
-    shifts = full_set(MajorityProblem.from_allowance(Voters(N, PrivacyParams("0.5", "0.05")), 1)).shifts
+    shifts = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", "0.05")), 1)).shifts
     weights, J = shifts.family.delta_weights, shifts.family.terms
     rng = np.random.default_rng(n_1)
     beaten = 0.0
@@ -356,7 +356,7 @@ def test_many_moves_are_searched_as_if_all_were_tried(n_1: int) -> None:
 
 def test_an_interior_number_of_moves_can_be_the_worst() -> None:
     # found by a random search: looking at the vertices alone would miss this by 0.15
-    problem = MajorityProblem.from_allowance(Voters(9, PrivacyParams("1", "0.5")), "2.5")
+    problem = Problem.from_allowance(Voters(9, PrivacyParams("1", "0.5")), "2.5")
     gamma = NoiseFunction(9, [1, 1, 0, 0, 1])
     assert full_set(problem).maxima(gamma.half).worst == pytest.approx(worst_cost(problem, gamma), rel=1e-11)
     assert float(worst_cost_ball(problem, gamma).mid()) == pytest.approx(worst_cost(problem, gamma), rel=1e-13)

@@ -28,7 +28,7 @@ from darrm.plan.budget import counted
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
-from darrm.problem import MajorityProblem, PluralityProblem, Voters, Workload
+from darrm.problem import Problem, Voters, Workload
 from darrm.proof.charge import charge_of
 from darrm.proof.corners import corner_pairs, corners_of, full_set_size
 from darrm.proof.kinds import KindCounts, KindSet, fitting, number_of_rows
@@ -152,7 +152,7 @@ def test_the_rows_of_the_full_set_are_all_multisets(voters: Voters) -> None:
 @given(voters=voters_that_differ(), target=st.sampled_from(["0.05", "0.3", "1"]), delta=st.sampled_from(["0", "0.01"]))
 @settings(max_examples=100, deadline=None)
 def test_the_optimum_is_that_of_the_whole_program(voters: Voters, target: str, delta: str) -> None:
-    problem, prior = MajorityProblem(voters, PrivacyParams(target, delta)), priors.CommonP()
+    problem, prior = Problem(voters, PrivacyParams(target, delta)), priors.CommonP()
     table = optimize_gamma(problem, prior=prior)
     size, ratio = voters.half_size, problem.cost_ratio
     signed = [signed_function(unit, voters.K) for unit in np.eye(size)]
@@ -172,16 +172,16 @@ def test_the_optimum_is_that_of_the_whole_program(voters: Voters, target: str, d
     assert table.certificate.worst_cost - 1e-11 * ratio <= worst.upper <= table.certificate.worst_cost + 1e-25
 
 
-def hospitals(overlap: int | None = None, delta: str = "1e-6") -> MajorityProblem:
+def hospitals(overlap: int | None = None, delta: str = "1e-6") -> Problem:
     voters = Voters.of([PrivacyParams(epsilon, delta) for epsilon in HOSPITALS], overlap)
-    return MajorityProblem(voters, PrivacyParams("0.5", "1e-4"))
+    return Problem(voters, PrivacyParams("0.5", "1e-4"))
 
 
 def test_eleven_hospitals_are_heard_better_than_the_weakest_of_them() -> None:
     """By the one program: 0.0449 beside 0.1371 (common prior); a person who reaches two of them hides better."""
     problem = hospitals()
     table = optimize_gamma(problem, prior=priors.CommonP())
-    alike = MajorityProblem(Voters(11, PrivacyParams("0.5", "1e-6")), problem.target)
+    alike = Problem(Voters(11, PrivacyParams("0.5", "1e-6")), problem.target)
     worse = optimize_gamma(alike, prior=priors.CommonP(), shape="monotone")
     better = optimize_gamma(hospitals(overlap=2), prior=priors.CommonP())
     errors = [each.gamma.expected_error(priors.CommonP()) for each in (better, table, worse)]
@@ -195,9 +195,7 @@ def test_eleven_hospitals_are_heard_better_than_the_weakest_of_them() -> None:
 def test_equal_voters_are_written_one_way() -> None:
     own = [PrivacyParams("0.1", "1e-5")] * 5
     assert Voters.of(own) == Voters(5, own[0])
-    tables = [
-        optimize_gamma(MajorityProblem.from_allowance(voters, 2)) for voters in (Voters.of(own), Voters(5, own[0]))
-    ]
+    tables = [optimize_gamma(Problem.from_allowance(voters, 2)) for voters in (Voters.of(own), Voters(5, own[0]))]
     assert json.dumps(tables[0].to_json()) == json.dumps(tables[1].to_json())
     mixed = [PrivacyParams("0.1"), PrivacyParams("0.5"), PrivacyParams("0.1", "1e-5")]
     assert Voters.of(mixed) == Voters.of(mixed[::-1])
@@ -231,10 +229,10 @@ def test_a_file_is_proved_again_and_a_changed_one_refused(tmp_path: Path) -> Non
 
 def test_a_gamma_of_the_equal_is_scaled_down_for_the_weaker() -> None:
     """The table of voters at 0.1 is no table of a consortium in which one has 0.5."""
-    alike = MajorityProblem(Voters(5, PrivacyParams("0.1")), PrivacyParams("0.2"))
+    alike = Problem(Voters(5, PrivacyParams("0.1")), PrivacyParams("0.2"))
     table = optimize_gamma(alike, shape="monotone")
     one_weak = Voters.of([PrivacyParams("0.1")] * 4 + [PrivacyParams("0.5")])
-    assert certify(MajorityProblem(one_weak, alike.target), table.gamma).certificate.scale < 0.9
+    assert certify(Problem(one_weak, alike.target), table.gamma).certificate.scale < 0.9
     assert certify(alike, table.gamma).certificate.scale == 1.0
     with pytest.raises(ValueError, match="as private as those of the table"):
         charge_of(table, voters=one_weak)
@@ -252,7 +250,7 @@ def test_the_profile_is_that_of_all_corners(data: st.DataObject, voters: Voters)
         true = max(0.0, *((1.0 - ratio + cost(g, ratio, *pair)) / 2.0 for pair in corner_choices(voters)))
         assert true - 1e-13 <= divergence(voters, NoiseFunction(voters.K, half), epsilon) <= true + 1e-11
     # the rows are looked at once for all points of a table of it
-    problem = MajorityProblem(voters, PrivacyParams("0.5"))
+    problem = Problem(voters, PrivacyParams("0.5"))
     profile = privacy_profile(problem, NoiseFunction(voters.K, half), points=5)
     for point, delta in enumerate(profile.deltas):
         ratio = math.exp(point / 4)
@@ -263,7 +261,7 @@ def test_the_profile_is_that_of_all_corners(data: st.DataObject, voters: Voters)
 @given(data=st.data(), voters=voters_that_differ(most=3))
 @settings(max_examples=40, deadline=None)
 def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, voters: Voters) -> None:
-    problem, prior = MajorityProblem(voters, PrivacyParams("0.3", "0.01")), priors.CommonP()
+    problem, prior = Problem(voters, PrivacyParams("0.3", "0.01")), priors.CommonP()
     table = optimize_gamma(problem, prior=prior)
     rows = KindSet(voters, Fraction(3, 10)).maxima(table.gamma.half, -math.inf).broken
     chosen = data.draw(st.lists(st.tuples(st.floats(0.0, 0.1), st.sampled_from([row for _, row in rows])), max_size=3))
@@ -280,7 +278,7 @@ def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, voters: V
 def test_a_solve_that_starts_from_equal_voters_takes_none_of_their_rows() -> None:
     """A corner of the weakest voter for all would be no row: the bound made of it would be false."""
     problem, prior = hospitals(), priors.CommonP()
-    alike = MajorityProblem(Voters(11, PrivacyParams("0.5", "1e-6")), problem.target)
+    alike = Problem(Voters(11, PrivacyParams("0.5", "1e-6")), problem.target)
     start = optimize_gamma(alike, prior=prior, shape="monotone")
     assert start.optimality is not None
     assert start.optimality.multipliers
@@ -300,7 +298,7 @@ def test_thousands_of_kinds_are_rounded_at_once() -> None:
 def test_states_of_large_kinds_are_those_within_reach() -> None:
     """All states of 100 voters with moves are five million, and one person reaches one voter."""
     own = [PrivacyParams("0.1", "1e-6")] * 60 + [PrivacyParams("0.2", "1e-6")] * 61
-    table = optimize_gamma(MajorityProblem(Voters.of(own, 1), PrivacyParams("0.1", "1e-5")), prior=priors.CommonP())
+    table = optimize_gamma(Problem(Voters.of(own, 1), PrivacyParams("0.1", "1e-5")), prior=priors.CommonP())
     rows = KindSet(table.problem.voters, Fraction(1, 10))
     assert max(map(len, rows.states)) < 1000
     assert rows.expectations(table.gamma.half)[0].size == number_of_rows(table.problem.voters)
@@ -329,8 +327,8 @@ def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
 def test_what_rounding_costs_is_bounded(voters: Voters, kinds: int) -> None:
     target, prior = PrivacyParams("0.4", "0.01"), priors.CommonP()
     assume(voters.rounded(kinds).own is not None)  # equal voters have no target below their own ε
-    rounded = optimize_gamma(MajorityProblem(voters.rounded(kinds), target), prior=prior)
-    true = optimize_gamma(MajorityProblem(voters, target), prior=prior)
+    rounded = optimize_gamma(Problem(voters.rounded(kinds), target), prior=prior)
+    true = optimize_gamma(Problem(voters, target), prior=prior)
     bound = least_error(voters, rounded, prior)
     assert bound <= true.gamma.expected_error(prior) + 1e-12
     if rounded.problem.voters == voters:
@@ -357,9 +355,9 @@ def some_plain(*, models: bool = False) -> Voters:
 def test_some_voters_may_promise_nothing(tmp_path: Path) -> None:
     """What is proved with them rests on what the others promise: it is not about any votes whatsoever."""
     voters, plain = some_plain(), Voters(7, PrivacyParams("inf"), 4)
-    problem = MajorityProblem(voters, PrivacyParams("0.5", "1e-4"))
+    problem = Problem(voters, PrivacyParams("0.5", "1e-4"))
     table = optimize_gamma(problem, prior=priors.CommonP())
-    plain_table = optimize_gamma(MajorityProblem(plain, problem.target), prior=priors.CommonP())
+    plain_table = optimize_gamma(Problem(plain, problem.target), prior=priors.CommonP())
     assert table.optimality is not None
     assert plain_table.optimality is not None
     assert table.optimality.value < 0.95 * plain_table.optimality.value
@@ -393,7 +391,7 @@ def test_models_of_which_some_promise_nothing_have_no_cap() -> None:
     assert release.total.exact_epsilon <= total.exact_epsilon
     one_by_one = counted(Workload(models, 10, total), one_by_one=True)
     assert one_by_one.total.epsilon == pytest.approx(0.25, rel=1e-5)
-    charge = charge_of(optimize_gamma(MajorityProblem(models, PrivacyParams("0.5", "1e-4"))), 10)
+    charge = charge_of(optimize_gamma(Problem(models, PrivacyParams("0.5", "1e-4"))), 10)
     account = PrivacyAccountant(charges=[charge])
     assert account.spent(0.5).bound in {"plain voters", "both ends"}
     assert math.isinf(account.spent(1e-9).epsilon) or account.spent(1e-9).epsilon > 10 * 0.5
@@ -430,9 +428,9 @@ def test_the_cap_is_that_of_models_and_rounded_up(overlap: int | None) -> None:
 def test_labels_of_few_models_have_no_cap_where_one_promises_nothing() -> None:
     """That few models are looked at bounds an answer by their own ε, and one of them has none."""
     private = Voters(11, PrivacyParams("0.1"), 4)
-    proposal = baselines.double_subsampling(MajorityProblem.from_allowance(private, 1))
+    proposal = baselines.double_subsampling(Problem.from_allowance(private, 1))
     models = Voters.of([private.each] * 10 + [PrivacyParams("inf")], 4, models=True)
-    charge = charge_of(certify(MajorityProblem(models, PrivacyParams(1, "1e-4")), proposal), 3)
+    charge = charge_of(certify(Problem(models, PrivacyParams(1, "1e-4")), proposal), 3)
     assert charge.sample is not None
     assert charge.sample.voters * charge.count < models.reached
     assert PrivacyAccountant(charges=[charge]).spent(1e-3).bound in {"plain voters", "both ends"}
@@ -460,18 +458,18 @@ def test_what_is_not_known_of_voters_that_differ_is_refused() -> None:
         (lambda: optimize_gamma(problem, shape="free"), "shape must be 'monotone' where voters differ"),
         (lambda: optimize_gamma(problem, solver="reference"), "'production' where voters differ"),
         (lambda: certify(problem, NoiseFunction(11, [1, 0, 1, 1, 1, 1])), "never falls"),
-        (lambda: optimize_gamma(MajorityProblem(too_many, PrivacyParams(1))), r"voters\.rounded"),
-        (lambda: MajorityProblem.from_allowance(some_plain(), 1), "state the target"),
-        (lambda: PluralityProblem(some_plain(), PrivacyParams(1), 3), "nothing is promised only"),
+        (lambda: optimize_gamma(Problem(too_many, PrivacyParams(1))), r"voters\.rounded"),
+        (lambda: Problem.from_allowance(some_plain(), 1), "state the target"),
+        (lambda: Problem(some_plain(), PrivacyParams(1), 3), "nothing is promised only"),
         (lambda: Voters.of([PrivacyParams(0), PrivacyParams(1)]), "no information"),
         (lambda: Voters.of([]), "one for each voter"),
         (lambda: Voters.of(PrivacyParams(1)), "one for each voter"),  # type: ignore[arg-type]
         (lambda: Voters.of([PrivacyParams(1), 2]), "what each voter satisfies"),  # type: ignore[list-item]
         (lambda: Voters(2, PrivacyParams(1), own=(PrivacyParams(1), PrivacyParams(2))), "Voters.of"),
-        (lambda: MajorityProblem(problem.voters, PrivacyParams(0, "0.1")), "positive"),
+        (lambda: Problem(problem.voters, PrivacyParams(0, "0.1")), "positive"),
     ]
     for call, words in refused:
         with pytest.raises(ValueError, match=words):
             call()
     with pytest.raises(TableError, match="all alike"):
-        load_table(MajorityProblem.from_allowance(problem.voters, 1))
+        load_table(Problem.from_allowance(problem.voters, 1))

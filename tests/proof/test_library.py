@@ -9,7 +9,7 @@ import pytest
 
 from darrm import PrivacyParams, available_tables, load_table, optimize_gamma
 from darrm.errors import TableError
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof import library
 from darrm.proof.definition import all_coefficients
 from darrm.proof.library import available_sizes
@@ -22,8 +22,8 @@ LARGEST_TOTAL = 3_000_000
 LARGEST_GAP = 2e-7
 
 
-def problem_of(K: int, each: PrivacyParams, m: float) -> MajorityProblem:
-    return MajorityProblem.from_allowance(Voters(K, each), m)
+def problem_of(K: int, each: PrivacyParams, m: float) -> Problem:
+    return Problem.from_allowance(Voters(K, each), m)
 
 
 def load(setting: library.Setting) -> None:
@@ -113,7 +113,7 @@ def test_a_float_and_its_decimal_find_the_same_table() -> None:
 
 
 def test_models_are_found_as_well() -> None:
-    problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1"), models=True), 3)
+    problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1"), models=True), 3)
     found, same = load_table(problem), load_table(problem_of(11, PrivacyParams("0.1"), 3))
     assert found.problem == problem
     assert found.gamma.half.tolist() == same.gamma.half.tolist()

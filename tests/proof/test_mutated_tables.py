@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, certify, optimize_gamma
+from darrm import GammaTable, NoiseFunction, PrivacyParams, Problem, certify, optimize_gamma
 from darrm.errors import TableError
 from darrm.laws import priors
 from darrm.problem import Voters
@@ -34,13 +34,13 @@ SLOWEST = 1.0  # seconds of one processor
 def texts() -> list[str]:
     """Small tables of every kind, as their files."""
     each = PrivacyParams("0.5", "0.001")
-    free = MajorityProblem.from_allowance(Voters(3, each), "1.5")
+    free = Problem.from_allowance(Voters(3, each), "1.5")
     tables = [
         optimize_gamma(free),
-        optimize_gamma(MajorityProblem.from_allowance(Voters(4, each, overlap=2), 2), shape="monotone"),
-        optimize_gamma(MajorityProblem.from_allowance(Voters(4, PrivacyParams("1/3")), 2), prior=priors.CommonP()),
+        optimize_gamma(Problem.from_allowance(Voters(4, each, overlap=2), 2), shape="monotone"),
+        optimize_gamma(Problem.from_allowance(Voters(4, PrivacyParams("1/3")), 2), prior=priors.CommonP()),
         optimize_gamma(free, objective="expected-error", draws=20),
-        optimize_gamma(MajorityProblem(Voters(4, PrivacyParams("inf"), overlap=1), PrivacyParams("0.2", "1e-4"))),
+        optimize_gamma(Problem(Voters(4, PrivacyParams("inf"), overlap=1), PrivacyParams("0.2", "1e-4"))),
         certify(free, NoiseFunction(3, [0.2, 0.4])),
     ]
     found = [json.dumps(table.to_json(), ensure_ascii=False) for table in tables]
@@ -99,7 +99,7 @@ def forged(text: str) -> str:
 
 
 @cache
-def least_error(problem: MajorityProblem, weights: tuple[float, ...], shape: str) -> Fraction:
+def least_error(problem: Problem, weights: tuple[float, ...], shape: str) -> Fraction:
     return exact_least_error(problem, weights, shape)
 
 

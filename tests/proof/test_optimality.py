@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, certify, optimize_gamma
+from darrm import GammaTable, NoiseFunction, PrivacyParams, Problem, certify, optimize_gamma
 from darrm.errors import TableError
 from darrm.laws import priors
 from darrm.problem import Voters
@@ -48,7 +48,7 @@ def test_no_bound_is_above_the_exact_optimum(epsilon: str, delta: str, shape: st
         for m in sorted({1.0, min(1.5, K), float(K)}):
             for overlap in {None, 1, K}:
                 voters = Voters(K, PrivacyParams(epsilon, delta), overlap=overlap)
-                problem = MajorityProblem.from_allowance(voters, m)
+                problem = Problem.from_allowance(voters, m)
                 table = optimize_gamma(problem, shape=shape)
                 optimality = optimality_of(table)
                 exact = exact_least_error(problem, optimality.prior.weights(K), shape)
@@ -60,7 +60,7 @@ def test_no_bound_is_above_the_exact_optimum(epsilon: str, delta: str, shape: st
 
 @given(data=st.data(), problem=problems(most_voters=3))
 @settings(max_examples=80, deadline=None)
-def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, problem: MajorityProblem) -> None:
+def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, problem: Problem) -> None:
     K = problem.voters.K
     weights = priors.CommonP().weights(K)
     row = st.integers(0, K).map(lambda ones: CornerCounts(0, 0, K - ones, ones))
@@ -77,7 +77,7 @@ def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, problem: 
         assert bound == pytest.approx(max(0.0, by_hand(problem, weights, shape, multipliers)), abs=1e-9)
 
 
-def by_hand(problem: MajorityProblem, weights: np.ndarray, shape: str, multipliers: Sequence[Multiplier]) -> float:
+def by_hand(problem: Problem, weights: np.ndarray, shape: str, multipliers: Sequence[Multiplier]) -> float:
     """(1) and (2) in floats, row by row."""
     reduced = -0.5 * weights
     for y, row in multipliers:
@@ -116,7 +116,7 @@ def test_a_row_that_touches_too_many_is_none_of_theirs() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_both_solvers_leave_a_proof(shape: str, solver: str) -> None:
     pytest.importorskip("cvxpy")
-    problem = MajorityProblem.from_allowance(Voters(6, PrivacyParams("0.5", "0.01"), overlap=4), 2)
+    problem = Problem.from_allowance(Voters(6, PrivacyParams("0.5", "0.01"), overlap=4), 2)
     table = optimize_gamma(problem, shape=shape, solver=solver)
     again = GammaTable.from_json(json.loads(json.dumps(table.to_json())))
     assert optimality_of(again) == optimality_of(table)
@@ -125,7 +125,7 @@ def test_both_solvers_leave_a_proof(shape: str, solver: str) -> None:
 
 
 def test_plain_voters_have_a_closed_form_and_a_proof() -> None:
-    problem = MajorityProblem(Voters(11, PrivacyParams("inf"), overlap=1), PrivacyParams("0.2676", "0.0003"))
+    problem = Problem(Voters(11, PrivacyParams("inf"), overlap=1), PrivacyParams("0.2676", "0.0003"))
     again = GammaTable.from_json(optimize_gamma(problem).to_json())
     assert not optimality_of(again).claimed
     assert optimality_of(again).gap <= 1e-9
@@ -135,7 +135,7 @@ def test_the_words_are_those_of_the_solver() -> None:
     assert tuple(status.value for status in Status) == STATUSES
 
 
-PROBLEM = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.5", "0.01")), 2)
+PROBLEM = Problem.from_allowance(Voters(5, PrivacyParams("0.5", "0.01")), 2)
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,13 @@ from darrm.laws.histogram_priors import Dirichlet
 from darrm.laws.plurality_law import uniform_law
 from darrm.optimize.plurality import optimize_plurality
 from darrm.privacy import PrivacyParams
-from darrm.problem import PluralityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.plurality_table import PluralityTable, certify_plurality
 from darrm.proof.stored import checksum_of
 from tests.proof.test_mutated_tables import change_bytes, change_digit
 
 SCHEMA = Path(__file__).parents[2] / "darrm" / "schemas" / "plurality_table.json"
-PROBLEM = PluralityProblem(Voters(5, PrivacyParams("inf"), overlap=1), PrivacyParams("1/3", "1e-3"), 3)
+PROBLEM = Problem(Voters(5, PrivacyParams("inf"), overlap=1), PrivacyParams("1/3", "1e-3"), 3)
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ import pytest
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.definition import all_multisets
 from darrm.proof.profile import divergence, privacy_profile
 
 
-def brute_force(problem: MajorityProblem, gamma: NoiseFunction, epsilon: float) -> float:
+def brute_force(problem: Problem, gamma: NoiseFunction, epsilon: float) -> float:
     """Largest Pr_p[o] − e^ε Pr_{p'}[o] over all corners and both outputs o."""
     p, p_prime = all_multisets(problem.voters)
     truth = (1.0 + gamma.signed) / 2.0
@@ -27,7 +27,7 @@ def brute_force(problem: MajorityProblem, gamma: NoiseFunction, epsilon: float) 
 @pytest.mark.parametrize("K", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("delta", ["0", "1e-3", "0.05"])
 def test_profile_is_the_worst_divergence(K: int, delta: str) -> None:
-    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.4", delta)), "1")
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.4", delta)), "1")
     generator = np.random.default_rng(K)
     size = K - K // 2
     for half in (np.ones(size), np.linspace(0.2, 0.9, size), generator.uniform(size=size)):
@@ -40,7 +40,7 @@ def test_profile_is_the_worst_divergence(K: int, delta: str) -> None:
 
 
 def test_profile_of_the_problem() -> None:
-    problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1", "1e-3")), 2)
+    problem = Problem.from_allowance(Voters(5, PrivacyParams("0.1", "1e-3")), 2)
     gamma = NoiseFunction(5, [0.6, 0.9, 1.0])
     profile = privacy_profile(problem, gamma, points=9)
     assert profile.epsilons == pytest.approx(np.linspace(0.0, 0.4, 9))
@@ -51,7 +51,7 @@ def test_profile_of_the_problem() -> None:
 
 
 def test_bad_arguments() -> None:
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.1")), 1)
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1")), 1)
     gamma = NoiseFunction(3, [0.1, 0.2])
     with pytest.raises(ValueError, match="points must be odd"):
         privacy_profile(problem, gamma, points=8)

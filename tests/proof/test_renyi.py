@@ -15,7 +15,7 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.definition import all_multisets
 from darrm.proof.renyi import RenyiRows, reflected, renyi_curve, renyi_divergences
 from tests.oracle import lowest_partner
@@ -24,8 +24,8 @@ EACH = (PrivacyParams("inf"), PrivacyParams("0.5"), PrivacyParams("0.3", "0.05")
 ORDERS = (1.01, 1.5, 2.0, 8.0, 40.0)
 
 
-def problem_of(K: int, each: PrivacyParams, overlap: int | None) -> MajorityProblem:
-    return MajorityProblem(Voters(K, each, overlap=overlap), each if each.is_private else PrivacyParams(1))
+def problem_of(K: int, each: PrivacyParams, overlap: int | None) -> Problem:
+    return Problem(Voters(K, each, overlap=overlap), each if each.is_private else PrivacyParams(1))
 
 
 def monotone(K: int, rng: np.random.Generator, *, top: float = 1.0) -> NoiseFunction:
@@ -193,13 +193,13 @@ def test_what_is_refused() -> None:
 def test_large_problems_say_infinity_rather_than_too_little() -> None:
     # 1 − hi is about 1e-16 at 36 and 0 at 40, and its rounding is no small part of it
     for epsilon in ("30", "36", "40", "600"):
-        problem = MajorityProblem.from_allowance(Voters(11, PrivacyParams(epsilon)), 1)
+        problem = Problem.from_allowance(Voters(11, PrivacyParams(epsilon)), 1)
         assert np.isinf(renyi_divergences(problem.voters, NoiseFunction(11, np.full(6, 0.5)), [2.0])[0])
-    problem = MajorityProblem.from_allowance(Voters(1, PrivacyParams(1)), 1)
+    problem = Problem.from_allowance(Voters(1, PrivacyParams(1)), 1)
     assert renyi_divergences(problem.voters, NoiseFunction(1, [1.0]), [1e6])[0] == pytest.approx(1.0, abs=1e-5)
     assert renyi_divergences(problem.voters, NoiseFunction(1, [1.0]), [1.7e308])[0] >= 1.0
     # probabilities below every float: γ = 1 for all but a tie-breaking few of a thousand voters
-    problem = MajorityProblem.from_allowance(Voters(1001, PrivacyParams("3")), 1)
+    problem = Problem.from_allowance(Voters(1001, PrivacyParams("3")), 1)
     half = np.ones(501)
     half[:3] = 0.5
     bound = renyi_divergences(problem.voters, NoiseFunction(1001, half), [2.0])[0]
@@ -208,7 +208,7 @@ def test_large_problems_say_infinity_rather_than_too_little() -> None:
 
 def test_a_certified_monotone_table_is_bounded_by_its_pure_epsilon() -> None:
     for K, m, overlap in product((3, 11), (1, 2), (1, 2, None)):
-        problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.2"), overlap=overlap), m)
+        problem = Problem.from_allowance(Voters(K, PrivacyParams("0.2"), overlap=overlap), m)
         table = optimize_gamma(problem, prior=priors.CommonP(), shape="monotone")
         orders = np.array([1.5, 4.0, 64.0])
         pure = RenyiCurve.of_pure(problem.target.epsilon, orders).values

@@ -9,7 +9,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from darrm import GammaTable, MajorityProblem, NoiseFunction, PrivacyParams, certify, optimize_gamma
+from darrm import GammaTable, NoiseFunction, PrivacyParams, Problem, certify, optimize_gamma
 from darrm.errors import TableError
 from darrm.laws import priors
 from darrm.problem import Voters
@@ -22,7 +22,7 @@ PAIRS = {"each": {"epsilon": "0.1", "delta": "0"}, "target": {"epsilon": "0.3", 
 
 @pytest.fixture(scope="module")
 def table() -> GammaTable:
-    return optimize_gamma(MajorityProblem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3))
+    return optimize_gamma(Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3))
 
 
 def change(table: GammaTable, tmp_path: Path, **fields: object) -> Path:
@@ -216,7 +216,7 @@ def test_nobody_else_makes_a_table(table: GammaTable) -> None:
 
 
 def test_overlap_and_models_survive(tmp_path: Path) -> None:
-    problem = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1"), overlap=2, models=True), 2)
+    problem = Problem.from_allowance(Voters(5, PrivacyParams("0.1"), overlap=2, models=True), 2)
     table = certify(problem, NoiseFunction(5, np.ones(3)))
     table.save(tmp_path / "t.json")
     assert GammaTable.load(tmp_path / "t.json").problem == problem
@@ -225,12 +225,12 @@ def test_overlap_and_models_survive(tmp_path: Path) -> None:
     del data["problem"]["overlap"]
     with pytest.raises(TableError, match="checksum"):
         GammaTable.from_json(data)
-    everyone = MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1"), overlap=5), 2)
-    assert everyone == MajorityProblem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
+    everyone = Problem.from_allowance(Voters(5, PrivacyParams("0.1"), overlap=5), 2)
+    assert everyone == Problem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
 
 
 def test_decimals_survive(tmp_path: Path) -> None:
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("1/3", "1e-30")), "4/3")
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("1/3", "1e-30")), "4/3")
     table = certify(problem, NoiseFunction(3, [0.1, 0.2]))
     table.save(tmp_path / "t.json")
     assert GammaTable.load(tmp_path / "t.json").problem == problem

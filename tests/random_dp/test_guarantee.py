@@ -11,7 +11,7 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_general, compose_optimal, compose_simple
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.random_dp.guarantee import RandomDP, compose
 
 
@@ -39,9 +39,9 @@ def account_for_it() -> None:
         lambda: compose_simple(promise(), 3),
         lambda: compose_general(promise(), 3, delta_prime=1e-3),
         lambda: compose_optimal(promise(), 3, delta=1e-3),
-        lambda: MajorityProblem(Voters(3, promise()), PrivacyParams(1)),
-        lambda: MajorityProblem(Voters(3, PrivacyParams(0.1)), promise()),
-        lambda: MajorityProblem.from_allowance(Voters(3, promise()), 2),
+        lambda: Problem(Voters(3, promise()), PrivacyParams(1)),
+        lambda: Problem(Voters(3, PrivacyParams(0.1)), promise()),
+        lambda: Problem.from_allowance(Voters(3, promise()), 2),
         lambda: PrivacyParams(promise()),
         account_for_it,
     ],

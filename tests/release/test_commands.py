@@ -11,7 +11,7 @@ from darrm.account import __main__ as account
 from darrm.account.ledger import PrivacyLedger
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.table import GammaTable, certify
 from darrm.release import DaRRM
 from darrm.release import __main__ as release
@@ -21,7 +21,7 @@ from darrm.votes import ROWS_AT_ONCE
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
     certify(problem, NoiseFunction(3, [0.5, 1.0])).save(tmp_path / "table.json")
     votes = np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
     np.save(tmp_path / "votes.npy", votes)

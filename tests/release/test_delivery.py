@@ -21,7 +21,7 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.errors import LedgerError, PaidError
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.table import GammaTable, certify
 from darrm.release import DaRRM, debited, release_debited
 from darrm.release import __main__ as release
@@ -37,7 +37,7 @@ SCHEMAS = Path(darrm.__file__).parent / "schemas"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
     certify(problem, NoiseFunction(3, [0.5, 1.0])).save(tmp_path / "table.json")
     np.save(tmp_path / "votes.npy", VOTES)
     PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(20, "1e-2"))

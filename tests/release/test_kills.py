@@ -16,7 +16,7 @@ import pytest
 from darrm.account.ledger import Entry, PrivacyLedger
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.table import certify
 from darrm.release import __main__ as release
 from darrm.release import debited
@@ -31,7 +31,7 @@ MODES = ("single", "concurrent", "full disk")
 
 
 def prepare(folder: Path) -> None:
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 1)
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 1)
     certify(problem, NoiseFunction(3, [0.3, 0.3])).save(folder / "table.json")
     np.save(folder / "votes.npy", np.tile([[1, 1, 0], [0, 0, 1]], (QUERIES // 2, 1)))
     PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(100_000, "0.1"))

@@ -14,7 +14,7 @@ from darrm.laws.noise_function import NoiseFunction
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.pate import GNMax
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.table import GammaTable, certify
 from darrm.release import DaRRM
 from darrm.release.debited import recover
@@ -28,7 +28,7 @@ MASKED = np.ma.masked_array([1, 1, 0], [False, True, False])
 
 @pytest.fixture
 def table() -> GammaTable:
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 3)
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 3)
     return certify(problem, NoiseFunction(3, [1.0, 1.0]))  # γ = 1: the answer is the majority
 
 
@@ -124,9 +124,7 @@ def test_every_release_answers() -> None:
 
 def test_streams_of_two_kinds_need_a_ledger_that_allows_it(table: GammaTable, ledger: PrivacyLedger) -> None:
     # the same voters with another γ: what is asked next, and of which table, may depend on all answers
-    other = certify(
-        MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 1), NoiseFunction(3, [0, 0])
-    )
+    other = certify(Problem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 1), NoiseFunction(3, [0, 0]))
     open_release(table, ledger).answer(VOTES[0])
     with pytest.raises(ValueError, match="this ledger accounts for queries of one kind"):
         open_release(other, ledger, stream="other").answer(VOTES[0])

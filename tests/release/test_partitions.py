@@ -26,7 +26,7 @@ from darrm.errors import BudgetExceededError, PaidError  # noqa: E402 (as above)
 from darrm.laws.noise_function import NoiseFunction  # noqa: E402 (as above)
 from darrm.mechanisms.majority import DaRRM  # noqa: E402 (as above)
 from darrm.privacy import PrivacyParams  # noqa: E402 (as above)
-from darrm.problem import MajorityProblem, Voters  # noqa: E402 (as above)
+from darrm.problem import Problem, Voters  # noqa: E402 (as above)
 from darrm.proof.table import certify  # noqa: E402 (as above)
 from darrm.release import __main__ as command  # noqa: E402 (as above)
 from darrm.release import partitions  # noqa: E402 (as above)
@@ -51,7 +51,7 @@ QUERIES = 40  # of each file: coins of half of them come out alike twice with pr
 
 def table() -> Any:
     """What tells unanimous votes as they are, and of others a coin."""
-    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.02")), 3)
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.02")), 3)
     return certify(problem, NoiseFunction(K, [0, 0.05]))
 
 
@@ -763,7 +763,7 @@ def test_many_kills_lose_nothing(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux says how much memory a process took")
 def test_ten_times_the_rows_take_hardly_more_memory(tmp_path: Path) -> None:
     voters = 51
-    problem = MajorityProblem.from_allowance(Voters(voters, PrivacyParams("0.001")), 1)
+    problem = Problem.from_allowance(Voters(voters, PrivacyParams("0.001")), 1)
     certify(problem, NoiseFunction(voters, [0.01] * (voters // 2 + 1))).save(tmp_path / "table.json")
     script = (
         "import sys; from darrm.release.__main__ import main; from darrm.system.command_line import run; "

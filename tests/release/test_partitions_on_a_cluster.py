@@ -22,7 +22,7 @@ from darrm.errors import PaidError  # noqa: E402 (as above)
 from darrm.laws.noise_function import NoiseFunction  # noqa: E402 (as above)
 from darrm.mechanisms.files import load_release  # noqa: E402 (as above)
 from darrm.privacy import PrivacyParams  # noqa: E402 (as above)
-from darrm.problem import MajorityProblem, Voters  # noqa: E402 (as above)
+from darrm.problem import Problem, Voters  # noqa: E402 (as above)
 from darrm.proof.table import certify  # noqa: E402 (as above)
 from darrm.release import __main__ as command  # noqa: E402 (as above)
 from darrm.release import recover_partitions, release_partitions  # noqa: E402 (as above)
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "votes").mkdir()
     for index in range(FILES):
         parquet.write_table(arrow.table(columns), tmp_path / "votes" / f"{index:02}.parquet")
-    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.2")), 3)
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.2")), 3)
     certify(problem, NoiseFunction(K, [0.5, 1.0])).save(tmp_path / "table.json")
     PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(10**8, "0.1"))
     return tmp_path

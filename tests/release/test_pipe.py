@@ -23,7 +23,7 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.errors import BudgetExceededError, PaidError
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, PluralityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.table import GammaTable, certify
 from darrm.release import __main__ as release
 from darrm.release import open_release, pipe
@@ -37,7 +37,7 @@ NOTHING_PAID = "(nothing was paid for it; the questions before it are answered)"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     # γ = 1: the answer is the majority of voters that are private themselves
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 3)
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 3)
     certify(problem, NoiseFunction(3, [1.0, 1.0])).save(tmp_path / "table.json")
     PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(1000, "0.1"))
     return tmp_path
@@ -192,7 +192,7 @@ def test_counts_and_labels_are_told_by_the_number_of_fields(ask: Asking) -> None
     assert ask(b"1,2\n", "--votes-format", "labels")[0] == 2
     status, _, err = ask(b"1,1,0\n", "--votes-format", "counts")
     assert "line 1 has 3 fields, where a question has 2 counts, one of each class (" in err
-    problem = PluralityProblem(Voters(3, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "1e-5"), classes=3)
+    problem = Problem(Voters(3, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "1e-5"), classes=3)
     optimize_plurality(problem).save(ask.folder / "table.json")
     status, _, err = ask(b"1,1,1\n")
     assert "--votes-format must be labels or counts, got auto, with 3 voters and 3 classes" in err

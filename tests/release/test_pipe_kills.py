@@ -18,7 +18,7 @@ from darrm.account import ledger as ledger_module
 from darrm.account.ledger import PrivacyLedger
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.table import certify
 from darrm.release import DaRRM, pipe
 from darrm.release import __main__ as release
@@ -40,7 +40,7 @@ POINTS: dict[str, tuple[Any, str, bool]] = {
 
 
 def prepare(folder: Path, gamma: float, m: int) -> None:
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), m)
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), m)
     table = certify(problem, NoiseFunction(3, [gamma, gamma]))
     assert table.gamma.full[0] == gamma
     table.save(folder / "table.json")

@@ -14,7 +14,7 @@ from darrm.probability import exact_coins
 from darrm.probability.binomial import binomial_pmf
 from darrm.probability.exact_coins import ExactCoins
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
-from darrm.problem import MajorityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.corners import corner_pairs
 from darrm.proof.definition import all_multisets
 from darrm.proof.renyi import renyi_divergences
@@ -27,17 +27,17 @@ DRAWS = 150_000
 
 def private(K: int, epsilon: str, delta: str, m: str, overlap: int | None = None, shape: str = "free") -> GammaTable:
     voters = Voters(K, PrivacyParams(epsilon, delta), overlap)
-    return optimize_gamma(MajorityProblem.from_allowance(voters, m), shape=shape)
+    return optimize_gamma(Problem.from_allowance(voters, m), shape=shape)
 
 
 def plain(K: int, epsilon: str, delta: str, overlap: int) -> GammaTable:
     voters = Voters(K, PrivacyParams("inf"), overlap)
-    return optimize_gamma(MajorityProblem(voters, PrivacyParams(epsilon, delta)))
+    return optimize_gamma(Problem(voters, PrivacyParams(epsilon, delta)))
 
 
 def falling(K: int) -> GammaTable:
     """A table that is not monotone: the worst rows need not be in the dominating family."""
-    problem = MajorityProblem.from_allowance(Voters(K, PrivacyParams("1.5", "1e-3")), "1.2")
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("1.5", "1e-3")), "1.2")
     return certify(problem, NoiseFunction(K, np.linspace(1.0, 0.0, K - K // 2)))
 
 

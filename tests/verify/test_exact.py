@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from darrm import MajorityProblem, PrivacyParams, Voters
+from darrm import PrivacyParams, Problem, Voters
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.verify import exact
@@ -19,7 +19,7 @@ from darrm.verify.exact import ReleaseNumbers
 from tests import oracle, strategies
 
 
-def numbers_of(problem: MajorityProblem, gamma: NoiseFunction) -> ReleaseNumbers:
+def numbers_of(problem: Problem, gamma: NoiseFunction) -> ReleaseNumbers:
     voters = problem.voters
     each = (voters.each.exact_epsilon, voters.each.exact_delta) if voters.each.is_private else None
     return ReleaseNumbers(voters.K, each, voters.reached, tuple(Fraction(float(value)) for value in gamma.half))
@@ -39,7 +39,7 @@ def test_the_exponential_is_enclosed(x: str) -> None:
 def test_no_corner_is_forgotten(delta: str) -> None:
     # (lo, hi) is worst only for hundreds of voters, where no tree of assignments reaches
     each = PrivacyParams("0.3", delta)
-    true = oracle.corner_list(MajorityProblem(Voters(3, each), PrivacyParams("0.5", delta)))
+    true = oracle.corner_list(Problem(Voters(3, each), PrivacyParams("0.5", delta)))
     ours = [(Fraction(0), Fraction(0)), (Fraction(1), Fraction(1))]
     ours += [
         (Fraction(p, exact._ONE), Fraction(p_prime, exact._ONE))
@@ -145,11 +145,11 @@ def test_composition_is_that_of_the_worst_mechanism(count: int, total: str) -> N
 
 
 def test_an_overlap_leaves_fewer_rows() -> None:
-    problem = MajorityProblem(Voters(5, PrivacyParams("0.5", "0.01")), PrivacyParams("0.5", "0.01"))
+    problem = Problem(Voters(5, PrivacyParams("0.5", "0.01")), PrivacyParams("0.5", "0.01"))
     worst = []
     for overlap in (1, 3, 5):
         voters = Voters(5, problem.voters.each, overlap=overlap)
-        numbers = numbers_of(MajorityProblem(voters, problem.target), NoiseFunction(5, [0.1, 0.5, 1]))
+        numbers = numbers_of(Problem(voters, problem.target), NoiseFunction(5, [0.1, 0.5, 1]))
         found = exact.worst_costs(numbers, [Fraction(1, 2)])
         assert found is not None
         worst.append(found[0].lower)

@@ -16,7 +16,7 @@ from darrm.mechanisms.plurality import Plurality
 from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import GNMax, NoisyMaximum
 from darrm.privacy import PrivacyParams
-from darrm.problem import PluralityProblem, Voters
+from darrm.problem import Problem, Voters
 from darrm.proof.plurality import largest_excess, pairs_of
 from darrm.proof.plurality_table import PluralityTable
 from darrm.proof.stored import checksum_of
@@ -30,7 +30,7 @@ from darrm.verify.table import judge_table
 from darrm.verify.verdicts import FALSE, PROVED, Verdict
 from darrm.votes import Votes
 
-PROBLEM = PluralityProblem(Voters(6, PrivacyParams("inf"), overlap=1), PrivacyParams("0.5", "1e-3"), 3)
+PROBLEM = Problem(Voters(6, PrivacyParams("inf"), overlap=1), PrivacyParams("0.5", "1e-3"), 3)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def false_claims(verdicts: list[Verdict]) -> str:
 
 @pytest.mark.parametrize("reached", [1, 2])
 def test_two_pieces_of_code_that_share_nothing_agree(reached: int) -> None:
-    problem = PluralityProblem(Voters(4, PrivacyParams("inf"), overlap=reached), PrivacyParams("0.7", "0.01"), 3)
+    problem = Problem(Voters(4, PrivacyParams("inf"), overlap=reached), PrivacyParams("0.7", "0.01"), 3)
     table = optimize_plurality(problem)
     for epsilon in (Fraction(7, 10), Fraction(0), Fraction(2)):
         found = worst_differences(table, [epsilon])
@@ -132,7 +132,7 @@ def test_table_ledger_and_labels_together(table: PluralityTable, tmp_path: Path)
     given = [str(tmp_path / "t.json"), "--ledger", str(tmp_path / "l.sqlite"), "--report", str(page), "--quiet"]
     assert main(given) == 0
     assert "is one of 3 classes" in page.read_text()
-    other = optimize_plurality(PluralityProblem(PROBLEM.voters, PrivacyParams("0.4", "1e-3"), 3))
+    other = optimize_plurality(Problem(PROBLEM.voters, PrivacyParams("0.4", "1e-3"), 3))
     other.save(tmp_path / "other.json")
     assert "costs what one with this table costs" in false_claims(
         list(audit(tmp_path / "other.json", ledger_path=tmp_path / "l.sqlite").verdicts)

@@ -23,10 +23,10 @@ import pytest
 from darrm import (
     DaRRM,
     GammaTable,
-    MajorityProblem,
     NoiseFunction,
     PrivacyLedger,
     PrivacyParams,
+    Problem,
     Voters,
     Votes,
     certify,
@@ -85,7 +85,7 @@ class Trio:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trio")
-    problem = MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
     table = optimize_gamma(problem, prior=CommonP())
     table.save(folder / "table.json")
     ledger = PrivacyLedger.create(folder / "ledger.sqlite", BUDGET)
@@ -218,11 +218,11 @@ class OwnPrior:
         return np.full((count, K), 0.7)
 
 
-def allowed(K: int, m: str, delta: str = "1e-5", **more: Any) -> MajorityProblem:
-    return MajorityProblem.from_allowance(Voters(K, PrivacyParams("0.1", delta), **more), m)
+def allowed(K: int, m: str, delta: str = "1e-5", **more: Any) -> Problem:
+    return Problem.from_allowance(Voters(K, PrivacyParams("0.1", delta), **more), m)
 
 
-PLAIN = MajorityProblem(Voters(30, PrivacyParams("inf"), overlap=1), PrivacyParams("0.3", "1e-6"))
+PLAIN = Problem(Voters(30, PrivacyParams("inf"), overlap=1), PrivacyParams("0.3", "1e-6"))
 HONEST = {
     "a prior of one's own": lambda: optimize_gamma(allowed(5, "2"), prior=OwnPrior()),
     "a sampled objective": lambda: optimize_gamma(allowed(5, "2"), objective="expected-error", draws=200),
@@ -232,7 +232,7 @@ HONEST = {
     "models": lambda: optimize_gamma(allowed(5, "2", models=True), prior=CommonP()),
     "plain voters": lambda: optimize_gamma(PLAIN, prior=CommonP()),
     "a tiny epsilon": lambda: optimize_gamma(
-        MajorityProblem.from_allowance(Voters(3, PrivacyParams("1e-6")), 1), prior=CommonP()
+        Problem.from_allowance(Voters(3, PrivacyParams("1e-6")), 1), prior=CommonP()
     ),
     "no truth at all": lambda: certify(allowed(4, "2"), NoiseFunction(4, [0.0, 0.0])),
 }
@@ -304,7 +304,7 @@ def test_declared_models_are_named(tmp_path: Path) -> None:
     assert false_claims(found) == ""
     assert (f"5 queries were about {models}", CLAIMED) in [(verdict.claim, verdict.verdict) for verdict in found]
     # those models are less private than the table asks
-    weaker = certify(MajorityProblem.from_allowance(Voters(3, PrivacyParams("0.05")), 2), table.gamma)
+    weaker = certify(Problem.from_allowance(Voters(3, PrivacyParams("0.05")), 2), table.gamma)
     assert "costs what one with this table costs" in false_claims(
         list(judge_ledger(read_ledger(tmp_path / "l.sqlite"), weaker))
     )
