@@ -7,7 +7,6 @@ for voters with fresh randomness. The paper's own voters are models: the last co
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.losses.charges import Charge
@@ -18,9 +17,8 @@ from darrm.problem import Problem, Voters
 from darrm.proof.charge import charge_of
 from darrm.system.command_line import run
 from experiments import pages
-from experiments.pages import Claim
+from experiments.pages import Claim, Row
 
-Row = dict[str, Any]
 NAME = "composition"
 K = 11
 QUERIES = (20, 50, 100)
@@ -45,26 +43,6 @@ PRINTED_TOTALS: dict[str, dict[int, dict[int, tuple[float, float]]]] = {
         7: {20: (11.928, 0.014), 50: (26.738, 0.035), 100: (42.873, 0.068)},
     },
 }
-
-INTRODUCTION = """# Total privacy loss: Tables 2, 5, 7 and 9 of [D]
-
-Written by `python -m experiments.composition_tables --output docs/reproduction` from the JSON file of its run. Every
-row of the four tables by general composition with δ′ = 1e-4, beside the optimal composition and the privacy loss
-distribution at the same total δ.
-
-**These totals are sums, for voters with fresh randomness.** They are reproduced as the paper's figures. The paper's own
-voters are DP-SGD teachers, models that share the randomness of their training between questions; for those a sum is
-[no guarantee](../trained-models.md), and the last column has what is proved."""
-
-COLUMNS = """What the other columns add:
-
-- *optimal* and *PLD* agree, as they must: both are exact for what (ε, δ) alone says about a query.
-- *table PLD* composes the exact privacy profile of the certified table instead of its (mε, δ). For m = 1 nothing is
-  gained. For m = 3 and more the table is far more private at small ε than its pair says, and the total shrinks to half
-  and less of the paper's figure, with the same labels.
-- *proved for models* is the smallest bound that the accountant knows for private models on disjoint data, the papers'
-  own set-up (DP-SGD teachers on disjoint parts of the data), with the bound's name. It is far below every sum: once the
-  teachers are private, the answers cost nothing more."""
 
 
 def rows() -> Iterator[Row]:
@@ -133,40 +111,12 @@ def decide(found: Sequence[Row]) -> list[Claim]:
 
 
 def page(found: Sequence[Row]) -> str:
-    """Write the page from the rows."""
-    parts = [INTRODUCTION, pages.claims_table(decide(found)), COLUMNS, *_sections(found)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _sections(found: Sequence[Row]) -> Iterator[str]:
-    """Write one section a table, in the order of m."""
-    head = [
-        "data set",
-        "Q",
-        "per query",
-        "the paper's total",
-        "general",
-        "optimal",
-        "PLD",
-        "table PLD",
-        "proved for models",
+    """Fill the page from the rows, one section a table, in the order of m."""
+    tables = [
+        {"m": m, "number": number, "rows": [row | {"name": NAMES[row["data_set"]]} for row in found if row["m"] == m]}
+        for m, number in TABLE_OF_ALLOWANCE.items()
     ]
-    ways = ("optimal", "pld", "profile_pld")
-    for m, number in TABLE_OF_ALLOWANCE.items():
-        cells = [
-            [
-                NAMES[row["data_set"]],
-                row["queries"],
-                "({query_epsilon:.4f}, {query_delta:.4f})".format(**row),
-                "({:.3f}, {:.3f})".format(*row["printed"]),
-                "({general:.3f}, {total_delta:.3f})".format(**row),
-                *(f"{row[name]:.3f}" for name in ways),
-                "{models:.3f} ({models_bound})".format(**row),
-            ]
-            for row in found
-            if row["m"] == m
-        ]
-        yield f"## Table {number}, for voters with fresh randomness: m = {m}\n\n{pages.table(head, cells)}"
+    return pages.filled(NAME, {"claims": pages.claims_table(decide(found)), "tables": tables})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -177,7 +127,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.page:
         pages.write_json(data, list(rows()))
     found = pages.read_json(data)
-    print("\n\n".join(_sections(found)))
     pages.print_claims(decide(found))
     pages.write_page(folder, page(found))
     return 0

@@ -1,18 +1,32 @@
-"""What the experiments share: the claims, tables, files and flags of the pages under docs/reproduction.
+"""What the experiments share: the claims, tables, templates, files and flags of the pages under docs/reproduction.
 
-An experiment NAME keeps its numbers in OUTPUT/NAME/*.json and its pictures beside them, and writes the page
-OUTPUT/NAME.md from that JSON and from nothing else, so that a test can write it again and compare.
+An experiment NAME keeps its numbers in OUTPUT/NAME/*.json and its pictures beside them, and fills the page
+OUTPUT/NAME.md from that JSON and from nothing else, so that a test can write it again and compare. What a page says
+stands in its template, docs/reproduction/NAME/page.template: Markdown with
+
+    {name.of.value:format}    a value; `?` after the name where it may be missing, which is written – as None is.
+                              A list is its entries so formatted, with commas; a bool is yes or **no**, or one of
+                              {name:one|other}; {{ and }} are braces
+    @each name … @end         the lines between for every entry of a list, whose own values come before those outside;
+                              {it} is the entry
+    @if name … @end           the lines between where there is such a value, and it is not empty; @unless the other way
 """
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from darrm.system.command_line import CommandLine
 from darrm.system.files import write_text
+
+Row = dict[str, Any]  # plain data
+TEMPLATES = Path(__file__).parents[1] / "docs" / "reproduction"
+_DIRECTIVE = re.compile(r"@(each|if|unless|end)(?: (.+))?")
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}:]+)(?::([^{}]*))?\}")
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,97 @@ def print_claims(claims: Iterable[Claim]) -> None:
     """Print one line for each claim."""
     for claim in claims:
         print(f"{'holds' if claim.holds else 'FAILS'}: {claim.statement} [{claim.measured}]")
+
+
+def filled(name: str, *data: object, template: str = "page") -> str:
+    """Fill a template of the experiment ``name``; a value is looked for in one of the ``data`` after the other."""
+    text = (TEMPLATES / name / f"{template}.template").read_text(encoding="utf-8")
+    return fill(text, *data).rstrip("\n") + "\n"
+
+
+def fill(template: str, *data: object) -> str:
+    r"""Fill a template, see above.
+
+    >>> text = "{who}:\n@each runs\n- {seconds:.2f} s, {passed:quiet|loud}{note?}\n@end\n@if who\n{sizes:,}\n@end"
+    >>> print(fill(text, {"who": "A", "sizes": [1000, 2], "runs": [{"seconds": 0.25, "passed": True}]}))
+    A:
+    - 0.25 s, quiet–
+    1,000, 2
+    """
+    return "\n".join(_filled_lines(template.split("\n"), data))
+
+
+def _filled_lines(lines: Sequence[str], data: tuple[object, ...]) -> Iterator[str]:
+    """Fill lines, blocks of which may be left out or repeated."""
+    place = 0
+    while place < len(lines):
+        directive = _DIRECTIVE.fullmatch(lines[place])
+        if directive is None:
+            yield _PLACEHOLDER.sub(lambda match: _written(match, data), lines[place])
+            place += 1
+            continue
+        kind, name = directive.groups()
+        end = _end_of_block(lines, place)
+        value, block = _looked_up(name if kind == "each" else f"{name}?", data), lines[place + 1 : end]
+        if kind == "each":
+            for entry in value:
+                yield from _filled_lines(block, (entry, {"it": entry}, *data))
+        elif bool(value) == (kind == "if"):
+            yield from _filled_lines(block, data)
+        place = end + 1
+
+
+def _end_of_block(lines: Sequence[str], start: int) -> int:
+    """Find the @end of the block that starts here."""
+    depth = 0
+    for place in range(start, len(lines)):
+        directive = _DIRECTIVE.fullmatch(lines[place])
+        if directive is not None:
+            depth += -1 if directive[1] == "end" else 1
+            if depth == 0:
+                return place
+    raise ValueError(f"a template's line {lines[start]!r} must be closed by @end")
+
+
+def _looked_up(name: str, data: tuple[object, ...]) -> Any:  # noqa: ANN401 (plain data)
+    """Look a dotted name up in the first of the data that has its first part."""
+    path = name.removesuffix("?").split(".")
+    for scope in data:
+        value, is_there = _step(scope, path[0])
+        for part in path[1:]:
+            value, is_there = _step(value, part) if is_there else (None, False)
+        if is_there:
+            return value
+    if not name.endswith("?"):
+        raise ValueError(f"a template asks for {name!r}, which the data lack")
+    return None
+
+
+def _step(value: object, part: str) -> tuple[Any, bool]:
+    """Return an entry of a mapping or list, or an attribute, and whether it is there."""
+    if isinstance(value, Mapping):
+        return value.get(part), part in value
+    if isinstance(value, Sequence) and part.lstrip("-").isdigit():
+        return value[int(part)], True
+    return getattr(value, part, None), hasattr(value, part)
+
+
+def _written(match: re.Match[str], data: tuple[object, ...]) -> str:
+    """Write the value that a placeholder names."""
+    if match[1] is None:
+        return match[0][0]
+    return _formatted(_looked_up(match[1], data), match[2] or "")
+
+
+def _formatted(value: object, form: str) -> str:
+    """Write a value in a format; see above."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return (form or "yes|**no**").split("|")[not value]
+    if isinstance(value, list | tuple):
+        return ", ".join(_formatted(entry, form) for entry in value)
+    return format(value, form)
 
 
 def write_json(path: Path, data: object) -> None:

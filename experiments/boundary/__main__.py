@@ -13,8 +13,9 @@ from dataclasses import asdict
 from darrm.system.command_line import run
 from experiments import pages
 from experiments.boundary.losses import AllModels, same_question
-from experiments.boundary.page import Row, decide, page
+from experiments.boundary.page import decide, page
 from experiments.boundary.settings import SHAPES, Shape, searches
+from experiments.pages import Row
 
 NAME = "boundary"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from darrm.system.command_line import run
 from experiments import pages
 from experiments.partitions.measure import FILES, VOTERS, measure
-from experiments.partitions.page import Results, page
+from experiments.partitions.page import decide, page
 
 NAME = "partitions"
 ROWS, ROWS_QUICK = 50_000, 2_000  # of a file
@@ -29,9 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             measured = list(measure(Path(name), rows))
         data = {"cores": os.cpu_count(), "voters": VOTERS, "files": FILES, "rows": rows * FILES, "measured": measured}
         pages.write_json(folder / "throughput.json", data)
-    results = Results.read(folder / "throughput.json")
-    pages.print_claims(results.claims)
-    pages.write_page(folder, page(results))
+    data = pages.read_json(folder / "throughput.json")
+    pages.print_claims(decide(data))
+    pages.write_page(folder, page(data))
     return 0
 
 

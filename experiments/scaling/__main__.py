@@ -27,12 +27,10 @@ from darrm.system.flags import integers, real
 from experiments import pages
 from experiments.scaling.measuring import measure_apart
 from experiments.scaling.page import (
-    COLUMNS,
     REFERENCE_SIZES,
     Case,
     Measurement,
     case_of,
-    cells,
     page,
     plot,
     summary,
@@ -85,10 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reference_sizes = () if options.keep else REFERENCE_SIZES[:3] if options.quick else REFERENCE_SIZES
         todo = cases(sizes, reference_sizes, shapes, long=options.long)
         measurements = kept(data, todo) if options.keep else []
-        print(" | ".join(COLUMNS))
         for case in todo:
             measurements.append(median_run(case, time_limit, 1 if options.quick else RUNS))
-            print(" | ".join(cells(measurements[-1])), flush=True)
+            print(f"{case}: {measurements[-1].seconds:.3f} s, {measurements[-1].status}", flush=True)
             measurements.sort(key=case_of)
             pages.write_json(data, [asdict(item) for item in measurements])
         print(json.dumps(summary(measurements), indent=1, ensure_ascii=False))

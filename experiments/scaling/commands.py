@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from darrm.system.command_line import run
@@ -56,7 +56,12 @@ class Measured:
     what: str
     typed: str
     now: Runs
-    before: Runs | None = field(default=None)
+    before: Runs | None = None
+
+    @property
+    def times_less(self) -> float | None:
+        """By how much fewer seconds of the processor it takes now."""
+        return None if self.before is None else self.before.cpu_seconds / self.now.cpu_seconds
 
 
 PRIVATE = "--epsilon 0.1 --each-delta 1e-5 --queries 100 --total 4,1e-2 --quiet"
@@ -135,35 +140,9 @@ def read_measured(data: Path) -> list[Measured]:
     ]
 
 
-def cells(item: Measured) -> list[str]:
-    """Write one row of the page's table."""
-    now, before = item.now, item.before
-    new = [f"{now.seconds:.2f}", f"{now.cpu_seconds:.2f}", f"{now.megabytes:.0f}"]
-    if before is None:
-        return [item.what, *new, "–", "–", "–", "–"]
-    old = [f"{before.seconds:.2f}", f"{before.cpu_seconds:.2f}", f"{before.megabytes:.0f}"]
-    return [item.what, *new, *old, f"{before.cpu_seconds / now.cpu_seconds:.1f}"]
-
-
 def page(measured: Sequence[Measured]) -> str:
-    """Write the page of the documentation."""
-    typed = [f"- {item.what}: `python {item.typed}`, runs: {item.now.runs}" for item in measured]
-    typed.append(f"- the table of the accounts: `python {TABLE}`")
-    return (
-        "\n\n".join([INTRODUCTION, pages.table(HEAD, map(cells, measured)), "## What was typed", "\n".join(typed)])
-        + "\n"
-    )
-
-
-HEAD = ("command", "seconds", "CPU s", "MB", "before: seconds", "CPU s", "MB", "times less CPU")
-
-INTRODUCTION = """# How long the commands take
-
-Written by `python -m experiments.scaling.commands --output docs/reproduction` from its measurements. Every run is a
-process of its own: its seconds hold the start of Python and all imports, its memory is the peak of the process. Medians
-of up to five runs after a first one that fills caches, fewer where one takes long. What stands under *before* is an
-earlier version of the library, measured by the same program (`--before FOLDER`). Other work on the machine changes
-seconds more than CPU seconds."""
+    """Fill the page of the documentation."""
+    return pages.filled(NAME, {"commands": measured, "table": TABLE})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -185,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     known = earlier.get(command.typed)
                     found = measure(command, Path(work), before, None if known is None else known.before)
                     earlier[command.typed] = found
-                    print(" | ".join(cells(found)), flush=True)
+                    print(f"{command.what}: {found.now}", flush=True)
                 measured = [earlier[each.typed] for each in COMMANDS if each.typed in earlier]
                 pages.write_json(data, [asdict(item) for item in measured])
     pages.write_page(folder, page(read_measured(data)))

@@ -14,10 +14,9 @@ from darrm.problem import Problem, Voters
 from darrm.proof import compiled
 from darrm.proof.corners import full_set_size, ratio_of
 from darrm.proof.dominating import DominatingFamily
-from experiments.scaling.page import EPSILON, Case, Measurement
+from experiments.scaling.page import EPSILON, GAP, LARGE_GAP, LARGEST_TO_GAP, Case, Measurement
 from lp_models.options import SolveOptions
 
-GAP, LARGE_GAP, LARGEST_TO_GAP = 1e-11, 1e-6, 301  # relative, up to K = 301 and beyond
 WARM_UP = 101  # voters of the solve before the measured one, at most
 
 

@@ -32,6 +32,7 @@ from darrm.problem import Problem, Voters
 from darrm.system.command_line import run
 from darrm.votes import Votes
 from experiments import pages
+from experiments.pages import Row
 
 NAME = "releases"
 MODULE = "scaling.release_benchmark"
@@ -204,51 +205,22 @@ def nanoseconds(action: Callable[[], object]) -> float:
     return 1e9 * (time.process_time() - started) / PART_QUERIES
 
 
-def page(data: dict[str, Any]) -> str:
-    """Write the page of the documentation."""
+def page(data: Row) -> str:
+    """Fill the page of the documentation."""
     timings = [Timing(**item) for item in data["timings"]]
     before = {(item.queries, item.votes): item for item in timings if item.version == "before"}
-    head = ["queries", "votes", "labels", "seconds", "CPU seconds", "MB"]
-    rows = []
-    for item in timings:
-        if item.version == "this":
-            cells = [f"{item.queries:,}", item.votes, item.output, *measured(item)]
-            earlier = before.get((item.queries, item.votes))
-            if earlier is not None:
-                cells += [*measured(earlier), f"{earlier.cpu_seconds / item.cpu_seconds:.1f}"]
-            rows.append(cells)
-    intro, part_head = INTRODUCTION, ["part of a release", "ns"]
+    rows: list[Row] = [asdict(item) for item in timings if item.version == "this"]
     spent = data["nanoseconds"]
-    part_rows = [[name, f"{value:.1f}"] for name, value in spent["this"].items()]
+    parts_taken: list[Row] = [{"name": name, "ns": value} for name, value in spent["this"].items()]
     if before:
-        commits = data["commits"]
-        intro += f"\n*Before* is commit {commits['before']}, measured in turns with commit {commits['this']}."
-        head += ["seconds before", "CPU before", "MB before", "times less CPU"]
-        part_head += ["ns before", "times less"]
-        for row, (name, value) in zip(part_rows, spent["this"].items(), strict=True):
-            row += [f"{spent['before'][name]:.1f}", f"{spent['before'][name] / value:.1f}"]
-    return "\n\n".join([intro, pages.table(head, rows), PARTS, pages.table(part_head, part_rows)]) + "\n"
-
-
-def measured(item: Timing) -> list[str]:
-    """Write what a case took."""
-    return [f"{item.seconds:.2f}", f"{item.cpu_seconds:.2f}", f"{item.peak_megabytes:.0f}"]
-
-
-INTRODUCTION = f"""# What releases of millions of labels take
-
-Written by `python -m experiments.{MODULE} --output docs/reproduction` from its measurements:
-the command `python -m darrm.release` for {K} voters, from a file of votes to a file of labels, with a new ledger, in a
-process of its own on a shared machine (read CPU seconds and ratios, not seconds; medians of {ROUNDS}, but one
-round of {LONGEST:,} queries). The start of Python, the table's proof, the account and the waiting for the disk are part
-of it. Memory is the peak of the process; a mapped file of votes counts where it is in memory. `digits.csv` has the
-votes 0 and 1, `words.csv` no and yes, `int64.npy` eight bytes a vote, `bytes.npy` one."""
-
-PARTS = """## What a label takes in each part
-
-Nanoseconds of the processor for one label, or one query of eleven votes, in memory. An exact coin draws one byte of the
-operating system and compares it with the first digits of its probability; a floating-point coin has a probability
-that was rounded, and is not used."""
+        for row in rows:
+            row["earlier"] = before[row["queries"], row["votes"]]
+            row["times_less"] = row["earlier"].cpu_seconds / row["cpu_seconds"]
+        for row in parts_taken:
+            row["earlier"] = spent["before"][row["name"]]
+            row["times_less"] = row["earlier"] / row["ns"]
+    facts = {"before": before, "voters": K, "rounds": ROUNDS, "longest": LONGEST}
+    return pages.filled(NAME, facts, {"timings": rows, "parts": parts_taken}, data)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from darrm.system.extras import require
 from experiments import pages
 from experiments.simulations.claims import decide
 from experiments.simulations.curves import figure_data, table_3
-from experiments.simulations.page import figure_section, page, read_folder, table_3_section
+from experiments.simulations.page import page, read_folder
 from experiments.simulations.pictures import draw
 from experiments.simulations.settings import PANELS
 
@@ -31,14 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         require("matplotlib")
     for name in pages.chosen_figures(options, (*PANELS, TABLE)):
         if name == TABLE:
-            rows = table_3()
-            pages.write_json(folder / f"{TABLE}.json", rows)
-            print(table_3_section(rows))
+            pages.write_json(folder / f"{TABLE}.json", table_3())
         else:
             data = figure_data(name)
             pages.write_json(folder / f"figure{name}.json", data)
             draw(folder / f"figure{name}.png", data)
-            print(figure_section(data))
     pages.print_claims(decide(*read_folder(folder)))
     pages.write_page(folder, page(folder))
     return 0
