@@ -121,7 +121,7 @@ def _parser() -> CommandLine:
     parser.add_argument("--private-rate", type=float, metavar="RATE", help="another learning rate of DP-SGD")
     parser.add_argument("--student-m", type=_allowances, help="students for these m (default: 3, or what --m gives)")
     parser.add_argument(
-        "--trainings", type=int, default=1, help=f"independent trainings; error bars: {settings.TRAININGS}"
+        "--trainings", type=int, default=1, help=f"trainings from other seeds; error bars: {settings.TRAININGS}"
     )
     parser.add_argument("--draws", type=int, default=settings.DRAWS, help="draws of the queries for each training")
     parser.add_argument("--select", action="store_true", help="choose learning rates on a split of the training data")
