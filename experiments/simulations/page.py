@@ -93,4 +93,4 @@ def _error(error: Row) -> str:
     mean, spread = error["mean"], error["standard_error"]
     if mean < ZERO:
         return "0"
-    return f"{mean:.4f} ± {spread:.4f}" if mean >= 1e-3 else f"{mean:.1e} ± {spread:.0e}"
+    return f"{mean:{'.4f' if mean >= 1e-3 else '.1e'}} ± {spread:{'.4f' if spread >= 5e-5 else '.0e'}}"

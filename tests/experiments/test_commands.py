@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.scaling.commands import COMMANDS, Command, Measured, Runs, cells, measure, median, run_once
+from experiments.scaling.commands import COMMANDS, Command, Measured, Runs, measure, median, run_once
 
 PROCESSES = """
 import json, sys
@@ -61,6 +61,6 @@ def test_what_is_known_of_before_is_kept(tmp_path: Path) -> None:
 def test_medians_and_ratios() -> None:
     now = median([Runs(1, 1.0, 3.0, 50.0), Runs(1, 2.0, 1.0, 70.0), Runs(1, 9.0, 2.0, 60.0)])
     assert now == Runs(3, 2.0, 2.0, 60.0)
-    row = cells(Measured("x", "-c pass", now, Runs(1, 10.0, 5.0, 80.0)))
-    assert row == ["x", "2.00", "2.00", "60", "10.00", "5.00", "80", "2.5"]
+    assert Measured("x", "-c pass", now, Runs(1, 10.0, 5.0, 80.0)).times_less == 2.5
+    assert Measured("x", "-c pass", now).times_less is None
     assert len({each.typed for each in COMMANDS}) == len(COMMANDS)  # what the page's data is known by
