@@ -41,13 +41,15 @@ from darrm.account.bounds import (
     subsampling_bound,
 )
 from darrm.account.pld import discretized_bound
-from darrm.errors import PrivateFigureError
+from darrm.errors import BudgetExceededError, PrivateFigureError
 from darrm.losses.both_ends import release_within, smallest_whole
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed_integer
 from darrm.problem import Voters
 
+KINDS = ("one", "planned", "adaptive")  # of queries that a budget admits, see `darrm.account.ledger`
+MOST_QUERIES = 2**53  # in a charge and in a ledger: beyond it neither floats nor SQLite's sums count exactly
 _WAYS = 4  # bounds on models that depend on the charges: subsampling, plain voters, and both ends in two ways
 PRIVATE_TOTAL = "the total stays private"
 SHARED_RANDOMNESS = (
@@ -165,6 +167,17 @@ class PrivacyAccountant:
             _check_models(self._voters, counts)
         self._counts = counts
 
+    def plus(self, charge: Charge) -> PrivacyAccountant:
+        """Return an accountant that holds this charge, too; raises as `add`."""
+        account = PrivacyAccountant(self._voters)
+        account._counts = self._counts
+        account.add(charge)
+        return account
+
+    def is_part_of(self, other: PrivacyAccountant) -> bool:
+        """Whether the other one holds as many queries of every kind, or more."""
+        return all(count <= other._counts.get(kind, 0) for kind, count in self._counts.items())
+
     @property
     def charges(self) -> tuple[Charge, ...]:
         """One charge for each kind, with its count."""
@@ -245,10 +258,7 @@ class PrivacyAccountant:
         checks.integer_at_least(0, most=most)
 
         def fits(queries: int) -> bool:
-            trial = PrivacyAccountant(self._voters)
-            trial._counts = dict(self._counts)
-            trial.add(charge.kind.repeated(queries))
-            return trial.admits(budget, adaptive=adaptive)
+            return self.plus(charge.kind.repeated(queries)).admits(budget, adaptive=adaptive)
 
         return last_allowed_integer(fits, inside=0, outside=most + 1)
 
@@ -325,6 +335,120 @@ class PrivacyAccountant:
         if any(charge.profile is not None for charge in account):
             # a single point of the profile cannot beat all of it
             yield discretized_bound(account, delta) or profile_bound(account, delta)
+
+
+class Admission:
+    """Which accounts stay within a budget: one is bounded with room for further queries, smaller ones are compared.
+
+    An account is private if a larger one of the same kinds is: dropping answers is post-processing, and the sums of the
+    filter only shrink. The account that was found within the budget is replaced as a whole and read once, so that the
+    counts of two accounts are never mixed.
+
+    Parameters
+    ----------
+    budget
+        What all queries together must satisfy.
+    kinds
+        One of `KINDS`: queries of one kind only, of several, or of several that are chosen after earlier answers.
+    """
+
+    def __init__(self, budget: PrivacyParams, kinds: str) -> None:
+        self._budget = budget
+        self._kinds = kinds
+        self._adaptive = kinds == "adaptive"
+        self._within = PrivacyAccountant()
+        self._room, self._growing = 0, True
+
+    def admits(self, account: PrivacyAccountant, charge: Charge, *, decide: bool = False) -> bool:
+        """Return whether an account is known to admit a charge, at the cost of comparing counts.
+
+        With ``decide`` it is bounded now if it is not known.
+
+        Raises
+        ------
+        ValueError
+            If the charge is of a second kind where there may be one only, or there are too many queries.
+        BudgetExceededError
+            If the charge was bounded and does not fit.
+        """
+        if self._is_second_kind(account, charge):
+            raise ValueError(
+                f"this ledger accounts for queries of one kind, {account.charges[0].what!r}, and "
+                f"{charge.what!r} costs something else: keep to the first (a voter that left keeps an empty column, "
+                "--missing coin), or make one for several kinds by PrivacyLedger.create(path, budget, kinds='planned') "
+                "before the first answer; another ledger is another budget of the same people, and the two add up"
+            )
+        _check_count("the number of queries in a charge", charge.count)
+        _check_count("the number of queries in a ledger", account.queries + charge.count)
+        total = account.plus(charge)
+        if total.is_part_of(self._within):
+            return True
+        if decide and not self._fits(total):
+            raise self._refusal(account, charge)
+        return decide
+
+    def queries_that_fit(self, account: PrivacyAccountant, charge: Charge, *, most: int) -> int:
+        """Count how many queries of the kind of a charge, up to ``most``, an account still has room for."""
+        if self._is_second_kind(account, charge):
+            return 0
+        most = min(most, MOST_QUERIES - account.queries)
+        return account.queries_that_fit(charge, self._budget, most=most, adaptive=self._adaptive)
+
+    def _is_second_kind(self, account: PrivacyAccountant, charge: Charge) -> bool:
+        return self._kinds == "one" and any(other.kind != charge.kind for other in account.charges)
+
+    def make_room(self, account: PrivacyAccountant, charge: Charge) -> None:
+        """Bound an account with a charge and with room for more, twice as much each time until it no longer fits.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the charge does not fit, without any room: what was asked, what is left, how many queries still fit.
+        """
+        total = account.plus(charge)
+        if self._room:
+            if self._fits(total.plus(charge.kind.repeated(self._room))):
+                self._room *= 2 if self._growing else 1
+                return
+            self._room, self._growing = self._room // 2, False
+        if not self._fits(total):
+            raise self._refusal(account, charge)
+        if self._growing:
+            self._room = charge.count
+
+    def _fits(self, account: PrivacyAccountant) -> bool:
+        """Bound an account, and remember it if it stays within the budget."""
+        if not account.admits(self._budget, adaptive=self._adaptive):
+            return False
+        self._within = account
+        return True
+
+    def _refusal(self, account: PrivacyAccountant, charge: Charge) -> BudgetExceededError:
+        budget, adaptive = self._budget, self._adaptive
+        fit = account.queries_that_fit(charge, budget, most=charge.count - 1, adaptive=adaptive)
+        asked = f"{charge.count} {'query' if charge.count == 1 else 'queries'} of {charge.what}"
+        left = max(0.0, budget.epsilon - account.smallest_epsilon(budget.delta, adaptive=adaptive))
+        remaining = f"epsilon {left:.6g} of {budget.epsilon:.6g} at delta {budget.delta:g}"
+        one_more = account.plus(charge.kind).smallest_epsilon(budget.delta, adaptive=adaptive)
+        reason = "; one more would fail with more than that delta, whatever epsilon is" if math.isinf(one_more) else ""
+        if not account.plus(charge).composes:  # a ledger knows no voters, so it has no cap to fall back on
+            reason = (
+                "; answers of trained models share the randomness of their training, and what is proved for several "
+                "of them does not fit: plan further queries with --voters plain"
+            )
+        return BudgetExceededError(
+            f"the budget {budget} does not admit {asked}: {fit} still {'fits' if fit == 1 else 'fit'}, "
+            f"{remaining} is left{reason}; nothing was debited",
+            requested=asked,
+            remaining=remaining,
+            queries_that_fit=fit,
+        )
+
+
+def _check_count(name: str, count: int) -> None:
+    """Raise `ValueError` for more queries than are counted exactly."""
+    if count > MOST_QUERIES:
+        checks.fail(name, count, f"at most 2**53 = {MOST_QUERIES}", "larger numbers are not counted exactly")
 
 
 def _check_models(models: Voters, counts: dict[Charge, int]) -> None:

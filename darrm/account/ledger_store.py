@@ -8,7 +8,7 @@ too). A journal beside the file belongs to it: whoever copies a ledger copies bo
 
 A transaction believes only what it reads. It refuses a file with a second name (a journal lies beside one name and is
 not seen through the other), and a file that is not the one that this object found first: its inode, here, and its
-identity, in `darrm.account.ledger`.
+identity, in `darrm.account.ledger_rows`.
 
 SQLite remembers the locks that a process holds, and a forked child inherits that memory without the locks: it would
 wait for itself. So a fork waits until no other thread of its process is inside a transaction.
@@ -27,37 +27,9 @@ from darrm import checks
 from darrm.errors import LedgerError
 
 MEMORY = ":memory:"
-APPLICATION_ID = 0x64617272  # "darr"
-SCHEMA_VERSION = 2
-VERSIONS = (1, SCHEMA_VERSION)
-# version 1; the totals in `kinds` repeat the sums over `charges`: a flipped bit in either shows
-SCHEMA = (
-    """CREATE TABLE budget (id INTEGER PRIMARY KEY CHECK (id = 1), epsilon TEXT NOT NULL, delta TEXT NOT NULL,
-       kinds TEXT NOT NULL, created TEXT NOT NULL, seal TEXT NOT NULL)""",
-    """CREATE TABLE kinds (id INTEGER PRIMARY KEY, cost TEXT NOT NULL UNIQUE, what TEXT NOT NULL,
-       total INTEGER NOT NULL CHECK (total >= 0), seal TEXT NOT NULL)""",
-    """CREATE TABLE charges (id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL,
-       kind INTEGER NOT NULL REFERENCES kinds (id), count INTEGER NOT NULL CHECK (count > 0), note TEXT NOT NULL)""",
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    "PRAGMA user_version = 1",
-)
-# what version 2 adds: an identity of the file; with each debit the digests of its table and its labels, a token of the
-# call that made it, the labels themselves until they are delivered, and where they go; nothing of the votes
-UPGRADE = (
-    "ALTER TABLE budget ADD COLUMN identity TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE charges ADD COLUMN proof TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE charges ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE charges ADD COLUMN token TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE charges ADD COLUMN output TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE charges ADD COLUMN seal TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE charges ADD COLUMN labels BLOB",
-    "CREATE INDEX counts ON charges (kind, count)",  # makes the comparison with the totals cheap
-    "CREATE INDEX undelivered ON charges (output) WHERE labels IS NOT NULL",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-)
 _POLLING_SECONDS = 0.002  # far below the time of a debit, which waits for the disk
 RESTORE = "restore a copy that is at least as new as the last release, or count its whole budget as spent"
-_CREATE = "make a ledger first, by PrivacyLedger.create(path, budget) or release --create-budget EPS,DELTA"
+HOW_TO_CREATE = "make a ledger first, by PrivacyLedger.create(path, budget) or release --create-budget EPS,DELTA"
 _PERMISSIONS = "it cannot be accessed: check the permissions of the file and its folder"
 ADVICE = {
     sqlite3.SQLITE_ERROR: f"it is corrupted, a table or a column of it is missing or damaged: {RESTORE}",
@@ -180,7 +152,7 @@ class LedgerStore:
             return
         if not Path(self.path).is_file():
             found = "it is a folder" if Path(self.path).is_dir() else "there is no such file"
-            raise LedgerError(self.path, f"{found}: {_CREATE}")
+            raise LedgerError(self.path, f"{found}: {HOW_TO_CREATE}")
         # mode=rw: a file that has vanished must not come back empty, with its whole budget
         uri = f"{Path(self.path).as_uri()}?mode=rw"
         # SQLite opens and closes under locks of its own, which a fork in between would leave locked in the child
@@ -252,21 +224,3 @@ def translated(path: str) -> Iterator[None]:
         raise LedgerError(path, f"{advice} (SQLite: {error})") from error
     except UnicodeDecodeError as error:  # a text of the schema or of a row is no text any more
         raise LedgerError(path, ADVICE[sqlite3.SQLITE_CORRUPT]) from error
-
-
-def check_header(connection: sqlite3.Connection, path: str) -> int:
-    """Return the ledger's version; `LedgerError` unless the database is a ledger that this darrm reads."""
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if application != APPLICATION_ID:
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        state = "it is empty, its creation was cut short: delete it, and" if tables == 0 else "it is no ledger:"
-        raise LedgerError(path, f"{state} {_CREATE}")
-    (added,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone()
-    if added:
-        raise LedgerError(path, f"it is corrupted (a trigger or a view was added, which may undo a debit): {RESTORE}")
-    if version not in VERSIONS:
-        relation = "a newer" if version > SCHEMA_VERSION else "an older"
-        message = f"it has schema version {version}, written by {relation} darrm; this one reads version"
-        raise LedgerError(path, f"{message} {SCHEMA_VERSION}: use the version of darrm that wrote it")
-    return int(version)

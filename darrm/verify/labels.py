@@ -5,7 +5,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from darrm.account.ledger import Entry
+from darrm.account.ledger_rows import Entry
 from darrm.proof.plurality_table import PluralityTable
 from darrm.system.votes_file import labels_digest
 from darrm.verify.any_table import Table

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from darrm.account.accountant import PrivacyAccountant, Spent
 from darrm.account.bounds import exact_sum
-from darrm.account.ledger import Entry, PrivacyLedger
+from darrm.account.ledger import PrivacyLedger
+from darrm.account.ledger_rows import Entry
 from darrm.errors import LedgerError
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import darrm.account.ledger as ledger_module
-from darrm.account import ledger_store
-from darrm.account.ledger import Entry, PrivacyLedger
+from darrm.account import ledger_rows, ledger_store
+from darrm.account.ledger import PrivacyLedger
+from darrm.account.ledger_rows import Entry
 from darrm.errors import BudgetExceededError, LedgerError
 from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
@@ -278,7 +278,7 @@ def test_another_process_holds_the_lock(path: Path) -> None:
 def test_a_failure_inside_a_debit_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
     ledger.debit(QUERY)
-    monkeypatch.setattr(ledger_module, "now", lambda: 1 / 0)
+    monkeypatch.setattr(ledger_rows, "now", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         ledger.debit(QUERY)
     assert PrivacyLedger(path).spent.queries == 1

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from darrm.account import ledger as ledger_module
-from darrm.account.accountant import PrivacyAccountant
-from darrm.account.ledger import MOST_QUERIES, PrivacyLedger, now, seal
+from darrm.account.accountant import MOST_QUERIES, Admission, PrivacyAccountant
+from darrm.account.ledger import PrivacyLedger
+from darrm.account.ledger_rows import now, seal
 from darrm.errors import BudgetExceededError, LedgerError, PaidError
 from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_optimal
@@ -261,12 +262,15 @@ def test_counts_of_two_accounts_are_never_mixed(path: Path) -> None:
     ledger = PrivacyLedger.create(path, PrivacyParams(4), kinds="planned")
     ledger.debit(one.repeated(2))
 
+    known, later = (PrivacyAccountant(charges=charges) for charges in ([one.repeated(2), other], [other.repeated(2)]))
+
     class Replaced(dict[Charge, int]):
         def get(self, kind: Charge, default: int = 0) -> int:  # type: ignore[override]
-            ledger._admitted = {one: 0, other: 2}  # within the budget, as {one: 2, other: 1} is
+            ledger._admission._within = later  # within the budget, as the known one is
             return super().get(kind, default)
 
-    ledger._admitted = Replaced({one: 2, other: 1})
+    known._counts = Replaced(known._counts)
+    ledger._admission._within = known
     with pytest.raises(BudgetExceededError):
         ledger.debit(other.repeated(2))
     assert ledger.spent.epsilon == 2.0
@@ -326,15 +330,15 @@ def test_others_who_debit_meanwhile_are_counted(path: Path, monkeypatch: pytest.
 
 def test_one_who_is_always_overtaken_decides_under_the_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, other = PrivacyLedger.create(path, BUDGET), PrivacyLedger(path)
-    admits = PrivacyLedger._admits_with_room
+    bound = Admission.make_room
 
-    def overtaken(self: PrivacyLedger, accountant: PrivacyAccountant, charge: Charge) -> bool:
-        if self is ledger:
+    def overtaken(self: Admission, account: PrivacyAccountant, charge: Charge) -> None:
+        if self is ledger._admission:
             other.debit(QUERY.repeated(3))
             self._room = 0
-        return admits(self, accountant, charge)
+        bound(self, account, charge)
 
-    monkeypatch.setattr(PrivacyLedger, "_admits_with_room", overtaken)
+    monkeypatch.setattr(Admission, "make_room", overtaken)
     ledger.debit(QUERY)
     assert ledger.accountant().queries == 3 * ledger_module._ATTEMPTS + 1
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm.account.ledger import Entry, PrivacyLedger
+from darrm.account.ledger import PrivacyLedger
+from darrm.account.ledger_rows import Entry
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters

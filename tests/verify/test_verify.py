@@ -35,7 +35,7 @@ from darrm import (
     release_debited,
 )
 from darrm.account.bounds import Bound
-from darrm.account.ledger import Entry, seal
+from darrm.account.ledger_rows import Entry, seal
 from darrm.errors import LedgerError
 from darrm.laws.priors import CommonP, Independent, Point
 from darrm.losses.charges import Charge

@@ -1,0 +1,271 @@
+"""The rows of a ledger: its budget, its kinds with their totals, its log, each with a seal that shows damage.
+
+``kinds`` holds a total for every kind of query, ``charges`` one row for every debit: the totals repeat the sums over
+the log, so that a flipped bit in either shows. A row's seal is a digest of its fields: it finds damage, not forgery.
+
+Version 2 added an identity of the file, and to each debit the digests of its table and its labels, a token of the call
+that made it, the labels themselves until they are delivered, and where they go. Of the votes nothing is kept, not even
+a digest, which could be guessed back. A file of version 1 is read as it is, and becomes one of version 2 when it is
+written to.
+"""
+
+import hashlib
+import secrets
+import sqlite3
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from darrm import checks
+from darrm.account.accountant import KINDS, PrivacyAccountant
+from darrm.account.ledger_store import HOW_TO_CREATE, RESTORE
+from darrm.errors import LedgerError
+from darrm.losses.charges import Charge
+from darrm.privacy import PrivacyParams
+
+_APPLICATION_ID = 0x64617272  # "darr"
+_VERSION = 2
+_SCHEMA = (
+    """CREATE TABLE budget (id INTEGER PRIMARY KEY CHECK (id = 1), epsilon TEXT NOT NULL, delta TEXT NOT NULL,
+       kinds TEXT NOT NULL, created TEXT NOT NULL, seal TEXT NOT NULL)""",
+    """CREATE TABLE kinds (id INTEGER PRIMARY KEY, cost TEXT NOT NULL UNIQUE, what TEXT NOT NULL,
+       total INTEGER NOT NULL CHECK (total >= 0), seal TEXT NOT NULL)""",
+    """CREATE TABLE charges (id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL,
+       kind INTEGER NOT NULL REFERENCES kinds (id), count INTEGER NOT NULL CHECK (count > 0), note TEXT NOT NULL)""",
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    "PRAGMA user_version = 1",
+)
+_UPGRADE = (
+    "ALTER TABLE budget ADD COLUMN identity TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE charges ADD COLUMN proof TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE charges ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE charges ADD COLUMN token TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE charges ADD COLUMN output TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE charges ADD COLUMN seal TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE charges ADD COLUMN labels BLOB",
+    "CREATE INDEX counts ON charges (kind, count)",  # makes the comparison with the totals cheap
+    "CREATE INDEX undelivered ON charges (output) WHERE labels IS NOT NULL",
+    f"PRAGMA user_version = {_VERSION}",
+)
+_LOG = {
+    1: "SELECT charges.id, time, what, count, note, '', '', '', '', '', 0, kinds.seal",
+    2: "SELECT charges.id, time, what, count, note, proof, digest, token, output, charges.seal, labels IS NOT NULL, "
+    "kinds.seal",
+}
+STREAM = "-"  # begins the output of a stream: that of a file is an absolute path
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the log: when, what, how many queries, and the caller's note."""
+
+    time: str
+    what: str
+    count: int
+    note: str
+    table: str = ""  # the digest of the proven table that answered
+    labels: str = ""  # the digest of the labels that were paid for, `darrm.system.votes_file.labels_digest`
+    delivered: bool = True  # False while the labels, or what says how to draw them, wait in the ledger
+    output: str = ""  # the file, the folder, or the stream that they are for
+    number: int = 0  # counts from 1
+
+    @property
+    def is_of_a_stream(self) -> bool:
+        """Whether its labels answered questions that arrived one by one, and not a file."""
+        return self.output.startswith(STREAM)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What the first transaction of an object found in a file, and every later one finds again."""
+
+    epsilon: str
+    delta: str
+    kinds: str
+    created: str
+    name: str = ""  # what no other ledger has; empty in version 1
+
+    @classmethod
+    def of(cls, budget: PrivacyParams, kinds: str) -> "Identity":
+        """Describe a ledger that is made now."""
+        return cls(budget.epsilon_text, budget.delta_text, kinds, now())
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What the seal is made of: a ledger of version 1 has no name."""
+        return (self.epsilon, self.delta, self.kinds, self.created, *filter(None, [self.name]))
+
+    def follows(self, other: "Identity") -> bool:
+        """Whether this may be the other one later: a ledger gets a name when it leaves version 1."""
+        return self.fields[:4] == other.fields[:4] and other.name in {"", self.name}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a ledger within one open transaction.
+
+    Every method raises `LedgerError` where the file is no ledger of a known version, or is damaged.
+    """
+
+    connection: sqlite3.Connection
+    path: str
+
+    @property
+    def version(self) -> int:
+        """The version of the schema, if the database is a ledger that this darrm reads."""
+        (application,) = self.connection.execute("PRAGMA application_id").fetchone()
+        (version,) = self.connection.execute("PRAGMA user_version").fetchone()
+        if application != _APPLICATION_ID:
+            (tables,) = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            state = "it is empty, its creation was cut short: delete it, and" if tables == 0 else "it is no ledger:"
+            raise LedgerError(self.path, f"{state} {HOW_TO_CREATE}")
+        added = "SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"
+        if self.connection.execute(added).fetchone() != (0,):
+            raise self.corrupted("a trigger or a view was added, which may undo a debit")
+        if version not in _LOG:
+            relation = "a newer" if version > _VERSION else "an older"
+            message = f"it has schema version {version}, written by {relation} darrm; this one reads version"
+            raise LedgerError(self.path, f"{message} {_VERSION}: use the version of darrm that wrote it")
+        return int(version)
+
+    def create(self, identity: Identity) -> None:
+        """Fill an empty database."""
+        for statement in _SCHEMA:
+            self.connection.execute(statement)
+        row = (*identity.fields, seal(*identity.fields))
+        self.connection.execute("INSERT INTO budget VALUES (1, ?, ?, ?, ?, ?)", row)
+        self._upgrade()
+
+    def upgrade(self) -> None:
+        """Turn version 1 into version 2, once its log was read and found whole."""
+        if self.version < _VERSION:
+            self.entries()
+            self._upgrade()
+
+    def _upgrade(self) -> None:
+        """Add what version 2 has: an identity for the file, and a seal for every entry."""
+        for statement in _UPGRADE:
+            self.connection.execute(statement)
+        budget = self.connection.execute("SELECT epsilon, delta, kinds, created FROM budget").fetchone()
+        row = (*budget, secrets.token_hex(16))
+        self.connection.execute("UPDATE budget SET identity = ?, seal = ?", (row[-1], seal(*row)))
+        old = self.connection.execute(
+            "SELECT charges.id, time, kinds.seal, count, note FROM charges JOIN kinds ON kinds.id = kind"
+        ).fetchall()
+        self.connection.executemany(
+            "UPDATE charges SET seal = ? WHERE id = ?", [(seal(*entry, "", "", "", ""), entry[0]) for entry in old]
+        )
+
+    def check_pages(self) -> None:
+        """Read the whole file, page by page and row by row."""
+        (state,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
+        if state != "ok":
+            raise self.corrupted(state)
+        self.entries()
+
+    def identity(self) -> Identity:
+        """Read the budget and what no other ledger has."""
+        version = self.version  # first: another database has no such table, or one that is no budget
+        row = self.connection.execute("SELECT * FROM budget").fetchone()
+        named = row is not None and len(row) > 6
+        if row is None or named is (version == 1) or row[5] != seal(*row[1:5], *row[6:]):
+            raise self.corrupted("the budget was changed")
+        return Identity(*row[1:5], *row[6:])
+
+    def budget(self) -> PrivacyParams:
+        """Read what all debited queries together satisfy."""
+        identity = self.identity()
+        try:
+            checks.one_of(KINDS, kinds=identity.kinds)
+            return PrivacyParams(identity.epsilon, identity.delta)
+        except ValueError as error:
+            raise self.corrupted(str(error)) from error
+
+    def account(self) -> PrivacyAccountant:
+        """Read the totals and compare them with the sums of the log."""
+        sums = dict(self.connection.execute("SELECT kind, sum(count) FROM charges GROUP BY kind"))
+        account = PrivacyAccountant()
+        for kind, cost, what, total, stored in self.connection.execute(
+            "SELECT id, cost, what, total, seal FROM kinds ORDER BY id"
+        ):
+            if stored != seal(cost, what):
+                raise self.corrupted("the cost of a query was changed")
+            if sums.pop(kind, None) != total:
+                raise self.corrupted("the log and its totals differ")
+            try:
+                account.add(Charge.from_text(cost, what=what).repeated(total))
+            except (ValueError, RecursionError) as error:
+                raise self.corrupted(str(error)) from error
+        if sums:
+            raise self.corrupted("the log and its totals differ")
+        numbers = self.connection.execute(
+            "SELECT count(*), max(id), (SELECT max(seq) FROM sqlite_sequence WHERE name = 'charges') FROM charges"
+        ).fetchone()
+        if len({number or 0 for number in numbers}) > 1:  # SQLite numbers them from 1 on, and no number twice
+            raise self.corrupted("entries of the log are missing")
+        return account
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Read the log, oldest first, and check its seals, where it has some."""
+        version, entries = self.version, []
+        log = f"{_LOG[version]} FROM charges JOIN kinds ON kinds.id = kind ORDER BY charges.id"
+        for row in self.connection.execute(log):
+            number, time, what, count, note, proof, digest, token, output, stored, waits, kind = row
+            if version > 1 and stored != seal(number, time, kind, count, note, proof, digest, token, output):
+                raise self.corrupted(f"entry {number} of the log was changed")
+            entries.append(Entry(time, what, count, note, proof, digest, not waits, output, number))
+        return tuple(entries)
+
+    def newest(self) -> tuple[object, ...]:
+        """Read the last entry, empty if there is none."""
+        newest = "SELECT id, time, kind, count, note FROM charges ORDER BY id DESC LIMIT 1"
+        return self.connection.execute(newest).fetchone() or ()
+
+    def check_holds(self, seen: tuple[object, ...]) -> None:
+        """Refuse a file without an entry that was its newest before."""
+        entry = "SELECT id, time, kind, count, note FROM charges WHERE id = ?"
+        if seen and seen != self.connection.execute(entry, seen[:1]).fetchone():
+            lost = f"entry {seen[0]}, which it had, is gone or was changed"
+            raise self.corrupted(f"{lost}: an older copy took its place")
+
+    def write(self, charge: Charge, words: tuple[str, ...], kept: bytes | None) -> int:
+        """Add a charge to totals and log, return the entry's number; ``words`` are note, digests, token and output."""
+        cost, count, time = charge.to_text(), int(charge.count), now()
+        execute = self.connection.execute
+        execute(
+            "INSERT INTO kinds (cost, what, total, seal) VALUES (?, ?, 0, ?) ON CONFLICT (cost) DO NOTHING",
+            (cost, charge.what, seal(cost, charge.what)),
+        )
+        execute("UPDATE kinds SET total = total + ? WHERE cost = ?", (count, cost))
+        kind, stored = execute("SELECT id, seal FROM kinds WHERE cost = ?", (cost,)).fetchone()
+        number = execute(
+            "INSERT INTO charges (time, kind, count, note, proof, digest, token, output) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (time, kind, count, *words),
+        ).lastrowid
+        # the labels come last: an UPDATE writes a whole row again
+        sealed = (seal(number, time, stored, count, *words), kept, number)
+        execute("UPDATE charges SET seal = ?, labels = ? WHERE id = ?", sealed)
+        return int(number or 0)
+
+    def forget_labels(self, number: int) -> None:
+        """Drop the labels of an entry."""
+        self.connection.execute("UPDATE charges SET labels = NULL WHERE id = ?", (number,))
+
+    def corrupted(self, what: str) -> LedgerError:
+        """Return the error that says what is damaged."""
+        return corrupted(self.path, what)
+
+
+def corrupted(path: str, what: str) -> LedgerError:
+    """Return the error that says what is damaged, and what to do."""
+    return LedgerError(path, f"it is corrupted ({what}): {RESTORE}")
+
+
+def seal(*fields: object) -> str:
+    """Return a digest of the fields of a row: finds damage (a text that became a blob, too), not forgery."""
+    return hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest()
+
+
+def now() -> str:
+    """Return the time in UTC, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
