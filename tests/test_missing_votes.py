@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm import votes as votes_module
@@ -211,7 +211,6 @@ MATRICES = st.integers(1, 6).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(matrix=MATRICES, named=st.booleans(), suffix=st.sampled_from([".npy", ".csv"]))
 def test_a_file_says_what_the_array_says(
     matrix: list[list[float]], named: bool, suffix: str, tmp_path_factory: pytest.TempPathFactory

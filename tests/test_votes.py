@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from darrm.system import plain_csv, progress
@@ -362,7 +362,6 @@ SEPARATORS = st.sampled_from([",", ",", ",", ",", "\n", "\n", "\r\n", "\n\n", "\
 
 @given(st.lists(st.tuples(FIELDS, SEPARATORS), max_size=12), st.sampled_from([None, ("C", "D"), ("1", "C#", "0")]))
 @example([("C", ","), ("C", ","), ("C#", "\n"), ("D", ","), ("D", ","), ("D", "\n")], ("C", "D"))
-@settings(max_examples=600, deadline=None)
 def test_a_csv_file_is_what_its_lines_say(parts: list[tuple[str, str]], names: tuple[str, ...] | None) -> None:
     text = "".join(field + separator for field, separator in parts)
     with tempfile.TemporaryDirectory() as folder:
@@ -542,7 +541,6 @@ LABELS = st.one_of(
 
 
 @given(LABELS, st.sampled_from(["labels.csv", "labels.npy"]))
-@settings(max_examples=200, deadline=None)  # files are synced
 def test_labels_come_back(values: list, name: str) -> None:
     labels = np.array(values) if values else np.empty(0, dtype=np.int64)
     with tempfile.TemporaryDirectory() as folder:
@@ -555,7 +553,6 @@ def test_labels_come_back(values: list, name: str) -> None:
 
 @given(st.lists(TEXTS, max_size=3), st.lists(TEXTS, max_size=3))
 @example(["a\nb", "c"], ["a", "b\nc"])
-@settings(deadline=None)
 def test_other_labels_have_another_digest(one: list[str], other: list[str]) -> None:
     digests = [labels_digest(np.array(texts, dtype=np.str_)) for texts in (one, other)]
     assert (digests[0] == digests[1]) == (one == other)

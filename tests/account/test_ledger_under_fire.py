@@ -107,6 +107,7 @@ def test_eight_processes_share_a_thousand_debits(tmp_path: Path) -> None:
     assert ledger.queries_that_fit(Charge("q", guarantee=PARAMS)) == 0
 
 
+@pytest.mark.slow
 def test_fifty_kills_lose_no_debit(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     PrivacyLedger.create(path, PrivacyParams(100, DELTA))

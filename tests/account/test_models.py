@@ -61,13 +61,14 @@ def laws(table: GammaTable, reached: int) -> Iterator[tuple[np.ndarray, np.ndarr
     ("K", "reached", "epsilon", "half"),
     [
         (1, 1, "1", [0.6]),
-        (2, 1, "0.5", [0.8]),
-        (3, 1, "1", [0.3, 0.9]),
+        pytest.param(2, 1, "0.5", [0.8], marks=pytest.mark.slow),
+        pytest.param(3, 1, "1", [0.3, 0.9], marks=pytest.mark.slow),
         (3, 2, "0.5", [0.4, 0.7]),
         (3, 3, "0.1", [1.0, 1 / 3]),  # the false sum says 0.2 for two questions, and 0.2394 is true
-        (3, 3, "1", [0.1, 0.5]),
-        (3, 3, "1", [1 / 3, 1.0]),  # one voter drawn at random
-        (4, 3, "0.5", [0.25, 0.5]),  # the same, and every other label a fair coin
+        pytest.param(3, 3, "1", [0.1, 0.5], marks=pytest.mark.slow),
+        # one voter drawn at random; the same, and every other label a fair coin
+        pytest.param(3, 3, "1", [1 / 3, 1.0], marks=pytest.mark.slow),
+        pytest.param(4, 3, "0.5", [0.25, 0.5], marks=pytest.mark.slow),
     ],
 )
 def test_every_bound_holds_for_two_questions(K: int, reached: int, epsilon: str, half: list[float]) -> None:

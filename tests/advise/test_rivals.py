@@ -137,7 +137,11 @@ def test_a_loss_beyond_every_profile_has_none() -> None:
     assert profile_of_votes(np.array([-1e6]), 1, 1) is None
 
 
-@pytest.mark.parametrize("rival", [exponential_mechanism, permute_and_flip], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "rival",
+    [pytest.param(exponential_mechanism, marks=pytest.mark.slow), permute_and_flip],
+    ids=lambda f: f.__name__,
+)
 def test_many_selections_are_counted_by_their_profile_and_stay_within_the_budget(rival: object) -> None:
     work = Workload(Voters(11, PLAIN, overlap=1), 100, PrivacyParams("0.5", "1e-6"))
     option = rival(work, PRIOR)  # type: ignore[operator]
@@ -158,6 +162,7 @@ def repeated_divergence(h: np.ndarray, epsilon: float, queries: int) -> float:
     return worst
 
 
+@pytest.mark.slow
 def test_a_little_less_noise_would_break_the_budget() -> None:
     work = Workload(Voters(101, PLAIN, overlap=1), 100, PrivacyParams(3, "1e-5"))
     counts = lnmax(work, PRIOR).settings["gamma"]

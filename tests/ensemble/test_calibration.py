@@ -26,7 +26,10 @@ def exact_delta_of_one_step(epsilon: float, noise: float, rate: float) -> float:
     return max(removed, added)
 
 
-@pytest.mark.parametrize(("noise", "rate", "delta"), [(1.0, 0.1, 1e-3), (0.6, 0.3, 1e-5), (2.0, 1.0, 1e-4)])
+@pytest.mark.parametrize(
+    ("noise", "rate", "delta"),
+    [(1.0, 0.1, 1e-3), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((0.6, 0.3, 1e-5), (2.0, 1.0, 1e-4)))],
+)
 def test_one_step_agrees_with_quadrature(noise: float, rate: float, delta: float) -> None:
     epsilon = privacy_of(recipe(noise, rate, 1), delta).epsilon
     assert exact_delta_of_one_step(epsilon, noise, rate) <= delta * (1 + 1e-6)
@@ -67,7 +70,9 @@ def test_opacus_agrees(noise: float, rate: float, steps: int) -> None:
     assert ours == pytest.approx(second.get_epsilon(1e-4, eps_error=1e-3), abs=3e-3)
 
 
-@pytest.mark.parametrize("epsilon", ["0.0892", "0.0852", "1"])
+@pytest.mark.parametrize(
+    "epsilon", ["0.0892", *(pytest.param(each, marks=pytest.mark.slow) for each in ("0.0852", "1"))]
+)
 def test_sampling_is_the_largest_that_fits(epsilon: str) -> None:
     target = PrivacyParams(epsilon, "1e-4")
     found = calibrate_sampling(target, noise=12.0, epochs=5)

@@ -1,12 +1,11 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.ensemble.partition import Partition
 
 
-@settings(deadline=None, max_examples=50)
 @given(K=st.integers(1, 30), extra=st.integers(0, 200), seed=st.integers(0, 2**32))
 def test_shards_are_disjoint_complete_and_of_nearly_equal_size(K: int, extra: int, seed: int) -> None:
     partition = Partition.random(K + extra, K, seed=seed)

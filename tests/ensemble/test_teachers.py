@@ -86,6 +86,7 @@ def test_stacks_and_processes_change_nothing_but_rounding(trained: TeacherEnsemb
         np.testing.assert_allclose(other.parameters[name], value, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_threads_of_one_process_do_not_disturb_each_other() -> None:
     one = ensemble(stack_size=1)
     with joblib.parallel_config(backend="threading", n_jobs=3):

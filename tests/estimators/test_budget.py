@@ -107,6 +107,7 @@ def test_a_copy_spends_the_same_budget(copied: Any, tmp_path: Path) -> None:
         assert copied(twin).queries_left_ == 20
 
 
+@pytest.mark.slow
 def test_a_copy_in_another_process_has_a_file_s_budget_or_none(tmp_path: Path) -> None:
     code = (
         "import pickle, sys; vote, X = pickle.load(open(sys.argv[1], 'rb'))\n"
@@ -238,7 +239,13 @@ def test_own_aggregators_pay_what_they_charge() -> None:
         vote(aggregator=NoClass(25.0)).fit(X, y).predict(X[:9])
 
 
-@pytest.mark.parametrize(("aggregator", "most"), [("confident", 10), ("best", 40), (ConfidentGNMax(5, 20, 20), 40)])
+@pytest.mark.parametrize(
+    ("aggregator", "most"),
+    [
+        ("confident", 10),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("best", 40), (ConfidentGNMax(5, 20, 20), 40))),
+    ],
+)
 def test_a_student_is_paid_for_once(aggregator: Any, most: int) -> None:
     pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, epsilon=4, aggregator=aggregator, random_state=0)
     pate.fit(X, y, X[:40])

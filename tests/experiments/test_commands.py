@@ -25,6 +25,7 @@ print(json.dumps([asdict(run_once(each, root, folder)) for each in typed]))
 """
 
 
+@pytest.mark.slow
 def test_a_run_says_what_its_process_took(tmp_path: Path) -> None:
     """Three processes that differ in what is looked at: the time asleep, the work, the memory."""
     root = Path(__file__).parents[2]

@@ -10,6 +10,7 @@ from experiments.pages import read_json
 DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "composition" / "composition.json"
 
 
+@pytest.mark.slow
 def test_every_row_of_the_four_tables() -> None:
     found = list(rows())
     assert len(found) == 24

@@ -54,7 +54,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def mirror() -> Iterator[str]:
     Mirror.asked, Mirror.failures_left = [], 2
     server = http.server.HTTPServer(("127.0.0.1", 0), Mirror)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)  # how often it asks for its end
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()

@@ -33,6 +33,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     return folder, json.loads((folder / "knowledge_transfer" / "digits.json").read_text())
 
 
+@pytest.mark.slow
 def test_the_whole_pipeline_runs_on_digits(quick: tuple[Path, dict[str, Any]]) -> None:
     folder, result = quick
     assert (folder / "knowledge_transfer" / "digits.png").stat().st_size > 10_000
@@ -41,6 +42,7 @@ def test_the_whole_pipeline_runs_on_digits(quick: tuple[Path, dict[str, Any]]) -
     assert all(0.0 <= row["all_draws"]["mean"] <= 1.0 for row in result["labels"])
 
 
+@pytest.mark.slow
 def test_the_case_in_which_the_method_shines(quick: tuple[Path, dict[str, Any]]) -> None:
     _, result = quick
     rows = {(row["m"], row["aggregator"]): row for row in result["fresh"]}
@@ -80,6 +82,7 @@ def test_students_are_trained_for_every_aggregator(tmp_path: Path) -> None:
     assert found["fully supervised"] > 0.9
 
 
+@pytest.mark.slow
 def test_a_second_run_reads_the_votes_and_gives_the_same(quick: tuple[Path, dict[str, Any]]) -> None:
     folder, result = quick
     data = folder / "knowledge_transfer"
@@ -96,7 +99,7 @@ def test_a_second_run_reads_the_votes_and_gives_the_same(quick: tuple[Path, dict
     assert f"{shown:.3f}" in page
 
 
-@pytest.mark.parametrize("data", ["mnist", "fashion-mnist"])
+@pytest.mark.parametrize("data", ["mnist", pytest.param("fashion-mnist", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("allowances", [(1, 3), pytest.param((5, 7), marks=pytest.mark.slow)])
 def test_totals_are_the_papers(data: str, allowances: tuple[int, ...]) -> None:
     for row in total_rows(data, settings.SETUPS[data], allowances):
@@ -141,7 +144,7 @@ def published() -> dict[str, dict[str, Any]]:
     return {path.stem: read_json(path) for path in DATA.glob("*.json")}
 
 
-@pytest.mark.parametrize("data", ["mnist", "fashion-mnist"])
+@pytest.mark.parametrize("data", ["mnist", pytest.param("fashion-mnist", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("m", [1, *(pytest.param(m, marks=pytest.mark.slow) for m in (3, 5, 7))])
 def test_published_numbers_that_need_no_training_are_those_of_today(
     data: str, m: int, published: dict[str, dict[str, Any]]

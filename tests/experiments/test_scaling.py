@@ -37,6 +37,7 @@ def test_a_case_is_measured() -> None:
     assert item.over_floor > 1.0
 
 
+@pytest.mark.slow
 def test_a_case_is_measured_in_a_process_of_its_own() -> None:
     apart = measure_apart(Case(11, 3, "0", "monotone", "production", "numpy"), 60.0)
     here = measure(Case(11, 3, "0", "monotone", "production"), 60.0)

@@ -80,6 +80,7 @@ def test_the_density_integrates_to_one_and_one_record_moves_it_by_at_most_the_pe
     assert np.max(np.abs(density(data, grid) - density(moved, grid))) <= PEAK / 200 + 1e-12
 
 
+@pytest.mark.slow
 def test_the_command_writes_json_pictures_and_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(lambda: sensitivity.main(["--figure", "2", "--figure", "3", "--output", str(tmp_path)])) == 0
     folder = tmp_path / "sensitivity"

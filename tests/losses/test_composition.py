@@ -7,7 +7,7 @@ from typing import Any
 
 import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.losses.composition import (
@@ -158,7 +158,6 @@ def test_slack_is_checked(delta_prime: float) -> None:
     epsilon=st.floats(0.01, 2.0), each_delta=st.sampled_from([0.0, 1e-6, 1e-4]), k=st.integers(1, 300),
     slack=st.sampled_from([1e-9, 1e-4, 0.01]),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
 def test_optimal_is_the_smallest(epsilon: float, each_delta: float, k: int, slack: float) -> None:
     params = PrivacyParams(epsilon, each_delta)
     general = compose_general(params, k, slack)

@@ -7,7 +7,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from darrm.losses import grid_composition
@@ -47,7 +47,6 @@ def queries(draw: st.DrawFn) -> GridQueries:
     return GridQueries(first, (1.0 - infinite) * masses / masses.sum(), infinite, draw(st.integers(1, 9)))
 
 
-@settings(deadline=None)
 @given(st.lists(queries(), min_size=1, max_size=2), st.sampled_from([0.01, 0.3, 2.0]), st.integers(1, 12))
 @example([GridQueries(0, np.array([0.999999999, 0.0, 1e-9]), 0.0, 5)], 0.3, 10)  # tilted mass above the window
 @example([GridQueries(-2, np.array([1e-11, 0.0, 1.0 - 2e-10, 0.0, 1e-10]), 0.0, 8)], 2.0, 10)
@@ -110,7 +109,6 @@ def test_nothing_is_divided_by_losses_of_zero_nor_logged_where_nothing_is_left()
     assert surely.smallest_epsilon(0.999) == math.inf
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(1e-300, 0.9), st.integers(1, 1000)), min_size=1, max_size=4))
 def test_infinite_losses_are_never_less_likely_than_said(parts: list[tuple[float, int]]) -> None:
     kinds = [GridQueries(0, np.array([1.0]), infinite, count) for infinite, count in parts]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linprog
@@ -48,7 +48,6 @@ def test_both_solvers_find_the_optimum(seed: int) -> None:
 
 
 @given(seed=st.integers(0, 5), data=st.data())
-@settings(deadline=None, max_examples=50)
 def test_any_multipliers_give_a_bound(seed: int, data: st.DataObject) -> None:
     program = random_program(seed, rows=5, n=3)
     duals = np.array(data.draw(st.lists(st.floats(-1.0, 3.0), min_size=5, max_size=5)))

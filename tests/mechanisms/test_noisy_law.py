@@ -41,8 +41,8 @@ def test_it_is_the_law_by_listing_all_noises(noise: IntegerNoise, counts: list[i
         (DiscreteGaussian(20.0), 1e-6),
         (DiscreteLaplace(0.05), 1e-6),
         (DiscreteGaussian(33.0), 1e-4),
-        (DiscreteGaussian(127.0), 1e-4),
-        (DiscreteLaplace(0.014), 2e-4),
+        pytest.param(DiscreteGaussian(127.0), 1e-4, marks=pytest.mark.slow),
+        pytest.param(DiscreteLaplace(0.014), 2e-4, marks=pytest.mark.slow),
     ],
 )
 def test_few_nodes_err_as_little_as_they_say(

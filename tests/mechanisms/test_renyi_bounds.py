@@ -5,7 +5,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.mechanisms.renyi_bounds import (
@@ -125,7 +125,6 @@ def test_q_of_laplace_noise_is_exact_for_two_classes() -> None:
     assert continuous == pytest.approx(math.log((density * above).sum() * (noise[1] - noise[0])), abs=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.floats(1.0, 5000.0),
     st.floats(1.01, 500.0),
@@ -142,7 +141,6 @@ def test_cost_rises_with_q_up_to_q0_and_is_flat_beyond(sigma: float, order: floa
     assert np.all(above == shape.ceiling)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 300), min_size=2, max_size=8), st.integers(0, 100), st.randoms(use_true_random=False))
 def test_q_depends_on_gaps_only(row: list[int], lift: int, random: object) -> None:
     row[0] += 1

@@ -5,7 +5,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -66,7 +66,6 @@ def test_a_local_search_for_one_number_of_votes_finds_nothing_better(place: int)
 
 
 @given(st.integers(1, 60), st.floats(1.05, 200.0), st.floats(1e-6, 3.0))
-@settings(max_examples=60, deadline=None)
 def test_within_the_budget_monotone_and_tight(K: int, order: float, budget: float) -> None:
     gamma = best_under_renyi(K, order, budget)
     assert gamma.is_monotone

@@ -112,6 +112,7 @@ def test_the_best_scale_is_the_best() -> None:
     assert total(best) < min(total(0.98 * best), total(1.02 * best))
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_the_noise_has_the_stated_law() -> None:
     # 6,000 draws: the extremes of mean and variance pass 5.5 standard errors with probability below 1e-6

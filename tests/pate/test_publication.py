@@ -80,7 +80,7 @@ def test_a_sanitized_run_may_enter_a_published_total(released: Analysis) -> None
     )
 
 
-@pytest.mark.parametrize("check", ["data-independent", "data-dependent"])
+@pytest.mark.parametrize("check", [pytest.param("data-independent", marks=pytest.mark.slow), "data-dependent"])
 def test_one_vote_changes_the_cost_by_no_more_than_its_sensitivity(check: str) -> None:
     def cost(votes: np.ndarray) -> SmoothCost:
         aggregator = ConfidentGNMax(150, 20.0, 40.0)

@@ -119,16 +119,17 @@ def test_the_total_bounds_every_pair_of_neighbors_below_one_allowance() -> None:
     h = 0.5 * (1.0 + found.table.gamma.signed)
     p, p_prime = all_multisets(found.table.problem.voters)
     P, Q = poisson_binomial_pmf(p) @ h, poisson_binomial_pmf(p_prime) @ h
-    steep = np.argsort(-np.abs(P - Q))[:5]
+    steep = np.argsort(-np.abs(P - Q))[:2]
     for place in steep:
         first = {0: 1.0 - float(P[place]), 1: float(P[place])}
         second = {0: 1.0 - float(Q[place]), 1: float(Q[place])}
         logs = {key: math.log(value) for key, value in first.items()}
         others = {key: math.log(value) for key, value in second.items()}
-        one = pld.from_two_probability_mass_functions(logs, others, value_discretization_interval=1e-5, symmetric=False)
+        one = pld.from_two_probability_mass_functions(logs, others, value_discretization_interval=1e-4, symmetric=False)
         assert one.self_compose(queries).get_epsilon_for_delta(total.delta) <= found.spent.epsilon
 
 
+@pytest.mark.slow
 def test_permute_and_flip_never_errs_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few voters, many queries: its law errs less than both families, and as much as by its own calibration."""
     work = Workload(Voters(11, PLAIN, overlap=1), 100, PrivacyParams("1", "1e-5"))

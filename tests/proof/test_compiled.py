@@ -22,6 +22,7 @@ from tests.strategies import gammas, problems
 pytest.importorskip("numba")
 
 ROOT = Path(__file__).parents[2]
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def of_full_set(found: FullMaxima) -> tuple[Any, ...]:
 
 
 @given(data=st.data(), problem=problems(most_voters=70), low=st.booleans())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_levels_agree_to_the_bit(data: st.DataObject, problem: Problem, low: bool, work: compiled.Work) -> None:
     half = data.draw(gammas(problem.voters.K)).half * data.draw(st.sampled_from([1.0, 0.7310585786300049]))
     full = FullSet(problem.voters, problem.target.exact_epsilon)
@@ -59,7 +60,7 @@ def test_levels_agree_to_the_bit(data: st.DataObject, problem: Problem, low: boo
 
 
 @given(data=st.data(), problem=problems(most_voters=24), limit=st.sampled_from([np.inf, -np.inf, 0.1, 1.0]))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_full_sets_agree_to_the_bit(data: st.DataObject, problem: Problem, limit: float, work: compiled.Work) -> None:
     half = data.draw(gammas(problem.voters.K)).half
     full = FullSet(problem.voters, problem.target.exact_epsilon)
@@ -72,7 +73,10 @@ def test_full_sets_agree_to_the_bit(data: st.DataObject, problem: Problem, limit
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-5", "0.02"])
-@pytest.mark.parametrize(("K", "overlap"), [(131, None), (700, None), (180, 3), (180, 150), (500, 490)])
+@pytest.mark.parametrize(
+    ("K", "overlap"),
+    [(131, None), (140, 3), *(pytest.param(*pair, marks=SLOW) for pair in [(700, None), (180, 150), (500, 490)])],
+)
 def test_blocks_are_passed_over_only_where_no_cost_is_largest(
     work: compiled.Work, delta: str, K: int, overlap: int | None
 ) -> None:
@@ -93,8 +97,10 @@ def test_blocks_are_passed_over_only_where_no_cost_is_largest(
                 assert set(slow[0]) <= {*look().costs[look().costs > floor].tolist(), -np.inf}
 
 
-@pytest.mark.parametrize("delta", ["1e-5", "0.02"])
-@pytest.mark.parametrize("K", [131, 300])
+@pytest.mark.parametrize(
+    ("K", "delta"),
+    [(131, "1e-5"), *(pytest.param(*pair, marks=SLOW) for pair in [(131, "0.02"), (300, "1e-5"), (300, "0.02")])],
+)
 def test_the_border_agrees_to_the_bit_where_levels_have_many_blocks(work: compiled.Work, delta: str, K: int) -> None:
     rng = np.random.default_rng(4)
     problem = Problem.from_allowance(Voters(K, PrivacyParams("0.5", delta)), 2)
@@ -108,7 +114,6 @@ def test_the_border_agrees_to_the_bit_where_levels_have_many_blocks(work: compil
 
 
 @given(size=st.integers(1, 220), down=st.integers(0, 9), up=st.integers(0, 9), spike=st.integers(0, 219))
-@settings(max_examples=60, deadline=None)
 def test_a_top_is_above_all_that_its_levels_average(size: int, down: int, up: int, spike: int) -> None:
     """Whatever a value at any of these levels can see of T, and of T mirrored, is below the top of its block."""
     level = np.zeros(size)

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -83,7 +83,6 @@ def cost(g: Array, ratio: float, p: Array, p_prime: Array) -> float:
 
 
 @given(data=st.data(), voters=voters_that_differ(), epsilon=st.sampled_from(EPSILONS))
-@settings(max_examples=100, deadline=None)
 def test_the_worst_cost_is_that_of_all_eight_corners(data: st.DataObject, voters: Voters, epsilon: str) -> None:
     half, rows = data.draw(monotone(voters.K)), KindSet(voters, Fraction(epsilon))
     g, ratio = signed_function(half, voters.K), math.exp(float(epsilon))
@@ -93,7 +92,6 @@ def test_the_worst_cost_is_that_of_all_eight_corners(data: st.DataObject, voters
 
 
 @given(data=st.data(), voters=voters_that_differ(), epsilon=st.sampled_from(EPSILONS))
-@settings(max_examples=60, deadline=None)
 def test_no_point_of_the_region_costs_more(data: st.DataObject, voters: Voters, epsilon: str) -> None:
     half, ratio = data.draw(monotone(voters.K)), math.exp(float(epsilon))
     worst = KindSet(voters, Fraction(epsilon)).worst(half)
@@ -113,7 +111,6 @@ def test_no_point_of_the_region_costs_more(data: st.DataObject, voters: Voters, 
 
 
 @given(data=st.data(), voters=voters_that_differ(most=6))
-@settings(max_examples=40, deadline=None)
 def test_rows_are_rows_and_their_coefficients_are_costs(data: st.DataObject, voters: Voters) -> None:
     half, rows = data.draw(monotone(voters.K)), KindSet(voters, Fraction(1, 2))
     g, ratio = signed_function(half, voters.K), math.exp(0.5)
@@ -126,7 +123,6 @@ def test_rows_are_rows_and_their_coefficients_are_costs(data: st.DataObject, vot
 
 
 @given(voters=voters_that_differ(most=5))
-@settings(max_examples=40, deadline=None)
 def test_a_row_is_of_voters_of_whom_as_many_are_reached(voters: Voters) -> None:
     """A row that touches more would make the bound on all γ a false one, and so would one of other voters."""
     of_all = Voters.of(own_of(voters))
@@ -141,7 +137,6 @@ def test_a_row_is_of_voters_of_whom_as_many_are_reached(voters: Voters) -> None:
 
 
 @given(voters=voters_that_differ(most=5))
-@settings(max_examples=40, deadline=None)
 def test_the_rows_of_the_full_set_are_all_multisets(voters: Voters) -> None:
     """Kind by kind, a multiset of corners with p ≠ p' for at most t voters in all: listed here one by one."""
     kinds = [combinations_with_replacement(corner_pairs(Voters(1, each)).tolist(), n) for n, each in voters.kinds]
@@ -150,7 +145,6 @@ def test_the_rows_of_the_full_set_are_all_multisets(voters: Voters) -> None:
 
 
 @given(voters=voters_that_differ(), target=st.sampled_from(["0.05", "0.3", "1"]), delta=st.sampled_from(["0", "0.01"]))
-@settings(max_examples=100, deadline=None)
 def test_the_optimum_is_that_of_the_whole_program(voters: Voters, target: str, delta: str) -> None:
     problem, prior = Problem(voters, PrivacyParams(target, delta)), priors.CommonP()
     table = optimize_gamma(problem, prior=prior)
@@ -241,7 +235,6 @@ def test_a_gamma_of_the_equal_is_scaled_down_for_the_weaker() -> None:
 
 
 @given(data=st.data(), voters=voters_that_differ(most=3))
-@settings(max_examples=30, deadline=None)
 def test_the_profile_is_that_of_all_corners(data: st.DataObject, voters: Voters) -> None:
     half = data.draw(monotone(voters.K))
     g = signed_function(half, voters.K)
@@ -259,7 +252,6 @@ def test_the_profile_is_that_of_all_corners(data: st.DataObject, voters: Voters)
 
 
 @given(data=st.data(), voters=voters_that_differ(most=3))
-@settings(max_examples=40, deadline=None)
 def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, voters: Voters) -> None:
     problem, prior = Problem(voters, PrivacyParams("0.3", "0.01")), priors.CommonP()
     table = optimize_gamma(problem, prior=prior)
@@ -323,7 +315,6 @@ def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
 
 @given(voters=voters_that_differ(), kinds=st.integers(2, 3))
 @example(Voters.of([PrivacyParams("0.02", "0.2"), PrivacyParams("0.02")], overlap=1), 2)
-@settings(max_examples=40, deadline=None)
 def test_what_rounding_costs_is_bounded(voters: Voters, kinds: int) -> None:
     target, prior = PrivacyParams("0.4", "0.01"), priors.CommonP()
     assume(voters.rounded(kinds).own is not None)  # equal voters have no target below their own ε
@@ -398,7 +389,6 @@ def test_models_of_which_some_promise_nothing_have_no_cap() -> None:
 
 
 @given(voters=voters_that_differ(plain=False), delta=st.sampled_from([0.0, 1e-6, 0.01, 0.25, 0.5]))
-@settings(max_examples=40, deadline=None)
 def test_the_cap_of_models_that_differ_is_that_of_the_weakest_choice(voters: Voters, delta: float) -> None:
     """The cap is no less than the composition of any t of them, and that of the worst where all Δ are equal."""
     models = Voters.of(own_of(voters), voters.overlap, models=True)

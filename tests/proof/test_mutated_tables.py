@@ -139,9 +139,9 @@ def mutate(count: int, path: Path, seed: int) -> dict[str, int]:
     return found
 
 
-def test_a_few_hundred_mutated_tables(tmp_path: Path) -> None:
-    found = mutate(300, tmp_path / "table.json", 1)
-    assert min(found.values()) >= 30
+def test_a_hundred_mutated_tables(tmp_path: Path) -> None:
+    found = mutate(100, tmp_path / "table.json", 1)
+    assert min(found.values()) >= 10
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from itertools import product
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.laws import priors
@@ -56,7 +56,7 @@ def laws(gamma: NoiseFunction, p: np.ndarray, p_prime: np.ndarray) -> list[tuple
 
 
 @pytest.mark.parametrize("each", EACH, ids=str)
-@pytest.mark.parametrize("K", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("K", [1, 2, 3, 4, pytest.param(5, marks=pytest.mark.slow)])
 def test_every_multiset_of_every_corner_for_every_overlap(K: int, each: PrivacyParams) -> None:
     rng = np.random.default_rng(K)
     for overlap in range(1, K + 1):
@@ -138,7 +138,6 @@ def test_the_rounding_is_covered_for_many_voters(K: int, each: PrivacyParams, ov
 
 
 @given(st.integers(1, 7), st.sampled_from(EACH), st.data())
-@settings(max_examples=60, deadline=None)
 def test_convex_and_repaired_by_scaling(K: int, each: PrivacyParams, data: st.DataObject) -> None:
     overlap = data.draw(st.integers(1, K))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
@@ -168,7 +167,6 @@ def test_the_curve_is_what_the_accountant_adds_up() -> None:
 
 
 @given(st.floats(1e-12, 40.0), st.integers(2, 30))
-@settings(max_examples=40, deadline=None)
 def test_the_curve_hides_the_last_digits_and_never_falls_below(scale: float, K: int) -> None:
     problem = problem_of(K, PrivacyParams("inf"), 1)
     gamma = NoiseFunction(K, np.minimum(np.arange(1, K - K // 2 + 1) * scale / 100.0, 0.99))

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from darrm.losses.gaussian import _concentrated_log_delta, concentrated_sigma
@@ -214,7 +214,6 @@ def test_the_exponential_law_by_enumeration() -> None:
     moves=st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=5, max_size=5),
     sensitivity=st.floats(0.01, 3.0),
 )
-@settings(deadline=None)
 def test_the_exponential_law_is_private(scores: list[float], moves: list[float], sensitivity: float) -> None:
     moved = [score + move * sensitivity * (1 - 1e-12) for score, move in zip(scores, moves, strict=False)]
     one, two = (exact_law(list(values), sensitivity, Fraction(1)) for values in (scores, moved))

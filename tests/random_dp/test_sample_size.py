@@ -8,7 +8,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.random_dp.sample_size import (
@@ -37,7 +37,6 @@ def least_k(m: int, gamma: mpmath.mpf, rho: mpmath.mpf) -> mpmath.mpf:
 
 
 @given(gamma=GAMMAS)
-@settings(deadline=None)
 def test_given_gamma_the_sizes_are_those_of_fifty_digits(gamma: float) -> None:
     with mpmath.workdps(50):
         g = decimal(gamma)
@@ -50,7 +49,6 @@ def test_given_gamma_the_sizes_are_those_of_fifty_digits(gamma: float) -> None:
 
 
 @given(m=SIZES)
-@settings(deadline=None)
 def test_given_m_gamma_is_the_smallest(m: int) -> None:
     with mpmath.workdps(50):
         rho = mpmath.exp(mpmath.lambertw(mpmath.mpf(-1) / (4 * m), -1).real / 2)
@@ -62,7 +60,6 @@ def test_given_m_gamma_is_the_smallest(m: int) -> None:
 
 
 @given(m=SIZES, share=st.floats(0.0, 0.999))
-@settings(deadline=None)
 def test_given_both_k_is_that_of_fifty_digits(m: int, share: float) -> None:
     _, smallest = smallest_gamma(m)
     gamma = float(smallest) + share * (0.999 - float(smallest))

@@ -161,7 +161,7 @@ def run_kills(folder: Path, kills: int, mode: str, seed: int) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [MODES[0], *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[1:])])
 def test_twelve_kills_lose_nothing(mode: str, tmp_path: Path) -> None:
     assert str(KILLED) in run_kills(tmp_path, 12, mode, seed=3)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 arrow = pytest.importorskip("pyarrow")
@@ -185,7 +185,6 @@ KINDS: dict[str, Callable[[np.ndarray], Any]] = {
 }
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     queries=st.integers(0, 40),

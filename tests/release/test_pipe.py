@@ -284,7 +284,7 @@ def one(process: subprocess.Popen[bytes], question: bytes) -> bytes:
     return process.stdout.readline()
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_ends_it_and_the_last_answer_comes_again(sent: signal.Signals, folder: Path, ask: Asking) -> None:
     with started(folder) as process:
         assert one(process, b"1,1,0\n") == b"1,1\n"
@@ -333,6 +333,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", ["read", "unread"])
 def test_an_answer_is_kept_where_the_program_that_asks_is_killed(last: str, folder: Path, ask: Asking) -> None:
     """Its death ends the questions, which is no sign that it has kept the answer."""
@@ -348,6 +349,7 @@ def test_an_answer_is_kept_where_the_program_that_asks_is_killed(last: str, fold
     assert ask.paid() == 3
 
 
+@pytest.mark.slow
 def test_a_reader_that_is_slow_gets_its_answers_again(folder: Path, ask: Asking) -> None:
     with started(folder) as process:
         assert process.stdin is not None
@@ -358,7 +360,7 @@ def test_a_reader_that_is_slow_gets_its_answers_again(folder: Path, ask: Asking)
     assert ask(b"")[:2] == (0, "")
 
 
-@pytest.mark.parametrize("ends", ["unread", "dead", "alive"])
+@pytest.mark.parametrize("ends", ["dead", *(pytest.param(end, marks=pytest.mark.slow) for end in ("unread", "alive"))])
 def test_a_socket_has_a_reader_that_may_die(ends: str, folder: Path, ask: Asking) -> None:
     """The end of the questions is a receipt only from a reader that has read the answer and is still there."""
     ours, theirs = socket.socketpair()
@@ -378,6 +380,7 @@ def test_a_socket_has_a_reader_that_may_die(ends: str, folder: Path, ask: Asking
     assert ask.paid() == 1
 
 
+@pytest.mark.slow
 def test_answers_to_nobody_do_not_wait(folder: Path, ask: Asking) -> None:
     """What is no pipe has no reader that could die: the end of the questions is enough."""
     command = [sys.executable, "-m", "darrm.release", *words(folder)]
@@ -427,7 +430,13 @@ def test_a_full_disk_leaves_the_answers_in_the_ledger(folder: Path, ask: Asking)
     assert ask.paid() == 3
 
 
-@pytest.mark.parametrize(("end", "line"), [(">&-", b"standard output is closed"), ("<&-", b"standard input is closed")])
+@pytest.mark.parametrize(
+    ("end", "line"),
+    [
+        (">&-", b"standard output is closed"),
+        pytest.param("<&-", b"standard input is closed", marks=pytest.mark.slow),
+    ],
+)
 def test_a_closed_end_is_one_line(end: str, line: bytes, folder: Path, ask: Asking) -> None:
     command = f"{sys.executable} -m darrm.release {' '.join(words(folder))} {end}"
     done = subprocess.run(command, shell=True, capture_output=True, input=b"1,1,0\n", check=False)  # noqa: S602
@@ -436,6 +445,7 @@ def test_a_closed_end_is_one_line(end: str, line: bytes, folder: Path, ask: Aski
     assert ask.paid() == 0
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_budget_but_not_a_stream(folder: Path, ask: Asking) -> None:
     with started(folder, "--quiet") as mine, started(folder, "--quiet", "--stream", "other") as other:
         assert one(mine, b"1,1,0\n") == b"1,1\n"
@@ -471,7 +481,7 @@ def opened(folder: Path) -> Any:
     return open_release(GammaTable.load(folder / "table.json"), PrivacyLedger(folder / "l.sqlite"))
 
 
-@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize("blocking", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_what_is_sent_ahead_is_paid_for_together_and_what_comes_is_not_waited_for(blocking: bool, folder: Path) -> None:
     (reading, asked), (answers, writing) = os.pipe(), os.pipe()
     os.set_blocking(reading, blocking)

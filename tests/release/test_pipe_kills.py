@@ -192,8 +192,17 @@ def run_kills(folder: Path, how: str, points: list[str], seed: int, amount: int)
     return done.stdout
 
 
-@pytest.mark.parametrize("how", ["lockstep", "ask first", "ahead"])
-@pytest.mark.parametrize("certain", [False, True])
+@pytest.mark.parametrize(
+    ("certain", "how"),
+    [
+        (True, "lockstep"),
+        *(
+            pytest.param(certain, how, marks=pytest.mark.slow)
+            for certain, how in product((False, True), ("lockstep", "ask first", "ahead"))
+            if (certain, how) != (True, "lockstep")
+        ),
+    ],
+)
 def test_kills_at_every_step_pay_for_nothing_twice(how: str, certain: bool, tmp_path: Path) -> None:
     prepare(tmp_path, 1.0 if certain else 0.3, 3 if certain else 1)
     if certain:
@@ -201,6 +210,7 @@ def test_kills_at_every_step_pay_for_nothing_twice(how: str, certain: bool, tmp_
     assert f"{KILLED}: " in run_kills(tmp_path, how, list(POINTS), 5, 200 if how == "ahead" else 14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["lockstep", "ahead"])
 def test_kills_at_any_moment_pay_for_nothing_twice(how: str, tmp_path: Path) -> None:
     prepare(tmp_path, 0.3, 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from darrm.system import plain_csv, votes_file
@@ -63,7 +63,6 @@ def files(draw: Any) -> tuple[bytes, tuple[str, ...] | None, bool]:
 @example((b"no,D\nD,no,\n", ("no", "a" * 9, "D"), False), "labels", 2**22)
 @example((b"no,D,D\nno\nD,D\n", ("no", "a" * 9, "D"), False), "labels", 2**22)
 @example((b"10,250\n7,\n", None, False), "counts", 2**22)
-@settings(max_examples=250, deadline=None)
 def test_both_ways_read_and_say_the_same(
     file: tuple[bytes, tuple[str, ...] | None, bool], votes_format: str, at_once: int
 ) -> None:

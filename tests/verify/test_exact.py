@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mpmath
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from darrm import PrivacyParams, Problem, Voters
@@ -50,7 +50,6 @@ def test_no_corner_is_forgotten(delta: str) -> None:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=150)
 def test_the_worst_cost_is_that_of_every_assignment(data: st.DataObject) -> None:
     problem = data.draw(strategies.problems(most_voters=4))
     gamma = data.draw(strategies.gammas(problem.voters.K))
@@ -63,7 +62,6 @@ def test_the_worst_cost_is_that_of_every_assignment(data: st.DataObject) -> None
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=60)
 def test_the_few_rows_of_a_monotone_function_are_enough(data: st.DataObject) -> None:
     problem = data.draw(strategies.problems(most_voters=6))
     gamma = NoiseFunction(problem.voters.K, sorted(data.draw(strategies.gammas(problem.voters.K)).half.tolist()))
