@@ -1,4 +1,4 @@
-"""Whether slow tests that repeat random trials run all of them: ``DARRM_EXHAUSTIVE=1 make test-slow``."""
+"""Whether slow tests that repeat random trials run all of them: ``DARRM_EXHAUSTIVE=1 make test-full``."""
 
 import os
 

@@ -155,12 +155,19 @@ class TestEveryDoor:
             assert f"{old} is now {new}" in capsys.readouterr().err
 
     def test_the_front_door_starts_it_without_a_warning(self, door: Door) -> None:
-        for start in (["darrm", door.name], [f"darrm.{door.name}"]):
-            words = [sys.executable, "-W", "error", "-m", *start, "--nonsense"]
-            done = subprocess.run(words, capture_output=True, text=True, check=False)
-            assert done.returncode == 2
-            assert done.stderr.startswith("error: ")
-            assert done.stderr.count("\n") == 1
+        assert_one_line(["darrm", door.name])
+
+    @pytest.mark.slow
+    def test_it_starts_by_its_own_name_without_a_warning(self, door: Door) -> None:
+        assert_one_line([f"darrm.{door.name}"])
+
+
+def assert_one_line(start: list[str]) -> None:
+    words = [sys.executable, "-W", "error", "-m", *start, "--nonsense"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
 
 
 def schema(door: Door) -> dict[str, Any]:
@@ -177,21 +184,23 @@ def test_every_door_is_in_the_contract(capsys: pytest.CaptureFixture[str]) -> No
     assert "choose from optimize" in capsys.readouterr().err
 
 
-def test_an_interrupt_of_the_imports_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", [["darrm", "plan"], pytest.param(["darrm.plan"], marks=pytest.mark.slow)])
+def test_an_interrupt_of_the_imports_is_one_line(start: list[str], tmp_path: Path) -> None:
     # a module that is imported early raises what Ctrl-C raises
     (tmp_path / "scipy.py").write_text("raise KeyboardInterrupt\n")
-    for start in (["darrm", "plan"], ["darrm.plan"]):
-        words = [sys.executable, "-m", *start, "--total", "1,1e-5"]
-        places = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-        done = subprocess.run(
-            words, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": places}
-        )
-        assert done.returncode in {130, -signal.SIGINT}
-        assert done.stderr == "error: interrupted\n"
+    words = [sys.executable, "-m", *start, "--total", "1,1e-5"]
+    places = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": places})
+    assert done.returncode in {130, -signal.SIGINT}
+    assert done.stderr == "error: interrupted\n"
 
 
 @pytest.mark.parametrize(
-    ("end", "line"), [(">&-", "standard output is closed"), (">/dev/full", "No space left on device")]
+    ("end", "line"),
+    [
+        pytest.param(">&-", "standard output is closed", marks=pytest.mark.slow),
+        (">/dev/full", "No space left on device"),
+    ],
 )
 def test_an_output_that_takes_nothing_is_one_line(end: str, line: str) -> None:
     command = f"{sys.executable} -m darrm.optimize --K 3 {end}"
