@@ -198,15 +198,11 @@ def attack(
     checks.open_probability(confidence=confidence)
     if not all(1.0 < order < math.inf for order in orders):
         checks.fail("orders", orders, "finite and above 1")
-    voters, gamma, target = table.problem.voters, table.gamma, table.problem.target
+    gamma, target = table.gamma, table.problem.target
     generator = np.random.default_rng() if rng is None else rng
-    aggregator = DaRRM(table)
-    worst, pair = worst_pair(table)
-    bare = NoiseFunction(voters.K, np.ones(voters.half_size))
-    pairs = {"worst pair": pair, "worst pair without noise": _costliest(voters, bare, target.exact_epsilon)}
-    pairs |= {f"random pair {number + 1}": _random_pair(voters, generator) for number in range(_RANDOM_PAIRS)}
+    aggregator, worst, pairs = DaRRM(table), worst_pair(table)[0], _pairs(table, generator)
     miss = (1.0 - confidence) / (len(pairs) * 2 * len(_EVENTS) * 2)  # sides, and bounds from below and above
-    known = float(0.5 * (1.0 + gamma.signed[voters.K // 2]))
+    known = float(0.5 * (1.0 + gamma.signed[gamma.K // 2]))
     epsilon, departures = 0.0, []
     divergences, truth = dict.fromkeys(orders, 0.0), dict.fromkeys(orders, 0.0)
     for name, sides in pairs.items():
@@ -228,6 +224,15 @@ def attack(
             if departs
         ]
     return Refutation(epsilon, target, worst, divergences, truth, tuple(departures), draws, len(pairs), confidence)
+
+
+def _pairs(table: GammaTable, rng: np.random.Generator) -> dict[str, tuple[Array, Array]]:
+    """Choose the neighbors on which labels are drawn, by name."""
+    voters, target = table.problem.voters, table.problem.target
+    bare = NoiseFunction(voters.K, np.ones(voters.half_size))
+    without_noise = _costliest(voters, bare, target.exact_epsilon)
+    random = {f"random pair {number + 1}": _random_pair(voters, rng) for number in range(_RANDOM_PAIRS)}
+    return {"worst pair": worst_pair(table)[1], "worst pair without noise": without_noise} | random
 
 
 def worst_pair(table: GammaTable) -> tuple[float, tuple[Array, Array]]:

@@ -14,14 +14,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from darrm.errors import LedgerError
-from darrm.proof.plurality_table import PluralityTable
-from darrm.proof.table import GammaTable
 from darrm.system.files import check_regular
 from darrm.system.votes_file import load_labels
-from darrm.verify.any_table import Table
 from darrm.verify.labels import judge_labels
 from darrm.verify.ledger import LedgerCopy, judge_ledger, ledger_files, read_ledger
-from darrm.verify.table import judge_table
+from darrm.verify.table import Exact, Table, exact_of, judge_table
 from darrm.verify.verdicts import CLAIMED, FALSE, VERDICTS, Verdict, judged
 
 _MOST_BYTES = 2**30  # of a file; tables hold kilobytes
@@ -103,7 +100,6 @@ def audit(
     if labels_path is not None:
         labels = load_labels(labels_path)
         contents.append(("labels", str(labels_path), _content(labels_path)))
-    files = tuple(AuditedFile(role, path, len(held), hashlib.sha256(held).hexdigest()) for role, path, held in contents)
     report("proving the table")
     table, verdicts = judge_table(content)
     ledger = None
@@ -117,21 +113,22 @@ def audit(
     if labels is not None:
         verdicts += judge_labels(labels, table, ledger, classes)
     attack = None
-    if draws is not None and table is None:
-        verdicts.append(Verdict("attack", "labels do not refute it", CLAIMED, "without a table no label was drawn"))
-    elif draws is not None and isinstance(table, PluralityTable):
-        reason = "no label was drawn: tables of a majority are attacked only"
-        verdicts.append(Verdict("attack", "labels do not refute it", CLAIMED, reason))
-    elif draws is not None and isinstance(table, GammaTable):
-        attack, verdict = _attacked(table, draws, report)
+    if draws is not None:
+        attack, verdict = _attacked(None if table is None else exact_of(table), draws, report)
         verdicts.append(verdict)
+    files = tuple(AuditedFile(role, path, len(held), hashlib.sha256(held).hexdigest()) for role, path, held in contents)
     made = datetime.now(UTC).isoformat(timespec="seconds")
     return Audit(files, tuple(verdicts), table, ledger, labels, attack, made, _versions())
 
 
-def _attacked(table: GammaTable, draws: int, report: Callable[[str], None]) -> tuple[Mapping[str, Any], Verdict]:
+def _attacked(
+    exact: Exact | None, draws: int, report: Callable[[str], None]
+) -> tuple[Mapping[str, Any] | None, Verdict]:
     """Draw labels and say what they refute."""
-    found = import_module("darrm.verify.attack").attack(table, draws, report=report)
+    if exact is None or not exact.can_be_attacked:
+        why = "without a table no label was drawn" if exact is None else "tables of a majority are attacked only"
+        return None, Verdict("attack", "labels do not refute it", CLAIMED, why)
+    found = import_module("darrm.verify.attack").attack(exact.table, draws, report=report)
     numbers = f"refuted ε {found.epsilon:.6g}, true worst case {found.worst:.6g}, claimed {found.claimed.epsilon:.6g}"
     claim = f"{draws:,} labels from either side of neighboring votes do not refute it"
     departures = f"; not the table's own labels: {', '.join(found.departures)}" if found.departures else ""

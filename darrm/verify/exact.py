@@ -245,10 +245,7 @@ def _corners(each: tuple[Fraction, Fraction] | None) -> list[_Pair]:
 
 
 def _states(kinds: list[_Kind], reached: int, g: list[int]) -> Iterator[tuple[int, list[int], list[int]]]:
-    """Yield, for every multiset of at most so many corners, its size, E_p[g(s + L)] and E_{p'}[g(s + L)] for all s.
-
-    The values are in units of 2^(−128·size) of g's.
-    """
+    """Yield every multiset's size, and E_p[g(s + L)] and E_{p'}[g(s + L)] for all s in units of 2^(−128·size)."""
     if not kinds:
         yield 0, g, g
         return

@@ -6,10 +6,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from darrm.account.ledger_rows import Entry
-from darrm.proof.plurality_table import PluralityTable
 from darrm.system.votes_file import labels_digest
-from darrm.verify.any_table import Table
 from darrm.verify.ledger import LedgerCopy
+from darrm.verify.table import Table, exact_of
 from darrm.verify.verdicts import CLAIMED, PROVED, Verdict, judged
 
 _LABELS = "labels"
@@ -20,7 +19,7 @@ def judge_labels(
     labels: NDArray[Any], table: Table | None, ledger: LedgerCopy | None, classes: tuple[str, ...] | None
 ) -> Iterator[Verdict]:
     """Judge every claim of released labels; ``classes`` names them where they have names."""
-    number = table.problem.classes if isinstance(table, PluralityTable) else 2
+    number = 2 if table is None else exact_of(table).classes
     names = sorted(set(map(str, labels.tolist())))
     allowed = f"of the classes {', '.join(classes)}" if classes else f"of {number} classes"
     inside = set(names) <= set(classes) if classes else len(names) <= number
@@ -29,6 +28,11 @@ def judge_labels(
     if ledger is None:
         yield Verdict(_LABELS, "they were paid for", CLAIMED, "--ledger says whether")
         return
+    yield from _judge_payment(labels, table, ledger)
+
+
+def _judge_payment(labels: NDArray[Any], table: Table | None, ledger: LedgerCopy) -> Iterator[Verdict]:
+    """Judge that they are the labels of a debit, as many as it paid for, drawn with this table."""
     digest = labels_digest(labels)
     whole = [[entry] for entry in ledger.entries if entry.labels == digest]
     found_in = (whole, []) if whole else _in_parts(labels, ledger.entries)
@@ -69,12 +73,8 @@ def judge_labels(
 
 
 def _in_parts(labels: NDArray[Any], entries: Sequence[Entry]) -> tuple[list[list[Entry]], list[Entry]] | None:
-    """Find entries of one stream, or of the whole log, that follow each other and whose labels together are these.
-
-    Also returned are entries that these labels begin with, where the others are fewer than the next of the stream has.
-    None if it takes too long: many answers that are nearly all the same may begin anywhere.
-    """
-    by_output: dict[str, list[Entry]] = {}
+    """Find runs of entries whose labels together are these, and a run that they begin with; None if it takes long."""
+    by_output: dict[str, list[Entry]] = {}  # the entries of a stream follow each other, or those of the whole log
     for entry in entries:
         by_output.setdefault(entry.output, []).append(entry)
     found, begun = list[list[Entry]](), list[Entry]()

@@ -20,11 +20,8 @@ from darrm.account.ledger_rows import Entry
 from darrm.errors import LedgerError
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-from darrm.proof.plurality_table import PluralityTable
-from darrm.verify.any_table import Table
-from darrm.verify.exact import composed_delta, divergences
-from darrm.verify.plurality import cost_of, worst_differences
-from darrm.verify.table import release_numbers
+from darrm.verify.exact import composed_delta
+from darrm.verify.table import Table, exact_of
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED, Verdict, judged
 
 _LEDGER = "ledger"
@@ -171,7 +168,7 @@ def _judge_charges(ledger: LedgerCopy, table: Table) -> Iterator[Verdict]:
 def _is_charge_of(table: Table, charge: Charge) -> bool:
     """Whether a query costs what one with this table does, for its voters or for the models that were declared."""
     try:
-        mine = [cost_of(table, voters=charge.models, exact=exact) for exact in (True, False)]
+        mine = [exact_of(table).cost(voters=charge.models, exact=exact) for exact in (True, False)]
     except ValueError:  # the table is not proved for such models
         return False
     return charge.to_text() in {one.to_text() for one in mine}
@@ -186,10 +183,7 @@ def _judge_descriptions(charge: Charge, table: Table) -> Iterator[Verdict]:
     last = len(charge.profile.epsilons) - 1
     chosen = sorted({place * last // (_POINTS - 1) for place in range(_POINTS)})
     epsilons = [Fraction(charge.profile.epsilons[place]) for place in chosen]
-    if isinstance(table, PluralityTable):
-        found = worst_differences(table, epsilons)
-    else:
-        found = divergences(release_numbers(table), epsilons)
+    found = exact_of(table).deltas(epsilons)
     claim = "the privacy profile of a query is this table's"
     if found is None:
         yield Verdict(_LEDGER, claim, CONSISTENT, "computed again, it is equal; too large for exact arithmetic")

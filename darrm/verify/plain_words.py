@@ -3,9 +3,8 @@
 import math
 
 from darrm.problem import Voters
-from darrm.proof.plurality_table import PluralityTable
-from darrm.verify.any_table import Table
 from darrm.verify.audit import Audit
+from darrm.verify.table import exact_of
 
 
 def who_may_know(audit: Audit) -> list[str]:
@@ -13,32 +12,14 @@ def who_may_know(audit: Audit) -> list[str]:
     if audit.table is None:
         return ["The table cannot be trusted, so nothing is known about what its labels give away."]
     voters, target = audit.table.problem.voters, audit.table.problem.target
-    one = f"e^{target.epsilon:g} = {_factor(target.epsilon)}{_failing(target.delta)}"
+    labels = "Each label" if audit.labels is None else f"Each of the {audit.labels.size:,} labels"
     return [
-        *_released(audit, audit.table),
+        exact_of(audit.table).in_words(labels),
+        "The number of votes is not released, and nothing but the labels is.",
         f"Protected is every person whose data reach {_reach(voters)}.",
-        f"Whoever sees one label, and knows all else, changes the odds of a belief about this person by at most {one}.",
+        _learned("one label", target.epsilon, target.delta) + ".",
         *_together(audit),
         *_conditions(voters),
-    ]
-
-
-def _released(audit: Audit, table: Table) -> list[str]:
-    number = "Each label" if audit.labels is None else f"Each of the {audit.labels.size:,} labels"
-    voters, kept = table.problem.voters, "The number of votes is not released, and nothing but the labels is."
-    if isinstance(table, PluralityTable):
-        law, starts = table.probabilities, table.probabilities.partitions.starts
-        top = law.weights[starts] / 2.0**53
-        truth = f"with a probability between {top.min():.4g} and {top.max():.4g} that depends on the votes"
-        several = f"{number} is one of {law.classes} classes: one with the most votes of {voters.K} voters {truth}."
-        return [several, kept]
-    half = table.gamma.half
-    truth = f"with a probability γ between {half.min():.4g} and {half.max():.4g}, the larger the more of them agree"
-    if not table.gamma.is_monotone:
-        truth = f"with a probability γ between {half.min():.4g} and {half.max():.4g} that depends on how many agree"
-    return [
-        f"{number} tells the majority of {voters.K} voters {truth}; otherwise it is a fair coin.",
-        kept,
     ]
 
 
@@ -56,10 +37,16 @@ def _together(audit: Audit) -> list[str]:
         return ["The ledger has paid for no label yet."]
     if math.isinf(spent.epsilon):
         return [f"For the {spent.queries:,} labels of the ledger together no bound is known at δ = {budget.delta:g}."]
-    factor = f"e^{spent.epsilon:.4g} = {_factor(spent.epsilon)}{_failing(budget.delta)}"
-    allowed = f"the budget allows e^{budget.epsilon:g}"
-    all_labels = f"All {spent.queries:,} labels of the ledger together"
-    return [f"{all_labels} change such odds by at most {factor} (by the bound {spent.bound!r}); {allowed}."]
+    learned = _learned(f"all {spent.queries:,} labels of the ledger together", spent.epsilon, budget.delta)
+    return [f"{learned} (by the bound {spent.bound!r}); the budget allows e^{budget.epsilon:g}."]
+
+
+def _learned(what: str, epsilon: float, delta: float) -> str:
+    """Say what (ε, δ) means: of odds where δ is 0, of probabilities otherwise."""
+    factor = f"e^{epsilon:.4g} = {_factor(epsilon)}"
+    if delta == 0.0:
+        return f"Whoever sees {what}, and all else, changes the odds of a belief about this person by at most {factor}"
+    return f"Any event of {what} is at most {factor} times as likely, plus {delta:g}, as with other data of this person"
 
 
 def _conditions(voters: Voters) -> list[str]:
@@ -92,7 +79,3 @@ def _conditions(voters: Voters) -> list[str]:
 
 def _factor(epsilon: float) -> str:
     return f"{math.exp(epsilon):.4g}" if epsilon < math.log(1e300) else "more than 1e300"
-
-
-def _failing(delta: float) -> str:
-    return "" if delta == 0.0 else f", except with a probability of at most {delta:g}"

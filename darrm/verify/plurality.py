@@ -7,69 +7,91 @@ histograms n and n' with Σ_c |n_c − n'_c| ≤ 2t. As h treats classes alike, 
 over all histograms, class by class. With the least common multiple of 1 … C all numbers are whole; only e^ε is rounded.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import factorial, lcm, prod
-from typing import Any
 
 from darrm.laws.histogram_priors import Dirichlet
 from darrm.losses.charges import Charge
 from darrm.mechanisms.plurality import charge_of_plurality
+from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
-from darrm.proof.charge import charge_of
-from darrm.proof.plurality_table import PluralityTable
-from darrm.verify.any_table import ABOUT, Table, judge_figure
+from darrm.proof.plurality_table import VERSION, PluralityTable
 from darrm.verify.exact import Enclosure, exponential
-from darrm.verify.verdicts import CLAIMED, FALSE, PROVED, Verdict, judged
+from darrm.verify.verdicts import CLAIMED, Verdict
 
 MOST_WORK = 20_000_000  # classes of pairs of histograms: about twenty seconds
-_FAMILY = "all pairs of histograms"
-_SHARE = Fraction(1, 10**10)  # of a stated share of right labels: a prior is computed in floats
 _UNIT = 2**53
 
 Histogram = tuple[int, ...]
 
 
-def judge_plurality(written: Mapping[str, Any], table: PluralityTable) -> Iterator[Verdict]:
-    """Judge privacy, the certificate's figures, and how good the law is said to be."""
-    target, certificate = table.problem.target, table.certificate
-    found = worst_differences(table, [target.exact_epsilon])
-    claim, proved = f"one label is {target}-differentially private", f"proved again by {certificate.method}"
-    if found is None:
-        reason = f"too large for the checker that shares nothing with the prover; {proved}"
-        yield Verdict(ABOUT, claim, PROVED, reason)
-    else:
-        exact = f"exact arithmetic over {_FAMILY} finds a difference of {float(found[0].upper)!r}"
-        yield judged(ABOUT, claim, f"{exact}; {proved}", holds=found[0].lower <= target.exact_delta, how=PROVED)
-    true, allowed = None if found is None else found[0], Enclosure(target.exact_delta, target.exact_delta)
-    stored = dict.fromkeys(vars(certificate)) | dict(written)
-    yield judge_figure("no pair of neighbors differs by more than", stored["worst_cost"], certificate.worst_cost, true)
-    yield judge_figure("the budget is no less than", stored["budget"], certificate.budget, allowed)
-    rows = f"this release counts {certificate.rows:,}, by {certificate.method}"
-    same = (stored["rows"], stored["method"]) == (certificate.rows, certificate.method)
-    claim = f"the proof covers {stored['rows']!r} pairs, by {stored['method']!r}"
-    yield judged(ABOUT, claim, rows, holds=same, how=PROVED)
-    claim = f"a random answer was mixed in with probability {1 - certificate.scale:.3g}"
-    yield Verdict(ABOUT, claim, CLAIMED, "what was proposed is not in the file")
-    optimality = table.optimality
-    if optimality is None:
-        return
-    claim = f"the share of right labels is {optimality.value!r}, where {optimality.prior} is believed"
-    exact_share = share_right(table)
-    if exact_share is None:
-        yield Verdict(ABOUT, claim, CLAIMED, "the file holds the name of the prior only")
-    else:
-        near = abs(Fraction(optimality.value) - exact_share) <= _SHARE
-        yield judged(ABOUT, claim, f"exact arithmetic gives {float(exact_share)!r}", holds=near, how=PROVED)
-    claim = f"no private mechanism has a share of right labels above {optimality.bound!r}"
-    if optimality.claimed:
-        yield Verdict(ABOUT, claim, CLAIMED, "the file does not hold what it takes to compute it")
-    elif exact_share is not None and Fraction(optimality.bound) < exact_share - _SHARE:
-        yield Verdict(ABOUT, claim, FALSE, "the law in the file is private and better")
-    else:
-        yield Verdict(ABOUT, claim, PROVED, "recomputed from the multipliers in the file")
-    yield Verdict(ABOUT, f"the solver stopped with {optimality.status!r}", CLAIMED, "a note of whoever made the table")
+@dataclass(frozen=True, eq=False)
+class ExactPlurality:
+    """A law on histograms, whose cost is its largest Σ_c max(0, h_c(n) − e^ε·h_c(n')), the δ that it needs."""
+
+    table: PluralityTable
+
+    numbers, version, read = "weights", VERSION, PluralityTable.from_json
+    can_be_attacked = False
+    merit, sign = "share of right labels", 1
+    tolerance = Fraction(1, 10**10)  # a prior is computed in floats
+    not_in_the_file = "the file holds the name of the prior only"
+
+    @property
+    def classes(self) -> int:
+        """How many different labels there can be."""
+        return self.table.problem.classes
+
+    def worst(self, epsilon: Fraction) -> Enclosure | None:
+        """Enclose the largest cost at ε; None if there are too many pairs of neighbors."""
+        found = self.deltas([epsilon])
+        return None if found is None else found[0]
+
+    def budget(self, target: PrivacyParams) -> Enclosure:
+        """Return δ, which is what the cost may be."""
+        return Enclosure(target.exact_delta, target.exact_delta)
+
+    def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+        """Enclose the smallest δ of one label for each ε; None if there are too many pairs of neighbors."""
+        return worst_differences(self.table, epsilons)
+
+    def value(self) -> Fraction | None:
+        """Compute the share of right labels exactly; None if the file does not hold the prior."""
+        return share_right(self.table)
+
+    def notes(self) -> Iterator[Verdict]:
+        """Nothing else is said."""
+        return iter(())
+
+    @property
+    def believed(self) -> str:
+        """For which prior the share is stated."""
+        return "" if self.table.optimality is None else f"where {self.table.optimality.prior} is believed"
+
+    @property
+    def bound_claim(self) -> str:
+        """What the bound says."""
+        optimality = self.table.optimality
+        bound = None if optimality is None else optimality.bound
+        return f"no private mechanism has a share of right labels above {bound!r}"
+
+    def search(self) -> tuple[str, str]:
+        """Look for nothing: the file must hold what proves its bound."""
+        return CLAIMED, "the file does not hold what it takes to compute it"
+
+    def cost(self, *, voters: Voters | None = None, exact: bool | None = None) -> Charge:  # noqa: ARG002 (plain voters)
+        """Describe what a query costs."""
+        return _charge_of_one(self.table)
+
+    def in_words(self, labels: str) -> str:
+        """Say what one of the labels tells."""
+        law, voters = self.table.probabilities, self.table.problem.voters
+        top = law.weights[law.partitions.starts] / 2.0**53
+        truth = f"with a probability between {top.min():.4g} and {top.max():.4g} that depends on the votes"
+        return f"{labels} is one of {law.classes} classes: one with the most votes of {voters.K} voters {truth}."
 
 
 def worst_differences(table: PluralityTable, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
@@ -100,7 +122,7 @@ def worst_differences(table: PluralityTable, epsilons: Sequence[Fraction]) -> li
                     total = sum(max(0, p * bits - ratio * q) for p, q in pairs)
                     worst[at][end] = max(worst[at][end], total)
     unit = common * _UNIT * bits
-    return [Enclosure(Fraction(low, unit), Fraction(high, unit), _FAMILY) for low, high in worst]
+    return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all pairs of histograms") for low, high in worst]
 
 
 def share_right(table: PluralityTable) -> Fraction | None:
@@ -150,10 +172,3 @@ def _within(part: Histogram, reached: int) -> set[Histogram]:
 @lru_cache(maxsize=8)  # tables do not change, and their exact descriptions take seconds
 def _charge_of_one(table: PluralityTable) -> Charge:
     return charge_of_plurality(table)
-
-
-def cost_of(table: Table, queries: int = 1, *, voters: Voters | None = None, exact: bool | None = None) -> Charge:
-    """Describe what queries with a table of either kind cost."""
-    if isinstance(table, PluralityTable):
-        return _charge_of_one(table).repeated(queries)
-    return charge_of(table, queries, voters=voters, exact=exact)

@@ -5,15 +5,14 @@ from dataclasses import asdict
 from html import escape
 from typing import Any
 
-from darrm.account.report import BOUNDS, spent_by
+from darrm.account.report import spent_by, table_text
 from darrm.system.report_text import spread
 from darrm.verify.audit import Audit
-from darrm.verify.curves import curve_svg
 from darrm.verify.plain_words import who_may_know
-from darrm.verify.plurality import cost_of
+from darrm.verify.table import exact_of
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, VERDICTS
 
-_CURVE_POINTS = 12  # of ε over queries: each may compose a loss distribution
+_LINES = 12  # of a table of ε: each may compose a loss distribution
 _DIGEST_SHOWN = 16  # characters
 _MEANINGS = {
     PROVED: "recomputed by this audit, with every rounding bounded",
@@ -26,17 +25,17 @@ _STYLE = """
 body { font: 16px/1.5 Georgia, 'Times New Roman', serif; color: #1c1c1c; max-width: 60rem; margin: 2.5rem auto;
        padding: 0 1.5rem; background: #fff; }
 h1 { font-size: 1.9rem; margin: 0 0 .2rem; } h2 { font-size: 1.25rem; margin: 2.2rem 0 .6rem; }
-.made, figcaption, .note { color: #555; font-size: .9rem; }
+.made, .note { color: #555; font-size: .9rem; }
 .result { border-left: .4rem solid #1b6e3c; background: #eef6f0; padding: .8rem 1.1rem; margin: 1.4rem 0; }
 .result.bad { border-color: #a31515; background: #fbeeee; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; } caption { text-align: left; }
 th, td { text-align: left; vertical-align: top; padding: .4rem .6rem .4rem 0; border-bottom: 1px solid #ddd; }
 th { font-weight: 600; border-bottom: 2px solid #999; } td.number { text-align: right; }
-td, code { overflow-wrap: anywhere; } code { font: .85em ui-monospace, Menlo, Consolas, monospace; }
+td, code { overflow-wrap: anywhere; } pre { overflow-x: auto; font-size: .8rem; }
+ code { font: .85em ui-monospace, Menlo, Consolas, monospace; }
 .verdict, .about { white-space: nowrap; } .verdict { font-weight: 600; } .reason { color: #555; display: block; }
 .proved-here { color: #1b6e3c; } .consistent { color: #1f5a94; } .claimed-by-the-maker { color: #8a5a00; }
 .false { color: #a31515; }
-figure { margin: 1.2rem 0; break-inside: avoid; } svg { width: 100%; height: auto; max-width: 46rem; }
 .sign { display: grid; grid-template-columns: 2fr 1fr 2fr; gap: 2rem; margin-top: 3.5rem; break-inside: avoid; }
 .sign div { border-top: 1px solid #1c1c1c; padding-top: .3rem; font-size: .9rem; }
 @media print { body { margin: 0; max-width: none; font-size: 11pt; } tr { break-inside: avoid; } }
@@ -93,7 +92,7 @@ def html_report(audit: Audit) -> str:
         _head(audit),
         _section("Who may know what", "".join(f"<p>{escape(sentence)}</p>" for sentence in who_may_know(audit))),
         _section("The claims, one by one", _verdicts(audit)),
-        *_curves(audit),
+        *_figures(audit),
         *_log(audit),
         _section("Files and versions", _files(audit)),
         _signature(audit),
@@ -150,30 +149,20 @@ def _verdicts(audit: Audit) -> str:
     return f'<p class="note">{words}</p>\n' + _table(("verdict", "about", "claim, and what was found"), rows)
 
 
-def _curves(audit: Audit) -> Iterator[str]:
+def _figures(audit: Audit) -> Iterator[str]:
     if audit.table is None:
         return
     profile, target = audit.table.profile, audit.table.problem.target
-    points = [] if profile is None else list(zip(profile.epsilons, profile.deltas, strict=True))
-    figure = curve_svg({"exact": points}, across="ε", up="δ", logarithmic=True, marked=(target.epsilon, target.delta))
-    caption = "The privacy profile of one label: the smallest δ for every ε. The circle is what is claimed."
-    content = f"<figure>{figure}<figcaption>{caption}</figcaption></figure>"
+    if profile is not None:
+        chosen = spread(len(profile.epsilons), _LINES)
+        rows = "".join(_row(f"{profile.epsilons[place]:.4g}", f"{profile.deltas[place]:.4g}") for place in chosen)
+        caption = f"<p>The smallest δ of one label for some ε; claimed is {escape(str(target))}.</p>"
+        yield _section("What one label costs", caption + _table(("ε", "δ"), rows))
     if audit.ledger is not None and audit.ledger.spent.queries:
-        most, delta = audit.ledger.spent.queries, audit.ledger.budget.delta
-        charge = cost_of(audit.table)
-        series: dict[str, list[tuple[float, float]]] = {}
-        for place in spread(most, _CURVE_POINTS):
-            spent = spent_by(charge, place + 1, delta, audit.table.problem.voters)
-            for bound in spent.bounds:
-                series.setdefault(bound.name, []).append((place + 1, bound.epsilon))
-        ordered = {name: series[name] for name in BOUNDS if name in series} | series
-        here = (most, audit.ledger.spent.epsilon)
-        figure = curve_svg(ordered, across="labels", up="ε", logarithmic=False, marked=here)
-        caption = (
-            f"ε of so many labels of this table together, at δ = {delta:g}, by every bound. The circle is the ledger."
-        )
-        content += f"<figure>{figure}<figcaption>{caption}</figcaption></figure>"
-    yield _section("Curves", content)
+        delta, charge = audit.ledger.budget.delta, exact_of(audit.table).cost()
+        counts = [place + 1 for place in spread(audit.ledger.spent.queries, _LINES)]
+        spent = {count: spent_by(charge, count, delta, audit.table.problem.voters) for count in counts}
+        yield _section("What several labels cost", f"<pre>{escape(table_text(charge, spent, delta))}</pre>")
 
 
 def _log(audit: Audit) -> Iterator[str]:

@@ -1,42 +1,40 @@
 """The claims of a table's file: that it is whole, private, as good as it says, and about whom.
 
-Privacy is decided twice: by `darrm.verify.exact`, which shares nothing with the prover, and by the prover, when the
-table is loaded. The claim of optimality is attacked: whatever noise function this release finds and proves is a witness
-against a bound above its error.
+Privacy is decided twice: by `darrm.verify.exact` or `darrm.verify.plurality`, which share nothing with the prover, and
+by the prover, when the table is loaded. The claim of optimality is attacked: whatever noise function this release finds
+and proves is a witness against a bound above its error.
 """
 
+import hashlib
+import json
+import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from itertools import chain
 from typing import Any
 
 from darrm.errors import DarrmError
-from darrm.laws import priors
 from darrm.mechanisms import noisy_maximum
-from darrm.optimize.optimizer import optimize_gamma
-from darrm.privacy import PrivacyParams
 from darrm.proof import plurality_table
-from darrm.proof.optimality import Optimality
 from darrm.proof.plurality_table import PluralityTable
-from darrm.proof.table import VERSION, GammaTable
-from darrm.verify.any_table import (
-    ABOUT,
-    UNREADABLE,
-    Table,
-    judge_checksum,
-    judge_figure,
-    judge_form,
-    judge_premises,
-    parsed,
-)
-from darrm.verify.exact import ReleaseNumbers, budget, expected_error, worst_costs
-from darrm.verify.plurality import judge_plurality
-from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, Verdict, judged
-from lp_models.options import SolveOptions
+from darrm.proof.table import GammaTable
+from darrm.system.json_text import parse_json
+from darrm.verify.exact import Enclosure
+from darrm.verify.majority import ExactMajority
+from darrm.verify.plurality import ExactPlurality
+from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, FALSE, NOTE, PROVED, Verdict, judged
 
-_ERROR = Fraction(1, 10**12)  # of a stated expected error
-_SEARCH_SECONDS = 10.0  # for a noise function that is better than the file says one can be
-_NOT_IN_THE_FILE = "the file does not hold what it takes to compute it: an own prior, or draws"
+Table = GammaTable | PluralityTable
+Exact = ExactMajority | ExactPlurality
+
+_FIGURES = 1e-9  # relative: machines agree on a figure of the certificate to so much
+_JUDGED_APART = ("/certificate/", "/optimality/value", "/optimality/bound")  # figures, which may be off by a rounding
+# what a load of a malformed file may raise; a file is either a table or not
+_UNREADABLE = (DarrmError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
+
+
+def exact_of(table: Table) -> Exact:
+    """Return what computes the claims of a table anew: the one place that tells majorities from pluralities."""
+    return ExactPlurality(table) if isinstance(table, PluralityTable) else ExactMajority(table)
 
 
 def judge_table(content: bytes) -> tuple[Table | None, list[Verdict]]:
@@ -50,132 +48,153 @@ def judge_table(content: bytes) -> tuple[Table | None, list[Verdict]]:
             "it is a mechanism, which holds no proof to judge: what its labels cost is computed when they are charged, "
             "and python -m darrm.account --ledger says what was"
         )
-    plurality = data.get("format") == plurality_table.FORMAT
-    sound = judge_checksum(data, "weights" if plurality else "gamma")
+    kind: type[Exact] = ExactPlurality if data.get("format") == plurality_table.FORMAT else ExactMajority
+    sound = judge_checksum(data, kind.numbers)
     if sound.verdict == FALSE:
         return None, [sound]
     try:
-        table: Table = (PluralityTable if plurality else GammaTable).from_json(data)
-    except UNREADABLE as error:
-        return None, [sound, Verdict(ABOUT, "it is a table that proves what it says", FALSE, str(error) or repr(error))]
-    if isinstance(table, PluralityTable):
-        form, claims = judge_form(data, table, plurality_table.VERSION), judge_plurality(data["certificate"], table)
-    else:
-        form = judge_form(data, table, VERSION)
-        claims = chain(_judge_privacy(data["certificate"], table), _judge_optimality(table))
-    return table, [sound, form, *claims, *judge_premises(table)]
+        table: Table = kind.read(data)
+    except _UNREADABLE as error:
+        claim = "it is a table that proves what it says"
+        return None, [sound, Verdict(ABOUT_TABLE, claim, FALSE, str(error) or repr(error))]
+    exact = exact_of(table)
+    claims = [*judge_privacy(data["certificate"], exact), *judge_optimality(exact), *judge_premises(table)]
+    return table, [sound, judge_form(data, table, kind.version), *claims]
 
 
-def release_numbers(table: GammaTable) -> ReleaseNumbers:
-    """Return the plain numbers of a table, for the exact checker."""
-    voters = table.problem.voters
-    differ = voters.own is not None
-    own = tuple((n, _numbers(kind)) for n, kind in voters.kinds) if differ else None
-    half = tuple(Fraction(float(value)) for value in table.gamma.half)
-    return ReleaseNumbers(voters.K, _numbers(voters.each), voters.reached, half, own)
+def parsed(content: bytes) -> dict[str, Any]:
+    """Read the JSON object of a table's file; `ValueError` if it holds none."""
+    try:
+        data = parse_json(content.decode("utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"the table's file holds no JSON: {error}; wanted is what --output of optimize or plan wrote"
+        ) from error
+    if not isinstance(data, dict):
+        raise ValueError("the table's file holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)
+    return data
 
 
-def _numbers(each: PrivacyParams) -> tuple[Fraction, Fraction] | None:
-    return (each.exact_epsilon, each.exact_delta) if each.is_private else None
+def judge_checksum(data: Mapping[str, Any], numbers_of: str) -> Verdict:
+    """Judge the checksum of the problem and of the field that holds the numbers."""
+    numbers = {name: data.get(name) for name in ("problem", numbers_of)}
+    text = json.dumps(numbers, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    what = "γ" if numbers_of == "gamma" else numbers_of
+    reason = f"the SHA-256 of problem and {what} is {digest}; it finds damage, and a forger could write it anew"
+    return judged(ABOUT_TABLE, "its numbers are as they were saved", reason, holds=data.get("checksum") == digest)
 
 
-def _judge_privacy(written: Mapping[str, Any], table: GammaTable) -> Iterator[Verdict]:
-    target, certificate = table.problem.target, table.certificate
+def judge_form(data: dict[str, Any], table: Table, version: object) -> Verdict:
+    """Judge that a file holds what this release would write, and nothing else."""
+    claim = "the file says nothing else than a table says"
+    if data["version"] != version:
+        known = set(table.to_json())
+        strange = sorted(set(data) - known)
+        return judged(
+            ABOUT_TABLE, claim, f"fields of version {data['version']}, and {strange or 'no'} others", holds=not strange
+        )
+    written = json.loads(json.dumps(table.to_json()))
+    differing = [path for path in differences(data, written, "") if not path.startswith(_JUDGED_APART)]
+    reason = (
+        f"not as this release would write it: {', '.join(differing[:5])}" if differing else "written again, it is equal"
+    )
+    return judged(ABOUT_TABLE, claim, reason, holds=not differing)
+
+
+def differences(first: Any, second: Any, path: str) -> Iterator[str]:  # noqa: ANN401 (whatever JSON holds)
+    """Yield the places at which two JSON values differ."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        for name in sorted(first.keys() | second.keys()):
+            if name in first and name in second:
+                yield from differences(first[name], second[name], f"{path}/{name}")
+            else:
+                yield f"{path}/{name}"
+    elif type(first) is not type(second) or first != second:
+        yield path
+
+
+def judge_privacy(written: Mapping[str, object], exact: Exact) -> Iterator[Verdict]:
+    """Judge that one label is as private as its target, and the figures of the certificate as they are written."""
+    target, certificate = exact.table.problem.target, exact.table.certificate
     stored = dict.fromkeys(vars(certificate)) | dict(written)  # a figure that is missing is no number
-    allowed = budget(target.exact_epsilon, target.exact_delta)
-    found = worst_costs(release_numbers(table), [target.exact_epsilon])
+    worst, allowed = exact.worst(target.exact_epsilon), exact.budget(target)
     claim = f"one label is {target}-differentially private"
-    largest, allowed_here = certificate.worst_cost, certificate.budget
-    proved = f"the largest cost is at most {largest!r}, the budget {allowed_here!r}, by {certificate.method}"
-    if found is None:
+    largest, budget = certificate.worst_cost, certificate.budget
+    proved = f"the largest cost is at most {largest!r}, the budget {budget!r}, by {certificate.method}"
+    if worst is None:
         reason = f"too large for the checker that shares nothing with the prover; proved again by the prover: {proved}"
-        yield Verdict(ABOUT, claim, PROVED, reason)
-    elif found[0].lower > allowed.upper:
-        reason = f"a cost of {float(found[0].lower)!r} is attained, above the budget {float(allowed.upper)!r}"
-        yield Verdict(ABOUT, claim, FALSE, reason)
+        yield Verdict(ABOUT_TABLE, claim, PROVED, reason)
+    elif worst.lower > allowed.upper:
+        reason = f"a cost of {float(worst.lower)!r} is attained, above the budget {float(allowed.upper)!r}"
+        yield Verdict(ABOUT_TABLE, claim, FALSE, reason)
     else:
-        exact = f"exact rational arithmetic over {found[0].family} finds {float(found[0].upper)!r}"
-        close = "" if found[0].upper <= allowed.lower else ", too close to the budget for its 128 bits"
-        yield Verdict(ABOUT, claim, PROVED, f"{exact}{close}; the prover agrees: {proved}")
-    true = None if found is None else found[0]
-    yield judge_figure("the cost of no pair of neighbors exceeds", stored["worst_cost"], largest, true)
-    yield judge_figure("the budget is no less than", stored["budget"], allowed_here, allowed)
+        close = "" if worst.upper <= allowed.lower else ", too close to the budget for its 128 bits"
+        found = f"exact rational arithmetic over {worst.family} finds {float(worst.upper)!r}{close}"
+        yield Verdict(ABOUT_TABLE, claim, PROVED, f"{found}; the prover agrees: {proved}")
+    yield judge_figure("the cost of no pair of neighbors exceeds", stored["worst_cost"], largest, worst)
+    yield judge_figure("the budget is no less than", stored["budget"], budget, allowed)
     rows = f"this release counts {certificate.rows:,}, by {certificate.method}"
     same = (stored["rows"], stored["method"]) == (certificate.rows, certificate.method)
-    yield judged(
-        ABOUT, f"the proof covers {stored['rows']!r} rows, by {stored['method']!r}", rows, holds=same, how=PROVED
-    )
+    claim = f"the proof covers {stored['rows']!r} rows, by {stored['method']!r}"
+    yield judged(ABOUT_TABLE, claim, rows, holds=same, how=PROVED)
     scale = stored["scale"]
     honest = isinstance(scale, float | int) and not isinstance(scale, bool) and 0 < scale <= 1
     scaled = "how far a proposal was shrunk is not in the file" if honest else "a factor lies in (0, 1]"
-    yield judged(ABOUT, f"γ was scaled by {scale!r}", scaled, holds=honest, how=CLAIMED)
+    yield judged(ABOUT_TABLE, f"the proposal was scaled by {scale!r}", scaled, holds=honest, how=CLAIMED)
 
 
-def _judge_optimality(table: GammaTable) -> Iterator[Verdict]:
-    optimality, gamma = table.optimality, table.gamma
+def judge_optimality(exact: Exact) -> Iterator[Verdict]:
+    """Judge how good the law is said to be, and that none is better."""
+    optimality = exact.table.optimality
     if optimality is None:
         return
-    exact = _exact_error(table)
-    claim = f"the expected error is {optimality.value!r} for {priors.in_words(optimality.prior)}"
-    if exact is None:
-        yield Verdict(ABOUT, claim, CLAIMED, _NOT_IN_THE_FILE)
+    value, margin = exact.value(), float(exact.tolerance)
+    claim = f"the {exact.merit} is {optimality.value!r} {exact.believed}"
+    if value is None:
+        yield Verdict(ABOUT_TABLE, claim, CLAIMED, exact.not_in_the_file)
     else:
-        near = abs(Fraction(optimality.value) - exact) <= _ERROR
-        yield judged(ABOUT, claim, f"exact rational arithmetic gives {float(exact)!r}", holds=near, how=PROVED)
-    if optimality.held_out is not None:
-        claim = f"on draws that were not fitted it is {optimality.held_out}"
-        yield Verdict(ABOUT, claim, CLAIMED, "the draws are not in the file")
-    free = optimality.shape == "free"
-    reason = "it never falls on the way from the tie to unanimity" if gamma.is_monotone else "it falls somewhere"
-    holds = free or (optimality.shape == "monotone" and gamma.is_monotone)
-    yield judged(ABOUT, f"γ is of the shape {optimality.shape!r}", reason, holds=holds, how=PROVED)
-    claim = f"the objective was {optimality.objective!r}, and the solver stopped with {optimality.status!r}"
-    yield Verdict(ABOUT, claim, CLAIMED, "a note of whoever made the table")
-    claim = f"no private γ of the {optimality.shape} shape has an expected error below {optimality.bound!r}"
-    verdict, reason = _bound_verdict(table, computable=exact is not None)
-    yield Verdict(ABOUT, claim, verdict, reason)
+        near = abs(Fraction(optimality.value) - value) <= exact.tolerance
+        yield judged(ABOUT_TABLE, claim, f"exact rational arithmetic gives {float(value)!r}", holds=near, how=PROVED)
+    yield from exact.notes()
+    yield Verdict(ABOUT_TABLE, f"the solver stopped with {optimality.status!r}", CLAIMED, NOTE)
+    beyond = exact.sign * (optimality.value - optimality.bound)
+    verdict, reason = PROVED, "recomputed from the multipliers in the file"
+    if beyond > 0.0 or (value is not None and exact.sign * (float(value) - optimality.bound) > margin):
+        verdict, reason = FALSE, "the law in the file is private and better"
+    elif optimality.claimed:
+        verdict, reason = exact.search()
+    yield Verdict(ABOUT_TABLE, exact.bound_claim, verdict, reason)
 
 
-def _exact_error(table: GammaTable) -> Fraction | None:
-    """Compute the expected error exactly; None if the file does not say all that it takes."""
-    optimality, numbers = table.optimality, release_numbers(table)
-    if optimality is None or optimality.held_out is not None:
-        return None
-    match optimality.prior:
-        case priors.CommonP():
-            return expected_error(numbers.K, numbers.half, None)
-        case priors.Point(p=p):
-            return expected_error(numbers.K, numbers.half, Fraction(p))
-        case priors.Independent(low=low, high=high) if low >= 0.5:
-            return expected_error(numbers.K, numbers.half, (Fraction(low) + Fraction(high)) / 2)
-    return None
+def judge_figure(claim: str, stored: object, ours: float, true: Enclosure | None) -> Verdict:
+    """Judge a figure of the certificate: it must be what its method gives, and on the safe side of the truth."""
+    claim = f"{claim} {stored!r}"
+    if not isinstance(stored, float | int) or isinstance(stored, bool) or not math.isfinite(stored):
+        return Verdict(ABOUT_TABLE, claim, FALSE, "this is no number")
+    figure = f"this release finds {ours!r}"
+    near = abs(stored - ours) <= _FIGURES * max(abs(ours), 1e-300)
+    if true is None or not near:
+        return judged(ABOUT_TABLE, claim, figure, holds=near)
+    safe = stored <= true.upper if "budget" in claim else stored >= true.lower
+    return judged(ABOUT_TABLE, claim, f"{figure}, the truth is {float(true.lower)!r}", holds=safe, how=PROVED)
 
 
-def _bound_verdict(table: GammaTable, *, computable: bool) -> tuple[str, str]:
-    """Judge that nothing better exists: by the file's own multipliers, or by looking for something better."""
-    optimality = table.optimality
-    if optimality is None or optimality.bound > optimality.value:
-        return FALSE, "the γ in the file is private and better"
-    if _is_proved(optimality):
-        return PROVED, "recomputed from the multipliers in the file"
-    return _search(table, optimality) if computable else (CLAIMED, _NOT_IN_THE_FILE)
-
-
-def _search(table: GammaTable, optimality: Optimality) -> tuple[str, str]:
-    """Look for a γ that is better than one can be."""
-    options = SolveOptions(time_limit=_SEARCH_SECONDS)
-    try:
-        found = optimize_gamma(table.problem, prior=optimality.prior, shape=optimality.shape, options=options)
-    except (DarrmError, ValueError) as error:
-        return CLAIMED, f"this release found nothing to compare it with: {error}"
-    ours = found.gamma.expected_error(optimality.prior)
-    if ours < optimality.bound - float(_ERROR):
-        return FALSE, f"this release found a γ with {ours!r}, and proved it private"
-    if found.optimality is not None and _is_proved(found.optimality) and found.optimality.bound >= optimality.bound:
-        return PROVED, f"this release proves the bound {found.optimality.bound!r}"
-    return CONSISTENT, f"the best γ that this release finds has {ours!r}"
-
-
-def _is_proved(optimality: Optimality) -> bool:
-    """Whether its bound was recomputed from the file when the table was loaded."""
-    return not getattr(optimality, "claimed", True)
+def judge_premises(table: Table) -> Iterator[Verdict]:
+    """Judge what a table is about and no file can show."""
+    voters = table.problem.voters
+    if not voters.are_plain:
+        reason = "the privacy of the voters is not in the files; without it nothing above holds"
+        for n, each in voters.private_kinds:
+            whose = f"each of the {n} voters" if voters.own is None else f"{n} of the {voters.K} voters"
+            verb = "is" if voters.own is None or n == 1 else "are"
+            yield Verdict(ABOUT_TABLE, f"{whose} {verb} {each}-differentially private", CLAIMED, reason)
+    reach = "every voter" if voters.reached == voters.K else f"at most {voters.reached} of the {voters.K} voters"
+    safe = voters.reached == voters.K
+    reason = "true of any voters" if safe else "how the data were dealt out is not in the files"
+    yield Verdict(ABOUT_TABLE, f"one person's data reach {reach}", PROVED if safe else CLAIMED, reason)
+    words = "are models, trained once" if voters.models else "draw fresh randomness for every question"
+    if not voters.are_plain:
+        yield Verdict(ABOUT_TABLE, f"the voters {words}", CLAIMED, "nothing in votes or files shows it")
+    for name, text in sorted(table.provenance.items()):
+        yield Verdict(ABOUT_TABLE, f"{name}: {text}", CLAIMED, NOTE)

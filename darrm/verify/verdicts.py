@@ -13,6 +13,7 @@ verdict                   meaning
 from dataclasses import dataclass
 
 PROVED, CONSISTENT, CLAIMED, FALSE = VERDICTS = ("proved here", "consistent", "claimed by the maker", "false")
+ABOUT_TABLE, NOTE = "table", "a note of whoever made the table"
 
 
 @dataclass(frozen=True)

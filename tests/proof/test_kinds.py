@@ -39,8 +39,9 @@ from darrm.proof.table import GammaTable, certify
 from darrm.verify import exact
 from darrm.verify.attack import _random_pair, worst_pair
 from darrm.verify.audit import audit
+from darrm.verify.majority import ExactMajority
 from darrm.verify.plain_words import who_may_know
-from darrm.verify.table import judge_table, release_numbers
+from darrm.verify.table import judge_table
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED
 
 SCHEMAS = Path(darrm.__file__).parent / "schemas"
@@ -160,7 +161,7 @@ def test_the_optimum_is_that_of_the_whole_program(voters: Voters, target: str, d
     assert table.optimality.gap <= 1e-9
     assert not table.optimality.claimed
     # what the independent checker finds is below what was proved, by no more than rounding
-    found = exact.worst_costs(release_numbers(table), [problem.target.exact_epsilon])
+    found = exact.worst_costs(ExactMajority(table).release, [problem.target.exact_epsilon])
     assert found is not None
     worst = found[0]
     assert table.certificate.worst_cost - 1e-11 * ratio <= worst.upper <= table.certificate.worst_cost + 1e-25
@@ -180,7 +181,7 @@ def test_eleven_hospitals_are_heard_better_than_the_weakest_of_them() -> None:
     better = optimize_gamma(hospitals(overlap=2), prior=priors.CommonP())
     errors = [each.gamma.expected_error(priors.CommonP()) for each in (better, table, worse)]
     assert errors == pytest.approx([0.0128722, 0.0449197, 0.1371428], abs=1e-6)
-    found = exact.worst_costs(release_numbers(table), [Fraction(1, 2)])
+    found = exact.worst_costs(ExactMajority(table).release, [Fraction(1, 2)])
     assert found is not None
     assert found[0].family == exact.MONOTONE
     assert 0 <= Fraction(table.certificate.worst_cost) - found[0].upper < Fraction(1, 10**12)

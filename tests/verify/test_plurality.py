@@ -25,8 +25,8 @@ from darrm.system.command_line import run
 from darrm.system.votes_file import save_labels
 from darrm.verify.__main__ import main
 from darrm.verify.audit import audit
-from darrm.verify.plurality import judge_plurality, share_right, worst_differences
-from darrm.verify.table import judge_table
+from darrm.verify.plurality import share_right, worst_differences
+from darrm.verify.table import exact_of, judge_privacy, judge_table
 from darrm.verify.verdicts import FALSE, PROVED, Verdict
 from darrm.votes import Votes
 
@@ -104,7 +104,7 @@ def test_what_is_false_is_called_false(table: PluralityTable) -> None:
     for change, word in (
         (broken, "neighbors differ by"),
         (vain, "the bound must be"),
-        (figure, "no pair of neighbors differs by more"),
+        (figure, "the cost of no pair of neighbors"),
         (talkative, "/remark"),
     ):
         assert word in false_claims(judge_table(forged(table, change))[1])
@@ -116,7 +116,7 @@ def test_a_law_that_the_prover_let_through_is_caught(table: PluralityTable) -> N
     weights[1] -= 2**40
     planted = PluralityLaw(6, 3, weights)
     object.__setattr__(lying := table.with_optimality(table.optimality, {}), "probabilities", planted)
-    assert "one label is" in false_claims(list(judge_plurality(lying.to_json()["certificate"], lying)))
+    assert "one label is" in false_claims(list(judge_privacy(lying.to_json()["certificate"], exact_of(lying))))
 
 
 def test_table_ledger_and_labels_together(table: PluralityTable, tmp_path: Path) -> None:

@@ -1,0 +1,123 @@
+"""What exact arithmetic says of a majority's table, by code that shares nothing with the prover."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from darrm.errors import DarrmError
+from darrm.laws import priors
+from darrm.losses.charges import Charge
+from darrm.optimize.optimizer import optimize_gamma
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters
+from darrm.proof.charge import charge_of
+from darrm.proof.table import VERSION, GammaTable
+from darrm.verify.exact import Enclosure, ReleaseNumbers, budget, divergences, expected_error, worst_costs
+from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, Verdict, judged
+from lp_models.options import SolveOptions
+
+_SEARCH_SECONDS = 10.0  # for a noise function that is better than the file says one can be
+
+
+@dataclass(frozen=True, eq=False)
+class ExactMajority:
+    """A noise function γ, whose cost is f = E_p[g] − e^ε·E_{p'}[g] and whose figure of merit is its expected error."""
+
+    table: GammaTable
+
+    numbers, version, read = "gamma", VERSION, GammaTable.from_json
+    classes, can_be_attacked = 2, True
+    merit, sign, tolerance = "expected error", -1, Fraction(1, 10**12)
+    not_in_the_file = "the file does not hold what it takes to compute it: an own prior, or draws"
+
+    @property
+    def release(self) -> ReleaseNumbers:
+        """The plain numbers of the table, for the exact checker."""
+        voters = self.table.problem.voters
+        own = None if voters.own is None else tuple((n, _numbers(kind)) for n, kind in voters.kinds)
+        half = tuple(Fraction(float(value)) for value in self.table.gamma.half)
+        return ReleaseNumbers(voters.K, _numbers(voters.each), voters.reached, half, own)
+
+    def worst(self, epsilon: Fraction) -> Enclosure | None:
+        """Enclose the largest cost at ε; None if there are too many rows."""
+        found = worst_costs(self.release, [epsilon])
+        return None if found is None else found[0]
+
+    def budget(self, target: PrivacyParams) -> Enclosure:
+        """Enclose what the cost may be."""
+        return budget(target.exact_epsilon, target.exact_delta)
+
+    def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+        """Enclose the smallest δ of one label for each ε; None if there are too many rows."""
+        return divergences(self.release, epsilons)
+
+    def value(self) -> Fraction | None:
+        """Compute the expected error exactly; None if the file does not say all that it takes."""
+        optimality, numbers = self.table.optimality, self.release
+        if optimality is None or optimality.held_out is not None:
+            return None
+        match optimality.prior:
+            case priors.CommonP():
+                return expected_error(numbers.K, numbers.half, None)
+            case priors.Point(p=p):
+                return expected_error(numbers.K, numbers.half, Fraction(p))
+            case priors.Independent(low=low, high=high) if low >= 0.5:
+                return expected_error(numbers.K, numbers.half, (Fraction(low) + Fraction(high)) / 2)
+        return None
+
+    def notes(self) -> Iterator[Verdict]:
+        """Judge what is said beside the expected error and its bound."""
+        optimality, gamma = self.table.optimality, self.table.gamma
+        if optimality is None:
+            return
+        if optimality.held_out is not None:
+            claim = f"on draws that were not fitted it is {optimality.held_out}"
+            yield Verdict(ABOUT_TABLE, claim, CLAIMED, "the draws are not in the file")
+        reason = "it never falls on the way from the tie to unanimity" if gamma.is_monotone else "it falls somewhere"
+        holds = optimality.shape == "free" or (optimality.shape == "monotone" and gamma.is_monotone)
+        yield judged(ABOUT_TABLE, f"γ is of the shape {optimality.shape!r}", reason, holds=holds, how=PROVED)
+        yield Verdict(ABOUT_TABLE, f"the objective was {optimality.objective!r}", CLAIMED, NOTE)
+
+    @property
+    def believed(self) -> str:
+        """For which prior the expected error is stated."""
+        return "" if self.table.optimality is None else f"for {priors.in_words(self.table.optimality.prior)}"
+
+    @property
+    def bound_claim(self) -> str:
+        """What the bound says."""
+        optimality = self.table.optimality
+        shape, bound = ("", None) if optimality is None else (optimality.shape, optimality.bound)
+        return f"no private γ of the {shape} shape has an expected error below {bound!r}"
+
+    def search(self) -> tuple[str, str]:
+        """Look for a γ that is better than the file says one can be."""
+        optimality = self.table.optimality
+        if optimality is None or self.value() is None:
+            return CLAIMED, self.not_in_the_file
+        options = SolveOptions(time_limit=_SEARCH_SECONDS)
+        try:
+            found = optimize_gamma(self.table.problem, prior=optimality.prior, shape=optimality.shape, options=options)
+        except (DarrmError, ValueError) as error:
+            return CLAIMED, f"this release found nothing to compare it with: {error}"
+        ours = found.gamma.expected_error(optimality.prior)
+        if ours < optimality.bound - float(self.tolerance):
+            return FALSE, f"this release found a γ with {ours!r}, and proved it private"
+        if found.optimality is not None and not found.optimality.claimed and found.optimality.bound >= optimality.bound:
+            return PROVED, f"this release proves the bound {found.optimality.bound!r}"
+        return CONSISTENT, f"the best γ that this release finds has {ours!r}"
+
+    def cost(self, *, voters: Voters | None = None, exact: bool | None = None) -> Charge:
+        """Describe what a query costs."""
+        return charge_of(self.table, 1, voters=voters, exact=exact)
+
+    def in_words(self, labels: str) -> str:
+        """Say what one of the labels tells."""
+        half = self.table.gamma.half
+        varies = "the larger the more of them agree" if self.table.gamma.is_monotone else "by how many of them agree"
+        truth = f"with a probability γ between {half.min():.4g} and {half.max():.4g}, {varies}"
+        return f"{labels} tells the majority of {self.table.gamma.K} voters {truth}; otherwise it is a fair coin."
+
+
+def _numbers(each: PrivacyParams) -> tuple[Fraction, Fraction] | None:
+    return (each.exact_epsilon, each.exact_delta) if each.is_private else None
