@@ -451,7 +451,7 @@ def test_what_is_not_known_of_voters_that_differ_is_refused() -> None:
         (lambda: certify(problem, NoiseFunction(11, [1, 0, 1, 1, 1, 1])), "never falls"),
         (lambda: optimize_gamma(Problem(too_many, PrivacyParams(1))), r"voters\.rounded"),
         (lambda: Problem.from_allowance(some_plain(), 1), "state the target"),
-        (lambda: Problem(some_plain(), PrivacyParams(1), 3), "nothing is promised only"),
+        (lambda: Problem(some_plain(), PrivacyParams(1), 3), "two classes only"),
         (lambda: Voters.of([PrivacyParams(0), PrivacyParams(1)]), "no information"),
         (lambda: Voters.of([]), "one for each voter"),
         (lambda: Voters.of(PrivacyParams(1)), "one for each voter"),  # type: ignore[arg-type]
