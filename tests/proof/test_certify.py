@@ -40,7 +40,7 @@ def test_what_is_certified_is_private_in_exact_arithmetic(data: st.DataObject, p
 
 
 def test_a_gamma_that_breaks_its_budget_by_1e_12_is_refused(method: str) -> None:
-    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1", "1e-5")), "1.5")
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1", "1e-5")), 1)
     gamma, certificate = scale_and_prove(problem, NoiseFunction(3, [0.6, 0.9]))
     assert certificate.method == method
     exact = exact_worst_cost(problem, gamma.half)
