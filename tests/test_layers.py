@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # from the ground up; a module may import from lower floors and from its own room
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("darrm.errors", "darrm.checks", "darrm.papers", "lp_models"),
+    ("darrm.errors", "darrm.checks", "lp_models"),
     ("darrm.probability",),
     ("darrm.privacy",),
     ("darrm.problem",),
@@ -102,8 +102,23 @@ def faults(texts: dict[str, str]) -> list[str]:
     return found
 
 
+def misplaced(floors: tuple[tuple[str, ...], ...], modules: set[str]) -> list[str]:
+    """Say which names on the floors are no room, or stand on two: a room is a package or a module beside them."""
+    names = [name for floor in floors for name in floor]
+    own = {"lp_models", "experiments", "darrm"}
+    rooms = own | {".".join(module.split(".")[:2]) for module in modules if module.startswith("darrm.")}
+    return sorted({name for name in names if names.count(name) > 1}) + sorted(set(names) ^ rooms)
+
+
 def test_the_house_keeps_its_shape() -> None:
-    assert faults(sources()) == []
+    texts = sources()
+    assert faults(texts) == []
+    assert misplaced(FLOORS, set(texts)) == []
+
+
+@pytest.mark.parametrize("planted", ["darrm.account.__main__", "darrm.plan", "darrm.attic"])
+def test_no_door_has_a_floor_of_its_own_and_no_room_two(planted: str) -> None:
+    assert misplaced((*FLOORS, (planted,)), set(sources())) == [planted]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from darrm.papers import PAPERS
 from experiments.pages import Row, claims_table, filled, read_json
 from experiments.pate.claims import claims_of
 from experiments.pate.comparison import comparison, mean
@@ -26,7 +25,6 @@ def page(folder: Path) -> str:
     paths = {name: folder / f"{name}.json" for name in STUDIES}
     sections = {name: _section(read_json(path)) if path.is_file() else None for name, path in paths.items()}
     facts = {
-        "papers": PAPERS,
         "studies": [{"name": name, "title": TITLES[name], "section": text} for name, text in sections.items()],
         "cluster": read_json(folder / CLUSTER) if (folder / CLUSTER).is_file() else None,
     }
