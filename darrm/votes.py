@@ -31,6 +31,7 @@ from darrm.problem import MOST_CLASSES
 from darrm.system.progress import StatusLine, blocks
 from darrm.system.votes_file import ABSENT, LONGEST_NAME, OR_A_COIN, is_csv, is_text, load_matrix
 
+Labels = NDArray[Any]  # (Q,) names of classes: whole numbers or texts
 ABSTAIN = -1  # the answer to a query that is not answered (⊥ in [P])
 FORMATS = ("auto", "labels", "counts")
 MISSING = ("refuse", "coin")  # what is done about a vote that is missing
@@ -374,7 +375,7 @@ class Votes:
             checks.fail("votes", checks.Found(found), f"of K = {K} voters", advice)
         return self
 
-    def labeled(self, answers: NDArray[np.int64]) -> NDArray[Any]:
+    def labeled(self, answers: NDArray[np.int64]) -> Labels:
         """Return the names of the classes in ``answers``, (Q,) → (Q,); `ABSTAIN` stays what it is."""
         if self.classes == tuple(range(len(self.classes))):
             return answers
@@ -415,7 +416,7 @@ def require_votes(votes: object) -> Votes:
     return checks.fail("votes", checks.Found(type(votes).__name__), "Votes", advice)
 
 
-def _array(name: str, values: ArrayLike) -> NDArray[Any]:
+def _array(name: str, values: ArrayLike) -> Labels:
     if np.ma.is_masked(values) or (isinstance(values, list | tuple) and any(map(np.ma.is_masked, values))):
         advice = "every voter must answer every query; an array of objects says None for a vote that is missing"
         checks.fail(name, checks.Found("masked entries"), "complete", advice)
@@ -519,7 +520,7 @@ def _is_absent(block: NDArray[Any], names: tuple[Any, ...]) -> NDArray[np.bool_]
     return np.isnan(block) if block.dtype.kind == "f" else np.zeros(block.shape, dtype=bool)
 
 
-def _row_sums(matrix: NDArray[Any], dtype: type = np.int64) -> NDArray[Any]:
+def _row_sums(matrix: NDArray[Any], dtype: type = np.int64) -> Labels:
     """Add whole numbers along short rows in a type that holds the sums, several times faster than ``sum(axis=1)``."""
     return np.asarray(np.einsum("ij->i", matrix, dtype=dtype, casting="safe"), dtype=dtype)
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from darrm import checks
 from darrm.account.ledger import PrivacyLedger
@@ -80,8 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ledger = PrivacyLedger(options.ledger)
     with status_line(quiet=options.quiet) as line:
         line.show("adding up the ledger's entries")
-        said: Any = ledger_json(ledger) if options.format == "json" else ledger_text(ledger)
-    print_report(options, text=lambda: said, document=lambda: said)
+        report = ledger_json(ledger) if options.format == "json" else ledger_text(ledger)
+    print_report(options, text=lambda: str(report), document=lambda: report)
     return 0
 
 

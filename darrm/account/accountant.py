@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from darrm import checks
 from darrm.account.bounds import (
@@ -47,6 +46,7 @@ from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed_integer
 from darrm.problem import Voters
+from darrm.system.json_text import Document
 
 KINDS = ("one", "planned", "adaptive")  # of queries that a budget admits, see `darrm.account.ledger`
 MOST_QUERIES = 2**53  # in a charge and in a ledger: beyond it neither floats nor SQLite's sums count exactly
@@ -77,7 +77,7 @@ class Spent:
             return f"{self.queries} queries: no finite epsilon at delta = {self.delta:g}; {self.explanation}"
         return f"{self.queries} queries: ({self.epsilon:.4f}, {self.delta:g}) by {self.bound}: {self.explanation}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Write what was spent as plain data; ε is null where no bound holds."""
         return {
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,

@@ -41,7 +41,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.account.accountant import KINDS, Admission, PrivacyAccountant, Spent
@@ -52,6 +51,7 @@ from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.system.parquet_file import check_absent
 from darrm.system.votes_file import SUFFIXES, check_new, labels_digest
+from darrm.votes import Labels
 
 DEFAULT_TIMEOUT = 60.0
 _ATTEMPTS = 5
@@ -177,7 +177,7 @@ class PrivacyLedger:
         charge: Charge,
         *,
         note: str = "",
-        labels: NDArray[Any] | None = None,
+        labels: Labels | None = None,
         manifest: bytes | None = None,
         output: Path | None = None,
         turn: Turn | None = None,
@@ -280,7 +280,7 @@ class PrivacyLedger:
         """List the entries whose labels were paid for and wait in the ledger, oldest first."""
         return tuple(entry for entry in self.entries() if not entry.delivered)
 
-    def kept_labels(self, number: int) -> NDArray[Any]:
+    def kept_labels(self, number: int) -> Labels:
         """Return the labels of an undelivered entry, as they were drawn; `ValueError` for any other entry."""
         kept, digest = self._kept(number)
         if not digest:
@@ -428,7 +428,7 @@ def _words(path: str | PathLike[str]) -> str:
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
-def _to_npy(labels: NDArray[Any], count: int) -> bytes:
+def _to_npy(labels: Labels, count: int) -> bytes:
     """Return (count,) labels as the bytes of an .npy file."""
     if labels.shape != (count,):
         checks.fail("labels", labels.shape, f"({count},), one for each query of the charge")

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.losses.charges import Charge
 from darrm.problem import Voters
 from darrm.system.figures import name_lines, saved_figure, say_instead, style
+from darrm.system.json_text import Document
 from darrm.system.progress import StatusLine
 
 BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", *MODELS_BOUNDS)
@@ -45,7 +45,7 @@ def ledger_text(ledger: PrivacyLedger) -> str:
     return "\n".join(lines) + "\n"
 
 
-def ledger_json(ledger: PrivacyLedger) -> dict[str, Any]:
+def ledger_json(ledger: PrivacyLedger) -> Document:
     """Write the budget, what was spent and the whole log as plain data."""
     return {
         "budget": ledger.budget.to_json(),
@@ -79,7 +79,7 @@ def table_text(charge: Charge, results: Mapping[int, Spent], delta: float) -> st
     return "\n".join(lines) + "\n"
 
 
-def table_json(results: Mapping[int, Spent], delta: float) -> dict[str, Any]:
+def table_json(results: Mapping[int, Spent], delta: float) -> Document:
     """Write the bounds for each number of queries as plain data."""
     return {"delta": delta, "queries": {str(queries): spent.to_json() for queries, spent in results.items()}}
 

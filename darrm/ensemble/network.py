@@ -20,6 +20,8 @@ from darrm import checks
 Tensor = Any
 Module = Any
 Device = Any
+Generator = Any
+Array = NDArray[Any]  # of records, of classes or of parameters
 Build = Callable[[], Module]
 Parameters = dict[str, Tensor]  # by name; of G teachers together, stacked: (G, …)
 
@@ -184,7 +186,7 @@ def _fact(value: object) -> object:
     return [named.__module__, named.__qualname__, _source(named)]
 
 
-def _source(code: Any) -> str:  # noqa: ANN401 (a class, or any callable)
+def _source(code: object) -> str:
     """Return the source of a class or function that is neither torch's nor Python's own."""
     if not isinstance(code, type | FunctionType) or code.__module__.partition(".")[0] in {"torch", "builtins"}:
         return ""
@@ -194,7 +196,7 @@ def _source(code: Any) -> str:  # noqa: ANN401 (a class, or any callable)
         return checks.fail("build", code.__qualname__, "made of code whose source can be read", "define it in a file")
 
 
-def check_fits(model: Module, x: NDArray[Any], y: NDArray[Any]) -> None:
+def check_fits(model: Module, x: Array, y: Array) -> None:
     """Raise `ValueError` unless a network takes such inputs, (n, …), and knows such classes, (n,)."""
     logits = answers_to(model.eval(), torch.tensor(x[:1]))
     if logits.ndim != 2:
@@ -238,12 +240,12 @@ def along_first(factors: Tensor, like: Tensor) -> Tensor:
     return factors.view([-1] + [1] * (like.ndim - 1))
 
 
-def best_classes(ask: Callable[[Tensor], Tensor], x: NDArray[Any], device: Device, batch: int) -> list[NDArray[Any]]:
+def best_classes(ask: Callable[[Tensor], Tensor], x: Array, device: Device, batch: int) -> list[Array]:
     """Return the class of the largest logit of ``ask``, (…, B, C) → (B, …), for every batch of inputs."""
     return [classes.T for classes in in_batches(lambda part: ask(part).argmax(dim=-1), x, device, batch)]
 
 
-def in_batches(ask: Callable[[Tensor], Tensor], x: NDArray[Any], device: Device, batch: int) -> list[NDArray[Any]]:
+def in_batches(ask: Callable[[Tensor], Tensor], x: Array, device: Device, batch: int) -> list[Array]:
     """Return what ``ask`` answers to every batch of inputs, without gradients."""
     with threads_for(device):
         parts = (torch.tensor(x[start : start + batch], device=device) for start in range(0, len(x), batch))

@@ -7,13 +7,12 @@ generator given, so that a seeded training repeats.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
 
 from darrm import checks
-from darrm.ensemble.network import Tensor, along_first
+from darrm.ensemble.network import Generator, Tensor, along_first
 
 _IMAGE_AXES = 4  # batch, channels, height, width
 
@@ -67,7 +66,7 @@ class Perturbation:
         """Whether images are moved, turned, stretched or mirrored."""
         return bool(self.shift or self.rotation or self.scale or self.shear or self.flip)
 
-    def applied(self, x: Tensor, generator: Any) -> Tensor:  # noqa: ANN401 (torch's generator)
+    def applied(self, x: Tensor, generator: Generator) -> Tensor:
         """Return changed copies of a batch (B, …) of inputs, or the batch itself where nothing changes.
 
         Raises
@@ -90,7 +89,7 @@ class Perturbation:
             x = x + self.noise * torch.randn(x.shape, generator=generator).to(x.device)
         return x
 
-    def _maps(self, x: Tensor, generator: Any) -> Tensor:  # noqa: ANN401 (torch's generator)
+    def _maps(self, x: Tensor, generator: Generator) -> Tensor:
         """Draw A and t, (B, 2, 3)."""
         count = len(x)
         angle = _uniform(math.radians(self.rotation), count, generator=generator)
@@ -105,6 +104,6 @@ class Perturbation:
         return torch.cat([maps, (pixels * _uniform(self.shift, count, 2, generator=generator))[:, :, None]], dim=2)
 
 
-def _uniform(limit: float, *shape: int, generator: Any) -> Tensor:  # noqa: ANN401 (torch's generator)
+def _uniform(limit: float, *shape: int, generator: Generator) -> Tensor:
     """Draw from [−limit, limit]."""
     return limit * (2.0 * torch.rand(*shape, generator=generator) - 1.0)

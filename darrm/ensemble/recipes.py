@@ -6,7 +6,6 @@ Both recipes answer the same two questions, how many steps there are and which r
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from darrm import checks
 from darrm.ensemble.augmentation import Augmentation
 from darrm.ensemble.randomness import BATCH, RandomSource, coins
+from darrm.system.json_text import Document, Json
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class PrivateSGD:
         """Draw a Poisson batch: positions within the shard, possibly none."""
         return np.flatnonzero(coins(source.words(size, teacher, BATCH, step), self.sampling_rate))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """Write the recipe as plain data; `recipe_from` reads it back."""
         return {"kind": "private", **asdict(self)}
 
@@ -117,7 +117,7 @@ class PlainSGD:
         order = np.argsort(source.words(size, teacher, BATCH, epoch), kind="stable")
         return order[place * self.batch_size : (place + 1) * self.batch_size]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """Write the recipe as plain data, without what has its default value; `recipe_from` reads it back."""
         chosen = {part.name for part in fields(self) if getattr(self, part.name) != part.default}
         return {"kind": "plain"} | {name: value for name, value in asdict(self).items() if name in chosen}
@@ -126,7 +126,7 @@ class PlainSGD:
 Recipe = PrivateSGD | PlainSGD
 
 
-def recipe_from(data: dict[str, Any]) -> Recipe:
+def recipe_from(data: Json) -> Recipe:
     """Read a recipe that ``to_dict`` wrote.
 
     >>> recipe_from(PlainSGD(0.1, 5, 32).to_dict())

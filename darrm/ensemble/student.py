@@ -20,7 +20,6 @@ the labels.
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,8 +28,10 @@ from torch import nn
 
 from darrm import checks
 from darrm.ensemble.network import (
+    Array,
     Build,
     Device,
+    Generator,
     Module,
     Tensor,
     along_first,
@@ -116,12 +117,12 @@ class Student:
     model: Module
     device: Device
 
-    def predict(self, x: NDArray[Any], *, batch: int = 512) -> NDArray[np.int64]:
+    def predict(self, x: Array, *, batch: int = 512) -> NDArray[np.int64]:
         """Return the class of each of (n, …) inputs."""
         answers = best_classes(self.model, np.asarray(x, dtype=np.float32), self.device, batch)
         return np.concatenate([np.empty(0, dtype=np.int64), *answers])
 
-    def scores(self, x: NDArray[Any], *, batch: int = 512) -> NDArray[np.float64]:
+    def scores(self, x: Array, *, batch: int = 512) -> NDArray[np.float64]:
         """Return the probability of each class for each of (n, …) inputs, n ≥ 1: (n, C), rows that sum to 1."""
         inputs = np.asarray(x, dtype=np.float32)
         parts = in_batches(lambda part: self.model(part).double().softmax(dim=1), inputs, self.device, batch)
@@ -129,9 +130,9 @@ class Student:
 
 
 def train_student(
-    x: NDArray[Any],
+    x: Array,
     labels: NDArray[np.int64],
-    unlabeled: NDArray[Any],
+    unlabeled: Array,
     *,
     recipe: StudentRecipe | None = None,
     build: Build = convolutional_network,
@@ -214,7 +215,7 @@ def _loss(
     all_x: Tensor,
     recipe: StudentRecipe,
     done: float,
-    generator: Any,  # noqa: ANN401 (torch's generator)
+    generator: Generator,
 ) -> Tensor:
     """Return the loss of one step on a labeled batch and on unlabeled inputs drawn here; ``done`` in [0, 1)."""
     x = recipe.change.applied(x, generator)

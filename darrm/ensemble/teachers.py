@@ -17,7 +17,6 @@ import secrets
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +25,7 @@ from torch.func import functional_call
 
 from darrm import checks
 from darrm.ensemble.network import (
+    Array,
     Build,
     best_classes,
     built,
@@ -40,6 +40,7 @@ from darrm.ensemble.recipes import PrivateSGD, Recipe, recipe_from
 from darrm.ensemble.training import UNSEEDED, Group, load_tensors, save_tensors, train_group
 from darrm.errors import CheckpointError
 from darrm.system.extras import require
+from darrm.system.json_text import Document
 from darrm.system.progress import counted
 
 _LARGEST_CLASS = np.iinfo(np.int8).max  # of votes
@@ -65,7 +66,7 @@ class TeacherEnsemble:
         If the parameters do not fit the network.
     """
 
-    parameters: dict[str, NDArray[Any]]
+    parameters: dict[str, Array]
     build: Build
     recipe: Recipe
 
@@ -87,7 +88,7 @@ class TeacherEnsemble:
 
     def votes(
         self,
-        x: NDArray[Any],
+        x: Array,
         *,
         device: str = "auto",
         batch: int = 256,
@@ -140,7 +141,7 @@ class TeacherEnsemble:
 
     def save(self, path: Path | str) -> None:
         """Write the ensemble to a safetensors file, with the digest of its parameters and of its network."""
-        facts = {"kind": "ensemble", "recipe": self.recipe.to_dict(), "network": network_digest(self.build)}
+        facts: Document = {"kind": "ensemble", "recipe": self.recipe.to_dict(), "network": network_digest(self.build)}
         save_tensors(Path(path), self.parameters, facts)
 
     @classmethod
@@ -164,8 +165,8 @@ class TeacherEnsemble:
 
 
 def train_teachers(
-    x: NDArray[Any],
-    y: NDArray[Any],
+    x: Array,
+    y: Array,
     partition: Partition,
     recipe: Recipe,
     *,
@@ -268,7 +269,7 @@ def _stacks(teachers: int, size: int) -> list[NDArray[np.int64]]:
     return np.array_split(np.arange(teachers), math.ceil(teachers / size))
 
 
-def _answers(build: Build, parameters: dict[str, NDArray[Any]], x: NDArray[Any], device: str) -> NDArray[np.int64]:
+def _answers(build: Build, parameters: dict[str, Array], x: Array, device: str) -> NDArray[np.int64]:
     """Return the classes, (B, G), that a stack of G teachers gives to a batch of inputs."""
     target = choose_device(device)
     model = built(build).to(target).eval()
@@ -284,7 +285,7 @@ def _answers(build: Build, parameters: dict[str, NDArray[Any]], x: NDArray[Any],
     return np.asarray(classes, dtype=np.int64)
 
 
-def _inputs(x: NDArray[Any]) -> NDArray[np.float32]:
+def _inputs(x: Array) -> NDArray[np.float32]:
     """Return finite (n, …) floats."""
     array = np.asarray(x)
     if array.ndim < 2 or not np.issubdtype(array.dtype, np.floating):
@@ -296,7 +297,7 @@ def _inputs(x: NDArray[Any]) -> NDArray[np.float32]:
     return inputs
 
 
-def _classes(y: NDArray[Any]) -> NDArray[np.int64]:
+def _classes(y: Array) -> NDArray[np.int64]:
     """Return (n,) integers of at least 0."""
     array = np.asarray(y)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) or (array.size and array.min() < 0):

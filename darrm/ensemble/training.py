@@ -10,7 +10,6 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from darrm import checks
 from darrm.ensemble.augmentation import WORDS, Augmentation, distorted
 from darrm.ensemble.dpsgd import add_noise, check_model, clipped_sums, mean_gradients, per_example_gradients
 from darrm.ensemble.network import (
+    Array,
     Build,
     Device,
     Module,
@@ -37,10 +37,10 @@ from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe
 from darrm.errors import CheckpointError
 from darrm.system import files
 from darrm.system.extras import require
+from darrm.system.json_text import Document, Json
 from darrm.system.progress import bar
 
 UNSEEDED = "draws from the operating system cannot be repeated, so no training without a seed is continued"
-Array = NDArray[Any]
 _FACTS, _DIGEST = "darrm", "sha256"  # the metadata keys in use
 _MEAN_DECAY, _SQUARE_DECAY, _ADAM_FLOOR = 0.9, 0.999, 1e-8  # β₁, β₂ and the least denominator [KB15, Algorithm 1]
 
@@ -225,7 +225,7 @@ class _Run:
         return self.x[rows], self.y[rows], torch.as_tensor(mask, device=self.device)
 
 
-def save_tensors(path: Path, arrays: dict[str, Array], facts: dict[str, Any]) -> None:
+def save_tensors(path: Path, arrays: dict[str, Array], facts: Document) -> None:
     """Write arrays and plain facts to one file with the digest of all of it, replacing it in one step."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     text = json.dumps(facts)
@@ -234,7 +234,7 @@ def save_tensors(path: Path, arrays: dict[str, Array], facts: dict[str, Any]) ->
         require("safetensors.numpy").save_file(contiguous, temporary, metadata=metadata)
 
 
-def load_tensors(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
+def load_tensors(path: Path) -> tuple[dict[str, Array], Json]:
     """Read what `save_tensors` wrote, to the last bit; anything else is a `CheckpointError`."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}")

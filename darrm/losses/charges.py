@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from darrm import checks
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
+from darrm.system.json_text import Document, Json
 
 
 @dataclass(frozen=True)
@@ -161,9 +161,9 @@ class Charge:
         """
         return json.dumps(self._document(), sort_keys=True, separators=(",", ":"))
 
-    def _document(self) -> dict[str, Any]:
+    def _document(self) -> Document:
         params, curve, profile = self.guarantee, self.renyi, self.profile
-        document: dict[str, Any] = {
+        document: Document = {
             "guarantee": None if params is None else [params.epsilon_text, params.delta_text],
             # repr of a float reads back as the same float, and so does JSON's Infinity
             "renyi": None if curve is None else [curve.orders.tolist(), curve.values.tolist()],
@@ -192,7 +192,7 @@ class Charge:
             raise ValueError(f"this is no stored charge: {error}") from error
 
     @classmethod
-    def _read(cls, document: dict[str, Any], what: str, voters: Voters | None = None) -> Charge:
+    def _read(cls, document: Json, what: str, voters: Voters | None = None) -> Charge:
         params, curve, profile = document["guarantee"], document["renyi"], document["profile"]
         models = Voters.from_json(document["voters"]) if "voters" in document else voters
         plain = [

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
 
 from darrm import checks
 from darrm.aggregator import Aggregator
@@ -15,6 +14,7 @@ from darrm.proof import plurality_table, table
 from darrm.proof.plurality_table import PluralityTable
 from darrm.proof.stored import read_document, write_document
 from darrm.proof.table import GammaTable
+from darrm.system.json_text import Document
 
 Released = DaRRM | Plurality | NoisyMaximum
 _FORMATS: dict[str, Callable[[object], Released]] = {
@@ -49,7 +49,7 @@ def save_release(path: str | os.PathLike[str], aggregator: Aggregator) -> None:
     write_document(path, document_of(aggregator))
 
 
-def document_of(aggregator: Aggregator) -> dict[str, Any]:
+def document_of(aggregator: Aggregator) -> Document:
     """Return what a file of an aggregator holds, as plain data; `ValueError` if it has no format."""
     if isinstance(aggregator, NoisyMaximum):
         return aggregator.to_json()

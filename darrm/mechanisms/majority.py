@@ -7,10 +7,9 @@ randomized response are tables, too: ``DaRRM(certify(problem, baselines.subsampl
 
 import os
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from darrm import checks
 from darrm.losses.charges import Charge
@@ -18,7 +17,7 @@ from darrm.privacy import PrivacyParams
 from darrm.probability.exact_coins import ExactCoins
 from darrm.proof.charge import charge_of
 from darrm.proof.table import GammaTable
-from darrm.votes import Votes
+from darrm.votes import Labels, Votes
 
 
 class DaRRM:
@@ -81,7 +80,7 @@ class DaRRM:
         lie = self._lies.probabilities[ones]
         return 1 - lie if 2 * ones > K else lie
 
-    def release(self, votes: Votes | ArrayLike, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+    def release(self, votes: Votes | ArrayLike, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one label for each query, as `Aggregator.release`.
 
         The votes are those of K voters about two classes; a (Q, K) matrix of 0/1 or booleans is read as labels. For

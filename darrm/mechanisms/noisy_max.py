@@ -9,7 +9,6 @@ bounded in `noise_tails`. Tied classes share the answer evenly: what a label cos
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +24,7 @@ from darrm.probability.exact_inversion import WIDEST, ExactInversion, bytes_from
 from darrm.probability.exact_sampling import discrete_gaussian, discrete_laplace, uniform_below
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.problem import MOST_VOTERS
-from darrm.votes import Votes, require_votes
+from darrm.votes import Labels, Votes, require_votes
 
 DRAWS_AT_ONCE = 1 << 18  # bounds the memory of a release
 _SMALLEST_GAMMA, _LARGEST_GAMMA = 1e-9, 1e6  # per vote: γ² and 1/γ stay far from overflow
@@ -99,7 +98,7 @@ class GNMax:
         """Compute λ/σ², what both noisy counts cost where one vote moves: (L,) → (L,)."""
         return np.asarray(orders, dtype=np.float64) / self.sigma**2
 
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class for each query, as `Aggregator.release`.
 
         Arrays are refused with `ValueError`: labels taken for counts would void the guarantee.
@@ -168,7 +167,7 @@ class LNMax:
         """Compute min(2γ²λ, 2γ), what both noisy counts cost where one vote moves: (L,) → (L,)."""
         return renyi_bounds.laplace_independent(self.gamma, np.asarray(orders, dtype=np.float64))
 
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class for each query, as `GNMax.release`."""
         given = require_votes(votes)
         return given.labeled(noisy_argmax(given.counts, _laplace_draw(self.gamma, self.noise, rng), rng))

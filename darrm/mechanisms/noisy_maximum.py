@@ -11,10 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.errors import TableError
@@ -27,7 +25,8 @@ from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import MOST_CLASSES, Voters
 from darrm.proof.stored import read_document, write_document
-from darrm.votes import Votes, require_votes
+from darrm.system.json_text import Document, Json
+from darrm.votes import Labels, Votes, require_votes
 
 FORMAT = "darrm release"
 VERSION = 1
@@ -109,14 +108,14 @@ class NoisyMaximum:
         plain = Voters(self.voters.K, PrivacyParams("inf"), overlap=self.voters.overlap)
         return replace(found, for_plain_voters=(replace(found.kind, voters=plain, alone=False),))
 
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class for each query, as `Aggregator.release`; the votes are those of K voters on C classes."""
         given = require_votes(votes).of_voters(self.voters.K)
         if len(given.classes) != self.classes:
             checks.fail("votes", checks.Found(f"{len(given.classes)} classes"), f"about C = {self.classes} classes")
         return self.mechanism.release(given, rng=rng)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Write it as plain data, the parameter as the decimal that it is; ``darrm/schemas/release.json``."""
         kind, holder = type(self.mechanism).__name__, getattr(self.mechanism, "noise", None)
         holder = holder if isinstance(holder, ShapedNoise) else self.mechanism
@@ -130,7 +129,7 @@ class NoisyMaximum:
         }
 
     @classmethod
-    def from_json(cls, data: Any) -> NoisyMaximum:  # noqa: ANN401 (whatever a JSON file holds)
+    def from_json(cls, data: Json) -> NoisyMaximum:
         """Read what `to_json` wrote; `TableError` if a field is missing, malformed, or unknown."""
         field = "file"
         try:

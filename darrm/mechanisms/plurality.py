@@ -5,8 +5,6 @@ uniform below 2^53 the group of classes with equally many votes, then one of its
 below their number. So every class has the very probability that was proved, w/(m·2^53).
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +14,7 @@ from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_sampling import UniformBelow, uniform_below
 from darrm.proof.plurality_table import PluralityTable
-from darrm.votes import Votes, require_votes
+from darrm.votes import Labels, Votes, require_votes
 
 _BLOCK = 2**16  # queries answered at a time
 
@@ -79,7 +77,7 @@ class Plurality:
         """Describe what ``queries`` queries cost, whatever the data; see `charge_of_plurality`."""
         return charge_of_plurality(self._table, queries)
 
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one label for each query, as `Aggregator.release`: for votes of K voters about C classes."""
         problem = self._table.problem
         given = require_votes(votes).of_voters(problem.voters.K)

@@ -13,7 +13,6 @@ The exponents are rational, the coins those of [CKS20, Algorithm 1], and classes
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ from darrm.mechanisms.noisy_max import DRAWS_AT_ONCE
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.exact_sampling import UniformBelow, bernoulli_exp, uniform_below
 from darrm.problem import MOST_VOTERS
-from darrm.votes import Votes, require_votes
+from darrm.votes import Labels, Votes, require_votes
 
 _LARGEST_DENOMINATOR, _LARGEST_NUMERATOR = 2**54, 2**62  # beyond them coins are tossed in Python's whole numbers
 _LARGEST_EPSILON = 700
@@ -58,7 +57,7 @@ class _Selection:
         curve, profile = self._costs()
         return Charge(what, self.guarantee, curve, profile, count=queries, reached=self.reached)
 
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class for each query, as `Aggregator.release`; arrays are refused with `ValueError`."""
         given = require_votes(votes)
         lags = given.counts.max(axis=1, keepdims=True) - given.counts

@@ -6,10 +6,8 @@ smaller maximum. Noisy counts would not gain: they show the left tail as well.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.losses.charges import Charge
@@ -19,7 +17,7 @@ from darrm.mechanisms.noisy_max import inverted, noisy_argmax
 from darrm.probability.exact_inversion import WIDEST
 from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import MOST_VOTERS
-from darrm.votes import Votes, require_votes
+from darrm.votes import Labels, Votes, require_votes
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class ShapedMax:
         profile = label_profile(noise, moved=self.reached)
         return Charge(what, renyi=self.guarantee, profile=profile, count=queries, reached=self.reached)
 
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class for each query, as `Aggregator.release`; arrays are refused with `ValueError`."""
         given = require_votes(votes)
         return given.labeled(noisy_argmax(given.counts, inverted(self.noise, rng), rng))

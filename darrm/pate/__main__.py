@@ -6,8 +6,8 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
@@ -156,7 +156,7 @@ def publication_of(options: Namespace) -> tuple[GnssParameters | None, Publicati
     )
 
 
-def read_scores(path: Path, queries: int) -> NDArray[Any]:
+def read_scores(path: Path, queries: int) -> NDArray[np.float64]:
     """Read the student's scores for the first so many queries."""
     scores = load_matrix(path)
     if scores.dtype.kind not in "biuf":

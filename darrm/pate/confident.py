@@ -6,7 +6,6 @@ tells one bit of it, which is about 2/π of that.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +19,7 @@ from darrm.mechanisms.noise_tails import MOST_SUMMED, check_noise, discrete_gaus
 from darrm.mechanisms.noisy_max import GNMax, gaussian_draw, noisy_argmax
 from darrm.mechanisms.renyi_bounds import gaussian_renyi
 from darrm.probability.integer_noise import DiscreteGaussian
-from darrm.votes import ABSTAIN, MOST_VOTERS, Votes, counts_of, require_votes
+from darrm.votes import ABSTAIN, MOST_VOTERS, Labels, Votes, counts_of, require_votes
 
 # the logarithms of the check's probabilities err by less; a larger q only enlarges a bound
 CHECK_ROUNDING = 1e-9
@@ -189,7 +188,7 @@ class ConfidentGNMax(CheckedGNMax):
         self.check_threshold(votes.voters)
         return np.asarray(counts.max(axis=1))
 
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class, or `ABSTAIN` for ⊥, for each query; arrays are refused, as by `GNMax`."""
         given = may_decline(votes)
         self.check_threshold(given.voters)

@@ -8,7 +8,6 @@ nothing, and the statistic still changes by at most 1 when one teacher changes i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +16,7 @@ from darrm import checks
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate.confident import CheckedGNMax, may_decline
-from darrm.votes import Votes, counts_of, require_votes
+from darrm.votes import Labels, Votes, counts_of, require_votes
 
 ANSWERED, REINFORCED, DECLINED = "answered", "reinforced", "declined"
 SUM_TOLERANCE = 1e-6  # scores are float32 in most training code
@@ -35,7 +34,7 @@ class InteractiveRelease:
         (Q,) words: ``"answered"`` by the teachers, ``"reinforced"`` from the student, ``"declined"`` (⊥).
     """
 
-    labels: NDArray[Any]
+    labels: Labels
     outcome: NDArray[np.str_]
 
     @property
@@ -112,7 +111,7 @@ class ScoredGNMax:
         """Describe what ``queries`` queries cost, that of the mechanism."""
         return self.mechanism.charge(queries)
 
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class, or `ABSTAIN` for ⊥, for each query."""
         return self.answer(votes, rng=rng).labels
 

@@ -1,7 +1,6 @@
 """The picture of Figure 5 of [P] for given votes: which queries are answered, what each costs, and the total."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 from darrm.losses.renyi import CONVERSIONS
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import CheckedGNMax
-from darrm.system.figures import BLACK, BLUE, LIGHT_GRAY, SKY_BLUE, saved_figure
+from darrm.system.figures import BLACK, BLUE, LIGHT_GRAY, SKY_BLUE, Figure, saved_figure
 
 BINS = 25
 POINTS = 200
@@ -26,7 +25,7 @@ def draw_figure_5(analysis: Analysis, path: Path) -> None:
         draw_total_cost(right, analysis)
 
 
-def draw_plurality_counts(figure: Any, analysis: Analysis) -> None:  # noqa: ANN401 (matplotlib is untyped)
+def draw_plurality_counts(figure: Figure, analysis: Analysis) -> None:
     """Histogram of plurality counts, those answered, and the mean cost of answering one query of each bin."""
     plurality = analysis.histograms.max(axis=1)
     edges = np.linspace(0.0, analysis.voters, min(BINS, analysis.voters) + 1)
@@ -50,7 +49,7 @@ def draw_plurality_counts(figure: Any, analysis: Analysis) -> None:  # noqa: ANN
     figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False)
 
 
-def draw_total_cost(figure: Any, analysis: Analysis) -> None:  # noqa: ANN401 (matplotlib is untyped)
+def draw_total_cost(figure: Figure, analysis: Analysis) -> None:
     """Total ε over the number of answered queries, the check's part apart, and the cost of answering everything."""
     seen = np.unique(np.linspace(1, analysis.queries, min(POINTS, analysis.queries)).astype(np.int64))
     checks = np.outer(seen, analysis.cost.checks.values / analysis.queries)

@@ -3,6 +3,7 @@
 import warnings
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from darrm.losses.renyi import RenyiGridWarning
@@ -19,6 +20,7 @@ from darrm.pate.publication import (
     search_publication,
 )
 from darrm.pate.vote_scale import PublicationParameters
+from darrm.system.json_text import Document
 from darrm.votes import Votes
 
 _EXPECTED = "expectation over the noise of the check; pass the released answers to account for a run"
@@ -31,7 +33,7 @@ def quiet_analysis(
     *,
     conversion: str,
     check: str = "data-independent",
-    scores: NDArray[Any] | None = None,
+    scores: NDArray[np.float64] | None = None,
 ) -> Analysis:
     """Analyze without Python warnings: the report carries both of them in words."""
     with warnings.catch_warnings():
@@ -40,7 +42,7 @@ def quiet_analysis(
         return analyze(votes, aggregator, delta, scores=scores, conversion=conversion, check=check)
 
 
-def table_1_row(analysis: Analysis) -> dict[str, Any]:
+def table_1_row(analysis: Analysis) -> Document:
     """Return what Table 1 of [P] says about an aggregator, as far as votes determine it."""
     printed = analysis.theorem_6.curve.best(analysis.delta, conversion="classic")
     theorem_6 = analysis.theorem_6.curve.best(analysis.delta, conversion=analysis.conversion)
@@ -79,7 +81,7 @@ def table_1_row(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def table_2_row(analysis: Analysis, parameters: GnssParameters | None, *, simulations: int = 20) -> dict[str, Any]:
+def table_2_row(analysis: Analysis, parameters: GnssParameters | None, *, simulations: int = 20) -> Document:
     """Return what Table 2 of [P] says: how the cost by Theorem 6 would be published, at which price, or why it is not.
 
     Without ``parameters`` they are searched on these votes, which makes them private.
@@ -107,7 +109,7 @@ def table_2_row(analysis: Analysis, parameters: GnssParameters | None, *, simula
     }
 
 
-def vote_scale_row(analysis: Analysis, parameters: PublicationParameters | None) -> dict[str, Any]:
+def vote_scale_row(analysis: Analysis, parameters: PublicationParameters | None) -> Document:
     """Return how the exact cost would be published on the scale of votes, or why it is not; as `table_2_row`."""
     try:
         choice = search_publication(analysis) if parameters is None else expected_on_vote_scale(analysis, parameters)
@@ -121,7 +123,7 @@ def vote_scale_row(analysis: Analysis, parameters: PublicationParameters | None)
     }
 
 
-def _published(analysis: Analysis, choice: Expected[Any], *, chosen: bool) -> dict[str, Any]:
+def _published(analysis: Analysis, choice: Expected[Any], *, chosen: bool) -> Document:
     """Return what both ways of publishing have in common."""
     return {
         "epsilon": epsilon_at(analysis, choice.parameters.order, choice.renyi),
@@ -135,7 +137,7 @@ def _published(analysis: Analysis, choice: Expected[Any], *, chosen: bool) -> di
     }
 
 
-def report_text(table_1: dict[str, Any], table_2: dict[str, Any] | None, on_votes: dict[str, Any] | None) -> str:
+def report_text(table_1: Document, table_2: Document | None, on_votes: Document | None) -> str:
     """Write the rows for a terminal."""
     t = table_1
     lines = [
@@ -160,7 +162,7 @@ def report_text(table_1: dict[str, Any], table_2: dict[str, Any] | None, on_vote
     return "\n".join([*lines, "", f"PRIVATE: {WARNING}."])
 
 
-def _exact_lines(t: dict[str, Any]) -> list[str]:
+def _exact_lines(t: Document) -> list[str]:
     """Write the exact costs."""
     if t["epsilon_exact"] is None:
         return ["  epsilon, exact        unknown for this noise"]
@@ -170,7 +172,7 @@ def _exact_lines(t: dict[str, Any]) -> list[str]:
     ]
 
 
-def _table_2_lines(row: dict[str, Any]) -> list[str]:
+def _table_2_lines(row: Document) -> list[str]:
     """Write the Table 2 row, a figure a line."""
     if "refused" in row:
         return [f"  refused: {row['refused']}"]
@@ -186,7 +188,7 @@ def _table_2_lines(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def _vote_scale_lines(row: dict[str, Any]) -> list[str]:
+def _vote_scale_lines(row: Document) -> list[str]:
     """Write how the exact cost is published, a figure a line."""
     if "refused" in row:
         return [f"  refused: {row['refused']}"]
@@ -199,7 +201,7 @@ def _vote_scale_lines(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def _sanitized_lines(row: dict[str, Any]) -> list[str]:
+def _sanitized_lines(row: Document) -> list[str]:
     """Write what is published."""
     return [
         f"  sanitized epsilon     {row['sanitized_epsilon']:.4f} +- {row['sanitized_deviation']:.4f}",

@@ -23,6 +23,7 @@ from darrm import checks
 # numerators and denominators up to here may be multiplied by the trial number (below 2^8) and stay in 64 bits
 _LARGEST_INT64 = 2**54
 _LARGEST_NUMERATOR = 2**62
+Integers = NDArray[Any]  # of 64 bits, or Python's own where these would not do
 _REACH = 64  # scales; draws beyond them go through unbounded whole numbers
 _LARGEST_SCALE = 2**50
 
@@ -30,11 +31,11 @@ _LARGEST_SCALE = 2**50
 class UniformBelow(Protocol):
     """A source of randomness: for each n of an array, a whole number uniform on 0 … n − 1."""
 
-    def __call__(self, limits: NDArray[Any]) -> NDArray[Any]:
+    def __call__(self, limits: Integers) -> Integers:
         """Draw one number below each limit."""
 
 
-def system_uniform_below(limits: NDArray[Any]) -> NDArray[Any]:
+def system_uniform_below(limits: Integers) -> Integers:
     """Draw a uniform whole number below each limit, int64 or Python's, from the operating system by rejection."""
     if limits.dtype == object:
         return np.array([secrets.randbelow(int(n)) for n in limits], dtype=object)
@@ -53,7 +54,7 @@ def uniform_below(rng: np.random.Generator | None) -> UniformBelow:
         return system_uniform_below
     require_generator(rng)
 
-    def below(limits: NDArray[Any]) -> NDArray[Any]:
+    def below(limits: Integers) -> Integers:
         if limits.dtype == object:
             return np.array([_unbounded_below(int(n), rng) for n in limits], dtype=object)
         return _uniform_below_64(limits, lambda size: rng.integers(0, 2**64, size, dtype=np.uint64))
@@ -62,7 +63,7 @@ def uniform_below(rng: np.random.Generator | None) -> UniformBelow:
 
 
 def bernoulli_exp(
-    numerator: NDArray[Any], denominator: NDArray[Any], below: UniformBelow = system_uniform_below
+    numerator: Integers, denominator: Integers, below: UniformBelow = system_uniform_below
 ) -> NDArray[np.bool_]:
     """Toss coins that show True with probability exp(−a/b) exactly, for whole a ≥ 0, b ≥ 1 [CKS20, Algorithm 1].
 
@@ -98,8 +99,8 @@ def discrete_laplace(scale: Fraction, size: int, below: UniformBelow = system_un
     top, bottom = scale.numerator, scale.denominator
     dtype = np.int64 if top * bottom <= _LARGEST_INT64 else object
 
-    def attempt(count: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        tops: NDArray[Any] = np.full(count, top, dtype=dtype)
+    def attempt(count: int) -> tuple[Integers, NDArray[np.bool_]]:
+        tops: Integers = np.full(count, top, dtype=dtype)
         uniform = below(tops)
         accepted = np.flatnonzero(bernoulli_exp(uniform, tops, below))
         magnitude = (uniform[accepted] + top * _geometric_exp_one(accepted.size, dtype, below)) // bottom
@@ -125,8 +126,8 @@ def discrete_gaussian(variance: Fraction, size: int, below: UniformBelow = syste
     reach = _REACH * scale
     fits = denominator <= _LARGEST_INT64 and (reach * scale * bottom + top) ** 2 < _LARGEST_NUMERATOR
 
-    def attempt(count: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        value: NDArray[Any] = discrete_laplace(Fraction(scale), count, below)
+    def attempt(count: int) -> tuple[Integers, NDArray[np.bool_]]:
+        value: Integers = discrete_laplace(Fraction(scale), count, below)
         if not fits or np.any(np.abs(value) > reach):  # a draw beyond the reach has probability e^-64, but may happen
             value = value.astype(object)
         numerator = (np.abs(value) * (scale * bottom) - top) ** 2
@@ -135,7 +136,7 @@ def discrete_gaussian(variance: Fraction, size: int, below: UniformBelow = syste
     return _until_filled(attempt, size)
 
 
-def _until_filled(attempt: Callable[[int], tuple[NDArray[Any], NDArray[np.bool_]]], size: int) -> NDArray[np.int64]:
+def _until_filled(attempt: Callable[[int], tuple[Integers, NDArray[np.bool_]]], size: int) -> NDArray[np.int64]:
     """Repeat the attempts that were rejected; an attempt may answer for fewer values than it was asked for."""
     checks.integer_at_least(0, size=size)
     filled: list[NDArray[np.int64]] = []
@@ -147,9 +148,7 @@ def _until_filled(attempt: Callable[[int], tuple[NDArray[Any], NDArray[np.bool_]
     return np.concatenate(filled) if filled else np.zeros(0, dtype=np.int64)
 
 
-def _bernoulli_exp_at_most_one(
-    numerator: NDArray[Any], denominator: NDArray[Any], below: UniformBelow
-) -> NDArray[np.bool_]:
+def _bernoulli_exp_at_most_one(numerator: Integers, denominator: Integers, below: UniformBelow) -> NDArray[np.bool_]:
     """Toss coins of probability exp(−a/b) for a/b ≤ 1: count the trials until Bernoulli(a/(b k)) fails."""
     result = np.zeros(numerator.shape, dtype=bool)
     active = np.arange(numerator.size)
@@ -162,12 +161,12 @@ def _bernoulli_exp_at_most_one(
     return result
 
 
-def _geometric_exp_one(size: int, dtype: type, below: UniformBelow) -> NDArray[Any]:
+def _geometric_exp_one(size: int, dtype: type, below: UniformBelow) -> Integers:
     """Count how often in a row a coin of probability 1/e shows heads."""
-    count: NDArray[Any] = np.zeros(size, dtype=dtype)
+    count: Integers = np.zeros(size, dtype=dtype)
     active = np.arange(size)
     while active.size:
-        ones: NDArray[Any] = np.ones(active.size, dtype=dtype)
+        ones: Integers = np.ones(active.size, dtype=dtype)
         active = active[_bernoulli_exp_at_most_one(ones, ones, below)]
         count[active] += 1
     return count

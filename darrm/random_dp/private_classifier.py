@@ -19,7 +19,9 @@ from darrm.random_dp.draws import value_of
 from darrm.random_dp.guarantee import RandomDP
 from darrm.random_dp.mechanisms import Mechanism
 from darrm.random_dp.sensitivity_sampler import SampledSensitivity
+from darrm.votes import Labels
 
+Estimator = Any  # of scikit-learn's kind
 LINEAR = ("coef_", "intercept_")
 
 
@@ -45,14 +47,14 @@ class ParametersOf:
     array([ 1. , -0.5])
     """
 
-    estimator: Any
+    estimator: Estimator
     attributes: tuple[str, ...] = LINEAR
 
-    def __call__(self, data: tuple[NDArray[np.float64], NDArray[Any]]) -> NDArray[np.float64]:
+    def __call__(self, data: tuple[NDArray[np.float64], Labels]) -> NDArray[np.float64]:
         """Fit a copy of the estimator and return its parameters, shape (p,)."""
         return np.concatenate([np.ravel(part) for part in self.fitted(data).values()])
 
-    def fitted(self, data: tuple[NDArray[np.float64], NDArray[Any]]) -> dict[str, NDArray[np.float64]]:
+    def fitted(self, data: tuple[NDArray[np.float64], Labels]) -> dict[str, NDArray[np.float64]]:
         """Fit a copy of the estimator and return its parameters by name."""
         machine = copy.deepcopy(self.estimator)
         machine.fit(*data)
@@ -90,12 +92,12 @@ class PrivateClassifier:
     its sensitivity was sampled. Fitting may fail on unusual data (one class only); the failure itself is not private.
     """
 
-    estimator: Any
+    estimator: Estimator
     mechanism: Mechanism[NDArray[np.float64]]
     sensitivity: SampledSensitivity
     classes: tuple[Any, Any] = (0, 1)
     attributes: tuple[str, ...] = LINEAR
-    released: Any = field(default=None, init=False, repr=False)
+    released: Estimator = field(default=None, init=False, repr=False)
     noise: str = field(default="", init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -164,7 +166,7 @@ class PrivateClassifier:
         self.released = machine
         return self
 
-    def predict(self, features: ArrayLike) -> NDArray[Any]:
+    def predict(self, features: ArrayLike) -> Labels:
         """Predict (Q, d) features from the released parameters, shape (Q,): post-processing."""
         self._check_fitted()
         return np.asarray(self.released.predict(np.asarray(features, dtype=np.float64)))

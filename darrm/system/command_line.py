@@ -17,7 +17,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from importlib.metadata import version as distribution_version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from darrm import checks
 from darrm.errors import DarrmError
@@ -134,7 +134,7 @@ def check_outputs(options: argparse.Namespace) -> None:
             checks.fail("--plot", str(options.plot), "a file whose name ends in .png, .pdf or .svg")
 
 
-def print_report(options: argparse.Namespace, *, text: Callable[[], str], document: Callable[[], Any]) -> None:
+def print_report(options: argparse.Namespace, *, text: Callable[[], str], document: Callable[[], object]) -> None:
     """Print a report as ``--format`` and ``--quiet`` ask for: a person's text, or plain data as JSON."""
     if options.format == "json":
         sys.stdout.write(json.dumps(document(), indent=1, ensure_ascii=False) + "\n")

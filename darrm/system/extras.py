@@ -3,6 +3,8 @@
 import importlib
 from typing import Any
 
+Library = Any  # an optional library, most of them without types
+
 EXTRA_OF = {
     "cvxpy": "reference",
     "dp_accounting": "accounting",
@@ -19,7 +21,7 @@ EXTRA_OF = {
 }
 
 
-def require(module: str) -> Any:  # noqa: ANN401 (a module of an untyped library)
+def require(module: str) -> Library:
     """Import ``module``, or raise `ValueError` that says which extra brings it.
 
     >>> require("math").gcd(4, 6)

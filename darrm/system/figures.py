@@ -20,12 +20,13 @@ BLACK, ORANGE, SKY_BLUE, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
 BLUE, VERMILION, PURPLE, GRAY = "#0072b2", "#d55e00", "#cc79a7", "#767676"
 LIGHT_GRAY = "#d0d4da"  # of what lies behind
 COLORS = (VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY_BLUE, BLACK, GRAY)
-_DASHES: tuple[Any, ...] = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
+_DASHES: tuple[object, ...] = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "h")
 _MOST_MARKED = 45  # points of a line; more markers would hide its dashes
 _NAME_SIZE = 8  # points
 _LINE_HEIGHT = 1.35 * _NAME_SIZE / 72.0  # inches
-Axes = Any  # matplotlib ships no types
+Figure = Any  # matplotlib ships no types
+Axes = Any
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Style:
     """How one method looks in every panel of a picture."""
 
     color: str
-    dash: Any
+    dash: object
     marker: str
     width: float = 1.6  # points
 
@@ -59,7 +60,7 @@ def style(place: int, *, width: float = 1.6) -> Style:
 
 
 @contextmanager
-def saved_figure(path: Path, *, width: float = 8.0, height: float = 5.0, dpi: int = 150) -> Iterator[Any]:
+def saved_figure(path: Path, *, width: float = 8.0, height: float = 5.0, dpi: int = 150) -> Iterator[Figure]:
     """Yield a matplotlib figure of ``width`` × ``height`` inches and save it to ``path`` (its suffix is the format).
 
     ``dpi`` is how many dots an inch a raster format gets.

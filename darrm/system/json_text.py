@@ -6,15 +6,17 @@ one object (readers would disagree about which counts), and half a surrogate pai
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from darrm.system.files import check_regular
 
+Json = Any  # what a JSON file may hold: whoever reads it checks it
+Document = dict[str, object]  # what this project writes
 _MOST_DEPTH = 32  # of lists and objects within one another; the files of this project have six levels
 _MOST_DIGITS = 1000  # of a number that stands without quotes; a float has 17, a status or a version fewer
 
 
-def read_json(path: Path, *, what: str, most_bytes: int) -> Any:  # noqa: ANN401 (whatever a JSON file holds)
+def read_json(path: Path, *, what: str, most_bytes: int) -> Json:
     """Read a JSON file of at most ``most_bytes``; ``what`` names in the message what it should hold.
 
     `ValueError` in one line if it is no regular file, too large, no UTF-8, or no JSON within the bounds of this module;
@@ -31,7 +33,7 @@ def read_json(path: Path, *, what: str, most_bytes: int) -> Any:  # noqa: ANN401
         raise ValueError(f"{str(path)!r} holds no {what}: {error}") from error
 
 
-def parse_json(text: str) -> Any:  # noqa: ANN401 (as above)
+def parse_json(text: str) -> Json:
     """Parse JSON text within the bounds of this module, or raise `ValueError`.
 
     >>> parse_json('{"K": 11, "gamma": [0.5, 1.0]}')
@@ -55,7 +57,7 @@ def parse_json(text: str) -> Any:  # noqa: ANN401 (as above)
     return found
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> Document:
     """Make an object whose names differ."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -71,11 +73,11 @@ def _bounded(digits: str) -> str:
     return digits
 
 
-def _refuse_constant(name: str) -> Any:  # noqa: ANN401 (never returns; the hook's own type)
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
 
 
-def _check(value: Any, depth: int) -> None:  # noqa: ANN401 (as above)
+def _check(value: object, depth: int) -> None:
     """Refuse deep nests, text that no file can hold, and floats beyond all floats."""
     if depth > _MOST_DEPTH:
         raise RecursionError

@@ -12,6 +12,7 @@ REWRITTEN_AFTER_SECONDS = 0.1  # on a terminal, so that quick steps do not wait 
 LOGGED_AFTER_SECONDS = 30.0  # and every so many, where the lines stay
 BAR_WIDTH = 30
 T = TypeVar("T")
+Rows = Any  # an array, or a list
 
 
 class StatusLine:
@@ -103,7 +104,7 @@ def counted(items: Sequence[T], what: str, *, enabled: bool) -> Iterator[T]:
             advance(1)
 
 
-def blocks(rows: Sequence[Any] | Any, size: int, line: StatusLine, what: str) -> Iterator[Any]:  # noqa: ANN401 (arrays)
+def blocks(rows: Rows, size: int, line: StatusLine, what: str) -> Iterator[Rows]:
     """Cut rows into blocks of ``size`` and show a bar."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]

@@ -239,7 +239,7 @@ def test_parameters_chosen_on_the_votes_are_private_and_theorem_23_may_not_apply
     outside = table_2_row(analysis, GnssParameters(14.0, 0.0365, 7.0))
     assert outside["gnss_cost_as_printed_in_theorem_23"] is None
     assert "(Theorem 23 as printed: outside its range)" in report_text(table_1_row(analysis), outside, None)
-    assert "condition C6 fails" in table_2_row(analysis, GnssParameters(45.0, 0.002, 7.0))["refused"]
+    assert "condition C6 fails" in str(table_2_row(analysis, GnssParameters(45.0, 0.002, 7.0))["refused"])
 
 
 def test_the_analysis_of_the_report_passes_everything_on_and_warns_in_words_only() -> None:
@@ -270,5 +270,5 @@ def test_an_analysis_prints_its_own_figures() -> None:
 
 def test_a_table_2_row_that_needs_too_many_distances_says_so_and_leaves_the_rest() -> None:
     found = quiet([[999_000, 1_000, 0], [500_000, 500_000, 0]], ConfidentGNMax(600_000, 100.0, 40.0), 1e-5)
-    assert "number of distances" in table_2_row(found, None)["refused"]
+    assert "number of distances" in str(table_2_row(found, None)["refused"])
     assert "sanitized_epsilon" in vote_scale_row(found, PublicationParameters(20.0, 5.0))
