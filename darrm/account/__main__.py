@@ -110,7 +110,6 @@ def _report_table(options: argparse.Namespace) -> int:
 
 
 def _charge(options: argparse.Namespace, aggregator: Released) -> tuple[Charge, Voters]:
-    """Return what a query costs, and the voters as the flags declare them."""
     declared, _ = whose(aggregator)
     voters = replace(declared, models=options.models or declared.models)
     if options.overlap is not None:

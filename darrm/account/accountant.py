@@ -267,20 +267,18 @@ class PrivacyAccountant:
         checks.probability_below_one(delta=delta)
         if not self._counts:
             return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
-        found = [*self._models_bounds(delta, adaptive=adaptive, named=True)]
+        applying = [*self._models_bounds(delta, adaptive=adaptive, named=True)]
         if self.composes:
-            found += [bound(self.charges, delta) for bound in applied]
+            applying += [bound(self.charges, delta) for bound in applied]
         else:
             otherwise = SHARED_RANDOMNESS
-        bounds = tuple(sorted(filter(None, found), key=lambda bound: bound.epsilon))
+        bounds = tuple(sorted(filter(None, applying), key=lambda bound: bound.epsilon))
         best = bounds[0] if bounds else Bound("none", math.inf, otherwise)
         return Spent(best.epsilon, delta, best.name, best.explanation, bounds, self.queries)
 
     def _models_bounds(self, delta: float, *, adaptive: bool, named: bool) -> Iterator[Bound | None]:
-        """Evaluate what is proved for any number of answers of the private models that all queries are about.
-
-        With ``named`` the one for plain voters says by which bound it is: it is never the smallest.
-        """
+        """Evaluate what is proved for any number of answers of the private models that all queries are about."""
+        # With ``named`` the one for plain voters says by which bound it is: it is never the smallest.
         models = self.models
         if models is None:
             return
@@ -446,13 +444,11 @@ class Admission:
 
 
 def _check_count(name: str, count: int) -> None:
-    """Raise `ValueError` for more queries than are counted exactly."""
     if count > MOST_QUERIES:
         checks.fail(name, count, f"at most 2**53 = {MOST_QUERIES}", "larger numbers are not counted exactly")
 
 
 def _check_models(models: Voters, counts: dict[Charge, int]) -> None:
-    """Refuse charges that say nothing about these models."""
     for kind in counts:
         proved = kind.voters
         if proved is None or proved.are_plain:

@@ -103,8 +103,8 @@ def profile_bound(account: Account, delta: float) -> Bound | None:
         epsilon, point = math.inf, 0.0
         # the likeliest first: of most others one look shows that they are no better
         for groups in sorted(points, key=lambda groups: _closed_form(groups, delta)[0]):
-            found = optimal_epsilon(groups, delta, to_beat=epsilon)
-            epsilon, point = min((epsilon, point), (found, groups[0][0].delta))
+            composed = optimal_epsilon(groups, delta, to_beat=epsilon)
+            epsilon, point = min((epsilon, point), (composed, groups[0][0].delta))
     return _finite("profile", epsilon, f"exact divergence of one query, taken at delta = {point:.3g} a query")
 
 
@@ -129,9 +129,9 @@ def renyi_bound(account: Account, delta: float) -> Bound | None:
     log_delta = log_remaining_delta(failing, delta)
     if log_delta == -math.inf:
         return None
-    found = reduce(add, curves).best(math.exp(log_delta) * (1.0 - 1e-12))
-    edge = ", at the edge of the grid: a wider grid may give less" if found.at_edge else ""
-    return _finite("renyi", found.epsilon * (1.0 + 1e-12), f"Rényi curves added, best order {found.order:g}{edge}")
+    best = reduce(add, curves).best(math.exp(log_delta) * (1.0 - 1e-12))
+    edge = ", at the edge of the grid: a wider grid may give less" if best.at_edge else ""
+    return _finite("renyi", best.epsilon * (1.0 + 1e-12), f"Rényi curves added, best order {best.order:g}{edge}")
 
 
 def filter_bound(account: Account, delta: float) -> Bound | None:
@@ -181,10 +181,8 @@ def models_bound(voters: Voters | None, delta: float) -> Bound | None:
 
 
 def _most_reached(voters: Voters) -> list[Group]:
-    """Return the largest ε and Δ of as many voters as a person reaches: with how many of them, however paired.
-
-    A composition depends on the ε and on Π(1 − Δ_i) alone, and no choice of so many voters has larger ones.
-    """
+    """Return the largest ε and Δ of as many voters as a person reaches: with how many of them, however paired."""
+    # A composition depends on the ε and on Π(1 − Δ_i) alone, and no choice of so many voters has larger ones.
     if voters.own is None:
         return [(voters.each, voters.reached)]
     epsilons = sorted((each.exact_epsilon for each in voters.own), reverse=True)

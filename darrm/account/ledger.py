@@ -408,7 +408,6 @@ def reason_of(error: BaseException) -> str:
 
 
 def _check_text(name: str, text: str) -> None:
-    """Raise `ValueError` for text that a terminal or a file cannot show as it is."""
     if not isinstance(text, str) or not all(
         letter.isprintable() or unicodedata.category(letter) == "Zs" for letter in text
     ):
@@ -416,7 +415,6 @@ def _check_text(name: str, text: str) -> None:
 
 
 def _target(output: Path | None, turn: Turn | None) -> str:
-    """Return what the log says the labels are for."""
     if turn is not None:
         return turn.stream
     return "" if output is None else _words(output.absolute())
@@ -429,7 +427,6 @@ def _words(path: str | PathLike[str]) -> str:
 
 
 def _to_npy(labels: Labels, count: int) -> bytes:
-    """Return (count,) labels as the bytes of an .npy file."""
     if labels.shape != (count,):
         checks.fail("labels", labels.shape, f"({count},), one for each query of the charge")
     file = BytesIO()

@@ -142,7 +142,6 @@ class Rows:
             self._upgrade()
 
     def _upgrade(self) -> None:
-        """Add what version 2 has: an identity for the file, and a seal for every entry."""
         for statement in _UPGRADE:
             self.connection.execute(statement)
         budget = self.connection.execute("SELECT epsilon, delta, kinds, created FROM budget").fetchone()

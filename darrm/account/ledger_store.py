@@ -151,8 +151,8 @@ class LedgerStore:
                 yield self._memory
             return
         if not Path(self.path).is_file():
-            found = "it is a folder" if Path(self.path).is_dir() else "there is no such file"
-            raise LedgerError(self.path, f"{found}: {HOW_TO_CREATE}")
+            state = "it is a folder" if Path(self.path).is_dir() else "there is no such file"
+            raise LedgerError(self.path, f"{state}: {HOW_TO_CREATE}")
         # mode=rw: a file that has vanished must not come back empty, with its whole budget
         uri = f"{Path(self.path).as_uri()}?mode=rw"
         # SQLite opens and closes under locks of its own, which a fork in between would leave locked in the child
@@ -179,17 +179,16 @@ class LedgerStore:
             time.sleep(_POLLING_SECONDS)
 
     def _check_file(self) -> None:
-        """Raise `LedgerError` unless the path still leads to the file of the first transaction, by its only name."""
         if self.path == MEMORY:
             return
         try:
-            found = Path(self.path).stat()
+            status = Path(self.path).stat()
         except OSError as error:
             raise LedgerError(self.path, f"it was moved away: {RESTORE}") from error
-        if found.st_nlink != 1:
-            message = f"it has {found.st_nlink} names (hard links), and a journal is found by one of them only"
+        if status.st_nlink != 1:
+            message = f"it has {status.st_nlink} names (hard links), and a journal is found by one of them only"
             raise LedgerError(self.path, f"{message}: keep one name; nothing was debited")
-        inode = (found.st_dev, found.st_ino)
+        inode = (status.st_dev, status.st_ino)
         if self._inode not in {None, inode}:
             message = "another file was put in its place since it was opened, so nothing was debited"
             raise LedgerError(self.path, f"{message}: {RESTORE}")

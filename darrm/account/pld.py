@@ -46,7 +46,6 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
 
 @lru_cache(maxsize=2)  # both ends of models ask for one account at a dozen δ
 def _composed(profiles: tuple[tuple[PrivacyProfile, int], ...], step: float) -> GridComposition:
-    """Put the loss distributions of queries with these profiles and counts on one grid."""
     kinds = []
     for profile, count in profiles:
         losses, weights, infinite = dominating_atoms(on_grid(profile, step))
@@ -57,7 +56,6 @@ def _composed(profiles: tuple[tuple[PrivacyProfile, int], ...], step: float) -> 
 
 
 def _has_profile(guarantee: PrivacyParams | None) -> bool:
-    """Whether an (ε, δ) is known and has an ε that a profile reaches."""
     return guarantee is not None and guarantee.epsilon <= LARGEST_EXPONENT
 
 
@@ -126,7 +124,6 @@ def dominating_atoms(profile: PrivacyProfile) -> tuple[NDArray[np.float64], NDAr
 
 
 def _lower_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[int]:
-    """Return the indices of the lower convex hull of points sorted by ``x``."""
     hull: list[int] = []
     for index in range(x.size):
         while len(hull) >= 2:

@@ -62,14 +62,14 @@ def spent_by(charge: Charge, queries: int, delta: float, voters: Voters) -> Spen
 
 def table_text(charge: Charge, results: Mapping[int, Spent], delta: float) -> str:
     """Write the bounds as a table, one row for each number of queries; ``*`` marks the smallest."""
-    found = {queries: _by_name(spent) for queries, spent in results.items()}
-    columns = [name for name in BOUNDS if any(name in row for row in found.values())]
+    rows_by_count = {queries: _by_name(spent) for queries, spent in results.items()}
+    columns = [name for name in BOUNDS if any(name in row for row in rows_by_count.values())]
     lines = [
         f"each query: {'' if charge.guarantee is None else f'{charge.guarantee} by '}{charge.what}",
         f"total epsilon at delta = {delta:g}:",
         "queries" + "".join(name.rjust(16) for name in columns),
     ]
-    for queries, row in found.items():
+    for queries, row in rows_by_count.items():
         best = results[queries].bound
         cells = [f"{row[name]:.4f}{'*' if name == best else ' '}" if name in row else "- " for name in columns]
         lines.append(f"{queries:7d}" + "".join(cell.rjust(16) for cell in cells))

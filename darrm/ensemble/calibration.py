@@ -176,11 +176,9 @@ def _epsilon(noise: float, sampling_rate: float, steps: int, delta: float) -> fl
 
 
 def _range_of_losses(noise: float, sampling_rate: float, steps: int) -> float:
-    """Estimate the width, in nats, of the losses kept: eight deviations of one step, and sixteen of all.
-
-    A step's loss is log(1 − q + q·e^L), L of mean 1/(2σ²) and deviation 1/σ; its own deviation is at most 1/σ and about
-    q·√(e^{1/σ²} − 1).
-    """
+    """Estimate the width, in nats, of the losses kept: eight deviations of one step, and sixteen of all."""
+    # a step's loss is log(1 − q + q·e^L), L of mean 1/(2σ²) and deviation 1/σ; its own deviation is at most 1/σ and
+    # about q·√(e^{1/σ²} − 1)
     if noise < _SMALLEST_NOISE:
         checks.fail("noise", noise, f"at least {_SMALLEST_NOISE:g}", "with less, epsilon is above a hundred")
     largest = math.log1p(sampling_rate * math.expm1(0.5 / noise**2 + 8.0 / noise))

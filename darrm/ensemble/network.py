@@ -98,7 +98,6 @@ def student_network(channels: int = 1, side: int = 28, classes: int = 10, width:
 
 
 def _check_side(side: int) -> None:
-    """Raise `ValueError` unless an image of this side can be halved twice."""
     checks.integer_at_least(4, side=side)
     if side % 4:
         checks.fail("side", side, "a multiple of 4", "the network halves the image twice")

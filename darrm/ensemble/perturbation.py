@@ -90,7 +90,6 @@ class Perturbation:
         return x
 
     def _maps(self, x: Tensor, generator: Generator) -> Tensor:
-        """Draw A and t, (B, 2, 3)."""
         count = len(x)
         angle = _uniform(math.radians(self.rotation), count, generator=generator)
         cosine, sine = angle.cos(), angle.sin()
@@ -105,5 +104,4 @@ class Perturbation:
 
 
 def _uniform(limit: float, *shape: int, generator: Generator) -> Tensor:
-    """Draw from [−limit, limit]."""
     return limit * (2.0 * torch.rand(*shape, generator=generator) - 1.0)

@@ -279,11 +279,9 @@ def virtual_adversarial_loss(model: Module, x: Tensor, direction: Tensor, radius
 
 
 def _divergence(before: Tensor, logits: Tensor) -> Tensor:
-    """Return the mean KL divergence from log probabilities (B, C) to those of the logits."""
     after = nn.functional.log_softmax(logits, dim=1)
     return (before.exp() * (before - after)).sum(dim=1).mean()
 
 
 def _unit(direction: Tensor) -> Tensor:
-    """Return (B, …) directions, each divided by its Euclidean norm."""
     return direction / along_first(direction.flatten(1).norm(dim=1).clamp_min(1e-12), direction)

@@ -72,9 +72,9 @@ class TeacherEnsemble:
 
     def __post_init__(self) -> None:
         wanted = {name: tuple(value.shape) for name, value in built(self.build).named_parameters()}
-        found = {name: tuple(value.shape[1:]) for name, value in self.parameters.items()}
-        if wanted != found or len({len(value) for value in self.parameters.values()}) != 1:
-            checks.fail("parameters", found, f"stacks of the network's parameters {wanted}")
+        shapes = {name: tuple(value.shape[1:]) for name, value in self.parameters.items()}
+        if wanted != shapes or len({len(value) for value in self.parameters.values()}) != 1:
+            checks.fail("parameters", shapes, f"stacks of the network's parameters {wanted}")
 
     @property
     def K(self) -> int:  # noqa: N802 (the papers' letter)
@@ -260,12 +260,10 @@ def train_teachers(
 
 
 def _stack_size(device: str) -> int:
-    """Return how many teachers one call works on where nobody says it."""
     return _CPU_STACK if choose_device(device).type == "cpu" else _GPU_STACK
 
 
 def _stacks(teachers: int, size: int) -> list[NDArray[np.int64]]:
-    """Cut 0, 1, …, ``teachers`` − 1 into stacks of nearly equal size, at most ``size``."""
     return np.array_split(np.arange(teachers), math.ceil(teachers / size))
 
 
@@ -286,7 +284,6 @@ def _answers(build: Build, parameters: dict[str, Array], x: Array, device: str) 
 
 
 def _inputs(x: Array) -> NDArray[np.float32]:
-    """Return finite (n, …) floats."""
     array = np.asarray(x)
     if array.ndim < 2 or not np.issubdtype(array.dtype, np.floating):
         checks.fail("x", checks.Found(f"shape {array.shape}, dtype {array.dtype}"), "floats, one row a record")
@@ -298,7 +295,6 @@ def _inputs(x: Array) -> NDArray[np.float32]:
 
 
 def _classes(y: Array) -> NDArray[np.int64]:
-    """Return (n,) integers of at least 0."""
     array = np.asarray(y)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) or (array.size and array.min() < 0):
         checks.fail("y", checks.Found(f"shape {array.shape}, dtype {array.dtype}"), "classes 0, 1, …, one a record")

@@ -190,7 +190,6 @@ class _Run:
         return {name: value / along_first(batch, value) for name, value in noisy.items()}
 
     def _distorted(self, how: Augmentation, batches: list[NDArray[np.int64]], x: Tensor) -> Tensor:
-        """Distort the images of each batch by its own teacher's draws; padded places stay as they are."""
         maps = np.tile(np.eye(2, 3, dtype=np.float32), (*x.shape[:2], 1, 1))
         for row, (teacher, batch) in enumerate(zip(self.group.teachers, batches, strict=True)):
             words = self.group.source.words(WORDS * len(batch), teacher, AUGMENTATION, self.step)
@@ -209,7 +208,6 @@ class _Run:
         return direction
 
     def _falling(self, recipe: PlainSGD) -> Tensor:
-        """Return the share of the learning rate, (G,), that is left at this step: 1 − step/steps of each teacher."""
         shares = [1.0 - self.step / recipe.step_count(size) for size in self.group.sizes]
         return torch.as_tensor(shares, dtype=torch.float32, device=self.device)
 
@@ -252,13 +250,11 @@ def load_tensors(path: Path) -> tuple[dict[str, Array], Json]:
 
 
 def _digest(facts: str, arrays: dict[str, Array]) -> str:
-    """Return the SHA-256 of facts and of each array by its name."""
     content = [facts, sorted((name, _digest_of(array)) for name, array in arrays.items())]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _digest_of(array: Array) -> str:
-    """Return the SHA-256 of an array's type, shape and entries."""
     digest = hashlib.sha256(f"{array.dtype.str} {array.shape} ".encode())
     digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -51,7 +51,6 @@ def load_votes(path: Path) -> NDArray[np.int8]:
 
 
 def _check_votes(votes: object) -> NDArray[np.int8]:
-    """Return votes as a (Q, K) array of small integers of at least 0."""
     array = np.asarray(votes)
     if array.ndim != 2 or array.shape[1] == 0 or not np.issubdtype(array.dtype, np.integer):
         checks.fail("votes", checks.Found(f"shape {array.shape}, dtype {array.dtype}"), "a (Q, K) array of integers")

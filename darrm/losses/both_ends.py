@@ -75,8 +75,8 @@ def release_within(voters: Voters, whole: PrivacyParams, *, one_by_one: bool = F
     Examples
     --------
     >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
-    >>> found = release_within(models, PrivacyParams("0.434"))
-    >>> round(found.epsilon, 2), found.delta
+    >>> release = release_within(models, PrivacyParams("0.434"))
+    >>> round(release.epsilon, 2), release.delta
     (1.0, 0.0)
     """
     steps, size = _steps(voters, one_by_one=one_by_one)
@@ -138,7 +138,6 @@ def smallest_whole(
 
 
 def _steps(voters: Voters, *, one_by_one: bool) -> tuple[int, int]:
-    """Return in how many steps the models are exchanged, and how many at a time."""
     return (voters.reached, 1) if one_by_one else (1, voters.reached)
 
 

@@ -114,7 +114,6 @@ def compose_optimal(params: PrivacyParams, k: int, delta: float) -> PrivacyParam
 
 
 def _check(params: PrivacyParams, k: int) -> None:
-    """Check what one query satisfies and the number of queries."""
     checks.instance(PrivacyParams, params=params, advice="say PrivacyParams(epsilon, delta)")
     checks.integer_at_least(1, k=k)
 
@@ -144,7 +143,6 @@ def filter_epsilon(groups: Sequence[Group], delta_prime: float) -> float:
 
 
 def _sums(groups: Sequence[Group]) -> tuple[float, float]:
-    """Add up E = Σε_i and V = Σε_i²."""
     total = sum(count * params.epsilon for params, count in groups)
     return total, sum(count * params.epsilon**2 for params, count in groups)
 

@@ -131,8 +131,8 @@ def concentrated_sigma(target: PrivacyParams) -> Calibration:
 
     `ValueError` if ε or δ is 0, or δ is too small for this ε.
 
-    >>> found = concentrated_sigma(PrivacyParams(1, 1e-5))
-    >>> round(found.value, 4), round(math.sqrt(2 * math.log(1.25e5)), 4)    # σ/Δ here and in Corollary 12
+    >>> calibrated = concentrated_sigma(PrivacyParams(1, 1e-5))
+    >>> round(calibrated.value, 4), round(math.sqrt(2 * math.log(1.25e5)), 4)    # σ/Δ here and in Corollary 12
     (4.0451, 4.8448)
     """
     checks.instance(PrivacyParams, target=target, advice="say PrivacyParams(epsilon, delta)")
@@ -157,7 +157,6 @@ def _concentrated_log_delta(rho: float, epsilon: float) -> float:
 
 
 def _positive(target: PrivacyParams) -> tuple[float, float]:
-    """Check that ε and δ are positive; return ε and log(1/δ)."""
     if not isinstance(target, PrivacyParams):
         checks.fail("target", target, "PrivacyParams(epsilon, delta)")
     checks.positive(target_epsilon=target.epsilon)

@@ -64,7 +64,6 @@ class GridQueries:
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], Array]:
-        """The losses that have a mass, in steps, and the logarithms of their masses."""
         places = np.flatnonzero(self.masses)
         return self.first + places, np.log(self.masses[places])
 
@@ -120,17 +119,17 @@ class GridComposition:
         tilt, best = self._best_tilt(tilts, room), math.inf
         for _ in range(_LOWER_TILTS):
             bottom, last, lengths = self._lengths(tilt, top)
-            found = False
+            answered = False
             for levels in lengths:
                 window = self._window(tilt, bottom, levels)
                 if window is not None:
                     losses, masses, rounding = window
                     best = min(best, _smallest(losses, masses, room * (1.0 - 4.0 * _NEGLIGIBLE - rounding)))
-                    found = True
+                    answered = True
                 # what comes back from above lies below ε, where it does not count
                 if self.step * (last - 2**levels) <= best < math.inf:
                     break
-            if not found:
+            if not answered:
                 break
             if tilt * (self._chernoff(tilt, room) - best) < _FAR:
                 break
@@ -139,15 +138,12 @@ class GridComposition:
 
     @property
     def _highest(self) -> int:
-        """The largest loss of all queries together, in steps."""
         return sum(kind.count * kind.last for kind in self.kinds)
 
     def _cell(self, loss: float) -> int:
-        """Return the cell of a loss, rounded up, among those from 0 to the highest."""
         return max(0, min(self._highest, math.ceil(min(loss, self.step * self._highest) / self.step)))
 
     def _log_moments(self, tilt: float) -> float:
-        """Compute K = Σ k·log M."""
         return sum(kind.count * kind.log_moment(tilt, self.step) for kind in self.kinds)
 
     def _chernoff(self, tilt: float, delta: float) -> float:
@@ -163,10 +159,8 @@ class GridComposition:
         return float(tilts[rises - 1])
 
     def _lengths(self, tilt: float, top: int) -> tuple[int, int, list[int]]:
-        """Return where windows begin, where all ends, and log₂ of their cells: of one to ``top``, and of one with all.
-
-        What is above a window comes back at its bottom, where it may count too much; a longer one has larger rounding.
-        """
+        """Return where windows begin, where all ends, and log₂ of their cells: one to ``top``, and one with all."""
+        # what is above a window comes back at its bottom, where it may count too much; a longer one rounds more
         logs, lowest = self._log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
         reach = max(
             (math.log(_LEFT) + logs - self._log_moments(tilt * (1.0 - part))) / (tilt * part) for part in _PARTS
@@ -178,10 +172,8 @@ class GridComposition:
         return bottom, ends[1], [levels for levels in sorted(lengths) if levels <= _MOST_LEVELS]
 
     def _window(self, tilt: float, bottom: int, levels: int) -> tuple[Array, Array, float] | None:
-        """Bound v(c) for the c ≥ 0 of a window of 2^levels cells; None if its rounding is too large.
-
-        Returns losses, masses and what is left to bound of their rounding, relative.
-        """
+        """Bound v(c) for the c ≥ 0 of a window of 2^levels cells; None if its rounding is too large."""
+        # Returns losses, masses and what is left to bound of their rounding, relative.
         logs, lowest = self._log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
         n = 2**levels
         transform = np.ones(n // 2 + 1, dtype=np.complex128)

@@ -126,7 +126,6 @@ def label_estimate(noise: IntegerNoise, orders: ArrayLike) -> Array:
 
 
 def _lower(first: RenyiCurve, second: RenyiCurve) -> RenyiCurve:
-    """Two bounds on the same divergences: the smaller one at each order."""
     return RenyiCurve(first.orders, np.minimum(first.values, second.values))
 
 
@@ -220,10 +219,8 @@ def label_profile(noise: IntegerNoise, *, moved: int = 1) -> PrivacyProfile | No
 
 
 def _gaussian_profile(sigma: float) -> PrivacyProfile:
-    """Compute the profile of two noisy counts that change by 1 in opposite directions.
-
-    The privacy loss is (D + 1)/σ² with the D of `MovedVote`.
-    """
+    """Compute the profile of two noisy counts that change by 1 in opposite directions."""
+    # The privacy loss is (D + 1)/σ² with the D of `MovedVote`.
     law = MovedVote(sigma)
     masses = np.exp(law.log_masses)
     losses = (np.arange(law.first, law.last + 1) + 1) / sigma**2

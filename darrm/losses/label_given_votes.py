@@ -71,8 +71,8 @@ class LabelCosts:
 
     def times(self, weights: Array, queries: slice = slice(None)) -> Array:
         """Return how often each different histogram counts where each of some queries counts so often: (U,)."""
-        found = np.bincount(self.which[queries], weights=weights[queries], minlength=len(self.missed))
-        return found.astype(np.float64)
+        times = np.bincount(self.which[queries], weights=weights[queries], minlength=len(self.missed))
+        return times.astype(np.float64)
 
     @property
     def both(self) -> Array:
@@ -104,8 +104,8 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
 
     Examples
     --------
-    >>> found = label_costs(DiscreteGaussian(40.0), [[240, 10, 0], [150, 60, 40]], [20.0])
-    >>> found.forward[found.which].round(7).tolist(), found.reverse[found.which].round(7).tolist()
+    >>> costs = label_costs(DiscreteGaussian(40.0), [[240, 10, 0], [150, 60, 40]], [20.0])
+    >>> costs.forward[costs.which].round(7).tolist(), costs.reverse[costs.which].round(7).tolist()
     ([[1.92e-05], [0.004695]], [[2.16e-05], [0.0048482]])
     """
     if not exactly_charged(noise):
@@ -122,14 +122,13 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
     tables = _tables_of(noise, rows.shape[1])
     sums = tables.event_sums(grid)
     many = rows.size * rows.shape[1] >= _MANY
-    found = [_costs(tables, row, grid, sums, many=many) for row in rows]
-    forward, reverse, missed = (np.array(part) for part in zip(*found, strict=True))
+    costs = [_costs(tables, row, grid, sums, many=many) for row in rows]
+    forward, reverse, missed = (np.array(part) for part in zip(*costs, strict=True))
     return LabelCosts(grid, forward, reverse, missed, np.asarray(which).reshape(-1))
 
 
 @lru_cache(maxsize=16)
 def _tables_of(noise: SmallNoise, classes: int, finer: int = 1) -> "_Tables":
-    """Keep the tables of a mechanism that is asked about several runs."""
     return _Tables(noise, classes, finer)
 
 
@@ -196,12 +195,12 @@ class _Tables:
     @cached_property
     def changes(self) -> tuple[Array, Array, Array, Array]:
         """F̃ and h after the count has lost a vote over those before, and after it has gained one: (lags, nodes)."""
-        found = []
+        factors = []
         for values in (self.log_F, self.log_h):
             lost, gained = np.zeros_like(values), np.zeros_like(values)
             lost[:-1], gained[1:] = values[1:] - values[:-1], values[:-1] - values[1:]
-            found += [np.exp(lost), np.exp(gained)]
-        return found[0], found[1], found[2], found[3]
+            factors += [np.exp(lost), np.exp(gained)]
+        return factors[0], factors[1], factors[2], factors[3]
 
     @cached_property
     def log_tails(self) -> Array:
@@ -256,8 +255,6 @@ class _Tables:
 
 @dataclass(frozen=True, eq=False)
 class _Moves:
-    """The laws before and after some moves: logs, (moves, outcomes), and how many classes each outcome stands for."""
-
     before: Array
     lowest: Array  # bounds on the law after the move, equal where a and b are not far behind
     highest: Array
@@ -265,11 +262,10 @@ class _Moves:
 
 
 class _Histogram:
-    """One histogram: its classes grouped by their counts, fewest votes first, and the integrals over all nodes.
+    """One histogram: its classes grouped by their counts, fewest votes first, and the integrals over all nodes."""
 
-    The groups that are not far behind come first in the order of their counts, the top last of them; `FAR` stands for
-    one class of those that are far behind.
-    """
+    # The groups that are not far behind come first in the order of their counts, the top last of them; `FAR` stands for
+    # one class of those that are far behind.
 
     def __init__(self, tables: _Tables, row: NDArray[np.int64]) -> None:
         values, sizes = np.unique(row, return_counts=True)
@@ -381,7 +377,6 @@ class _Histogram:
 def _costs(
     tables: _Tables, row: NDArray[np.int64], orders: Array, sums: Array | None, *, many: bool
 ) -> tuple[Array, Array, float]:
-    """Compute both divergences of one histogram, (L,) each, and how likely another answer is."""
     votes = _Histogram(tables, row)
     while votes.error > _LARGEST_ERROR:  # the rule is exact for C/2 nodes
         votes = _Histogram(_tables_of(tables.noise, tables.classes, 2 * votes.tables.finer), row)
@@ -391,15 +386,15 @@ def _costs(
     of_top = np.zeros_like(exist)
     of_top[top], of_top[:, top] = exist[top], exist[:, top]
     others = exist & ~of_top
-    found = _both(votes.moves(of_top), orders, added, votes.error)
+    worst = _both(votes.moves(of_top), orders, added, votes.error)
     if others.any():
         if many:
             likely = np.append(np.exp(votes.before), votes.far_mass) * (1.0 + votes.error)
-            others &= ~_skipped(tables.noise, likely[:, None] + likely, orders, np.minimum(*found))
+            others &= ~_skipped(tables.noise, likely[:, None] + likely, orders, np.minimum(*worst))
         if others.any():
             also = _both(votes.moves(others), orders, added, votes.error)
-            found = np.maximum(found[0], also[0]), np.maximum(found[1], also[1])
-    return found[0], found[1], min(max(votes.missed, _LEAST_MISSED), 1.0)
+            worst = np.maximum(worst[0], also[0]), np.maximum(worst[1], also[1])
+    return worst[0], worst[1], min(max(votes.missed, _LEAST_MISSED), 1.0)
 
 
 def _skipped(noise: SmallNoise, likely: Array, orders: Array, known: Array) -> NDArray[np.bool_]:
@@ -416,7 +411,7 @@ def _both(moves: _Moves, orders: Array, added: tuple[Array, Array], error: float
     counted = moves.classes > 0.0
     less = orders - 1.0
     block = max(1, _TERMS_AT_ONCE // moves.classes.size)
-    found = []
+    worst = []
     for first, second, far in ((moves.before, moves.lowest, added[0]), (moves.highest, moves.before, added[1])):
         with np.errstate(invalid="ignore", over="ignore"):
             start, ratio = np.where(counted, first, -np.inf), np.where(counted, first - second, 0.0)
@@ -425,5 +420,5 @@ def _both(moves: _Moves, orders: Array, added: tuple[Array, Array], error: float
                 terms = moves.classes * np.exp(start + less[low : low + block, None, None] * ratio)
                 sums[low : low + block] = terms.sum(axis=2).max(axis=1)
             values = np.log(sums + far) / less + (2.0 * orders - 1.0) / less * error
-        found.append(np.where(np.isnan(values), np.inf, np.maximum(values, 0.0)))
-    return found[0], found[1]
+        worst.append(np.where(np.isnan(values), np.inf, np.maximum(values, 0.0)))
+    return worst[0], worst[1]

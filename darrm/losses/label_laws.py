@@ -136,13 +136,11 @@ class TwoClasses:
 
     @cached_property
     def _logs_below(self) -> Array:
-        """Log G on the support and one vote around it."""
         with np.errstate(divide="ignore"):
             return np.concatenate([[-np.inf], np.log(self.below), [0.0]])
 
     @cached_property
     def _logs_above(self) -> Array:
-        """Log Pr[X ≥ x] on the support and one vote around it."""
         with np.errstate(divide="ignore"):
             return np.concatenate([[0.0], np.log(self.above), [-np.inf]])
 
@@ -157,11 +155,9 @@ class TwoClasses:
         return float(np.max(self.noise.log_weights(np.arange(-around, around + 1))))
 
     def _reach(self, sign: int, exponent: float) -> int:
-        """Find the least r beyond the mode with w(±r) ≤ e^{−exponent}·w(mode): the mass beyond is hardly more.
-
-        By log-concavity Pr[X ≥ r] ≤ x/(1 − x) for x = w(r)/w(mode): the weights fall geometrically from the mode to r,
-        at least so fast beyond.
-        """
+        """Find the least r beyond the mode with w(±r) ≤ e^{−exponent}·w(mode): the mass beyond is hardly more."""
+        # By log-concavity Pr[X ≥ r] ≤ x/(1 − x) for x = w(r)/w(mode): the weights fall geometrically from the mode to
+        # r, at least so fast beyond.
 
         def first_small(tried: Integers) -> int:
             return int(np.argmax(self.noise.log_weights(sign * tried) <= self._top - exponent - 1e-9))

@@ -171,8 +171,6 @@ def estimate(laws: TwoClasses, measure: Measure, *, every: int = 1) -> Array:
 
 @dataclass(frozen=True)
 class _Table:
-    """Probabilities after the move, and losses, of a, b and another at some places."""
-
     after: tuple[Array, Array, Array]
     losses: tuple[Array, Array, Array]
 
@@ -188,7 +186,6 @@ def _table(laws: TwoClasses, i: Integers, j: Integers, z: int) -> _Table:
 
 
 def _values(table: _Table, measure: Measure, index: int, at: Integers | slice = slice(None)) -> Array:
-    """Compute Σ q·φ(L) at places."""
     pairs = zip(table.after, table.losses, strict=True)
     return np.asarray(sum(after[at] * measure.penalty(loss[at], index) for after, loss in pairs))
 
@@ -230,10 +227,8 @@ class _Blocks:
 
 
 def _branched(laws: TwoClasses, measure: Measure, best: Array, *, far: bool) -> Array:
-    """Bound the supremum over blocks (first i, first j), each of both z; raise the ``best`` found.
-
-    The blocks of the plane, or of the line on which i and j are ``far`` above `near`.
-    """
+    """Bound the supremum over blocks (first i, first j), each of both z; raise the ``best`` found."""
+    # The blocks of the plane, or of the line on which i and j are ``far`` above `near`.
     apart = laws.left + laws.right
     end = laws.near + laws.left + apart  # both are above it on the line
     side = 1 << int(math.log2(max(1.0, laws.noise.deviation)))
@@ -279,7 +274,6 @@ def _farther(laws: TwoClasses) -> float:
 
 
 def _other_after(laws: TwoClasses, i: Integers, j: Integers) -> Array:
-    """Compute q of "another" at places."""
     logs = laws.log_G(-np.minimum(i, laws.left)) + laws.log_G(-np.minimum(j, laws.left) - 2)
     return np.asarray(np.exp(logs))
 
@@ -297,14 +291,14 @@ def _one_bit(laws: TwoClasses, measure: Measure) -> Array:
     def loses(i: Integers) -> Array:
         return laws.log_G(-i - 1) - laws.log_G(-i)
 
-    found = np.zeros(measure.size)
+    bits = np.zeros(measure.size)
     for index in range(measure.size):
         falls = np.exp(laws.log_F(last - 1)) * measure.penalty(wins(first) + margin, index)
         falls += np.exp(laws.log_G(-first)) * measure.penalty(loses(last) - margin, index)
         grows = np.exp(laws.log_F(last + 1)) * measure.penalty(-wins(first + 1) - margin, index)
         grows += np.exp(laws.log_G(-first - 2)) * measure.penalty(-loses(last + 1) + margin, index)
-        found[index] = max(np.max(falls), np.max(grows)) * (1.0 + margin)
-    return np.where(np.isnan(found), np.inf, found)
+        bits[index] = max(np.max(falls), np.max(grows)) * (1.0 + margin)
+    return np.where(np.isnan(bits), np.inf, bits)
 
 
 def _tail(laws: TwoClasses, orders: Array, sign: int) -> Array:

@@ -187,7 +187,6 @@ def majorant(places: Array, values: Array) -> tuple[Array, Array]:
 
 
 def _below(first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]) -> bool:
-    """Whether the middle of three points lies on or below the line through the others."""
     if math.isinf(last[1]):
         return math.isinf(middle[1])
     return (middle[1] - first[1]) * (last[0] - first[0]) <= (last[1] - first[1]) * (middle[0] - first[0])

@@ -193,15 +193,15 @@ class RenyiCurve:
         RenyiGridWarning
             If the best order is the first or the last of the grid.
         """
-        found = self.best(delta, conversion=conversion)
-        if found.at_edge:
+        best = self.best(delta, conversion=conversion)
+        if best.at_edge:
             warnings.warn(
-                f"the best order {found.order:g} is at the edge of the grid "
+                f"the best order {best.order:g} is at the edge of the grid "
                 f"[{self.orders[0]:g}, {self.orders[-1]:g}]: a wider grid may give a smaller epsilon",
                 RenyiGridWarning,
                 stacklevel=2,
             )
-        return found
+        return best
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RenyiCurve):
@@ -213,7 +213,6 @@ class RenyiCurve:
 
 
 def _vector(name: str, numbers: ArrayLike) -> Array:
-    """Copy into a read-only float vector with at least one entry."""
     vector = np.array(numbers, dtype=np.float64)
     if vector.ndim != 1 or vector.size == 0:
         checks.fail(name, vector.shape, "a vector with at least one entry")

@@ -39,9 +39,9 @@ def load_release(path: str | os.PathLike[str]) -> Released:
 
 def release_of(data: object) -> Released:
     """Return what releases from the document of a file; `TableError` as `load_release`."""
-    found = data.get("format") if isinstance(data, dict) else None
+    format_ = data.get("format") if isinstance(data, dict) else None
     # a file of no format is refused as a table, which says what is missing
-    return _FORMATS.get(found if isinstance(found, str) else "", _FORMATS[table.FORMAT])(data)
+    return _FORMATS.get(format_ if isinstance(format_, str) else "", _FORMATS[table.FORMAT])(data)
 
 
 def save_release(path: str | os.PathLike[str], aggregator: Aggregator) -> None:

@@ -134,5 +134,4 @@ def winner_gaps(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _rounded_up(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return min(0, log + rounding)."""
     return np.minimum(logs + _RELATIVE_ROUNDING * (1.0 + np.abs(logs)), 0.0)

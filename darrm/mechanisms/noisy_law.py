@@ -67,7 +67,6 @@ def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Arr
 
 
 def _law(noise: IntegerNoise, cell: int) -> tuple[NDArray[np.int64], Array]:
-    """Return the cells that count and their probabilities."""
     reach = max(2, int(np.ceil(8.0 * noise.deviation / cell)))
     while np.max(noise.log_weights(np.array([-reach, reach]) * cell)) > _LEAST_LOG_WEIGHT:
         reach *= 2
@@ -79,7 +78,6 @@ def _law(noise: IntegerNoise, cell: int) -> tuple[NDArray[np.int64], Array]:
 
 
 def _nodes(deviation: float, support: NDArray[np.int64], classes: int) -> tuple[Array, Array]:
-    """Choose where the integrand is evaluated, from the leader's count on, and with what weights."""
     stride = max(1, int(deviation / _TWO_NODES_BELOW))
     per_vote = min(-(-classes // 2), 8 if deviation < _EIGHT_NODES_BELOW else 2 if deviation < _TWO_NODES_BELOW else 1)
     inside, weights = np.polynomial.legendre.leggauss(per_vote)
@@ -89,7 +87,6 @@ def _nodes(deviation: float, support: NDArray[np.int64], classes: int) -> tuple[
 
 
 def _tables(support: NDArray[np.int64], mass: Array, nodes: Array, lags: Array) -> tuple[Array, Array]:
-    """Compute log F̃ and f̃/F̃ at every node for a class so far behind: two (lags, nodes) arrays."""
     ends = np.arange(support[0], support[-1] + 2)
     shifted = nodes + lags[:, None]
     below = np.interp(shifted, ends, np.append(0.0, np.cumsum(mass)))

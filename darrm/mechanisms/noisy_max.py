@@ -192,7 +192,6 @@ def inverted(noise: IntegerNoise, rng: np.random.Generator | None) -> Draw:
 
 
 def _laplace_draw(gamma: float, noise: str, rng: np.random.Generator | None) -> Draw:
-    """Make the function that draws so many Laplace noises of scale 1/γ, exact or for experiments."""
     if noise == "continuous":
         generator = _experiments_only(rng)
         return lambda size: generator.laplace(scale=1.0 / gamma, size=size)
@@ -212,18 +211,17 @@ def noisy_argmax(counts: NDArray[np.int64], draw: Draw, rng: np.random.Generator
     for start in range(0, queries, rows):
         block = counts[start : start + rows]
         noisy = block + draw(block.size).reshape(block.shape)
-        found = noisy.argmax(axis=1)
-        largest = noisy == noisy[np.arange(len(block)), found][:, np.newaxis]
+        winners = noisy.argmax(axis=1)
+        largest = noisy == noisy[np.arange(len(block)), winners][:, np.newaxis]
         tied = np.flatnonzero(largest.sum(axis=1) > 1)
         if tied.size:
             chosen = below(largest[tied].sum(axis=1)).astype(np.int64)  # the so many-th of the tied classes
-            found[tied] = (largest[tied].cumsum(axis=1) == (chosen + 1)[:, np.newaxis]).argmax(axis=1)
-        labels[start : start + rows] = found
+            winners[tied] = (largest[tied].cumsum(axis=1) == (chosen + 1)[:, np.newaxis]).argmax(axis=1)
+        labels[start : start + rows] = winners
     return labels
 
 
 def _experiments_only(rng: np.random.Generator | None) -> np.random.Generator:
-    """Return the generator, or say that continuous noise is never released."""
     if rng is None:
         raise ValueError(
             "continuous noise needs rng=: floating-point noise is not exact, so it is for experiments only; "

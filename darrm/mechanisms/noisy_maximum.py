@@ -101,12 +101,12 @@ class NoisyMaximum:
         For private models it says what it costs for voters about whom nothing is promised, too: the accountant knows
         what follows for several answers.
         """
-        found = self.mechanism.charge(queries)
-        found = replace(found, what=f"{found.what} over {self.voters.K} voters", voters=self.voters)
+        charge = self.mechanism.charge(queries)
+        charge = replace(charge, what=f"{charge.what} over {self.voters.K} voters", voters=self.voters)
         if not self.voters.are_private_models:
-            return found
+            return charge
         plain = Voters(self.voters.K, PrivacyParams("inf"), overlap=self.voters.overlap)
-        return replace(found, for_plain_voters=(replace(found.kind, voters=plain, alone=False),))
+        return replace(charge, for_plain_voters=(replace(charge.kind, voters=plain, alone=False),))
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class for each query, as `Aggregator.release`; the votes are those of K voters on C classes."""
@@ -140,13 +140,13 @@ class NoisyMaximum:
                 values.append(float(exact_number(field, stored[field])))
                 checks.positive(parameter=values[-1])
             field = "file"
-            found = cls(kind(*values, reached=stored["reached"]), given, data["classes"])
+            mechanism = cls(kind(*values, reached=stored["reached"]), given, data["classes"])
             # unknown fields, other types and numbers that no float keeps are not what would be written again
-            if found.to_json() != data:
+            if mechanism.to_json() != data:
                 raise TableError(field, f"it is not what this release writes for a {FORMAT!r}")
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise TableError(field, f"it is malformed ({type(error).__name__}: {error})") from error
-        return found
+        return mechanism
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, replacing an old one in one step."""

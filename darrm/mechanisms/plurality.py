@@ -90,7 +90,6 @@ class Plurality:
         return given.labeled(np.concatenate([*blocks, np.empty(0, dtype=np.int64)]))
 
     def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
-        """Answer queries: (n, C) → (n,)."""
         places = self._table.probabilities.places_of(counts)
         drawn = below(np.full(len(counts), ONE, dtype=np.int64))
         # the first group whose weights, with those before it, exceed the number drawn

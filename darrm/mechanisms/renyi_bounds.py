@@ -128,7 +128,6 @@ def laplace_independent(gamma: float, orders: Array) -> Array:
 
 
 def _check_arguments(log_q: ArrayLike, orders: ArrayLike) -> tuple[Array, Array]:
-    """Return log q and the orders as checked vectors."""
     logs = np.atleast_1d(np.asarray(log_q, dtype=np.float64))
     grid = np.atleast_1d(np.asarray(orders, dtype=np.float64))
     if logs.ndim != 1 or np.any(np.isnan(logs)) or np.any(logs > 0.0):

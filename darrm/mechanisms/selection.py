@@ -77,11 +77,9 @@ class _Selection:
         return given.labeled(labels)
 
     def _costs(self) -> tuple[RenyiCurve, PrivacyProfile | None]:
-        """Bound one answer by what is known beside (ε, 0)."""
         return RenyiCurve.of_pure(self.epsilon), None
 
     def _select(self, lags: NDArray[np.int64], coins: Coins, below: UniformBelow) -> NDArray[np.int64]:
-        """Draw a class for each row of lags behind the leader: (Q, C) → (Q,)."""
         raise NotImplementedError
 
 

@@ -261,8 +261,8 @@ def analyze(
     >>> votes = Votes.of_counts([[240, 10], [200, 50], [130, 120]])
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
-    ...     found = analyze(votes, ConfidentGNMax(200, 150.0, 40.0), 1e-5)
-    >>> round(found.expected_answered, 2), found.epsilon < found.data_independent_epsilon < found.worst_case_epsilon
+    ...     run = analyze(votes, ConfidentGNMax(200, 150.0, 40.0), 1e-5)
+    >>> round(run.expected_answered, 2), run.epsilon < run.data_independent_epsilon < run.worst_case_epsilon
     (1.43, True)
     """
     counts = counts_of(require_votes(votes))
@@ -300,7 +300,7 @@ def analyze(
             Cost(parts + _exact_total(label.orders, costs, weights, one_answer), parts)
             for costs, parts in ((label.both, exact_both), (label.forward, exact_forward))
         )
-    found = Analysis(
+    analysis = Analysis(
         aggregator=aggregator,
         delta=delta,
         conversion=conversion,
@@ -319,8 +319,8 @@ def analyze(
         worst_curve=RenyiCurve(grid, counts.shape[0] * (one_check.values + one_answer.values)),
     )
     warnings.warn(WARNING, PrivateFigureWarning, stacklevel=2)
-    found.curve.convert(delta, conversion=conversion)  # warns where the best order is at the edge
-    return found
+    analysis.curve.convert(delta, conversion=conversion)  # warns where the best order is at the edge
+    return analysis
 
 
 def answer_of(aggregator: PateAggregator) -> LNMax | GNMax:
@@ -342,12 +342,10 @@ def answer_total(
 
 
 def _at(curve: RenyiCurve, order: float) -> float:
-    """Return a curve's value at an order."""
     return float(np.interp(order, curve.orders, curve.values))
 
 
 def _statistic(votes: Votes, aggregator: PateAggregator, scores: ArrayLike | None) -> NDArray[np.int64] | None:
-    """Compute what the check compares with the threshold: (Q,); None without a check."""
     if isinstance(aggregator, InteractiveGNMax):
         if scores is None:
             raise ValueError("InteractiveGNMax needs scores=: the student's probabilities, one row for each query")
@@ -358,11 +356,10 @@ def _statistic(votes: Votes, aggregator: PateAggregator, scores: ArrayLike | Non
 
 
 def _pattern(answered: ArrayLike, queries: int, *, needed: bool) -> NDArray[np.bool_]:
-    """Return the pattern of answers, checked; ``needed`` says that every query must be answered."""
     pattern = np.asarray(answered)
     if pattern.dtype != bool or pattern.shape != (queries,):
-        found = f"{pattern.dtype} {pattern.shape}"
-        checks.fail("answered", found, f"{queries} booleans, one for each query", "for labels pass labels >= 0")
+        given = f"{pattern.dtype} {pattern.shape}"
+        checks.fail("answered", given, f"{queries} booleans, one for each query", "for labels pass labels >= 0")
     if needed and not pattern.all():
         raise ValueError("answered must be all True: this aggregator answers every query")
     return pattern
@@ -376,7 +373,6 @@ def _on(grid: NDArray[np.float64], curve: RenyiCurve, counted: NDArray[np.float6
 def _theorem_6_checks(
     check: NoisyCheck, statistic: NDArray[np.int64], grid: NDArray[np.float64], *, dependent: bool
 ) -> NDArray[np.float64]:
-    """Sum the checks' costs as [P] counts them, each value of the statistic once: (L,)."""
     if not dependent:
         return statistic.size * check.independent(grid)
     values, counts = np.unique(statistic, return_counts=True)
@@ -386,7 +382,6 @@ def _theorem_6_checks(
 def _exact_checks(
     check: NoisyCheck, statistic: NDArray[np.int64], one: RenyiCurve, *, dependent: bool
 ) -> tuple[RenyiCurve, RenyiCurve]:
-    """Sum the checks' costs as bits, forward and in both directions."""
     most = RenyiCurve(one.orders, statistic.size * one.values)
     if not (dependent and check.summed(statistic)):
         return most, most
@@ -397,7 +392,6 @@ def _exact_checks(
 
 
 def _exact_orders(grid: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:
-    """Choose the orders of a grid at which labels are charged exactly: knots, as of the label's curve."""
     inside = grid[(grid >= _LEAST_ORDER) & (grid <= min(_LARGEST_ORDER, largest_order(deviation)))]
     return knots(inside, deviation) if inside.size else grid[:1]
 
@@ -405,10 +399,8 @@ def _exact_orders(grid: NDArray[np.float64], deviation: float) -> NDArray[np.flo
 def _exact_total(
     orders: NDArray[np.float64], costs: NDArray[np.float64], weights: NDArray[np.float64], one: RenyiCurve
 ) -> RenyiCurve:
-    """Compute Σ weight · cost on the grid of one answer's curve, never more than that: costs (U, L) at some orders.
-
-    (λ − 1)·D_λ is convex, so chords bound it; D_λ grows, so below the first order it is at most what it is there.
-    """
+    """Compute Σ weight · cost on the grid of one answer's curve, never more than that: costs (U, L) at some orders."""
+    # (λ − 1)·D_λ is convex, so chords bound it; D_λ grows, so below the first order it is at most what it is there.
     most = float(weights.sum()) * one.values
     capped = np.minimum(costs, [one.bound_at(float(order)) for order in orders])
     known = RenyiCurve(orders, np.asarray(weights @ capped))

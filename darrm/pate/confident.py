@@ -86,9 +86,9 @@ class NoisyCheck:
         forward, reverse = np.zeros((2, statistic.size, grid.size))
         for moved in (-1, 1):
             there = self.log_probabilities(statistic + moved)
-            for before, after, found in ((here, there, forward), (there, here, reverse)):
+            for before, after, worst in ((here, there, forward), (there, here, reverse)):
                 terms = [p[:, None] + (grid - 1.0) * (p - q)[:, None] for p, q in zip(before, after, strict=True)]
-                np.maximum(found, np.logaddexp(*terms) / (grid - 1.0), out=found)
+                np.maximum(worst, np.logaddexp(*terms) / (grid - 1.0), out=worst)
         margin = (2.0 * grid - 1.0) / (grid - 1.0) * _EXACT_ROUNDING
         return forward + margin, np.maximum(forward, reverse) + margin
 

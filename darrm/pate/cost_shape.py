@@ -140,14 +140,12 @@ class CostShape:
         return np.asarray(np.minimum(grid, log_end))
 
     def _check_rising(self, condition: str, what: str, values: NDArray[np.float64]) -> None:
-        """Raise `ConditionError` where values over rising q fall."""
         if np.any(np.diff(values) < -_TOLERANCE * values.max()):
             where = f"at sigma = {self.sigma:g} and order = {self.order:g}"
             raise ConditionError(condition, f"{what} falls as q grows, {where}")
 
     @property
     def _log_weight(self) -> float:
-        """Log w, w = (C − 1)·c."""
         return math.log(self.classes - 1) + log_tail_factor(self.sigma, self.noise)
 
     def _moved(self, log_q: NDArray[np.float64], shift: float) -> NDArray[np.float64]:

@@ -66,8 +66,8 @@ class GnssParameters:
         if not 1.0 < self.order <= _LARGEST_ORDER:
             checks.fail("order", self.order, f"above 1 and at most {_LARGEST_ORDER:g}")
         if not _SMALLEST_SCALE <= self.noise_scale <= _LARGEST_SCALE or self.safety > _LARGEST_SCALE:
-            found = f"{self.noise_scale:g} (safety {self.safety:g})"
-            checks.fail("noise_scale", found, f"in [{_SMALLEST_SCALE:g}, {_LARGEST_SCALE:g}]")
+            given = f"{self.noise_scale:g} (safety {self.safety:g})"
+            checks.fail("noise_scale", given, f"in [{_SMALLEST_SCALE:g}, {_LARGEST_SCALE:g}]")
         if self.smoothness > 1.0 or _room(self.order, _charged(self.smoothness)) <= 0.0:
             allowed = f"below log(order/(order-1))/2 = {largest_smoothness(self.order):.6g}"
             checks.fail("smoothness", self.smoothness, allowed, "take a smaller one")
@@ -123,8 +123,8 @@ def rules_of_thumb(epsilon: float, delta: float, *, safety: float = 0.0) -> Gnss
 
     λ = 1 + 2·log(1/δ)/ε, β = 0.4/λ, and σ_SS = 3·√((λ+1)/ε), the middle of the paper's range of 2 to 4 times.
 
-    >>> found = rules_of_thumb(epsilon=2.0, delta=1e-5)
-    >>> round(found.order, 3), round(found.smoothness, 4), round(found.noise_scale, 3), round(found.cost, 3)
+    >>> chosen = rules_of_thumb(epsilon=2.0, delta=1e-5)
+    >>> round(chosen.order, 3), round(chosen.smoothness, 4), round(chosen.noise_scale, 3), round(chosen.cost, 3)
     (12.513, 0.032, 7.798, 0.459)
     """
     checks.positive(epsilon=epsilon)
@@ -161,7 +161,6 @@ def noisy_value(
 
 
 def _charged(smoothness: float) -> float:
-    """Return β with its rounding, which is charged for."""
     return smoothness * (1.0 + _SMOOTHNESS_ROUNDING) + _SMOOTHNESS_ROUNDING
 
 

@@ -63,8 +63,8 @@ class InteractiveGNMax(CheckedGNMax):
     >>> aggregator = InteractiveGNMax(100, sigma_threshold=2.0, sigma_answer=2.0, confidence=0.9)
     >>> votes = Votes.of_counts([[250, 0], [250, 0], [130, 120]])
     >>> scored = aggregator.with_scores([[0.05, 0.95], [0.95, 0.05], [0.5, 0.5]])
-    >>> found = scored.answer(votes, rng=np.random.default_rng(0))
-    >>> found.labels.tolist(), found.outcome.tolist()
+    >>> release = scored.answer(votes, rng=np.random.default_rng(0))
+    >>> release.labels.tolist(), release.outcome.tolist()
     ([0, 0, -1], ['answered', 'reinforced', 'declined'])
     >>> scored.release(votes, rng=np.random.default_rng(0)).tolist()
     [0, 0, -1]
@@ -132,12 +132,10 @@ class ScoredGNMax:
 
 
 def _surplus(counts: NDArray[np.int64], voters: int, scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Compute max_j (n_j − round(M p_j)) of each row."""
     return np.asarray((counts - np.rint(voters * scores).astype(np.int64)).max(axis=1))
 
 
 def _check_scores(scores: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Read the student's scores: (Q, C) probabilities whose rows sum to 1."""
     student = np.asarray(scores, dtype=np.float64)
     if student.shape != shape:
         checks.fail("the shape of the scores", student.shape, f"the shape of the vote counts, {shape}")

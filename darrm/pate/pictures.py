@@ -76,12 +76,10 @@ def draw_total_cost(figure: Figure, analysis: Analysis) -> None:
 
 
 def _answered(analysis: Analysis) -> str:
-    """Return the words for the answered queries."""
     return "answered queries (expected)" if analysis.answered is None else "answered queries"
 
 
 def _cumulative_costs(analysis: Analysis, weights: NDArray[np.float64], seen: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Total answer cost of the first so many queries, at every order: (points, L)."""
     blocks = [
         analysis.answers_between(weights, int(start), int(stop))
         for start, stop in zip(np.append(0, seen[:-1]), seen, strict=True)
@@ -90,6 +88,5 @@ def _cumulative_costs(analysis: Analysis, weights: NDArray[np.float64], seen: ND
 
 
 def _epsilons(analysis: Analysis, costs: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Return the smallest ε of each row of Rényi costs, and the index of its order: (points,) each."""
     epsilons = CONVERSIONS[analysis.conversion](analysis.curve.orders, costs, analysis.delta)
     return epsilons.min(axis=1), epsilons.argmin(axis=1)

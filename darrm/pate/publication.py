@@ -169,24 +169,24 @@ def search_parameters(
         return _search_at(analysis, patterns, order, grid)
     curve = analysis.theorem_6.curve
     epsilons = CONVERSIONS[analysis.conversion](curve.orders, curve.values, analysis.delta)
-    found: list[Expected[GnssParameters]] = []
+    choices: list[Expected[GnssParameters]] = []
     refused: list[ConditionError] = []
     for candidate in curve.orders[np.argsort(epsilons)]:
         try:
-            found.append(_search_at(analysis, patterns, float(candidate), grid))
+            choices.append(_search_at(analysis, patterns, float(candidate), grid))
         except ConditionError as error:
             refused.append(error)
-        if len(found) == ORDERS_TRIED:
+        if len(choices) == ORDERS_TRIED:
             break
-    if not found:
+    if not choices:
         raise refused[0]
-    return min(found, key=_with_two_deviations)
+    return min(choices, key=_with_two_deviations)
 
 
 def expected_on_vote_scale(analysis: Analysis, parameters: PublicationParameters) -> Expected[PublicationParameters]:
     """Compute what `sanitize` would give on the scale of votes where the noise is zero; as many answers as expected."""
-    found = _trials_at(analysis, parameters.order)
-    return _on_vote_scale(analysis, parameters, *found)
+    trials = _trials_at(analysis, parameters.order)
+    return _on_vote_scale(analysis, parameters, *trials)
 
 
 def search_publication(analysis: Analysis, orders: ArrayLike | None = None) -> Expected[PublicationParameters]:
@@ -202,14 +202,14 @@ def search_publication(analysis: Analysis, orders: ArrayLike | None = None) -> E
         epsilons = CONVERSIONS[analysis.conversion](curve.orders, curve.values, analysis.delta)
         best = float(curve.orders[int(np.argmin(epsilons))])
         orders = 1.0 + (best - 1.0) * _ORDERS_AROUND
-    found: list[Expected[PublicationParameters]] = []
+    choices: list[Expected[PublicationParameters]] = []
     for order in map(float, np.asarray(orders, dtype=np.float64)):
         scale, mark = _trials_at(analysis, order)
-        found += [
+        choices += [
             _on_vote_scale(analysis, PublicationParameters(order, deviation), scale, mark)
             for deviation in _DEVIATIONS.tolist()
         ]
-    return min(found, key=_with_two_deviations)
+    return min(choices, key=_with_two_deviations)
 
 
 def exact_checks(analysis: Analysis, order: float) -> float:
@@ -226,7 +226,6 @@ def epsilon_at(analysis: Analysis, order: float, renyi: float) -> float:
 
 
 def _scale_of(analysis: Analysis, order: float, answers: int) -> tuple[VoteScale, LabelCosts]:
-    """Return the scale of votes for so many answers, and what is known of the labels."""
     answer = answer_of(analysis.aggregator)
     if isinstance(answer, LNMax):
         checks.fail("the aggregator", analysis.aggregator, "of the GNMax kind", "there is no scale of votes for LNMax")
@@ -238,7 +237,6 @@ def _scale_of(analysis: Analysis, order: float, answers: int) -> tuple[VoteScale
 
 
 def _trials_at(analysis: Analysis, order: float) -> tuple[VoteScale, int]:
-    """Return the scale for as many answers as expected, and the mark of the expected cost."""
     scale, label = _scale_of(analysis, order, round(analysis.expected_answered))
     return scale, mark_of_run(scale, label, analysis.probabilities)
 
@@ -246,7 +244,6 @@ def _trials_at(analysis: Analysis, order: float) -> tuple[VoteScale, int]:
 def _on_vote_scale(
     analysis: Analysis, parameters: PublicationParameters, scale: VoteScale, mark: int
 ) -> Expected[PublicationParameters]:
-    """Return what publishing leads to where the noise is zero."""
     public = exact_checks(analysis, parameters.order)
     here = scale.cost_at(mark + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))
     higher = scale.cost_at(mark + math.ceil(MARKS_A_VOTE * (parameters.safety + 1.0) * parameters.deviation))
@@ -264,24 +261,21 @@ def _checks_costs(analysis: Analysis, order: float) -> tuple[float, float]:
 
 
 def _search_at(analysis: Analysis, patterns: NDArray[np.float64], order: float, grid: int) -> Expected[GnssParameters]:
-    """Search β and σ_SS at one order."""
     candidates = largest_smoothness(order) * np.linspace(*_SMOOTHNESS_RANGE, grid)
     smooth = smooth_cost(analysis, order, float(candidates[0]))
-    found: list[Expected[GnssParameters]] = []
+    choices: list[Expected[GnssParameters]] = []
     for smoothness in map(float, candidates):
         sensitivity = _mean_sensitivity(smooth, patterns, smoothness)
         scale = best_noise_scale(order, smoothness, max(sensitivity, _SMALLEST_SENSITIVITY))
-        found.append(_expected(analysis, smooth, sensitivity, GnssParameters(order, smoothness, scale)))
-    return min(found, key=_with_two_deviations)
+        choices.append(_expected(analysis, smooth, sensitivity, GnssParameters(order, smoothness, scale)))
+    return min(choices, key=_with_two_deviations)
 
 
 def _with_two_deviations(one: Expected[Any]) -> float:
-    """Return what the search makes small."""
     return one.epsilon + 2.0 * one.deviation
 
 
 def _patterns(analysis: Analysis, simulations: int, seed: int) -> NDArray[np.float64]:
-    """Patterns of answered queries: the released one, or simulated ones: (simulations, Q) of 0 and 1."""
     checks.integer_at_least(1, simulations=simulations)
     if analysis.answered is not None:
         return analysis.answered[np.newaxis].astype(np.float64)
@@ -290,14 +284,12 @@ def _patterns(analysis: Analysis, simulations: int, seed: int) -> NDArray[np.flo
 
 
 def _mean_sensitivity(smooth: SmoothCost, patterns: NDArray[np.float64], smoothness: float) -> float:
-    """Return the mean of SS_β over patterns of answered queries."""
     return float(np.mean([smooth.sensitivity(pattern, smoothness) for pattern in patterns]))
 
 
 def _expected(
     analysis: Analysis, smooth: SmoothCost, sensitivity: float, parameters: GnssParameters
 ) -> Expected[GnssParameters]:
-    """Return what publishing leads to, given the mean smooth sensitivity."""
     renyi = smooth.value(analysis.probabilities) + _checks_costs(analysis, parameters.order)[0]
     deviation = parameters.noise_scale * sensitivity
     total = renyi + parameters.cost + parameters.safety * deviation

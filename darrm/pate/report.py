@@ -124,7 +124,6 @@ def vote_scale_row(analysis: Analysis, parameters: PublicationParameters | None)
 
 
 def _published(analysis: Analysis, choice: Expected[Any], *, chosen: bool) -> Document:
-    """Return what both ways of publishing have in common."""
     return {
         "epsilon": epsilon_at(analysis, choice.parameters.order, choice.renyi),
         "delta": analysis.delta,
@@ -163,7 +162,6 @@ def report_text(table_1: Document, table_2: Document | None, on_votes: Document 
 
 
 def _exact_lines(t: Document) -> list[str]:
-    """Write the exact costs."""
     if t["epsilon_exact"] is None:
         return ["  epsilon, exact        unknown for this noise"]
     return [
@@ -173,7 +171,6 @@ def _exact_lines(t: Document) -> list[str]:
 
 
 def _table_2_lines(row: Document) -> list[str]:
-    """Write the Table 2 row, a figure a line."""
     if "refused" in row:
         return [f"  refused: {row['refused']}"]
     printed = row["gnss_cost_as_printed_in_theorem_23"]
@@ -189,7 +186,6 @@ def _table_2_lines(row: Document) -> list[str]:
 
 
 def _vote_scale_lines(row: Document) -> list[str]:
-    """Write how the exact cost is published, a figure a line."""
     if "refused" in row:
         return [f"  refused: {row['refused']}"]
     return [
@@ -202,7 +198,6 @@ def _vote_scale_lines(row: Document) -> list[str]:
 
 
 def _sanitized_lines(row: Document) -> list[str]:
-    """Write what is published."""
     return [
         f"  sanitized epsilon     {row['sanitized_epsilon']:.4f} +- {row['sanitized_deviation']:.4f}",
         f"  parameters chosen     {row['parameters_chosen']}",

@@ -54,8 +54,8 @@ class SmoothCost:
         """Compute SS_β of f for the answered queries [P, Theorem 24]."""
         profile = self.answers_profile @ weights + self.checks_profile
         largest = float(weights.sum()) * self.largest_answer + float(self.checks_profile[-1])
-        found = smooth_sensitivity(profile, largest, smoothness)
-        return found * (1.0 + _RELATIVE_ROUNDING) + _ABSOLUTE_ROUNDING * largest
+        computed = smooth_sensitivity(profile, largest, smoothness)
+        return computed * (1.0 + _RELATIVE_ROUNDING) + _ABSOLUTE_ROUNDING * largest
 
 
 def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCost:
@@ -144,7 +144,6 @@ def smooth_sensitivity(total_profile: Array, largest: float, smoothness: float) 
 
 
 def _affordable(distances: int, queries: int) -> None:
-    """Refuse a profile that would not fit in memory, or take minutes, before it is filled."""
     advice = "take fewer queries or a larger beta, or leave Table 2 out (--no-table-2)"
     if distances > _MOST_DISTANCES:
         checks.fail("the number of distances", distances, f"at most {_MOST_DISTANCES}", advice)

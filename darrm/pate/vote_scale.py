@@ -69,8 +69,8 @@ class PublicationParameters:
         if not 1.0 < self.order <= _LARGEST_ORDER:
             checks.fail("order", self.order, f"above 1 and at most {_LARGEST_ORDER:g}")
         if not _SMALLEST_DEVIATION <= self.deviation <= _LARGEST_DEVIATION or self.safety > _LARGEST_DEVIATION:
-            found = f"{self.deviation:g} (safety {self.safety:g})"
-            checks.fail("deviation", found, f"in [{_SMALLEST_DEVIATION:g}, {_LARGEST_DEVIATION:g}] votes")
+            given = f"{self.deviation:g} (safety {self.safety:g})"
+            checks.fail("deviation", given, f"in [{_SMALLEST_DEVIATION:g}, {_LARGEST_DEVIATION:g}] votes")
 
     @property
     def cost(self) -> float:
@@ -81,8 +81,8 @@ class PublicationParameters:
 def publication_rule(epsilon: float, delta: float, *, safety: float = 0.0) -> PublicationParameters:
     """Choose parameters from a target alone, without the votes: λ = 1 + 2·log(1/δ)/ε, and s such that it costs ε/8.
 
-    >>> found = publication_rule(epsilon=1.0, delta=1e-5)
-    >>> round(found.order, 3), round(found.deviation, 3), round(found.cost, 3)
+    >>> chosen = publication_rule(epsilon=1.0, delta=1e-5)
+    >>> round(chosen.order, 3), round(chosen.deviation, 3), round(chosen.cost, 3)
     (24.026, 9.803, 0.125)
     """
     checks.positive(epsilon=epsilon)
@@ -116,10 +116,10 @@ class VoteScale:
         if not most:
             return np.zeros(1)
         first = min(_SMALLEST_MARK, most)
-        found = [first * (self._after(first) / first) ** (part / MARKS_A_VOTE) for part in range(MARKS_A_VOTE)]
-        while found[-1] < most:
-            found.append(self._after(found[-MARKS_A_VOTE]))
-        return np.asarray(np.minimum(np.array(found), most))
+        marks = [first * (self._after(first) / first) ** (part / MARKS_A_VOTE) for part in range(MARKS_A_VOTE)]
+        while marks[-1] < most:
+            marks.append(self._after(marks[-MARKS_A_VOTE]))
+        return np.asarray(np.minimum(np.array(marks), most))
 
     def total(self, missed: Array, weights: Array) -> float:
         """Compute G of labels that miss with such probabilities, each counted so often: **private data**."""

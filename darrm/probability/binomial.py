@@ -68,6 +68,5 @@ def tail_bound(n: int, p: float, most: int) -> float:
 
 
 def _from_ratios(upward: Array, downward: Array) -> Array:
-    """Normalize the weights whose ratios of neighbors, away from the mode, are given."""
     weights = np.concatenate([np.cumprod(downward)[::-1], [1.0], np.cumprod(upward)])
     return np.asarray(weights / np.sum(weights), dtype=np.float64)

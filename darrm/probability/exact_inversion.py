@@ -85,10 +85,8 @@ class ExactInversion:
 
 
 def _boundaries(noise: IntegerNoise, bits: int) -> tuple[int, list[int], list[int]]:
-    """Enclose F(x)·2^bits, rounded down, of the points of a table and of the one before: that one, and two lists.
-
-    With i boundaries below U the draw is that point plus i. What lies beyond both ends is never decided.
-    """
+    """Enclose F(x)·2^bits, rounded down, of the points of a table and of the one before: that one, and two lists."""
+    # With i boundaries below U the draw is that point plus i. What lies beyond both ends is never decided.
     with ctx.workprec(bits + _GUARD_BITS):
         right, beyond_right = _weights(noise, 1, bits)
         left, beyond_left = _weights(noise, -1, bits)

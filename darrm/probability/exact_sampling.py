@@ -137,7 +137,6 @@ def discrete_gaussian(variance: Fraction, size: int, below: UniformBelow = syste
 
 
 def _until_filled(attempt: Callable[[int], tuple[Integers, NDArray[np.bool_]]], size: int) -> NDArray[np.int64]:
-    """Repeat the attempts that were rejected; an attempt may answer for fewer values than it was asked for."""
     checks.integer_at_least(0, size=size)
     filled: list[NDArray[np.int64]] = []
     missing = size

@@ -212,11 +212,7 @@ class Bernstein(LatticeMechanism):
 
 
 def _iterated_coefficients(values: NDArray[np.float64], order: int) -> NDArray[np.float64]:
-    """Compute Σ_{i<h} (I − B)^i v on the lattice, one axis a coordinate.
-
-    >>> _iterated_coefficients(np.array([0.0, 0.25, 1.0]), order=2)
-    array([0.   , 0.125, 1.   ])
-    """
+    """Compute Σ_{i<h} (I − B)^i v on the lattice, one axis a coordinate."""
     matrix = bernstein_basis(values.shape[0] - 1, lattice(values.shape[0] - 1)[:, 0])
     rest = values
     total = values.copy()

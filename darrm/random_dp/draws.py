@@ -117,8 +117,8 @@ def count(records: Records) -> int:
     try:
         lengths = [len(column) for column in columns]
     except TypeError:
-        found = ", ".join(type(column).__name__ for column in columns)
-        return checks.fail("records", found, "a list, an array, or a tuple of arrays")
+        kinds = ", ".join(type(column).__name__ for column in columns)
+        return checks.fail("records", kinds, "a list, an array, or a tuple of arrays")
     if len(set(lengths)) != 1:
         checks.fail("records", lengths, "columns of one length each", "a tuple holds columns; a list holds records")
     return lengths[0]
@@ -163,7 +163,6 @@ def norm_of(difference: NDArray[np.float64], norm: Norm) -> float:
 
 
 def _norm_rounded_up(sizes: NDArray[np.float64], norm: str) -> float:
-    """Compute the norm of the absolute values, never below the exact one."""
     largest = float(np.max(sizes, initial=0.0))
     if largest in (0.0, math.inf):
         return largest

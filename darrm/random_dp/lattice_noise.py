@@ -85,7 +85,6 @@ def gaussian_release(
 
 
 def _add(value: NDArray[np.float64], step: Fraction, noise: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return (round(value/step) + noise)·step."""
     rounded = to_lattice(value.ravel(), step)
     # Python's whole numbers: the sum may leave 64 bits
     sums = [int(steps) + int(extra) for steps, extra in zip(rounded, noise, strict=True)]
@@ -93,7 +92,6 @@ def _add(value: NDArray[np.float64], step: Fraction, noise: NDArray[np.int64]) -
 
 
 def _nearest_float(number: Fraction) -> float:
-    """Return the nearest float, ±∞ beyond the largest."""
     try:
         return float(number)
     except OverflowError:

@@ -187,7 +187,6 @@ def exchangeable_sample_size(*, gamma: Number | None = None, m: int | None = Non
 
 
 def _exact_gamma(gamma: Number | None, smallest: float = 0.0) -> Fraction:
-    """Return γ as a fraction of (0, 1), and not so small that more pairs are needed than can be sampled."""
     exact = exact_number("gamma", gamma)  # type: ignore[arg-type]  # None is refused there
     if not 0 < exact < 1:
         checks.fail("gamma", gamma, "in (0, 1)")

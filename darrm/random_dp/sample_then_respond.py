@@ -79,8 +79,8 @@ def sample_then_respond(
     if mechanism.norm != sampler.norm:
         checks.fail("the sampler's norm", sampler.norm, f"{mechanism.norm!r}, as the mechanism needs")
     records = count(data)
-    found = sampler.estimate(records, gamma=gamma, m=m, rule=rule, seed=seed, execution=execution)
-    return respond(data, mechanism, sampler, found, rng=rng)
+    sensitivity = sampler.estimate(records, gamma=gamma, m=m, rule=rule, seed=seed, execution=execution)
+    return respond(data, mechanism, sampler, sensitivity, rng=rng)
 
 
 def respond(

@@ -121,8 +121,8 @@ class SensitivitySampler:
     >>> def exponential(rng, count):
     ...     return rng.exponential(size=count)
     >>> sampler = SensitivitySampler(np.mean, exponential, "l1", distribution="Exp(1)")
-    >>> found = sampler.estimate(records=100, gamma=0.1, seed=1)
-    >>> print(found)
+    >>> sampled = sampler.estimate(records=100, gamma=0.1, seed=1)
+    >>> print(sampled)
     sensitivity 0.0709573 in the l1 norm, rank 285 of 285 sampled pairs of 100 records from Exp(1) (gamma = 0.1)
     """
 
@@ -203,7 +203,6 @@ class SensitivitySampler:
         return self._draws(records, seed).pair(int(index))
 
     def _draws(self, records: int, seed: int | None) -> Draws:
-        """Return the draws of a run, with a fresh seed if none is given."""
         checks.integer_at_least(1, records=records)
         seed = secrets.randbits(64) if seed is None else seed
         checks.integer_at_least(0, seed=seed)
@@ -226,7 +225,6 @@ def _name_of(sampler: RecordSampler) -> str:
 
 
 def _run(draws: Draws, m: int, execution: Execution) -> tuple[NDArray[np.float64], tuple[int, ...]]:
-    """Measure m draws; return their sensitivities and the shape of the function's value."""
     values = np.empty(m)
     done = 0
     shape: tuple[int, ...] | None = None
@@ -248,7 +246,6 @@ def _run(draws: Draws, m: int, execution: Execution) -> tuple[NDArray[np.float64
 
 
 def _batches(draws: Draws, m: int, execution: Execution, stack: ExitStack) -> Iterator[Batch]:
-    """Measure m draws batch by batch, here or in worker processes that end with the stack."""
     spans = [(start, min(start + execution.batch_size, m)) for start in range(0, m, execution.batch_size)]
     if execution.jobs == 1 and execution.backend is None:
         yield from (draws.batch(*span) for span in spans)

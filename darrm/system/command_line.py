@@ -60,12 +60,12 @@ class CommandLine(argparse.ArgumentParser):
                 raise ValueError(f"{flag} is now {self.renamed[flag]}: see {self.prog} --help")
             if _FLAG.fullmatch(flag) and flag not in self._option_string_actions:
                 raise ValueError(f"there is no flag {flag}{nearest(flag, self._option_string_actions)}: {self._help}")
-        found, surplus = super().parse_known_args(args, namespace)
+        options, surplus = super().parse_known_args(args, namespace)
         if surplus:
             raise ValueError(
                 f"{surplus[0]!r} is one word too many: a value follows its flag, one word each: {self._help}"
             )
-        return found, surplus
+        return options, surplus
 
     @property
     def _help(self) -> str:
@@ -84,12 +84,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """
     names = {name: name.strip("-").lower() for name in known}
     key = word.strip("-–—").lower()  # a word processor makes dashes of hyphens
-    found = [name for name, small in names.items() if small == key]
-    found = found or [name for name, small in names.items() if len(key) > 1 and small.startswith(key)]
-    found = found or [
+    meant = [name for name, small in names.items() if small == key]
+    meant = meant or [name for name, small in names.items() if len(key) > 1 and small.startswith(key)]
+    meant = meant or [
         name for name, small in names.items() if small in get_close_matches(key, names.values(), cutoff=0.75)
     ]
-    return f" (did you mean {' or '.join(found)}?)" if found else ""
+    return f" (did you mean {' or '.join(meant)}?)" if meant else ""
 
 
 def add_outputs(
@@ -165,7 +165,6 @@ def run(main: Callable[[], int]) -> int:
 
 
 def _about_file(error: OSError) -> str:
-    """Return what the operating system refused, with what to do."""
     if error.filename is None:
         return str(error)
     return f"{str(error.filename)!r}: {error.strerror}: check its name, its folder and their permissions"
@@ -182,7 +181,6 @@ def complain(message: str, status: int, kind: str = "error") -> int:
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    """Print a warning in one line, without the place in the code."""
     complain(str(message), 0, "warning")
 
 

@@ -107,11 +107,7 @@ def say_instead(axes: Axes, words: str) -> None:
 
 
 def _apart(heights: Sequence[float], gap: float) -> list[float]:
-    """Move heights in [0, 1] apart, in their order, as little as a pass up and a pass down do.
-
-    >>> _apart([1.0, 0.2, 1.0], 0.25)
-    [0.75, 0.2, 1.0]
-    """
+    """Move heights in [0, 1] apart, in their order, as little as a pass up and a pass down do."""
     order = sorted(range(len(heights)), key=heights.__getitem__)
     placed = [heights[place] for place in order]
     for place in range(1, len(placed)):
@@ -119,7 +115,7 @@ def _apart(heights: Sequence[float], gap: float) -> list[float]:
     placed[-1] = min(placed[-1], max(1.0, gap * (len(placed) - 1)))
     for place in range(len(placed) - 2, -1, -1):
         placed[place] = min(placed[place], placed[place + 1] - gap)
-    found = [0.0] * len(heights)
+    moved = [0.0] * len(heights)
     for place, height in zip(order, placed, strict=True):
-        found[place] = height
-    return found
+        moved[place] = height
+    return moved

@@ -50,13 +50,13 @@ def check_regular(path: Path, most_bytes: int) -> None:
     ...
     ValueError: '/dev/zero' is no regular file: copy what it holds into a file first
     """
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        folder = stat.S_ISDIR(found.st_mode)
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        folder = stat.S_ISDIR(status.st_mode)
         what = "a folder: name a file" if folder else "no regular file: copy what it holds into a file first"
         raise ValueError(f"{str(path)!r} is {what}")
-    if found.st_size > most_bytes:
-        held, most = f"{found.st_size:,} bytes", f"{most_bytes:,}"
+    if status.st_size > most_bytes:
+        held, most = f"{status.st_size:,} bytes", f"{most_bytes:,}"
         raise ValueError(f"{str(path)!r} holds {held}, more than the {most} that are read: is it the right file?")
 
 

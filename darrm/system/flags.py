@@ -24,10 +24,10 @@ def integer(flag: str, text: str, least: int) -> int:
     11
     """
     try:
-        found = int(text)
+        number = int(text)
     except ValueError:  # no integer, or one of more digits than Python reads
         checks.fail(flag, text, f"an integer of at least {least}", "write it in digits alone, like 11")
-    return found if found >= least else checks.fail(flag, found, f"an integer of at least {least}")
+    return number if number >= least else checks.fail(flag, number, f"an integer of at least {least}")
 
 
 def integers(flag: str, text: str) -> list[int]:
@@ -36,12 +36,12 @@ def integers(flag: str, text: str) -> list[int]:
     >>> integers("--queries", "50,20,50")
     [20, 50]
     """
-    found = sorted({integer(flag, part, 1) for part in text.split(",")})
-    if found[0] < 1 or found[-1] > MOST_QUERIES or len(found) > _MOST_NUMBERS:
+    numbers = sorted({integer(flag, part, 1) for part in text.split(",")})
+    if numbers[0] < 1 or numbers[-1] > MOST_QUERIES or len(numbers) > _MOST_NUMBERS:
         checks.fail(
             flag, text, f"up to {_MOST_NUMBERS} whole numbers of at least 1 and at most {MOST_QUERIES}, like 20,50"
         )
-    return found
+    return numbers
 
 
 def real(flag: str, text: str, least: float = 0.0) -> float:
@@ -75,7 +75,6 @@ def privacy_pair(flag: str, text: str | None, example: str = "2,1e-5") -> Privac
 
 
 def _pair(flags: str, epsilon: str, delta: str) -> PrivacyParams:
-    """Make a pair; what is wrong with it is said of the flags that were typed."""
     try:
         return PrivacyParams(epsilon, delta)
     except ValueError as error:
@@ -134,7 +133,6 @@ def voters_of(options: argparse.Namespace) -> Voters:
 
 
 def _each_of(options: argparse.Namespace, K: int | None) -> list[PrivacyParams]:
-    """Read --epsilon and --each-delta: one pair, or one for each voter."""
     epsilons = (DEFAULT_EPSILON if options.epsilon is None else options.epsilon).split(",")
     deltas = (DEFAULT_EACH_DELTA if options.each_delta is None else options.each_delta).split(",")
     most = max(len(epsilons), len(deltas))
@@ -145,12 +143,12 @@ def _each_of(options: argparse.Namespace, K: int | None) -> list[PrivacyParams]:
         checks.fail(flag, text, f"one number, or K = {K} where voters differ", "write decimals with a point")
     pairs = zip(epsilons * (most // len(epsilons)), deltas * (most // len(deltas)), strict=True)
     plain = PrivacyParams("inf")  # nothing is known of it, whatever Δ the others have
-    found = [
+    private = [
         plain if text.strip() == "inf" else _pair("--epsilon and --each-delta", text, delta) for text, delta in pairs
     ]
-    if found == [plain] * most:
+    if private == [plain] * most:
         raise ValueError("--epsilon must be finite for private voters: say --voters plain")
-    return found
+    return private
 
 
 def python_of(voters: Voters) -> str:

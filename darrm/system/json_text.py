@@ -44,30 +44,28 @@ def parse_json(text: str) -> Json:
     ValueError: the name 'K' stands twice in one object
     """
     try:
-        found = json.loads(
+        value = json.loads(
             text,
             object_pairs_hook=_object,
             parse_int=lambda digits: int(_bounded(digits)),
             parse_float=lambda digits: float(_bounded(digits)),
             parse_constant=_refuse_constant,
         )
-        _check(found, 0)
+        _check(value, 0)
     except RecursionError:
         raise ValueError(f"it is nested more than {_MOST_DEPTH} levels deep") from None
-    return found
+    return value
 
 
 def _object(pairs: list[tuple[str, object]]) -> Document:
-    """Make an object whose names differ."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    document = dict(pairs)
+    if len(document) < len(pairs):
         twice = next(name for index, (name, _) in enumerate(pairs) if name in dict(pairs[:index]))
         raise ValueError(f"the name {twice[:80]!r} stands twice in one object")
-    return found
+    return document
 
 
 def _bounded(digits: str) -> str:
-    """Return the text of a number that is short enough to be meant."""
     if len(digits) > _MOST_DIGITS:
         raise ValueError(f"it holds a number of {len(digits):,} characters")
     return digits
@@ -78,7 +76,6 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _check(value: object, depth: int) -> None:
-    """Refuse deep nests, text that no file can hold, and floats beyond all floats."""
     if depth > _MOST_DEPTH:
         raise RecursionError
     if isinstance(value, dict):

@@ -50,7 +50,6 @@ class StatusLine:
                 self._width = 0
 
     def _write(self, pause: float) -> None:
-        """Write the text with the seconds since the start, if it is time to."""
         now = time.monotonic()
         seconds, since = now - self._started, now - self._written
         due = seconds >= SHOWN_AFTER_SECONDS and since >= pause if self._on_terminal else since >= LOGGED_AFTER_SECONDS
@@ -112,11 +111,7 @@ def blocks(rows: Rows, size: int, line: StatusLine, what: str) -> Iterator[Rows]
 
 
 def _bar(what: str, done: int, total: int) -> str:
-    """Write how much is done.
-
-    >>> _bar("pairs", 16, 64)
-    'pairs [########                      ] 16/64'
-    """
+    """Write how much is done."""
     filled = BAR_WIDTH if total == 0 else round(BAR_WIDTH * done / total)
     return f"{what} [{('#' * filled).ljust(BAR_WIDTH)}] {done:,}/{total:,}"
 

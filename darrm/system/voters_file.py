@@ -24,18 +24,18 @@ def read_voters(path: Path) -> list[PrivacyParams]:
         raise ValueError(f"{path}: it is no CSV file of voters ({error}): {_WANTED}") from error
     if not lines or [name.strip().lower() for name in lines[0]] != _COLUMNS:
         raise ValueError(f"{path}: line 1 must be {','.join(_COLUMNS)}: {_WANTED}")
-    found: dict[str, PrivacyParams] = {}
+    voters: dict[str, PrivacyParams] = {}
     for number, fields in enumerate(lines[1:], 2):
         if len(fields) != len(_COLUMNS):
             raise ValueError(f"{path}: line {number} has {len(fields)} fields: {_WANTED}")
         name, epsilon, delta = (field.strip() for field in fields)
-        if not name or name in found:
+        if not name or name in voters:
             wrong = f"the name {name!r} stands there twice" if name else "a voter without a name"
             raise ValueError(f"{path}: line {number}: {wrong}: {_WANTED}")
         try:
-            found[name] = PrivacyParams(epsilon, delta)
+            voters[name] = PrivacyParams(epsilon, delta)
         except ValueError as error:
             raise ValueError(f"{path}: line {number}: {error}") from error
-    if not found:
+    if not voters:
         raise ValueError(f"{path}: it holds no voter: {_WANTED}")
-    return list(found.values())
+    return list(voters.values())
