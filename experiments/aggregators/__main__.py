@@ -7,16 +7,14 @@ OUTPUT/aggregators.md made from them.
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
-from darrm.laws.histogram_priors import RecordedVotes
+from darrm.laws.histogram_priors import HistogramPrior, RecordedVotes
 from darrm.problem import Workload
 from darrm.system.command_line import run
 from experiments import pages
 from experiments.aggregators.comparison import Comparison, compare
 from experiments.aggregators.page import Results, page
 from experiments.aggregators.pictures import save_margins
-from experiments.aggregators.pluralities import PluralityComparison, compare_pluralities
 from experiments.aggregators.settings import (
     plain_workloads,
     plurality_vote_workloads,
@@ -25,6 +23,7 @@ from experiments.aggregators.settings import (
     vote_workloads,
 )
 from experiments.aggregators.votes import available, available_of_ten_classes
+from experiments.pages import Row
 
 NAME = "aggregators"
 PICTURE_TOTAL = 1.0  # the budget of the panels drawn; the tables and the JSON have all
@@ -38,12 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = pages.data_folder(options, NAME)
     if not options.page:
         for name, workloads in (("plain", plain_workloads), ("private", private_workloads)):
-            comparisons = _compared(workloads(quick=options.quick))
+            comparisons = [_compared(work) for work in workloads(quick=options.quick)]
             pages.write_json(folder / f"{name}.json", [asdict(comparison) for comparison in comparisons])
             save_margins(folder / f"{name}.png", _drawn(comparisons))
         pages.write_json(folder / "votes.json", _votes(quick=options.quick))
-        pluralities = [_shown(compare_pluralities(*each)) for each in plurality_workloads(quick=options.quick)]
-        pages.write_json(folder / "pluralities.json", [asdict(each) for each in pluralities])
+        pluralities = [_compared(*asked) for asked in plurality_workloads(quick=options.quick)]
+        pages.write_json(folder / "pluralities.json", [asdict(comparison) for comparison in pluralities])
         pages.write_json(folder / "plurality_votes.json", _plurality_votes(quick=options.quick))
     results = Results.read(folder)
     pages.print_claims(results.claims)
@@ -51,34 +50,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _shown(found: PluralityComparison) -> PluralityComparison:
-    best = found.options[0]
-    print(f"{found.title}: {best['name']} right {best['right']:.4f} ({found.seconds:.1f} s)", flush=True)
-    return found
+def _compared(work: Workload, prior: HistogramPrior | None = None) -> Comparison:
+    comparison, _ = compare(work, prior)
+    ours = comparison.options[0]
+    print(f"{comparison.title}: {ours['name']} right {ours['right']:.4f} ({comparison.seconds:.1f} s)", flush=True)
+    return comparison
 
 
-def _plurality_votes(*, quick: bool) -> list[dict[str, Any]]:
+def _plurality_votes(*, quick: bool) -> list[Row]:
     """Compute the share of right labels on recorded votes with ten classes."""
-    rows = []
-    for recorded in available_of_ten_classes(quick=quick):
-        prior = RecordedVotes(recorded.name, recorded.votes)
-        for work in plurality_vote_workloads(recorded.voters, recorded.votes.counts.shape[1], quick=quick):
-            found = _shown(compare_pluralities(work, prior))
-            rows.append({**asdict(found), "plurality": recorded.plurality_accuracy})
-    return rows
+    return [
+        {**asdict(_compared(work, RecordedVotes(votes.name, votes.votes))), "plurality": votes.plurality_accuracy}
+        for votes in available_of_ten_classes(quick=quick)
+        for work in plurality_vote_workloads(votes.voters, votes.votes.counts.shape[1], quick=quick)
+    ]
 
 
-def _compared(workloads: list[Workload]) -> list[Comparison]:
-    found = []
-    for work in workloads:
-        comparison, _ = compare(work)
-        found.append(comparison)
-        best = comparison.options[0]
-        print(f"{comparison.title}: accuracy {best['accuracy']:.4f} ({comparison.seconds:.1f} s)", flush=True)
-    return found
-
-
-def _votes(*, quick: bool) -> list[dict[str, Any]]:
+def _votes(*, quick: bool) -> list[Row]:
     """Compute the expected label accuracy of every aggregator on recorded votes."""
     rows = []
     for recorded in available(quick=quick):

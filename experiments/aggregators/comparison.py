@@ -2,126 +2,247 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from darrm.advise import Contender, advise
+from darrm.advise import Advice, Contender, advise
 from darrm.advise import contenders as registry
-from darrm.laws.priors import CommonP
+from darrm.laws.histogram_priors import HistogramPrior
+from darrm.losses.charges import Charge
+from darrm.losses.renyi import RenyiCurve
+from darrm.optimize.plurality_bounds import share_right_at_most
+from darrm.plan.budget import account_of
 from darrm.plan.option import ReleaseOption
+from darrm.plan.share_right import MOST_LISTED, histograms
+from darrm.probability.bisection import last_allowed
 from darrm.problem import Workload
 from darrm.system.report_text import spread
-from experiments.pages import Claim
+from experiments.pages import Claim, Row, read_json
 
 MOST_LEVELS = 32  # kept of a long curve in the JSON
 SAME = 1e-9  # lies of 2⁻³⁶ and the searches' last digits are no difference
+BY_COUNTS, BY_LABEL, SHAPED = "GNMax, tight σ", "GNMax by label", "shaped noise"
+LESS_NOISE = (0.75, 0.85)  # of σ: what "about a fifth smaller" means
+LEAST_SIGMA, MOST_SIGMA = 1e-2, 1e6
+
+Lead = tuple[float, str]  # by how much, before whom
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One workload's results, as plain data.
+    """One workload's results under one belief, as plain data.
 
-    ``levels`` are the numbers of votes l at which ``truth`` is kept; ``options`` one for each aggregator, ours first:
-    name, right (the share of right labels) and accuracy under the common prior, epsilon, bound, settings, truth, and
-    for the others worst_margin and worst_difference: where ours minus theirs is smallest, and that difference;
-    ``absent`` (name, reason) of those that do not apply; ``seconds`` how long ours took to find.
+    ``options`` hold one entry for each aggregator, what this library would release first: name, right (its share of
+    right labels), standard_error, settings, epsilon, bound, released (whether this library draws it); for two classes
+    also accuracy and truth, the latter at the numbers of votes that ``levels`` lists, and for all but the first
+    worst_margin and worst_difference: where the first's truth minus theirs is smallest, and that difference. ``absent``
+    (name, reason) of those that do not apply; ``seconds`` how long it took; ``coin`` the share of right labels of a
+    guess. For more classes ``at_most`` is what no private release exceeds, and ``sigma_by_counts`` the least σ of GNMax
+    that the accountant admits by the Rényi curve of its noisy counts.
     """
 
-    workload: dict[str, Any]
-    levels: list[int]
-    options: list[dict[str, Any]]
+    workload: Row
+    options: list[Row]
     absent: list[tuple[str, str]]
     seconds: float
+    prior: str = "common"
+    levels: list[int] = field(default_factory=list)
+    coin: float | None = None
+    at_most: float | None = None
+    sigma_by_counts: float | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> "list[Comparison]":
+        """Read what a run wrote."""
+        return [cls(**entry) for entry in read_json(path)]
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return int(self.workload.get("classes", 2))
 
     @property
     def title(self) -> str:
         """The workload in a few words."""
         w = self.workload
+        if self.classes > 2:
+            return f"C = {w['classes']}, K = {w['K']:,}, Q = {w['queries']:,}, {self.prior}"
         reach = "all" if w["overlap"] is None else w["overlap"]
-        voters = w["voters"] if w["voters"] == "plain" else f"{w['voters']}-private"
+        voters = w["voters"] if self.is_plain else f"{w['voters']}-private"
         return f"K = {w['K']}, {voters}, overlap {reach}, Q = {w['queries']}, ({w['epsilon']}, {w['delta']})"
 
     @property
     def is_plain(self) -> bool:
         """Whether the voters are not private."""
-        return bool(self.workload["voters"] == "plain")
+        return bool(self.workload.get("voters", "plain") == "plain")
+
+    @property
+    def best(self) -> Row:
+        """The aggregator that is right most often."""
+        return max(self.options, key=lambda option: float(option["right"]))
+
+    def of(self, name: str) -> Row | None:
+        """Return the entry of an aggregator."""
+        return next((option for option in self.options if option["name"] == name), None)
+
+    def all_of(self, key: str) -> dict[str, float]:
+        """Return one number of every aggregator that has it, by its name."""
+        return {option["name"]: option[key] for option in self.options if key in option}
 
 
-def compare(work: Workload, *, contenders: Sequence[Contender] | None = None) -> tuple[Comparison, list[ReleaseOption]]:
+def compare(
+    work: Workload, prior: HistogramPrior | None = None, *, contenders: Sequence[Contender] | None = None
+) -> tuple[Comparison, list[ReleaseOption]]:
     """Run every aggregator, by default `registry.CONTENDERS`; also return the options themselves, ours first."""
-    prior = CommonP()
-    started = time.perf_counter()
-    (ours,) = advise(work, prior=prior, contenders=[registry.OURS]).options
-    seconds = time.perf_counter() - started
     asked = registry.CONTENDERS if contenders is None else contenders
-    rest = [each for each in asked if each is not registry.OURS]
-    others = advise(work, prior=prior, contenders=rest)
-    kept = spread(ours.truth.size, MOST_LEVELS)
-    first = work.voters.first_majority
-    options = []
-    for option in (ours, *others.options):
-        difference = ours.truth - option.truth
-        worst = int(np.argmin(difference))
-        entry = {
-            "name": option.name,
-            "right": option.right,
-            "accuracy": option.accuracy(prior),
-            "epsilon": option.cost.epsilon,
-            "bound": option.cost.name,
-            "settings": dict(option.settings),
-            "truth": option.truth[kept].round(6).tolist(),
-        }
-        if option is not ours:
-            entry |= {"worst_margin": 2 * (first + worst) - work.voters.K, "worst_difference": float(difference[worst])}
-        options.append(entry)
-    described = {
+    started = time.perf_counter()
+    advice = advise(work, prior=prior, contenders=[registry.OURS, *(one for one in asked if one is not registry.OURS)])
+    seconds = time.perf_counter() - started
+    ours = next((option for option in advice.options if option.name == registry.OURS.name), advice.recommended)
+    options = [ours, *(option for option in advice.options if option is not ours)]
+    entries = [_entry(option) for option in options]
+    workload = {
         "K": work.voters.K,
+        "classes": work.classes,
         "voters": str(work.voters.each) if work.voters.each.is_private else "plain",
         "overlap": work.voters.overlap,
         "queries": work.queries,
         "epsilon": work.total.epsilon,
         "delta": work.total.delta,
     }
-    levels = [first + place for place in kept]
-    return Comparison(described, levels, options, [*others.absent], seconds), [ours, *others.options]
+    more: Row = _limits(advice) if work.classes > 2 else {"levels": _add_truths(options, entries, advice.prior)}
+    coin = None if advice.coin is None else advice.coin.value
+    return Comparison(workload, entries, [*advice.absent], seconds, advice.prior.text, coin=coin, **more), options
 
 
-def decide(comparisons: list[Comparison]) -> list[Claim]:
-    """Decide what was to be shown or refuted, for plain and for private voters."""
-    found = []
-    for voters, chosen in (
-        ("voters that are not private, overlap 1", [each for each in comparisons if each.is_plain]),
-        ("private voters", [each for each in comparisons if not each.is_plain]),
-    ):
-        one = [each for each in chosen if each.workload["queries"] == 1]
-        many = [each for each in chosen if each.workload["queries"] > 1]
-        found += [
-            _claim(f"one query, {voters}: ours is at least as good at every margin", one, _by_margin),
-            _claim(f"one query, {voters}: ours has at least the expected accuracy", one, _by_accuracy),
-            _claim(f"many queries, {voters}: ours has at least the expected accuracy", many, _by_accuracy),
-            _claim(f"many queries, {voters}: ours is at least as good at every margin", many, _by_margin),
+def _entry(option: ReleaseOption) -> Row:
+    return {
+        "name": option.name,
+        "right": option.right,
+        "standard_error": 0.0 if option.share_right is None else option.share_right.standard_error,
+        "settings": dict(option.settings),
+        "epsilon": option.cost.epsilon,
+        "bound": option.cost.name,
+        "released": bool(option.instructions),
+    }
+
+
+def _add_truths(options: Sequence[ReleaseOption], entries: Sequence[Row], prior: Any) -> list[int]:  # noqa: ANN401
+    """Note accuracies and truths of two classes, and where the first is worst; return the numbers of votes kept."""
+    ours, voters = options[0], options[0].workload.voters
+    kept = spread(ours.truth.size, MOST_LEVELS)
+    for option, entry in zip(options, entries, strict=True):
+        entry |= {"accuracy": option.accuracy(prior), "truth": option.truth[kept].round(6).tolist()}
+        if option is not ours:
+            difference = ours.truth - option.truth
+            worst = int(np.argmin(difference))
+            entry["worst_margin"] = 2 * (voters.first_majority + worst) - voters.K
+            entry["worst_difference"] = float(difference[worst])
+    return [voters.first_majority + place for place in kept]
+
+
+def _limits(advice: Advice) -> Row:
+    """Compute what no private release exceeds, and σ by noisy counts."""
+    work = advice.workload
+    listed = histograms(advice.prior, work.voters.K, work.classes, MOST_LISTED)
+    return {"at_most": share_right_at_most(work, *listed), "sigma_by_counts": _sigma_by_counts(work)}
+
+
+def _sigma_by_counts(work: Workload) -> float:
+    """Bisect for the least σ of GNMax that the accountant admits by the Rényi curve λ/σ² of its noisy counts."""
+
+    def admitted(sigma: float) -> bool:
+        curve = RenyiCurve.of(lambda orders: orders / sigma**2)
+        return account_of(work, Charge("GNMax by counts", renyi=curve, reached=1)).admits(work.total)
+
+    return last_allowed(admitted, MOST_SIGMA, LEAST_SIGMA, tolerance=1e-6, geometric=True)
+
+
+def decide(comparisons: Sequence[Comparison]) -> list[Claim]:
+    """Decide what was to be shown or refuted: for two classes by the voters, then for each number of more."""
+    claims: list[Claim | None] = []
+    for voters, is_plain in (("voters that are not private, overlap 1", True), ("private voters", False)):
+        two = [item for item in comparisons if item.classes == 2 and item.is_plain == is_plain]
+        one = [item for item in two if item.workload["queries"] == 1]
+        many = [item for item in two if item.workload["queries"] > 1]
+        margin, accuracy = "ours is at least as good at every margin", "ours has at least the expected accuracy"
+        claims += [
+            _claim(f"one query, {voters}: {margin}", one, _by_margin),
+            _claim(f"one query, {voters}: {accuracy}", one, _by_accuracy),
+            _claim(f"many queries, {voters}: {accuracy}", many, _by_accuracy),
+            _claim(f"many queries, {voters}: {margin}", many, _by_margin),
         ]
-    return [claim for claim in found if claim is not None]
+    for classes in sorted({item.classes for item in comparisons} - {2}):
+        more = [item for item in comparisons if item.classes == classes]
+        who = f"{classes} classes"
+        claims += [
+            _claim(f"{who}: ours is right at least as often as every release that is only compared", more, _lead),
+            _claim(f"{who}: shaped noise is right at least as often as Gaussian noise by label", more, _shaped_lead),
+            _claim(f"{who}: no release exceeds what is proved that none can", more, _room),
+        ]
+    return [claim for claim in (*claims, *_less_noise(comparisons)) if claim is not None]
 
 
 def _claim(
-    statement: str, chosen: list[Comparison], lead: Callable[[Comparison], list[tuple[float, str]]]
+    statement: str, chosen: Sequence[Comparison], leads_of: Callable[[Comparison], Sequence[Lead]]
 ) -> Claim | None:
-    leads = [(value, f"{rival}; {each.title}") for each in chosen for value, rival in lead(each)]
+    leads = [(value, f"{before}{item.title}") for item in chosen for value, before in leads_of(item)]
     if not leads:
         return None
-    worst, where = min(leads)
+    least, where = min(leads)
     broken = sum(value < -SAME for value, _ in leads)
-    measured = f"{len(leads) - broken} of {len(leads)} comparisons; least lead {worst:.3g} ({where})"
+    compared = "comparisons" if chosen[0].classes == 2 else "workloads"
+    measured = f"{len(leads) - broken} of {len(leads)} {compared}; least lead {least:.3g} ({where})"
     return Claim(statement, measured, broken == 0)
 
 
-def _by_margin(comparison: Comparison) -> list[tuple[float, str]]:
-    return [(o["worst_difference"], f"{o['name']} at margin {o['worst_margin']}") for o in comparison.options[1:]]
+def _by_margin(item: Comparison) -> list[Lead]:
+    return [
+        (rival["worst_difference"], f"{rival['name']} at margin {rival['worst_margin']}; ")
+        for rival in item.options[1:]
+    ]
 
 
-def _by_accuracy(comparison: Comparison) -> list[tuple[float, str]]:
-    ours = comparison.options[0]["accuracy"]
-    return [(ours - o["accuracy"], o["name"]) for o in comparison.options[1:]]
+def _by_accuracy(item: Comparison) -> list[Lead]:
+    ours, *rivals = item.options
+    return [(ours["accuracy"] - rival["accuracy"], f"{rival['name']}; ") for rival in rivals]
+
+
+def _lead(item: Comparison) -> list[Lead]:
+    """Ours, the best that this library draws, minus the best that is only compared."""
+    ours = [option["right"] for option in item.options if option["released"]]
+    others = [option["right"] for option in item.options if not option["released"]]
+    return [(max(ours) - max(others), "")] if ours and others else []
+
+
+def _shaped_lead(item: Comparison) -> list[Lead]:
+    shaped, gaussian = item.of(SHAPED), item.of(BY_LABEL)
+    return [] if shaped is None or gaussian is None else [(shaped["right"] - gaussian["right"], "")]
+
+
+def _room(item: Comparison) -> list[Lead]:
+    return [] if item.at_most is None else [(item.at_most - float(item.best["right"]), "")]
+
+
+def _less_noise(comparisons: Sequence[Comparison]) -> list[Claim]:
+    """Compare σ of GNMax by label with what its noisy counts need, for many queries on more than two classes."""
+    sigmas = [
+        (by_label["settings"]["sigma"], item.sigma_by_counts, by_counts["settings"]["sigma"], item.title)
+        for item in comparisons
+        if item.sigma_by_counts is not None and item.workload["queries"] > 1
+        if (by_label := item.of(BY_LABEL)) and (by_counts := item.of(BY_COUNTS))
+    ]
+    claims = []
+    for place, statement, (least, most) in (
+        (1, "by the same accountant the label lets GNMax use about a fifth less noise", LESS_NOISE),
+        (2, "the label lets GNMax use less noise than any accounting of its counts", (0.0, 1.0)),
+    ):
+        ratios = [(row[0] / row[place], row[3]) for row in sigmas]
+        if ratios:
+            (low, first), (high, last) = min(ratios), max(ratios)
+            measured = f"σ is {low:.3f} ({first}) to {high:.3f} ({last}) of that by counts, {len(ratios)} workloads"
+            claims.append(Claim(f"many queries: {statement}", measured, least <= low and high <= most))
+    return claims

@@ -20,7 +20,7 @@ from darrm.system.command_line import CommandLine, run
 from darrm.system.figures import BLUE, VERMILION, saved_figure
 from darrm.system.files import write_text
 from experiments import pages
-from experiments.aggregators.pluralities import BY_COUNTS, PluralityComparison
+from experiments.aggregators.comparison import BY_COUNTS, Comparison
 
 SIGMA, ORDER = 40.0, 8.0  # of the picture of all places
 SIGMAS = (10.0, 40.0)
@@ -28,72 +28,6 @@ GRID = 31  # places on each axis, in [-REACH, REACH] standard deviations
 REACH = 3.0
 MOST_ORDERS = 2.5  # orders are drawn up to so many standard deviations
 NODES = 80
-
-TEXT = """# Any number of classes
-
-Most ensembles choose from more than two classes. What is the same: `plan`, `advise`, `release` and `account` take
-`--classes`, a ledger pays for every label, and one person reaches at most `--overlap` voters. What is different is who
-wins. This page says what a label costs, in pictures, which mechanism to use when, and what to type. It is written by
-`python -m experiments.aggregators.plurality_page`; its numbers come from the JSON files beside the pictures.
-
-## What the label hides
-
-GNMax adds Gaussian noise to the votes of each class and publishes *one* name. Usually it is charged as if all noisy
-counts were published. Let one vote move from class a to class b, and let somebody tell you the noisy counts of all
-other classes: they did not change. Only the highest of them matters, and you see one of three outcomes: *a*, *b*, or
-*another*. So the label costs at most what these three outcomes cost at the worst place (x, y), the votes of a and b
-above the best of the others, however many classes and voters there are (`darrm/losses/label.py` has the proof, and
-computes the worst place with a bound on every error).
-
-![What the three outcomes cost at every place](reproduction/aggregators/label_surface.png)
-
-*What the three outcomes cost at every place,* for σ = {sigma:g} and order {order:g}, as a share of what the noisy
-counts cost: the brighter, the more.
-
-The cost lives on the
-ridge x ≈ y, where a and b compete. It is highest where both are a little ahead of all others, {ridge:.4f} at the
-dot, and next to nothing in the corner where another class wins almost surely. Certified over all places and every rule
-for ties: {certified:.4f} of the counts' cost.
-
-![By label and by counts](reproduction/aggregators/label_ratio.png)
-
-*By label and by counts:* the cost of the label as a share of that of the noisy counts, over the Rényi order.
-
-Over the order the share grows from just above 2/π = 0.637, which two classes alone have: at order {low_orders:.2f} σ it
-is {low_share:.3f}, at {high_orders:.2f} σ {high_share:.3f}. The cost falls with the square of σ, so at a share of 0.64
-the noise may be a fifth smaller, whatever the number of classes.
-
-{measured}## What to type
-
-```sh
-python -m darrm.advise --K 250 --classes 10 --voters plain --overlap 1 --queries 500 --total 2,0.00001
-python -m darrm.plan --K 250 --classes 10 --voters plain --overlap 1 --queries 500 --total 2,0.00001 --output plan.json
-python -m darrm.release votes.csv --table plan.json --ledger ledger.sqlite --create-budget 2,0.00001 --output labels.csv
-```
-
-`votes.csv` holds one row a query: a label from each voter, or a count for each class. If too few labels come out right,
-`advise` says how many voters or how few queries would change that: the noise does not depend on the number of voters,
-so five times the voters are about as good as five times the ε. What you believe about the votes must be public;
-`--prior dirichlet:0.5` believes in clearer majorities than the default.
-"""
-
-MEASURED = """## Which mechanism wins
-
-The share of right labels for a total budget of (2, 1e-5), voters that are not private, a person reaching one of them,
-every histogram equally likely. *right* counts an answer that is one of the classes with the most votes; a guess has at
-least 1/C. *none exceeds* is proved for every private release whatsoever (`darrm/optimize/plurality_bounds.py`): sharp
-for one query, loose for many.
-
-{winners}
-
-{counted}
-
-In words: the optimum where its program is small enough to be solved; else, for one query, mostly permute-and-flip, and
-for many queries noise on the counts that is charged by the label and is short on the right and long on the left, the
-more so the more classes there are, because a label is wrong through the largest of C − 1 noises. `advise` calibrates
-them all and ranks them for your workload, so there is nothing to remember.
-
-"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -202,47 +136,33 @@ def save_ratios(path: Path, ratios: list[dict[str, Any]]) -> None:
 
 
 def page(folder: Path) -> str:
-    """Write the page from its data."""
+    """Fill the page from its data."""
     costs = pages.read_json(folder / "label.json")
-    found = [PluralityComparison(**entry) for entry in pages.read_json(folder / "pluralities.json")]
+    comparisons = Comparison.read(folder / "pluralities.json")
     surface, ratio = costs["surface"], costs["ratios"][-1]
     orders = np.array(ratio["orders"])
     low, high = int(np.argmin(np.abs(orders - ORDER))), -1
-    return TEXT.format(
-        sigma=surface["sigma"],
-        order=surface["order"],
-        ridge=float(np.max(surface["shares"])),
-        certified=ratio["label"][low],
-        low_orders=orders[low] / ratio["sigma"],
-        low_share=ratio["label"][low],
-        high_orders=orders[high] / ratio["sigma"],
-        high_share=ratio["label"][high],
-        measured=measured(found) if found else "",
-    )
+    wins = Counter(item.best["name"] for item in comparisons).most_common()
+    facts = {
+        "surface": surface,
+        "ridge": float(np.max(surface["shares"])),
+        "certified": ratio["label"][low],
+        "low_orders": orders[low] / ratio["sigma"],
+        "low_share": ratio["label"][low],
+        "high_orders": orders[high] / ratio["sigma"],
+        "high_share": ratio["label"][high],
+        "workloads": len(comparisons),
+        "winners": [_winner(item) for item in comparisons if item.prior == "dirichlet:1"],
+        "wins": ", ".join(f"{name} in {count}" for name, count in wins),
+    }
+    return pages.filled("aggregators", facts, template="plurality")
 
 
-def measured(comparisons: list[PluralityComparison]) -> str:
-    """Write what the comparison found."""
-    uniform = [each for each in comparisons if each.prior == "dirichlet:1"]
-    return MEASURED.format(winners=winners_table(uniform), counted=wins_in_words(comparisons))
-
-
-def winners_table(comparisons: list[PluralityComparison]) -> str:
-    """Tabulate the best release of every workload beside GNMax by counts."""
-    rows = []
-    for each in comparisons:
-        work, best, counted = each.workload, each.options[0], each.of(BY_COUNTS)
-        by_counts = "–" if counted is None else f"{counted['right']:.4f}"
-        size = [work["classes"], f"{work['K']:,}", f"{work['queries']:,}"]
-        rows.append([*size, best["name"], f"{best['right']:.4f}", by_counts, f"{each.coin:.4f}", f"{each.at_most:.4f}"])
-    return pages.table(["C", "K", "Q", "best", "right", "GNMax by counts", "a guess", "none exceeds"], rows)
-
-
-def wins_in_words(comparisons: list[PluralityComparison]) -> str:
-    """Count how often each release is the best."""
-    wins = Counter(each.options[0]["name"] for each in comparisons).most_common()
-    said = ", ".join(f"{name} in {count}" for name, count in wins)
-    return f"Of all {len(comparisons)} workloads of the comparison, both beliefs, the best is {said}."
+def _winner(item: Comparison) -> pages.Row:
+    """Put the best release of a workload beside GNMax by counts."""
+    counts = item.of(BY_COUNTS)
+    by_counts = None if counts is None else counts["right"]
+    return {**item.workload, "best": item.best, "by_counts": by_counts, "coin": item.coin, "at_most": item.at_most}
 
 
 if __name__ == "__main__":

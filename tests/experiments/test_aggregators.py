@@ -21,16 +21,9 @@ from darrm.problem import Problem, Voters, Workload
 from darrm.votes import Votes
 from experiments.aggregators import __main__ as aggregators
 from experiments.aggregators import advice_page
-from experiments.aggregators.comparison import Comparison, compare, decide
-from experiments.aggregators.page import Results, page
+from experiments.aggregators.comparison import BY_COUNTS, Comparison, compare, decide
+from experiments.aggregators.page import Results, page, shares_table
 from experiments.aggregators.pictures import save_margins, styles
-from experiments.aggregators.pluralities import (
-    BY_COUNTS,
-    PluralityComparison,
-    compare_pluralities,
-    decide_pluralities,
-    shares_table,
-)
 from experiments.aggregators.settings import plain_workloads, private_workloads
 from experiments.aggregators.votes import EnsembleVotes, available, available_of_ten_classes, digits
 from tests.planned import ONE, ORACLE, share
@@ -51,7 +44,7 @@ def comparison(ours: list[float], theirs: list[float], *, queries: int = 1) -> C
     rival = {"name": "rival", "accuracy": float(np.mean(theirs)), "truth": theirs}
     worst = {"worst_margin": 1, "worst_difference": float(difference.min())}
     options = [{"name": "ours", "accuracy": float(np.mean(ours)), "truth": ours}, rival | worst]
-    return Comparison(workload, [3, 4, 5], options, [], 0.0)
+    return Comparison(workload, options, [], 0.0, levels=[3, 4, 5])
 
 
 def test_claims_can_fail() -> None:
@@ -192,25 +185,22 @@ def test_an_aggregator_of_ones_own_is_compared_and_drawn(tmp_path: Path, monkeyp
     assert sorted(colors) == sorted(each.color for each in (contenders.OURS, *asked))
 
 
-def plurality(
-    classes: int, shares: dict[str, float], *, at_most: float = 0.9, sigma: float = 8.0
-) -> PluralityComparison:
+def plurality(classes: int, shares: dict[str, float], *, at_most: float = 0.9, sigma: float = 8.0) -> Comparison:
     settings = {"GNMax by label": {"sigma": sigma}, "GNMax, tight σ": {"sigma": 10.0}}
     options = [
         {"name": name, "right": right, "settings": settings.get(name, {}), "released": name != "GNMax, tight σ"}
         for name, right in shares.items()
     ]
     work = {"K": 50, "classes": classes, "queries": 100, "epsilon": 2.0, "delta": 1e-5}
-    return PluralityComparison(
-        work, "dirichlet:1", 0.1, at_most, 10.0, options, [("subsampling", "it is for two")], 1.0
-    )
+    absent = [("subsampling", "it is for two")]
+    return Comparison(work, options, absent, 1.0, "dirichlet:1", [], 0.1, at_most, 10.0)
 
 
 def test_claims_about_pluralities_can_fail() -> None:
     good = {"shaped noise": 0.7, "GNMax by label": 0.6, "GNMax, tight σ": 0.5}
-    assert [claim.holds for claim in decide_pluralities([plurality(3, good), plurality(10, good)])] == [True] * 8
+    assert [claim.holds for claim in decide([plurality(3, good), plurality(10, good)])] == [True] * 8
     bad = {"shaped noise": 0.4, "GNMax by label": 0.45, "GNMax, tight σ": 0.5}
-    broken = decide_pluralities([plurality(3, bad, at_most=0.45, sigma=10.5)])
+    broken = decide([plurality(3, bad, at_most=0.45, sigma=10.5)])
     assert [claim.holds for claim in broken] == [False] * 5
     assert broken[0].measured == "0 of 1 workloads; least lead -0.05 (C = 3, K = 50, Q = 100, dirichlet:1)"
 
@@ -224,11 +214,12 @@ def test_the_table_of_shares_holds_every_release_and_the_bound() -> None:
 def test_a_plurality_workload_is_compared_by_shares_of_right_labels() -> None:
     """The share of permute-and-flip for one query, from its law by enumeration, lies under the bound of the optimum."""
     work = Workload(Voters(8, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.5", "1e-5"), 3)
-    found = compare_pluralities(work, Dirichlet())
+    found, _ = compare(work, Dirichlet())
     rows = [n for n in product(range(9), repeat=3) if sum(n) == 8]
     coin = np.mean([sum(each == max(n) for each in n) / 3 for n in rows])
     assert found.coin == pytest.approx(float(coin))
     assert found.at_most == pytest.approx(float(np.mean(right_at_most(rows, work.total))))
+    assert found.sigma_by_counts is not None
     assert found.sigma_by_counts > found.of(BY_COUNTS)["settings"]["sigma"] * 0.999  # type: ignore[index]
     entry = found.of("permute-and-flip")
     assert entry is not None
