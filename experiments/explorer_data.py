@@ -14,7 +14,6 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from darrm.proof.table import certify
 from darrm.system.command_line import CommandLine, run
 from darrm.system.files import write_text
 from experiments.make_tables import DELTAS, EPSILONS, PRIOR, SIZES
+from experiments.pages import Row
 
 OUTPUT = Path(__file__).parent.parent / "docs" / "explorer" / "data.js"
 _HEAD = '"use strict";\n// written by python -m experiments.explorer_data\n'
@@ -70,7 +70,7 @@ def script(numbers: dict[int, tuple[list[float], list[float]]]) -> str:
     return f"{_HEAD}{_ASSIGNED}{json.dumps(data, indent=1)};\n"
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> Row:
     """Read the constant of a script, its floats unpacked."""
     data = json.loads(path.read_text(encoding="utf-8").partition(_ASSIGNED)[2].removesuffix(";\n"))
     for name in ("gamma", "rivals"):

@@ -6,7 +6,6 @@ Writes OUTPUT/aggregators/budgets.json and budgets.png: every aggregator that `a
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from darrm.advise import advise, contenders
 from darrm.privacy import PrivacyParams
@@ -14,6 +13,7 @@ from darrm.problem import Voters, Workload
 from darrm.system.command_line import run
 from darrm.system.figures import saved_figure
 from experiments import pages
+from experiments.pages import Row
 
 TEACHERS = Voters(250, PrivacyParams("inf"), overlap=1)
 PANELS = (
@@ -68,7 +68,7 @@ def shares_right(work: Workload) -> dict[str, float]:
     return {"darrm" if each is found.recommended else each.name: each.right for each in found.options}
 
 
-def measure() -> list[dict[str, Any]]:
+def measure() -> list[Row]:
     """Ask `advise` at every budget of every panel."""
     found = []
     for panel, (title, *_) in enumerate(PANELS):
@@ -80,11 +80,11 @@ def measure() -> list[dict[str, Any]]:
     return found
 
 
-def save_budgets(path: Path, panels: list[dict[str, Any]]) -> None:
+def save_budgets(path: Path, panels: list[Row]) -> None:
     """Draw the share of right labels over the total ε, one panel for each kind of voters."""
     with saved_figure(path, width=11.0, height=4.2, dpi=110) as figure:
         axes = figure.subplots(1, len(panels), sharey=True)
-        shown: dict[str, Any] = {}
+        shown: Row = {}
         for axis, panel in zip(axes, panels, strict=True):
             for name, (color, marker) in LINES.items():
                 points = [(each["epsilon"], each["right"][name]) for each in panel["points"] if name in each["right"]]

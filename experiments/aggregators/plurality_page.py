@@ -8,7 +8,6 @@ import math
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
@@ -21,6 +20,7 @@ from darrm.system.figures import BLUE, VERMILION, saved_figure
 from darrm.system.files import write_text
 from experiments import pages
 from experiments.aggregators.comparison import BY_COUNTS, Comparison
+from experiments.pages import Row
 
 SIGMA, ORDER = 40.0, 8.0  # of the picture of all places
 SIGMAS = (10.0, 40.0)
@@ -69,7 +69,7 @@ def three_outcomes(x: Array, y: Array) -> Array:
     return np.stack([first(x, y), first(y, x), ndtr(-x) * ndtr(-y)])
 
 
-def label_costs() -> dict[str, Any]:
+def label_costs() -> Row:
     """Compute the divergence of three outcomes at all places, and the label's curve, as shares of the counts' cost."""
     axis = np.linspace(-REACH, REACH, GRID)
     x, y = np.meshgrid(axis, axis, indexing="ij")
@@ -103,7 +103,7 @@ def two_classes(sigma: float, orders: Array) -> Array:
     return np.asarray(np.max(np.logaddexp(*logs), axis=0) / (orders - 1.0))
 
 
-def save_surface(path: Path, surface: dict[str, Any]) -> None:
+def save_surface(path: Path, surface: Row) -> None:
     """Draw the share of the counts' cost at every place."""
     reach = surface["axis"][-1]
     with saved_figure(path, width=6.4, height=5.2, dpi=100) as figure:
@@ -121,7 +121,7 @@ def save_surface(path: Path, surface: dict[str, Any]) -> None:
         figure.colorbar(image, ax=axis)
 
 
-def save_ratios(path: Path, ratios: list[dict[str, Any]]) -> None:
+def save_ratios(path: Path, ratios: list[Row]) -> None:
     """Draw what the label costs over the order, as a share of the counts' cost."""
     with saved_figure(path, width=6.4, height=4.2, dpi=100) as figure:
         axis = figure.add_subplot()

@@ -10,7 +10,6 @@ can be made again; an attack on a release of one's own draws from the operating 
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from darrm.verify.attack import attack
 from experiments import pages
 from experiments.audits import canaries, noisy_maxima
 from experiments.audits.page import decide, page
+from experiments.pages import Row
 
 NAME = "audits"
 SEED = 20_230_515
@@ -40,7 +40,7 @@ NOISES = (10.0, 5.0)  # σ of DP-SGD
 TRAINING_CONFIDENCE = 0.999
 
 
-def attacked(draws: int) -> Iterator[dict[str, Any]]:
+def attacked(draws: int) -> Iterator[Row]:
     """Attack the table of every problem."""
     for number, (name, problem) in enumerate(PROBLEMS.items()):
         found = attack(optimize_gamma(problem), draws, rng=np.random.default_rng([SEED, number]))
@@ -48,7 +48,7 @@ def attacked(draws: int) -> Iterator[dict[str, Any]]:
         yield {"name": name, **found.to_json(), **numbers}
 
 
-def trained(count: int, steps: int, noises: Sequence[float]) -> Iterator[dict[str, Any]]:
+def trained(count: int, steps: int, noises: Sequence[float]) -> Iterator[Row]:
     """Audit one training with clipping and one without for every noise."""
     for noise in noises:
         recipe = PrivateSGD(learning_rate=0.5, steps=steps, sampling_rate=0.5, noise=noise)
@@ -56,7 +56,7 @@ def trained(count: int, steps: int, noises: Sequence[float]) -> Iterator[dict[st
             yield asdict(canaries.one_run(recipe, count, TRAINING_CONFIDENCE, clipped=clipped, seed=SEED))
 
 
-def drawn(draws: int) -> Iterator[dict[str, Any]]:
+def drawn(draws: int) -> Iterator[Row]:
     """Audit every noisy maximum."""
     for number, mechanism in enumerate(noisy_maxima.MECHANISMS):
         rng = np.random.default_rng([SEED, number])

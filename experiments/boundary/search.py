@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from darrm.laws.noise_function import NoiseFunction
 from darrm.probability import Array
 from experiments.boundary.losses import AllModels
+from experiments.pages import Row
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Search:
     monotone: bool
     shapes: int  # random starts
 
-    def found(self) -> dict[str, Any]:
+    def found(self) -> Row:
         """Climb from every start; return the worst ratio of loss to sum, its γ and what one question costs there."""
         one, many = AllModels(self.K, 1, self.epsilon), AllModels(self.K, self.questions, self.epsilon)
         rng = np.random.default_rng([self.K, self.questions, self.monotone])

@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from darrm import checks
 from darrm.ensemble.calibration import privacy_of
@@ -33,6 +32,7 @@ from experiments.knowledge_transfer.settings import Setup
 from experiments.knowledge_transfer.students import student_rows
 from experiments.knowledge_transfer.teachers import obtain_votes, private_recipe
 from experiments.knowledge_transfer.totals import total_rows
+from experiments.pages import Row
 from experiments.teachers import Machine
 
 NAME = "knowledge_transfer"
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, machine: Machine) -> dict[str, Any]:
+def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, machine: Machine) -> Row:
     start = time.perf_counter()
     trainings, draws, allowances, student = options.trainings, options.draws, options.m, settings.STUDENT
     if options.quick:

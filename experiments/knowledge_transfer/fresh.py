@@ -6,7 +6,6 @@ saw, with fresh coins at every question. Given the voters the shares of right la
 """
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from darrm.proof.table import certify
 from experiments.composition_tables import K
 from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer import settings
+from experiments.pages import Row
 
 EACH = PrivacyParams("0.5")  # of one answer
 SEED = 0  # of the resamples
@@ -30,7 +30,7 @@ TOTAL_DELTA = 1e-5  # at which the answers to all questions are added up
 BARE = "majority of all, no noise"
 
 
-def fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -> list[dict[str, Any]]:
+def fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -> list[Row]:
     """Compute the share of right labels for every m, and what one label and so many labels cost."""
     voters = Voters(K, EACH)
     right = agreeing(data)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from experiments.composition_tables import K
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.settings import Setup
 from experiments.knowledge_transfer.teachers import TeacherVotes
+from experiments.pages import Row
 
 Labels = NDArray[np.int64]
 
@@ -33,7 +33,7 @@ class Way:
     private_teachers: bool  # whether it takes the private teachers' votes, or those of the teachers without privacy
     label: Callable[[NDArray[np.int8], np.random.Generator], Labels]  # (Q, K) votes → (Q,) labels
     aggregator: DaRRM | GNMax | None  # it knows its charge; None for a bare majority
-    facts: dict[str, Any]  # what the report says about it: σ, or γ
+    facts: Row  # what the report says about it: σ, or γ
 
 
 def per_query(each: PrivacyParams, m: int) -> PrivacyParams:
@@ -94,7 +94,7 @@ def summary(found: NDArray[np.float64]) -> dict[str, float]:
 
 def label_rows(
     data: str, setup: Setup, allowances: tuple[int, ...], votes: list[TeacherVotes], *, draws: int
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Measure every way, m and Q: 10 draws from the first training as in the paper, and ours."""
     rows = []
     for m in allowances:
@@ -132,7 +132,7 @@ def _darrm(name: str, aggregator: DaRRM) -> Way:
     return Way(name, private_teachers=True, label=label, aggregator=aggregator, facts=facts)
 
 
-def _gnmax(name: str, aggregator: GNMax, facts: dict[str, Any]) -> Way:
+def _gnmax(name: str, aggregator: GNMax, facts: Row) -> Way:
     def label(votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:
         return aggregator.release(Votes.of_labels(votes, classes=2), rng=rng)
 

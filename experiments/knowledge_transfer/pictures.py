@@ -1,14 +1,14 @@
 """The picture: label accuracy against m for every aggregator, with the paper's points."""
 
 from pathlib import Path
-from typing import Any
 
 from darrm.system.figures import saved_figure, style
 from experiments.composition_tables import NAMES
 from experiments.knowledge_transfer import settings
+from experiments.pages import Row
 
 
-def draw(path: Path, result: dict[str, Any], queries: int) -> None:
+def draw(path: Path, result: Row, queries: int) -> None:
     """Draw accuracy against m at one Q: lines are ours, hollow marks are the paper's."""
     rows = [row for row in result["labels"] if row["queries"] == queries]
     allowances = result["allowances"]

@@ -20,6 +20,7 @@ from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.settings import Setup
 from experiments.knowledge_transfer.students import student_accuracy
 from experiments.knowledge_transfer.teachers import private_recipe, training_of
+from experiments.pages import Row
 from experiments.teachers import Machine
 
 SPLIT_SEED, HELD_OUT = 5, 0.2
@@ -28,7 +29,7 @@ PRIVATE_SEEDS = (101, 102, 103, 104, 105)  # private trainings vary more
 STUDENT_QUERIES, STUDENT_WRONG, STUDENT_POOL = 100, 0.2, 900
 
 
-def select(data: LabeledImages, setup: Setup, machine: Machine) -> dict[str, Any]:
+def select(data: LabeledImages, setup: Setup, machine: Machine) -> Row:
     """Try every setting of the grids; return all scores and the best setting of each kind."""
     order = np.random.default_rng(SPLIT_SEED).permutation(len(data.train_y))
     held = round(HELD_OUT * len(order))
@@ -55,7 +56,7 @@ def select(data: LabeledImages, setup: Setup, machine: Machine) -> dict[str, Any
     }
 
 
-def _score(data: LabeledImages, split: tuple[Any, Any], recipe: Recipe, machine: Machine) -> dict[str, Any]:
+def _score(data: LabeledImages, split: tuple[Any, Any], recipe: Recipe, machine: Machine) -> Row:
     rest, held = split
     teacher, crowd = [], []
     for seed in PRIVATE_SEEDS if isinstance(recipe, PrivateSGD) else SEEDS:
@@ -72,9 +73,7 @@ def _score(data: LabeledImages, split: tuple[Any, Any], recipe: Recipe, machine:
     }
 
 
-def _student_score(
-    data: LabeledImages, split: tuple[Any, Any], radius: float, weight: float, device: str
-) -> dict[str, Any]:
+def _student_score(data: LabeledImages, split: tuple[Any, Any], radius: float, weight: float, device: str) -> Row:
     rest, held = split
     x, y, recipe = data.train_x, data.train_y, replace(settings.STUDENT, radius=radius, weight=weight)
     found = []
@@ -88,6 +87,6 @@ def _student_score(
     return {"radius": radius, "weight": weight, "trainings": len(found), "accuracy": float(np.mean(found))}
 
 
-def _what_counts(score: dict[str, Any]) -> float:
+def _what_counts(score: Row) -> float:
     """Return what decides: for private teachers the majority's accuracy, else the accuracy of one model."""
     return float(score["majority_accuracy" if score.get("kind") == "private" else "accuracy"])

@@ -7,7 +7,6 @@ classes: it is what giving up privacy and the labeling budget would buy.
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +19,14 @@ from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import ways
 from experiments.knowledge_transfer.settings import Setup
 from experiments.knowledge_transfer.teachers import TeacherVotes
+from experiments.pages import Row
 from experiments.teachers import Machine
 
 TRUE_LABELS, SUPERVISED = "non-private student", "fully supervised"
 SHARED = (settings.PRIVATE_MAJORITY, settings.PLAIN_MAJORITY)  # the same for every m
 
 # one student to train: its row, positions among the public images, and their labels
-Task = tuple[dict[str, Any], NDArray[np.int64], NDArray[np.int64]]
+Task = tuple[Row, NDArray[np.int64], NDArray[np.int64]]
 
 
 def student_rows(
@@ -36,7 +36,7 @@ def student_rows(
     votes: TeacherVotes,
     machine: Machine,
     recipe: StudentRecipe,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Train a student for every aggregator, m and Q, the non-private student, and the fully supervised model."""
     order = np.random.default_rng([0, 1]).permutation(len(data.test_y))
     public, held = order[: len(order) // 2], order[len(order) // 2 :]
@@ -60,7 +60,7 @@ def _tasks(setup: Setup, allowances: tuple[int, ...], votes: TeacherVotes, publi
         rng = np.random.default_rng([0, 2, queries])
         chosen = public[:queries]  # the order is random already; every aggregator gets the same
         truth = votes.truth[chosen]
-        row: dict[str, Any] = {"m": None, "queries": queries, "labels": TRUE_LABELS, "label_accuracy": 1.0}
+        row: Row = {"m": None, "queries": queries, "labels": TRUE_LABELS, "label_accuracy": 1.0}
         tasks.append((row, chosen, truth))
         for m in allowances:
             for way in ways(setup.each, m):

@@ -1,7 +1,5 @@
 """What Q labels cost in total: the paper's sums, for fresh randomness, and what is proved for its teachers."""
 
-from typing import Any
-
 from darrm.account.accountant import PrivacyAccountant
 from darrm.losses.composition import compose_general
 from darrm.mechanisms.majority import DaRRM
@@ -12,9 +10,10 @@ from experiments.composition_tables import DELTA_PRIME, PRINTED_TOTALS, K
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import Way, per_query, ways
 from experiments.knowledge_transfer.settings import Setup
+from experiments.pages import Row
 
 
-def total_rows(data: str, setup: Setup, allowances: tuple[int, ...]) -> list[dict[str, Any]]:
+def total_rows(data: str, setup: Setup, allowances: tuple[int, ...]) -> list[Row]:
     """Compute Tables 2, 5, 7 and 9 of [D], and beside them the best sum and the best proved bound at the same δ."""
     rows = []
     for m in allowances:
@@ -36,7 +35,7 @@ def total_rows(data: str, setup: Setup, allowances: tuple[int, ...]) -> list[dic
     return rows
 
 
-def best_bound(way: Way, each: PrivacyParams, queries: int, delta: float) -> dict[str, Any]:
+def best_bound(way: Way, each: PrivacyParams, queries: int, delta: float) -> Row:
     """Ask the accountant for the smallest ε at ``delta``.
 
     Private teachers are models trained once on disjoint shards. For labels by DaRRM ``epsilon`` is a sum, which holds

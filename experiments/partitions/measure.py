@@ -19,6 +19,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.release.partitions import release_surveyed, survey
 from darrm.system.extras import require
+from experiments.pages import Row
 
 VOTERS, FILES = 250, 8
 WORKERS = (0, 1, 2, 4)  # none: this process
@@ -30,7 +31,7 @@ KINDS: dict[str, Callable[[np.ndarray], Any]] = {
 NAMES = {"text": ("no", "yes")}
 
 
-def measure(folder: Path, rows: int) -> Iterator[dict[str, Any]]:
+def measure(folder: Path, rows: int) -> Iterator[Row]:
     """Release the same votes in each way and yield what it took."""
     problem = Problem.from_allowance(Voters(VOTERS, PrivacyParams("0.1")), 10)
     DaRRM(optimize_gamma(problem, shape="monotone")).table.save(folder / "table.json")

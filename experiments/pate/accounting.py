@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import product
 from operator import add
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +24,7 @@ from darrm.pate.publication import Expected, expected_on_vote_scale, search_para
 from darrm.pate.smooth_sensitivity import smooth_cost
 from darrm.pate.vote_scale import PublicationParameters
 from darrm.votes import Votes
+from experiments.pages import Row
 
 Publication = Expected[GnssParameters] | Expected[PublicationParameters]
 ORDERS_TRIED = 3  # of those with the smallest ε that are not refused, as `search_parameters` does
@@ -47,7 +47,7 @@ def account(
         return analyze(votes, aggregator, delta, answered=answered, scores=scores)
 
 
-def costs(analyses: Sequence[Analysis]) -> dict[str, Any]:
+def costs(analyses: Sequence[Analysis]) -> Row:
     """Return ε by every way of counting, None where there is none.
 
     ``printed`` is Theorem 6 by the conversion that [P] prints, ``theorem_6`` by the tight one; ``exact`` is the label's
@@ -69,7 +69,7 @@ def costs(analyses: Sequence[Analysis]) -> dict[str, Any]:
     }
 
 
-def published_as_in_paper(analyses: Sequence[Analysis]) -> dict[str, Any]:
+def published_as_in_paper(analyses: Sequence[Analysis]) -> Row:
     """Publish Theorem 6 by GNSS [P, Appendix B]: the parameters with the smallest ε plus two deviations, and the price.
 
     They are searched on these votes, as in [P, Table 2]: the figures are what a fortunate choice would give. Each round
@@ -80,7 +80,7 @@ def published_as_in_paper(analyses: Sequence[Analysis]) -> dict[str, Any]:
     return _best_of(analyses, orders, search_parameters)
 
 
-def published_on_vote_scale(analyses: Sequence[Analysis]) -> dict[str, Any]:
+def published_on_vote_scale(analyses: Sequence[Analysis]) -> Row:
     """Publish the exact cost, in both directions, by a noisy mark on the scale of votes: also searched on them."""
     if any(one.exact is None for one in analyses):
         return {"refused": "no exact cost"}
@@ -89,12 +89,12 @@ def published_on_vote_scale(analyses: Sequence[Analysis]) -> dict[str, Any]:
     return _best_of(analyses, 1.0 + (best - 1.0) * ORDERS_AROUND, lambda one, order: search_publication(one, [order]))
 
 
-def published_beforehand(analysis: Analysis, parameters: PublicationParameters) -> dict[str, Any]:
+def published_beforehand(analysis: Analysis, parameters: PublicationParameters) -> Row:
     """Publish the exact cost on the scale of votes with parameters that were fixed before."""
     return _published(parameters.order, analysis.delta, [expected_on_vote_scale(analysis, parameters)])
 
 
-def published_by_logarithm(analysis: Analysis) -> dict[str, Any]:
+def published_by_logarithm(analysis: Analysis) -> Row:
     """Publish Theorem 6 as generalized propose-test-release does [RZW23]: first a bound on its smooth sensitivity.
 
     log SS_β moves by at most β, so log SS_β + β·s₁·N(0, 1) costs λ/(2s₁²). z·β·s₁ above it lies a public bound on SS_β,
@@ -126,12 +126,12 @@ def published_by_logarithm(analysis: Analysis) -> dict[str, Any]:
 
 def _best_of(
     analyses: Sequence[Analysis], orders: NDArray[np.float64], search: Callable[[Analysis, float], Publication]
-) -> dict[str, Any]:
+) -> Row:
     """Search every round at the first orders that are not refused; return the best, or why there is none."""
     if any(isinstance(one.aggregator, LNMax) for one in analyses):
         return {"refused": "LNMax: no way to publish its cost"}
     tried = 1 if sum(one.histograms.size for one in analyses) > _MANY_COUNTS else ORDERS_TRIED
-    found: list[dict[str, Any]] = []
+    found: list[Row] = []
     refused = ""
     for order in map(float, orders):
         try:
@@ -145,7 +145,7 @@ def _best_of(
     return min(found, key=lambda one: float(one["epsilon"]) + 2.0 * float(one["deviation"]))
 
 
-def _published(order: float, delta: float, parts: Sequence[Publication]) -> dict[str, Any]:
+def _published(order: float, delta: float, parts: Sequence[Publication]) -> Row:
     """Describe a published sum of rounds at one order."""
     renyi = sum(part.renyi for part in parts)
     price = sum(part.parameters.cost for part in parts)
@@ -158,7 +158,7 @@ def _published(order: float, delta: float, parts: Sequence[Publication]) -> dict
     }
 
 
-def _round(part: Publication) -> dict[str, Any]:
+def _round(part: Publication) -> Row:
     """Describe the publication of one round; Theorem 23 as printed has no value outside its range."""
     used = part.parameters
     found = {"sensitivity": part.sensitivity, "cost": used.cost}

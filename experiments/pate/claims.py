@@ -1,20 +1,17 @@
 """What a study's numbers say about the claims of [P], and about the aims of this project; a claim may fail."""
 
-from typing import Any
-
 import numpy as np
 
-from experiments.pages import Claim
+from experiments.pages import Claim, Row
 from experiments.pate.comparison import mean
 
-Result = dict[str, Any]
 QUARTER = 0.25
 PUBLISHED_SHARE = 0.75  # of [P]'s own pipeline: the aim for what may be published
 WITHIN = {"mnist": 0.007, "glyph": 0.09}  # of the baseline: [P] prints 98.5 % of 99.2 %; the aim for the stand-in
 LEAST_ACCURACY = {"mnist": 0.985}
 
 
-def claims_of(result: Result) -> list[Claim]:
+def claims_of(result: Row) -> list[Claim]:
     """Decide every claim that the result has numbers for."""
     confident = _row(result, "Confident-GNMax")
     found = [_quartered(result), _agreement(result), *_figure_4(result), *_figure_5(result)]
@@ -31,12 +28,12 @@ def claims_of(result: Result) -> list[Claim]:
     return found + _interactive(result, confident)
 
 
-def _row(result: Result, start: str) -> Result | None:
+def _row(result: Row, start: str) -> Row | None:
     """Find the row of Table 1 whose name starts so."""
     return next((row for row in result["rows"] if row["name"].startswith(start)), None)
 
 
-def _quartered(result: Result) -> Claim:
+def _quartered(result: Row) -> Claim:
     """Compare ε of both aggregators at the number of answers that Confident-GNMax gives [P, Figure 1]."""
     curves = result["figure_1"]
     answers, epsilon = curves["confident"]["answered"][-1], curves["confident"]["epsilon"][-1]
@@ -48,7 +45,7 @@ def _quartered(result: Result) -> Claim:
     )
 
 
-def _agreement(result: Result) -> Claim:
+def _agreement(result: Row) -> Claim:
     """Compare how often nine teachers of ten agree on what is answered."""
     agreement = result["figure_1"]["agreement"]
     every, answered = agreement["lnmax"][-1], agreement["confident"][-1]
@@ -59,7 +56,7 @@ def _agreement(result: Result) -> Claim:
     )
 
 
-def _figure_4(result: Result) -> list[Claim]:
+def _figure_4(result: Row) -> list[Claim]:
     """Compare ε at the same label accuracy, where both curves reach it."""
     lnmax, gnmax = result["figure_4"]["left"]
     small, large = result["figure_4"]["right"][-2:]
@@ -88,7 +85,7 @@ def _epsilon_ratios(worse: list[dict[str, float]], better: list[dict[str, float]
     ]
 
 
-def _figure_5(result: Result) -> list[Claim]:
+def _figure_5(result: Row) -> list[Claim]:
     """Compare the two checks with each other."""
     curves = result["figure_5"]["curves"]
     moderate, aggressive = curves["moderate"], curves["aggressive"]
@@ -111,7 +108,7 @@ def _figure_5(result: Result) -> list[Claim]:
     ]
 
 
-def _answers_right(row: Result) -> Claim:
+def _answers_right(row: Row) -> Claim:
     answered, plurality = row["label_accuracy"], row["plurality_accuracy"]
     return Claim(
         "the answers are more often right than the plurality of all queries",
@@ -120,7 +117,7 @@ def _answers_right(row: Result) -> Claim:
     )
 
 
-def _students(result: Result, row: Result) -> list[Claim]:
+def _students(result: Row, row: Row) -> list[Claim]:
     """Compare the student with the aims and with the baseline."""
     accuracy = mean(row["students"])
     found = []
@@ -139,7 +136,7 @@ def _students(result: Result, row: Result) -> list[Claim]:
     return found
 
 
-def _published(row: Result) -> Claim:
+def _published(row: Row) -> Claim:
     """Compare what may be published by the exact cost with [P]'s own pipeline."""
     ours, theirs = row["ours"]["epsilon"], row["in_paper"].get("epsilon")
     statement = f"{row['name']}: the sanitized ε is at least 25 % below that of [P]'s pipeline"
@@ -149,7 +146,7 @@ def _published(row: Result) -> Claim:
     return Claim(statement, f"{measured}: {ours / theirs - 1.0:+.0%}", ours <= PUBLISHED_SHARE * theirs)
 
 
-def _interactive(result: Result, confident: Result) -> list[Claim]:
+def _interactive(result: Row, confident: Row) -> list[Claim]:
     row = _row(result, "Interactive")
     if row is None:
         return []

@@ -28,6 +28,7 @@ from darrm.ensemble.teachers import train_teachers
 from darrm.system.command_line import CommandLine, run
 from darrm.system.extras import require
 from experiments import pages
+from experiments.pages import Row
 from experiments.pate import ensembles
 from experiments.pate.glyph import obtain_glyph
 from experiments.pate.settings import STUDIES
@@ -41,7 +42,7 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
 
-def measure(workers: int, folder: Path, *, quick: bool) -> dict[str, Any]:
+def measure(workers: int, folder: Path, *, quick: bool) -> Row:
     """Train and ask teachers in this process and on as many local workers."""
     distributed, joblib = require("distributed"), require("joblib")
     with (

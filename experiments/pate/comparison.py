@@ -1,7 +1,8 @@
 """The comparison that matters to a user: accuracy of the final model against the ε that may be published for it."""
 
 from dataclasses import dataclass
-from typing import Any
+
+from experiments.pages import Row
 
 PRINTED = "[P] as printed (not publishable)"
 SANITIZED = "[P], sanitized by GNSS"
@@ -23,7 +24,7 @@ class Point:
     accuracy: float
 
 
-def comparison(result: dict[str, Any]) -> list[Point]:
+def comparison(result: Row) -> list[Point]:
     """List the points of a study, way by way; a row without a student or without such an ε has none."""
     confident = [row for row in [*result["rows"], *result["points"]] if row["name"] == "Confident-GNMax"]
     points = []
@@ -47,5 +48,5 @@ def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def _point(way: str, row: dict[str, Any], epsilon: float, deviation: float) -> Point:
+def _point(way: str, row: Row, epsilon: float, deviation: float) -> Point:
     return Point(way, row["queries"], row["answered"], epsilon, deviation, mean(row["students"]))

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.analysis import answer_total
 from darrm.pate.confident import ConfidentGNMax
 from darrm.votes import ABSTAIN, Votes
+from experiments.pages import Row
 from experiments.pate.recorded import Recorded
 from experiments.pate.rows import LABEL_SEED, Labels
 
@@ -47,9 +47,7 @@ def cumulative(
     return found
 
 
-def figure_1(
-    recorded: Recorded, lnmax: LNMax, confident: ConfidentGNMax, labels: Labels, delta: float
-) -> dict[str, Any]:
+def figure_1(recorded: Recorded, lnmax: LNMax, confident: ConfidentGNMax, labels: Labels, delta: float) -> Row:
     """Compare ε and agreement of LNMax on every query with Confident-GNMax where it answers (``labels``)."""
     counts = recorded.votes.counts[: len(labels)]
     answered = labels != ABSTAIN
@@ -67,7 +65,7 @@ def figure_1(
     }
 
 
-def figure_4(recorded: Recorded, queries: int, delta: float) -> dict[str, Any]:
+def figure_4(recorded: Recorded, queries: int, delta: float) -> Row:
     """Measure label accuracy and ε over the scale of the noise: LNMax and GNMax, and GNMax for smaller ensembles.
 
     A smaller ensemble is a random subset of the teachers, drawn anew for every query, which a count of votes allows.
@@ -97,7 +95,7 @@ def subset(votes: Votes, teachers: int) -> Votes:
     return Votes.of_counts(np.array(rows), teachers)
 
 
-def figure_5(recorded: Recorded, lnmax: LNMax, sigma: float, queries: int, delta: float) -> dict[str, Any]:
+def figure_5(recorded: Recorded, lnmax: LNMax, sigma: float, queries: int, delta: float) -> Row:
     """Count plurality votes of all queries and of those that pass each check, and follow ε over the answers."""
     votes = recorded.votes[:queries]
     counts, voters = votes.counts, votes.voters

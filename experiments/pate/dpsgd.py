@@ -8,13 +8,13 @@ decided nothing.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from darrm.ensemble.calibration import calibrate_noise, privacy_of
 from darrm.ensemble.recipes import PrivateSGD
 from darrm.privacy import PrivacyParams
+from experiments.pages import Row
 from experiments.pate.ensembles import PARTITION_SEED, QUICK, SEED, network_for, split
 from experiments.pate.settings import Study
 from experiments.teachers import Machine, Training, obtain_labels
@@ -39,7 +39,7 @@ SETTINGS = {
 
 def dpsgd_accuracy(
     study: Study, budget: PrivacyParams, machine: Machine, *, quick: bool, learning_rate: float | None = None
-) -> dict[str, Any]:
+) -> Row:
     """Train at (ε, δ) on all private images, or read what that training answered; measure it on the held-out images.
 
     A training that was killed continues where it was. ``quick`` trains for fewer epochs; ``learning_rate`` takes the

@@ -19,6 +19,7 @@ from darrm.system.figures import saved_figure
 from darrm.system.files import replacing
 from darrm.system.progress import bar
 from darrm.votes import Votes
+from experiments.pages import Row
 from experiments.pate.glyph_images import CHARACTERS, SIDE, STRANGERS, Style, load_atlas
 from experiments.pate.glyph_teachers import Block, GlyphTask, Moments, ask_block, extract_features, fit_discriminant
 from experiments.pate.recorded import Recorded
@@ -145,7 +146,7 @@ def _load(path: Path, task: GlyphTask) -> _Progress:
 
 def _save(path: Path, asked: _Progress) -> None:
     moments = asked.block.moments
-    arrays: dict[str, Any] = {"teachers": asked.teachers, "seconds": asked.seconds, "right": asked.block.right}
+    arrays: Row = {"teachers": asked.teachers, "seconds": asked.seconds, "right": asked.block.right}
     arrays |= {"number": moments.number, "total": moments.total, "second": moments.second}
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(file, counts=asked.block.counts.astype(np.int32), **arrays)

@@ -7,6 +7,7 @@ from typing import Any
 
 from darrm.system.extras import require
 from darrm.system.figures import saved_figure
+from experiments.pages import Row
 from experiments.pate.comparison import BY_LABEL, DPSGD, OURS, PRINTED, SANITIZED, SEARCHED, comparison, mean
 
 LNMAX, CONFIDENT, COST, DARK = "#c05621", "#2b6cb0", "#1a1a1a", "#12355b"
@@ -22,7 +23,7 @@ WAYS = {
 }
 
 
-def draw(folder: Path, result: dict[str, Any]) -> None:
+def draw(folder: Path, result: Row) -> None:
     """Draw every picture that the result holds numbers for."""
     stem = result["dataset"]
     draw_figure_1(folder / f"{stem}-figure-1.png", result)
@@ -32,7 +33,7 @@ def draw(folder: Path, result: dict[str, Any]) -> None:
         draw_comparison(folder / f"{stem}-comparison.png", result)
 
 
-def draw_figure_1(path: Path, result: dict[str, Any]) -> None:
+def draw_figure_1(path: Path, result: Row) -> None:
     """Draw accuracy of the student and ε against the number of answers, and how far the teachers agree on them."""
     curves = result["figure_1"]
     with saved_figure(path, width=14.0, height=4.2) as figure:
@@ -58,7 +59,7 @@ def draw_figure_1(path: Path, result: dict[str, Any]) -> None:
             axes.legend(frameon=False)
 
 
-def draw_figure_4(path: Path, result: dict[str, Any]) -> None:
+def draw_figure_4(path: Path, result: Row) -> None:
     """Draw label accuracy against ε as the noise grows: by its law (left) and by the size of the ensemble (right)."""
     curves = result["figure_4"]
     with saved_figure(path, width=11.0, height=4.4) as figure:
@@ -78,7 +79,7 @@ def draw_figure_4(path: Path, result: dict[str, Any]) -> None:
         panels[0].set_ylabel("right labels, %")
 
 
-def draw_figure_5(path: Path, result: dict[str, Any]) -> None:
+def draw_figure_5(path: Path, result: Row) -> None:
     """Draw which queries pass the checks with the cost of answering one (left), and ε over the answers (right)."""
     numbers = result["figure_5"]
     edges = numbers["edges"]
@@ -121,7 +122,7 @@ def draw_figure_5(path: Path, result: dict[str, Any]) -> None:
         right.legend(frameon=False)
 
 
-def draw_comparison(path: Path, result: dict[str, Any]) -> None:
+def draw_comparison(path: Path, result: Row) -> None:
     """Draw accuracy of the final model against the ε that may be published."""
     points = comparison(result)
     with saved_figure(path, width=8.0, height=5.4) as figure:
@@ -150,7 +151,7 @@ def _plain_numbers(axes: Any) -> None:  # noqa: ANN401 (matplotlib is untyped)
     axes.xaxis.set_minor_formatter(ticker.NullFormatter())
 
 
-def _top(numbers: dict[str, Any]) -> float:
+def _top(numbers: Row) -> float:
     """Return the height of the right panel: that of the checks' curves, and of LNMax's as far as they go."""
     shown = [numbers["curves"][name] for name in CHECKS]
     most = max(curve["answered"][-1] for curve in shown)

@@ -1,15 +1,15 @@
 """What the printed columns of [P, Table 2] and [D, Table 4] determine, without anybody's votes."""
 
 import math
-from typing import Any
 
 from darrm.losses.gaussian import analytic_sigma, renyi_sigma
 from darrm.pate.gnss import exact_cost, printed_cost
 from darrm.privacy import PrivacyParams
+from experiments.pages import Row
 from experiments.pate.settings import MNIST_COST, TABLE_2, TABLE_4
 
 
-def table_2() -> list[dict[str, Any]]:
+def table_2() -> list[Row]:
     """Recompute the last column of [P, Table 2] from the others, and what the mechanism really costs."""
     rows = []
     for row in TABLE_2:
@@ -45,7 +45,7 @@ def fixed_part() -> dict[str, float]:
     }
 
 
-def table_4() -> list[dict[str, Any]]:
+def table_4() -> list[Row]:
     """Compute σ for the targets of [D, Table 4] in the paper's way and with the analytic calibration."""
     rows = []
     for name, epsilon, delta, order, sigma in TABLE_4:

@@ -15,6 +15,7 @@ from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.vote_scale import PublicationParameters
 from darrm.system.progress import StatusLine
 from darrm.votes import ABSTAIN
+from experiments.pages import Row
 from experiments.pate.accounting import (
     account,
     costs,
@@ -64,11 +65,11 @@ def analysis_of(run: Run, way: Way, labels: Labels) -> Analysis:
     return account(run.recorded.votes[: way.queries], way.aggregator, run.study.delta, answered)
 
 
-def row_of(run: Run, way: Way) -> tuple[dict[str, Any], Labels]:
+def row_of(run: Run, way: Way) -> tuple[Row, Labels]:
     """Describe a way: answers, how many are right, what they cost, and what publishing that costs."""
     labels = released(run, way)
 
-    def counted() -> dict[str, Any]:
+    def counted() -> Row:
         run.line.show(f"accounting for {way.name}, {way.queries} queries")
         analysis = analysis_of(run, way, labels)
         return {
@@ -78,18 +79,18 @@ def row_of(run: Run, way: Way) -> tuple[dict[str, Any], Labels]:
         }
 
     facts = [repr(way.aggregator), array_digest(labels), run.study.delta]
-    row: dict[str, Any] = {"name": way.name, "aggregator": repr(way.aggregator), "queries": way.queries}
+    row: Row = {"name": way.name, "aggregator": repr(way.aggregator), "queries": way.queries}
     row |= measured(run, labels, labels != ABSTAIN) | run.kept("costs", facts, counted)
     return row | _printed(way), labels
 
 
-def searched_row(run: Run, base: Way, size: VoteSize) -> tuple[dict[str, Any], Labels]:
+def searched_row(run: Run, base: Way, size: VoteSize) -> tuple[Row, Labels]:
     """Describe a way whose parameters were searched on public votes, to match what another one answers."""
     aggregator, delta = base.aggregator, run.study.delta
     if not isinstance(aggregator, ConfidentGNMax):
         checks.fail("base", base.name, "a way with a check")
 
-    def found() -> dict[str, Any]:
+    def found() -> Row:
         run.line.show("parameters on public votes")
         best = search(aggregator, size, delta)
         chosen, published = best.aggregator, best.parameters
@@ -116,11 +117,11 @@ def searched_row(run: Run, base: Way, size: VoteSize) -> tuple[dict[str, Any], L
     return row | {"search": chosen}, labels
 
 
-def _beforehand(run: Run, way: Way, labels: Labels, parameters: PublicationParameters) -> dict[str, Any]:
+def _beforehand(run: Run, way: Way, labels: Labels, parameters: PublicationParameters) -> Row:
     return published_beforehand(analysis_of(run, way, labels), parameters)
 
 
-def by_label_row(run: Run, way: Way) -> tuple[dict[str, Any], Labels]:
+def by_label_row(run: Run, way: Way) -> tuple[Row, Labels]:
     """Describe a way that is charged without a look at the votes: its ε is public as it is."""
     labels = released(run, way)
     epsilon = way.aggregator.guarantee.repeated(way.queries).best(run.study.delta).epsilon
@@ -128,7 +129,7 @@ def by_label_row(run: Run, way: Way) -> tuple[dict[str, Any], Labels]:
     return row | measured(run, labels, labels != ABSTAIN), labels
 
 
-def two_rounds_row(run: Run, rounds: TwoRounds, student: Scoring, settings: object) -> tuple[dict[str, Any], Labels]:
+def two_rounds_row(run: Run, rounds: TwoRounds, student: Scoring, settings: object) -> tuple[Row, Labels]:
     """Describe both rounds together: the second asks where the teachers disagree with the first round's student.
 
     ``student`` trains that student on the first round's labels and scores the pool; ``settings`` say how.
@@ -137,7 +138,7 @@ def two_rounds_row(run: Run, rounds: TwoRounds, student: Scoring, settings: obje
     second = slice(rounds.first.queries, rounds.first.queries + rounds.queries)
     facts = [repr(rounds), array_digest(first), settings]
 
-    def asked() -> dict[str, Any]:
+    def asked() -> Row:
         run.line.show("round one's student")
         scores = student(first)[second]
         rng = np.random.default_rng([LABEL_SEED, rounds.queries, 2])
@@ -159,13 +160,13 @@ def two_rounds_row(run: Run, rounds: TwoRounds, student: Scoring, settings: obje
     found = run.kept("two-rounds", facts, asked)
     labels = np.concatenate([first, np.array(found.pop("labels"), dtype=np.int64)])
     answered = np.concatenate([first != ABSTAIN, np.array(found.pop("answered"), dtype=bool)])
-    row: dict[str, Any] = {"name": rounds.name, "aggregator": f"{rounds.first.aggregator!r}; {rounds.second!r}"}
+    row: Row = {"name": rounds.name, "aggregator": f"{rounds.first.aggregator!r}; {rounds.second!r}"}
     row |= {"queries": len(labels), **measured(run, labels, answered), **found}
     row["reinforced"] = int(np.sum((labels != ABSTAIN) & ~answered))
     return row | _printed(rounds), labels
 
 
-def measured(run: Run, labels: Labels, answered: NDArray[np.bool_]) -> dict[str, Any]:
+def measured(run: Run, labels: Labels, answered: NDArray[np.bool_]) -> Row:
     """Measure labels against the true classes: of the answers, and of the plurality over all the queries."""
     truth = run.recorded.pool_y[: len(labels)]
     plurality = run.recorded.votes.counts[: len(labels)].argmax(axis=1)
@@ -176,7 +177,7 @@ def measured(run: Run, labels: Labels, answered: NDArray[np.bool_]) -> dict[str,
     }
 
 
-def _printed(way: Way | TwoRounds) -> dict[str, Any]:
+def _printed(way: Way | TwoRounds) -> Row:
     """Return what [P] prints for a row, or None."""
     known = way.printed
     if known is None:

@@ -4,13 +4,13 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from darrm.mechanisms.noisy_max import LNMax
 from darrm.pate.confident import ConfidentGNMax
 from darrm.privacy import PrivacyParams
 from darrm.system.extras import require
 from darrm.system.progress import StatusLine
+from experiments.pages import Row
 from experiments.pate.curves import figure_1, figure_4, figure_5
 from experiments.pate.dpsgd import dpsgd_accuracy
 from experiments.pate.kept import array_digest, kept
@@ -24,7 +24,7 @@ STUDENT_SEEDS = (0, 1, 2)
 QUICK_SEEDS = POINT_SEEDS = (0,)  # of a shortened run, and of points that are no rows of Table 1
 
 
-def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) -> dict[str, Any]:
+def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) -> Row:
     """Run a study; every stage that takes long is read from ``machine.folder`` if it was done before."""
     models = models_of(study.name)
     recorded = models.obtain(study, machine, quick=quick)
@@ -73,7 +73,7 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
     }
 
 
-def _figures(run: Run, plan: Plan) -> dict[str, Any]:
+def _figures(run: Run, plan: Plan) -> Row:
     """Compute the numbers of the figures, of the first LNMax and the last Confident-GNMax of Table 1."""
     recorded, delta = run.recorded, run.study.delta
     lnmax = next(way.aggregator for way in plan.rows if isinstance(way.aggregator, LNMax))
@@ -82,7 +82,7 @@ def _figures(run: Run, plan: Plan) -> dict[str, Any]:
     pool = recorded.votes.queries
     facts = [repr(plan), delta, labels.tolist()]
 
-    def compute() -> dict[str, Any]:
+    def compute() -> Row:
         return {
             "figure_1": figure_1(recorded, lnmax, confident, labels, delta),
             "figure_4": figure_4(recorded, min(plan.figure_4_queries, pool), delta),
@@ -92,9 +92,7 @@ def _figures(run: Run, plan: Plan) -> dict[str, Any]:
     return dict(run.kept("figures", facts, compute))
 
 
-def _train(
-    run: Run, rows: Sequence[tuple[dict[str, Any], Labels]], seeds: Sequence[int], jobs: int, *, quick: bool
-) -> None:
+def _train(run: Run, rows: Sequence[tuple[Row, Labels]], seeds: Sequence[int], jobs: int, *, quick: bool) -> None:
     """Train the students of every row, in ``jobs`` processes, and note their accuracies in the rows."""
     tasks = [(row, labels, seed) for row, labels in rows for seed in seeds]
     joblib = require("joblib")
@@ -124,7 +122,7 @@ def _student(folder: Path, recorded: Recorded, labels: Labels, seed: int, quick:
     return float(kept(folder, f"student-{recorded.name}", facts, train))
 
 
-def _dpsgd(study: Study, epsilon: float, machine: Machine, *, quick: bool) -> dict[str, Any]:
+def _dpsgd(study: Study, epsilon: float, machine: Machine, *, quick: bool) -> Row:
     """Train by DP-SGD at a budget, or read what it reached."""
     budget = PrivacyParams(epsilon, study.delta)
     train = partial(dpsgd_accuracy, study, budget, machine, quick=quick)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from experiments.pages import Claim, Row, claims_table, filled, read_json, table
 
@@ -17,7 +16,7 @@ class FigureData:
 
     figure: int  # its number in the paper
     title: str
-    settings: dict[str, Any]  # everything that was chosen, by name
+    settings: Row  # everything that was chosen, by name
     columns: tuple[str, ...]
     rows: Sequence[Sequence[float | None]]  # None: not reached
     claims: list[Claim]

@@ -3,11 +3,10 @@
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 
-from experiments.pages import Claim
+from experiments.pages import Claim, Row
 from experiments.simulations import curves
 
 # "the same" and "zero": far below a pixel, far above the solver's precision
@@ -17,7 +16,7 @@ STANDARD_ERRORS = 4.0
 BASELINES = (curves.SUB, curves.DOUBLE_SUB, curves.CONSTANT)
 
 
-def decide(figures: Mapping[str, dict[str, Any]], table: Sequence[dict[str, Any]] | None) -> Iterator[Claim]:
+def decide(figures: Mapping[str, Row], table: Sequence[Row] | None) -> Iterator[Claim]:
     """Decide every claim whose figures were run."""
     if "2" in figures and "7" in figures:
         yield _same_at_one(figures)
@@ -38,12 +37,12 @@ def decide(figures: Mapping[str, dict[str, Any]], table: Sequence[dict[str, Any]
         yield Claim("Table 3", evidence, not wrong)
 
 
-def curve_of(panel: dict[str, Any], name: str) -> dict[str, Any]:
+def curve_of(panel: Row, name: str) -> Row:
     """Find a curve of a panel by its name."""
     return next(curve for curve in panel["curves"] if curve["name"] == name)
 
 
-def _same_at_one(figures: Mapping[str, dict[str, Any]]) -> Claim:
+def _same_at_one(figures: Mapping[str, Row]) -> Claim:
     far = []
     for figure in ("2", "7"):
         panel = next(panel for panel in figures[figure]["panels"] if panel["m"] == 1.0)
@@ -57,7 +56,7 @@ def _same_at_one(figures: Mapping[str, dict[str, Any]]) -> Claim:
     )
 
 
-def _subsampling_best_at_one(data: dict[str, Any]) -> Claim:
+def _subsampling_best_at_one(data: Row) -> Claim:
     """Compare γ_Sub with the optimum for the error itself; both are averages over the same draws."""
     panel = next(panel for panel in data["panels"] if panel["m"] == 1.0)
     sub, true = (curve_of(panel, name)["errors"][0] for name in (curves.SUB, curves.TRUE))
@@ -70,7 +69,7 @@ def _subsampling_best_at_one(data: dict[str, Any]) -> Claim:
     )
 
 
-def _both_beat_the_baselines(data: dict[str, Any]) -> Claim:
+def _both_beat_the_baselines(data: Row) -> Claim:
     """Compare the means of both optimized curves with the paper's baselines under each of the paper's laws."""
     ours, baselines = (curves.OPTIMAL_U, curves.OPTIMAL_P), (curves.SUB, curves.CONSTANT)
     excess = [
@@ -85,7 +84,7 @@ def _both_beat_the_baselines(data: dict[str, Any]) -> Claim:
     )
 
 
-def _never_worse_surrogate(figures: Mapping[str, dict[str, Any]]) -> Claim:
+def _never_worse_surrogate(figures: Mapping[str, Row]) -> Claim:
     excesses = [
         (first["surrogate"] - baseline["surrogate"], f"Figure {figure}, {panel['title']}, {baseline['name']}")
         for figure, panel, first, baseline in _pairs(figures, BASELINES)
@@ -98,7 +97,7 @@ def _never_worse_surrogate(figures: Mapping[str, dict[str, Any]]) -> Claim:
     )
 
 
-def _never_worse_error(figures: Mapping[str, dict[str, Any]], names: Sequence[str], text: str) -> Claim:
+def _never_worse_error(figures: Mapping[str, Row], names: Sequence[str], text: str) -> Claim:
     beaten, count = [], 0
     for figure, panel, _, baseline in _pairs(figures, names):
         for error in baseline["errors"]:
@@ -114,9 +113,7 @@ def _never_worse_error(figures: Mapping[str, dict[str, Any]], names: Sequence[st
     )
 
 
-def _pairs(
-    figures: Mapping[str, dict[str, Any]], names: Sequence[str]
-) -> Iterator[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]]:
+def _pairs(figures: Mapping[str, Row], names: Sequence[str]) -> Iterator[tuple[str, Row, Row, Row]]:
     """Every baseline beside the panel's first curve, the paper's γ_opt."""
     for figure, data in figures.items():
         for panel in data["panels"]:
@@ -125,7 +122,7 @@ def _pairs(
                     yield figure, panel, panel["curves"][0], curve
 
 
-def _zero_from_half(data: dict[str, Any]) -> Claim:
+def _zero_from_half(data: Row) -> Claim:
     panels = [panel for panel in data["panels"] if 2 * panel["m"] >= panel["K"] + 1]
     largest = max(
         curve_of(panel, name)["errors"][0]["mean"] for panel in panels for name in (curves.OPTIMAL, curves.DOUBLE_SUB)
@@ -138,7 +135,7 @@ def _zero_from_half(data: dict[str, Any]) -> Claim:
     )
 
 
-def _priors(data: dict[str, Any]) -> Iterator[Claim]:
+def _priors(data: Row) -> Iterator[Claim]:
     """Decide whether a matching prior helps and a wrong one costs."""
     for index, error in enumerate(data["panels"][0]["curves"][0]["errors"]):
         excess = [curve_of(panel, curves.OPTIMAL_P)["errors"][index] for panel in data["panels"]]

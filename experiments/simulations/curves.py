@@ -1,7 +1,6 @@
 """The noise functions of the paper's simulations, each certified, and their errors over independent draws."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from darrm.optimize.optimizer import optimize_gamma
 from darrm.probability import Array
 from darrm.problem import Problem, Voters
 from darrm.proof.table import GammaTable, certify
+from experiments.pages import Row
 from experiments.simulations import settings
 from experiments.simulations.settings import Panel
 
@@ -21,7 +21,7 @@ SUB, DOUBLE_SUB, CONSTANT = "γ_Sub", "γ_DSub", "γ_const"
 BEST_CONSTANT = "γ_const* (ours)"  # by the best composition instead of the paper's
 
 
-def figure_data(figure: str) -> dict[str, Any]:
+def figure_data(figure: str) -> Row:
     """Compute one figure as plain data."""
     return {
         "figure": figure,
@@ -30,7 +30,7 @@ def figure_data(figure: str) -> dict[str, Any]:
     }
 
 
-def table_3() -> list[dict[str, Any]]:
+def table_3() -> list[Row]:
     """Compute the rows of Table 3, with the printed digits beside them."""
     rows = []
     everyone = compose_general(settings.APPROXIMATE, settings.COMPOSED_VOTERS, settings.DELTA_PRIME)
@@ -48,7 +48,7 @@ def table_3() -> list[dict[str, Any]]:
     return rows
 
 
-def _panel_data(figure: str, panel: Panel) -> dict[str, Any]:
+def _panel_data(figure: str, panel: Panel) -> Row:
     """Compute every method's γ as certified, what it was scaled with, its gap, its exact surrogate and its errors."""
     problem = panel.problem
     tables = dict(_tables(figure, panel))
@@ -76,7 +76,7 @@ def _panel_data(figure: str, panel: Panel) -> dict[str, Any]:
     }
 
 
-def _error(actual: str, half: Array, first: Array, rows: Array) -> dict[str, Any]:
+def _error(actual: str, half: Array, first: Array, rows: Array) -> Row:
     """Estimate a method's error under one law, and its excess over the first curve's on the same draws."""
     own = errors_of(half, rows)
     estimate, excess = summarize(own), summarize(own - errors_of(first, rows))

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from darrm.system.figures import Axes, Style, saved_figure, say_instead, style
+from experiments.pages import Row
 from experiments.simulations import curves
 
 COLUMN_WIDTH, ROW_HEIGHT, NAME_WIDTH = 2.9, 2.9, 1.3  # inches
@@ -29,7 +29,7 @@ ZERO = 1e-12  # errors below are rounding
 ROOM = 1.6  # the factor that is left free beyond the errors
 
 
-def draw(path: Path, data: dict[str, Any]) -> None:
+def draw(path: Path, data: Row) -> None:
     """Draw a figure."""
     panels = data["panels"]
     laws = panels[0]["curves"][0]["errors"]
@@ -44,11 +44,11 @@ def draw(path: Path, data: dict[str, Any]) -> None:
             _draw_errors(axes[1 + law], panels, law, error["actual"])
 
 
-def _is_seen(panels: list[dict[str, Any]], law: int) -> bool:
+def _is_seen(panels: list[Row], law: int) -> bool:
     return any(curve["errors"][law]["mean"] > ZERO for panel in panels for curve in panel["curves"])
 
 
-def _draw_shapes(axes: Axes, panel: dict[str, Any]) -> None:
+def _draw_shapes(axes: Axes, panel: Row) -> None:
     levels = np.arange(panel["K"] + 1)
     for curve in panel["curves"]:
         axes.plot(levels, curve["gamma"], alpha=0.85, **STYLES[curve["name"]].line(levels.size))
@@ -59,7 +59,7 @@ def _draw_shapes(axes: Axes, panel: dict[str, Any]) -> None:
     axes.grid(alpha=0.3)
 
 
-def _draw_errors(row: Sequence[Axes], panels: list[dict[str, Any]], law: int, actual: str) -> None:
+def _draw_errors(row: Sequence[Axes], panels: list[Row], law: int, actual: str) -> None:
     """Draw the mean errors under one law, all panels on one scale, the methods' names once, on the left."""
     names = [curve["name"] for curve in panels[0]["curves"]]
     errors = [[curve["errors"][law] for curve in panel["curves"]] for panel in panels]
@@ -80,7 +80,7 @@ def _draw_errors(row: Sequence[Axes], panels: list[dict[str, Any]], law: int, ac
         axes.grid(axis="x", alpha=0.3)
 
 
-def _draw_error(axes: Axes, place: int, how: Style, error: dict[str, Any]) -> None:
+def _draw_error(axes: Axes, place: int, how: Style, error: Row) -> None:
     """Draw one mean as a line from the left with its marker; 0, which such an axis lacks, as a number at the left."""
     least, most = axes.get_xlim()
     mean = error["mean"]
