@@ -16,31 +16,18 @@ from experiments import pages
 from experiments.pages import Row
 
 TEACHERS = Voters(250, PrivacyParams("inf"), overlap=1)
-PANELS = (
+FRESH = Voters(11, PrivacyParams("0.1", "1e-5"))
+PANELS = (  # title, voters, questions, classes, δ, and every ε
     (
         "11 private voters, ε = 0.1 each, a person in all\none question",
-        Voters(11, PrivacyParams("0.1", "1e-5")),
+        FRESH,
         1,
         2,
         "1e-4",
-        ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6"),
+        "0.1 0.2 0.3 0.4 0.5 0.6",
     ),
-    (
-        "250 teachers, a person in one\n1,000 questions, two classes",
-        TEACHERS,
-        1000,
-        2,
-        "1e-5",
-        ("0.5", "1", "2", "4", "8"),
-    ),
-    (
-        "250 teachers, a person in one\n500 questions, ten classes",
-        TEACHERS,
-        500,
-        10,
-        "1e-5",
-        ("0.5", "1", "2", "4", "8"),
-    ),
+    ("250 teachers, a person in one\n1,000 questions, two classes", TEACHERS, 1000, 2, "1e-5", "0.5 1 2 4 8"),
+    ("250 teachers, a person in one\n500 questions, ten classes", TEACHERS, 500, 10, "1e-5", "0.5 1 2 4 8"),
 )
 # What is drawn, from the back to the front. Colors that the color-blind can tell apart (Okabe and Ito), and a marker.
 LINES = {
@@ -57,7 +44,7 @@ LINES = {
 def workloads(panel: int) -> Iterator[Workload]:
     """Yield the workloads of a panel, one for each budget."""
     _, voters, queries, classes, delta, epsilons = PANELS[panel]
-    for epsilon in epsilons:
+    for epsilon in epsilons.split():
         yield Workload(voters, queries, PrivacyParams(epsilon, delta), classes)
 
 

@@ -35,19 +35,17 @@ def unanimity(K: int, epsilon: float, questions: int, value: float) -> Shape:
     return Shape("unanimity", "unanimity", K, epsilon, questions, gamma)
 
 
-def ramp(
-    K: int, epsilon: float, questions: int, *, first: int, step: float, start: int, end: int, slope: float
-) -> Shape:
-    """Take the γ that is 0 below ``first`` votes, then ``step``, and rises by ``slope`` a vote from start to end.
+def ramp(K: int, epsilon: float, questions: int, *, step: tuple[int, float], rise: tuple[int, int, float]) -> Shape:
+    """Take the γ that is 0 up to some votes, then makes a step, and rises from start to end by a slope a vote.
 
-    >>> ramp(5, 0.1, 2, first=4, step=0.2, start=4, end=5, slope=0.1).gamma.half.round(3).tolist()
+    >>> ramp(5, 0.1, 2, step=(4, 0.2), rise=(4, 5, 0.1)).gamma.half.round(3).tolist()
     [0.0, 0.2, 0.3]
     """
+    (first, height), (start, end, slope) = step, rise
     votes = np.arange(K // 2 + 1, K + 1)
-    gamma = NoiseFunction(K, np.where(votes < first, 0.0, step) + slope * np.clip(votes - start, 0, end - start))
-    return Shape(
-        "ramp", f"ramp: {step} from {first}, then {slope} a vote from {start} to {end}", K, epsilon, questions, gamma
-    )
+    gamma = NoiseFunction(K, np.where(votes < first, 0.0, height) + slope * np.clip(votes - start, 0, end - start))
+    words = f"ramp: {height} from {first}, then {slope} a vote from {start} to {end}"
+    return Shape("ramp", words, K, epsilon, questions, gamma)
 
 
 def optimum(K: int, questions: int) -> Shape:
@@ -65,13 +63,13 @@ SHAPES = (
     unanimity(5, 1.0, 100, 0.05),
     unanimity(9, 0.3, 150, 0.05),
     unanimity(11, 0.1, 200, 0.05),
-    ramp(51, 0.5, 2, first=32, step=0.367, start=34, end=43, slope=0.0199),
-    ramp(101, 0.3, 5, first=60, step=0.202, start=59, end=83, slope=0.0118),
-    ramp(201, 0.01, 8, first=126, step=0.155, start=131, end=156, slope=0.0092),
-    ramp(401, 0.1, 31, first=240, step=0.118, start=249, end=296, slope=0.00508),
-    ramp(401, 0.1, 14, first=249, step=0.229, start=258, end=286, slope=0.00898),
-    ramp(1001, 0.1, 16, first=661, step=0.22, start=669, end=721, slope=0.00524),
-    ramp(1001, 0.1, 64, first=642, step=0.0939, start=660, end=736, slope=0.00253),
+    ramp(51, 0.5, 2, step=(32, 0.367), rise=(34, 43, 0.0199)),
+    ramp(101, 0.3, 5, step=(60, 0.202), rise=(59, 83, 0.0118)),
+    ramp(201, 0.01, 8, step=(126, 0.155), rise=(131, 156, 0.0092)),
+    ramp(401, 0.1, 31, step=(240, 0.118), rise=(249, 296, 0.00508)),
+    ramp(401, 0.1, 14, step=(249, 0.229), rise=(258, 286, 0.00898)),
+    ramp(1001, 0.1, 16, step=(661, 0.22), rise=(669, 721, 0.00524)),
+    ramp(1001, 0.1, 64, step=(642, 0.0939), rise=(660, 736, 0.00253)),
 )
 
 

@@ -43,13 +43,8 @@ def dpsgd_accuracy(
     """Train at (ε, δ) on all private images, or read what that training answered; measure it on the held-out images.
 
     A training that was killed continues where it was. ``quick`` trains for fewer epochs; ``learning_rate`` takes the
-    place of the chosen one.
-
-    Returns
-    -------
-    dict
-        ``"accuracy"`` on the held-out images, ``"pool_accuracy"``, by which rates are chosen, ``"epsilon"`` and
-        ``"delta"`` as spent, the recipe as ``"training"``, and ``"seconds"``.
+    place of the chosen one. Noted is the accuracy on the held-out images and on the pool, by which rates are chosen, ε
+    and δ as spent, the recipe, and how long it took.
     """
     data, test_x, test_y = split(study)
     setting, size = SETTINGS[study.name], len(data.train_y)

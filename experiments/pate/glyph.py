@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from darrm.system.extras import require
-from darrm.system.figures import saved_figure
 from darrm.system.files import replacing
 from darrm.system.progress import bar
 from darrm.votes import Votes
 from experiments.pages import Row
-from experiments.pate.glyph_images import CHARACTERS, SIDE, STRANGERS, Style, load_atlas
+from experiments.pate.glyph_images import CHARACTERS, STRANGERS, Style, load_atlas
 from experiments.pate.glyph_teachers import Block, GlyphTask, Moments, ask_block, extract_features, fit_discriminant
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import Study
@@ -30,7 +29,6 @@ BLOCK = 10  # teachers that one call of a worker trains
 STAGE = 20  # blocks between two savings
 QUICK = GlyphTask(Style(classes=20), teachers=200, records=150, pool=600, test=600)
 BASELINE_SHRINKAGE = 0.01  # of the discriminant of all shards' records, which needs less than a teacher's
-AMBIGUOUS = (",'", "0Oo", "Il|", "-_")  # shown side by side
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,36 +71,6 @@ def glyph_baseline(study: Study, machine: Machine, *, quick: bool = False) -> fl
     held_out = task.held_out()
     union = fit_discriminant(_ask_teachers(task, machine).block.moments, BASELINE_SHRINKAGE)
     return float((union.predict(extract_features(held_out.x)) == held_out.y).mean())
-
-
-def draw_samples(path: Path, task: GlyphTask | None = None) -> None:
-    """Draw one picture of each class, ambiguous classes side by side, and mislabeled records with their labels."""
-    task = GlyphTask() if task is None else task
-    records = task.public()
-    names = CHARACTERS[: task.style.classes] + STRANGERS
-    right = records.y == records.shown
-    classes = [int(np.flatnonzero(right & (records.y == label))[0]) for label in range(task.style.classes)]
-    alike = [
-        int(index)
-        for group in AMBIGUOUS
-        for character in group
-        if character in names[: task.style.classes]
-        for index in np.flatnonzero(right & (records.y == names.index(character)))[:3]
-    ]
-    wrong = [int(index) for index in np.flatnonzero(~right)[:30]]
-    columns = 30
-    sections = (("one of each class", classes), ("alike", alike), ("mislabeled", wrong))
-    rows = [-(-len(chosen) // columns) for _, chosen in sections]
-    with saved_figure(path, width=12.0, height=0.62 * sum(rows) + 1.0) as figure:
-        for part, (title, chosen) in zip(figure.subfigures(3, 1, height_ratios=rows), sections, strict=True):
-            part.suptitle(title, fontsize="small")
-            for axes in part.subplots(-(-len(chosen) // columns), columns, squeeze=False).flat:
-                axes.axis("off")
-            for axes, index in zip(part.axes, chosen, strict=False):
-                axes.imshow(records.x[index].reshape(SIDE, SIDE), cmap="gray_r", vmin=0.0, vmax=1.0)
-                label = names[records.y[index]].replace("$", r"\$")
-                color = "black" if right[index] else "tab:red"
-                axes.set_title(label, fontsize="x-small", pad=1.0, color=color)
 
 
 def _ask_teachers(task: GlyphTask, machine: Machine) -> _Progress:

@@ -12,32 +12,16 @@ from darrm.votes import Votes
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """The votes of K teachers on Q public inputs, and images or rows that nobody was asked about.
+    """The votes of K teachers on Q public inputs, and images or rows that nobody was asked about."""
 
-    Attributes
-    ----------
-    name
-        The data set.
-    votes
-        The teachers' votes on the pool, in the order in which it is asked.
-    pool_x, pool_y
-        (Q, …) public inputs, and their true classes (Q,), which serve for measuring alone.
-    test_x, test_y
-        (n, …) and (n,): held out, for measuring students.
-    teacher_accuracy
-        Mean accuracy of the teachers on the pool.
-    seconds
-        How long training and asking the teachers took.
-    """
-
-    name: str
-    votes: Votes
-    pool_x: NDArray[Any]
-    pool_y: NDArray[np.int64]
-    test_x: NDArray[Any]
+    name: str  # of the data set
+    votes: Votes  # on the pool, in the order in which it is asked
+    pool_x: NDArray[Any]  # (Q, …) public inputs
+    pool_y: NDArray[np.int64]  # (Q,) their true classes, for measuring alone
+    test_x: NDArray[Any]  # (n, …) held out, for measuring students
     test_y: NDArray[np.int64]
-    teacher_accuracy: float
-    seconds: float
+    teacher_accuracy: float  # mean, on the pool
+    seconds: float  # how long training and asking the teachers took
 
     @property
     def plurality_accuracy(self) -> float:

@@ -10,24 +10,23 @@ Every run is a process of its own, so that its seconds hold the imports and its 
 the two versions take turns; without it, what the folder holds of the earlier version is kept.
 """
 
-import os
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 from darrm.system.command_line import run
 from experiments import pages
+from experiments.scaling.processes import Taken, measured
 
 NAME = "commands"
 ROOT = Path(__file__).parents[2]
 RUNS = 5
-ENOUGH = 30.0  # seconds: what took longer altogether is not run again
+LONGEST = 30.0  # seconds: what took longer altogether is not run again
 
 
 @dataclass(frozen=True)
@@ -81,46 +80,27 @@ COMMANDS = (
 )
 
 
-def run_once(typed: str, source: Path, folder: Path) -> Runs:
+def run_once(typed: str, source: Path, folder: Path) -> Taken:
     """Run a command of the library in ``source`` once, in a folder that holds the table t.json."""
     # byte code is kept, as it is where the library is installed
     kept = {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
-    variables = {**os.environ, **kept, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
-    started = time.perf_counter()
-    process = subprocess.Popen(  # noqa: S603 (one of `COMMANDS`)
-        [sys.executable, *shlex.split(typed)],
-        cwd=folder,
-        env=variables,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    _, status, used = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - started
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise ValueError(f"python {typed} ended with status {process.returncode}")
-    return Runs(1, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024.0)
+    return measured(*shlex.split(typed), checkout=source, folder=folder, variables=kept)
 
 
-def median(runs: Sequence[Runs]) -> Runs:
+def median(runs: Sequence[Taken]) -> Runs:
     """Take the median of every number."""
-    return Runs(
-        len(runs),
-        statistics.median(each.seconds for each in runs),
-        statistics.median(each.cpu_seconds for each in runs),
-        statistics.median(each.megabytes for each in runs),
-    )
+    return Runs(len(runs), *map(statistics.median, zip(*map(astuple, runs), strict=True)))
 
 
 def measure(command: Command, folder: Path, before: Path | None, known: Runs | None) -> Measured:
     """Run a command some times, in turns with the earlier version where there is one; first once to fill caches."""
-    now: list[Runs] = []
-    then: list[Runs] = []
+    now: list[Taken] = []
+    then: list[Taken] = []
     for source in (ROOT, before) if command.quick else ():  # the others need what these have filled
         if source is not None:
             run_once(command.typed, source, folder)
     started = time.perf_counter()
-    while len(now) < RUNS and (not now or time.perf_counter() - started < ENOUGH):
+    while len(now) < RUNS and (not now or time.perf_counter() - started < LONGEST):
         now.append(run_once(command.typed, ROOT, folder))
         if before is not None:
             then.append(run_once(command.typed, before, folder))

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from darrm.system.command_line import run
 from darrm.votes import Votes
 from experiments import pages
 from experiments.pages import Row
+from experiments.scaling.processes import Taken, measured, python
 
 NAME = "releases"
 MODULE = "scaling.release_benchmark"
@@ -52,15 +53,6 @@ PART_ROUNDS = 7
 PART_QUERIES = 1_000_000
 BUDGET = "1e8,1e-2"  # admits every case
 WORDS = ("no", "yes")
-# the peak of a process counts what the one that started it held by then: so a small one starts it
-STARTER = """
-import os, sys, time
-started = time.perf_counter()
-child = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[1:]], os.environ)
-_, status, usage = os.wait4(child, 0)
-print(time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
 
 
 @dataclass(frozen=True)
@@ -109,12 +101,12 @@ def measure(cases: Sequence[tuple[Any, ...]], checkouts: dict[str, Path]) -> lis
         table().table.save(folder / "table.json")
         for queries, votes, output in cases:
             write_votes(folder / votes, queries)
-            rounds: dict[str, list[tuple[float, ...]]] = {version: [] for version in checkouts}
+            rounds: dict[str, list[Taken]] = {version: [] for version in checkouts}
             for _ in range(1 if queries == LONGEST else ROUNDS):
                 for version, checkout in checkouts.items():
                     rounds[version].append(release(folder, votes, output, checkout))
             for version, taken in rounds.items():
-                medians = map(statistics.median, zip(*taken, strict=True))
+                medians = map(statistics.median, zip(*map(astuple, taken), strict=True))
                 found.append(Timing(queries, votes, output, version, *medians))
                 print(found[-1], flush=True)
             (folder / votes).unlink()
@@ -145,26 +137,14 @@ def write_votes(path: Path, queries: int) -> None:
         np.save(path, votes.astype(np.int64) if path.stem == "int64" else votes)
 
 
-def release(folder: Path, votes: str, output: str, checkout: Path) -> tuple[float, float, float]:
-    """Run the command once; seconds, seconds of the processor, and megabytes at the peak."""
+def release(folder: Path, votes: str, output: str, checkout: Path) -> Taken:
+    """Run the command once."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
         files = [str(folder / votes), "--table", str(folder / "table.json"), "--output", f"{name}/{output}"]
         words = [*files, "--ledger", f"{name}/ledger.sqlite", "--create-budget", BUDGET, "--quiet"]
         words += ["--classes", ",".join(WORDS)] if "words" in votes else []
-        child = start("-c", STARTER, "-m", "darrm.release", *words, checkout=checkout)
-        text, _ = child.communicate()
-    if child.returncode:
-        raise ValueError(f"a release of {votes} ended with status {child.returncode}")
-    seconds, cpu_seconds, peak_megabytes = map(float, text.splitlines()[-1].split())
-    return seconds, cpu_seconds, peak_megabytes
-
-
-def start(*words: str, checkout: Path) -> subprocess.Popen[str]:
-    """Start Python on one core with a checkout's modules."""
-    environment = {**os.environ, "PYTHONPATH": str(checkout.absolute()), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, *words]
-    # in the checkout: `-m` looks there first
-    return subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True)  # noqa: S603
+        # in the checkout: `-m` looks there first
+        return measured("-m", "darrm.release", *words, checkout=checkout, folder=checkout)
 
 
 def commit_of(checkout: Path) -> str:
@@ -176,8 +156,7 @@ def commit_of(checkout: Path) -> str:
 
 def parts_of(checkout: Path) -> dict[str, float]:
     """Measure the parts of a release with a checkout's modules."""
-    text, _ = start(__file__, "--parts", checkout=checkout).communicate()
-    return dict(json.loads(text))
+    return dict(json.loads(python(__file__, "--parts", checkout=checkout, folder=checkout)))
 
 
 def parts() -> dict[str, float]:

@@ -1,41 +1,25 @@
 """The page of the commands' seconds: what it reports is what ran."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from experiments.scaling.commands import COMMANDS, Command, Measured, Runs, measure, median, run_once
-
-PROCESSES = """
-import json, sys
-from dataclasses import asdict
-from pathlib import Path
-from experiments.scaling.commands import run_once
-
-root, folder = Path(sys.argv[1]), Path(sys.argv[2])
-typed = (
-    "-c 'import time; time.sleep(0.6)'",
-    "-c 'import time\\nwhile time.process_time() < 0.6: pass'",
-    "-c 'x = bytearray(200 * 2**20)'",
-)
-print(json.dumps([asdict(run_once(each, root, folder)) for each in typed]))
-"""
+from experiments.scaling.commands import COMMANDS, ROOT, Command, Measured, Runs, measure, median, run_once
+from experiments.scaling.processes import Taken
 
 
 @pytest.mark.slow
 def test_a_run_says_what_its_process_took(tmp_path: Path) -> None:
     """Three processes that differ in what is looked at: the time asleep, the work, the memory."""
-    root = Path(__file__).parents[2]
-    # from a small process: a child's peak counts what its parent had when it was made
-    typed = [sys.executable, "-c", PROCESSES, str(root), str(tmp_path)]
-    shown = subprocess.run(typed, cwd=root, check=True, capture_output=True, text=True)
-    idle, busy, large = (Runs(**each) for each in json.loads(shown.stdout))
-    assert idle.seconds >= 0.6 <= busy.cpu_seconds
-    assert idle.cpu_seconds < 0.6  # the clock of the process stands still while it sleeps
-    assert large.megabytes >= 200.0 > idle.megabytes
+    typed = (
+        "-c 'import time; time.sleep(0.3)'",
+        "-c 'import time\nwhile time.process_time() < 0.3: pass'",
+        "-c 'x = bytearray(200 * 2**20)'",
+    )
+    idle, busy, large = (run_once(command, ROOT, tmp_path) for command in typed)
+    assert idle.seconds >= 0.3 <= busy.cpu_seconds
+    assert idle.cpu_seconds < 0.3  # the clock of the process stands still while it sleeps
+    assert large.megabytes >= 200.0 > idle.megabytes  # of a small one, whatever started it
 
 
 def test_it_runs_the_library_that_it_is_given(tmp_path: Path) -> None:
@@ -60,7 +44,7 @@ def test_what_is_known_of_before_is_kept(tmp_path: Path) -> None:
 
 
 def test_medians_and_ratios() -> None:
-    now = median([Runs(1, 1.0, 3.0, 50.0), Runs(1, 2.0, 1.0, 70.0), Runs(1, 9.0, 2.0, 60.0)])
+    now = median([Taken(1.0, 3.0, 50.0), Taken(2.0, 1.0, 70.0), Taken(9.0, 2.0, 60.0)])
     assert now == Runs(3, 2.0, 2.0, 60.0)
     assert Measured("x", "-c pass", now, Runs(1, 10.0, 5.0, 80.0)).times_less == 2.5
     assert Measured("x", "-c pass", now).times_less is None

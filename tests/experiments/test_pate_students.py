@@ -1,7 +1,6 @@
 """Students of the tables: what they may see, and where Interactive-GNMax gets its scores."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -48,25 +47,6 @@ def test_true_classes_of_the_pool_and_the_held_out_images_teach_nothing() -> Non
     # labels that stop early are those of a pool whose rest was never asked about
     padded = np.concatenate([labels, np.full(100, ABSTAIN)])
     assert (students.student_scores(data, padded, seed=0, quick=True) == one).all()
-
-
-def test_agreement_is_measured_on_labels_that_were_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = recorded()
-    shown: list[Any] = []
-    original = students.train
-
-    def watched(*arguments: Any, **keywords: Any) -> Any:
-        shown.append(arguments[1])
-        return original(*arguments, **keywords)
-
-    monkeypatch.setattr(students, "train", watched)
-    found = students.agreement(data, data.pool_y[:50], seed=0)
-    hidden = np.flatnonzero(shown[0] == ABSTAIN)
-    assert len(hidden) == 10
-    predicted = original(data, shown[0], seed=0, quick=False).predict(data.pool_x[hidden])
-    assert found == pytest.approx(float((predicted == data.pool_y[hidden]).mean()))
-    with pytest.raises(ValueError, match="labels must be at least 5"):
-        students.agreement(data, data.pool_y[:4], seed=0)
 
 
 def test_an_unknown_data_set_is_refused() -> None:

@@ -25,7 +25,7 @@ def test_every_file_holds_the_same_votes(tmp_path: Path) -> None:
 def test_a_release_that_fails_is_no_measurement(tmp_path: Path) -> None:
     benchmark.table().table.save(tmp_path / "table.json")
     (tmp_path / "digits.csv").write_text("0,1\n")
-    with pytest.raises(ValueError, match=r"a release of digits.csv ended with status 2"):
+    with pytest.raises(ValueError, match=r"ended with status 2"):
         benchmark.release(tmp_path, "digits.csv", "labels.csv", ROOT)
 
 
