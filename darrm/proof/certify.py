@@ -42,6 +42,8 @@ def bound_worst_cost(problem: Problem, gamma: NoiseFunction) -> tuple[float, str
     """Bound the largest privacy cost from above; return the bound and the method."""
     checks.instance(Problem, problem=problem)
     checks.instance(NoiseFunction, gamma=gamma)
+    if not problem.has_noise_function:
+        checks.fail("problem.classes", problem.classes, "2", "γ is about two classes: certify_plurality takes more")
     if gamma.K != problem.voters.K:
         checks.fail("gamma.K", gamma.K, f"K = {problem.voters.K} of the problem")
     if problem.voters.own is not None:

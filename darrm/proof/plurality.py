@@ -35,7 +35,10 @@ _ROUNDING, _SAFELY = 2.0**-46, 1.0 + 2.0**-20  # what the first attempt at a rep
 
 
 def pairs_of(problem: Problem) -> Pairs:
-    """Return the pairs of neighbors of a problem."""
+    """Return the pairs of neighbors of a problem; `ValueError` unless its voters are plain."""
+    if not problem.voters.are_plain:
+        advice = "a private voter's answers are no moved votes: certify takes a γ of such voters"
+        checks.fail("problem.voters", str(problem.voters), "plain", advice)
     return partitions_of(problem.voters.K, problem.classes).pairs(problem.voters.reached)
 
 

@@ -98,7 +98,9 @@ class PluralityTable:
 
     def _content(self) -> dict[str, Any]:
         """Write what the digest is of."""
-        return {"problem": self.problem.to_json(), "weights": self.probabilities.to_lists()}
+        # two classes are named, too, as in files that were written when a plurality was a problem of its own
+        problem = {**self.problem.to_json(), "classes": self.problem.classes}
+        return {"problem": problem, "weights": self.probabilities.to_lists()}
 
     @classmethod
     def from_json(cls, data: Any) -> PluralityTable:  # noqa: ANN401 (whatever a JSON file holds)

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from darrm.errors import CertificationError
 from darrm.laws import baselines
 from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.plurality_law import uniform_law
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof import balls, certify, corners, full_set, table
 from darrm.proof.certify import BALLS, FLOATS, bound_worst_cost, prove, scale_and_prove
+from darrm.proof.plurality import mix_and_prove
 from tests.oracle import exact_budget, exact_worst_cost
 from tests.strategies import gammas, problems
 
@@ -156,3 +158,11 @@ def test_baselines_of_many_sizes_are_certified(K: int, delta: str) -> None:
         _, certificate = scale_and_prove(problem, propose(problem))
         assert 0.3 < certificate.scale <= 1.0
         assert certificate.worst_cost <= certificate.budget
+
+
+def test_a_proof_is_for_the_problems_that_it_is_about() -> None:
+    three = Problem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1), 3)
+    with pytest.raises(ValueError, match="γ is about two classes"):
+        scale_and_prove(three, NoiseFunction(2, [0.1]))
+    with pytest.raises(ValueError, match="voters must be plain"):
+        mix_and_prove(Problem(Voters(2, PrivacyParams(1)), PrivacyParams(1)), uniform_law(2, 2))
