@@ -14,7 +14,7 @@ from darrm.advise.advice import Advice, advise
 from darrm.advise.contenders import CONTENDERS, OURS, Contender
 from darrm.advise.tables import darrm_of_the_paper
 from darrm.errors import PlanError
-from darrm.laws.priors import CommonP, Prior
+from darrm.laws.priors import Dirichlet, Prior
 from darrm.plan import Plan, ReleaseOption, plan
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
@@ -30,7 +30,7 @@ _plans: dict[tuple[Workload, Prior], Plan] = {}
 _options: dict[tuple[str, Workload, Prior], ReleaseOption | PlanError | None] = {}
 
 
-def planned(workload: Workload, prior: Prior = CommonP()) -> Plan:  # noqa: B008 (frozen)
+def planned(workload: Workload, prior: Prior = Dirichlet()) -> Plan:  # noqa: B008 (frozen)
     if (workload, prior) not in _plans:
         _plans[workload, prior] = plan(workload, prior=prior)
     return _plans[workload, prior]
@@ -41,7 +41,7 @@ def _shared(each: Contender) -> Contender:
         if each is OURS:
             return planned(workload, prior).option
         # of the others one asks the prior
-        key = each.name, workload, prior if each.calibrate is darrm_of_the_paper else CommonP()
+        key = each.name, workload, prior if each.calibrate is darrm_of_the_paper else Dirichlet()
         if key not in _options:
             try:
                 _options[key] = each.calibrate(workload, prior)

@@ -19,8 +19,8 @@ from darrm import votes as votes_module
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import PaidError
 from darrm.laws import priors
-from darrm.laws.histogram_priors import RecordedVotes
 from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.priors import RecordedVotes
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.table import certify
@@ -453,15 +453,15 @@ def test_the_expected_error_by_brute_force(half: list[float], K: int, missing: i
     halves = [Fraction(float(node)) for node in (3.0 + nodes) / 4.0]
     known = [brute_force(gamma, p, missing) for p in halves]
     mean = weights @ np.array(known, dtype=float) / 2.0
-    assert found.expected_error(priors.CommonP()) == pytest.approx(mean[0], abs=1e-13)
-    assert found.share_right(priors.CommonP()) == pytest.approx(mean[1], abs=1e-13)
+    assert found.expected_error(priors.Dirichlet()) == pytest.approx(mean[0], abs=1e-13)
+    assert found.share_right(priors.Dirichlet()) == pytest.approx(mean[1], abs=1e-13)
 
 
 @pytest.mark.statistical
 def test_the_share_of_right_labels_by_simulation() -> None:
     n, rng = 40_000, np.random.default_rng(7)
-    for prior in (priors.CommonP(), priors.Independent(0.6, 0.9)):
-        labels = (rng.random((n, 5)) < prior.sample(5, n, rng=rng)).astype(float)
+    for prior in (priors.Dirichlet(), priors.Independent(0.6, 0.9)):
+        labels = (rng.random((n, 5)) < prior.probabilities(5, n, rng=rng)).astype(float)
         labels[:, 3:] = NAN
         right = DaRRM(TABLE).release(Votes.of_labels(labels, missing="coin"), rng=rng) == (
             labels[:, :3].sum(axis=1) > 1

@@ -508,8 +508,11 @@ PYTHON: dict[str, Case] = {
         ("problem", "Voters(K=5", "Problem(voters, target)"),
     ),
     "a prior by name": (lambda: optimize_gamma(PROBLEM, prior="uniform"), ("prior", "'uniform'", "parse(text)")),
-    "a prior's class": (lambda: optimize_gamma(PROBLEM, prior=priors.CommonP), ("prior", "CommonP", "say CommonP()")),
-    "a number for a prior": (lambda: plan(Workload(PLAIN, 3, EACH), prior=0.8), ("prior", "0.8", "say CommonP()")),
+    "a prior's class": (
+        lambda: optimize_gamma(PROBLEM, prior=priors.Dirichlet),
+        ("prior", "Dirichlet", "say Dirichlet()"),
+    ),
+    "a number for a prior": (lambda: plan(Workload(PLAIN, 3, EACH), prior=0.8), ("prior", "0.8", "say Dirichlet()")),
     "an unknown prior": (lambda: priors.parse("beta:2,3"), ("prior", "'beta:2,3'", "uniform:LOW,HIGH")),
     "a prior to parse": (lambda: priors.parse(priors.Point(0.8)), ("text", "Point(p=0.8)", "needs no parsing")),
     "a prior in per cent": (lambda: priors.Point(80), ("p must be in [0, 1]", "80")),

@@ -21,7 +21,7 @@ from darrm import (
     certify,
     optimize_gamma,
 )
-from darrm.laws.priors import CommonP
+from darrm.laws.priors import Dirichlet
 from darrm.pate import GNMax
 from darrm.plan import plan
 from darrm.privacy import decimal_text, exact_number
@@ -108,14 +108,14 @@ WRONG: tuple[tuple[Callable[..., Any], str], ...] = (
     (lambda: certify(PROBLEM, [0.5, 1.0]), r"gamma must be a NoiseFunction, got \[0.5, 1.0\]: say NoiseFunction"),  # type: ignore[arg-type]
     (lambda: certify(PROBLEM, float), "gamma must be a NoiseFunction"),  # type: ignore[arg-type]
     (lambda: certify(Workload(VOTERS, 2, PAIR), HALF), "problem must be a Problem"),  # type: ignore[arg-type]
-    (lambda: optimize_gamma(PROBLEM, prior="common"), "prior must be an object with .* got 'common': say CommonP"),  # type: ignore[arg-type]
-    (lambda: optimize_gamma(PROBLEM, prior="common", objective="expected-error"), "say CommonP"),  # type: ignore[arg-type]
+    (lambda: optimize_gamma(PROBLEM, prior="common"), "prior must be an object with .* got 'common': say Dirichlet"),  # type: ignore[arg-type]
+    (lambda: optimize_gamma(PROBLEM, prior="common", objective="expected-error"), "say Dirichlet"),  # type: ignore[arg-type]
     (lambda: optimize_gamma(Workload(VOTERS, 2, PAIR)), "problem must be a Problem, got Workload"),  # type: ignore[arg-type]
     (lambda: optimize_gamma(PROBLEM, rng=0), "rng must be a generator, got 0"),  # type: ignore[arg-type]
     (lambda: optimize_gamma(PROBLEM, options=9), "options must be a SolveOptions, got 9"),  # type: ignore[arg-type]
     (lambda: HALF.expected_error("common"), "prior must be an object with .* got 'common'"),  # type: ignore[arg-type]
     (lambda: HALF.estimate_error("common"), "prior must be an object with .* got 'common'"),  # type: ignore[arg-type]
-    (lambda: HALF.estimate_error(CommonP(), rng=0), "rng must be a generator, got 0"),  # type: ignore[arg-type]
+    (lambda: HALF.estimate_error(Dirichlet(), rng=0), "rng must be a generator, got 0"),  # type: ignore[arg-type]
     (lambda: plan(Workload(VOTERS, 2, PAIR), prior="common"), "prior must be an object with .* got 'common'"),  # type: ignore[arg-type]
     (lambda: DaRRM(certify(PROBLEM, HALF)).release(VOTES, rng=0), "rng must be a generator, got 0: say np.random"),  # type: ignore[arg-type]
     (lambda: GNMax(4.0).release(VOTES, rng=0), "rng must be a generator, got 0"),  # type: ignore[arg-type]

@@ -17,9 +17,8 @@ from darrm.advise import contenders as registry
 from darrm.advise.contenders import Contender
 from darrm.advise.plurality import BY_COUNTS, TWO_CLASSES_ONLY, gnmax_by_counts
 from darrm.errors import PlanError
-from darrm.laws.histogram_priors import HistogramPrior
 from darrm.laws.noise_function import NoiseFunction
-from darrm.laws.priors import CommonP, Prior, weights_of
+from darrm.laws.priors import Dirichlet, Prior, weights_of
 from darrm.optimize.plurality_bounds import share_right_at_most
 from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.option import ReleaseOption, how_counted
@@ -51,7 +50,7 @@ class Advice:
     """
 
     workload: Workload
-    prior: Any  # a `Prior`, or a `HistogramPrior` for more than two classes
+    prior: Any  # a `Prior`, or a `Prior` for more than two classes
     options: tuple[ReleaseOption, ...]
     absent: tuple[tuple[str, str], ...]
     coin: ShareRight | None = None
@@ -100,7 +99,7 @@ class Advice:
 def advise(
     workload: Workload,
     *,
-    prior: Prior | HistogramPrior | None = None,
+    prior: Prior | None = None,
     contenders: Sequence[Contender] | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Advice:
@@ -140,7 +139,7 @@ def advise(
     asked = registry.CONTENDERS if contenders is None else contenders
     if workload.classes > 2:
         return _of_pluralities(workload, prior, asked, report)
-    belief: Any = CommonP() if prior is None else prior
+    belief: Any = Dirichlet() if prior is None else prior
     weights_of(belief, workload.voters.K)  # a prior without linear expected error says so before the search
     found, absent = _calibrated(asked, workload, belief, report)
     options = [
@@ -157,7 +156,7 @@ def advise(
 def _calibrated(
     contenders: Sequence[Contender],
     workload: Workload,
-    prior: Any,  # noqa: ANN401 (a `Prior`, or a `HistogramPrior` for more than two classes)
+    prior: Any,  # noqa: ANN401 (a `Prior`, or a `Prior` for more than two classes)
     report: Callable[[str], None] | None,
 ) -> tuple[list[ReleaseOption], list[tuple[str, str]]]:
     """Calibrate every contender; return the options that apply, and the names of the others with their reasons."""
@@ -177,7 +176,7 @@ def _calibrated(
 
 def _of_pluralities(
     workload: Workload,
-    prior: Prior | HistogramPrior | None,
+    prior: Prior | None,
     contenders: Sequence[Contender],
     report: Callable[[str], None] | None,
 ) -> Advice:
@@ -207,7 +206,7 @@ def _of_pluralities(
     return Advice(workload, belief, tuple(ranked), (*found.refused, *absent), guess, help_)
 
 
-def _limit(workload: Workload, prior: HistogramPrior) -> tuple[str, ...]:
+def _limit(workload: Workload, prior: Prior) -> tuple[str, ...]:
     """Write how often no private release whatsoever can be right."""
     if not workload.voters.are_plain:
         return ()

@@ -2,7 +2,7 @@
 
 from darrm.account.bounds import Bound
 from darrm.advise.noisy_counts import sigma_by_counts
-from darrm.laws.histogram_priors import HistogramPrior
+from darrm.laws.priors import Prior
 from darrm.mechanisms.noisy_law import winning_probabilities
 from darrm.plan.option import ReleaseOption
 from darrm.plan.plurality import leading
@@ -14,7 +14,7 @@ BY_COUNTS = "GNMax, tight σ"
 TWO_CLASSES_ONLY = "it is for two classes only"
 
 
-def gnmax_by_counts(workload: Workload, prior: HistogramPrior) -> ReleaseOption:
+def gnmax_by_counts(workload: Workload, prior: Prior) -> ReleaseOption:
     """GNMax with the least σ that any accounting of its noisy counts allows; `PlanError` for δ = 0."""
     voters, sigma = workload.voters, sigma_by_counts(workload)
     noise = DiscreteGaussian(sigma)

@@ -162,15 +162,15 @@ class NoiseFunction:
             require_generator(rng)
         count = number_of_draws(self.K, draws)
         generator = np.random.default_rng(ESTIMATE_SEED) if rng is None else rng
-        return summarize(errors_of(self.half, differences(prior.sample(self.K, count, rng=generator))))
+        return summarize(errors_of(self.half, differences(prior.probabilities(self.K, count, rng=generator))))
 
     def share_right(self, prior: Prior) -> float | None:
         """Compute the share of right labels, Σ_l Pr[l ones]·(1 + γ(l))/2, where at a tie both labels are right.
 
         A fair coin, γ = 0, has 0.5 for odd K. None for a prior of your own, whose draws alone are known.
 
-        >>> from darrm.laws.priors import CommonP
-        >>> NoiseFunction(3, [0.2, 0.8]).share_right(CommonP())
+        >>> from darrm.laws.priors import Dirichlet
+        >>> round(NoiseFunction(3, [0.2, 0.8]).share_right(Dirichlet()), 12)
         0.75
         """
         check(prior)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.laws.histogram_priors import HistogramPrior
+from darrm.laws.priors import Prior
 from darrm.probability import Array
 
 Histogram = tuple[int, ...]
@@ -114,17 +114,17 @@ class Partitions:
         counts = Counter(self.parts[place]).values()
         return factorial(self.classes) // prod(map(factorial, counts))
 
-    def probabilities(self, prior: HistogramPrior) -> Array:
+    def probabilities(self, prior: Prior) -> Array:
         """Compute the probability of every partition under a prior.
 
         `ValueError` if the prior only samples, or what it computes does not add up to 1.
 
-        >>> from darrm.laws.histogram_priors import Dirichlet
+        >>> from darrm.laws.priors import Dirichlet
         >>> partitions_of(2, 3).probabilities(Dirichlet()).round(6)
         array([0.5, 0.5])
         """
         if not hasattr(prior, "log_probabilities"):
-            checks.fail("prior", prior, "a HistogramPrior", "say Dirichlet(concentration)")
+            checks.fail("prior", prior, "a Prior", "say Dirichlet(concentration)")
         one_each = np.exp(prior.log_probabilities(np.array(self.parts, dtype=np.int64)))
         found = one_each * np.array([self.histograms(place) for place in range(len(self.parts))], dtype=float)
         if not abs(np.sum(found) - 1.0) <= _TOLERANCE:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-from darrm.laws.histogram_priors import HistogramPrior
 from darrm.laws.partitions import Partitions, partitions_of
+from darrm.laws.priors import Prior
 from darrm.probability import Array
 
 WEIGHT_BITS = 53
@@ -120,10 +120,10 @@ class PluralityLaw:
         shares = [rest * w / ONE + uniform * m for w, m in zip(self.weights.tolist(), sizes, strict=True)]
         return PluralityLaw(self.K, self.classes, _rounded(self.partitions, shares))
 
-    def share_right(self, prior: HistogramPrior) -> float:
+    def share_right(self, prior: Prior) -> float:
         """Compute the probability that the answer is one of the classes with the most votes.
 
-        >>> from darrm.laws.histogram_priors import Dirichlet
+        >>> from darrm.laws.priors import Dirichlet
         >>> law = PluralityLaw.of_probabilities(3, 2, [1.0, 0.0, 2 / 3, 1 / 3])
         >>> round(law.share_right(Dirichlet()), 12)  # (1 + 2/3)/2
         0.833333333333

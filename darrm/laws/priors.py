@@ -1,31 +1,35 @@
-"""What is believed about the voters' probabilities, as weights of the expected error.
+"""What is publicly believed about the votes on a question: a law on histograms, and how far an answer errs under it.
 
-The error of a noise function is ``|½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(l))|`` with α the distribution of the number of
-ones [D, Definition 2.4]. For the priors here the difference α_l − α_{K−l} does not change sign (all p_i ≥ 1/2, or one
-common p whose side of 1/2 decides the sign of every term, [D, Lemma B.11]), so the expected error is linear:
-½ Σ w_l (1 − γ(l)) with ``w_l = E|α_l − α_{K−l}|``. No sampling is needed:
+A `Prior` is a law on histograms (n_1, …, n_C), how many of K voters choose each class. It must be public: fitted to
+private votes it would be private itself. The *share of right labels* of a release is the probability that its answer is
+one of the classes with the most votes, a tie being right whichever of them it names; a random answer has at least 1/C.
+
+**Two classes.** Some priors say more: with which probability p_i each voter answers 1. The error of a noise function is
+``|½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(l))|`` with α the distribution of the number of ones given p [D, Definition 2.4].
+Where the difference α_l − α_{K−l} does not change sign (all p_i ≥ 1/2, or one common p whose side of 1/2 decides the
+sign of every term, [D, Lemma B.11]) the expected error is linear: ½ Σ w_l (1 − γ(l)) with ``w_l = E|α_l − α_{K−l}|``.
+No sampling is needed:
 
 * independent p_i with mean μ make the number of ones exactly Binomial(K, μ);
-* a common p ~ U[0, 1] integrates to the regularized incomplete beta function.
+* a common p ~ Beta(a, a), `Dirichlet`, makes it beta-binomial, and integrates to the incomplete beta function;
+* votes that are certain given the data have w_l = Pr[l ones] + Pr[K − l ones]: so recorded ones, and whatever says no
+  more than its law.
 
-Independent p_i on both sides of 1/2 have no such weights: the absolute value stays, and `Prior.sample` feeds
+Independent p_i on both sides of 1/2 have no such weights: the absolute value stays, and `Prior.probabilities` feeds
 `darrm.laws.sampled_error` and the objective ``"expected-error"``.
 
-A prior must be public: it must never be fitted to private votes.
+**A prior of your own** inherits from `Prior`; ``tests/contracts/test_priors.py`` says what it must fulfill. Here p is
+0.9 in easy questions and 0.6 in hard ones, the same for all voters:
 
-**A prior of your own** is any object with the four members of `Prior`; ``tests/contracts/test_priors.py`` says what
-they must fulfilll. Here p is 0.9 in easy questions and 0.6 in hard ones, the same for all voters:
-
->>> class EasyAndHard:
+>>> class EasyAndHard(Prior):
 ...     text = "easy and hard"
-...     has_closed_form = True
 ...
 ...     def weights(self, K):
 ...         return 0.5 * (Point(0.9).weights(K) + Point(0.6).weights(K))
 ...
-...     def sample(self, K, count, *, rng):
+...     def probabilities(self, K, count, *, rng):
 ...         return np.repeat(rng.choice([0.9, 0.6], (count, 1)), K, axis=1)
->>> from darrm import Problem, PrivacyParams, Voters, optimize_gamma
+>>> from darrm import PrivacyParams, Problem, Voters, optimize_gamma
 >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 2)
 >>> table = optimize_gamma(problem, prior=EasyAndHard())
 >>> round(table.optimality.value, 6) == round(table.gamma.expected_error(EasyAndHard()), 6)
@@ -40,45 +44,75 @@ more, because privacy has nothing to do with the prior.
 
 import hashlib
 import math
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import betainc
+from numpy.typing import NDArray
+from scipy.special import betainc, gammaln
 
 from darrm import checks
+from darrm.privacy import exact_number
 from darrm.probability import Array
 from darrm.probability.binomial import binomial_pmf
+from darrm.votes import Votes, require_votes
+
+Counts = NDArray[np.int64]
 
 _DIGEST_DRAWS = 100  # draws, from a fixed seed, that stand for a prior without coefficients in its digest
 _OTHER = "other"  # the kind of a prior of which a file keeps name and digest
+_MEMBERS = {"log_probabilities", "sample", "weights", "probabilities"}
+_COMMON = "common"  # how the paper's readers, and files of earlier versions, call `Dirichlet()` of two classes
 
 
-class Prior(Protocol):
-    """A belief about the voters; ``str(prior)`` says it in words."""
+class Prior:
+    """A belief about the votes; inherit from it, and say either of the two pairs.
+
+    * `log_probabilities` and `sample`: a law on histograms, for any number of classes, that does not change when
+      classes change their names;
+    * `weights` and `probabilities`: how probable a 1 is for each voter, for two classes.
+
+    ``str(prior)`` says it in words. It has a hash, equal for equal priors: histograms are drawn once for all releases.
+    """
 
     @property
     def text(self) -> str:
         """Its name; for the priors of this module what ``--prior`` reads: ``parse(prior.text) == prior``."""
-        ...
+        raise NotImplementedError
 
     @property
     def has_closed_form(self) -> bool:
-        """Whether the expected error is linear in γ, with `weights`."""
-        ...
+        """Whether the expected error of two classes is linear in γ, with `weights`."""
+        return True
+
+    def log_probabilities(self, counts: Counts) -> Array:
+        """Compute log Pr[histogram] for (n, C) counts of one sum → (n,); `ValueError` where it is not known."""
+        return checks.fail("the prior", self.text, f"one that knows the law of {counts.shape[1]} counts")
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        """Draw histograms of K votes: (count, C)."""
+        if classes > 2:
+            checks.fail("the prior", self.text, "about histograms of more than two classes", "say Dirichlet()")
+        p = self.probabilities(K, count, rng=rng)
+        ones = np.sum(rng.random(p.shape) < p, axis=1)
+        return np.column_stack([K - ones, ones])
 
     def weights(self, K: int) -> Array:
         """Compute w_l ≥ 0 for l = floor(K/2) + 1 … K, shape (K − floor(K/2),), or raise `ValueError`."""
-        ...
+        checks.integer_at_least(1, K=K)
+        ones = np.arange(K + 1)
+        law = np.exp(self.log_probabilities(np.column_stack([K - ones, ones])))
+        return np.asarray((law + law[::-1])[K // 2 + 1 :])
 
-    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
-        """Draw the K voters' probabilities ``count`` times, shape (count, K)."""
-        ...
+    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        """Draw the K voters' probabilities of a 1 ``count`` times, shape (count, K): 0 or 1 where votes are certain."""
+        ones = self.sample(K, 2, count, rng=rng)[:, 1]
+        return np.asarray(np.arange(K) < ones[:, None], dtype=np.float64)
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What the priors of this module share: a kind, and probabilities that text and JSON keep to the last digit."""
+class _Known(Prior):
+    """What the priors of this module share: a kind, and numbers that text and JSON keep to the last digit."""
 
     kind: ClassVar[str]
 
@@ -101,6 +135,136 @@ class _Known:
         """Write the prior as plain data, with exact decimals."""
         return {"kind": self.kind, **self._decimals()}
 
+    def _of_ones(self, counts: Counts, p: float) -> Array:
+        """Compute the log of Binomial(K, p) at the number of ones, the second of two counts."""
+        if counts.shape[1] != 2:
+            checks.fail("the prior", self.text, f"one for {counts.shape[1]} classes", "this one is about two")
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(binomial_pmf(int(counts[0].sum()), p))[counts[:, 1]])
+
+
+@dataclass(frozen=True)
+class Dirichlet(_Known):
+    """Voters choose independently with probabilities drawn from a symmetric Dirichlet law, the same for all voters.
+
+    With concentration 1, the default, every histogram is equally likely; for two classes this is one p ~ U[0, 1] shared
+    by all voters, ``common``. A smaller concentration believes in clear majorities, a larger one in close ones.
+
+    >>> np.exp(Dirichlet().log_probabilities(np.array([[2, 0, 0], [0, 1, 1]]))).round(6)  # one of six each
+    array([0.166667, 0.166667])
+    >>> Dirichlet(0.5).sample(10, 3, 2, rng=np.random.default_rng(0)).sum(axis=1)
+    array([10, 10])
+    >>> Dirichlet().weights(1)
+    array([0.5])
+    """
+
+    concentration: float = 1.0
+    kind: ClassVar[str] = "dirichlet"
+
+    def __post_init__(self) -> None:
+        checks.positive(concentration=self.concentration)
+        object.__setattr__(self, "concentration", float(self.concentration))
+
+    def __str__(self) -> str:
+        if self.concentration == 1.0:
+            return "every histogram of votes equally likely"
+        return f"voters choose with probabilities from a Dirichlet law of concentration {self.concentration:g}"
+
+    def log_probabilities(self, counts: Counts) -> Array:
+        """Compute the Dirichlet-multinomial law K!/Π n_c!·Π (a)_{n_c}/(Ca)_K, (a)_n = a⋯(a + n − 1), (n, C) → (n,)."""
+        K = counts.sum(axis=1)
+        # factors relative to a large concentration, in which a difference of two log Γ would lose the votes
+        scale = max(1.0, self.concentration)
+        first, steps = self.concentration / scale, np.arange(K.max(initial=0)) / scale
+        one, all_classes = (np.append(0.0, np.cumsum(np.log(times * first + steps))) for times in (1, counts.shape[1]))
+        return np.asarray((one[counts] - gammaln(counts + 1.0)).sum(axis=1) + gammaln(K + 1.0) - all_classes[K])
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        """Draw probabilities, then votes."""
+        checks.integer_at_least(1, K=K, count=count)
+        checks.integer_at_least(2, classes=classes)
+        return np.asarray(rng.multinomial(K, rng.dirichlet(np.full(classes, self.concentration), count)))
+
+    def weights(self, K: int) -> Array:
+        """Compute 2·Pr[l]·(1 − 2·I_{1/2}(l + a, K − l + a)), Pr beta-binomial, for l > K/2; a = 1: Pr = 1/(K + 1)."""
+        checks.integer_at_least(1, K=K)
+        levels, a = np.arange(K // 2 + 1, K + 1), self.concentration
+        sides = 1.0 - 2.0 * betainc(levels + a, K - levels + a, 0.5)
+        if a == 1.0:
+            return np.asarray(2.0 * sides / (K + 1), dtype=np.float64)
+        return np.asarray(2.0 * np.exp(self.log_probabilities(np.column_stack([K - levels, levels]))) * sides)
+
+    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        """Draw count probabilities and repeat each K times."""
+        checks.integer_at_least(1, K=K, count=count)
+        return np.repeat(rng.beta(self.concentration, self.concentration, (count, 1)), K, axis=1)
+
+
+CommonP = Dirichlet  # as the paper's readers know it: one p ~ U[0, 1] shared by all voters
+
+
+@dataclass(frozen=True)
+class RecordedVotes(Prior):
+    """Questions fall as those of which public votes were recorded, each of them as likely as the others.
+
+    For as many voters as were recorded the histograms are the recorded ones, their classes renamed at random. For
+    another number each voter chooses independently, as a random one of a recorded question did.
+
+    >>> seen = RecordedVotes("two.csv", Votes.of_counts([[3, 0, 1], [2, 2, 0]]))
+    >>> seen.text, seen.digest[:8], np.exp(seen.log_probabilities(np.array([[0, 2, 2], [4, 0, 0]]))).round(6).tolist()
+    ('votes:two.csv', '35a4ce7b', [0.166667, 0.0])
+    """
+
+    name: str
+    votes: Votes = field(compare=False, repr=False)
+    digest: str = field(init=False)  # SHA-256 of the counts: what the votes are known by
+
+    def __post_init__(self) -> None:
+        checks.instance(Votes, votes=self.votes, advice="say Votes.of_counts(counts) or Votes.read(file)")
+        require_votes(self.votes)
+        if not self.votes.queries:
+            checks.fail("votes", self.votes, "of at least one query")
+        counts = np.ascontiguousarray(self.votes.counts, dtype="<i8")
+        shape = ",".join(map(str, counts.shape)).encode()
+        object.__setattr__(self, "digest", hashlib.sha256(shape + counts.tobytes()).hexdigest())
+
+    @property
+    def text(self) -> str:
+        """The prior as ``--prior`` reads it, where its name is a file's."""
+        return f"votes:{self.name}"
+
+    def __str__(self) -> str:
+        found = self.votes
+        return f"the {found.queries:,} questions that {found.voters:,} voters were asked (SHA-256 {self.digest[:16]}…)"
+
+    def log_probabilities(self, counts: Counts) -> Array:
+        """Compute the log of the share of a histogram's partition, over as many histograms as it has, (n, C) → (n,).
+
+        `ValueError` for another number of voters or classes than were recorded.
+        """
+        self.check_classes(counts.shape[1])
+        if np.any(counts.sum(axis=1) != self.votes.voters):
+            checks.fail("counts", checks.Found("another sum"), f"histograms of the {self.votes.voters} recorded voters")
+        partitions, times = np.unique(np.sort(self.votes.counts, axis=1), axis=0, return_counts=True)
+        shares = dict(zip(map(bytes, partitions), times / self.votes.queries, strict=True))
+        with np.errstate(divide="ignore"):
+            log_shares = np.log([shares.get(bytes(row), 0.0) for row in np.sort(counts, axis=1)])
+        return np.asarray(log_shares - log_arrangements(counts))
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        """Draw questions, rename their classes, and where K is another number, draw votes."""
+        checks.integer_at_least(1, K=K, count=count)
+        self.check_classes(classes)
+        drawn = self.votes.counts[rng.integers(self.votes.queries, size=count)]
+        if self.votes.voters != K:
+            drawn = rng.multinomial(K, drawn / self.votes.voters)
+        return np.asarray(rng.permuted(drawn, axis=1))
+
+    def check_classes(self, classes: int) -> None:
+        """Raise `ValueError` unless the recorded votes are about so many classes."""
+        if classes != self.votes.counts.shape[1]:
+            checks.fail("classes", classes, f"the {self.votes.counts.shape[1]} of the recorded votes")
+
 
 @dataclass(frozen=True)
 class Independent(_Known):
@@ -111,7 +275,7 @@ class Independent(_Known):
 
     >>> Independent(0.5, 1.0).weights(3)
     array([0.28125, 0.40625])
-    >>> Independent(0.5, 1.0).sample(3, 2, rng=np.random.default_rng(0)).round(3)
+    >>> Independent(0.5, 1.0).probabilities(3, 2, rng=np.random.default_rng(0)).round(3)
     array([[0.818, 0.635, 0.52 ],
            [0.508, 0.907, 0.956]])
     >>> print(Independent(2 / 3, 1))
@@ -147,7 +311,11 @@ class Independent(_Known):
             )
         return _binomial_weights(K, 0.5 * (self.low + self.high))
 
-    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+    def log_probabilities(self, counts: Counts) -> Array:
+        """Compute the log of Binomial(K, μ), (n, 2) → (n,)."""
+        return self._of_ones(counts, 0.5 * (self.low + self.high))
+
+    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
         """Draw count × K independent probabilities."""
         checks.integer_at_least(1, K=K, count=count)
         return rng.uniform(self.low, self.high, (count, K))
@@ -159,14 +327,13 @@ class TwoSided(_Known):
 
     The paper's T_P is (0.7, 1.0). There are no weights: by symmetry every E[α_l − α_{K−l}] is 0.
 
-    >>> TwoSided(0.7, 1.0).sample(3, 1, rng=np.random.default_rng(0)).round(3)
+    >>> TwoSided(0.7, 1.0).probabilities(3, 1, rng=np.random.default_rng(0)).round(3)
     array([[0.109, 0.781, 0.712]])
     """
 
     low: float
     high: float
     kind: ClassVar[str] = "two-sided"
-    has_closed_form: ClassVar[bool] = False  # the majority may fall on either side
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,44 +343,26 @@ class TwoSided(_Known):
     def __str__(self) -> str:
         return f"independent p_i, each 1 − q or q with q uniform on [{', '.join(self._decimals().values())}]"
 
+    @property
+    def has_closed_form(self) -> bool:
+        """No: the majority may fall on either side."""
+        return False
+
+    def log_probabilities(self, counts: Counts) -> Array:
+        """Compute the log of Binomial(K, 1/2), each side being as likely, (n, 2) → (n,)."""
+        return self._of_ones(counts, 0.5)
+
     def weights(self, K: int) -> Array:
         """Refuse: the expected error is not linear in γ."""
         checks.integer_at_least(1, K=K)
         advice = "the objective expected-error takes this one"
         return checks.fail("the prior", self.text, "one with a linear expected error", advice)
 
-    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
         """Draw count × K independent probabilities."""
         checks.integer_at_least(1, K=K, count=count)
         decided = rng.uniform(self.low, self.high, (count, K))
         return np.where(rng.random((count, K)) < 0.5, 1.0 - decided, decided)
-
-
-@dataclass(frozen=True)
-class CommonP(_Known):
-    """One p ~ U[0, 1] shared by all voters; the expected error is then exactly linear.
-
-    The weight of γ(l) is 2 ∫_{1/2}^{1} (α_l − α_{K−l}) dp = 2·(1 − 2·I_{1/2}(l+1, K−l+1)) / (K+1).
-
-    >>> CommonP().weights(1)
-    array([0.5])
-    """
-
-    kind: ClassVar[str] = "common"
-    has_closed_form: ClassVar[bool] = True
-
-    def __str__(self) -> str:
-        return "one p shared by all voters, uniform on [0, 1]"
-
-    def weights(self, K: int) -> Array:
-        """Compute 2·(1 − 2·I_{1/2}(l+1, K−l+1))/(K+1) for l > K/2."""
-        levels = np.arange(K // 2 + 1, K + 1)
-        return np.asarray(2.0 * (1.0 - 2.0 * betainc(levels + 1.0, K - levels + 1.0, 0.5)) / (K + 1), dtype=np.float64)
-
-    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
-        """Draw count probabilities and repeat each K times."""
-        checks.integer_at_least(1, K=K, count=count)
-        return np.repeat(rng.random((count, 1)), K, axis=1)
 
 
 @dataclass(frozen=True)
@@ -226,7 +375,6 @@ class Point(_Known):
 
     p: float
     kind: ClassVar[str] = "point"
-    has_closed_form: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -240,14 +388,18 @@ class Point(_Known):
         """Compute ``|Bin(K, p)(l) − Bin(K, p)(K − l)|`` for l > K/2."""
         return _binomial_weights(K, max(self.p, 1.0 - self.p))
 
-    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+    def log_probabilities(self, counts: Counts) -> Array:
+        """Compute the log of Binomial(K, p), (n, 2) → (n,)."""
+        return self._of_ones(counts, self.p)
+
+    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
         """Repeat p count × K times: draws from an interval of length 0."""
         checks.integer_at_least(1, K=K, count=count)
         return rng.uniform(self.p, self.p, (count, K))
 
 
 @dataclass(frozen=True)
-class StoredPrior:
+class StoredPrior(Prior):
     """The name and the digest of a prior that a file could not keep: it can be recognized, not computed with.
 
     >>> StoredPrior("beta", "9f0a").weights(3)
@@ -256,51 +408,84 @@ class StoredPrior:
     ValueError: the prior must be given itself, got 'beta': the table keeps its name and a digest only
     """
 
-    text: str  # the name that the prior had
-    digest: str  # its `digest_of`; empty in files that were written before there were digests
-    has_closed_form: ClassVar[bool] = False
+    name: str  # the `text` that the prior had
+    digest: str = ""  # its `digest_of`; empty in files that were written before there were digests
+
+    @property
+    def text(self) -> str:
+        """The name that the prior had."""
+        return self.name
+
+    @property
+    def has_closed_form(self) -> bool:
+        """No: nothing is known of it."""
+        return False
 
     def __str__(self) -> str:
         return f"the prior {self.text!r}"
 
-    def weights(self, K: int) -> Array:
+    def log_probabilities(self, counts: Counts) -> Array:  # noqa: ARG002 (as every prior has it)
         """Refuse: nothing but the name and the digest is known."""
-        checks.integer_at_least(1, K=K)
-        return checks.fail("the prior", self.text, "given itself", "the table keeps its name and a digest only")
+        return self._refuse()
 
-    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> Array:  # noqa: ARG002 (as the protocol has it)
-        """Refuse, as `weights` does."""
-        checks.integer_at_least(1, K=K, count=count)
-        return self.weights(K)
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:  # noqa: ARG002
+        """Refuse, as `log_probabilities` does."""
+        return self._refuse()
+
+    def weights(self, K: int) -> Array:  # noqa: ARG002
+        """Refuse, as `log_probabilities` does."""
+        return self._refuse()
+
+    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:  # noqa: ARG002
+        """Refuse, as `log_probabilities` does."""
+        return self._refuse()
+
+    def _refuse(self) -> NDArray[Any]:
+        return checks.fail("the prior", self.text, "given itself", "the table keeps its name and a digest only")
 
     def to_json(self) -> dict[str, str]:
         """Write name and digest as plain data."""
         return {"kind": _OTHER, "name": self.text, "sha256": self.digest}
 
 
-_KINDS: dict[str, type[Independent | TwoSided | CommonP | Point]] = {
-    prior.kind: prior for prior in (Independent, TwoSided, CommonP, Point)
-}
+_KINDS: dict[str, type[_Known]] = {prior.kind: prior for prior in (Independent, TwoSided, Dirichlet, Point)}
+_OF_ANY_CLASSES = "dirichlet, dirichlet:CONCENTRATION or votes:FILE"
+_OF_TWO_CLASSES = "uniform, uniform:LOW,HIGH, two-sided:LOW,HIGH, common, point:P, " + _OF_ANY_CLASSES
 
 
-def parse(text: str) -> Prior:
-    """Read ``uniform``, ``uniform:LOW,HIGH``, ``two-sided:LOW,HIGH``, ``common`` or ``point:P``.
+def parse(text: str, classes: int = 2) -> Prior:
+    """Read a prior for so many classes, as ``--prior`` does.
 
-    `ValueError` if the text is none of these or a number is out of range.
+    ``dirichlet``, ``dirichlet:CONCENTRATION`` or ``votes:FILE``, public votes on as many classes; for two classes also
+    ``uniform``, ``uniform:LOW,HIGH``, ``two-sided:LOW,HIGH``, ``point:P`` or ``common``, which is ``dirichlet``.
 
-    >>> parse("uniform:0.7,1"), parse("common"), parse("point:0.8")
-    (Independent(low=0.7, high=1.0), CommonP(), Point(p=0.8))
+    `ValueError` if the text is none of these, a number is out of range, or the file holds no such votes; `OSError` if
+    it cannot be read.
+
+    >>> parse("uniform:0.7,1"), parse("common") == Dirichlet(), parse("dirichlet:0.5", classes=10)
+    (Independent(low=0.7, high=1.0), True, Dirichlet(concentration=0.5))
     """
     checks.instance(str, text=text, advice="a prior itself needs no parsing")
     kind, colon, arguments = text.partition(":")
+    if kind == "votes" and arguments:
+        return RecordedVotes(arguments, Votes.read(arguments, classes=classes))
+    if text == _COMMON and classes == 2:
+        return Dirichlet()
     try:
         numbers = [float(part) for part in arguments.split(",")] if colon else []
     except ValueError:
         numbers = [math.nan] * 3  # as many as no prior has
-    if kind in _KINDS and (len(numbers) == len(fields(_KINDS[kind])) or text == Independent.kind):
-        return _KINDS[kind](*numbers)
-    allowed = "uniform, uniform:LOW,HIGH, two-sided:LOW,HIGH, common or point:P"
-    return checks.fail("the prior", text, allowed, "for example uniform:0.7,1")
+    known = _KINDS.get(kind)
+    usable = known is Dirichlet or (known is not None and classes == 2)
+    by_default = text in {Independent.kind, Dirichlet.kind}
+    is_whole = known is not None and (len(numbers) == len(fields(known)) or by_default)
+    if known is not None and usable and is_whole and not any(map(math.isnan, numbers)):
+        return known(*numbers)
+    if classes > 2:
+        return checks.fail(
+            "the prior", text, f"{_OF_ANY_CLASSES} for more than two classes", "for example dirichlet:0.5"
+        )
+    return checks.fail("the prior", text, _OF_TWO_CLASSES, "for example uniform:0.7,1")
 
 
 def is_built_in(prior: object) -> bool:
@@ -309,17 +494,17 @@ def is_built_in(prior: object) -> bool:
     >>> class Doubled(Point):
     ...     def weights(self, K):
     ...         return 2.0 * super().weights(K)
-    >>> is_built_in(Point(0.8)), is_built_in(Doubled(0.8))
-    (True, False)
+    >>> is_built_in(Point(0.8)), is_built_in(Doubled(0.8)), is_built_in("dirichlet")
+    (True, False, False)
     """
-    return type(prior) in _KINDS.values()
+    return type(prior) in {*_KINDS.values(), RecordedVotes}
 
 
-def to_json(prior: Prior, K: int) -> dict[str, str]:
+def to_json(prior: Prior, K: int, classes: int = 2) -> dict[str, str]:
     """Write what a file about K voters keeps of a prior: all of one of this module, name and digest of any other."""
     if isinstance(prior, _Known | StoredPrior) and type(prior) in {*_KINDS.values(), StoredPrior}:
         return prior.to_json()
-    return StoredPrior(str(prior.text), digest_of(prior, K)).to_json()
+    return StoredPrior(str(prior.text), digest_of(prior, K, classes)).to_json()
 
 
 def from_json(data: Any) -> Prior:  # noqa: ANN401 (whatever a JSON file holds)
@@ -332,8 +517,8 @@ def from_json(data: Any) -> Prior:  # noqa: ANN401 (whatever a JSON file holds)
         data.encode()  # what cannot be written again is no text
         try:
             return parse(data)
-        except ValueError:  # the name of a user's own prior
-            return StoredPrior(data, "")
+        except (ValueError, OSError):  # the name of a user's own prior
+            return StoredPrior(data)
     values = dict(data)
     for name, value in values.items():
         if not isinstance(value, str):
@@ -341,16 +526,20 @@ def from_json(data: Any) -> Prior:  # noqa: ANN401 (whatever a JSON file holds)
         value.encode()
     kind = values.pop("kind")
     if kind == _OTHER:
-        return StoredPrior(text=values["name"], digest=values["sha256"])
-    return _KINDS[kind](**{name: float(number) for name, number in values.items()})
+        return StoredPrior(values["name"], values.get("sha256", ""))
+    if kind == _COMMON and not values:
+        return Dirichlet()
+    return _KINDS[kind](**{name: float(exact_number(name, number)) for name, number in values.items()})
 
 
-def digest_of(prior: Prior, K: int) -> str:
+def digest_of(prior: Prior, K: int, classes: int = 2) -> str:
     """Compute the SHA-256 of a prior's coefficients for K voters; of a few draws, if it has no coefficients."""
-    if prior.has_closed_form:
+    if classes > 2:
+        numbers: NDArray[Any] = prior.sample(K, classes, _DIGEST_DRAWS, rng=np.random.default_rng(0))
+    elif prior.has_closed_form:
         numbers = weights_of(prior, K)
     else:
-        numbers = prior.sample(K, _DIGEST_DRAWS, rng=np.random.default_rng(0))
+        numbers = prior.probabilities(K, _DIGEST_DRAWS, rng=np.random.default_rng(0))
     return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<f8").tobytes()).hexdigest()
 
 
@@ -363,12 +552,16 @@ def in_words(prior: Prior) -> str:
     return f"{prior} (--prior {prior.text})" if is_built_in(prior) else f"the prior {prior.text!r}"
 
 
-def check(prior: object) -> None:
-    """Check that a prior is an object with the members of `Prior`, and not its name."""
-    members = ("text", "has_closed_form", "weights", "sample")
-    if isinstance(prior, type) or not all(hasattr(prior, member) for member in members):
-        advice = "say CommonP(), or darrm.laws.priors.parse(text) for text"
-        checks.fail("prior", prior, "an object with weights and sample", advice)
+def check(prior: object, classes: int = 2) -> None:
+    """Check that a prior is one, for so many classes, and not its name."""
+    if not isinstance(prior, Prior):
+        advice = "say Dirichlet(), or darrm.laws.priors.parse(text) for text; one of your own inherits from Prior"
+        checks.fail("prior", prior, "a darrm.laws.priors.Prior", advice)
+    if isinstance(prior, RecordedVotes):
+        prior.check_classes(classes)
+    if classes > 2 and isinstance(prior, Independent | TwoSided | Point):
+        advice = "say Dirichlet(), the belief that every histogram is equally likely"
+        checks.fail("prior", prior.text, f"a belief about {classes} classes", advice)
 
 
 def weights_of(prior: Prior, K: int) -> Array:
@@ -381,18 +574,33 @@ def weights_of(prior: Prior, K: int) -> Array:
 
 
 def law_of_ones(prior: Prior, K: int) -> Array | None:
-    """Compute Pr[l ones] for l = 0 … K, shape (K + 1,); None for a prior of your own, whose draws alone are known.
+    """Compute Pr[l ones] for l = 0 … K, shape (K + 1,); None where a prior does not know it.
 
-    >>> law_of_ones(CommonP(), 3)
+    >>> law_of_ones(Dirichlet(), 3).round(12)
     array([0.25, 0.25, 0.25, 0.25])
     """
-    if not is_built_in(prior):
+    defining = next(kind for kind in type(prior).__mro__ if _MEMBERS & vars(kind).keys())
+    if "log_probabilities" not in vars(defining):  # a subclass that says something else than the law it inherits
         return None
-    if isinstance(prior, CommonP):
-        return np.full(K + 1, 1.0 / (K + 1))
-    if isinstance(prior, Independent):
-        return binomial_pmf(K, 0.5 * (prior.low + prior.high))
-    return binomial_pmf(K, prior.p if isinstance(prior, Point) else 0.5)  # two-sided: each side is as likely
+    ones = np.arange(K + 1)
+    try:
+        return np.exp(prior.log_probabilities(np.column_stack([K - ones, ones])))
+    except ValueError:
+        return None
+
+
+def log_arrangements(counts: Counts) -> Array:
+    """Compute the log of how many histograms differ from each in the names of classes alone, (n, C) → (n,).
+
+    >>> np.exp(log_arrangements(np.array([[2, 1, 1], [0, 1, 2]]))).round(9).tolist()
+    [3.0, 6.0]
+    """
+    ordered = np.sort(counts, axis=1)
+    run, log_ways = np.ones(len(ordered)), np.zeros(len(ordered))
+    for place in range(1, ordered.shape[1]):
+        run = np.where(ordered[:, place] == ordered[:, place - 1], run + 1.0, 1.0)
+        log_ways += math.log(place + 1.0) - np.log(run)  # C!/Πm! as a product: each class by its place in its run
+    return log_ways
 
 
 def _binomial_weights(K: int, p: float) -> Array:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from darrm import checks
-from darrm.laws import histogram_priors, priors
+from darrm.laws import priors
 from darrm.optimize import plurality_report
 from darrm.optimize.comparison import compare, with_missing
 from darrm.optimize.optimizer import SOLVERS, default_prior, optimize_gamma
@@ -169,7 +169,7 @@ def _plurality(options: argparse.Namespace, classes: int) -> int:
             raise ValueError(f"--{flag} is about two classes: leave it out with --classes {classes}")
     target = privacy_pair("--target", options.target, "0.5,1e-5")
     problem = Problem(voters_of(options), target, classes)
-    prior = None if options.prior is None else histogram_priors.parse(options.prior, classes)
+    prior = None if options.prior is None else priors.parse(options.prior, classes)
     settings = SolveOptions(gap=real("--gap", options.gap), time_limit=real("--time-limit", options.time_limit))
     with status_line(quiet=options.quiet) as line:
         table = optimize_plurality(

@@ -24,7 +24,7 @@ from darrm import checks
 from darrm.errors import SolveError
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
-from darrm.laws.priors import CommonP, Independent, Prior, weights_of
+from darrm.laws.priors import Dirichlet, Independent, Prior, weights_of
 from darrm.laws.sampled_error import differences, number_of_draws
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.probability import Array
@@ -156,7 +156,7 @@ def optimize_gamma(
             checks.fail("solver", solver, "'production' for a sampled expected error", advice)
         count = number_of_draws(problem.voters.K, draws)
         generator = np.random.default_rng(_FIT_SEED) if rng is None else rng
-        sampled = SampledError(differences(belief.sample(problem.voters.K, count, rng=generator)))
+        sampled = SampledError(differences(belief.probabilities(problem.voters.K, count, rng=generator)))
         found = solve(sampled.weights, sampled)
         table = certify(problem, found.gamma)
         value, multipliers = sampled.value(table.gamma.half), None  # no file keeps the draws, which its bound needs
@@ -443,5 +443,5 @@ def _tie_break(weights: Array, K: int, shape: Shape) -> Array | None:
     silent = weights < _SMALLEST_WEIGHT * largest
     if not np.any(silent):
         return None
-    common = np.where(silent, CommonP().weights(K), 0.0)
+    common = np.where(silent, Dirichlet().weights(K), 0.0)
     return shape.rows(-_TIE_BREAK * largest / float(np.max(common)) * common)

@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.laws.histogram_priors import Dirichlet, HistogramPrior
 from darrm.laws.partitions import SIZES, Pairs, Partitions, partitions_of
 from darrm.laws.plurality_law import PluralityLaw, uniform_law
+from darrm.laws.priors import Dirichlet, Prior
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Problem, Voters
@@ -55,7 +55,7 @@ Report = Callable[[Progress], None]
 def optimize_plurality(
     problem: Problem,
     *,
-    prior: HistogramPrior | None = None,
+    prior: Prior | None = None,
     options: SolveOptions | None = None,
     report: Report | None = None,
 ) -> PluralityTable:
@@ -127,7 +127,7 @@ class PluralityOptimum:
 def optimize_plurality_under_renyi(
     voters: Voters,
     classes: int,
-    prior: HistogramPrior,
+    prior: Prior,
     order: float,
     budget: float,
     *,
@@ -169,7 +169,7 @@ def check_size(voters: Voters, classes: int) -> None:
         checks.fail("the size of the program, terms of pairs of neighbors", terms, allowed, SIZES)
 
 
-def _program(partitions: Partitions, prior: HistogramPrior, least: float) -> BlockProgram:
+def _program(partitions: Partitions, prior: Prior, least: float) -> BlockProgram:
     """State the gains c_j = m_j P_p of the classes with the most votes; where P_p says nothing, a little more."""
     sizes = partitions.sizes.astype(np.float64)
     believed, even = partitions.probabilities(prior), partitions.probabilities(Dirichlet())

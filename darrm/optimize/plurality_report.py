@@ -4,9 +4,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from darrm.laws import priors
 from darrm.laws.partitions import Histogram
 from darrm.laws.plurality_law import uniform_law
-from darrm.proof.plurality_optimality import prior_to_json
 from darrm.proof.plurality_table import PluralityTable
 
 _SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.0)  # of the class with the most votes, in what is shown
@@ -69,7 +69,7 @@ def json_report(table: PluralityTable, output: Path | None) -> dict[str, Any]:
         "optimality": None
         if optimality is None
         else {
-            "prior": prior_to_json(optimality.prior),
+            "prior": priors.to_json(optimality.prior, problem.voters.K, problem.classes),
             "value": optimality.value,
             "bound": optimality.bound,
             "gap": optimality.gap,

@@ -37,11 +37,11 @@ def least_error(voters: Voters, table: GammaTable, prior: Prior) -> float:
     Examples
     --------
     >>> from darrm import Problem, PrivacyParams, Voters, optimize_gamma
-    >>> from darrm.laws.priors import CommonP
+    >>> from darrm.laws.priors import Dirichlet
     >>> voters = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.2", "0.3", "0.4", "0.5")])
-    >>> rounded = optimize_gamma(Problem(voters.rounded(2), PrivacyParams("0.5")), prior=CommonP())
-    >>> exact = optimize_gamma(Problem(voters, PrivacyParams("0.5")), prior=CommonP())
-    >>> bound = least_error(voters, rounded, CommonP())
+    >>> rounded = optimize_gamma(Problem(voters.rounded(2), PrivacyParams("0.5")), prior=Dirichlet())
+    >>> exact = optimize_gamma(Problem(voters, PrivacyParams("0.5")), prior=Dirichlet())
+    >>> bound = least_error(voters, rounded, Dirichlet())
     >>> round(bound, 4) <= round(exact.optimality.value, 4) <= round(rounded.optimality.value, 4)
     True
     """

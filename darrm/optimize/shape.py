@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.errors import PlanError
-from darrm.laws.histogram_priors import Dirichlet, HistogramPrior
+from darrm.laws.priors import Dirichlet, Prior
 from darrm.losses.label import label_curve, label_estimate
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.mechanisms.noisy_law import winning_probabilities
@@ -60,7 +60,7 @@ class BestShape:
     gain_error: float
 
 
-def best_shape(K: int, classes: int, prior: HistogramPrior | None = None, *, order: float, budget: float) -> BestShape:
+def best_shape(K: int, classes: int, prior: Prior | None = None, *, order: float, budget: float) -> BestShape:
     """Find the shaped noise whose labels are right most often at a Rényi budget a query.
 
     Parameters

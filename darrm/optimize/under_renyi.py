@@ -104,12 +104,12 @@ def optimize_under_renyi(
 
     Examples
     --------
-    >>> from darrm.laws.priors import CommonP
+    >>> from darrm.laws.priors import Dirichlet
     >>> from darrm import PrivacyParams, Voters
     >>> plain = Voters(5, PrivacyParams("inf"), overlap=1)
-    >>> optimize_under_renyi(plain, CommonP(), 4.0, 0.2).gamma.half.round(4)
+    >>> optimize_under_renyi(plain, Dirichlet(), 4.0, 0.2).gamma.half.round(4)
     array([0.1733, 0.4645, 0.6872])
-    >>> optimize_under_renyi(plain, CommonP(), 4.0, 0.2, solver="rows").gamma.half.round(4)
+    >>> optimize_under_renyi(plain, Dirichlet(), 4.0, 0.2, solver="rows").gamma.half.round(4)
     array([0.1733, 0.4645, 0.6872])
     """
     checks.positive(budget=budget)

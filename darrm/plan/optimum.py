@@ -12,9 +12,9 @@ from fractions import Fraction
 from functools import cache
 
 from darrm.errors import PlanError
-from darrm.laws.histogram_priors import HistogramPrior
 from darrm.laws.partitions import partitions_of
 from darrm.laws.plurality_law import PluralityLaw
+from darrm.laws.priors import Prior
 from darrm.losses.charges import Charge
 from darrm.mechanisms.plurality import Plurality, charge_of_plurality
 from darrm.optimize.plurality import FINE, optimize_plurality, optimize_plurality_under_renyi
@@ -32,7 +32,7 @@ MOST_TERMS = 4000  # of the program: a solution takes a second, and a plan some 
 LARGEST_EPSILON = 15.0  # of one query; beyond, δ is rounding
 
 
-def optimum(workload: Workload, prior: HistogramPrior, report: Callable[[str], None]) -> PluralityCandidate:
+def optimum(workload: Workload, prior: Prior, report: Callable[[str], None]) -> PluralityCandidate:
     """Find the table that is right most often within the budget; `PlanError` or `ValueError` if there is none."""
     voters = workload.voters
     if not voters.are_plain:
@@ -51,13 +51,13 @@ def optimum(workload: Workload, prior: HistogramPrior, report: Callable[[str], N
     return max(found, key=lambda candidate: candidate.share_right.value)
 
 
-def _one_query(workload: Workload, prior: HistogramPrior, report: Callable[[str], None]) -> PluralityCandidate:
+def _one_query(workload: Workload, prior: Prior, report: Callable[[str], None]) -> PluralityCandidate:
     report(f"{NAME}: one query")
     problem = Problem(workload.voters, workload.total, workload.classes)
     return _candidate(workload, prior, optimize_plurality(problem, prior=prior))
 
 
-def _per_query(workload: Workload, prior: HistogramPrior, report: Callable[[str], None]) -> PluralityCandidate:
+def _per_query(workload: Workload, prior: Prior, report: Callable[[str], None]) -> PluralityCandidate:
     """Take the largest ε of one query that the accountant admits, half of its share of δ being its own."""
     delta = rounded(workload.total.exact_delta / (2 * workload.queries))
 
@@ -74,7 +74,7 @@ def _per_query(workload: Workload, prior: HistogramPrior, report: Callable[[str]
     return _candidate(workload, prior, table(min(largest_rate(workload, charge, start), LARGEST_EPSILON)))
 
 
-def _under_renyi(workload: Workload, prior: HistogramPrior, report: Callable[[str], None]) -> PluralityCandidate:
+def _under_renyi(workload: Workload, prior: Prior, report: Callable[[str], None]) -> PluralityCandidate:
     """Search the accountant's orders, then mix with a random answer until the accountant admits all queries."""
     voters, classes, total = workload.voters, workload.classes, workload.total
     if total.exact_delta == 0:
@@ -110,9 +110,7 @@ def _certified(workload: Workload, law: PluralityLaw) -> PluralityTable:
     return certify_plurality(Problem(workload.voters, PrivacyParams(epsilon, delta), workload.classes), law)
 
 
-def _candidate(
-    workload: Workload, prior: HistogramPrior, table: PluralityTable, **settings: float
-) -> PluralityCandidate:
+def _candidate(workload: Workload, prior: Prior, table: PluralityTable, **settings: float) -> PluralityCandidate:
     target = table.problem.target
     return PluralityCandidate(
         method=NAME,

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from darrm.account.bounds import Bound
 from darrm.aggregator import Aggregator
-from darrm.laws import histogram_priors, priors
-from darrm.laws.histogram_priors import HistogramPrior
+from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Prior
 from darrm.plan.budget import counted, needs_no_noise
@@ -85,19 +84,19 @@ class ReleaseOption:
         return 1.0 - NoiseFunction(self.workload.voters.K, gamma).expected_error(prior)
 
 
-def prior_of(text: str | None, workload: Workload) -> Prior | HistogramPrior | None:
+def prior_of(text: str | None, workload: Workload) -> Prior | None:
     """Read ``--prior`` for so many classes; None where it is left to the plan."""
     if text is None:
         return None
-    return priors.parse(text) if workload.classes == 2 else histogram_priors.parse(text, workload.classes)
+    return priors.parse(text) if workload.classes == 2 else priors.parse(text, workload.classes)
 
 
-def is_built_in(prior: Prior | HistogramPrior) -> bool:
+def is_built_in(prior: Prior) -> bool:
     """Whether the text of a prior says all of it."""
-    return priors.is_built_in(prior) or histogram_priors.is_built_in(prior)
+    return priors.is_built_in(prior) or priors.is_built_in(prior)
 
 
-def in_words(prior: Prior | HistogramPrior) -> str:
+def in_words(prior: Prior) -> str:
     """Write a prior for a report: in words and, where there is one, with the flag that asks for the very same."""
     return f"{prior} (--prior {prior.text})" if is_built_in(prior) else f"the prior {prior.text!r}"
 

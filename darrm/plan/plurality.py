@@ -20,7 +20,8 @@ from scipy.special import softmax
 
 from darrm import checks
 from darrm.errors import PlanError
-from darrm.laws.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes
+from darrm.laws import priors
+from darrm.laws.priors import Dirichlet, Prior
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.mechanisms.noisy_law import winning_probabilities
@@ -194,7 +195,7 @@ class PluralityCandidate(Accounted):
     method: str
     workload: Workload
     aggregator: NoisyMaximum | Plurality
-    prior: HistogramPrior
+    prior: Prior
     settings: Mapping[str, float]
     law: Law
     family: Family | None  # None for the optimum, whose law is a table
@@ -250,7 +251,7 @@ class PluralityCandidate(Accounted):
         )
 
 
-def shaped_family(workload: Workload, prior: HistogramPrior) -> Family:
+def shaped_family(workload: Workload, prior: Prior) -> Family:
     """Describe shaped noise of the shape that is right most often at the cost of the Gaussian that the budget admits.
 
     `PlanError` where the shape gains nothing over the Gaussian.
@@ -302,20 +303,15 @@ def check_plurality(workload: Workload, prior: object) -> None:
         checks.fail(
             "voters", str(voters), "plain voters or private models for more than two classes", PRIVATE_FOR_ITSELF
         )
-    if not all(hasattr(prior, member) for member in ("text", "log_probabilities", "sample")):
-        checks.fail("prior", prior, "a belief about histograms for more than two classes", "say Dirichlet()")
-    if isinstance(prior, RecordedVotes):
-        prior.check_classes(workload.classes)
+    priors.check(prior, workload.classes)
 
 
-def default_prior() -> HistogramPrior:
+def default_prior() -> Prior:
     """Return the belief under which every histogram is equally likely."""
     return Dirichlet()
 
 
-def calibrated(
-    workload: Workload, prior: HistogramPrior, family: Family, *, to_beat: float = 0.0
-) -> PluralityCandidate:
+def calibrated(workload: Workload, prior: Prior, family: Family, *, to_beat: float = 0.0) -> PluralityCandidate:
     """Find the mechanism of a family that uses up the budget.
 
     `PlanError` if none stays within it, or if even with `HOPE` times the rate that its estimate admits it would be

@@ -37,9 +37,8 @@ import numpy as np
 from darrm import checks
 from darrm.account.accountant import Spent
 from darrm.errors import PlanError
-from darrm.laws.histogram_priors import HistogramPrior
 from darrm.laws.noise_function import NoiseFunction
-from darrm.laws.priors import CommonP, Prior, weights_of
+from darrm.laws.priors import Dirichlet, Prior, weights_of
 from darrm.losses.loss_distribution import TooManyKindsError
 from darrm.mechanisms.files import Released, save_release
 from darrm.optimize.closed_form import has_closed_form
@@ -87,7 +86,7 @@ class Plan:
     """
 
     workload: Workload
-    prior: Any  # a `Prior` for two classes, a `HistogramPrior` for more
+    prior: Any  # a `Prior` for two classes, a `Prior` for more
     candidates: tuple[Any, ...]  # each a `Candidate` for two classes, a `PluralityCandidate` for more
     refused: tuple[tuple[str, str], ...]
 
@@ -122,7 +121,7 @@ class Plan:
             'plan(workload, prior=prior).save("plan.json")  # in Python: the prior is one of your own',
         )
         if is_built_in(self.prior):
-            prior = "" if self.prior in {CommonP(), default_prior()} else f" --prior {shlex.quote(self.prior.text)}"
+            prior = "" if self.prior in {Dirichlet(), default_prior()} else f" --prior {shlex.quote(self.prior.text)}"
             made = (f"python -m darrm.plan {flags_of(self.workload)}{prior} --output plan.json",)
         found: ReleaseOption = self.best.option(instructions=(*made, release_command("plan.json", self.workload)))
         return found
@@ -137,7 +136,7 @@ class Plan:
 def plan(
     workload: Workload,
     *,
-    prior: Prior | HistogramPrior | None = None,
+    prior: Prior | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Plan:
     """Find the release of a workload that stays within its total budget and tells the truth most often.
@@ -147,7 +146,7 @@ def plan(
     workload
         The voters, how many votes are released, and the budget of all of them together.
     prior
-        A public belief with linear expected error; by default `CommonP`, under which every margin counts. For more
+        A public belief with linear expected error; by default `Dirichlet`, under which every margin counts. For more
         than two classes one about histograms; by default `Dirichlet`, the same belief.
     report
         Called with a few words at every step.
@@ -185,7 +184,7 @@ def plan(
     if workload.classes > 2:
         histograms: Any = default_prior() if prior is None else prior
         return Plan(workload, histograms, *_best_pluralities(workload, histograms, show))
-    belief: Any = CommonP() if prior is None else prior
+    belief: Any = Dirichlet() if prior is None else prior
     weights_of(belief, workload.voters.K)  # a prior without linear expected error says so before the search
     if needs_no_noise(workload):
         return Plan(workload, belief, (_no_noise(workload, belief),), ())
@@ -220,7 +219,7 @@ def plan(
 
 
 def _best_pluralities(
-    workload: Workload, prior: HistogramPrior, report: Callable[[str], None]
+    workload: Workload, prior: Prior, report: Callable[[str], None]
 ) -> tuple[tuple[PluralityCandidate, ...], tuple[tuple[str, str], ...]]:
     """Calibrate all mechanisms: those that were found, the best first, and (name, reason) of the others."""
     check_plurality(workload, prior)
@@ -245,7 +244,7 @@ def _best_pluralities(
     return tuple(found), tuple(refused)
 
 
-def _calibrated(workload: Workload, prior: HistogramPrior, family: Family, to_beat: float) -> PluralityCandidate:
+def _calibrated(workload: Workload, prior: Prior, family: Family, to_beat: float) -> PluralityCandidate:
     return calibrated(workload, prior, family, to_beat=to_beat)
 
 

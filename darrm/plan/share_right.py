@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.laws.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes, log_arrangements
 from darrm.laws.partitions import falling_counts
-from darrm.laws.priors import Prior, law_of_ones
+from darrm.laws.priors import Dirichlet, Prior, RecordedVotes, law_of_ones, log_arrangements
 from darrm.probability import Array
 
 # a release's law: (n, C) histograms, the largest count first → (n, C) probabilities of the answers, ties shared
@@ -43,7 +42,7 @@ class ShareRight:
         return {"value": self.value, "standard_error": self.standard_error}
 
 
-def share_right(law: Law, K: int, classes: int, prior: HistogramPrior, *, draws: int = MOST_LISTED) -> ShareRight:
+def share_right(law: Law, K: int, classes: int, prior: Prior, *, draws: int = MOST_LISTED) -> ShareRight:
     """Compute the probability that a label is right, under a prior.
 
     Parameters
@@ -81,8 +80,8 @@ def share_of_majorities(truth: Array, K: int, prior: Prior) -> ShareRight | None
 
     ``truth`` is Pr[the answer is the majority | l votes for it] for l = floor(K/2) + 1 … K; at a tie both are right.
 
-    >>> from darrm.laws.priors import CommonP
-    >>> print(share_of_majorities(np.array([0.5, 0.5]), 4, CommonP()))
+    >>> from darrm.laws.priors import Dirichlet
+    >>> print(share_of_majorities(np.array([0.5, 0.5]), 4, Dirichlet()))
     0.60000
     """
     ones = law_of_ones(prior, K)
@@ -93,7 +92,7 @@ def share_of_majorities(truth: Array, K: int, prior: Prior) -> ShareRight | None
 
 
 @lru_cache(maxsize=8)
-def histograms(prior: HistogramPrior, K: int, classes: int, most: int) -> tuple[NDArray[np.int64], Array | None]:
+def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[np.int64], Array | None]:
     """List sorted histograms with their probabilities, or draw some."""
     checks.integer_at_least(1, K=K)
     if isinstance(prior, RecordedVotes) and prior.votes.voters == K:

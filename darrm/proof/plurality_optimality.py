@@ -25,17 +25,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-import numpy as np
 from flint import arb, ctx, fmpq
-from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.errors import TableError
-from darrm.laws.histogram_priors import Dirichlet, HistogramPrior
+from darrm.laws import priors
 from darrm.laws.partitions import Histogram, partitions_of
 from darrm.laws.plurality_law import PluralityLaw
-from darrm.privacy import exact_number
-from darrm.probability import Array
+from darrm.laws.priors import Prior
 from darrm.problem import Problem
 from darrm.proof.corners import PRECISION_BITS, ratio_of, upper_float
 from darrm.proof.optimality import STATUSES
@@ -54,32 +51,10 @@ class PairMultipliers(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StoredHistogramPrior:
-    """The name of a prior of a user's own, as a file keeps it: it computes nothing."""
-
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-    def log_probabilities(self, counts: NDArray[np.int64]) -> Array:
-        """Raise `ValueError`: the file knows the name only."""
-        return checks.fail(
-            "prior", checks.Found(f"{self.text!r} of {len(counts)} histograms"), "one that a file can hold"
-        )
-
-    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Raise `ValueError`: the file knows the name only."""
-        return checks.fail(
-            "prior", checks.Found(f"{self.text!r}, {(K, classes, count, rng)}"), "one that a file can hold"
-        )
-
-
-@dataclass(frozen=True)
 class PluralityOptimality:
     """How good a law is under a prior, and how much better one could be; a claim until `checked` has computed it."""
 
-    prior: HistogramPrior
+    prior: Prior
     value: float  # share of right labels of the certified law
     bound: float  # no private mechanism has a larger one
     status: str  # of `darrm.proof.optimality.STATUSES`: why the solver stopped; a comment, not a claim
@@ -104,7 +79,7 @@ class PluralityOptimality:
             checks.one_of(STATUSES, status=self.status)
             checks.probability(value=self.value)
             checks.finite(bound=self.bound)
-            if isinstance(self.prior, StoredHistogramPrior):
+            if isinstance(self.prior, priors.StoredPrior):
                 if not self.bound >= self.value - _TOLERANCE:
                     checks.fail("the bound", self.bound, f"at least the share of right labels {self.value!r}")
                 return replace(self, claimed=True)
@@ -121,11 +96,11 @@ class PluralityOptimality:
         except ValueError as error:
             raise TableError("optimality", str(error)) from error
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, problem: Problem) -> dict[str, Any]:
         """Write it as plain data; a file does not say what is proved."""
         stored = self.multipliers
         return {
-            "prior": prior_to_json(self.prior),
+            "prior": priors.to_json(self.prior, problem.voters.K, problem.classes),
             "value": self.value,
             "bound": self.bound,
             "status": self.status,
@@ -140,7 +115,7 @@ class PluralityOptimality:
         checks.finite(value=data["value"], bound=data["bound"])
         stored = data["multipliers"]
         return cls(
-            prior_from_json(data["prior"]),
+            priors.from_json(data["prior"]),
             float(data["value"]),
             float(data["bound"]),
             data["status"],
@@ -148,7 +123,7 @@ class PluralityOptimality:
         )
 
 
-def upper_bound(problem: Problem, prior: HistogramPrior, multipliers: Sequence[PairMultipliers]) -> float:
+def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[PairMultipliers]) -> float:
     """Compute a float that is at least (1), and at most 1, as every share is.
 
     Without multipliers nothing is known but that:
@@ -182,23 +157,6 @@ def upper_bound(problem: Problem, prior: HistogramPrior, multipliers: Sequence[P
             share = each / size
             best[place] = best[place].max(share) if place in best else share
         return min(1.0, upper_float(sum(best.values(), bound)))
-
-
-def prior_to_json(prior: HistogramPrior) -> dict[str, str]:
-    """Write a prior as plain data: one of a user's own by its name."""
-    if isinstance(prior, Dirichlet):
-        return {"kind": "dirichlet", "concentration": repr(prior.concentration)}
-    return {"kind": "other", "name": prior.text}
-
-
-def prior_from_json(data: dict[str, str]) -> HistogramPrior:
-    """Read what `prior_to_json` wrote; `KeyError` or `ValueError` if it is malformed."""
-    checks.one_of(("dirichlet", "other"), kind=data["kind"])
-    if data["kind"] == "other":
-        checks.instance(str, name=data["name"])
-        return StoredHistogramPrior(data["name"])
-    checks.instance(str, concentration=data["concentration"])
-    return Dirichlet(float(exact_number("concentration", data["concentration"])))
 
 
 def _multipliers_from_json(data: Any, problem: Problem) -> tuple[PairMultipliers, ...]:  # noqa: ANN401 (JSON)

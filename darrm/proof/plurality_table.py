@@ -92,7 +92,7 @@ class PluralityTable:
             **self._content(),
             "checksum": self.digest,
             "certificate": asdict(self.certificate),
-            "optimality": None if self.optimality is None else self.optimality.to_json(),
+            "optimality": None if self.optimality is None else self.optimality.to_json(self.problem),
             "provenance": dict(self.provenance),
         }
 

@@ -57,7 +57,7 @@ class ExactMajority:
         if optimality is None or optimality.held_out is not None:
             return None
         match optimality.prior:
-            case priors.CommonP():
+            case priors.Dirichlet(concentration=1.0):
                 return expected_error(numbers.K, numbers.half, None)
             case priors.Point(p=p):
                 return expected_error(numbers.K, numbers.half, Fraction(p))

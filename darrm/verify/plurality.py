@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import factorial, lcm, prod
 
-from darrm.laws.histogram_priors import Dirichlet
+from darrm.laws.priors import Dirichlet
 from darrm.losses.charges import Charge
 from darrm.mechanisms.plurality import charge_of_plurality
 from darrm.privacy import PrivacyParams

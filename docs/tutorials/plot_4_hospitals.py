@@ -37,7 +37,7 @@ from darrm import (
     release_debited,
 )
 from darrm.laws import baselines
-from darrm.laws.priors import CommonP
+from darrm.laws.priors import Dirichlet
 from darrm.plan import plan
 
 K, PATIENTS, EACH = 11, 400, PrivacyParams("0.1", "1e-5")
@@ -62,7 +62,7 @@ def ask_hospitals(share):
 target = PrivacyParams("0.3", "3e-5")
 voters = Voters(K, EACH)  # overlap=None: a patient may reach all of them
 problem = Problem(voters, target)
-best = optimize_gamma(problem, prior=CommonP())
+best = optimize_gamma(problem, prior=Dirichlet())
 print("γ at 6 … 11 votes:", best.gamma.half.round(3))
 print(best.optimality)
 print(best.certificate)
@@ -78,7 +78,7 @@ rules = {
     "one probability": certify(problem, baselines.randomized_response(problem)),
 }
 for name, table in rules.items():
-    print(f"{name:>16}: expected error {table.gamma.expected_error(CommonP()):.4f}")
+    print(f"{name:>16}: expected error {table.gamma.expected_error(Dirichlet()):.4f}")
 
 # %%
 # The label, debited from the budget of all patients:
@@ -98,8 +98,8 @@ print("more than a fifth?", ["no", "yes"][answer[0]], "|", ledger.spent)
 reached = np.arange(1, K + 1)
 errors = [
     optimize_gamma(
-        Problem(Voters(K, EACH, overlap=int(t)), target), prior=CommonP()
-    ).gamma.expected_error(CommonP())
+        Problem(Voters(K, EACH, overlap=int(t)), target), prior=Dirichlet()
+    ).gamma.expected_error(Dirichlet())
     for t in reached
 ]
 fig, axis = plt.subplots(figsize=(7, 3.6), layout="constrained")
@@ -108,7 +108,7 @@ for name, color, dash in (
     ("ask 3 of 11", "#d55e00", "--"),
     ("one probability", "#767676", ":"),
 ):
-    level = rules[name].gamma.expected_error(CommonP())
+    level = rules[name].gamma.expected_error(Dirichlet())
     axis.axhline(level, color=color, linestyle=dash)
     axis.annotate(
         f"{name}, whoever shares",
@@ -126,7 +126,7 @@ axis.annotate(
     color="#0072b2",
 )
 axis.set_xticks(reached)
-axis.set_ylim(-0.005, 1.15 * rules["one probability"].gamma.expected_error(CommonP()))
+axis.set_ylim(-0.005, 1.15 * rules["one probability"].gamma.expected_error(Dirichlet()))
 axis.set_xlabel("hospitals that one patient's data can reach, at most (overlap)")
 axis.set_ylabel("expected error of one answer")
 axis.set_title(f"(0.3, 3e-5) for one answer of {K} hospitals, each (0.1, 1e-5)-private")
@@ -148,10 +148,10 @@ plt.show()
 total = PrivacyParams(2, "1e-3")
 found = plan(Workload(voters, 20, total))
 twentieth = optimize_gamma(
-    Problem(voters, PrivacyParams("0.1", "5e-5")), prior=CommonP()
+    Problem(voters, PrivacyParams("0.1", "5e-5")), prior=Dirichlet()
 )
 print("planned:     ", found.spent, f"| expected error {found.best.expected_error:.4f}")
-print(f"a twentieth:  expected error {twentieth.gamma.expected_error(CommonP()):.4f}")
+print(f"a twentieth:  expected error {twentieth.gamma.expected_error(Dirichlet()):.4f}")
 
 # %%
 # The drugs, half of which have the side effect in more than a fifth of the patients:

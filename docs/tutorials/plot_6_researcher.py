@@ -37,7 +37,7 @@ from darrm import (
 from darrm.advise import CONTENDERS, Contender, advise
 from darrm.errors import PlanError
 from darrm.laws import baselines
-from darrm.laws.priors import CommonP, Point
+from darrm.laws.priors import Dirichlet, Point, Prior
 from darrm.plan.budget import counted
 from darrm.plan.candidate import Candidate, smallest_target
 from darrm.probability.bisection import last_allowed
@@ -59,8 +59,8 @@ print(
 # A noise function is a proposal, `certify` proves it and scales it down where it has to
 # be. How far from the best is it? The optimum comes with a bound on every other γ:
 
-best = optimize_gamma(problem, prior=CommonP())
-monotone = optimize_gamma(problem, prior=CommonP(), shape="monotone")
+best = optimize_gamma(problem, prior=Dirichlet())
+monotone = optimize_gamma(problem, prior=Dirichlet(), shape="monotone")
 rivals = {
     "mine, certified": mine,
     "best": best,
@@ -68,7 +68,7 @@ rivals = {
     "subsampling": certify(problem, baselines.subsampling(problem)),
 }
 for name, table in rivals.items():
-    print(f"{name:>16}: expected error {table.gamma.expected_error(CommonP()):.5f}")
+    print(f"{name:>16}: expected error {table.gamma.expected_error(Dirichlet()):.5f}")
 print(best.optimality)
 
 fig, axis = plt.subplots(figsize=(7, 3.8), layout="constrained")
@@ -102,22 +102,21 @@ plt.show()
 # %%
 # Your own prior
 # --------------
-# What is best depends on what is believed about the voters. A prior is an object with
-# four members; this one knows easy and hard questions. It must be public: never fitted
+# What is best depends on what is believed about the voters. A prior inherits from
+# `Prior`; this one knows easy and hard questions. It must be public: never fitted
 # to private votes.
 
 
-class EasyAndHard:
+class EasyAndHard(Prior):
     """A voter is right with probability 0.9 in easy questions, and 0.6 in hard ones."""
 
     text = "easy and hard"
-    has_closed_form = True
 
     def weights(self, K):
         """The weight of each γ(l) in the expected error."""
         return 0.5 * (Point(0.9).weights(K) + Point(0.6).weights(K))
 
-    def sample(self, K, count, *, rng):
+    def probabilities(self, K, count, *, rng):
         """The voters' probabilities, drawn count times."""
         return np.repeat(rng.choice([0.9, 0.6], (count, 1)), K, axis=1)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from darrm.laws.histogram_priors import HistogramPrior, RecordedVotes
+from darrm.laws.priors import Prior, RecordedVotes
 from darrm.problem import Workload
 from darrm.system.command_line import run
 from experiments import pages
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _compared(work: Workload, prior: HistogramPrior | None = None) -> Comparison:
+def _compared(work: Workload, prior: Prior | None = None) -> Comparison:
     comparison, _ = compare(work, prior)
     ours = comparison.options[0]
     print(f"{comparison.title}: {ours['name']} right {ours['right']:.4f} ({comparison.seconds:.1f} s)", flush=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from darrm.advise import Advice, Contender, advise
 from darrm.advise import contenders as registry
-from darrm.laws.histogram_priors import HistogramPrior
+from darrm.laws.priors import Prior
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.optimize.plurality_bounds import share_right_at_most
@@ -94,7 +94,7 @@ class Comparison:
 
 
 def compare(
-    work: Workload, prior: HistogramPrior | None = None, *, contenders: Sequence[Contender] | None = None
+    work: Workload, prior: Prior | None = None, *, contenders: Sequence[Contender] | None = None
 ) -> tuple[Comparison, list[ReleaseOption]]:
     """Run every aggregator, by default `registry.CONTENDERS`; also return the options themselves, ours first."""
     asked = registry.CONTENDERS if contenders is None else contenders

@@ -94,7 +94,7 @@ def _draws(figure: str, K: int) -> dict[str, Array]:
     """Draw K probabilities many times for each law; all methods meet the same draws."""
     rng = np.random.default_rng(settings.SEED)
     laws = settings.ACTUALS[figure].items()
-    return {name: differences(law.sample(K, settings.DRAWS[K], rng=rng)) for name, law in laws}
+    return {name: differences(law.probabilities(K, settings.DRAWS[K], rng=rng)) for name, law in laws}
 
 
 def _tables(figure: str, panel: Panel) -> Iterator[tuple[str, GammaTable]]:

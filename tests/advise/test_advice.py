@@ -245,7 +245,7 @@ def test_a_new_aggregator_of_more_classes_is_ranked_by_its_share() -> None:
 
 
 def test_an_option_that_is_only_compared_is_not_recommended() -> None:
-    oracle = ORACLE.calibrate(ONE, priors.CommonP())
+    oracle = ORACLE.calibrate(ONE, priors.Dirichlet())
     assert oracle is not None
     compared = replace(oracle, instructions=(), only_compared="nobody can ask it")
     secret = Contender("oracle", lambda _work, _prior: compared, "knows the answer.", "gold")

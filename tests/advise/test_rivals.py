@@ -30,7 +30,7 @@ from darrm.proof.renyi import renyi_divergences
 from darrm.votes import Votes
 from tests.planned import FRESH, MANY, ONE, PLAIN, planned, rivals
 
-PRIOR = priors.CommonP()
+PRIOR = priors.Dirichlet()
 DRAWS = 4_000
 
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from darrm.advise import contenders
-from darrm.laws.histogram_priors import Dirichlet
+from darrm.laws.priors import Dirichlet
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.plurality_bounds import right_at_most
 from darrm.privacy import PrivacyParams

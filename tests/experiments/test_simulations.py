@@ -98,7 +98,7 @@ def test_laws_draw_one_probability_a_voter() -> None:
     rng = np.random.default_rng(0)
     for actuals in settings.ACTUALS.values():
         for actual in actuals.values():
-            assert actual.sample(11, 7, rng=rng).shape == (7, 11)
+            assert actual.probabilities(11, 7, rng=rng).shape == (7, 11)
     assert priors.TwoSided(0.7, 1.0) == settings.DECIDED
 
 

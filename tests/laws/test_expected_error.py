@@ -68,32 +68,32 @@ class TestSamples:
         ("prior", "low", "high"),
         [
             (priors.Independent(0.2, 0.9), 0.2, 0.9),
-            (priors.CommonP(), 0.0, 1.0),
+            (priors.Dirichlet(), 0.0, 1.0),
             (priors.Point(0.3), 0.3, 0.3),
             (priors.TwoSided(0.7, 0.9), 0.1, 0.9),
         ],
     )
     def test_ranges_and_shape(self, prior: priors.Prior, low: float, high: float) -> None:
-        drawn = prior.sample(5, 2_000, rng=np.random.default_rng(0))
+        drawn = prior.probabilities(5, 2_000, rng=np.random.default_rng(0))
         assert drawn.shape == (2_000, 5)
         assert low <= drawn.min() <= low + 0.01
         assert high - 0.01 <= drawn.max() <= high
         assert np.mean(drawn) == pytest.approx(0.5 * (low + high), abs=0.03)
 
     def test_two_sided_leaves_the_middle_out(self) -> None:
-        drawn = priors.TwoSided(0.7, 0.9).sample(5, 2_000, rng=np.random.default_rng(0))
+        drawn = priors.TwoSided(0.7, 0.9).probabilities(5, 2_000, rng=np.random.default_rng(0))
         assert not np.any((drawn > 0.3) & (drawn < 0.7))
 
     def test_a_common_p_is_common(self) -> None:
-        drawn = priors.CommonP().sample(5, 100, rng=np.random.default_rng(0))
+        drawn = priors.Dirichlet().probabilities(5, 100, rng=np.random.default_rng(0))
         assert np.all(drawn == drawn[:, :1])
         assert len(set(drawn[:, 0])) == 100
 
-    @pytest.mark.parametrize("prior", [UNIFORM, priors.CommonP(), priors.Point(0.2), priors.TwoSided(0.7, 1.0)])
+    @pytest.mark.parametrize("prior", [UNIFORM, priors.Dirichlet(), priors.Point(0.2), priors.TwoSided(0.7, 1.0)])
     @pytest.mark.parametrize(("K", "count"), [(0, 3), (3, 0), (2.5, 3)])
     def test_bad_counts(self, prior: priors.Prior, K: int, count: int) -> None:
         with pytest.raises(ValueError, match="must be an integer"):
-            prior.sample(K, count, rng=np.random.default_rng(0))
+            prior.probabilities(K, count, rng=np.random.default_rng(0))
 
     @pytest.mark.parametrize("text", ["two-sided", "two-sided:0.7", "two-sided:0.3,0.9", "two-sided:0.9,0.8"])
     def test_malformed_two_sided(self, text: str) -> None:
@@ -130,7 +130,7 @@ def optimum_with_one_row_a_draw(problem: Problem, drawn: np.ndarray, *, monotone
 def test_optimum_against_cvxpy(K: int, m: str, delta: str, shape: str) -> None:
     problem = problem_of(K, m, delta)
     table = optimize_gamma(problem, objective="expected-error", shape=shape, draws=300, rng=np.random.default_rng(K))
-    drawn = differences(UNIFORM.sample(K, 300, rng=np.random.default_rng(K)))
+    drawn = differences(UNIFORM.probabilities(K, 300, rng=np.random.default_rng(K)))
     expected, found = optimum_with_one_row_a_draw(problem, drawn, monotone=shape == "monotone"), optimality_of(table)
     assert found.value == pytest.approx(expected, abs=1e-7)
     assert found.bound <= expected + 1e-9
@@ -142,21 +142,21 @@ def test_draws_that_turn_at_the_optimum() -> None:
     # only mixed draws: all of the cost is generated, and the cuts have to find the turns
     problem = problem_of(5, "2", "0")
 
-    class Torn:
+    class Torn(priors.Prior):
         text = "torn"
         has_closed_form = False
 
         def weights(self, K: int) -> np.ndarray:
             raise NotImplementedError
 
-        def sample(self, K: int, count: int, *, rng: np.random.Generator) -> np.ndarray:
-            drawn = UNIFORM.sample(K, 200 * count, rng=rng)
+        def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> np.ndarray:
+            drawn = UNIFORM.probabilities(K, 200 * count, rng=rng)
             d = differences(drawn)
             balance = np.abs(d.sum(axis=1)) / np.abs(d).sum(axis=1)
             return drawn[np.argsort(balance)[:count]]
 
     table = optimize_gamma(problem, prior=Torn(), objective="expected-error", draws=100, rng=np.random.default_rng(3))
-    drawn = differences(Torn().sample(5, 100, rng=np.random.default_rng(3)))
+    drawn = differences(Torn().probabilities(5, 100, rng=np.random.default_rng(3)))
     assert SampledError(drawn).share > 0.9
     expected = optimum_with_one_row_a_draw(problem, drawn, monotone=False)
     assert optimality_of(table).value == pytest.approx(expected, abs=1e-8)
@@ -176,7 +176,7 @@ def test_reference_numbers_at_eleven_voters() -> None:
 
 
 def test_a_prior_with_a_closed_form_is_not_sampled() -> None:
-    for prior in (priors.Independent(0.5, 1.0), priors.CommonP(), priors.Point(0.2)):
+    for prior in (priors.Independent(0.5, 1.0), priors.Dirichlet(), priors.Point(0.2)):
         linear = optimize_gamma(problem_of(7, "2"), prior=prior)
         exact = optimize_gamma(problem_of(7, "2"), prior=prior, objective="expected-error")
         assert exact.gamma.half.tolist() == linear.gamma.half.tolist()

@@ -107,7 +107,7 @@ class TestPriors:
                 return abs(float(pmf[level] - pmf[K - level]))
 
             value = quad(difference, 0.0, 0.5)[0] + quad(difference, 0.5, 1.0)[0]
-            assert priors.CommonP().weights(K)[index] == pytest.approx(value, rel=1e-8)
+            assert priors.Dirichlet().weights(K)[index] == pytest.approx(value, rel=1e-8)
 
     def test_a_point_next_to_one_half_keeps_its_digits(self) -> None:
         weights = priors.Point(0.500001).weights(101)

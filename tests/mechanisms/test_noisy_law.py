@@ -3,7 +3,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from darrm.laws.histogram_priors import Dirichlet
+from darrm.laws.priors import Dirichlet
 from darrm.mechanisms import noisy_law
 from darrm.mechanisms.noisy_law import winning_probabilities
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise

@@ -106,13 +106,13 @@ def test_the_solver_finds_the_closed_form_for_many_voters(K: int, target: tuple[
 
 def distance_of_the_solver(problem: Problem, shape: Shape) -> float:
     """Row generation alone, without the closed form, under a prior that has an opinion at every l."""
-    program = expected_error_program(priors.CommonP().weights(problem.voters.K), shape)
+    program = expected_error_program(priors.Dirichlet().weights(problem.voters.K), shape)
     found = minimize_with_rows(program, PrivacyOracle(problem, shape), SolveOptions())
     gamma: NDArray[np.float64] = shape.variables_to_gamma(found.point)
     return float(np.max(np.abs(gamma - best_for_plain_voters(problem).half)))
 
 
-@pytest.mark.parametrize("prior", [priors.CommonP(), priors.Independent()])
+@pytest.mark.parametrize("prior", [priors.Dirichlet(), priors.Independent()])
 @pytest.mark.parametrize("K", [11, 100, 1001])
 def test_the_optimum_is_the_closed_form_and_the_solvers_bound_agrees(K: int, prior: priors.Prior) -> None:
     problem = plain(K, ("0.5", "0.2"))
@@ -137,7 +137,7 @@ def test_every_overlap_against_exact_fractions(K: int, overlap: int) -> None:
 
 
 def test_the_error_falls_with_the_overlap() -> None:
-    common = priors.CommonP()
+    common = priors.Dirichlet()
     tables = [optimize_gamma(plain(11, ("0.5", "1e-5"), t), prior=common) for t in range(1, 12)]
     errors = [table.gamma.expected_error(common) for table in tables]
     assert all(few <= many + 1e-9 for few, many in pairwise(errors))
@@ -177,7 +177,7 @@ def test_what_cannot_be_said_of_plain_voters() -> None:
     assert "not private themselves" in str(problem)
     with pytest.raises(ValueError, match="no allowance m"):
         _ = problem.m
-    entries = {entry.name: entry for entry in compare(optimize_gamma(problem), priors.CommonP())}
+    entries = {entry.name: entry for entry in compare(optimize_gamma(problem), priors.Dirichlet())}
     assert entries["γ_Sub"].table is None
     assert "no allowance" in entries["γ_Sub"].remark
     assert entries["γ_const"].table is not None

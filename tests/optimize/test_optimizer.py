@@ -31,7 +31,7 @@ from tests.optimality import optimality_of
 from tests.oracle import lowest_partner
 from tests.strategies import gammas, problems
 
-PRIORS = (priors.Independent(), priors.Independent(0.7, 1.0), priors.CommonP(), priors.Point(0.8))
+PRIORS = (priors.Independent(), priors.Independent(0.7, 1.0), priors.Dirichlet(), priors.Point(0.8))
 
 
 def random_setting(seed: int) -> tuple[Problem, priors.Prior, str]:
@@ -67,11 +67,11 @@ def check_against_the_reference(problem: Problem, prior: priors.Prior, shape: st
 def test_known_values_at_eleven_voters(delta: str, uniform: float, common: float) -> None:
     problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", delta)), 3)
     assert optimality_of(optimize_gamma(problem)).value == pytest.approx(uniform, abs=5e-5)
-    assert optimality_of(optimize_gamma(problem, prior=priors.CommonP())).value == pytest.approx(common, abs=5e-5)
+    assert optimality_of(optimize_gamma(problem, prior=priors.Dirichlet())).value == pytest.approx(common, abs=5e-5)
 
 
 @pytest.mark.parametrize("shape", ["free", "monotone"])
-@pytest.mark.parametrize("prior", [priors.Independent(), priors.CommonP()])
+@pytest.mark.parametrize("prior", [priors.Independent(), priors.Dirichlet()])
 @pytest.mark.parametrize("K", [3, 11, 101])
 def test_without_allowance_the_optimum_is_the_mean_vote(K: int, prior: priors.Prior, shape: str) -> None:
     problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1")), 1)
@@ -83,7 +83,7 @@ def test_without_allowance_the_optimum_is_the_mean_vote(K: int, prior: priors.Pr
 @pytest.mark.parametrize("K", [2, 10, 250])
 def test_even_numbers_of_voters(K: int) -> None:
     problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1", "1e-5")), "1.5")
-    table = optimize_gamma(problem, prior=priors.CommonP())
+    table = optimize_gamma(problem, prior=priors.Dirichlet())
     optimality = optimality_of(table)
     assert optimality.gap <= 1e-8 * max(optimality.value, 1e-3)
     rng = np.random.default_rng(K)
@@ -95,7 +95,7 @@ def test_the_error_falls_as_one_person_reaches_fewer_voters() -> None:
     errors = []
     for overlap in range(1, 12):
         problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5"), overlap=overlap), 3)
-        table = optimize_gamma(problem, prior=priors.CommonP(), shape="monotone")
+        table = optimize_gamma(problem, prior=priors.Dirichlet(), shape="monotone")
         errors.append(round(optimality_of(table).value, 4))
         assert optimality_of(table).gap <= 1e-8
     assert errors == [0.0, 0.0, 0.0, 0.0062, 0.0090, 0.0155, 0.0222, 0.0256, 0.0256, 0.0256, 0.0256]
@@ -110,7 +110,7 @@ def test_disjoint_private_voters_need_no_noise() -> None:
 @pytest.mark.parametrize(("K", "overlap", "delta"), [(7, 1, "0.01"), (7, 3, "0"), (8, 5, "0.01"), (6, 6, "0.001")])
 def test_overlap_agrees_with_every_row_written_down(K: int, overlap: int, delta: str, shape: str) -> None:
     problem = Problem.from_allowance(Voters(K, PrivacyParams("0.8", delta), overlap=overlap), "1.7")
-    check_against_the_reference(problem, priors.CommonP(), shape)
+    check_against_the_reference(problem, priors.Dirichlet(), shape)
 
 
 def test_monotone_is_monotone_and_not_better() -> None:
@@ -152,7 +152,7 @@ def test_stretched_rows_are_rows(data: st.DataObject, problem: Problem, K: int) 
 def test_rows_of_fewer_voters_save_rounds(overlap: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The optimum is the same without them; rows that touch more than the overlap would bound it falsely."""
     problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1", "1e-5"), overlap), 5)
-    solve = partial(optimize_gamma, problem, prior=priors.CommonP(), shape="monotone", options=SolveOptions(gap=1e-6))
+    solve = partial(optimize_gamma, problem, prior=priors.Dirichlet(), shape="monotone", options=SolveOptions(gap=1e-6))
     with_them = solve()
     assert all(row.is_of(problem.voters) for _, row in optimality_of(with_them).multipliers or ())
     monkeypatch.setattr(optimizer, "_FEWEST", 10**6)
@@ -178,7 +178,7 @@ def test_rows_of_other_voters_are_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_an_allowance_that_fewer_voters_do_not_have() -> None:
     problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1")), 400)
-    table = optimize_gamma(problem, prior=priors.CommonP(), shape="monotone", options=SolveOptions(gap=1e-6))
+    table = optimize_gamma(problem, prior=priors.Dirichlet(), shape="monotone", options=SolveOptions(gap=1e-6))
     assert optimality_of(table).status == "optimal"
 
 
@@ -189,13 +189,13 @@ class TestAnytime:
         assert optimality_of(table).status == status
         assert table.certificate.worst_cost <= table.certificate.budget
         assert optimality_of(table).bound <= optimality_of(table).value <= 0.3
-        best = optimality_of(optimize_gamma(self.problem, prior=priors.CommonP()))
+        best = optimality_of(optimize_gamma(self.problem, prior=priors.Dirichlet()))
         assert optimality_of(table).bound <= best.value
         assert optimality_of(table).value >= best.bound
 
     def test_time_limit(self) -> None:
         options = SolveOptions(time_limit=0.0)
-        self.check(optimize_gamma(self.problem, prior=priors.CommonP(), options=options), "time limit")
+        self.check(optimize_gamma(self.problem, prior=priors.Dirichlet(), options=options), "time limit")
 
     def test_a_search_ends_within_a_look_at_all_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
         # one such look takes seconds here; what follows the search is the proof
@@ -214,7 +214,7 @@ class TestAnytime:
 
     def test_gap_limit(self) -> None:
         options = SolveOptions(gap=0.5)
-        table = optimize_gamma(self.problem, prior=priors.CommonP(), options=options)
+        table = optimize_gamma(self.problem, prior=priors.Dirichlet(), options=options)
         self.check(table, "optimal")
         assert 0.0 < optimality_of(table).gap <= 0.5 * optimality_of(table).value
 
@@ -224,14 +224,14 @@ class TestAnytime:
             if progress.rounds == after:
                 raise KeyboardInterrupt
 
-        table = optimize_gamma(self.problem, prior=priors.CommonP(), report=interrupt)
+        table = optimize_gamma(self.problem, prior=priors.Dirichlet(), report=interrupt)
         self.check(table, "interrupted")
 
     @pytest.mark.parametrize("each_delta", ["0", "1e-5"])
     def test_a_limit_while_fewer_voters_are_solved_for(self, each_delta: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """The stretched γ is proved, and the stretched rows bound every γ, though nothing was solved for these K."""
         problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1", each_delta)), 10)
-        solve = partial(optimize_gamma, problem, prior=priors.CommonP(), shape="monotone")
+        solve = partial(optimize_gamma, problem, prior=priors.Dirichlet(), shape="monotone")
         best = optimality_of(solve(options=SolveOptions(gap=1e-6)))
 
         calls = count(1)
@@ -246,13 +246,13 @@ class TestAnytime:
         assert optimality_of(table).status == "interrupted"
         assert table.certificate.worst_cost <= table.certificate.budget
         assert optimality_of(table).bound <= best.value <= optimality_of(table).value + best.gap
-        coin = table.gamma.scaled(0.0).expected_error(priors.CommonP())
+        coin = table.gamma.scaled(0.0).expected_error(priors.Dirichlet())
         assert optimality_of(table).value < 0.5 * coin
         assert optimality_of(table).bound > 0.3 * best.value
 
     def test_progress_closes_in(self) -> None:
         seen: list[Progress] = []
-        optimize_gamma(self.problem, prior=priors.CommonP(), report=seen.append)
+        optimize_gamma(self.problem, prior=priors.Dirichlet(), report=seen.append)
         bounds = [progress.bound for progress in seen]
         assert bounds == sorted(bounds)
         assert seen[-1].value - seen[-1].bound < 1e-3 * (seen[0].value - seen[0].bound)
@@ -326,7 +326,7 @@ def test_an_interrupt_of_the_monotone_part_ends_the_free_solve() -> None:
             if len(rounds) == 5:
                 raise KeyboardInterrupt
 
-        return optimize_gamma(large_problem(), prior=priors.CommonP(), shape=shape, report=interrupt), len(rounds)
+        return optimize_gamma(large_problem(), prior=priors.Dirichlet(), shape=shape, report=interrupt), len(rounds)
 
     (free, rounds), (monotone, _) = stopped("free"), stopped("monotone")
     assert rounds == 5
@@ -345,7 +345,7 @@ def test_time_that_runs_out_between_two_parts_of_a_fit_is_no_error(monkeypatch: 
 
 def test_a_large_free_solve_begins_with_the_rows_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = large_problem()
-    start = optimize_gamma(problem, prior=priors.CommonP(), shape="monotone")
+    start = optimize_gamma(problem, prior=priors.Dirichlet(), shape="monotone")
     begun: list[list[object]] = []
 
     def recorded(*arguments: Any, start: Separation, **how: Any) -> Result:
@@ -353,7 +353,7 @@ def test_a_large_free_solve_begins_with_the_rows_of_another(monkeypatch: pytest.
         return minimize_with_rows(*arguments, start=start, **how)
 
     monkeypatch.setattr(optimizer, "minimize_with_rows", recorded)
-    table = optimize_gamma(problem, prior=priors.CommonP(), start=start, options=SolveOptions(gap=1e-6))
+    table = optimize_gamma(problem, prior=priors.Dirichlet(), start=start, options=SolveOptions(gap=1e-6))
     assert begun[0] == [row for _, row in optimality_of(start).multipliers or ()]
     assert len(begun) == 2
     assert begun[1]

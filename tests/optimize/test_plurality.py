@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from darrm.errors import CertificationError
-from darrm.laws.histogram_priors import Dirichlet, RecordedVotes
 from darrm.laws.partitions import partitions_of
 from darrm.laws.plurality_law import ONE, PluralityLaw, uniform_law
+from darrm.laws.priors import Dirichlet, Prior, RecordedVotes
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.plurality import SMALLEST_PROBABILITY, optimize_plurality, optimize_plurality_under_renyi
 from darrm.privacy import PrivacyParams
@@ -232,7 +232,7 @@ def test_a_prior_of_few_histograms_leaves_the_others_well_answered() -> None:
     assert unseen[1, 0] > unseen[1, 1] > unseen[1, 2]
 
 
-class OfOneValue:
+class OfOneValue(Prior):
     """No law: it says the same of every histogram."""
 
     text = "of one value"
@@ -254,7 +254,7 @@ def test_a_prior_that_is_no_law_is_refused_before_the_solver_sees_it(value: floa
 
 
 def test_what_is_no_prior_is_refused() -> None:
-    with pytest.raises(ValueError, match="prior must be a HistogramPrior"):
+    with pytest.raises(ValueError, match="prior must be a Prior"):
         optimize_plurality(problem_of(4, 3), prior="dirichlet")  # type: ignore[arg-type]
 
 

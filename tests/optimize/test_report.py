@@ -26,11 +26,11 @@ BASELINES = {
 }
 # one stops early: with a gap of 2e-3 no number of the last line is lost in rounding
 SETTINGS = (
-    "--K 41 --m 5 --prior common --gap 0.05",
+    "--K 41 --m 5 --prior dirichlet:1 --gap 0.05",
     "--K 11 --m 3 --prior uniform:0.6666667,1",
     "--K 10 --m 2 --each-delta 0 --prior point:0.7 --shape monotone --overlap 4",
-    "--K 12 --voters plain --target 0.5,1e-6 --overlap 3 --prior common",
-    "--K 7 --m 2.5 --epsilon 0.3 --prior common",
+    "--K 12 --voters plain --target 0.5,1e-6 --overlap 3 --prior dirichlet:1",
+    "--K 7 --m 2.5 --epsilon 0.3 --prior dirichlet:1",
 )
 
 
@@ -66,7 +66,7 @@ class Report:
     def share_of(self, full: np.ndarray) -> float:
         """Σ_l Pr[l ones]·(1 + γ(l))/2, a tie always right, with the law of the ones by quadrature over p."""
         prior, K = optimality_of(self.table).prior, len(full) - 1
-        if isinstance(prior, priors.CommonP):
+        if isinstance(prior, priors.Dirichlet):
             nodes, weights = np.polynomial.legendre.leggauss(K + 1)  # exact for these polynomials in p
             means = (1.0 + nodes) / 2.0
         else:
@@ -213,9 +213,9 @@ def test_what_missing_votes_do(tmp_path: Path) -> None:
 
 def test_many_missing_votes_are_shown_in_few_lines() -> None:
     table = load_table(Problem.from_allowance(Voters(101, PrivacyParams("0.1", "1e-5")), 10))
-    rows = with_missing(table, priors.CommonP(), range(101))
+    rows = with_missing(table, priors.Dirichlet(), range(101))
     assert [row.missing for row in rows] == list(range(101))
-    text = text_report(table, (), priors.CommonP(), None, missing=rows)
+    text = text_report(table, (), priors.Dirichlet(), None, missing=rows)
     shown = text[text.index(" missing    right") :].partition("\n\n")[0].splitlines()
     assert shown[-1] == "  (60 of 101 lines shown; --format json has all)"
     assert (len(shown), shown[1].split()[0], shown[60].split()[0]) == (62, "0", "100")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from darrm.errors import PlanError
-from darrm.laws.histogram_priors import Dirichlet
+from darrm.laws.priors import Dirichlet
 from darrm.losses.label import label_curve, label_estimate
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.mechanisms.noisy_law import winning_probabilities

@@ -32,7 +32,7 @@ def test_rows_and_cones_agree(
     K: int, epsilon: str, delta: str | None, overlap: int | None, order: float, budget: float
 ) -> None:
     pytest.importorskip("cvxpy")
-    problem, prior = problem_of(K, epsilon, delta, overlap), priors.CommonP()
+    problem, prior = problem_of(K, epsilon, delta, overlap), priors.Dirichlet()
     rows = optimize_under_renyi(problem.voters, prior, order, budget, solver="rows")
     cones = optimize_under_renyi(problem.voters, prior, order, budget, solver="reference")
     assert rows.value == pytest.approx(cones.value, abs=2e-6)
@@ -47,7 +47,7 @@ def test_rows_and_cones_agree(
     [(11, 9.0, 0.02), (30, 4.0, 0.01), (81, 5.0, 0.005), pytest.param(301, 5.0, 0.002, marks=pytest.mark.slow)],
 )
 def test_rows_find_the_closed_form(K: int, order: float, budget: float) -> None:
-    problem, prior = problem_of(K, "inf", None, 1), priors.CommonP()
+    problem, prior = problem_of(K, "inf", None, 1), priors.Dirichlet()
     rows = optimize_under_renyi(problem.voters, prior, order, budget, solver="rows")
     closed = optimize_under_renyi(problem.voters, prior, order, budget)
     assert closed.value <= rows.value + 1e-12
@@ -58,12 +58,12 @@ def test_rows_find_the_closed_form(K: int, order: float, budget: float) -> None:
 
 def test_a_larger_budget_or_a_smaller_overlap_never_hurts() -> None:
     values = [
-        optimize_under_renyi(problem_of(9, "0.5", "0.001", 9).voters, priors.CommonP(), 4.0, b).value
+        optimize_under_renyi(problem_of(9, "0.5", "0.001", 9).voters, priors.Dirichlet(), 4.0, b).value
         for b in (0.01, 0.1)
     ]
     assert values[1] < values[0]
     by_overlap = [
-        optimize_under_renyi(problem_of(9, "0.5", "0.001", t).voters, priors.CommonP(), 4.0, 0.05).value
+        optimize_under_renyi(problem_of(9, "0.5", "0.001", t).voters, priors.Dirichlet(), 4.0, 0.05).value
         for t in (2, 5, 9)
     ]
     assert by_overlap == sorted(by_overlap)
@@ -78,13 +78,13 @@ def test_what_is_refused() -> None:
         (2.0, 0.1, "newton", "solver must be"),
     ):
         with pytest.raises(ValueError, match=message):
-            optimize_under_renyi(problem.voters, priors.CommonP(), order, budget, solver=solver)
+            optimize_under_renyi(problem.voters, priors.Dirichlet(), order, budget, solver=solver)
     with pytest.raises(ValueError, match="linear expected error"):
         optimize_under_renyi(problem.voters, priors.TwoSided(0.7, 1.0), 2.0, 0.1)
 
 
 def test_a_coarse_solution_is_a_start_for_a_fine_one() -> None:
-    voters, prior = Voters(101, PrivacyParams("0.1", "1e-5")), priors.CommonP()
+    voters, prior = Voters(101, PrivacyParams("0.1", "1e-5")), priors.Dirichlet()
     coarse = optimize_under_renyi(voters, prior, 3.0, 0.0265, options=COARSE)
     alone = optimize_under_renyi(voters, prior, 3.0, 0.0265)
     started = optimize_under_renyi(voters, prior, 3.0, 0.0265, start=coarse)
@@ -95,7 +95,7 @@ def test_a_coarse_solution_is_a_start_for_a_fine_one() -> None:
 
 
 def test_a_solve_that_errs_too_much_stops_with_a_bound_that_says_so() -> None:
-    voters, prior = Voters(101, PrivacyParams("0.1", "1e-5")), priors.CommonP()
+    voters, prior = Voters(101, PrivacyParams("0.1", "1e-5")), priors.Dirichlet()
     best = optimize_under_renyi(voters, prior, 3.0, 0.0265)
     stopped = optimize_under_renyi(voters, prior, 3.0, 0.0265, to_beat=0.7 * best.value)
     assert 0.7 * best.value < stopped.bound <= best.value

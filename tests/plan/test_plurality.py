@@ -18,8 +18,7 @@ from darrm.advise import advise
 from darrm.advise.__main__ import main as advise_main
 from darrm.advise.report import text_report as advice_text
 from darrm.errors import BudgetExceededError, PlanError
-from darrm.laws.histogram_priors import Dirichlet, RecordedVotes
-from darrm.laws.priors import CommonP
+from darrm.laws.priors import Dirichlet, Point, RecordedVotes
 from darrm.losses.charges import Charge
 from darrm.mechanisms.files import load_release
 from darrm.optimize.plurality import optimize_plurality
@@ -210,8 +209,8 @@ def test_private_voters_and_other_beliefs_are_refused() -> None:
     for door in (plan, advise):
         with pytest.raises(ValueError, match=r"--voters plain .* or say --models"):
             door(fresh)
-        with pytest.raises(ValueError, match="a belief about histograms"):
-            door(WORK, prior=CommonP())
+        with pytest.raises(ValueError, match="a belief about 4 classes"):
+            door(WORK, prior=Point(0.8))
         with pytest.raises(ValueError, match="the 3 of the recorded votes"):
             door(WORK, prior=RecordedVotes("three", Votes.of_counts([[1, 2, 3]])))
 
@@ -315,7 +314,7 @@ class TestCommands:
             ("--classes a,b,a", "--classes must be their number"),
             ("--classes 70000", "classes must be an integer of at most 65536"),
             ("--classes 4 --prior common", "dirichlet:CONCENTRATION or votes:FILE for more than two classes"),
-            ("--classes 2 --prior dirichlet", "the prior must be uniform"),
+            ("--classes 2 --prior beta", "the prior must be uniform"),
             ("--classes 4 --prior votes:none.npy", "none.npy"),
             ("--classes 4 --voters private", "say --models where they are models"),
         ],

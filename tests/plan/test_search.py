@@ -133,20 +133,20 @@ def test_the_total_bounds_every_pair_of_neighbors_below_one_allowance() -> None:
 def test_permute_and_flip_never_errs_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few voters, many queries: its law errs less than both families, and as much as by its own calibration."""
     work = Workload(Voters(11, PLAIN, overlap=1), 100, PrivacyParams("1", "1e-5"))
-    found, rival = planned(work), permute_and_flip(work, priors.CommonP())
-    assert found.best.expected_error <= 1.0 - rival.accuracy(priors.CommonP()) + 1e-9
+    found, rival = planned(work), permute_and_flip(work, priors.Dirichlet())
+    assert found.best.expected_error <= 1.0 - rival.accuracy(priors.Dirichlet()) + 1e-9
     assert [each.method for each in found.candidates] == ["law", "per query", "Rényi"]
     monkeypatch.setattr(laws, "LAWS", laws.LAWS[1:])
     with pytest.raises(PlanError, match="no law of one parameter errs less: exponential mechanism"):
-        best_law(work, priors.CommonP(), print, to_beat=found.candidates[1].expected_error)
-    alone = best_law(work, priors.CommonP(), print)
-    exponential = exponential_mechanism(work, priors.CommonP())
+        best_law(work, priors.Dirichlet(), print, to_beat=found.candidates[1].expected_error)
+    alone = best_law(work, priors.Dirichlet(), print)
+    exponential = exponential_mechanism(work, priors.Dirichlet())
     assert alone.truth == pytest.approx(exponential.truth, abs=1e-4)
-    assert alone.expected_error == pytest.approx(1.0 - exponential.accuracy(priors.CommonP()), abs=1e-6)
+    assert alone.expected_error == pytest.approx(1.0 - exponential.accuracy(priors.Dirichlet()), abs=1e-6)
 
 
 def test_the_per_query_search_goes_to_what_it_has_to_beat() -> None:
-    work, prior = Workload(Voters(6, PRIVATE), 50, PrivacyParams("3", "1e-4")), priors.CommonP()
+    work, prior = Workload(Voters(6, PRIVATE), 50, PrivacyParams("3", "1e-4")), priors.Dirichlet()
     trials: list[str] = []
     best = best_per_query(work, prior, trials.append)
     rest: list[str] = []

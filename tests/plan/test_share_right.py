@@ -5,21 +5,23 @@ from itertools import product
 import numpy as np
 import pytest
 
-from darrm.laws.histogram_priors import Dirichlet, HistogramPrior, RecordedVotes
-from darrm.laws.priors import CommonP, Independent, Point, TwoSided
+from darrm.laws.priors import Dirichlet, Independent, Point, Prior, RecordedVotes, TwoSided
 from darrm.plan.plurality import FAMILIES
 from darrm.plan.share_right import coin, histograms, share_of_majorities, share_right
 from darrm.votes import Votes
 
 
 class Doubled(Point):
-    """A prior of one's own."""
+    """A prior of one's own, whose weights are not those of its class."""
+
+    def weights(self, K: int) -> np.ndarray:
+        return 2.0 * super().weights(K)
 
 
 LAWS = {family.name: family.law(0.7, 1) for family in FAMILIES}
 
 
-def enumerated(law_name: str, K: int, classes: int, prior: HistogramPrior) -> float:
+def enumerated(law_name: str, K: int, classes: int, prior: Prior) -> float:
     """The expectation over all (K + 1)^C histograms in their own order, without sorting or multiplicities."""
     rows = np.array([row for row in product(range(K + 1), repeat=classes) if sum(row) == K])
     weights = np.exp(prior.log_probabilities(rows))
@@ -74,7 +76,7 @@ def test_two_classes_agree_with_the_general_sum() -> None:
             told = np.where(2 * first == K, 0.5, truth[np.maximum(first - K // 2 - 1, 0)])
             return np.column_stack([told, 1.0 - told])
 
-        share = share_of_majorities(truth, K, CommonP())
+        share = share_of_majorities(truth, K, Dirichlet())
         assert share is not None
         assert share.value == pytest.approx(share_right(law, K, 2, Dirichlet()).value, abs=1e-12)
 

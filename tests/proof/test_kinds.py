@@ -147,7 +147,7 @@ def test_the_rows_of_the_full_set_are_all_multisets(voters: Voters) -> None:
 
 @given(voters=voters_that_differ(), target=st.sampled_from(["0.05", "0.3", "1"]), delta=st.sampled_from(["0", "0.01"]))
 def test_the_optimum_is_that_of_the_whole_program(voters: Voters, target: str, delta: str) -> None:
-    problem, prior = Problem(voters, PrivacyParams(target, delta)), priors.CommonP()
+    problem, prior = Problem(voters, PrivacyParams(target, delta)), priors.Dirichlet()
     table = optimize_gamma(problem, prior=prior)
     size, ratio = voters.half_size, problem.cost_ratio
     signed = [signed_function(unit, voters.K) for unit in np.eye(size)]
@@ -175,11 +175,11 @@ def hospitals(overlap: int | None = None, delta: str = "1e-6") -> Problem:
 def test_eleven_hospitals_are_heard_better_than_the_weakest_of_them() -> None:
     """By the one program: 0.0449 beside 0.1371 (common prior); a person who reaches two of them hides better."""
     problem = hospitals()
-    table = optimize_gamma(problem, prior=priors.CommonP())
+    table = optimize_gamma(problem, prior=priors.Dirichlet())
     alike = Problem(Voters(11, PrivacyParams("0.5", "1e-6")), problem.target)
-    worse = optimize_gamma(alike, prior=priors.CommonP(), shape="monotone")
-    better = optimize_gamma(hospitals(overlap=2), prior=priors.CommonP())
-    errors = [each.gamma.expected_error(priors.CommonP()) for each in (better, table, worse)]
+    worse = optimize_gamma(alike, prior=priors.Dirichlet(), shape="monotone")
+    better = optimize_gamma(hospitals(overlap=2), prior=priors.Dirichlet())
+    errors = [each.gamma.expected_error(priors.Dirichlet()) for each in (better, table, worse)]
     assert errors == pytest.approx([0.0128722, 0.0449197, 0.1371428], abs=1e-6)
     found = exact.worst_costs(ExactMajority(table).release, [Fraction(1, 2)])
     assert found is not None
@@ -197,7 +197,7 @@ def test_equal_voters_are_written_one_way() -> None:
 
 
 def test_a_file_is_proved_again_and_a_changed_one_refused(tmp_path: Path) -> None:
-    table = optimize_gamma(hospitals(), prior=priors.CommonP())
+    table = optimize_gamma(hospitals(), prior=priors.Dirichlet())
     table.save(tmp_path / "table.json")
     again = GammaTable.load(tmp_path / "table.json")
     assert (again.digest, again.problem) == (table.digest, table.problem)
@@ -254,7 +254,7 @@ def test_the_profile_is_that_of_all_corners(data: st.DataObject, voters: Voters)
 
 @given(data=st.data(), voters=voters_that_differ(most=3))
 def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, voters: Voters) -> None:
-    problem, prior = Problem(voters, PrivacyParams("0.3", "0.01")), priors.CommonP()
+    problem, prior = Problem(voters, PrivacyParams("0.3", "0.01")), priors.Dirichlet()
     table = optimize_gamma(problem, prior=prior)
     rows = KindSet(voters, Fraction(3, 10)).maxima(table.gamma.half, -math.inf).broken
     chosen = data.draw(st.lists(st.tuples(st.floats(0.0, 0.1), st.sampled_from([row for _, row in rows])), max_size=3))
@@ -270,7 +270,7 @@ def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, voters: V
 
 def test_a_solve_that_starts_from_equal_voters_takes_none_of_their_rows() -> None:
     """A corner of the weakest voter for all would be no row: the bound made of it would be false."""
-    problem, prior = hospitals(), priors.CommonP()
+    problem, prior = hospitals(), priors.Dirichlet()
     alike = Problem(Voters(11, PrivacyParams("0.5", "1e-6")), problem.target)
     start = optimize_gamma(alike, prior=prior, shape="monotone")
     assert start.optimality is not None
@@ -291,7 +291,7 @@ def test_thousands_of_kinds_are_rounded_at_once() -> None:
 def test_states_of_large_kinds_are_those_within_reach() -> None:
     """All states of 100 voters with moves are five million, and one person reaches one voter."""
     own = [PrivacyParams("0.1", "1e-6")] * 60 + [PrivacyParams("0.2", "1e-6")] * 61
-    table = optimize_gamma(Problem(Voters.of(own, 1), PrivacyParams("0.1", "1e-5")), prior=priors.CommonP())
+    table = optimize_gamma(Problem(Voters.of(own, 1), PrivacyParams("0.1", "1e-5")), prior=priors.Dirichlet())
     rows = KindSet(table.problem.voters, Fraction(1, 10))
     assert max(map(len, rows.states)) < 1000
     assert rows.expectations(table.gamma.half)[0].size == number_of_rows(table.problem.voters)
@@ -317,7 +317,7 @@ def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
 @given(voters=voters_that_differ(), kinds=st.integers(2, 3))
 @example(Voters.of([PrivacyParams("0.02", "0.2"), PrivacyParams("0.02")], overlap=1), 2)
 def test_what_rounding_costs_is_bounded(voters: Voters, kinds: int) -> None:
-    target, prior = PrivacyParams("0.4", "0.01"), priors.CommonP()
+    target, prior = PrivacyParams("0.4", "0.01"), priors.Dirichlet()
     assume(voters.rounded(kinds).own is not None)  # equal voters have no target below their own ε
     rounded = optimize_gamma(Problem(voters.rounded(kinds), target), prior=prior)
     true = optimize_gamma(Problem(voters, target), prior=prior)
@@ -336,7 +336,7 @@ def test_random_pairs_of_an_attack_are_neighbors() -> None:
         for each, one, other in zip(own, p, p_prime, strict=True):
             pairs = [(one, other), (other, one), (1 - one, 1 - other), (1 - other, 1 - one)]
             assert all(a <= math.exp(each.epsilon) * b + each.delta + 1e-12 for a, b in pairs)
-    epsilon, _ = worst_pair(optimize_gamma(hospitals(), prior=priors.CommonP()))
+    epsilon, _ = worst_pair(optimize_gamma(hospitals(), prior=priors.Dirichlet()))
     assert epsilon == pytest.approx(0.5, abs=1e-6)
 
 
@@ -348,8 +348,8 @@ def test_some_voters_may_promise_nothing(tmp_path: Path) -> None:
     """What is proved with them rests on what the others promise: it is not about any votes whatsoever."""
     voters, plain = some_plain(), Voters(7, PrivacyParams("inf"), 4)
     problem = Problem(voters, PrivacyParams("0.5", "1e-4"))
-    table = optimize_gamma(problem, prior=priors.CommonP())
-    plain_table = optimize_gamma(Problem(plain, problem.target), prior=priors.CommonP())
+    table = optimize_gamma(problem, prior=priors.Dirichlet())
+    plain_table = optimize_gamma(Problem(plain, problem.target), prior=priors.Dirichlet())
     assert table.optimality is not None
     assert plain_table.optimality is not None
     assert table.optimality.value < 0.95 * plain_table.optimality.value

@@ -65,7 +65,7 @@ def test_no_bound_is_above_the_exact_optimum(K: int, epsilon: str, delta: str, s
 @given(data=st.data(), problem=problems(most_voters=3))
 def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, problem: Problem) -> None:
     K = problem.voters.K
-    weights = priors.CommonP().weights(K)
+    weights = priors.Dirichlet().weights(K)
     row = st.integers(0, K).map(lambda ones: CornerCounts(0, 0, K - ones, ones))
     counts = st.integers(0, K)
     anywhere = st.builds(

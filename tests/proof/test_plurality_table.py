@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from darrm.errors import TableError
-from darrm.laws.histogram_priors import Dirichlet
 from darrm.laws.plurality_law import uniform_law
+from darrm.laws.priors import Dirichlet, Prior
 from darrm.optimize.plurality import optimize_plurality
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
@@ -53,7 +53,7 @@ def test_a_law_that_was_not_optimized(tmp_path: Path) -> None:
     assert PluralityTable.load(tmp_path / "t.json").share_right is None
 
 
-class Recorded:
+class Recorded(Prior):
     """A prior of a user's own."""
 
     text = "votes of last year"

@@ -112,7 +112,7 @@ def test_a_divergence_is_that_of_two_written_out_laws() -> None:
 @pytest.mark.parametrize(
     ("prior", "p"),
     [
-        (priors.CommonP(), None),
+        (priors.Dirichlet(), None),
         (priors.Point(0.2), 0.2),
         (priors.Point(1.0), 1.0),
         (priors.Independent(0.5, 1.0), 0.75),

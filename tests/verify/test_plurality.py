@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from darrm.account.ledger import PrivacyLedger
-from darrm.laws.histogram_priors import Dirichlet
 from darrm.laws.plurality_law import PluralityLaw
+from darrm.laws.priors import Dirichlet
 from darrm.mechanisms.plurality import Plurality
 from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import GNMax, NoisyMaximum

@@ -36,7 +36,7 @@ from darrm import (
 from darrm.account.bounds import Bound
 from darrm.account.ledger_rows import Entry, seal
 from darrm.errors import LedgerError
-from darrm.laws.priors import CommonP, Independent, Point
+from darrm.laws.priors import Dirichlet, Independent, Point, Prior
 from darrm.losses.charges import Charge
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
@@ -83,7 +83,7 @@ class Trio:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trio")
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
-    table = optimize_gamma(problem, prior=CommonP())
+    table = optimize_gamma(problem, prior=Dirichlet())
     table.save(folder / "table.json")
     ledger = PrivacyLedger.create(folder / "ledger.sqlite", BUDGET)
     rng = np.random.default_rng(3)
@@ -202,7 +202,7 @@ class TestAnHonestTrio:
         assert "too large for the checker that shares nothing with the prover" in private.reason
 
 
-class OwnPrior:
+class OwnPrior(Prior):
     """A prior that a file cannot keep."""
 
     text = "own"
@@ -211,7 +211,7 @@ class OwnPrior:
     def weights(self, K: int) -> np.ndarray:
         return Point(0.7).weights(K)
 
-    def sample(self, K: int, count: int, *, rng: np.random.Generator) -> np.ndarray:  # noqa: ARG002 (as the protocol)
+    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> np.ndarray:  # noqa: ARG002 (as the protocol)
         return np.full((count, K), 0.7)
 
 
@@ -225,11 +225,11 @@ HONEST = {
     "a sampled objective": lambda: optimize_gamma(allowed(5, "2"), objective="expected-error", draws=200),
     "a monotone shape": lambda: optimize_gamma(allowed(7, "2"), prior=Independent(0.6, 0.9), shape="monotone"),
     "an even number": lambda: optimize_gamma(allowed(6, "4/3", "0"), prior=Point(0.2)),
-    "an overlap": lambda: optimize_gamma(allowed(9, "2", overlap=2), prior=CommonP()),
-    "models": lambda: optimize_gamma(allowed(5, "2", models=True), prior=CommonP()),
-    "plain voters": lambda: optimize_gamma(PLAIN, prior=CommonP()),
+    "an overlap": lambda: optimize_gamma(allowed(9, "2", overlap=2), prior=Dirichlet()),
+    "models": lambda: optimize_gamma(allowed(5, "2", models=True), prior=Dirichlet()),
+    "plain voters": lambda: optimize_gamma(PLAIN, prior=Dirichlet()),
     "a tiny epsilon": lambda: optimize_gamma(
-        Problem.from_allowance(Voters(3, PrivacyParams("1e-6")), 1), prior=CommonP()
+        Problem.from_allowance(Voters(3, PrivacyParams("1e-6")), 1), prior=Dirichlet()
     ),
     "no truth at all": lambda: certify(allowed(4, "2"), NoiseFunction(4, [0.0, 0.0])),
 }
@@ -381,7 +381,7 @@ class TestLiesInATable:
     def test_optimality(self, trio: Trio) -> None:
         def change(data: dict[str, Any]) -> None:
             data["gamma"] = [0.05, 0.05]
-            error = NoiseFunction(3, [0.05, 0.05]).expected_error(CommonP())
+            error = NoiseFunction(3, [0.05, 0.05]).expected_error(Dirichlet())
             data["optimality"].update(value=error, bound=error)
             if "multipliers" in data["optimality"]:
                 data["optimality"]["multipliers"] = None  # nothing to recompute the bound from
@@ -395,7 +395,7 @@ class TestLiesInATable:
         gamma = NoiseFunction(3, [0.3, 0.2])
 
         def change(data: dict[str, Any]) -> None:
-            error = gamma.expected_error(CommonP())
+            error = gamma.expected_error(Dirichlet())
             data["gamma"] = gamma.half.tolist()
             data["optimality"].update(value=error, bound=0.0, shape="monotone")
             data["certificate"]["worst_cost"] = prover.prove(trio.table.problem, gamma).worst_cost

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm.laws.histogram_priors import Dirichlet, RecordedVotes, is_built_in, log_arrangements, parse
+from darrm.laws.priors import Dirichlet, RecordedVotes, is_built_in, log_arrangements, parse
 from darrm.votes import Votes
 
 SEEN = Votes.of_counts([[3, 0, 1], [0, 1, 3], [2, 2, 0], [2, 1, 1], [2, 1, 1]])
