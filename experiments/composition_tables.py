@@ -7,6 +7,7 @@ for voters with fresh randomness. The paper's own voters are models: the last co
 
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.losses.charges import Charge
@@ -46,35 +47,37 @@ PRINTED_TOTALS: dict[str, dict[int, dict[int, tuple[float, float]]]] = {
 
 
 def rows() -> Iterator[Row]:
-    """Compute all rows in the order of m, data set and Q: a query's pair, and the total ε by each way of accounting."""
-    for m, table in TABLE_OF_ALLOWANCE.items():
-        for data_set, each in EACH.items():
-            query = PrivacyParams(m * each.exact_epsilon, m * each.exact_delta)
-            voters = Voters(K, each, overlap=1, models=True)
-            table_of_m = optimize_gamma(Problem.from_allowance(Voters(K, each), m))
-            for count in QUERIES:
-                general = compose_general(query, count, DELTA_PRIME)
-                plain = _bounds_of(Charge("query", guarantee=query, count=count), general.delta)
-                charge = charge_of(table_of_m, count, exact=True)
-                exact = _bounds_of(charge, general.delta)
-                answers = charge_of(table_of_m, count, voters=voters, exact=True)
-                models = PrivacyAccountant(charges=[answers]).spent(general.delta)
-                yield {
-                    "table": table,
-                    "data_set": data_set,
-                    "m": m,
-                    "queries": count,
-                    "query_epsilon": query.epsilon,
-                    "query_delta": query.delta,
-                    "printed": list(PRINTED_TOTALS[data_set][m][count]),  # the paper's total ε and δ
-                    "total_delta": general.delta,
-                    "general": general.epsilon,
-                    "optimal": plain["optimal"],
-                    "pld": plain["pld"],
-                    "profile_pld": exact["pld"],
-                    "models": models.epsilon,
-                    "models_bound": models.bound,
-                }
+    """Compute all rows in the order of m, data set and Q."""
+    for m, data_set, count in product(TABLE_OF_ALLOWANCE, EACH, QUERIES):
+        yield row_of(m, data_set, count)
+
+
+def row_of(m: int, data_set: str, count: int) -> Row:
+    """Compute a query's pair, and the total ε of so many queries by each way of accounting."""
+    each = EACH[data_set]
+    table = optimize_gamma(Problem.from_allowance(Voters(K, each), m))
+    query = PrivacyParams(m * each.exact_epsilon, m * each.exact_delta)
+    general = compose_general(query, count, DELTA_PRIME)
+    plain = _bounds_of(Charge("query", guarantee=query, count=count), general.delta)
+    exact = _bounds_of(charge_of(table, count, exact=True), general.delta)
+    answers = charge_of(table, count, voters=Voters(K, each, overlap=1, models=True), exact=True)
+    models = PrivacyAccountant(charges=[answers]).spent(general.delta)
+    return {
+        "table": TABLE_OF_ALLOWANCE[m],
+        "data_set": data_set,
+        "m": m,
+        "queries": count,
+        "query_epsilon": query.epsilon,
+        "query_delta": query.delta,
+        "printed": list(PRINTED_TOTALS[data_set][m][count]),  # the paper's total ε and δ
+        "total_delta": general.delta,
+        "general": general.epsilon,
+        "optimal": plain["optimal"],
+        "pld": plain["pld"],
+        "profile_pld": exact["pld"],
+        "models": models.epsilon,
+        "models_bound": models.bound,
+    }
 
 
 def _bounds_of(charge: Charge, delta: float) -> dict[str, float]:

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from experiments.aggregators import advice_page, plurality_page
+from experiments.pages import fill
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "reproduction"
 DOORS = sorted(
@@ -121,6 +124,35 @@ def test_a_page_is_what_its_program_writes_from_its_data(name: str, tmp_path: Pa
     assert any(f"reproduction/{name}.md" in line and f"`{command}`" in line for line in summary.splitlines())
     for picture in re.findall(r"!\[.*\]\((.*)\)", text):
         assert (DOCS / picture).exists()
+
+
+def test_the_page_about_any_number_of_classes_is_made_from_its_data() -> None:
+    assert plurality_page.page(DOCS / "aggregators") == (ROOT / "docs" / "plurality.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_advice_page_is_what_the_command_says_today() -> None:
+    assert advice_page.page() == (ROOT / "docs" / "which-aggregator.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{nothing}", "asks for 'nothing', which the data lack"),
+        ("{rows.0.x}", "asks for 'rows.0.x', which the data lack"),
+        ("@each nothing\n@end", "asks for 'nothing', which the data lack"),
+        ("@each rows\n{y}", "'@each rows' must be closed by @end"),
+    ],
+)
+def test_a_template_that_asks_for_what_is_not_there_is_refused(template: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fill(template, {"rows": [{"y": 1}]})
+
+
+def test_a_template_takes_inner_values_first_and_leaves_blocks_out() -> None:
+    text = "@each rows\n@if y\n{name} {y:.1f} {{{x?}}}\n@end\n@unless y\n{it.name}: {y:yes|no}\n@end\n@end\n{y:,}"
+    rows = [{"name": "a", "y": 1.25}, {"name": "b", "y": False}]
+    assert fill(text, {"y": 1000, "rows": rows}) == "a 1.2 {–}\nb: no\n1,000"
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -9,7 +9,7 @@ import pytest
 from experiments import pages
 from experiments.aggregators import plurality_page
 from experiments.aggregators.comparison import Comparison
-from experiments.aggregators.plurality_page import label_costs, page, three_outcomes, two_classes
+from experiments.aggregators.plurality_page import label_costs, three_outcomes, two_classes
 
 
 def test_three_outcomes_are_those_of_draws() -> None:
@@ -62,8 +62,3 @@ def test_the_worst_place_costs_what_the_label_costs() -> None:
     certified = ratio["label"][ratio["orders"].index(8.0)]
     assert np.max(surface["shares"]) <= certified <= 1.01 * np.max(surface["shares"])
     assert np.all(np.array(ratio["two_classes"]) <= ratio["label"])
-
-
-def test_the_committed_page_is_made_from_its_data() -> None:
-    docs = Path(__file__).parents[2] / "docs"
-    assert page(docs / "reproduction/aggregators") == (docs / "plurality.md").read_text()

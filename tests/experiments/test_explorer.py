@@ -29,7 +29,7 @@ from darrm.system.figures import COLORS
 from experiments import explorer_data, make_tables
 from tests.exhaustive import EXHAUSTIVE
 
-PAGE = Path(__file__).parent.parent / "docs" / "explorer"
+PAGE = Path(__file__).parents[2] / "docs" / "explorer"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PHONE, DESK = 390, 1280  # pixels
 SECONDS = 120
@@ -85,18 +85,13 @@ SETTINGS = (
     ("table", private(11, "3", "0.1", "0.00001", shape="monotone", prior="common")),
     ("table", private(3, "1", "1", "0", overlap="3")),
     ("table", private(101, "10", "0.05", "1e-4", prior="point:0.6")),
-    ("table", private(21, "11", "0.5", "1e-5", shape="monotone")),
-    ("table", private(101, "51", "1", "0")),
-    ("no noise", private(11, "3", "0.1", "1e-5", overlap="3")),
     ("no noise", private(12, "2.5", "0.3", "0", overlap="2", prior="common")),
     ("none", private(11, "3", "0.1", "1e-5", overlap="5")),
     ("none", private(12, "3", "0.1", "1e-5")),
     ("none", private(11, "2.5", "0.1", "1e-5")),
     ("none", private(11, "3", "0.2", "1e-5")),
-    ("none", private(11, "3", "0.1", "1e-6")),
     ("closed form", plain(250, "0.5", "1e-6")),
     ("closed form", plain(25, "1", "0", prior="uniform:0.7,1")),
-    ("closed form", plain(2, "3", "1e-3", prior="point:0.9")),
     ("closed form", plain(1000, "0.05", "1e-3", prior="point:0.51")),
     ("closed form", plain(1, "2", "0.1", prior="point:0")),
     ("none", plain(51, "2", "1e-5", overlap="3", prior="common")),
@@ -128,14 +123,14 @@ def visited(folder: Path, steps: list[str], width: int = DESK) -> dict[str, Any]
     harness = folder / "harness.html"
     text = HARNESS.replace("STEPS", json.dumps(steps)).replace("WIDTH", str(width))
     harness.write_text(text.replace("ADDRESS", f"{PAGE.as_uri()}/index.html"), encoding="utf-8")
-    flags = [
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--enable-logging=stderr",
-        "--allow-file-access-from-files",
+    flags = "--headless=new --no-sandbox --disable-gpu --enable-logging=stderr --allow-file-access-from-files"
+    command = [
+        browser,
+        *flags.split(),
+        f"--user-data-dir={folder / 'profile'}",
+        "--virtual-time-budget=20000",
+        "--dump-dom",
     ]
-    command = [browser, *flags, f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000", "--dump-dom"]
     done = subprocess.run([*command, harness.as_uri()], capture_output=True, text=True, timeout=SECONDS, check=True)
     found = re.search('<pre id="collected">(.*?)</pre>', done.stdout, re.DOTALL)
     assert found is not None, done.stderr
@@ -225,25 +220,6 @@ def test_the_numbers_of_the_page_are_those_of_python(pages: dict[str, Any], plac
         assert shown[key]["share_right"] == pytest.approx(right.value, rel=FORMULA), key
 
 
-@pytest.mark.parametrize("place", [0, 6, 9, 14, 15, 17, 19])
-def test_selection_mechanisms_use_their_budget_up(pages: dict[str, Any], place: int) -> None:
-    """By the definition: the worst (Pr[answer] − δ)/Pr[answer of a neighbor] over all neighbors is e^ε."""
-    setting = SETTINGS[place][1]
-    problem = problem_of(setting)
-    K, target = problem.voters.K, problem.target
-    for mechanism in pages[fragment(setting)]["mechanisms"][-2:]:
-        h = np.full(K + 1, 0.5)
-        h[problem.voters.first_majority :] = mechanism["truth"]
-        h[: problem.voters.half_size] = 1.0 - h[problem.voters.first_majority :][::-1]
-        worst = max(
-            (p - target.delta) / q
-            for a in range(K + 1)
-            for b in range(max(0, a - problem.voters.reached), min(K, a + problem.voters.reached) + 1)
-            for p, q in ((h[a], h[b]), (1.0 - h[a], 1.0 - h[b]))
-        )
-        assert worst == pytest.approx(np.exp(target.epsilon), rel=1e-8), mechanism["key"]
-
-
 def test_it_fits_a_phone_and_draws_what_it_has(pages: dict[str, Any]) -> None:
     for page in pages.values():
         assert page["width"] <= PHONE
@@ -255,21 +231,17 @@ def test_it_fits_a_phone_and_draws_what_it_has(pages: dict[str, Any]) -> None:
             assert page["rows"].count("absent") == len(page["mechanisms"]) - present
 
 
-def test_what_is_wrong_is_said_and_nothing_is_shown(pages: dict[str, Any]) -> None:
+def test_what_is_wrong_or_not_there_is_said(pages: dict[str, Any]) -> None:
     for words, setting in WRONG:
         page = pages[fragment(setting)]
         assert words in page["problem"]
         assert page["hidden"]
         assert "mechanisms" not in page
-
-
-def test_a_setting_without_a_table_says_so(pages: dict[str, Any]) -> None:
     for source, setting in SETTINGS:
-        page = pages[fragment(setting)]
-        assert ("No table for this setting" in page["remark"]) == (source == "none")
+        assert ("No table for this setting" in pages[fragment(setting)]["remark"]) == (source == "none")
 
 
-@pytest.mark.parametrize("place", [0, 2, 6, 8, 13, 15])
+@pytest.mark.parametrize("place", [0, 2, 5, 9, 10])
 def test_the_command_computes_what_the_page_shows(
     pages: dict[str, Any], place: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -341,26 +313,20 @@ def test_the_data_have_the_form_that_the_script_writes() -> None:
     assert explorer_data.OUTPUT.read_text(encoding="utf-8") == written
 
 
-def compare_data(K: int, problems: list[int]) -> None:
-    """Compute the numbers of some problems anew."""
+@pytest.mark.parametrize("K", make_tables.SIZES)
+@pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_data_are_those_of_the_tables(K: int, *, all_of_them: bool) -> None:
     data, settings = explorer_data.read(explorer_data.OUTPUT), available_tables(K)
-    stored = data["gamma"][K].reshape(len(settings) // 2, -1), data["rivals"][K].reshape(len(settings) // 2, -1)
-    chosen = [settings[2 * problem + shape] for problem in problems for shape in (0, 1)]
-    gamma, rivals = explorer_data.numbers_of(chosen)
+    count = len(settings) // 2  # free and monotone
+    every = all_of_them and (EXHAUSTIVE or K <= 21)  # K = 101 takes minutes
+    problems = list(range(count)) if every else [0, count - 8]
+    stored = data["gamma"][K].reshape(count, -1), data["rivals"][K].reshape(count, -1)
+    gamma, rivals = explorer_data.numbers_of(
+        [settings[2 * problem + shape] for problem in problems for shape in (0, 1)]
+    )
     np.testing.assert_array_equal(stored[0][problems].ravel(), gamma)
     # proofs of other processors round differently
     np.testing.assert_allclose(stored[1][problems].ravel(), rivals, rtol=0, atol=FORMULA)
-
-
-@pytest.mark.parametrize("K", make_tables.SIZES)
-def test_the_data_are_those_of_the_tables(K: int) -> None:
-    compare_data(K, [0, len(available_tables(K)) // 2 - 8])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("K", [K for K in make_tables.SIZES if EXHAUSTIVE or K <= 21])  # K = 101 takes minutes
-def test_all_the_data_are_those_of_the_tables(K: int) -> None:
-    compare_data(K, list(range(len(available_tables(K)) // 2)))
 
 
 def test_colors_are_those_of_the_pictures() -> None:
