@@ -241,9 +241,7 @@ class PrivacyLedger:
                         number = rows.write(charge, words, kept)
                         if turn is not None:
                             rows.forget_labels(turn.after)
-                        newest = rows.newest()
                 if number:
-                    self._seen = newest
                     break
             if deliver is not None:
                 deliver()
@@ -339,6 +337,8 @@ class PrivacyLedger:
             rows.check_holds(self._seen)
             self._seen = rows.newest()
             yield rows, account
+            newest = rows.newest()
+        self._seen = newest  # committed
 
     def _check_output(self, rows: Rows, output: Path | None, target: str, check: Callable[[Path], None]) -> None:
         """Raise `ValueError` if the file exists or other labels wait for it: asked under the lock, so that one wins."""

@@ -166,26 +166,9 @@ def train_student(
         If shapes do not fit, or no input is labeled.
     """
     recipe = StudentRecipe() if recipe is None else recipe
-    classes = np.asarray(labels)
-    if classes.ndim != 1 or len(classes) != len(x) or not np.issubdtype(classes.dtype, np.integer):
-        checks.fail(
-            "labels",
-            checks.Found(f"shape {classes.shape}, dtype {classes.dtype}"),
-            f"{len(x)} integers, one for each input",
-        )
-    answered = classes >= 0
-    if not answered.any():
-        checks.fail("labels", checks.Found("no label"), "at least one label that is not an abstention")
-    target = choose_device(device)
-    inputs, more = np.asarray(x, dtype=np.float32), np.asarray(unlabeled, dtype=np.float32)
-    if len(more) and more.shape[1:] != inputs.shape[1:]:
-        checks.fail(
-            "unlabeled",
-            checks.Found(f"inputs of shape {more.shape[1:]}"),
-            f"inputs of the shape of x, {inputs.shape[1:]}",
-        )
+    inputs, classes, everything = _checked(x, labels, unlabeled)
     check_fits(built(build), inputs, classes)
-    everything = np.concatenate([inputs, more]) if len(more) else inputs
+    target, answered = choose_device(device), classes >= 0
     known_x = torch.tensor(inputs[answered], device=target)
     known_y = torch.tensor(classes[answered].astype(np.int64), device=target)
     all_x = torch.tensor(everything, device=target)
@@ -193,48 +176,72 @@ def train_student(
     with torch.random.fork_rng(devices=[]), threads_for(target):
         torch.manual_seed(seed)
         model = build().to(target).train()
-        average = moving_average(model, recipe.averaging)
+        training = _Training(model, moving_average(model, recipe.averaging), all_x, recipe, generator)
         optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate)
         for step in counted(range(recipe.steps), "student's steps", enabled=progress):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.learning_rate * math.cos(0.5 * math.pi * step / recipe.steps)
             rows = torch.randint(len(known_x), (min(recipe.batch, len(known_x)),), generator=generator)
-            loss = _loss(model, average, known_x[rows], known_y[rows], all_x, recipe, step / recipe.steps, generator)
+            loss = training.loss(known_x[rows], known_y[rows], step / recipe.steps)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            average.update_parameters(model)
-    return Student(average.module.eval(), target)
+            training.average.update_parameters(model)
+    return Student(training.average.module.eval(), target)
 
 
-def _loss(
-    model: Module,
-    average: Module,
-    x: Tensor,
-    classes: Tensor,
-    all_x: Tensor,
-    recipe: StudentRecipe,
-    done: float,
-    generator: Generator,
-) -> Tensor:
-    """Return the loss of one step on a labeled batch and on unlabeled inputs drawn here; ``done`` in [0, 1)."""
-    x = recipe.change.applied(x, generator)
-    robustness = recipe.robustness if done >= _TRUST else 0.0
-    consistency = recipe.consistency * min(1.0, done / _GROWTH)
-    if recipe.weight > 0 or consistency > 0:
-        public = all_x[torch.randint(len(all_x), (recipe.batch * recipe.unlabeled,), generator=generator)]
-    if consistency > 0:
-        with torch.no_grad():
-            before = average(public)
-        logits, after = model(torch.cat([x, recipe.change.applied(public, generator)])).split([len(x), len(public)])
-        loss = label_loss(logits, classes, robustness)
-        loss = loss + consistency * consistency_loss(before, after, recipe.threshold)
-    else:
-        loss = label_loss(model(x), classes, robustness)
-    if recipe.weight > 0:
-        direction = torch.randn(public.shape, generator=generator).to(public.device)
-        loss = loss + recipe.weight * virtual_adversarial_loss(model, public, direction, recipe.radius)
-    return loss
+def _checked(x: Array, labels: Array, unlabeled: Array) -> tuple[Array, Array, Array]:
+    """Return inputs, classes and all inputs, labeled or not; `ValueError` where they do not fit together."""
+    classes = np.asarray(labels)
+    if classes.ndim != 1 or len(classes) != len(x) or not np.issubdtype(classes.dtype, np.integer):
+        checks.fail(
+            "labels",
+            checks.Found(f"shape {classes.shape}, dtype {classes.dtype}"),
+            f"{len(x)} integers, one for each input",
+        )
+    if not (classes >= 0).any():
+        checks.fail("labels", checks.Found("no label"), "at least one label that is not an abstention")
+    inputs, more = np.asarray(x, dtype=np.float32), np.asarray(unlabeled, dtype=np.float32)
+    if len(more) and more.shape[1:] != inputs.shape[1:]:
+        checks.fail(
+            "unlabeled",
+            checks.Found(f"inputs of shape {more.shape[1:]}"),
+            f"inputs of the shape of x, {inputs.shape[1:]}",
+        )
+    return inputs, classes, np.concatenate([inputs, more]) if len(more) else inputs
+
+
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """The model, its moving average, the public inputs and the draws of one training."""
+
+    model: Module
+    average: Module
+    all_x: Tensor
+    recipe: StudentRecipe
+    generator: Generator
+
+    def loss(self, x: Tensor, classes: Tensor, done: float) -> Tensor:
+        """Return the loss of one step on a labeled batch and on unlabeled inputs drawn here; ``done`` in [0, 1)."""
+        model, recipe, generator = self.model, self.recipe, self.generator
+        x = recipe.change.applied(x, generator)
+        robustness = recipe.robustness if done >= _TRUST else 0.0
+        consistency = recipe.consistency * min(1.0, done / _GROWTH)
+        if recipe.weight > 0 or consistency > 0:
+            rows = torch.randint(len(self.all_x), (recipe.batch * recipe.unlabeled,), generator=generator)
+            public = self.all_x[rows]
+        if consistency > 0:
+            with torch.no_grad():
+                before = self.average(public)
+            logits, after = model(torch.cat([x, recipe.change.applied(public, generator)])).split([len(x), len(public)])
+            loss = label_loss(logits, classes, robustness)
+            loss = loss + consistency * consistency_loss(before, after, recipe.threshold)
+        else:
+            loss = label_loss(model(x), classes, robustness)
+        if recipe.weight > 0:
+            direction = torch.randn(public.shape, generator=generator).to(public.device)
+            loss = loss + recipe.weight * virtual_adversarial_loss(model, public, direction, recipe.radius)
+        return loss
 
 
 def moving_average(model: Module, averaging: float) -> Module:

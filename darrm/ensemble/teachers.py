@@ -17,6 +17,7 @@ import secrets
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -45,6 +46,47 @@ from darrm.system.progress import counted
 
 _LARGEST_CLASS = np.iinfo(np.int8).max  # of votes
 _CPU_STACK, _GPU_STACK = 6, 64  # teachers a stack: beyond these, measured, nothing is gained but memory use
+
+
+class Settings(TypedDict, total=False):
+    """What `Running` may be told, in the words of `train_teachers`."""
+
+    jobs: int | None
+    stack_size: int | None
+    device: str
+    progress: bool
+
+
+@dataclass(frozen=True)
+class Running:
+    """How a training is carried out; of these only the size of stacks, or the device, may change its last digits.
+
+    Parameters
+    ----------
+    jobs
+        Processes; ``None`` takes joblib's configuration (one process where there is none).
+    stack_size
+        Teachers a process trains at once; by default 6 on a CPU and 64 on a GPU.
+    device
+        See `choose_device`.
+    progress
+        Show bars on standard error.
+    """
+
+    jobs: int | None = None
+    stack_size: int | None = None
+    device: str = "auto"
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, stack_size=self.stack)
+
+    @property
+    def stack(self) -> int:
+        """How many teachers one call works on."""
+        if self.stack_size is not None:
+            return self.stack_size
+        return _CPU_STACK if choose_device(self.device).type == "cpu" else _GPU_STACK
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +164,7 @@ class TeacherEnsemble:
         inputs = _inputs(x)
         stacks = [
             {name: value[stack] for name, value in self.parameters.items()}
-            for stack in _stacks(self.K, _stack_size(device))
+            for stack in _stacks(self.K, Running(device=device).stack)
         ]
         # bound by partial: Dask puts an array that is an argument on one worker, and loses it with that worker
         calls = [
@@ -172,11 +214,8 @@ def train_teachers(
     *,
     build: Build = convolutional_network,
     seed: int | None = None,
-    jobs: int | None = None,
-    stack_size: int | None = None,
-    device: str = "auto",
     checkpoints: Path | str | None = None,
-    progress: bool = True,
+    **running: Unpack[Settings],
 ) -> TeacherEnsemble:
     """Train one teacher on every shard of a partition.
 
@@ -195,17 +234,11 @@ def train_teachers(
     seed
         ``None`` draws from the operating system; an integer makes the training reproducible and, for whoever knows the
         integer, not private: for experiments only.
-    jobs
-        Processes; ``None`` takes joblib's configuration (one process where there is none).
-    stack_size
-        Teachers a process trains at once; by default 6 on a CPU and 64 on a GPU.
-    device
-        See `choose_device`.
     checkpoints
         A folder; a training with a seed that was killed continues from it when it is started again with the same
         arguments. It holds unfinished teachers: keep it as safe as the training data.
-    progress
-        Show bars on standard error.
+    **running
+        ``jobs``, ``stack_size``, ``device`` and ``progress`` of `Running`.
 
     Raises
     ------
@@ -222,8 +255,7 @@ def train_teachers(
         checks.fail(
             "y", checks.Found(f"{len(classes)} classes"), f"one for each of {partition.n} records, as x ({len(inputs)})"
         )
-    stack_size = _stack_size(device) if stack_size is None else stack_size
-    checks.integer_at_least(1, stack_size=stack_size)
+    how = Running(**running)
     check_fits(built(build), inputs, classes)
     folder = None if checkpoints is None else Path(checkpoints)
     if folder is not None:
@@ -232,35 +264,18 @@ def train_teachers(
         folder.mkdir(parents=True, exist_ok=True)
     if seed is None and not isinstance(recipe, PrivateSGD):
         seed = secrets.randbits(63)  # an epoch's batches share one order, which a seed remembers
-    network = "" if folder is None else network_digest(build)
-    source = RandomSource(seed)
-    groups = [
-        Group(
-            x=tuple(inputs[partition.shard(k)] for k in teachers),
-            y=tuple(classes[partition.shard(k)] for k in teachers),
-            teachers=teachers,
-            build=build,
-            recipe=recipe,
-            source=source,
-            network=network,
-        )
-        for teachers in (tuple(stack.tolist()) for stack in _stacks(partition.K, stack_size))
-    ]
+    network, source = "" if folder is None else network_digest(build), RandomSource(seed)
     joblib = require("joblib")
-    trained = joblib.Parallel(n_jobs=jobs)(
-        joblib.delayed(train_group)(
-            group,
-            device=device,
-            checkpoint=None if folder is None else folder / f"teachers-{group.teachers[0]}.safetensors",
-            progress=progress,
+    calls = []
+    for teachers in (tuple(stack.tolist()) for stack in _stacks(partition.K, how.stack)):
+        x_of, y_of = (tuple(rows[partition.shard(k)] for k in teachers) for rows in (inputs, classes))
+        group = Group(x_of, y_of, teachers, build, recipe, source, network)
+        checkpoint = None if folder is None else folder / f"teachers-{teachers[0]}.safetensors"
+        calls.append(
+            joblib.delayed(train_group)(group, device=how.device, checkpoint=checkpoint, progress=how.progress)
         )
-        for group in groups
-    )
+    trained = joblib.Parallel(n_jobs=how.jobs)(calls)
     return TeacherEnsemble({name: np.concatenate([one[name] for one in trained]) for name in trained[0]}, build, recipe)
-
-
-def _stack_size(device: str) -> int:
-    return _CPU_STACK if choose_device(device).type == "cpu" else _GPU_STACK
 
 
 def _stacks(teachers: int, size: int) -> list[NDArray[np.int64]]:

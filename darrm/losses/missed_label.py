@@ -113,6 +113,31 @@ def missed_label(sigma: float, order: float) -> MissedLabel:
     return MissedLabel(sigma, order)
 
 
+class _Bits:
+    """Whether a noise reaches a level, for whole levels up to ``beyond`` on either side of 0."""
+
+    def __init__(self, noise: IntegerNoise, less: float, beyond: int) -> None:
+        support = np.arange(-beyond - 2, beyond + 3)
+        self.less = less  # α − 1
+        self.logs = noise.log_weights(support) - np.logaddexp.reduce(noise.log_weights(support))
+        self.above = np.logaddexp.accumulate(self.logs[::-1])[::-1]  # log Pr[X ≥ x]
+        self.below = np.concatenate([[-np.inf], np.logaddexp.accumulate(self.logs)[:-1]])  # log Pr[X < x]
+        self.at = np.arange(2, support.size - 2)
+
+    def moved(self, before: int, after: int, shift: int) -> tuple[Array, Array, Array]:
+        """E − 1 of the bit X ≥ level, whose level moves, the share of 1 in it, and Σ f(x)^α·f(x + shift)^{1−α} in 1."""
+        here, there = self.at + before, self.at + after
+        with np.errstate(over="ignore", invalid="ignore"):
+            one, zero = (
+                np.exp(part[here] + self.less * (part[here] - part[there])) for part in (self.above, self.below)
+            )
+        shifted = np.roll(self.logs, -shift)
+        shifted[:1], shifted[-1:] = self.logs[:1], self.logs[-1:]  # where nothing is known the ratio counts as 1
+        sums = np.logaddexp.accumulate((self.logs + self.less * (self.logs - shifted))[::-1])[::-1]
+        resolved = np.exp(np.minimum(sums[here], 700.0))
+        return np.nan_to_num(one + zero, nan=np.inf) - 1.0, np.nan_to_num(one, nan=0.0), resolved
+
+
 @lru_cache(maxsize=256)
 def others_majorant(noise: IntegerNoise, order: float) -> tuple[Array, Array]:
     """Bound E − 1 of a move between two classes by the probability that one of them wins: a concave function of it.
@@ -125,42 +150,22 @@ def others_majorant(noise: IntegerNoise, order: float) -> tuple[Array, Array]:
     beyond = int(_REACH * max(noise.deviation, 1.0) * 2.0 + order) + 4
     if beyond > _MOST_LEVELS * max(noise.deviation, 1.0):
         return np.zeros(1), np.array([most])
-    levels = np.arange(-beyond, beyond + 1)
-    support = np.arange(-beyond - 2, beyond + 3)
-    logs = noise.log_weights(support) - np.logaddexp.reduce(noise.log_weights(support))
-    above = np.logaddexp.accumulate(logs[::-1])[::-1]  # log Pr[X ≥ x]
-    below = np.concatenate([[-np.inf], np.logaddexp.accumulate(logs)[:-1]])  # log Pr[X < x]
-    at = np.arange(2, levels.size + 2)
-
-    def bit(before: int, after: int) -> tuple[Array, Array]:
-        """E − 1 of the bit X ≥ level, whose level moves, and the share of 1 in it."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            one, zero = (
-                np.exp(part[at + before] + less * (part[at + before] - part[at + after])) for part in (above, below)
-            )
-        return np.asarray(np.nan_to_num(one + zero, nan=np.inf) - 1.0), np.nan_to_num(one, nan=0.0)
-
-    def resolved(shift: int, start: int) -> Array:
-        """Σ f(x)^α·f(x + shift)^{1−α} over x from the level on."""
-        moved = np.roll(logs, -shift)
-        moved[:1], moved[-1:] = logs[:1], logs[-1:]  # where nothing is known the ratio counts as 1
-        sums = np.logaddexp.accumulate((logs + less * (logs - moved))[::-1])[::-1]
-        return np.asarray(np.exp(np.minimum(sums[at + start], 700.0)))
-
+    bits = _Bits(noise, less, beyond)
     pairs = (
-        ((bit(0, 1), resolved(1, 0)), (bit(0, -1), resolved(-1, 0))),  # forward: a loses, b wins a vote
-        ((bit(1, 0), resolved(-1, 1)), (bit(-1, 0), resolved(1, -1))),  # reverse
+        (bits.moved(0, 1, 1), bits.moved(0, -1, -1)),  # forward: a loses, b wins a vote
+        (bits.moved(1, 0, -1), bits.moved(-1, 0, 1)),  # reverse
     )
+    size = 2 * beyond + 1
     block = max(1, int(noise.deviation / _LEVELS))
-    starts = np.arange(0, levels.size, block)
-    ends = np.minimum(starts + block, levels.size) - 1
-    least = np.exp(above[at])[ends]
+    starts = np.arange(0, size, block)
+    ends = np.minimum(starts + block, size) - 1
+    least = np.exp(bits.above[bits.at])[ends]
     q = least[:, None] + least - least[:, None] * least
     edges = np.exp(np.linspace(_LEAST_LOG_Q, 0.0, _BINS))
     place = np.searchsorted(edges, q.ravel(), side="right")
     best = np.zeros(_BINS + 1)
     with np.errstate(over="ignore", invalid="ignore"):
-        for ((loses, loses_one), loses_all), ((wins, wins_one), wins_all) in pairs:
+        for (loses, loses_one, loses_all), (wins, wins_one, wins_all) in pairs:
             first, second = (np.maximum.reduceat(one, starts) for one in (loses, wins))
             told, again = (np.minimum.reduceat(one, starts) for one in (loses_one, wins_one))
             value = first[:, None] + second + first[:, None] * second

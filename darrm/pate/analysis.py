@@ -268,30 +268,19 @@ def analyze(
     counts = counts_of(require_votes(votes))
     checks.open_probability(delta=delta)
     checks.one_of(CHECKS, check=check)
-    if not isinstance(aggregator, PateAggregator):
-        advice = "what others cost does not depend on the votes: see their charge"
-        checks.fail("aggregator", aggregator, "a GNMax, an LNMax, a ConfidentGNMax or an InteractiveGNMax", advice)
     grid = RenyiCurve.of(np.zeros_like, orders).orders
     answer = answer_of(aggregator)
-    if answer.reached != 1:
-        checks.fail("reached", answer.reached, "1", "data-dependent costs are those of one moved vote")
     statistic = _statistic(votes, aggregator, scores)
     pattern = None if answered is None else _pattern(answered, counts.shape[0], needed=statistic is None)
-    probabilities = np.ones(counts.shape[0])
-    checked = aggregator.check if isinstance(aggregator, CheckedGNMax) and statistic is not None else None
-    if pattern is not None:
-        probabilities = pattern.astype(np.float64)
-    elif checked is not None and statistic is not None:
-        probabilities = np.exp(checked.log_probabilities(statistic)[0])
-    dependent = check == "data-dependent"
-    no_check = RenyiCurve(grid, np.zeros_like(grid))
-    one_check = no_check if checked is None else _on(grid, checked.guarantee, checked.independent(grid))
+    probabilities = np.ones(counts.shape[0]) if pattern is None else pattern.astype(np.float64)
+    one_check = in_theorem = exact_forward = exact_both = RenyiCurve(grid, np.zeros_like(grid))
+    if isinstance(aggregator, CheckedGNMax) and statistic is not None:
+        if pattern is None:
+            probabilities = np.exp(aggregator.check.log_probabilities(statistic)[0])
+        one_check = _on(grid, aggregator.check.guarantee, aggregator.check.independent(grid))
+        in_theorem, exact_forward, exact_both = _checks_costs(aggregator.check, statistic, one_check, check)
     one_answer = _on(grid, answer.guarantee, answer.answer_independent(grid))
-    in_theorem = exact_forward = exact_both = no_check
-    if checked is not None and statistic is not None:
-        in_theorem = RenyiCurve(grid, _theorem_6_checks(checked, statistic, grid, dependent=dependent))
-        exact_forward, exact_both = _exact_checks(checked, statistic, one_check, dependent=dependent)
-    theorem_6 = Cost(in_theorem + RenyiCurve(grid, answer_total(answer, counts, probabilities, grid)), in_theorem)
+    in_total = in_theorem + RenyiCurve(grid, answer_total(answer, counts, probabilities, grid))
     exact, forward, label = None, None, None
     if answer.noise == "discrete" and exactly_charged(answer.law):
         label = label_costs(answer.law, counts, _exact_orders(grid, answer.law.deviation))
@@ -300,6 +289,7 @@ def analyze(
             Cost(parts + _exact_total(label.orders, costs, weights, one_answer), parts)
             for costs, parts in ((label.both, exact_both), (label.forward, exact_forward))
         )
+    in_all = counts.shape[0] * one_check.values
     analysis = Analysis(
         aggregator=aggregator,
         delta=delta,
@@ -309,13 +299,11 @@ def analyze(
         answered=np.ones(counts.shape[0], dtype=bool) if statistic is None else pattern,
         probabilities=probabilities,
         check=check,
-        theorem_6=theorem_6,
+        theorem_6=Cost(in_total, in_theorem),
         exact=exact,
         forward=forward,
         label=label,
-        independent_curve=RenyiCurve(
-            grid, counts.shape[0] * one_check.values + probabilities.sum() * one_answer.values
-        ),
+        independent_curve=RenyiCurve(grid, in_all + probabilities.sum() * one_answer.values),
         worst_curve=RenyiCurve(grid, counts.shape[0] * (one_check.values + one_answer.values)),
     )
     warnings.warn(WARNING, PrivateFigureWarning, stacklevel=2)
@@ -324,8 +312,14 @@ def analyze(
 
 
 def answer_of(aggregator: PateAggregator) -> LNMax | GNMax:
-    """Return what answers a query, once it is to be answered."""
-    return aggregator.answer if isinstance(aggregator, CheckedGNMax) else aggregator
+    """Return what answers a query, once it is to be answered; `ValueError` where its cost does not depend on votes."""
+    if not isinstance(aggregator, PateAggregator):
+        advice = "what others cost does not depend on the votes: see their charge"
+        checks.fail("aggregator", aggregator, "a GNMax, an LNMax, a ConfidentGNMax or an InteractiveGNMax", advice)
+    answer = aggregator.answer if isinstance(aggregator, CheckedGNMax) else aggregator
+    if answer.reached != 1:
+        checks.fail("reached", answer.reached, "1", "data-dependent costs are those of one moved vote")
+    return answer
 
 
 def answer_total(
@@ -370,25 +364,21 @@ def _on(grid: NDArray[np.float64], curve: RenyiCurve, counted: NDArray[np.float6
     return RenyiCurve(grid, np.minimum([curve.bound_at(float(order)) for order in grid], counted))
 
 
-def _theorem_6_checks(
-    check: NoisyCheck, statistic: NDArray[np.int64], grid: NDArray[np.float64], *, dependent: bool
-) -> NDArray[np.float64]:
-    if not dependent:
-        return statistic.size * check.independent(grid)
+def _checks_costs(
+    check: NoisyCheck, statistic: NDArray[np.int64], one: RenyiCurve, counting: str
+) -> tuple[RenyiCurve, RenyiCurve, RenyiCurve]:
+    """Sum the checks' costs, each value of the statistic once: as [P] counts them, as bits forward, and both ways."""
+    grid = one.orders
     values, counts = np.unique(statistic, return_counts=True)
-    return np.asarray(counts @ check.dependent(values, grid))
-
-
-def _exact_checks(
-    check: NoisyCheck, statistic: NDArray[np.int64], one: RenyiCurve, *, dependent: bool
-) -> tuple[RenyiCurve, RenyiCurve]:
-    most = RenyiCurve(one.orders, statistic.size * one.values)
-    if not (dependent and check.summed(statistic)):
-        return most, most
-    values, counts = np.unique(statistic, return_counts=True)
-    forward, both = (np.minimum(costs, one.values) for costs in check.exact(values, one.orders))
+    most = RenyiCurve(grid, statistic.size * one.values)
+    if counting == "data-independent":
+        return RenyiCurve(grid, statistic.size * check.independent(grid)), most, most
+    in_theorem = RenyiCurve(grid, np.asarray(counts @ check.dependent(values, grid)))
+    if not check.summed(statistic):
+        return in_theorem, most, most
+    forward, both = (np.minimum(costs, one.values) for costs in check.exact(values, grid))
     times = counts.astype(np.float64)
-    return RenyiCurve(one.orders, times @ forward), RenyiCurve(one.orders, times @ both)
+    return in_theorem, RenyiCurve(grid, times @ forward), RenyiCurve(grid, times @ both)
 
 
 def _exact_orders(grid: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:

@@ -1,16 +1,15 @@
 """Sample the sensitivity, then respond: any function released with random differential privacy [S, Algorithm 2]."""
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, Unpack
 
 import numpy as np
 
 from darrm import checks
-from darrm.privacy import Number
 from darrm.random_dp.draws import Records, count, value_of
 from darrm.random_dp.guarantee import RandomDP
 from darrm.random_dp.mechanisms import Mechanism
-from darrm.random_dp.sensitivity_sampler import Execution, SampledSensitivity, SensitivitySampler
+from darrm.random_dp.sensitivity_sampler import SampledSensitivity, Sampling, SensitivitySampler
 
 Released = TypeVar("Released")
 
@@ -32,12 +31,8 @@ def sample_then_respond(
     mechanism: Mechanism[Released],
     sampler: SensitivitySampler,
     *,
-    gamma: Number | None = None,
-    m: int | None = None,
-    rule: str = "theorem 15",
-    seed: int | None = None,
-    execution: Execution | None = None,
     rng: np.random.Generator | None = None,
+    **sampling: Unpack[Sampling],
 ) -> Release[Released]:
     """Release f(data) with a sensitivity sampled for data sets of the same size [S, Algorithm 2].
 
@@ -49,10 +44,10 @@ def sample_then_respond(
         A sensitivity-induced mechanism for the norm that the sampler measures.
     sampler
         Holds the function f and the distribution P.
-    gamma, m, rule, seed, execution
-        As for `SensitivitySampler.estimate`.
     rng
         For experiments only: pseudo-random noise, without a guarantee.
+    **sampling
+        ``gamma``, ``m``, ``rule``, ``seed`` and ``execution`` of `SensitivitySampler.estimate`.
 
     Raises
     ------
@@ -79,7 +74,7 @@ def sample_then_respond(
     if mechanism.norm != sampler.norm:
         checks.fail("the sampler's norm", sampler.norm, f"{mechanism.norm!r}, as the mechanism needs")
     records = count(data)
-    sensitivity = sampler.estimate(records, gamma=gamma, m=m, rule=rule, seed=seed, execution=execution)
+    sensitivity = sampler.estimate(records, **sampling)
     return respond(data, mechanism, sampler, sensitivity, rng=rng)
 
 

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +94,16 @@ class Execution:
         checks.integer_at_least(1, batch_size=self.batch_size)
         if self.jobs is not None and self.jobs != -1:
             checks.integer_at_least(1, jobs=self.jobs, advice="or -1 for all cores, or None for joblib's configuration")
+
+
+class Sampling(TypedDict, total=False):
+    """What `SensitivitySampler.estimate` may be told."""
+
+    gamma: Number | None
+    m: int | None
+    rule: str
+    seed: int | None
+    execution: Execution | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from darrm.ensemble.perturbation import Perturbation  # noqa: E402 (after the check for torch)
 from darrm.ensemble.student import (  # noqa: E402
     StudentRecipe,
-    _loss,
+    _Training,
     consistency_loss,
     label_loss,
     moving_average,
@@ -96,7 +96,8 @@ def test_the_average_teaches_and_labels_are_trusted_at_first() -> None:
     x, classes = torch.ones(4, 2), torch.tensor([0, 1, 0, 1])
     recipe = StudentRecipe(weight=0.0, consistency=2.0, robustness=1.0)
     for done, expected in ((0.0, math.log(2.0)), (0.05, 2 * math.log(2.0)), (0.5, 0.5 + 2 * math.log(2.0))):
-        loss = _loss(model, average, x, classes, x, recipe, done, torch.Generator().manual_seed(0))
+        training = _Training(model, average, x, recipe, torch.Generator().manual_seed(0))
+        loss = training.loss(x, classes, done)
         assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
 
 
