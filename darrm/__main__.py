@@ -80,9 +80,9 @@ def build_parser(files: object = None) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND")
     for name, what in DOORS.items():
         door = import_module(f"darrm.{name}.__main__").build_parser()
-        for action in door._actions:  # noqa: SLF001 (there is no other way to list them)
+        for action in actions_of(door):
             if action.type is Path:
-                action.complete = files
+                action.complete = files  # type: ignore[attr-defined]
         commands.add_parser(
             name,
             parents=[door],
@@ -93,6 +93,13 @@ def build_parser(files: object = None) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     return parser
+
+
+def actions_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """List the arguments of a command, and those of its jobs."""
+    own = list(parser._actions)  # noqa: SLF001 (there is no other way to list them)
+    jobs = [job for action in own if isinstance(action.choices, dict) for job in action.choices.values()]
+    return own + [action for job in jobs for action in actions_of(job)]
 
 
 if __name__ == "__main__":

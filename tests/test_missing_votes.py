@@ -372,9 +372,6 @@ def test_what_has_no_coins_is_refused_and_free(folder: Path, capsys: pytest.Capt
         shown = capsys.readouterr().err
         assert message in shown
         assert shown.count("\n") == 1
-    recovering = ["--recover", "1", "--ledger", str(folder / "l.sqlite"), "--output", str(folder / "labels.csv")]
-    assert run(lambda: release.main([*recovering, "--missing", "coin"])) == 2
-    assert "--recover goes with --ledger and --output only" in capsys.readouterr().err
     assert PrivacyLedger(folder / "l.sqlite").entries() == ()
 
 

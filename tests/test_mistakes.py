@@ -229,7 +229,7 @@ SHELL: dict[str, tuple[str, ...]] = {
     f"release gaps.npy {RELEASE}": ("nan from voter 0", "it is missing", "leave the query out"),
     f"release votes.csv votes.npy {RELEASE}": ("'votes.npy'", "one word too many"),
     # tables
-    "release votes.csv --ledger ledger.sqlite --output out.csv": ("--table", "needed"),
+    "release votes.csv --ledger ledger.sqlite --output out.csv": ("--table", "required"),
     "release votes.csv --table none.json --ledger ledger.sqlite --output out.csv": ("'none.json'", "check its name"),
     "release table.json --table votes.csv --ledger ledger.sqlite --output out.csv": (
         "'votes.csv'",
@@ -266,7 +266,7 @@ SHELL: dict[str, tuple[str, ...]] = {
         "--create-budget",
         "EPS,DELTA, like 3,1e-5",
     ),
-    "release --recover 1 --ledger ledger.sqlite --output out.csv": ("the entry", "none is", "1"),
+    "release recover 1 --ledger ledger.sqlite --output out.csv": ("the entry", "none is", "1"),
     "account": ("--ledger", "--table with --queries and --delta"),
     "account --table table.json --queries 20": ("--queries and --delta", "like --queries"),
     "account --table table.json --queries 20 --delta 0": ("--delta", "in (0, 1)", "'0'"),

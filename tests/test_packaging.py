@@ -66,7 +66,7 @@ def test_bash_completes_commands_flags_choices_and_files(tmp_path: Path) -> None
     assert completed(["darrm", "optimize", "--sh"], tmp_path) == ["--shape"]
     assert set(completed(["darrm", "optimize", "--shape", "''"], tmp_path)) == {"free", "monotone"}
     (tmp_path / "votes.csv").touch()
-    assert completed(["darrm", "release", "--table", "vo"], tmp_path) == ["votes.csv"]
+    assert completed(["darrm", "release", "file", "--table", "vo"], tmp_path) == ["votes.csv"]
 
 
 @pytest.mark.parametrize("shell", front.SHELLS)
@@ -76,7 +76,7 @@ def test_every_shell_knows_every_flag(shell: str, capsys: pytest.CaptureFixture[
     assert set(front.DOORS) <= set(re.findall(r"[a-z]+", script))
     for name in front.DOORS if shell != "tcsh" else ():  # tcsh knows no flags of commands
         parser = import_module(f"darrm.{name}.__main__").build_parser()
-        flags = {flag.lstrip("-") for action in parser._actions for flag in action.option_strings}
+        flags = {flag.lstrip("-") for action in front.actions_of(parser) for flag in action.option_strings}
         assert {flag for flag in flags if flag not in script} == set()
 
 

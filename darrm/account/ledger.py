@@ -202,7 +202,7 @@ class PrivacyLedger:
             In place of ``output`` the place of the labels in a stream: they stay in the ledger when this returns, and
             the same transaction drops those of the entry before. Refused if the stream went on meanwhile.
         deliver
-            Called after the debit: hands the labels over. They then leave the ledger.
+            Called after the debit: hands the labels over. They then leave the ledger, unless they are of a stream.
 
         Returns
         -------
@@ -221,7 +221,7 @@ class PrivacyLedger:
         LedgerError
             If the file cannot be read or written, or is not the one that was opened; nothing was debited.
         PaidError
-            If anything failed after the debit, also in ``deliver``.
+            If anything failed after the debit, also in ``deliver``, which may raise one with better words.
         """
         checks.instance(Charge, charge=charge, advice="say aggregator.charge(queries)")
         _check_text("note", note)
@@ -320,7 +320,7 @@ class PrivacyLedger:
         ledger = shlex.quote(_words(self._store.path))
         by_parts = output and not output.startswith(STREAM) and not output.lower().endswith(SUFFIXES)
         there = shlex.quote(output) if by_parts else f"labels-{number}.csv"
-        return f"python -m darrm.release --recover {number} --ledger {ledger} --output {there}"
+        return f"python -m darrm.release recover {number} --ledger {ledger} --output {there}"
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[Rows, PrivacyAccountant]]:
@@ -371,6 +371,8 @@ class PrivacyLedger:
 
     def _raise_if_paid(self, token: str, error: BaseException) -> None:
         """Raise `PaidError` unless the transaction that wrote the token was rolled back."""
+        if isinstance(error, PaidError):
+            raise error
         failure, path = reason_of(error), self._store.path
         try:
             with self._transaction(write=False) as (rows, _):

@@ -19,7 +19,16 @@ from darrm.problem import Problem, Voters
 from darrm.proof.compiled import advice
 from darrm.proof.optimality import OBJECTIVES, SHAPES
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
-from darrm.system.flags import add_prior, add_voters, integer, privacy_pair, real, voters_of
+from darrm.system.flags import (
+    add_classes,
+    add_prior,
+    add_voters,
+    integer,
+    number_of_classes,
+    privacy_pair,
+    real,
+    voters_of,
+)
 from darrm.system.progress import status_line
 from lp_models.options import SolveOptions
 
@@ -65,9 +74,7 @@ def build_parser() -> CommandLine:
     release.add_argument(
         "--target", metavar="EPS,DELTA", help="what the release must satisfy, instead of --m and --delta"
     )
-    release.add_argument(
-        "--classes", default="2", metavar="C", help="how many answers a voter chooses from (default 2)"
-    )
+    add_classes(release, "the answers a voter chooses from, or how many (default 2)", "2")
     release.add_argument(
         "--missing", metavar="INT", help="also say what becomes of the labels where up to so many votes are missing"
     )
@@ -108,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, optimize, print or save."""
     options = build_parser().parse_args(arguments)
     check_outputs(options)
-    classes = integer("--classes", options.classes, 2)
+    classes = number_of_classes(options.classes)
     if classes != 2:
         return _plurality(options, classes)
     voters = voters_of(options)

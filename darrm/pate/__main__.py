@@ -23,9 +23,9 @@ from darrm.pate.report import quiet_analysis, report_text, table_1_row, table_2_
 from darrm.pate.vote_scale import PublicationParameters, publication_rule
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.files import write_text
-from darrm.system.flags import integer, real
+from darrm.system.flags import add_classes, classes_of, integer, real
 from darrm.system.progress import status_line
-from darrm.system.votes_file import classes_of, load_matrix
+from darrm.system.votes_file import load_matrix
 from darrm.votes import FORMATS, Votes
 
 EPILOG = """\
@@ -51,7 +51,7 @@ def build_parser() -> CommandLine:
     add = parser.add_argument
     add("votes", type=Path, metavar="VOTES", help="file of labels (Q, K) or counts (Q, C)")
     add("--votes-format", choices=FORMATS, default="auto", help="what the file holds (default auto)")
-    add("--classes", metavar="C", help="number of classes, or their names (labels: default 2)")
+    add_classes(parser, "number of classes, or their names (labels: default 2)")
     add("--queries", metavar="INT", help="use the first so many rows (default: all)")
     add("--delta", metavar="REAL", required=True, help="delta of the (epsilon, delta) statement")
     add("--threshold", metavar="REAL", help="T of the noisy check, in votes")

@@ -1,21 +1,9 @@
-"""Releases that are paid for, and labels that are not lost: draw, pay and keep, deliver, forget.
+"""Labels in memory or in a new .npy or .csv file, and the recovery of those that were not delivered.
 
-The order is one, in Python and on the command line:
-
-1. The output's folder is tried: a temporary file is made and linked there, without a byte in it.
-2. The labels are drawn, in memory. Bad votes raise here, and nothing is paid.
-3. One transaction of the ledger debits them and keeps them. Nothing drawn is on a disk before.
-4. They are written and synced under the temporary name, and published by a link, which cannot replace a file.
-5. They leave the ledger.
-
-*Theorem.* A process that dies at any moment leaves no labels without their debit, and no debit whose labels are neither
-at their output nor in the ledger. *Proof.* Labels reach a file in step 4 only, after the commit of step 3. The commit
-is atomic and durable: it holds the debit and the labels, or neither. They leave the ledger in step 5 only, after step 4
-made file and name durable. A death between 4 and 5 leaves the same labels in both: `recover` finds the file, byte for
-byte what it would write, makes it durable and does step 5. ∎
-
-Labels that are returned in memory count as delivered when `release_debited` returns: from then on they are the caller's
-to lose. Whoever wants them to outlive the process names an output.
+What `darrm.release.delivery` asks of a sink, a file keeps so: (i) before the debit a temporary file is made and linked
+beside the output, without a byte in it; (ii) the labels are written and synced under the temporary name, and published
+by a link, which cannot replace a file, and the folder is synced; (iii) they are those that the ledger keeps. `recover`
+writes these, and where a process died after it had published them, finds the file, byte for byte what it would write.
 """
 
 import filecmp
@@ -29,12 +17,39 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
-from darrm.account.ledger import PrivacyLedger, reason_of
+from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
-from darrm.errors import PaidError
+from darrm.release.delivery import Delivery, Sink, check_ledger
+from darrm.system.files import sync
 from darrm.system.progress import StatusLine
 from darrm.system.votes_file import check_new, save_labels
 from darrm.votes import Votes
+
+
+class LabelsFile(Sink):
+    """A new file of labels; ``line`` shows how many are written."""
+
+    def __init__(self, output: str | os.PathLike[str], line: StatusLine | None = None) -> None:
+        checks.file_name(output=output)
+        self.output: Path = Path(os.path.realpath(output))  # one name, so that two links are not paid for twice
+        self.line = line
+
+    @contextmanager
+    def prepared(self) -> Iterator[Callable[[NDArray[Any]], None]]:
+        """Yield what publishes labels, after the folder was seen to take files and links."""
+        path = self.output
+        check_new(path)
+        with tempfile.TemporaryDirectory(prefix=".labels-", dir=path.parent, ignore_cleanup_errors=True) as folder:
+            temporary = Path(folder) / f"labels{path.suffix}"
+            temporary.touch()
+            check_links(temporary, temporary.with_stem("second-name"), path)
+
+            def publish(labels: NDArray[Any]) -> None:
+                save_labels(temporary, labels, self.line)
+                os.link(temporary, path)
+                sync(path.parent)
+
+            yield publish
 
 
 def release_debited(
@@ -95,39 +110,17 @@ def release_debited(
     >>> round(ledger.spent.epsilon, 12)
     0.6
     """
-    check_ledger(ledger)
-    check_aggregator(aggregator)
-    if output is not None:
-        checks.file_name(output=output)
-    # one name for one file, so that two links to a folder are not paid for twice
-    path = None if output is None else Path(os.path.realpath(output))
-    paid = False
+    sink = Sink() if output is None else LabelsFile(output, line)
+    return Delivery(aggregator, ledger, note, line).release(votes, sink)  # type: ignore[arg-type]  # refused if none
 
-    def hand_over() -> None:
-        nonlocal paid
-        paid = True
-        deliver(labels)
 
+def check_links(file: Path, second: Path, output: Path) -> None:
+    """Give a file a second name; `ValueError` where the file system of the output has no links."""
     try:
-        with _prepared(path, line) as deliver:
-            labels = aggregator.release(votes)  # type: ignore[arg-type]  # the aggregator converts or refuses an array
-            if labels.size:
-                charge = aggregator.charge(int(labels.size))
-                if line is not None:
-                    line.show(f"debiting {labels.size:,} queries")
-                ledger.debit(charge, note=note, labels=labels, output=path, deliver=hand_over)
-            elif path is not None:
-                checks.fail(
-                    "votes", checks.Found(f"{labels.size} queries"), "at least one query", "there is nothing to write"
-                )
-        return labels  # noqa: TRY300 (an interrupt here comes after the debit, too)
-    except PaidError:
-        raise
-    except BaseException as error:
-        if not paid:
-            raise
-        where = "" if path is None else f" and the labels are in {str(path)!r}"
-        raise PaidError(ledger.path, f"{reason_of(error)}; the budget is spent{where}") from error
+        os.link(file, second)
+    except OSError as error:
+        allowed = f"on a file system with hard links ({error.strerror})"
+        checks.fail("output", str(output), allowed, "a link publishes labels without replacing a file; name another")
 
 
 def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) -> NDArray[Any]:
@@ -160,51 +153,13 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) 
     check_ledger(ledger)
     path, labels = Path(output), ledger.kept_labels(number)
     if _holds(path, labels):
-        _sync(path)
-        _sync(path.parent)
+        sync(path)
+        sync(path.parent)
     else:
-        with _prepared(path) as deliver:
-            deliver(labels)
+        with LabelsFile(path).prepared() as publish:
+            publish(labels)
     ledger.forget_labels(number)
     return labels
-
-
-def check_aggregator(aggregator: object) -> None:
-    """Raise `ValueError` unless it releases and charges."""
-    if isinstance(aggregator, type) or not (hasattr(aggregator, "release") and hasattr(aggregator, "charge")):
-        advice = "it comes first, then the votes; darrm.mechanisms.files.load_release reads one from a file"
-        checks.fail("aggregator", checks.Found(type(aggregator).__name__), "what releases, like DaRRM(table)", advice)
-
-
-def check_ledger(ledger: object) -> None:
-    """Raise `ValueError` for a release that nothing pays for."""
-    if not isinstance(ledger, PrivacyLedger):
-        advice = "open a file with PrivacyLedger(path), or make one with PrivacyLedger.create(path, budget)"
-        checks.fail("ledger", ledger, "a PrivacyLedger", advice)
-
-
-@contextmanager
-def _prepared(path: Path | None, line: StatusLine | None = None) -> Iterator[Callable[[NDArray[Any]], None]]:
-    """Yield what publishes labels at a new path, after its folder was seen to take files and links."""
-    if path is None:
-        yield lambda _: None
-        return
-    check_new(path)
-    with tempfile.TemporaryDirectory(prefix=".labels-", dir=path.parent, ignore_cleanup_errors=True) as folder:
-        temporary = Path(folder) / f"labels{path.suffix}"
-        temporary.touch()
-        try:
-            os.link(temporary, temporary.with_stem("second-name"))
-        except OSError as error:
-            allowed = f"on a file system with hard links ({error.strerror})"
-            checks.fail("output", str(path), allowed, "a link publishes labels without replacing a file; name another")
-
-        def publish(labels: NDArray[Any]) -> None:
-            save_labels(temporary, labels, line)
-            os.link(temporary, path)
-            _sync(path.parent)
-
-        yield publish
 
 
 def _holds(path: Path, labels: NDArray[Any]) -> bool:
@@ -215,12 +170,3 @@ def _holds(path: Path, labels: NDArray[Any]) -> bool:
         again = Path(folder) / f"labels{path.suffix}"
         save_labels(again, labels)
         return filecmp.cmp(path, again, shallow=False)
-
-
-def _sync(path: Path) -> None:
-    """Make a file, or the names in a folder, outlive a power failure."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

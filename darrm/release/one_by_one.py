@@ -1,21 +1,15 @@
 """Answers to questions that arrive one by one: each is drawn, paid for and kept before it is handed out.
 
 The answers on one ledger that belong together are a *stream*. They are numbered from 1, whoever draws them: a process
-that is killed, and the next one, count on in the same ledger. For each question, in this order:
+that is killed, and the next one, count on in the same ledger. A question acknowledges the answer before it: one
+transaction debits its label, keeps it, and drops the one before, and is all that a question waits for.
 
-1. The label is drawn, in memory. Bad votes raise here, and nothing is paid.
-2. One transaction of the ledger debits it, keeps it, and drops the label before, which the caller has.
-3. It is returned. It stays in the ledger until the next question is paid for, or the stream is closed.
-
-So a question acknowledges the answer before it, and one transaction is all that a question waits for.
-
-*Theorem.* Let processes on a stream be killed at any moment, and overlap. (a) No number is paid for twice, and none has
-two labels. (b) No label is handed out without its debit. (c) The label paid for last is in the ledger unless the caller
-asked a further question, or closed the stream: after a death it is handed out again, for nothing. *Proof.* (a) Step 2
-compares, under the ledger's lock, the stream's last entry with the one that this process counted on; if another process
-took the turn, it debits nothing. So the entries of a stream are a chain, the numbers of an entry begin where those of
-the one before end, and its labels are written once, by its debit. (b) Step 3 follows the commit. (c) Labels leave the
-ledger in the next step 2, which begins when the caller asks again, and in `OneByOne.close`, which it calls. ∎
+*Why a stream is a sink* (`darrm.release.delivery`). (i) Nothing is handed out before the debit. (ii) A label that was
+handed out stays in the ledger until the caller asks a further question, or closes the stream; (iii) after a death it is
+handed out again, as it is kept there. *No number is paid for twice, and none has two labels:* the debit compares, under
+the ledger's lock, the stream's last entry with the one that this process counted on; if another process took the turn,
+it debits nothing. So the entries of a stream are a chain, and the numbers of an entry begin where those of the one
+before end. ∎
 
 Nothing is kept of the votes. That a label is the answer to *this* question is said by its number: whoever asks numbers
 questions from 1 in the same order, and asks next what `OneByOne.answered` says is not answered yet.
@@ -29,7 +23,8 @@ were fixed before the first answer, and that of a stream is not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -43,7 +38,7 @@ from darrm.mechanisms.majority import DaRRM
 from darrm.mechanisms.plurality import Plurality
 from darrm.proof.plurality_table import PluralityTable
 from darrm.proof.table import GammaTable
-from darrm.release.debited import check_aggregator, check_ledger
+from darrm.release.delivery import Delivery, Sink, check_aggregator, check_ledger
 from darrm.votes import Classes, Votes
 
 
@@ -97,10 +92,51 @@ def open_release(
         table = DaRRM(table) if isinstance(table, GammaTable) else Plurality(table)
     check_ledger(ledger)
     check_aggregator(table)
-    if ledger.kinds == "planned":
-        advice = "the number of a stream's questions is not fixed before the first answer; make a ledger of its own"
-        checks.fail("the ledger's kinds", ledger.kinds, "one or adaptive", advice)
-    return OneByOne(table, ledger, Turn.of(stream), classes, note)
+    return OneByOne(table, ledger, Stream(ledger, stream), classes, note)
+
+
+class Stream(Sink):
+    """The place of answers that are handed out one after the other; what hands them out by returning them.
+
+    Attributes
+    ----------
+    answered
+        How many questions are answered: the number of the last one.
+    waiting
+        The labels of the last questions, which an earlier process paid for and nobody acknowledged; None if none wait.
+    """
+
+    def __init__(self, ledger: PrivacyLedger, name: str = "") -> None:
+        if ledger.kinds == "planned":
+            advice = "the number of a stream's questions is not fixed before the first answer; make a ledger of its own"
+            checks.fail("the ledger's kinds", ledger.kinds, "one or adaptive", advice)
+        turn = Turn.of(name)
+        mine = [entry for entry in ledger.entries() if entry.output == turn.stream]
+        self.turn: Turn = Turn(turn.stream, mine[-1].number if mine else 0)
+        self.answered = sum(entry.count for entry in mine)
+        self.waiting: NDArray[Any] | None = None
+        if mine and not mine[-1].delivered:
+            self.waiting = ledger.kept_labels(mine[-1].number)
+
+    @contextmanager
+    def prepared(self) -> Iterator[Callable[[NDArray[Any]], None]]:
+        """Yield what hands labels out, with their numbers."""
+        if self.waiting is not None:
+            advice = "they were paid for before: take them by waiting()"
+            checks.fail("the labels that wait", self.waiting.size, "taken before the next question", advice)
+
+        def hand_over(labels: NDArray[Any]) -> None:
+            self.answered += labels.size
+            self.hand_out(labels.tolist())
+
+        yield hand_over
+
+    def hand_out(self, labels: list[Any]) -> None:
+        """Hand out the labels of the last questions, up to number `answered`."""
+
+    def acknowledge(self, number: int) -> None:
+        """Count on from this entry."""
+        self.turn = Turn(self.turn.stream, number)
 
 
 class OneByOne:
@@ -109,37 +145,42 @@ class OneByOne:
     A block that ends by an exception leaves the last label in the ledger, to be handed out again.
     """
 
-    def __init__(self, aggregator: Aggregator, ledger: PrivacyLedger, turn: Turn, classes: Classes, note: str) -> None:
-        self._aggregator, self._ledger, self._classes, self._note = aggregator, ledger, classes, note
-        mine = [entry for entry in ledger.entries() if entry.output == turn.stream]
-        self._turn = Turn(turn.stream, mine[-1].number if mine else 0)
-        self._answered = sum(entry.count for entry in mine)
+    def __init__(
+        self,
+        aggregator: Aggregator,
+        ledger: PrivacyLedger,
+        stream: Stream,
+        classes: Classes = None,
+        note: str = "",
+    ) -> None:
         self._charge = aggregator.charge(1)
-        self._waiting: NDArray[Any] | None = None
-        if mine and not mine[-1].delivered:
-            self._waiting = ledger.kept_labels(mine[-1].number)
+        self._delivery = Delivery(aggregator, ledger, note, each=self._charge)
+        self._stream, self._classes = stream, classes
 
     @property
     def ledger(self) -> PrivacyLedger:
         """What pays."""
-        return self._ledger
+        return self._delivery.ledger
 
     @property
     def answered(self) -> int:
         """How many questions of the stream are answered: the number of the last one."""
-        return self._answered
+        return self._stream.answered
 
     def waiting(self) -> list[Any]:
         """Hand out the labels that an earlier process paid for, and whose receipt nobody acknowledged.
 
         They answer the last questions, up to number `answered`; before it was called nothing further is answered.
         """
-        waiting, self._waiting = self._waiting, None
-        return [] if waiting is None else waiting.tolist()
+        waiting, self._stream.waiting = self._stream.waiting, None
+        labels: list[Any] = [] if waiting is None else waiting.tolist()
+        if labels:
+            self._stream.hand_out(labels)
+        return labels
 
     def left(self, *, most: int = 1_000_000) -> int:
         """Count how many more questions the budget admits, up to ``most``."""
-        return self._ledger.queries_that_fit(self._charge, most=most)
+        return self.ledger.queries_that_fit(self._charge, most=most)
 
     def answer(self, votes: Votes | ArrayLike) -> Any:  # noqa: ANN401 (the name of a class)
         """Answer one question; asking acknowledges the label before.
@@ -182,28 +223,20 @@ class OneByOne:
 
         Returns their labels, of the first question first; errors are those of `answer`.
         """
-        if self._waiting is not None:
-            advice = "they were paid for before: take them by waiting()"
-            checks.fail("the labels that wait", self._waiting.size, "taken before the next question", advice)
-        labels, fit = self._aggregator.release(votes), votes.queries
-        while fit:
+        while True:
             try:
-                charge, turn = self._charge.repeated(fit), self._turn
-                number = self._ledger.debit(charge, note=self._note, labels=labels[:fit], turn=turn)
-            except BudgetExceededError as error:  # ends: fewer fit than were asked for
+                labels = self._delivery.release(votes, self._stream)
+            except BudgetExceededError as error:  # for so many; what was drawn for them nobody saw
                 if not error.queries_that_fit:
                     raise
-                fit = error.queries_that_fit
+                votes = votes[: error.queries_that_fit]
             else:
-                self._turn = Turn(turn.stream, number)
-                self._answered += fit
-                break
-        return list(labels[:fit].tolist())
+                return list(labels.tolist())
 
     def close(self) -> None:
         """Acknowledge the last label: it leaves the ledger. The stream can be opened again."""
-        if self._turn.after and self._waiting is None:
-            self._ledger.forget_labels(self._turn.after)
+        if self._stream.turn.after and self._stream.waiting is None:
+            self.ledger.forget_labels(self._stream.turn.after)
 
     def __enter__(self) -> Self:
         return self

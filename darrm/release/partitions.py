@@ -1,28 +1,24 @@
 """Releases whose labels fit into no memory: one debit for all rows, then a draw for each file of votes, decided once.
 
-Labels of 10⁸ rows cannot wait in a ledger, as those of `darrm.release.debited` do. So the order is another one:
+Labels of 10⁸ rows cannot wait in a ledger. So the sink of `darrm.release.delivery` keeps a manifest in their place:
 
 1. Survey: every file of votes (a *partition*) is read once. Its rows are counted, its votes checked, its digest taken.
    Nothing is drawn, and bad votes raise here.
 2. A private folder is made beside the output, the *staging*, which only its owner can enter. It is tried with a link,
    and the *manifest* is written into it: what is drawn for what, and from which bytes.
-3. One transaction of the ledger debits all rows. It keeps the release's name and the SHA-256 of the manifest.
+3. The ledger debits all rows, and keeps the release's name and the SHA-256 of the manifest.
 4. Each partition is drawn by one or more *attempts*. An attempt reads it in batches, writes labels to a file of its own
    in the staging, makes it durable, and *decides*: it links the file to the partition's name in the staging. A link
-   never replaces a file, so the first attempt decides and later ones discard what they drew.
-5. When all are decided they are published together, by one rename of their folder (a single file by a link), and the
-   staging is removed. The ledger forgets the manifest.
+   never replaces a file, so the first attempt decides and later ones discard what they drew. When all are decided they
+   are published together, by one rename of their folder (a single file by a link), and the staging is removed.
+5. The ledger forgets the manifest.
 
-*Theorem.* Let attempts end, repeat and overlap in any way, and processes die at any moment. (a) No label exists without
-its debit. (b) No reader of the output sees two labels of one row, and none is published that is not the decided one.
-(c) After a death nothing has to be paid again: `recover_partitions` ends the release.
-*Proof.* (a) Attempts read the manifest, whose digest they are handed after the commit of step 3, and draw at most as
-many labels as it has rows: the one debit is of the sum of these. (b) The only names outside the staging are made in
-step 5, from decided files. A decided file is complete, for it was linked after its last byte was durable, and it is
-never replaced, for only links make names there. A row stands at one place of one partition, the digest of whose votes
-was compared while drawing. (c) The manifest and every decided file are durable, and so is the ledger's entry until step
-5 ended. Whoever goes on draws what is not decided, which was paid for, and publishes; where the output carries the
-release's name already, only the last line of step 5 is left. ∎
+*Why this is what a sink owes*, however attempts end, repeat and overlap. (i) Attempts read the manifest, whose digest
+they are handed after the debit, and draw at most as many labels as it has rows. (ii) The only names outside the staging
+are made from decided files, which were linked after their last byte was durable. (iii) A decided file is never
+replaced, for only links make names there; a row stands at one place of one partition, the digest of whose votes was
+compared while drawing. The manifest and every decided file are durable, so `recover_partitions` draws what is not
+decided, which was paid for, and publishes; where the output carries the release's name already, only step 5 is left. ∎
 
 *What the privacy of a row rests on.* A reader learns one draw for each row, and the debit is of one. What an attempt
 drew that decided nothing is never seen: it stood in the memory of a worker and, under a temporary name, in the staging.
@@ -47,16 +43,18 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from darrm import checks
-from darrm.account.ledger import PrivacyLedger, reason_of
+from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
 from darrm.errors import LedgerError, PaidError
 from darrm.mechanisms.files import Released, document_of, release_of, whose
-from darrm.release.debited import _sync, check_ledger
+from darrm.release.debited import check_links
+from darrm.release.delivery import Delivery, HandOver, Sink, check_ledger
 from darrm.release.engine import Advance, Engine, engine_of
 from darrm.release.parquet_votes import Layout, check_types, kept_types, layout_of, vote_batches
+from darrm.system.files import sync
 from darrm.system.parquet_file import (
     SUFFIX,
     Stamp,
@@ -165,19 +163,37 @@ class ReleasedPartitions:
     files: int
 
 
+class Reading(TypedDict, total=False):
+    """How `release_partitions` reads files of votes.
+
+    Attributes
+    ----------
+    classes
+        What the classes are called, or their number; by default that of the aggregator.
+    votes_format
+        ``"labels"`` (a column a voter), ``"counts"`` (a column a class), or ``"auto"``: the number of columns says it.
+    columns
+        Those that hold votes; by default all that are not kept.
+    keep
+        Columns that are copied beside the labels. They are published, and no guarantee covers them.
+    """
+
+    classes: Classes
+    votes_format: str
+    columns: Iterable[str] | None
+    keep: Iterable[str]
+
+
 def release_partitions(
     aggregator: Aggregator,
     source: str | os.PathLike[str],
     *,
     ledger: PrivacyLedger,
     output: str | os.PathLike[str],
-    classes: Classes = None,
-    votes_format: str = "auto",
-    columns: Iterable[str] | None = None,
-    keep: Iterable[str] = (),
     note: str = "",
     cluster: Any = None,  # noqa: ANN401 (an address, or a client of an untyped library)
     line: StatusLine | None = None,
+    **reading: Unpack[Reading],
 ) -> ReleasedPartitions:
     """Release one label for each row of Parquet files, with one debit for all rows, in bounded memory.
 
@@ -190,21 +206,15 @@ def release_partitions(
     ledger
         What pays.
     output
-        The new Parquet file, or the new folder with files of the same names: the columns that are kept, and ``label``.
-    classes
-        What the classes are called, or their number; by default that of the aggregator.
-    votes_format
-        ``"labels"`` (a column a voter), ``"counts"`` (a column a class), or ``"auto"``: the number of columns says it.
-    columns
-        Those that hold votes; by default all that are not kept.
-    keep
-        Columns that are copied beside the labels. They are published, and no guarantee covers them.
+        A new file for a file, a new folder for a folder, on the file system of its parent.
     note
         The caller's words for the ledger's log.
     cluster
         The address of a Dask scheduler, or a `distributed.Client`; None works here. The workers see the same files.
     line
         Where to show progress.
+    **reading
+        ``classes``, ``votes_format``, ``columns`` and ``keep``, as `Reading` says.
 
     Raises
     ------
@@ -218,18 +228,8 @@ def release_partitions(
         If anything failed after the debit: `recover_partitions` goes on, and pays nothing.
     """
     check_ledger(ledger)
-    manifest = survey(
-        aggregator,
-        source,
-        output,
-        classes=classes,
-        votes_format=votes_format,
-        columns=columns,
-        keep=keep,
-        cluster=cluster,
-        line=line,
-    )
-    return release_surveyed(manifest, ledger=ledger, output=output, note=note, cluster=cluster, line=line)
+    manifest = survey(aggregator, source, output, cluster=cluster, line=line, **reading)
+    return release_surveyed(manifest, Delivery(aggregator, ledger, note, line), output, cluster=cluster)
 
 
 def survey(
@@ -237,40 +237,39 @@ def survey(
     source: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
-    classes: Classes = None,
-    votes_format: str = "auto",
-    columns: Iterable[str] | None = None,
-    keep: Iterable[str] = (),
     cluster: Any = None,  # noqa: ANN401 (an address, or a client of an untyped library)
     line: StatusLine | None = None,
+    **reading: Unpack[Reading],
 ) -> Manifest:
     """Read all votes once and return what would be released; nothing is drawn. See `release_partitions`."""
     checks.file_name(source=source, output=output)
     root, target = Path(os.path.realpath(source)), _real(output)
     document = document_of(aggregator)
     voters, number = whose(aggregator)  # type: ignore[arg-type]  # what has a document
-    wanted = number if classes is None else classes
-    if (wanted if isinstance(wanted, int) else len(wanted)) != number:
+    classes = reading.get("classes")
+    classes = number if classes is None else classes
+    if (classes if isinstance(classes, int) else len(classes)) != number:
         checks.fail("classes", classes, f"{number} different labels, or their number")
     single = not root.is_dir()
     _check_names(root, target, single=single)
     names = partitions_of(root)
     folder = root.parent if single else root
+    columns = reading.get("columns")
     layout = layout_of(
         folder / names[0],
         voters=voters.K,
-        classes=wanted,
-        votes_format=votes_format,
+        classes=classes,
+        votes_format=reading.get("votes_format", "auto"),
         columns=None if columns is None else tuple(columns),
-        keep=tuple(keep),
+        keep=tuple(reading.get("keep", ())),
     )
     with engine_of(cluster) as engine, _progress(line, "checking votes") as advance:
         tasks = [(str(folder), name, layout) for name in names]
         partitions = tuple(engine.run(_inspect, tasks, advance))
     for partition in partitions:
         if partition.types != partitions[0].types:
-            found = checks.Found(f"{partition.name!r} with other types than {partitions[0].name!r}")
-            checks.fail("partitions", found, "of the same columns and types", "write them alike")
+            other = checks.Found(f"{partition.name!r} with other types than {partitions[0].name!r}")
+            checks.fail("partitions", other, "of the same columns and types", "write them alike")
     release, salt = secrets.token_hex(8), secrets.token_hex(32)
     manifest = Manifest(release, str(folder), single, layout, partitions, document, salt)
     if not manifest.rows:
@@ -280,36 +279,32 @@ def survey(
 
 def release_surveyed(
     manifest: Manifest,
-    *,
-    ledger: PrivacyLedger,
+    delivery: Delivery,
     output: str | os.PathLike[str],
-    note: str = "",
+    *,
     cluster: Any = None,  # noqa: ANN401 (an address, or a client of an untyped library)
-    line: StatusLine | None = None,
 ) -> ReleasedPartitions:
     """Debit and release what was surveyed; see `release_partitions`."""
-    target, paid = _real(output), False
-    charge = manifest.aggregator.charge(manifest.rows)
+    sink = Staged(manifest, _real(output), cluster, delivery.line)
+    delivery.release_by_manifest(manifest.rows, sink)
+    return ReleasedPartitions(sink.output, manifest.rows, len(manifest.partitions))
 
-    def deliver() -> None:
-        nonlocal paid
-        paid = True
-        _finish(engine, manifest, staging, digest, target, line)
 
-    try:
-        with engine_of(cluster) as engine, _staged(manifest, target) as (staging, digest):
+class Staged(Sink):
+    """A new file or folder of labels, which are drawn in a staging beside it."""
+
+    def __init__(self, manifest: Manifest, output: Path, cluster: object, line: StatusLine | None) -> None:
+        self.output: Path = output
+        self.document, self.cluster, self.line = manifest, cluster, line
+        digest = hashlib.sha256(manifest.to_bytes()).hexdigest()
+        self.manifest = json.dumps({"format": _FORMAT, "release": manifest.release, "manifest": digest}).encode()
+
+    @contextmanager
+    def prepared(self) -> Iterator[HandOver]:
+        """Make the staging, which every worker reads; yield what draws and publishes."""
+        with engine_of(self.cluster) as engine, _staged(self.document, self.output) as (staging, digest):
             engine.check(_manifest, str(staging), digest)
-            kept = json.dumps({"format": _FORMAT, "release": manifest.release, "manifest": digest}).encode()
-            ledger.debit(charge, note=note, manifest=kept, output=target, deliver=deliver)
-        return ReleasedPartitions(
-            target, manifest.rows, len(manifest.partitions)
-        )  # an interrupt here comes after the debit, too
-    except PaidError:
-        raise
-    except BaseException as error:
-        if not paid:
-            raise
-        raise PaidError(ledger.path, f"{reason_of(error)}; the budget is spent, see {str(target)!r}") from error
+            yield lambda _: _finish(engine, self.document, staging, digest, self.output, self.line)
 
 
 def recover_partitions(
@@ -345,7 +340,7 @@ def recover_partitions(
     (rows,) = (entry.count for entry in ledger.undelivered() if entry.number == number)
     staging = _staging(target, release)
     if files := _published(target, release, rows):
-        _sync(target.parent)
+        sync(target.parent)
         shutil.rmtree(staging, ignore_errors=True)
     else:
         manifest = _recovered(staging, digest, number)
@@ -387,14 +382,10 @@ def _staged(manifest: Manifest, target: Path) -> Iterator[tuple[Path, str]]:
         for folder in (*folders, staging / _DRAWING):
             folder.mkdir(parents=True, exist_ok=True)
         (staging / _MANIFEST).write_bytes(content)
-        try:
-            os.link(staging / _MANIFEST, staging / _DRAWING / "link")
-        except OSError as error:
-            allowed = f"on a file system with hard links ({error.strerror})"
-            checks.fail("output", str(target), allowed, "a link decides on labels without replacing any; name another")
-        _sync(staging / _MANIFEST)
+        check_links(staging / _MANIFEST, staging / _DRAWING / "link", target)
+        sync(staging / _MANIFEST)
         for folder in (staging, *(path for path in staging.rglob("*") if path.is_dir()), staging.parent):
-            _sync(folder)
+            sync(folder)
         yield staging, hashlib.sha256(content).hexdigest()
     except PaidError:
         raise
@@ -448,10 +439,10 @@ def _draw(staging: str, digest: str, index: int, advance: Advance) -> Partition:
         after = source.stat()
         if rows != partition.rows or (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
             _refuse_change(source)
-        _sync(temporary)
+        sync(temporary)
         with suppress(FileExistsError):  # another attempt decided: these labels are seen by nobody
             os.link(temporary, decided)
-        _sync(decided.parent)
+        sync(decided.parent)
     finally:
         temporary.unlink(missing_ok=True)
     return partition
@@ -485,7 +476,7 @@ def _finish(
             raise
         if not _published(target, manifest.release, manifest.rows):
             raise ValueError(f"{str(target)!r} was made by another program meanwhile: move it away") from error
-    _sync(target.parent)
+    sync(target.parent)
     shutil.rmtree(staging, ignore_errors=True)
 
 

@@ -30,9 +30,9 @@ from io import StringIO
 from typing import Any, TypeVar
 
 from darrm import checks
-from darrm.account.ledger import reason_of
+from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.errors import BudgetExceededError, PaidError
-from darrm.release.one_by_one import OneByOne
+from darrm.release.one_by_one import OneByOne, Stream
 from darrm.system.votes_file import ABSENT, LONGEST_LINE, OR_A_COIN, lines_of, meanings
 from darrm.votes import Votes, class_names, words_of
 
@@ -227,24 +227,59 @@ def _blank(line: int) -> list[str]:
     raise ValueError(f"line {line} is blank: every line is a query")
 
 
-def answer_lines(
-    release: OneByOne, questions: Questions, sink: int, *, first: int | None = None, json_lines: bool = False
-) -> int:
+class Pipe(Stream):
+    """A stream whose answers are lines ``number,label``, or JSON objects, written where ``end`` leads.
+
+    Files and devices have no reader; pipes, sockets and terminals have one that can die.
+    """
+
+    def __init__(self, ledger: PrivacyLedger, name: str, end: int, *, json_lines: bool = False) -> None:
+        super().__init__(ledger, name)
+        self._path, self._end = ledger.path, end
+        self._line_of = _json_line if json_lines else _csv_line
+
+    def hand_out(self, labels: list[Any]) -> None:
+        """Write the labels of the last questions, durably where they go to a file."""
+        first = self.answered - len(labels) + 1
+        try:
+            for piece in _pieces([self._line_of(number, label) for number, label in enumerate(labels, first)]):
+                _write(self._end, piece)
+            if stat.S_ISREG(os.fstat(self._end).st_mode):
+                os.fsync(self._end)
+        except BaseException as error:
+            which = f"answer {first} is" if len(labels) == 1 else f"answers {first} to {self.answered} are"
+            again = "paid for and kept in the ledger: start again, and what is kept comes first"
+            raise PaidError(self._path, f"{reason_of(error)}; {which} {again}") from error
+
+    def has_gone(self, milliseconds: int = 0) -> bool:
+        """Return whether nobody reads a pipe any more, or soon."""
+        poll = select.poll()
+        poll.register(self._end, 0)
+        return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(milliseconds))
+
+    def is_read(self) -> bool:
+        """Return whether the last answers were taken, and their reader did not go with the asker."""
+        mode = os.fstat(self._end).st_mode
+        unread = termios.FIONREAD if stat.S_ISFIFO(mode) else termios.TIOCOUTQ
+        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(self._end)):
+            return True
+        return not self.has_gone(_TAKEN_WITHIN) and not any(fcntl.ioctl(self._end, unread, bytes(4)))
+
+
+def answer_lines(release: OneByOne, pipe: Pipe, questions: Questions, *, first: int | None = None) -> int:
     """Answer questions until they end; return how many were answered now.
 
     Parameters
     ----------
     release
         What answers, just opened.
+    pipe
+        The stream of ``release``. If its reader goes, the answering ends, too.
     questions
         What asks.
-    sink
-        The file descriptor of what takes the answers. If its reader goes, the answering ends, too.
     first
         The number of the first question; those that are answered already are passed over. By default the first that is
         not answered.
-    json_lines
-        Whether answers are JSON objects.
 
     Raises
     ------
@@ -262,62 +297,29 @@ def answer_lines(
     if first is not None and first > before + 1:
         advice = "the questions in between were never answered; ask them first"
         checks.fail("--first", first, f"at most {before + 1}, for {before} are answered", advice)
-    deliver = _delivery(release, sink, json_lines=json_lines)
-    deliver(release.waiting())
+    release.waiting()
     try:
         for _ in range(0 if first is None else before + 1 - first):
             questions.next_line()
-        while not _has_gone(sink):
+        while not pipe.has_gone():
             batch, wrong = questions.batch()
             if not batch and wrong is None:
-                _acknowledge(release, sink)
+                _acknowledge(release, pipe)
                 break
-            while batch and not _has_gone(sink):
-                labels = release.answer_together(Votes.joined(batch))
-                deliver(labels)
-                del batch[: len(labels)]
+            while batch and not pipe.has_gone():
+                del batch[: len(release.answer_together(Votes.joined(batch)))]
             if wrong is not None:
                 raise wrong
     except (ValueError, BudgetExceededError):
-        _acknowledge(release, sink)
+        _acknowledge(release, pipe)
         raise
     return release.answered - before
 
 
-def _acknowledge(release: OneByOne, sink: int) -> None:
-    """Drop the last labels from the ledger, unless they stand unread, or their reader went with the asker.
-
-    Files and devices have no reader; pipes, sockets and terminals have one that can die.
-    """
-    mode = os.fstat(sink).st_mode
-    unread = termios.FIONREAD if stat.S_ISFIFO(mode) else termios.TIOCOUTQ
-    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(sink):
-        gone = _has_gone(sink, _TAKEN_WITHIN)
-        if gone or any(fcntl.ioctl(sink, unread, bytes(4))):
-            return
-    release.close()
-
-
-def _delivery(release: OneByOne, sink: int, *, json_lines: bool) -> Callable[[list[Any]], None]:
-    """Return what writes the labels of the last questions, durably where the sink is a file."""
-    is_file = stat.S_ISREG(os.fstat(sink).st_mode)
-    line_of = _json_line if json_lines else _csv_line
-
-    def deliver(labels: list[Any]) -> None:
-        if not labels:
-            return
-        first = release.answered - len(labels) + 1
-        try:
-            for piece in _pieces([line_of(number, label) for number, label in enumerate(labels, first)]):
-                _write(sink, piece)
-            if is_file:
-                os.fsync(sink)
-        except BaseException as error:
-            which = f"answer {first} is" if len(labels) == 1 else f"answers {first} to {release.answered} are"
-            again = "paid for and kept in the ledger: start again, and what is kept comes first"
-            raise PaidError(release.ledger.path, f"{reason_of(error)}; {which} {again}") from error
-
-    return deliver
+def _acknowledge(release: OneByOne, pipe: Pipe) -> None:
+    """Drop the last labels from the ledger if they were read."""
+    if pipe.is_read():
+        release.close()
 
 
 def _csv_line(number: int, label: object) -> bytes:
@@ -355,10 +357,3 @@ def _wait_to(act: Callable[[], T], *, reading: int | None = None, writing: int |
             return act()
         except BlockingIOError:
             select.select([] if reading is None else [reading], [] if writing is None else [writing], [])
-
-
-def _has_gone(sink: int, milliseconds: int = 0) -> bool:
-    """Return whether nobody reads a pipe any more, or soon."""
-    poll = select.poll()
-    poll.register(sink, 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(milliseconds))

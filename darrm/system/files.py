@@ -86,3 +86,12 @@ def write_text(path: Path, text: str) -> None:
     """Replace the file at ``path`` by ``text`` (UTF-8) in one step."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def sync(path: Path) -> None:
+    """Make a file, or the names in a folder, outlive a power failure."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -5,13 +5,14 @@ Every number is read by the functions here and refused in one line that names it
 
 import argparse
 import math
+import re
 from pathlib import Path
 
 from darrm import checks
 from darrm.privacy import PrivacyParams
 from darrm.problem import MOST_QUERIES, Voters, Workload
 from darrm.system.voters_file import read_voters
-from darrm.system.votes_file import classes_of
+from darrm.system.votes_file import LONGEST_NAME
 
 _MOST_NUMBERS = 100  # of queries side by side: a line of a report each
 DEFAULT_K, DEFAULT_EPSILON, DEFAULT_EACH_DELTA = "11", "0.1", "1e-5"
@@ -42,6 +43,37 @@ def integers(flag: str, text: str) -> list[int]:
             flag, text, f"up to {_MOST_NUMBERS} whole numbers of at least 1 and at most {MOST_QUERIES}, like 20,50"
         )
     return numbers
+
+
+def add_classes(parser: argparse._ActionsContainer, what: str, default: str | None = None) -> None:
+    """Add the flag of the classes, which `classes_of` reads."""
+    parser.add_argument("--classes", metavar="C|A,B,…", default=default, help=what)
+
+
+def classes_of(text: str | None) -> int | tuple[str, ...] | None:
+    """Read ``--classes``: how many classes there are, or what they are called.
+
+    >>> classes_of("10"), classes_of("no, yes")
+    (10, ('no', 'yes'))
+    """
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) == 1 and re.fullmatch("[0-9]{1,10}", parts[0]):
+        return int(parts[0])
+    if len(parts) < 2 or "" in parts or len(set(parts)) != len(parts):
+        checks.fail("--classes", text[:LONGEST_NAME], "their number or different labels, at least two, like no,yes")
+    return tuple(parts)
+
+
+def number_of_classes(text: str) -> int:
+    """Read ``--classes`` where it matters only how many there are, at least 2.
+
+    >>> number_of_classes("no,yes,maybe"), number_of_classes("10")
+    (3, 10)
+    """
+    classes = classes_of(text)
+    return len(classes) if isinstance(classes, tuple) else integer("--classes", text, 2)
 
 
 def real(flag: str, text: str, least: float = 0.0) -> float:
@@ -178,18 +210,14 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
     add_voters(parser)
     group = parser.add_argument_group("what is released")
     group.add_argument("--queries", default="1", metavar="INT", help="how many votes are released (default 1)")
-    group.add_argument(
-        "--classes", default="2", metavar="C", help="the answers a voter chooses from, or how many (default 2)"
-    )
+    add_classes(group, "the answers a voter chooses from, or how many (default 2)", "2")
     group.add_argument("--total", metavar="EPS,DELTA", help="the budget of all answers together, like 2,1e-5")
 
 
 def workload_of(options: argparse.Namespace) -> Workload:
     """Read the flags of `add_workload`; `ValueError` if one is missing, malformed or out of range."""
     voters, queries = voters_of(options), integer("--queries", options.queries, 1)
-    # names, as a release asks for them, or how many
-    found = classes_of(options.classes) if "," in options.classes else integer("--classes", options.classes, 2)
-    classes = found if isinstance(found, int) else len(found or ())
+    classes = number_of_classes(options.classes)
     return Workload(voters, queries, privacy_pair("--total", options.total), classes)
 
 

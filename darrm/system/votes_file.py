@@ -300,22 +300,6 @@ def _shown(words: Collection[str]) -> str:
     return ", ".join(repr(word[:40]) for word in islice(words, 4)) + (", …" if len(words) > 4 else "")
 
 
-def classes_of(text: str | None) -> int | tuple[str, ...] | None:
-    """Read ``--classes``: how many classes there are, or what they are called.
-
-    >>> classes_of("10"), classes_of("no, yes")
-    (10, ('no', 'yes'))
-    """
-    if text is None:
-        return None
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) == 1 and re.fullmatch("[0-9]{1,10}", parts[0]):
-        return int(parts[0])
-    if len(parts) < 2 or "" in parts or len(set(parts)) != len(parts):
-        checks.fail("--classes", text[:LONGEST_NAME], "their number or different labels, at least two, like no,yes")
-    return tuple(parts)
-
-
 def labels_digest(labels: NDArray[Any]) -> str:
     """Return the SHA-256, in hexadecimal, of labels as `write_labels` writes them to .csv, whatever file they are in.
 

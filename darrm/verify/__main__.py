@@ -8,9 +8,8 @@ from darrm import checks
 from darrm.account.ledger_store import check_kept
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.files import check_parent, write_text
-from darrm.system.flags import integer
+from darrm.system.flags import add_classes, classes_of, integer
 from darrm.system.progress import status_line
-from darrm.system.votes_file import classes_of
 from darrm.verify.audit import audit
 from darrm.verify.report import html_report, json_report, text_report
 
@@ -42,7 +41,7 @@ def build_parser() -> CommandLine:
     parser.add_argument(
         "--labels", type=Path, metavar="FILE", help="released labels, .npy or .csv, or numbered answers of a stream"
     )
-    parser.add_argument("--classes", metavar="A,B", help="the labels that stand for 0, 1 and so on")
+    add_classes(parser, "the labels that stand for 0, 1 and so on")
     parser.add_argument("--attack", metavar="INT", help="draw so many labels on neighboring votes, to refute the claim")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page to read and sign")
     add_outputs(parser)

@@ -129,7 +129,7 @@ def judge_ledger(ledger: LedgerCopy, table: Table | None) -> Iterator[Verdict]:
     yield from _judge_total(ledger)
     late = sum(not entry.delivered for entry in ledger.entries)
     if late:
-        reason = f"the labels of {late} entries are paid for and wait in the ledger: python -m darrm.release --recover"
+        reason = f"the labels of {late} entries are paid for and wait in the ledger: python -m darrm.release recover"
         yield Verdict(_LEDGER, f"{late} entries are not delivered", CONSISTENT, reason)
 
 

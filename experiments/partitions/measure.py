@@ -17,6 +17,7 @@ from darrm.mechanisms.majority import DaRRM
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
+from darrm.release.delivery import Delivery
 from darrm.release.partitions import release_surveyed, survey
 from darrm.system.extras import require
 from experiments.pages import Row
@@ -83,11 +84,10 @@ def _release(folder: Path, kind: str, cluster: Any) -> dict[str, float]:  # noqa
         ledger = PrivacyLedger.create(Path(name) / "l.sqlite", PrivacyParams(10**9, "0.1"))
         before, start = _processor(cluster), time.perf_counter()
         output = Path(name) / "labels"
-        manifest = survey(
-            load_release(folder / "table.json"), folder / kind, output, classes=NAMES.get(kind), cluster=cluster
-        )
+        aggregator = load_release(folder / "table.json")
+        manifest = survey(aggregator, folder / kind, output, classes=NAMES.get(kind), cluster=cluster)
         middle = time.perf_counter()
-        release_surveyed(manifest, ledger=ledger, output=output, cluster=cluster)
+        release_surveyed(manifest, Delivery(aggregator, ledger), output, cluster=cluster)
         end, after = time.perf_counter(), _processor(cluster)
     return {
         "survey_seconds": middle - start,

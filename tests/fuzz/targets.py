@@ -111,7 +111,7 @@ def _command(door: str, rng: Random) -> tuple[str, Case]:
     words = (PLURALITY if door == "optimize" and rng.random() < 0.5 else DOORS[door]).split()
     actions = [
         action
-        for action in import_module(f"darrm.{door}.__main__").build_parser()._actions
+        for action in front.actions_of(import_module(f"darrm.{door}.__main__").build_parser())
         if action.dest not in {"help", "cluster"}  # which waits for a network
     ]
     for _ in range(rng.randrange(1, 4)):

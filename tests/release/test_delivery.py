@@ -59,7 +59,7 @@ def releasing(folder: Path, *more: str, output: str = "labels.npy") -> int:
 
 
 def recovering(folder: Path, number: int, output: str) -> int:
-    arguments = ["--recover", str(number), "--ledger", str(folder / "l.sqlite"), "--output", str(folder / output)]
+    arguments = ["recover", str(number), "--ledger", str(folder / "l.sqlite"), "--output", str(folder / output)]
     return run(lambda: release.main(arguments))
 
 
@@ -110,7 +110,7 @@ def test_what_fails_after_the_debit_is_recovered_once(
     assert releasing(folder) == release.PAID_STATUS
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    command = f"python -m darrm.release --recover 1 --ledger {folder / 'l.sqlite'} --output labels-1.csv"
+    command = f"python -m darrm.release recover 1 --ledger {folder / 'l.sqlite'} --output labels-1.csv"
     assert f"the budget is spent and the labels are kept: `{command}` writes them" in error
     monkeypatch.undo()
     ledger = PrivacyLedger(folder / "l.sqlite")
@@ -142,7 +142,7 @@ def test_a_name_that_is_taken_after_the_debit_is_not_overwritten(
 
     monkeypatch.setattr(debited, "save_labels", overtaken)
     assert releasing(folder) == 3
-    assert "--recover 1" in capsys.readouterr().err
+    assert "recover 1" in capsys.readouterr().err
     assert (folder / "labels.npy").read_text() == "mine"
     monkeypatch.undo()
     assert recovering(folder, 1, "labels.npy") == 2
@@ -303,7 +303,7 @@ def test_published_labels_are_durable_before_the_ledger_forgets_them(
 ) -> None:
     ledger, output = PrivacyLedger(folder / "l.sqlite"), folder / "labels.csv"
     with monkeypatch.context() as patch:
-        patch.setattr(debited, "_sync", failing(OSError(5, "Input/output error")))  # published, and not synced
+        patch.setattr(debited, "sync", failing(OSError(5, "Input/output error")))  # published, and not synced
         with pytest.raises(PaidError):
             release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=output)
     synced: set[int] = set()
@@ -393,18 +393,27 @@ def test_python_gets_an_error_that_knows_the_entry(
 
 
 @pytest.mark.parametrize(
-    ("more", "word"),
+    ("words", "line"),
     [
-        (["--recover", "1"], "--recover goes with --ledger and --output only"),
-        (["--recover", "x"], "--recover"),
+        (["--recover", "1"], "--recover is now python -m darrm.release recover ENTRY"),
+        (["recover", "1", "--table", "t.json"], "there is no flag --table"),
+        (["recover", "x"], "ENTRY must be an integer of at least 1, got 'x'"),
+        (["recover", "5"], "the entry must be undelivered, and none is, got 5"),
+        (["recover"], "the following arguments are required: ENTRY"),
+        ([], "the following arguments are required: VOTES, --table"),
+        (["-", "--table", "t.json"], "- is now python -m darrm.release stream"),
+        (["--votes", "-"], "--votes is now python -m darrm.release file VOTES, or, for questions"),
+        (["v.npy", "--first", "1"], "--first is now a flag of python -m darrm.release stream"),
+        (["stream", "--votes", "-"], "--votes is now standard input"),
     ],
 )
-def test_recovering_takes_nothing_else(
-    more: list[str], word: str, folder: Path, capsys: pytest.CaptureFixture[str]
+def test_each_job_has_its_own_flags_and_old_spellings_say_the_new_ones(
+    words: list[str], line: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert releasing(folder, *more) == 2
-    assert word in capsys.readouterr().err
-    assert recovering(folder, 5, "x.csv") == 2
-    assert "the entry must be undelivered, and none is, got 5" in capsys.readouterr().err
-    assert run(lambda: release.main(["--ledger", str(folder / "l.sqlite"), "--output", str(folder / "x.csv")])) == 2
-    assert "VOTES and --table are needed" in capsys.readouterr().err
+    files = ["--ledger", str(folder / "l.sqlite")]
+    files += [] if "stream" in words else ["--output", str(folder / "x.csv")]
+    assert run(lambda: release.main([*words, *files])) == 2
+    error = capsys.readouterr().err
+    assert line in error
+    assert error.count("\n") == 1
+    assert not (folder / "x.csv").exists()

@@ -133,7 +133,7 @@ def recover_all(folder: Path) -> int:
     ledger = PrivacyLedger(folder / "l.sqlite")
     waiting, paid = ledger.undelivered(), ledger.accountant().queries
     for entry in waiting:
-        words = ["--recover", str(entry.number), "--ledger", str(folder / "l.sqlite"), "--output", entry.output]
+        words = ["recover", str(entry.number), "--ledger", str(folder / "l.sqlite"), "--output", entry.output]
         assert run(lambda words=words: release.main([*words, "--quiet"])) == 0  # type: ignore[misc]
     assert ledger.undelivered() == ()
     assert ledger.accountant().queries == paid

@@ -30,6 +30,7 @@ from darrm.problem import Problem, Voters  # noqa: E402 (as above)
 from darrm.proof.table import certify  # noqa: E402 (as above)
 from darrm.release import __main__ as command  # noqa: E402 (as above)
 from darrm.release import partitions  # noqa: E402 (as above)
+from darrm.release.debited import recover  # noqa: E402 (as above)
 from darrm.release.engine import engine_of  # noqa: E402 (as above)
 from darrm.release.parquet_votes import layout_of, vote_batches  # noqa: E402 (as above)
 from darrm.release.partitions import (  # noqa: E402 (as above)
@@ -403,9 +404,7 @@ def test_a_file_that_changed_after_the_survey_stops_and_goes_on_when_it_is_back(
         debit(self, *arguments, **options)
 
     monkeypatch.setattr(PrivacyLedger, "debit", change)
-    with pytest.raises(
-        PaidError, match=r"changed after its votes were checked: put the file back.*--recover 1"
-    ) as found:
+    with pytest.raises(PaidError, match=r"changed after its votes were checked: put the file back.*recover 1") as found:
         release(folder)
     monkeypatch.undo()
     assert found.value.entry == 1
@@ -413,7 +412,7 @@ def test_a_file_that_changed_after_the_survey_stops_and_goes_on_when_it_is_back(
     (staging,) = folder.glob(".labels-*")
     first = (staging / "labels" / NAMES[0]).read_bytes()
     assert not list((staging / "drawing").glob("*.parquet"))
-    words = ["--recover", "1", "--ledger", str(folder / "l.sqlite"), "--output", str(folder / "labels"), "--quiet"]
+    words = ["recover", "1", "--ledger", str(folder / "l.sqlite"), "--output", str(folder / "labels"), "--quiet"]
     assert run(lambda: command.main(words)) == 2
     assert "put the file back as it was" in capsys.readouterr().err
     changed.write_bytes(good)
@@ -479,8 +478,6 @@ def test_without_the_staging_nothing_is_drawn_again(folder: Path, monkeypatch: p
 
 
 def test_the_two_kinds_of_recovery_are_not_mistaken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from darrm.release.debited import recover
-
     monkeypatch.setattr(partitions, "_draw", lambda *_: 1 / 0)
     with pytest.raises(PaidError):
         release(folder)
@@ -566,7 +563,7 @@ def test_an_interrupt_behind_the_debit_says_that_it_is_paid(folder: Path, monkey
             raise KeyboardInterrupt
 
     monkeypatch.setattr(partitions, "engine_of", interrupted)
-    with pytest.raises(PaidError, match=r"the budget is spent, see .*labels"):
+    with pytest.raises(PaidError, match=r"the budget is spent and the labels are in .*labels"):
         release(folder)
     check_whole(folder)
 

@@ -132,7 +132,7 @@ def test_a_killed_client_goes_on_where_it_was(client: Any, folder: Path) -> None
     assert 0 < len(before) < FILES
     assert not (folder / "labels").exists()
     ledger = ["--ledger", str(folder / "l.sqlite"), "--output", str(folder / "labels"), "--cluster", address]
-    assert run(lambda: command.main(["--recover", "1", *ledger, "--quiet"])) == 0
+    assert run(lambda: command.main(["recover", "1", *ledger, "--quiet"])) == 0
     assert before.items() <= {path.name: path.read_bytes() for path in (folder / "labels").iterdir()}.items()
     check_whole(folder)
 
@@ -154,7 +154,7 @@ def test_what_a_worker_refuses_comes_back_as_one_line(
         debit(self, *arguments, **options)
 
     monkeypatch.setattr(PrivacyLedger, "debit", change)
-    with pytest.raises(PaidError, match=r"07.parquet' changed after its votes were checked.*--recover 1") as found:
+    with pytest.raises(PaidError, match=r"07.parquet' changed after its votes were checked.*recover 1") as found:
         release(folder, client)
     assert "\n" not in str(found.value)
     monkeypatch.undo()

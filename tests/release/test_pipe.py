@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,12 +21,13 @@ from darrm import optimize_plurality
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import BudgetExceededError, PaidError
 from darrm.laws.noise_function import NoiseFunction
+from darrm.mechanisms.files import load_release
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.table import GammaTable, certify
+from darrm.release import OneByOne, open_release, pipe
 from darrm.release import __main__ as release
-from darrm.release import open_release, pipe
-from darrm.release.pipe import MOST_TOGETHER, Questions, _pieces, answer_lines
+from darrm.release.pipe import MOST_TOGETHER, Pipe, Questions, _pieces, answer_lines
 from darrm.system import votes_file
 from darrm.system.command_line import run
 
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 def words(folder: Path, *more: str) -> list[str]:
     files = ["--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
-    return ["--votes", "-", *files, "--output", "-", *more]
+    return ["stream", *files, *more]
 
 
 class Asking:
@@ -231,11 +231,9 @@ def test_the_first_question_is_agreed_on(ask: Asking) -> None:
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        (("--recover", "1"), "takes no --recover"),
-        (("--keep", "id"), "takes no --recover, --columns, --keep"),
-        (("--output", "labels.csv"), "--votes - goes with --output -"),
-        (("--votes", "votes.csv"), "--votes - goes with --output -"),
-        (("votes.csv",), "votes come from one place"),
+        (("--keep", "id"), "there is no flag --keep"),
+        (("--output", "labels.csv"), "--output is now standard output: send it on with > FILE"),
+        (("votes.csv",), "'votes.csv' is one word too many"),
         (("--first", "0"), "--first must be an integer of at least 1"),
         (("--stream", "a\tb"), "the name of a stream must be printable"),
         (("--classes", "a,b,c"), "table.json is for 2 classes"),
@@ -248,15 +246,6 @@ def test_flags_that_do_not_fit_are_refused(more: tuple[str, ...], line: str, ask
     assert line in err
     assert err.count("\n") == 1
     assert ask.paid() == 0
-
-
-def test_flags_of_streams_are_for_streams(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    np.save(folder / "votes.npy", np.array([[1, 1, 0]]))
-    arguments = words(folder, "--votes", str(folder / "votes.npy"), "--output", str(folder / "labels.csv"))
-    assert run(lambda: release.main([*arguments, "--first", "1"])) == 2
-    assert "--stream and --first are for answers one by one" in capsys.readouterr().err
-    assert run(lambda: release.main(arguments)) == 0  # --votes names a file as well
-    assert (folder / "labels.csv").read_text() == "1\n"
 
 
 def test_planned_kinds_are_refused(ask: Asking) -> None:
@@ -481,16 +470,22 @@ def opened(folder: Path) -> Any:
     return open_release(GammaTable.load(folder / "table.json"), PrivacyLedger(folder / "l.sqlite"))
 
 
+def piped(folder: Path, end: int, *, json_lines: bool = False) -> tuple[OneByOne, Pipe]:
+    ledger = PrivacyLedger(folder / "l.sqlite")
+    pipe = Pipe(ledger, "", end, json_lines=json_lines)
+    return OneByOne(load_release(folder / "table.json"), ledger, pipe), pipe
+
+
 @pytest.mark.parametrize("blocking", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_what_is_sent_ahead_is_paid_for_together_and_what_comes_is_not_waited_for(blocking: bool, folder: Path) -> None:
     (reading, asked), (answers, writing) = os.pipe(), os.pipe()
     os.set_blocking(reading, blocking)
     os.set_blocking(writing, blocking)
     amount = 3000  # more answers than a pipe holds where they wait for their reader
-    release = opened(folder)
+    release, pipe = piped(folder, writing, json_lines=True)
     questions = Questions(reading, 3, 2, "auto", json_lines=False)
     done: list[int] = []
-    thread = threading.Thread(target=lambda: done.append(answer_lines(release, questions, writing, json_lines=True)))
+    thread = threading.Thread(target=lambda: done.append(answer_lines(release, pipe, questions)))
     thread.start()
     with os.fdopen(asked, "wb") as ask, os.fdopen(answers, "rb") as back:
         ask.write(b"1,1,")  # half a question is none
@@ -521,8 +516,8 @@ def test_a_reader_that_goes_while_a_question_is_waited_for(folder: Path) -> None
 
     (reading, asked), (answers, writing) = os.pipe(), os.pipe()
     os.write(asked, b"1,1,0\n")
-    release = opened(folder)
-    assert answer_lines(release, Closing(reading, 3, 2, "auto", json_lines=False), writing) == 0
+    release, pipe = piped(folder, writing)
+    assert answer_lines(release, pipe, Closing(reading, 3, 2, "auto", json_lines=False)) == 0
     assert release.ledger.entries() == ()
     for end in (reading, asked, writing):
         os.close(end)
@@ -543,14 +538,14 @@ def test_answers_in_a_file_are_durable_before_the_ledger_drops_them(
         return call
 
     with (folder / "questions").open("rb") as source, (folder / "answers").open("wb") as sink:
-        release = opened(folder)
+        release, pipe = piped(folder, sink.fileno())
         for owner, name, function in (
             (PrivacyLedger, "debit", debit),
             (PrivacyLedger, "forget_labels", forget),
             (os, "fsync", sync),
         ):
             monkeypatch.setattr(owner, name, noted(name, function))
-        answer_lines(release, Questions(source.fileno(), 3, 2, "auto", json_lines=False), sink.fileno())
+        answer_lines(release, pipe, Questions(source.fileno(), 3, 2, "auto", json_lines=False))
     assert steps == ["debit", "fsync", "debit", "fsync", "forget_labels"]
 
 
@@ -565,7 +560,7 @@ def test_what_fails_after_the_debit_is_said_as_paid(folder: Path, monkeypatch: p
         (folder / "questions").open("rb") as source,
         pytest.raises(PaidError, match="interrupted; answer 1 is paid for"),
     ):
-        answer_lines(opened(folder), Questions(source.fileno(), 3, 2, "auto", json_lines=False), 1)
+        answer_lines(*piped(folder, 1), Questions(source.fileno(), 3, 2, "auto", json_lines=False))
     assert opened(folder).waiting() == [1]
 
 

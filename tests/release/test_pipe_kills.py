@@ -32,9 +32,9 @@ KILLED = -9
 POINTS: dict[str, tuple[Any, str, bool]] = {
     "drawn, not paid": (DaRRM, "release", True),
     "in the transaction": (ledger_module, "_write", True),
-    "paid, not written": (PrivacyLedger, "debit", True),
-    "before the writing": (pipe, "_write", False),
+    "paid, not written": (pipe, "_write", False),
     "written, not acknowledged": (pipe, "_write", True),
+    "all of it": (PrivacyLedger, "debit", True),
     "before the last one is dropped": (PrivacyLedger, "forget_labels", False),
     "after the last one is dropped": (PrivacyLedger, "forget_labels", True),
 }
@@ -88,7 +88,7 @@ def start(folder: Path, *words: str, deadline: float = 0.0, point: str = "", cal
     files = ["--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
     status = 99
     try:
-        status = run(lambda: release.main(["--votes", "-", *files, "--output", "-", "--quiet", *words]))
+        status = run(lambda: release.main(["stream", *files, "--quiet", *words]))
     finally:
         os._exit(status)
 

@@ -1,0 +1,167 @@
+"""Releases that are paid for, and labels that are not lost: prepare, draw, pay and keep, hand over, acknowledge.
+
+There is one order, and where labels go is a *sink*: the caller's memory, a new file (`darrm.release.debited`), a
+stream of answers, in Python or into a pipe (`darrm.release.one_by_one`, `pipe`), Parquet files (`partitions`).
+
+1. *Prepare.* The sink tries the place of the labels, and leaves none there. Nothing is paid.
+2. *Draw.* The labels are drawn, in memory. Bad votes raise here, and nothing is paid. Labels that fit into no memory
+   are not drawn yet: a manifest, on a disk, says what will be drawn for what.
+3. *Pay and keep.* One transaction of the ledger debits the labels and keeps them, or the digest of the manifest.
+4. *Hand over.* The sink puts them where they belong, or draws first what the manifest says.
+5. *Acknowledge.* They leave the ledger when whoever they are for has them: when file and name are durable, when the
+   call returns, or, in a stream, in the transaction that pays for the next question, and when it is closed.
+
+A sink owes three things: (i) steps 1 and 2 let no label out of the process, (ii) step 4 returns when the labels can be
+had at their place, durably where that is a disk, and (iii) labels that are handed over again are the same.
+
+*Theorem.* Let processes die at any moment, repeat and overlap. (a) No label is let out without its debit. (b) No debit
+is without its labels: they are at their place, or they, or the manifest, are in the ledger, to be had by a recovery
+that pays nothing. (c) No query has two labels. *Proof.* (a) By (i) labels are let out in step 4 only, after the commit
+of step 3. (b) The commit is atomic and durable: it holds the debit and what is kept, or neither. What is kept leaves in
+step 5 only, after step 4, and (ii) holds by then. (c) A query's labels are those that were kept, handed over as often
+as it takes, or by (iii) those of the manifest. ∎
+
+Labels that are returned in memory are the caller's to lose, and where one charge pays for a whole run (`Sink.keeps`),
+they are in his process alone from the debit on. Whoever wants them to outlive the process names an output.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from darrm import checks
+from darrm.account.ledger import PrivacyLedger, Turn, reason_of
+from darrm.aggregator import Aggregator
+from darrm.errors import PaidError
+from darrm.losses.charges import Charge
+from darrm.system.progress import StatusLine
+from darrm.votes import Votes
+
+HandOver = Callable[[Any], object]
+
+
+class Sink:
+    """Where labels go: by itself the caller's memory, into which `Delivery.release` hands them by returning.
+
+    Attributes
+    ----------
+    output
+        The file or folder, which is the sink's alone until the labels are delivered; None if it is none.
+    turn
+        The place of the labels in a stream; None if they are no part of one.
+    manifest
+        What the ledger keeps in place of labels that are drawn when they are handed over; None for labels.
+    keeps
+        Whether the ledger keeps labels. Not those of a run that one charge pays for as a whole, into memory alone.
+    """
+
+    output: Path | None = None
+    turn: Turn | None = None
+    manifest: bytes | None = None
+    keeps: bool = True
+
+    @contextmanager
+    def prepared(self) -> Iterator[HandOver]:
+        """Try the place of the labels; yield what hands them over, which is called after the debit."""
+        yield lambda _: None
+
+    def acknowledge(self, number: int) -> None:
+        """Take the number of the ledger's entry, after the labels were handed over."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What draws, pays, keeps, hands over and acknowledges; see the module.
+
+    Attributes
+    ----------
+    aggregator
+        What answers.
+    ledger
+        What pays.
+    note
+        The caller's words for the ledger's log.
+    line
+        Where to show progress.
+    each
+        What one answer costs, where it is computed once for many releases.
+    """
+
+    aggregator: Aggregator
+    ledger: PrivacyLedger
+    note: str = ""
+    line: StatusLine | None = None
+    each: Charge | None = None
+
+    def __post_init__(self) -> None:
+        check_ledger(self.ledger)
+        check_aggregator(self.aggregator)
+
+    def release(self, votes: Votes, sink: Sink) -> NDArray[Any]:
+        """Deliver one label for each query: (Q,) names of classes; errors as `darrm.release.release_debited`."""
+        with self._paid(sink) as pay:
+            labels = self.aggregator.release(votes)
+            if labels.size:
+                pay(int(labels.size), labels)
+            elif sink.output is not None:
+                found = checks.Found(f"{labels.size} queries")
+                checks.fail("votes", found, "at least one query", "there is nothing to write")
+            return labels
+
+    def release_by_manifest(self, queries: int, sink: Sink) -> None:
+        """Deliver so many labels, which the sink draws as its manifest says when it hands them over."""
+        with self._paid(sink) as pay:
+            pay(queries, None)
+
+    @contextmanager
+    def _paid(self, sink: Sink) -> Iterator[Callable[[int, NDArray[Any] | None], None]]:
+        """Yield what pays; whatever fails, or is interrupted, after the debit becomes a `PaidError`."""
+        paid = False
+
+        def pay(queries: int, labels: NDArray[Any] | None) -> None:
+            def deliver() -> None:
+                nonlocal paid
+                paid = True
+                hand_over(labels)
+
+            if self.line is not None:
+                self.line.show(f"debiting {queries:,} queries")
+            number = self.ledger.debit(
+                self.aggregator.charge(queries) if self.each is None else self.each.repeated(queries),
+                note=self.note,
+                labels=labels if sink.keeps else None,
+                manifest=sink.manifest,
+                output=sink.output,
+                turn=sink.turn,
+                deliver=deliver,
+            )
+            sink.acknowledge(number)
+
+        try:
+            with sink.prepared() as hand_over:
+                yield pay
+        except PaidError:
+            raise
+        except BaseException as error:
+            if not paid:
+                raise
+            where = "" if sink.output is None else f" and the labels are in {str(sink.output)!r}"
+            raise PaidError(self.ledger.path, f"{reason_of(error)}; the budget is spent{where}") from error
+
+
+def check_aggregator(aggregator: object) -> None:
+    """Raise `ValueError` unless it releases and charges."""
+    if isinstance(aggregator, type) or not (hasattr(aggregator, "release") and hasattr(aggregator, "charge")):
+        advice = "it comes first, then the votes; darrm.mechanisms.files.load_release reads one from a file"
+        checks.fail("aggregator", checks.Found(type(aggregator).__name__), "what releases, like DaRRM(table)", advice)
+
+
+def check_ledger(ledger: object) -> None:
+    """Raise `ValueError` for a release that nothing pays for."""
+    if not isinstance(ledger, PrivacyLedger):
+        advice = "open a file with PrivacyLedger(path), or make one with PrivacyLedger.create(path, budget)"
+        checks.fail("ledger", ledger, "a PrivacyLedger", advice)
