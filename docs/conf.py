@@ -115,13 +115,15 @@ class Names(Autosummary):
 
 
 class Help(SphinxDirective):
-    """``{help} COMMAND``: what a command of `darrm` says to ``--help``."""
+    """``{help} COMMAND [JOB]``: what a command of `darrm`, or a job of it, says to ``--help``."""
 
     required_arguments = 1
+    optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         """Ask its parser."""
-        parser = import_module(f"darrm.{self.arguments[0]}.__main__").build_parser()
+        command, *job = self.arguments
+        parser = import_module(f"darrm.{command}.__main__").build_parser(*job)
         return [nodes.literal_block(text=parser.format_help(), language="text")]
 
 
