@@ -15,7 +15,7 @@ person's data reach. ∎
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -28,6 +28,8 @@ from darrm import checks
 from darrm.probability.exact_coins import ExactCoins
 from darrm.probability.exact_sampling import require_generator
 from darrm.problem import MOST_CLASSES
+from darrm.system.extras import Untyped
+from darrm.system.parquet_file import SUFFIX, Layout, count_batches, layout_of
 from darrm.system.progress import StatusLine, blocks
 from darrm.system.votes_file import ABSENT, LONGEST_NAME, OR_A_COIN, is_csv, is_text, load_matrix
 
@@ -238,7 +240,7 @@ class Votes:
         missing: str = "refuse",
         line: StatusLine | None = None,
     ) -> Votes:
-        """Read a .npy or .csv file with one row a query; an .npy file is mapped and looked at in blocks.
+        """Read a .npy, .csv or .parquet file with one row a query; all but .csv are looked at in blocks of rows.
 
         Every line of a .csv file is a query, or an error that names the line: a header, a comment, a blank line and,
         unless ``missing`` says otherwise, a missing vote are errors. Fields may be quoted, lines may end as on Windows,
@@ -274,6 +276,12 @@ class Votes:
         if coin and votes_format == "counts":
             advice = "counts do not say whose votes are missing: give labels, one column a voter"
             checks.fail("missing (--missing)", missing, "'refuse' for counts", advice)
+        if path.suffix.lower() == SUFFIX:
+            if coin:
+                checks.fail("missing (--missing)", missing, "'refuse' for .parquet files", "leave such rows out")
+            layout = layout_of(path, class_names(2 if classes is None else classes), voters, votes_format=votes_format)
+            several = [votes for votes, _ in vote_batches(path, layout)]
+            return cls.joined(several or [cls.of_labels(np.empty((0, len(layout.votes)), int), layout.classes)])
         if is_csv(path) and votes_format != "counts" and not isinstance(classes, int | np.integer | None):
             names = class_names(classes)
             matrix = load_matrix(path, words_of(names), line, absent=coin)
@@ -395,6 +403,24 @@ class Votes:
         names = ", ".join(map(str, self.classes[:5])) + (", …" if len(self.classes) > 5 else "")
         missing = "" if self.missing is None else f", {self.missing.sum():,} missing"
         return f"Votes({self.queries:,} queries to {self.voters:,} voters, classes {names}; from {self.given}{missing})"
+
+
+def vote_batches(path: Path, layout: Layout) -> Iterator[tuple[Votes, Untyped]]:
+    """Yield the votes of a Parquet file some rows at a time, with the record batch that they stand in.
+
+    `ValueError` names the file and the row of what is no vote.
+    """
+    voters = layout.voters
+    for counts, first, batch in count_batches(path, layout):
+        try:
+            if layout.given == "labels":
+                votes = Votes(counts, len(layout.votes), layout.classes, "labels")
+            else:
+                votes = Votes.of_counts(counts, voters, layout.classes)
+        except ValueError as error:
+            raise ValueError(f"{str(path)!r}: {error} (row 0 is row {first:,} of the file)") from error
+        voters = votes.voters
+        yield votes, batch
 
 
 def counts_of(votes: Votes | ArrayLike) -> NDArray[np.int64]:
@@ -527,7 +553,7 @@ def _row_sums(matrix: NDArray[Any], dtype: type = np.int64) -> Labels:
 
 def _no_vote(
     names: tuple[Any, ...],
-    vote: Any,  # noqa: ANN401 (any label)
+    vote: Untyped,
     voter: int,
     query: int,
     *,

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _num_samples, check_consistent_length, vali
 from darrm import checks
 from darrm.estimators import shards
 from darrm.estimators.teachers import counts, trained
+from darrm.system.extras import Untyped
 
 
 class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
@@ -26,7 +27,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
     n_jobs: int | None
     random_state: Any
 
-    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 (scikit-learn ships no types)
+    def __sklearn_tags__(self) -> Untyped:
         """Return scikit-learn's tags: what the teachers take, and that answers are drawn."""
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True  # an answer is drawn anew each time
@@ -51,7 +52,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             self.__dict__.update(before)
             raise
 
-    def _inputs(self, X: Any, *, reset: bool) -> Any:  # noqa: ANN401 (an array, a sparse matrix or a data frame)
+    def _inputs(self, X: Untyped, *, reset: bool) -> Untyped:
         """Check inputs; a data frame stays one, with its columns checked, for teachers that choose columns."""
         if hasattr(X, "columns") and hasattr(X, "shape"):
             validate_data(self, X, reset=reset, skip_check_array=True)
@@ -62,7 +63,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         sparse = ("csr",) if tags.sparse else False
         return validate_data(self, X, reset=reset, accept_sparse=sparse, ensure_all_finite=not tags.allow_nan)
 
-    def _data(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:  # noqa: ANN401 (as above)
+    def _data(self, X: Untyped, y: Untyped) -> tuple[Untyped, NDArray[Untyped]]:
         """Check the inputs and the labels, and find the classes."""
         if y is None:
             name = type(self).__name__
@@ -84,7 +85,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             checks.fail("y", "1 class", "of two classes or more", "with one class there is nothing to vote on")
         return inputs, labels
 
-    def _teach(self, X: Any, y: NDArray[Any], groups: Any, teachers: int) -> list[Any]:  # noqa: ANN401 (as above)
+    def _teach(self, X: Untyped, y: NDArray[Untyped], groups: Untyped, teachers: int) -> list[Untyped]:
         """Give every person's rows to one teacher, and train them all."""
         persons = shards.persons_of(_num_samples(X), groups)
         seed, size = self.random_state, shards.KEY_BYTES
@@ -101,17 +102,17 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             n_jobs=self.n_jobs,
         )
 
-    def _remember(self, groups: Any) -> None:  # noqa: ANN401 (as above)
+    def _remember(self, groups: Untyped) -> None:
         """Keep for the model card what this fit was like, whatever the parameters are set to later."""
         self._grouped, self._named = groups is not None, self.classes is not None
         self._unseeded = self.random_state is None
 
-    def _counts(self, teachers: list[Any], X: Any) -> NDArray[np.int64]:  # noqa: ANN401 (as above)
+    def _counts(self, teachers: list[Untyped], X: Untyped) -> NDArray[np.int64]:
         """Count the teachers' votes on checked inputs: private."""
         return counts(teachers, X, self.classes_, n_jobs=self.n_jobs)
 
 
-def check_enough_rows(X: Any, teachers: int) -> None:  # noqa: ANN401 (as above)
+def check_enough_rows(X: Untyped, teachers: int) -> None:
     """Raise `ValueError` for more teachers than rows, most of whom would have nothing to learn from."""
     checks.integer_at_least(1, n_teachers=teachers, advice="how many shards the rows are dealt to")
     if teachers > _num_samples(X):

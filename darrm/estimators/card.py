@@ -1,8 +1,7 @@
 """Model cards: what an estimator guarantees, to whom, under which assumptions; of public facts only."""
 
-from typing import Any
-
 from darrm.account.accountant import Spent
+from darrm.system.extras import Untyped
 
 _ROWS = "one row is one person"
 _GROUPS = "one person is one group, with all rows of it"
@@ -11,7 +10,7 @@ _AS_PROMISED = "; of these only such as the promise of the models is about"
 _COMES = "one person, with all of the rows, is in one of them only"
 
 
-def of_vote(vote: Any) -> str:  # noqa: ANN401 (a fitted `PayingVote`)
+def of_vote(vote: Untyped) -> str:
     """Write the card of an ensemble that answers."""
     option, total = vote.plan_.workload, vote.plan_.workload.total
     models = not option.voters.are_plain
@@ -48,7 +47,7 @@ def of_vote(vote: Any) -> str:  # noqa: ANN401 (a fitted `PayingVote`)
     )
 
 
-def of_student(pate: Any) -> str:  # noqa: ANN401 (a fitted `PATEClassifier`)
+def of_student(pate: Untyped) -> str:
     """Write the card of a student."""
     report = pate.report_
     return _card(
@@ -71,7 +70,7 @@ def of_student(pate: Any) -> str:  # noqa: ANN401 (a fitted `PATEClassifier`)
     )
 
 
-def _assumptions(model: Any) -> list[str]:  # noqa: ANN401 (a fitted estimator)
+def _assumptions(model: Untyped) -> list[str]:
     """List what holds for every estimator."""
     listed = ", ".join(map(str, model.classes_.tolist()[:20])) + (" …" if len(model.classes_) > 20 else "")
     return [
@@ -96,7 +95,7 @@ def _card(
     guarantee: str,
     released: str,
     spent: str,
-    model: Any,  # noqa: ANN401 (a fitted estimator)
+    model: Untyped,
     assumptions: list[str],
     *,
     models: bool = False,

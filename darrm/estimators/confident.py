@@ -22,8 +22,10 @@ from decimal import ROUND_CEILING
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm import checks
 from darrm.errors import PlanError
 from darrm.losses.charges import Charge
+from darrm.losses.renyi import RenyiCurve
 from darrm.pate.confident import ConfidentGNMax
 from darrm.plan.candidate import rounded
 from darrm.plan.plurality import largest_rate
@@ -44,20 +46,27 @@ class LimitedConfident:
     queries: int
     answers: int
 
-    def charge(self) -> Charge:
-        """Describe what the whole run costs, whatever the votes and however many queries pass: one charge."""
+    @property
+    def guarantee(self) -> RenyiCurve:
+        """What the whole run satisfies, whatever the votes and however many queries pass."""
         curve = self.aggregator.check.guarantee.repeated(self.queries)
-        curve += self.aggregator.answer.guarantee.repeated(self.answers)
-        return Charge(f"{self.aggregator!r}: {self.queries} checks, {self.answers} answers", renyi=curve, reached=1)
+        return curve + self.aggregator.answer.guarantee.repeated(self.answers)
 
-    def release(self, votes: Votes) -> NDArray[np.int64]:
+    def charge(self, queries: int = 0) -> Charge:
+        """Describe what the whole run costs: one charge, for all queries or fewer."""
+        if queries > self.queries:
+            checks.fail("queries", queries, f"at most {self.queries}, for which the noise was calibrated")
+        what = f"{self.aggregator!r}: {self.queries} checks, {self.answers} answers"
+        return Charge(what, renyi=self.guarantee, reached=1)
+
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
         """Release a class for the first queries that pass, `ABSTAIN` for all others: (Q,)."""
-        passed = self.aggregator.check.release(self.aggregator.statistic(votes), None)
+        passed = self.aggregator.check.release(self.aggregator.statistic(votes), rng)
         chosen = np.flatnonzero(passed)[: self.answers]
         answers = np.full(len(votes.counts), ABSTAIN, dtype=np.int64)
         if chosen.size:
             asked = Votes.of_counts(votes.counts[chosen], votes.voters)
-            answers[chosen] = self.aggregator.answer.release(asked)
+            answers[chosen] = self.aggregator.answer.release(asked, rng=rng)
         return answers
 
 

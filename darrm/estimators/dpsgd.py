@@ -4,7 +4,6 @@
 """
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from darrm import checks
 from darrm.ensemble import Partition, PrivateSGD, calibrate_noise, train_teachers
 from darrm.ensemble.network import Build
 from darrm.privacy import PrivacyParams
+from darrm.system.extras import Untyped
 
 
 class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
@@ -47,7 +47,7 @@ class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def __init__(
         self,
         build: Build,
-        classes: Any,  # noqa: ANN401 (a list of names)
+        classes: Untyped,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-5,
@@ -63,7 +63,7 @@ class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.steps = steps
         self.sampling_rate = sampling_rate
 
-    def fit(self, X: Any, y: Any) -> Any:  # noqa: ANN401 (scikit-learn's types)
+    def fit(self, X: Untyped, y: Untyped) -> Untyped:
         """Train the network on (n, d) numbers and (n,) labels among the classes; `ValueError` for others."""
         inputs, labels = validate_data(self, X, y, dtype=np.float32)
         self.classes_ = np.unique(np.asarray(self.classes))
@@ -76,7 +76,7 @@ class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.network_ = train_teachers(inputs, codes, whole, recipe, build=self.build, jobs=1, progress=False)
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: ANN401 (as above)
+    def predict(self, X: Untyped) -> NDArray[Untyped]:
         """Ask the network: (Q, d) inputs → (Q,) classes."""
         check_is_fitted(self)
         inputs = validate_data(self, X, reset=False, dtype=np.float32)

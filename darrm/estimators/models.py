@@ -11,12 +11,12 @@ a shard of one class, which would reveal what the model's noise hides.
 """
 
 import warnings
-from typing import Any
 
 from darrm import checks
 from darrm.estimators.voting import PayingVote
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
+from darrm.system.extras import Untyped
 
 
 class PrivateModelsVotingClassifier(PayingVote):
@@ -61,7 +61,7 @@ class PrivateModelsVotingClassifier(PayingVote):
 
     def __init__(
         self,
-        estimator: Any,  # noqa: ANN401 (scikit-learn ships no types)
+        estimator: Untyped,
         n_models: int = 10,
         *,
         epsilon_each: float | None = None,
@@ -69,10 +69,10 @@ class PrivateModelsVotingClassifier(PayingVote):
         epsilon: float = 2.0,
         delta: float = 1e-5,
         max_queries: int = 1000,
-        classes: Any = None,  # noqa: ANN401 (a list of names)
+        classes: Untyped = None,
         n_jobs: int | None = None,
-        random_state: Any = None,  # noqa: ANN401 (as in scikit-learn)
-        ledger: Any = None,  # noqa: ANN401 (a path)
+        random_state: Untyped = None,
+        ledger: Untyped = None,
     ) -> None:
         self.estimator = estimator
         self.n_models = n_models
@@ -86,7 +86,7 @@ class PrivateModelsVotingClassifier(PayingVote):
         self.random_state = random_state
         self.ledger = ledger
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Any:  # noqa: ANN401 (scikit-learn's types)
+    def fit(self, X: Untyped, y: Untyped, groups: Untyped = None) -> Untyped:
         """Train the models on disjoint shards, as `PrivateVotingClassifier.fit`; with groups say ``epsilon_each``."""
         if groups is not None and self.epsilon_each is None:
             advice = "say what one fit satisfies for all rows of a person: the estimator's own promise is about one row"
@@ -115,7 +115,7 @@ class PrivateModelsVotingClassifier(PayingVote):
         )
 
 
-def _promised(name: str, said: float | None, estimator: Any) -> Any:  # noqa: ANN401 (a number, checked later)
+def _promised(name: str, said: float | None, estimator: Untyped) -> Untyped:
     """Return what was said, or what the one parameter of that name of the estimator, or of one of its parts, says.
 
     scikit-learn's own classes promise no privacy: their ``epsilon`` is that of a loss, or of a solver.

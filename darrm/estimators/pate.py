@@ -19,16 +19,18 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from darrm import checks
 from darrm.account.accountant import Spent
+from darrm.aggregator import Aggregator
 from darrm.estimators import card
 from darrm.estimators.base import Ensemble, check_enough_rows
 from darrm.estimators.confident import limited
 from darrm.estimators.planning import BEST, planned
 from darrm.estimators.shards import SEEDS
-from darrm.estimators.spending import LedgerHandle, opened, warn_of_refit
+from darrm.estimators.spending import LedgerHandle, WholeRun, opened, warn_of_refit
 from darrm.estimators.teachers import seeded
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.release.debited import release_debited
+from darrm.release.delivery import Sink
+from darrm.system.extras import Untyped
 from darrm.votes import ABSTAIN, Votes
 
 CONFIDENT = "confident"
@@ -120,19 +122,19 @@ class PATEClassifier(Ensemble):
 
     def __init__(
         self,
-        teacher: Any,  # noqa: ANN401 (scikit-learn ships no types)
-        student: Any = None,  # noqa: ANN401 (as above)
+        teacher: Untyped,
+        student: Untyped = None,
         *,
         n_teachers: int = 250,
         epsilon: float = 2.0,
         delta: float = 1e-5,
         max_answers: int | None = None,
-        aggregator: Any = CONFIDENT,  # noqa: ANN401 (a word or an aggregator)
-        semi_supervised: Any = "auto",  # noqa: ANN401 (a word or a bool)
-        classes: Any = None,  # noqa: ANN401 (a list of names)
+        aggregator: Untyped = CONFIDENT,
+        semi_supervised: Untyped = "auto",
+        classes: Untyped = None,
         n_jobs: int | None = None,
-        random_state: Any = None,  # noqa: ANN401 (as in scikit-learn)
-        ledger: Any = None,  # noqa: ANN401 (a path)
+        random_state: Untyped = None,
+        ledger: Untyped = None,
     ) -> None:
         self.teacher = teacher
         self.student = student
@@ -147,13 +149,13 @@ class PATEClassifier(Ensemble):
         self.random_state = random_state
         self.ledger = ledger
 
-    def __getstate__(self) -> Any:  # noqa: ANN401 (as above)
+    def __getstate__(self) -> Untyped:
         """Leave behind what a teacher or a student of the caller's learned before: a copy holds nothing private."""
         state = dict(super().__getstate__())
         state.update({name: clone(state[name], safe=False) for name in ("teacher", "student") if name in state})
         return state
 
-    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 (as above)
+    def __sklearn_tags__(self) -> Untyped:
         """Return scikit-learn's tags: what teachers and student both take."""
         tags = super().__sklearn_tags__()
         student = None if self.student is None else get_tags(self.student).input_tags
@@ -161,7 +163,7 @@ class PATEClassifier(Ensemble):
         tags.input_tags.sparse &= student is None or student.sparse
         return tags
 
-    def fit(self, X: Any, y: Any, X_public: Any = None, groups: Any = None) -> Any:  # noqa: ANN401 (as above)
+    def fit(self, X: Untyped, y: Untyped, X_public: Untyped = None, groups: Untyped = None) -> Untyped:
         """Train teachers, label public inputs, pay for the labels, and train the student.
 
         Parameters
@@ -196,7 +198,7 @@ class PATEClassifier(Ensemble):
         self._learn(public)
         return self
 
-    def _label(self, X: Any, y: Any, X_public: Any, groups: Any) -> Any:  # noqa: ANN401 (as above)
+    def _label(self, X: Untyped, y: Untyped, X_public: Untyped, groups: Untyped) -> Untyped:
         """Have teachers label public inputs, pay for the labels, and return the inputs."""
         inputs, labels = self._data(X, y)
         checks.integer_at_least(1, n_teachers=self.n_teachers, advice="how many shards the rows are dealt to")
@@ -206,24 +208,14 @@ class PATEClassifier(Ensemble):
         workload = Workload(
             Voters(self.n_teachers, PrivacyParams("inf"), overlap=1), self._asked(public), total, len(self.classes_)
         )
-        if isinstance(self.aggregator, str) and self.aggregator == CONFIDENT:
-            run = limited(workload, self._answers(workload.queries))
-            handle, mechanism = opened(self.ledger, total, run.charge(), anew=False), run.charge().what
-        else:
-            option = planned(workload, self.aggregator, (CONFIDENT, BEST))
-            run, released, mechanism = None, option.aggregator, option.name
-            handle = opened(self.ledger, total, released.charge(), anew=False)  # type: ignore[union-attr]  # plain voters
-        # in a random order, drawn without a look at votes: public rows that are sorted by class are asked evenly
+        sink, run, mechanism = self._planned(workload)
+        handle = opened(self.ledger, total, run.charge(), anew=False)
         warn_of_refit(getattr(self, "_spending", None))
+        # in a random order, drawn without a look at votes: public rows that are sorted by class are asked evenly
         order = check_random_state(self.random_state).permutation(_num_samples(public))[: workload.queries]
         teachers = self._teach(inputs, labels, groups, self.n_teachers)
         votes = Votes.of_counts(self._counts(teachers, _safe_indexing(public, order)), self.n_teachers)
-        note = f"{type(self).__name__}.fit"
-        if run is not None:
-            codes = run.release(votes)
-            handle.ledger.debit(run.charge(), note=note)  # nothing drawn leaves before
-        else:
-            codes = release_debited(released, votes, ledger=handle.ledger, note=note)  # type: ignore[arg-type]
+        codes = handle.release(run, votes, f"{type(self).__name__}.fit", sink)
         self._remember(groups)
         self.answers_ = np.full(_num_samples(public), ABSTAIN, dtype=np.int64)
         self.answers_[order] = codes
@@ -231,14 +223,23 @@ class PATEClassifier(Ensemble):
         self._spending = handle
         return public
 
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: ANN401 (as above)
+    def _planned(self, workload: Workload) -> tuple[Sink, Aggregator, str]:
+        """Plan what labels the public inputs: where its labels go, what releases them, and what it is called."""
+        if isinstance(self.aggregator, str) and self.aggregator == CONFIDENT:
+            queries = workload.queries
+            run = limited(workload, min(queries, self.max_answers or max(1, queries // ANSWERED_SHARE)))
+            return WholeRun(), run, run.charge().what
+        option = planned(workload, self.aggregator, (CONFIDENT, BEST))
+        return Sink(), option.aggregator, option.name  # type: ignore[return-value]  # plain voters have one
+
+    def predict(self, X: Untyped) -> NDArray[Untyped]:
         """Ask the student: (Q, d) inputs → (Q,) classes. It costs nothing."""
         check_is_fitted(self, "student_")
         found = self.student_.predict(self._inputs(X, reset=False))
         return np.asarray(self.classes_[found] if self._codes else found)
 
     @available_if(_student_has_probabilities)  # type: ignore[untyped-decorator]  # scikit-learn ships no types
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: ANN401 (as above)
+    def predict_proba(self, X: Untyped) -> NDArray[np.float64]:
         """Ask the student how probable each class is: (Q, d) → (Q, C), 0 for classes that it never saw."""
         check_is_fitted(self, "student_")
         found = self.student_.predict_proba(self._inputs(X, reset=False))
@@ -259,7 +260,7 @@ class PATEClassifier(Ensemble):
         check_is_fitted(self, "student_")
         return card.of_student(self)
 
-    def _public(self, X: Any, given: Any) -> Any:  # noqa: ANN401 (as above)
+    def _public(self, X: Untyped, given: Untyped) -> Untyped:
         """Check the public inputs, or draw some."""
         if given is not None:
             return self._inputs(given, reset=False)
@@ -274,7 +275,7 @@ class PATEClassifier(Ensemble):
         drawn = check_random_state(self.random_state).standard_normal((DRAWN_INPUTS, self.n_features_in_))
         return self._inputs(drawn, reset=False)
 
-    def _asked(self, public: Any) -> int:  # noqa: ANN401 (as above)
+    def _asked(self, public: Untyped) -> int:
         """Return how many of the public inputs the teachers look at."""
         found: int = _num_samples(public)
         if self.max_answers is not None:
@@ -283,11 +284,7 @@ class PATEClassifier(Ensemble):
         confident = isinstance(self.aggregator, str) and self.aggregator == CONFIDENT
         return found if confident or self.max_answers is None else min(found, self.max_answers)
 
-    def _answers(self, queries: int) -> int:
-        """Return how many of the checked queries are answered at most."""
-        return min(queries, self.max_answers or max(1, queries // ANSWERED_SHARE))
-
-    def _learn(self, public: Any) -> None:  # noqa: ANN401 (as above)
+    def _learn(self, public: Untyped) -> None:
         """Train the student on public inputs and released labels."""
         known = self.answers_ != ABSTAIN
         present = np.unique(self.answers_[known])
@@ -306,7 +303,7 @@ class PATEClassifier(Ensemble):
             rows = np.flatnonzero(known)
             self.student_ = student.fit(_safe_indexing(public, rows), self.classes_[self.answers_[rows]])
 
-    def _made_student(self, public: Any, *, partly: bool) -> Any:  # noqa: ANN401 (as above)
+    def _made_student(self, public: Untyped, *, partly: bool) -> Untyped:
         """Clone the student, or make the default one."""
         if self.student is None:
             student = make_pipeline(StandardScaler(with_mean=not issparse(public)), LogisticRegression(max_iter=1000))

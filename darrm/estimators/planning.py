@@ -1,7 +1,6 @@
 """What releases the answers of an estimator: the best release that a plan finds, or the caller's own aggregator."""
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -14,12 +13,13 @@ from darrm.plan.budget import account_of, needs_no_noise
 from darrm.plan.option import ReleaseOption
 from darrm.plan.search import plan
 from darrm.problem import Voters, Workload
+from darrm.system.extras import Untyped
 
 BEST = "best"
 PLANS_KEPT = 64  # a grid search fits the same workload over and over, and a plan takes seconds
 
 
-def planned(workload: Workload, aggregator: Any, named: tuple[str, ...] = (BEST,)) -> ReleaseOption:  # noqa: ANN401 (checked)
+def planned(workload: Workload, aggregator: Untyped, named: tuple[str, ...] = (BEST,)) -> ReleaseOption:
     """Return what releases a workload within its total budget, planned without a look at data.
 
     Parameters

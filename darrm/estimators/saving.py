@@ -28,7 +28,7 @@ from darrm.plan.option import ReleaseOption
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.proof.stored import parse_document
-from darrm.system.extras import require
+from darrm.system.extras import Untyped, require
 
 FORMAT = "darrm estimator"
 VERSION = 1
@@ -85,7 +85,7 @@ def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
     require("skops.io").dump(document, target)
 
 
-def load(path: str | PathLike[str], *, trusted: tuple[str, ...] | list[str] = ()) -> Any:  # noqa: ANN401 (one of three)
+def load(path: str | PathLike[str], *, trusted: tuple[str, ...] | list[str] = ()) -> Untyped:
     """Read a fitted estimator; its budget goes on where its ledger stands.
 
     Parameters
@@ -124,7 +124,7 @@ def load(path: str | PathLike[str], *, trusted: tuple[str, ...] | list[str] = ()
     return found
 
 
-def _vote_state(vote: Any) -> dict[str, Any]:  # noqa: ANN401 (a fitted `PayingVote`)
+def _vote_state(vote: Untyped) -> dict[str, Untyped]:
     """Write what a vote learned, planned, and is paid by."""
     option, release, handle = vote.plan_, None, vote._spending  # noqa: SLF001 (one package)
     ledger = None if handle.path is None else handle.__getstate__()
@@ -145,7 +145,7 @@ def _vote_state(vote: Any) -> dict[str, Any]:  # noqa: ANN401 (a fitted `PayingV
     }
 
 
-def _read_vote(vote: Any, state: dict[str, Any]) -> None:  # noqa: ANN401 (an unfitted `PayingVote`)
+def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> None:
     """Read what `_vote_state` wrote; what the release costs is computed anew."""
     given = state["workload"]
     workload = Workload(
@@ -209,7 +209,7 @@ def _student_state(pate: PATEClassifier) -> dict[str, Any]:
     }
 
 
-def _read_student(pate: Any, state: dict[str, Any]) -> None:  # noqa: ANN401 (an unfitted `PATEClassifier`)
+def _read_student(pate: Untyped, state: dict[str, Untyped]) -> None:
     """Read what `_student_state` wrote; what the labels cost is what the file says."""
     pate.student_, pate._codes, pate.answers_ = state["student"], state["codes"], state["answers"]  # noqa: SLF001
     spent = Spent(**state["spent"], bounds=tuple(Bound(*each) for each in state["bounds"]))

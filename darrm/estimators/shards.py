@@ -31,12 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
+from darrm.system.extras import Untyped
 
 KEY_BYTES = 16
 SEEDS = 2**31  # what scikit-learn takes for a random_state
 
 
-def persons_of(rows: int, groups: Any) -> list[Any]:  # noqa: ANN401 (anything that is a list of names)
+def persons_of(rows: int, groups: Untyped) -> list[Untyped]:
     """Return who each row belongs to: its group, or its position where every row is a person.
 
     >>> persons_of(3, None), persons_of(3, ["ann", "bob", "ann"])
@@ -51,7 +52,7 @@ def persons_of(rows: int, groups: Any) -> list[Any]:  # noqa: ANN401 (anything t
     return [_named(person, row) for row, person in enumerate(array)]
 
 
-def _named(person: Any, row: int) -> Any:  # noqa: ANN401 (a name of any type)
+def _named(person: Untyped, row: int) -> Untyped:
     """Return who a row belongs to, with equal numbers written alike, whatever their type."""
     try:
         hash(person)

@@ -15,12 +15,18 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
+from numpy.typing import NDArray
+
 from darrm import checks
 from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_store import MEMORY
+from darrm.aggregator import Aggregator
 from darrm.errors import LedgerError
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
+from darrm.release.delivery import Delivery, Sink
+from darrm.votes import Votes
 
 # the ledgers in memory of this process by a name that nobody guesses: a copy finds the very ledger, or none
 _IN_MEMORY: "WeakValueDictionary[str, PrivacyLedger]" = WeakValueDictionary()
@@ -32,6 +38,12 @@ class RefitWarning(UserWarning):
 
 class SelectionWarning(UserWarning):
     """A score was computed: it spends budget, and what is chosen by scores on private data is not accounted for."""
+
+
+class WholeRun(Sink):
+    """Memory for labels that one charge pays for together: none of them is kept by itself."""
+
+    keeps = False
 
 
 class LedgerHandle:
@@ -85,6 +97,13 @@ class LedgerHandle:
         """Return how many answers the ledger holds."""
         self._seen = self.ledger.accountant().queries
         return self._seen
+
+    def release(self, aggregator: Aggregator, votes: Votes, note: str, sink: Sink) -> NDArray[np.int64]:
+        """Release the numbers of classes, paid for by this ledger; errors as `release_debited` and `check_owner`."""
+        self.check_owner()
+        codes = Delivery(aggregator, self.ledger, self.owner or note).release(votes, sink)
+        self.check_owner()  # of two ensembles that pay at once, both see the other or one sees the first
+        return codes
 
     def check_owner(self) -> None:
         """Raise `LedgerError` where another ensemble paid from a ledger whose sums hold for one ensemble only."""

@@ -12,6 +12,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 
 from darrm import checks
+from darrm.system.extras import Untyped
 
 # said in the same words of every teacher: which one it was, and what it voted, is private
 UNANSWERED = (
@@ -22,8 +23,8 @@ UNANSWERED = (
 
 
 def trained(
-    estimator: Any,  # noqa: ANN401 (scikit-learn ships no types)
-    X: Any,  # noqa: ANN401 (an array, a sparse matrix or a data frame)
+    estimator: Untyped,
+    X: Untyped,
     y: NDArray[Any],
     teacher_of: NDArray[np.int64],
     classes: NDArray[Any],
@@ -74,7 +75,9 @@ def trained(
     return found
 
 
-def _trained(teacher: Any, X: Any, y: NDArray[Any], number: int, seed: int | None, otherwise: Any) -> Any:  # noqa: ANN401 (as above)
+def _trained(
+    teacher: Untyped, X: Untyped, y: NDArray[Untyped], number: int, seed: int | None, otherwise: Untyped
+) -> Untyped:
     """Train one teacher on its shard."""
     if seed is not None:
         present = np.unique(y)
@@ -91,7 +94,7 @@ def _trained(teacher: Any, X: Any, y: NDArray[Any], number: int, seed: int | Non
         ) from error
 
 
-def seeded(estimator: Any, seed: int) -> Any:  # noqa: ANN401 (as above)
+def seeded(estimator: Untyped, seed: int) -> Untyped:
     """Set every ``random_state`` of an estimator and of its parts, and return it."""
     names = [name for name in estimator.get_params() if name.rpartition("__")[2] == "random_state"]
     return estimator.set_params(**dict.fromkeys(names, seed))
@@ -99,7 +102,7 @@ def seeded(estimator: Any, seed: int) -> Any:  # noqa: ANN401 (as above)
 
 def counts(
     teachers: Sequence[Any],
-    X: Any,  # noqa: ANN401 (as above)
+    X: Untyped,
     classes: NDArray[Any],
     *,
     n_jobs: int | None,
@@ -113,7 +116,7 @@ def counts(
     return total
 
 
-def _codes(teacher: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.int64]:  # noqa: ANN401 (as above)
+def _codes(teacher: Untyped, X: Untyped, classes: NDArray[Untyped]) -> NDArray[np.int64]:
     """Return the numbers of the classes that a teacher votes for: (Q,)."""
     try:
         answers = np.asarray(teacher.predict(X))

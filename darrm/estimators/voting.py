@@ -19,7 +19,8 @@ from darrm.estimators.spending import LedgerHandle, SelectionWarning, opened, wa
 from darrm.pate.analysis import PrivateFigureWarning
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.release.debited import release_debited
+from darrm.release.delivery import Sink
+from darrm.system.extras import Untyped
 from darrm.votes import Votes
 
 
@@ -37,11 +38,11 @@ class PayingVote(Ensemble):
         """Return who votes, and what one person reaches of them."""
         raise NotImplementedError
 
-    def _aggregator(self) -> Any:  # noqa: ANN401 (checked where it is planned with)
+    def _aggregator(self) -> Untyped:
         """Return what is to release the answers."""
         return BEST
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Any:  # noqa: ANN401 (scikit-learn's types)
+    def fit(self, X: Untyped, y: Untyped, groups: Untyped = None) -> Untyped:
         """Train the teachers on disjoint shards, and plan the release of their votes.
 
         Parameters
@@ -90,7 +91,7 @@ class PayingVote(Ensemble):
             self._remember(groups)
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: ANN401 (as above)
+    def predict(self, X: Untyped) -> NDArray[Untyped]:
         """Release a private label for each row, and pay for all of them before the first one leaves.
 
         Parameters
@@ -127,15 +128,12 @@ class PayingVote(Ensemble):
                 queries_that_fit=left,
             )
         votes = Votes.of_counts(self._counts(self.teachers_, inputs), len(self.teachers_), len(self.classes_))
-        note = self._spending.owner or f"{type(self).__name__}.predict"
-        self._spending.check_owner()
-        codes = release_debited(self._release, votes, ledger=self.ledger_, note=note)
-        self._spending.check_owner()  # of two ensembles that pay at once, both see the other or one sees the first
+        codes = self._spending.release(self._release, votes, f"{type(self).__name__}.predict", Sink())
         if not np.isin(codes, np.arange(len(self.classes_))).all():
             checks.fail("aggregator", repr(self._release), "one that answers every query", "a PATEClassifier declines")
         return np.asarray(self.classes_[codes])
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: ANN401 (as above)
+    def score(self, X: Untyped, y: Untyped, sample_weight: Untyped = None) -> float:
         """Return the share of right labels of `predict`, which pays for them.
 
         Warns
@@ -153,7 +151,7 @@ class PayingVote(Ensemble):
             )
         return float(super().score(X, y, sample_weight))
 
-    def votes(self, X: Any) -> Votes:  # noqa: ANN401 (as above)
+    def votes(self, X: Untyped) -> Votes:
         """Return how the teachers vote on (Q, d) inputs. **Private data**: not to be published, nor chosen by.
 
         Warns
@@ -264,17 +262,17 @@ class PrivateVotingClassifier(PayingVote):
 
     def __init__(
         self,
-        estimator: Any,  # noqa: ANN401 (scikit-learn ships no types)
+        estimator: Untyped,
         n_teachers: int = 250,
         *,
         epsilon: float = 2.0,
         delta: float = 1e-5,
         max_queries: int = 1000,
-        classes: Any = None,  # noqa: ANN401 (a list of names)
-        aggregator: Any = BEST,  # noqa: ANN401 (a word or an aggregator)
+        classes: Untyped = None,
+        aggregator: Untyped = BEST,
         n_jobs: int | None = None,
-        random_state: Any = None,  # noqa: ANN401 (as in scikit-learn)
-        ledger: Any = None,  # noqa: ANN401 (a path)
+        random_state: Untyped = None,
+        ledger: Untyped = None,
     ) -> None:
         self.estimator = estimator
         self.n_teachers = n_teachers
@@ -291,5 +289,5 @@ class PrivateVotingClassifier(PayingVote):
         checks.integer_at_least(1, n_teachers=self.n_teachers, advice="how many shards the rows are dealt to")
         return Voters(self.n_teachers, PrivacyParams("inf"), overlap=1)
 
-    def _aggregator(self) -> Any:  # noqa: ANN401 (as above)
+    def _aggregator(self) -> Untyped:
         return self.aggregator

@@ -87,12 +87,13 @@ RENAMED = {
 }
 
 
-def build_parser(job: str | None = None) -> CommandLine:
-    """Describe the command line of a job; of all of them for None."""
-    about = DESCRIPTION if job is None else f"{JOBS[job][0].upper()}{JOBS[job][1:]}.\n{DESCRIPTION}"
-    program, epilog = (PROGRAM, EXIT_STATUS) if job is None else (f"{PROGRAM} {job}", EPILOGS[job] + EXIT_STATUS)
-    parser = CommandLine(prog=program, description=about, epilog=epilog, renamed=RENAMED.get(job or ""))
-    if job is None:
+def build_parser(job: str = "") -> CommandLine:
+    """Describe the command line of a job; of all of them without one."""
+    about = f"{JOBS[job][0].upper()}{JOBS[job][1:]}.\n{DESCRIPTION}" if job else DESCRIPTION
+    program = f"{PROGRAM} {job}".strip()
+    more = EPILOGS.get(job, f"{PROGRAM} JOB --help says more.\n\n") + EXIT_STATUS
+    parser = CommandLine(prog=program, description=about, epilog=more, renamed=RENAMED.get(job))
+    if not job:
         jobs = parser.add_subparsers(metavar="JOB", parser_class=ArgumentParser)
         for name, what in JOBS.items():
             one = build_parser(name)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from darrm import checks
 from darrm.errors import DarrmError
-from darrm.system.extras import require
+from darrm.system.extras import Untyped, require
 
 Advance = Callable[[int], None]  # is told of rows that were read
 _TIMEOUT = "10s"  # to find a scheduler
@@ -44,7 +44,7 @@ class Here:
 class OnCluster:
     """The workers of a `distributed.Client`, which see the files under the same names as this process."""
 
-    def __init__(self, client: Any) -> None:  # noqa: ANN401 (an untyped library)
+    def __init__(self, client: Untyped) -> None:
         self._client = client
 
     def check(self, function: Callable[..., object], *arguments: object) -> None:
@@ -68,7 +68,7 @@ class OnCluster:
 
 
 @contextmanager
-def engine_of(cluster: Any) -> Iterator[Engine]:  # noqa: ANN401 (an address, or a client of an untyped library)
+def engine_of(cluster: Untyped) -> Iterator[Engine]:
     """Return what works: this process for None, else the workers of a scheduler's address or of a client."""
     if cluster is None:
         yield Here()

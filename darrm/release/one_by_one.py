@@ -39,6 +39,7 @@ from darrm.mechanisms.plurality import Plurality
 from darrm.proof.plurality_table import PluralityTable
 from darrm.proof.table import GammaTable
 from darrm.release.delivery import Delivery, Sink, check_aggregator, check_ledger
+from darrm.system.extras import Untyped
 from darrm.votes import Classes, Votes
 
 
@@ -182,7 +183,7 @@ class OneByOne:
         """Count how many more questions the budget admits, up to ``most``."""
         return self.ledger.queries_that_fit(self._charge, most=most)
 
-    def answer(self, votes: Votes | ArrayLike) -> Any:  # noqa: ANN401 (the name of a class)
+    def answer(self, votes: Votes | ArrayLike) -> Untyped:
         """Answer one question; asking acknowledges the label before.
 
         Parameters

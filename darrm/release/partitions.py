@@ -53,20 +53,24 @@ from darrm.mechanisms.files import Released, document_of, release_of, whose
 from darrm.release.debited import check_links
 from darrm.release.delivery import Delivery, HandOver, Sink, check_ledger
 from darrm.release.engine import Advance, Engine, engine_of
-from darrm.release.parquet_votes import Layout, check_types, kept_types, layout_of, vote_batches
+from darrm.system.extras import Untyped
 from darrm.system.files import sync
 from darrm.system.parquet_file import (
     SUFFIX,
+    Layout,
     Stamp,
     check_absent,
+    check_types,
+    kept_types,
     label_file,
+    layout_of,
     partitions_of,
     release_and_rows,
     stamp_of,
 )
 from darrm.system.progress import StatusLine
 from darrm.system.votes_file import SUFFIXES
-from darrm.votes import ABSTAIN, Classes
+from darrm.votes import ABSTAIN, FORMATS, Classes, class_names, vote_batches
 
 _FORMAT = "darrm-partitions"
 _MANIFEST, _DECIDED, _DRAWING = "manifest.json", "labels", "drawing"  # what stands in the staging
@@ -191,7 +195,7 @@ def release_partitions(
     ledger: PrivacyLedger,
     output: str | os.PathLike[str],
     note: str = "",
-    cluster: Any = None,  # noqa: ANN401 (an address, or a client of an untyped library)
+    cluster: Untyped = None,
     line: StatusLine | None = None,
     **reading: Unpack[Reading],
 ) -> ReleasedPartitions:
@@ -237,7 +241,7 @@ def survey(
     source: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
-    cluster: Any = None,  # noqa: ANN401 (an address, or a client of an untyped library)
+    cluster: Untyped = None,
     line: StatusLine | None = None,
     **reading: Unpack[Reading],
 ) -> Manifest:
@@ -255,11 +259,13 @@ def survey(
     names = partitions_of(root)
     folder = root.parent if single else root
     columns = reading.get("columns")
+    votes_format = reading.get("votes_format", "auto")
+    checks.one_of(FORMATS, votes_format=votes_format)
     layout = layout_of(
         folder / names[0],
-        voters=voters.K,
-        classes=classes,
-        votes_format=reading.get("votes_format", "auto"),
+        class_names(classes),
+        voters.K,
+        votes_format=votes_format,
         columns=None if columns is None else tuple(columns),
         keep=tuple(reading.get("keep", ())),
     )
@@ -282,7 +288,7 @@ def release_surveyed(
     delivery: Delivery,
     output: str | os.PathLike[str],
     *,
-    cluster: Any = None,  # noqa: ANN401 (an address, or a client of an untyped library)
+    cluster: Untyped = None,
 ) -> ReleasedPartitions:
     """Debit and release what was surveyed; see `release_partitions`."""
     sink = Staged(manifest, _real(output), cluster, delivery.line)
@@ -312,7 +318,7 @@ def recover_partitions(
     number: int,
     output: str | os.PathLike[str],
     *,
-    cluster: Any = None,  # noqa: ANN401 (an address, or a client of an untyped library)
+    cluster: Untyped = None,
     line: StatusLine | None = None,
 ) -> ReleasedPartitions:
     """Go on with a release that was paid for and did not end: draw what is not decided, publish, pay nothing.

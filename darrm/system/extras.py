@@ -1,10 +1,9 @@
 """Optional libraries: imported where they are used, with one clear line where they are missing."""
 
 import importlib
-from typing import Any
+from typing import Any, TypeAlias
 
-Library = Any  # an optional library, most of them without types
-
+Untyped: TypeAlias = Any  # what belongs to a library that ships no types, such as scikit-learn's arrays and estimators
 EXTRA_OF = {
     "cvxpy": "reference",
     "dp_accounting": "accounting",
@@ -21,7 +20,7 @@ EXTRA_OF = {
 }
 
 
-def require(module: str) -> Library:
+def require(module: str) -> Untyped:
     """Import ``module``, or raise `ValueError` that says which extra brings it.
 
     >>> require("math").gcd(4, 6)

@@ -1,5 +1,10 @@
 """Parquet files, a stated number of rows at a time: columns in, labels out (pyarrow, the extra ``parquet``).
 
+Which of labels (a column a voter) and counts (a column a class) a file of votes holds is said by its number of columns,
+K or C, never by its entries, which are private. A vote is a whole number or a boolean, or text (a dictionary of text,
+too) where the classes have names. It never changes its meaning: another number, a null or another word raises, with its
+file, row and column.
+
 A file of 10⁸ rows is never in memory at once, however its writer cut it into row groups: at most `ROWS_AT_ONCE` rows
 and `VALUES_AT_ONCE` values are decoded, and beside them stands one page of each column (a megabyte, unless the writer
 was told otherwise).
@@ -20,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
-from darrm.system.extras import require
+from darrm.system.extras import Untyped, require
 from darrm.system.files import check_regular
 
 SUFFIX = ".parquet"
@@ -31,6 +36,7 @@ LABEL = "label"  # the column that a release adds
 _BUFFER_BYTES = 2**16  # for each column that is being read
 _HIDDEN = (".", "_")  # how names begin that Spark, Hive and pyarrow do not read: _SUCCESS, .part-0.crc
 _SHOWN = 200  # characters of what pyarrow says
+_SHORT = 40  # characters of a name or a vote
 _RELEASE = b"darrm.release"
 
 
@@ -120,6 +126,191 @@ def record_batches(path: Path, columns: Sequence[str]) -> Iterator[Any]:
             yield batch
 
 
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of every partition are.
+
+    Attributes
+    ----------
+    votes
+        The names of the columns that hold votes: K of them for labels, C for counts.
+    keep
+        The names of the columns that are copied beside the labels.
+    voters
+        K; None for counts whose rows are not known to sum to it.
+    classes
+        What the C classes are called: whole numbers, or text.
+    given
+        ``"labels"`` or ``"counts"``.
+    """
+
+    votes: tuple[str, ...]
+    keep: tuple[str, ...]
+    voters: int | None
+    classes: tuple[Any, ...]
+    given: str
+
+
+def layout_of(
+    path: Path,
+    names: tuple[Any, ...],
+    voters: int | None = None,
+    *,
+    votes_format: str = "auto",
+    columns: tuple[str, ...] | None = None,
+    keep: tuple[str, ...] = (),
+) -> Layout:
+    """Return what the columns of a file are; `ValueError` if they are no votes of so many voters on these classes.
+
+    Without ``voters`` as many columns as classes could be labels or counts, and otherwise there is a voter a column.
+    """
+    _, types = rows_and_types(path)
+    votes = tuple(name for name in types if name not in keep) if columns is None else columns
+    for name in (*votes, *keep):
+        if name not in types:
+            checks.fail("the columns", name[:_SHORT], f"in {str(path)!r}", "see --columns and --keep")
+    if len({*votes, *keep}) != len(votes) + len(keep) or LABEL in keep:
+        advice = f"a column is votes or kept, once, and {LABEL!r} is what the labels are called"
+        checks.fail("the columns", checks.Found("the same name twice"), "different", advice)
+    names = tuple(name.item() if isinstance(name, np.generic) else name for name in names)
+    if all(isinstance(name, str) for name in names) and not any(_is_text(types[name]) for name in votes):
+        names = _as_numbers(names)
+    if not all(isinstance(name, str) for name in names) and not all(isinstance(name, int) for name in names):
+        checks.fail("classes", names[:5], "whole numbers, or text", "a column of labels has one type")
+    given = _given(len(votes), voters, len(names)) if votes_format == "auto" else votes_format
+    expected = (len(votes) if voters is None else voters) if given == "labels" else len(names)
+    if len(votes) != expected:
+        found = checks.Found(f"{len(votes)} columns in {str(path)!r}")
+        advice = "name those that hold votes (--columns A,B,…), or others that do not (--keep ID)"
+        one = "voter" if given == "labels" else "class"
+        checks.fail("votes", found, f"{expected} columns, one a {one}", advice)
+    layout = Layout(votes, keep, len(votes) if given == "labels" else voters, names, given)
+    check_types(path, layout)
+    return layout
+
+
+def check_types(path: Path, layout: Layout) -> tuple[int, tuple[str, ...]]:
+    """Return how many rows a file has, and the types of its columns; `ValueError` unless they may hold such votes."""
+    types = require("pyarrow").types
+    rows, found = rows_and_types(path)
+    for name in (*layout.votes, *layout.keep):
+        if name not in found:
+            checks.fail("the columns", name[:_SHORT], f"in {str(path)!r}", "every partition has the same columns")
+    whole = layout.given == "counts" or not any(isinstance(name, str) for name in layout.classes)
+    for name in layout.votes:
+        kind = found[name]
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        boolean = types.is_boolean(kind) and layout.given == "labels" and layout.classes == (0, 1)
+        if not ((types.is_integer(kind) or boolean) if whole else _is_text(kind)):
+            allowed = "whole numbers" if whole else f"text, of the classes {', '.join(layout.classes[:5])}"
+            advice = "classes that are words are named (--classes A,B), a column that is no vote is kept (--keep ID)"
+            checks.fail(
+                f"column {name[:_SHORT]!r} of {str(path)!r}",
+                checks.Found(str(kind)[:_SHORT]),
+                allowed,
+                advice,
+            )
+    return rows, tuple(str(found[name]) for name in (*layout.votes, *layout.keep))
+
+
+def kept_types(path: Path, layout: Layout) -> list[tuple[str, Any]]:
+    """Return the names and the Arrow types of the columns that are kept."""
+    _, types = rows_and_types(path)
+    return [(name, types[name]) for name in layout.keep]
+
+
+def count_batches(path: Path, layout: Layout) -> Iterator[tuple[NDArray[Any], int, Untyped]]:
+    """Yield the (n, C) counts of some rows at a time, the number of the first, and the record batch they stand in.
+
+    Labels are counted, and `ValueError` names what is no vote; counts are as they stand there.
+    """
+    first = 0
+    for batch in record_batches(path, (*layout.votes, *layout.keep)):
+        columns = [_complete(batch.column(name), path, first, name) for name in layout.votes]
+        if layout.given == "labels":
+            yield _counted(columns, layout, path, first), first, batch
+        else:
+            yield np.column_stack([_plain(column).to_numpy() for column in columns]), first, batch
+        first += batch.num_rows
+
+
+def _given(columns: int, voters: int | None, classes: int) -> str:
+    if (columns if voters is None else voters) == classes:
+        raise ValueError("the votes could be labels or counts: say --votes-format labels or --votes-format counts")
+    return "counts" if columns == classes else "labels"
+
+
+def _as_numbers(names: tuple[str, ...]) -> tuple[Any, ...]:
+    """Return class names that were typed as words as whole numbers, if all of them are."""
+    try:
+        return tuple(map(int, names))
+    except ValueError:
+        return names
+
+
+def _is_text(kind: Untyped) -> bool:
+    types = require("pyarrow").types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _plain(column: Untyped) -> Untyped:
+    return column.dictionary_decode() if require("pyarrow").types.is_dictionary(column.type) else column
+
+
+def _complete(column: Untyped, path: Path, first: int, name: str) -> Untyped:
+    """Return a column of votes without nulls: this is the one place where a missing vote is seen."""
+    missing = column.null_count or (hasattr(column, "dictionary") and column.dictionary.null_count)
+    if missing and (missing := _plain(column)).null_count:
+        row = first + int(np.argmax(missing.is_null().to_numpy(zero_copy_only=False)))
+        advice = "leave the query out, or write .csv or .npy files (--missing coin)"
+        raise ValueError(f"{str(path)!r}, row {row:,}, column {name[:_SHORT]!r} holds no vote: it is missing: {advice}")
+    return column
+
+
+def _places(column: Untyped, names: tuple[Untyped, ...]) -> NDArray[Untyped]:
+    """Return the place among the classes of each vote, something below 0 or above C − 1 for what is none."""
+    arrow = require("pyarrow")
+    if arrow.types.is_dictionary(column.type):
+        return np.asarray(_places(column.dictionary, names)[column.indices.to_numpy()])
+    if _is_text(column.type):
+        found = require("pyarrow.compute").index_in(column, value_set=arrow.array(names, type=column.type))
+        return np.asarray(found.fill_null(-1).to_numpy())
+    values = np.asarray(column.to_numpy(zero_copy_only=False))
+    values = values.view(np.int8) if values.dtype == np.bool_ else values
+    if names == tuple(range(len(names))):
+        return values
+    places = np.full(len(values), -1)
+    for place, name in enumerate(names):
+        places[values == name] = place
+    return places
+
+
+def _counted(columns: list[Any], layout: Layout, path: Path, first: int) -> NDArray[np.int64]:
+    """Count the votes of a batch, column by column, which is how they lie in memory: (n, C)."""
+    number = len(layout.classes)
+    counts = np.zeros((number, len(columns[0])), dtype=np.int32)
+    for name, column in zip(layout.votes, columns, strict=True):
+        places = _places(column, layout.classes)
+        if len(places) and (int(places.min()) < 0 or int(places.max()) >= number):
+            row = int(np.argmax((places < 0) | (places >= number)))
+            _no_vote(column[row], layout.classes, f"{str(path)!r}, row {first + row:,}, column {name[:_SHORT]!r}")
+        for place in range(1, number):
+            counts[place] += places == place
+    counts[0] = len(columns) - counts[1:].sum(axis=0)
+    return counts.T.astype(np.int64)
+
+
+def _no_vote(vote: Untyped, names: tuple[Untyped, ...], where: str) -> None:
+    try:
+        found = repr(str(vote.as_py())[:_SHORT])
+    except UnicodeDecodeError:
+        found = "bytes that are no text"
+    shown = ", ".join(repr(name)[:_SHORT] for name in names[:5]) + (", …" if len(names) > 5 else "")
+    advice = "name the classes (--classes A,B), or say how many there are (--classes C)"
+    raise ValueError(f"{where} holds {found}, and a vote is one of {shown}: {advice}")
+
+
 @contextmanager
 def label_file(
     path: Path, kept: Sequence[tuple[str, Any]], classes: Sequence[object], release: str
@@ -134,7 +325,7 @@ def label_file(
     options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     with parquet.ParquetWriter(str(path), schema, **options) as writer:
 
-        def write(labels: NDArray[Any], batch: Any) -> None:  # noqa: ANN401 (a record batch)
+        def write(labels: NDArray[Untyped], batch: Untyped) -> None:
             column = arrow.array(labels.tolist() if labels.dtype.kind == "U" else labels, type=kind)
             arrays = [batch.column(name) for name, _ in kept]
             writer.write_batch(arrow.record_batch([*arrays, column], schema=schema))
@@ -148,7 +339,7 @@ def release_and_rows(path: Path) -> tuple[str, int]:
         return (file.schema_arrow.metadata or {}).get(_RELEASE, b"").decode(), int(file.metadata.num_rows)
 
 
-def _type_of(classes: Sequence[object]) -> Any:  # noqa: ANN401 (an Arrow type)
+def _type_of(classes: Sequence[object]) -> Untyped:
     """Return text, or the smallest whole number that holds every class: its width tells nothing of the labels."""
     arrow = require("pyarrow")
     if any(isinstance(name, str) for name in classes):

@@ -36,7 +36,8 @@ from darrm.errors import DarrmError
 from darrm.mechanisms.files import load_release
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.pate import GNMax
-from darrm.release.parquet_votes import layout_of, vote_batches
+from darrm.system.parquet_file import layout_of
+from darrm.votes import class_names, vote_batches
 from tests.fuzz.harness import Case, Target
 
 DIGITS = "9" * 5000
@@ -172,7 +173,7 @@ def parquet_file(rng: Random) -> tuple[str, Case]:
     keep, kind = rng.choice([(), ("key",)]), rng.choice(["auto", "labels", "counts"])
 
     def read(path: Path) -> object:
-        layout = layout_of(path, voters=voters, classes=classes, votes_format=kind, keep=keep)
+        layout = layout_of(path, class_names(classes), voters, votes_format=kind, keep=keep)
         return sum(votes.queries for votes, _ in vote_batches(path, layout))
 
     shown = f"{raw[:200]!r} … {raw[-200:]!r} voters={voters} classes={classes} keep={keep} votes_format={kind}"

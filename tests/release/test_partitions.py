@@ -32,7 +32,6 @@ from darrm.release import __main__ as command  # noqa: E402 (as above)
 from darrm.release import partitions  # noqa: E402 (as above)
 from darrm.release.debited import recover  # noqa: E402 (as above)
 from darrm.release.engine import engine_of  # noqa: E402 (as above)
-from darrm.release.parquet_votes import layout_of, vote_batches  # noqa: E402 (as above)
 from darrm.release.partitions import (  # noqa: E402 (as above)
     ReleasedPartitions,
     recover_partitions,
@@ -40,7 +39,8 @@ from darrm.release.partitions import (  # noqa: E402 (as above)
 )
 from darrm.system import parquet_file  # noqa: E402 (as above)
 from darrm.system.command_line import run  # noqa: E402 (as above)
-from darrm.votes import Votes  # noqa: E402 (as above)
+from darrm.system.parquet_file import layout_of  # noqa: E402 (as above)
+from darrm.votes import Votes, class_names, vote_batches  # noqa: E402 (as above)
 from tests.exhaustive import EXHAUSTIVE  # noqa: E402 (as above)
 
 ROOT = Path(__file__).parents[2]
@@ -213,7 +213,7 @@ def test_batches_hold_the_votes_of_the_whole_matrix(
     parquet.write_table(schema, path, row_group_size=group)
     if queries == 0 and kind in {"text", "dictionary"}:  # a column without a row has no type of text
         return
-    layout = layout_of(path, voters=K + 1, classes=names, keep=("key",))
+    layout = layout_of(path, class_names(names), K + 1, keep=("key",))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet_file, "ROWS_AT_ONCE", at_once)
         found = list(vote_batches(path, layout))
@@ -224,16 +224,35 @@ def test_batches_hold_the_votes_of_the_whole_matrix(
     assert all(each.classes == (names if isinstance(names, tuple) else tuple(range(number))) for each, _ in found)
 
 
+def test_a_file_is_read_whole_as_any_other(tmp_path: Path) -> None:
+    write(tmp_path / "votes.parquet", matrix(5))
+    np.save(tmp_path / "votes.npy", matrix(5))
+    read = [Votes.read(tmp_path / f"votes.{end}", classes=2, votes_format="labels") for end in ("parquet", "npy")]
+    assert np.array_equal(read[0].counts, read[1].counts)
+    assert Votes.read(tmp_path / "votes.parquet", voters=K).voters == K
+    with pytest.raises(ValueError, match="5 columns, one a voter, got 3 columns"):
+        Votes.read(tmp_path / "votes.parquet", voters=5)
+    with pytest.raises(ValueError, match=r"must be 'refuse' for \.parquet files, got 'coin'"):
+        Votes.read(tmp_path / "votes.parquet", missing="coin")
+    write(tmp_path / "counts.parquet", np.array([[3, 0], [1, 2]]))
+    assert Votes.read(tmp_path / "counts.parquet", voters=3).ones.tolist() == [0, 2]
+    assert Votes.read(tmp_path / "counts.parquet", votes_format="counts").voters == 3
+    with pytest.raises(ValueError, match="could be labels or counts"):
+        Votes.read(tmp_path / "counts.parquet")
+    write(tmp_path / "none.parquet", matrix(0, 0))
+    assert Votes.read(tmp_path / "none.parquet").queries == 0
+
+
 def test_counts_are_told_by_the_number_of_columns(tmp_path: Path) -> None:
     path = tmp_path / "counts.parquet"
     write(path, np.array([[3, 0], [1, 2]]))
-    (votes, _) = next(vote_batches(path, layout_of(path, voters=K, classes=2)))
+    (votes, _) = next(vote_batches(path, layout_of(path, (0, 1), K)))
     assert votes.ones.tolist() == [0, 2]
     write(path, np.array([[3, 0], [1, 1]]))
     with pytest.raises(ValueError, match="the sum of row 1 of the vote counts must be K = 3, got 2"):
-        list(vote_batches(path, layout_of(path, voters=K, classes=2)))
+        list(vote_batches(path, layout_of(path, (0, 1), K)))
     with pytest.raises(ValueError, match="could be labels or counts"):
-        layout_of(path, voters=2, classes=2)
+        layout_of(path, (0, 1), 2)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +282,7 @@ def test_what_is_no_vote_is_named(
     parquet.write_table(rows, path)
     monkeypatch.setattr(parquet_file, "ROWS_AT_ONCE", 2)
     with pytest.raises(ValueError, match=message):
-        list(vote_batches(path, layout_of(path, voters=1, classes=classes)))
+        list(vote_batches(path, layout_of(path, class_names(classes), 1)))
 
 
 def test_bad_votes_in_the_last_file_are_refused_before_anything_is_paid(folder: Path) -> None:
