@@ -39,6 +39,8 @@ AT_HOME = {  # which rooms may import a library
     "lp_models": ("lp_models", "darrm.optimize", "darrm", "darrm.plan", "darrm.verify", "experiments"),
 }
 
+CLOSED = ("darrm.losses", "darrm.mechanisms", "darrm.probability", "darrm.system")  # their `__all__` names modules, too
+
 
 def sources() -> dict[str, str]:
     """Every module of the project by its name, with its text."""
@@ -143,3 +145,32 @@ def test_a_planted_import_is_caught(module: str, line: str, complaint: str) -> N
 
 def test_a_new_room_must_be_given_a_floor() -> None:
     assert faults({**sources(), "darrm.attic.box": ""}) == ["darrm.attic.box stands on no floor"]
+
+
+def shown(texts: dict[str, str], room: str) -> set[str]:
+    """What the `__all__` of a room names."""
+    for node in ast.parse(texts[room]).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def trespasses(texts: dict[str, str]) -> list[str]:
+    """Say which modules are imported from other rooms though `__all__` keeps them for the room's own use."""
+    modules = set(texts)
+    return [
+        f"{module} imports {name}, which {room} keeps for itself"
+        for module, text in texts.items()
+        for name in imported(text, modules) & modules
+        for room in [name.rpartition(".")[0]]
+        if room in CLOSED and not module.startswith(room) and name.rpartition(".")[2] not in shown(texts, room)
+    ]
+
+
+def test_a_room_shows_what_others_may_use() -> None:
+    texts = sources()
+    assert trespasses(texts) == []
+    texts["darrm.plan.budget"] += "\nfrom darrm.losses.label_laws import TwoClasses\n"
+    assert trespasses(texts) == [
+        "darrm.plan.budget imports darrm.losses.label_laws, which darrm.losses keeps for itself"
+    ]

@@ -5,4 +5,23 @@ from darrm.losses.composition import compose_general, compose_optimal, compose_s
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 
-__all__ = ["Charge", "PrivacyProfile", "RenyiCurve", "compose_general", "compose_optimal", "compose_simple"]
+__all__ = [
+    "Charge",
+    "PrivacyProfile",
+    "RenyiCurve",
+    "both_ends",
+    "charges",
+    "compose_general",
+    "compose_optimal",
+    "compose_simple",
+    "composition",
+    "gaussian",
+    "grid_composition",
+    "label",
+    "label_given_votes",
+    "loss_distribution",
+    "missed_label",
+    "profile",
+    "renyi",
+    "vote_counts",
+]

@@ -3,4 +3,16 @@
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = [
+    "Array",
+    "binomial",
+    "bisection",
+    "exact_coins",
+    "exact_inversion",
+    "exact_sampling",
+    "integer_noise",
+    "logspace",
+    "poisson_binomial",
+]
+
 Array = NDArray[np.float64]
