@@ -378,7 +378,7 @@ def of_plan(flags: list[str], output: Path) -> Entry:
     aggregator = find("load_release")(output)
     anew = PrivacyAccountant(charges=[aggregator.charge(work["queries"])]).spent(delta).epsilon
     shares = {"share right": best["share_right"]["value"]}
-    if work.get("classes", 2) == 2 and report["prior"] == "common":
+    if work.get("classes", 2) == 2 and report["prior"] in {"common", "dirichlet:1"}:
         shares["share by truth"] = share_of_truth(best["truth"], work["K"])
     return entry(
         costs={
@@ -449,7 +449,11 @@ def of_release(path: Path, *, accounts: bool) -> Entry:
         made["same"]["as in the file"] = written["checksum"] == document["checksum"]
         made["shares"]["scale"] = written["certificate"]["scale"]
         claim = written["optimality"] or {}
-        made["same"].update({"prior": claim.get("prior"), "status": claim.get("status")})
+        made["same"]["status"] = claim.get("status")
+        made["notes"]["prior"] = claim.get("prior")
+        if accounts:
+            report = run_json("verify", [str(path)])
+            made["costs"]["false claims"] = sum(one["verdict"] == "false" for one in report["verdicts"])
     else:
         made["same"]["document"] = written
     return made

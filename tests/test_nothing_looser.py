@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from darrm.laws import priors
+from darrm.verify.audit import audit
+from darrm.verify.verdicts import FALSE
 from tests.nothing_looser import FILES, Record, compare, entry, first_grown, main, old_files, recorded
 
 RENYI, PROFILE = [[2.0, 4.0], [0.01, 0.02]], [[0.0, 1.0], [0.4, 0.0]]
@@ -105,3 +108,17 @@ def test_files_of_older_versions_are_read_as_they_were() -> None:
     before: Record = json.loads(FILES.with_suffix(".json").read_text(encoding="utf-8"))
     assert len(before["files"]) == len(list(FILES.iterdir())) > 25
     assert compare(before, {"files": dict(old_files(FILES, accounts=False))})[0] == []
+
+
+@pytest.mark.parametrize("name", ["table-overlap", "plurality-2", "plurality-3", "table-version-1"])
+def test_an_auditor_finds_nothing_false_in_files_of_older_versions(name: str) -> None:
+    assert [verdict for verdict in audit(FILES / f"{name}.json").verdicts if verdict.verdict == FALSE] == []
+
+
+def test_a_table_names_no_file_to_be_read(tmp_path: Path) -> None:
+    """A prior of recorded votes is read for who types it, and is a name in a table that somebody else wrote."""
+    path = tmp_path / "votes.csv"
+    path.write_text("0,1,1\n", encoding="utf-8")
+    assert priors.from_json(f"votes:{path}") == priors.StoredPrior(f"votes:{path}")
+    with pytest.raises(ValueError, match="fields must be name and sha256"):
+        priors.from_json({"kind": "other", "name": "mine", "comment": "hidden"})

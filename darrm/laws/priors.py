@@ -62,6 +62,7 @@ Counts = NDArray[np.int64]
 _DIGEST_DRAWS = 100  # draws, from a fixed seed, that stand for a prior without coefficients in its digest
 _OTHER = "other"  # the kind of a prior of which a file keeps name and digest
 _MEMBERS = {"log_probabilities", "sample", "weights", "probabilities"}
+_RECORDED = "votes:"  # begins the text of recorded votes
 _COMMON = "common"  # how the paper's readers, and files of earlier versions, call `Dirichlet()` of two classes
 
 
@@ -467,7 +468,7 @@ def parse(text: str, classes: int = 2) -> Prior:
     """
     checks.instance(str, text=text, advice="a prior itself needs no parsing")
     kind, colon, arguments = text.partition(":")
-    if kind == "votes" and arguments:
+    if text.startswith(_RECORDED) and arguments:
         return RecordedVotes(arguments, Votes.read(arguments, classes=classes))
     if text == _COMMON and classes == 2:
         return Dirichlet()
@@ -516,8 +517,8 @@ def from_json(data: Any) -> Prior:  # noqa: ANN401 (whatever a JSON file holds)
     if isinstance(data, str):
         data.encode()  # what cannot be written again is no text
         try:
-            return parse(data)
-        except (ValueError, OSError):  # the name of a user's own prior
+            return StoredPrior(data) if data.startswith(_RECORDED) else parse(data)  # a table names no file to be read
+        except ValueError:  # the name of a user's own prior
             return StoredPrior(data)
     values = dict(data)
     for name, value in values.items():
@@ -526,6 +527,8 @@ def from_json(data: Any) -> Prior:  # noqa: ANN401 (whatever a JSON file holds)
         value.encode()
     kind = values.pop("kind")
     if kind == _OTHER:
+        if not values.keys() <= {"name", "sha256"}:
+            checks.fail("the prior's fields", sorted(values), "name and sha256")
         return StoredPrior(values["name"], values.get("sha256", ""))
     if kind == _COMMON and not values:
         return Dirichlet()

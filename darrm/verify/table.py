@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from darrm.errors import DarrmError
+from darrm.laws import priors
 from darrm.mechanisms import noisy_maximum
 from darrm.proof import plurality_table
 from darrm.proof.plurality_table import PluralityTable
@@ -95,11 +96,20 @@ def judge_form(data: dict[str, Any], table: Table, version: object) -> Verdict:
             ABOUT_TABLE, claim, f"fields of version {data['version']}, and {strange or 'no'} others", holds=not strange
         )
     written = json.loads(json.dumps(table.to_json()))
-    differing = [path for path in differences(data, written, "") if not path.startswith(_JUDGED_APART)]
+    differing = [path for path in differences(_spelled_anew(data), written, "") if not path.startswith(_JUDGED_APART)]
     reason = (
         f"not as this release would write it: {', '.join(differing[:5])}" if differing else "written again, it is equal"
     )
     return judged(ABOUT_TABLE, claim, reason, holds=not differing)
+
+
+def _spelled_anew(data: dict[str, Any]) -> dict[str, Any]:
+    """Spell a prior as this release does: every field of it is read, and earlier releases wrote ``common`` and 1.0."""
+    optimality = data.get("optimality")
+    if optimality is None:
+        return data
+    prior = priors.to_json(priors.from_json(optimality["prior"]), data["problem"]["K"])
+    return {**data, "optimality": {**optimality, "prior": prior}}
 
 
 def differences(first: Any, second: Any, path: str) -> Iterator[str]:  # noqa: ANN401 (whatever JSON holds)
