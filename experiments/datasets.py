@@ -6,7 +6,7 @@
 import io
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,31 +51,31 @@ _FASHION_HASHES = (
     "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
     "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
 )
+# train, extra and test; teachers are trained on the first two, as those of [P]
+_SVHN_FILES = (
+    ("train_32x32.mat", 182040794, "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"),
+    ("extra_32x32.mat", 1329278602, "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3"),
+    ("test_32x32.mat", 64275384, "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
+)
+_ADULT_FILES = (
+    ("adult.data", 3974305, "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
+    ("adult.test", 2003153, "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
+)
+
+
+def _remote(folder: str, files: Iterable[tuple[str, int, str]], mirrors: tuple[str, ...]) -> tuple[RemoteFile, ...]:
+    return tuple(RemoteFile(folder, *file, mirrors) for file in files)
+
+
+def _idx(hashes: Iterable[str]) -> Iterator[tuple[str, int, str]]:
+    return ((*file, sha256) for file, sha256 in zip(_IDX_FILES, hashes, strict=True))
+
+
 FILES = {
-    "mnist": tuple(
-        RemoteFile("mnist", *file, sha256, MNIST_MIRRORS)
-        for file, sha256 in zip(_IDX_FILES, _MNIST_HASHES, strict=True)
-    ),
-    "fashion-mnist": tuple(
-        RemoteFile("fashion-mnist", *file, sha256, FASHION_MIRRORS)
-        for file, sha256 in zip(_IDX_FILES, _FASHION_HASHES, strict=True)
-    ),
-    # train, extra and test; teachers are trained on the first two, as those of [P]
-    "svhn": tuple(
-        RemoteFile("svhn", name, size, sha256, SVHN_MIRRORS)
-        for name, size, sha256 in (
-            ("train_32x32.mat", 182040794, "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"),
-            ("extra_32x32.mat", 1329278602, "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3"),
-            ("test_32x32.mat", 64275384, "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
-        )
-    ),
-    "adult": tuple(
-        RemoteFile("adult", name, size, sha256, ADULT_MIRRORS)
-        for name, size, sha256 in (
-            ("adult.data", 3974305, "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
-            ("adult.test", 2003153, "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
-        )
-    ),
+    "mnist": _remote("mnist", _idx(_MNIST_HASHES), MNIST_MIRRORS),
+    "fashion-mnist": _remote("fashion-mnist", _idx(_FASHION_HASHES), FASHION_MIRRORS),
+    "svhn": _remote("svhn", _SVHN_FILES, SVHN_MIRRORS),
+    "adult": _remote("adult", _ADULT_FILES, ADULT_MIRRORS),
 }
 IMAGES = ("fashion-mnist", "mnist", "svhn")  # those of `FILES` that `load` reads
 

@@ -51,17 +51,6 @@ def table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
-def picture(path: str, title: str, caption: str) -> str:
-    """Write a picture with its caption under it.
-
-    >>> print(picture("scaling/scaling.png", "Seconds over K", "Each point is one solve."))
-    ![Seconds over K](scaling/scaling.png)
-    <BLANKLINE>
-    *Seconds over K.* Each point is one solve.
-    """
-    return f"![{title}]({path})\n\n*{title}.* {caption}"
-
-
 def claims_table(claims: Iterable[Claim]) -> str:
     """Write claims as a Markdown table, with those that fail in bold."""
     rows = [(claim.statement, "yes" if claim.holds else "**no**", claim.measured) for claim in claims]

@@ -29,22 +29,10 @@ KNOTS = 4  # on each side of the grid that bends a picture
 LONGEST = 76  # pixels of the canvas that the longer side of a character takes
 PLAIN_FONTS = ("cmb10", "cmr10", "cmss10", "cmti10", "cmtt10")  # whose symbols stand at the places of others
 FONTS = (
-    "DejaVuSans",
-    "DejaVuSans-Bold",
-    "DejaVuSans-BoldOblique",
-    "DejaVuSans-Oblique",
-    "DejaVuSansMono",
-    "DejaVuSansMono-Bold",
-    "DejaVuSansMono-BoldOblique",
-    "DejaVuSansMono-Oblique",
-    "DejaVuSerif",
-    "DejaVuSerif-Bold",
-    "DejaVuSerif-BoldItalic",
-    "DejaVuSerif-Italic",
-    "STIXGeneral",
-    "STIXGeneralBol",
-    "STIXGeneralBolIta",
-    "STIXGeneralItalic",
+    *(f"DejaVuSans{style}" for style in ("", "-Bold", "-BoldOblique", "-Oblique")),
+    *(f"DejaVuSansMono{style}" for style in ("", "-Bold", "-BoldOblique", "-Oblique")),
+    *(f"DejaVuSerif{style}" for style in ("", "-Bold", "-BoldItalic", "-Italic")),
+    *(f"STIXGeneral{style}" for style in ("", "Bol", "BolIta", "Italic")),
     *PLAIN_FONTS,
 )
 PLAIN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"

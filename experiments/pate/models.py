@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,36 +20,21 @@ from experiments.teachers import Machine
 MORE_STEPS = 2  # of the baseline: it has sixty thousand labels to learn from
 
 
-class Obtain(Protocol):
-    """Train the teachers, or read their votes."""
-
-    def __call__(self, study: Study, machine: Machine, *, quick: bool) -> Recorded:
-        """Return what they said."""
-
-
-class Accuracy(Protocol):
-    """Train a student on the labels (q,) of the first q inputs of the pool."""
-
-    def __call__(self, recorded: Recorded, labels: NDArray[np.int64], /, *, seed: int, quick: bool) -> float:
-        """Return its share of right answers on the held-out inputs."""
-
-
-class Baseline(Protocol):
-    """Train a model on all private data."""
-
-    def __call__(self, study: Study, recorded: Recorded, machine: Machine, /, *, seed: int, quick: bool) -> float:
-        """Return its share of right answers on the held-out inputs."""
-
-
 @dataclass(frozen=True)
 class Models:
-    """How a data set's models are trained; results are kept under ``recipe``, which says it in words."""
+    """How a data set's models are trained; results are kept under ``recipe``, which says it in words.
+
+    ``obtain(study, machine, quick=…)`` trains the teachers or reads their votes, ``accuracy(recorded, labels, seed=…,
+    quick=…)`` measures a student of the labels of the first inputs of the pool, ``baseline(study, recorded, machine,
+    seed=…, quick=…)`` a model of all private data, and ``scores``, of arguments as ``accuracy``, scores the pool for
+    the second round of Interactive-GNMax.
+    """
 
     recipe: str
-    obtain: Obtain
-    accuracy: Accuracy
-    baseline: Baseline
-    scores: Callable[..., NDArray[np.float64]] | None = None  # of the pool, for the second round of Interactive-GNMax
+    obtain: Callable[..., Recorded]
+    accuracy: Callable[..., float]
+    baseline: Callable[..., float]
+    scores: Callable[..., NDArray[np.float64]] | None = None
 
 
 def models_of(name: str) -> Models:

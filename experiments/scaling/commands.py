@@ -21,6 +21,7 @@ from pathlib import Path
 
 from darrm.system.command_line import run
 from experiments import pages
+from experiments.pages import Row
 from experiments.scaling.processes import Taken, measured
 
 NAME = "commands"
@@ -46,21 +47,6 @@ class Runs:
     seconds: float
     cpu_seconds: float  # of the process, user and system
     megabytes: float  # at its peak
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A command with what it takes now, and what it took before where that is known."""
-
-    what: str
-    typed: str
-    now: Runs
-    before: Runs | None = None
-
-    @property
-    def times_less(self) -> float | None:
-        """By how much fewer seconds of the processor it takes now."""
-        return None if self.before is None else self.before.cpu_seconds / self.now.cpu_seconds
 
 
 PRIVATE = "--epsilon 0.1 --each-delta 1e-5 --queries 100 --total 4,1e-2 --quiet"
@@ -92,7 +78,7 @@ def median(runs: Sequence[Taken]) -> Runs:
     return Runs(len(runs), *map(statistics.median, zip(*map(astuple, runs), strict=True)))
 
 
-def measure(command: Command, folder: Path, before: Path | None, known: Runs | None) -> Measured:
+def measure(command: Command, folder: Path, before: Path | None, known: Row | None) -> Row:
     """Run a command some times, in turns with the earlier version where there is one; first once to fill caches."""
     now: list[Taken] = []
     then: list[Taken] = []
@@ -104,25 +90,19 @@ def measure(command: Command, folder: Path, before: Path | None, known: Runs | N
         now.append(run_once(command.typed, ROOT, folder))
         if before is not None:
             then.append(run_once(command.typed, before, folder))
-    return Measured(command.what, command.typed, median(now), median(then) if then else known)
+    earlier = asdict(median(then)) if then else known
+    return {"what": command.what, "typed": command.typed, "now": asdict(median(now)), "before": earlier}
 
 
-def read_measured(data: Path) -> list[Measured]:
-    """Read what was measured."""
-    return [
-        Measured(
-            item["what"],
-            item["typed"],
-            Runs(**item["now"]),
-            None if item["before"] is None else Runs(**item["before"]),
-        )
-        for item in pages.read_json(data)
-    ]
-
-
-def page(measured: Sequence[Measured]) -> str:
+def page(measured_commands: Sequence[Row]) -> str:
     """Fill the page of the documentation."""
-    return pages.filled(NAME, {"commands": measured, "table": TABLE})
+    commands = [row | {"times_less": times_less(row)} for row in measured_commands]
+    return pages.filled(NAME, {"commands": commands, "table": TABLE})
+
+
+def times_less(row: Row) -> float | None:
+    """Return by how much fewer seconds of the processor a command takes now; None where nothing is known of before."""
+    return None if row["before"] is None else row["before"]["cpu_seconds"] / row["now"]["cpu_seconds"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -136,18 +116,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = pages.data_folder(options, NAME)
     data = folder / "commands.json"
     if not options.page:
-        earlier = {item.typed: item for item in (read_measured(data) if data.exists() else [])}
+        earlier = {row["typed"]: row for row in (pages.read_json(data) if data.exists() else [])}
         with tempfile.TemporaryDirectory() as work:
             run_once(TABLE, ROOT, Path(work))
             for command in COMMANDS:
                 if command.quick or not options.quick:
-                    known = earlier.get(command.typed)
-                    found = measure(command, Path(work), before, None if known is None else known.before)
-                    earlier[command.typed] = found
-                    print(f"{command.what}: {found.now}", flush=True)
-                measured = [earlier[each.typed] for each in COMMANDS if each.typed in earlier]
-                pages.write_json(data, [asdict(item) for item in measured])
-    pages.write_page(folder, page(read_measured(data)))
+                    known = earlier.get(command.typed, {}).get("before")
+                    earlier[command.typed] = measure(command, Path(work), before, known)
+                    print(f"{command.what}: {earlier[command.typed]['now']}", flush=True)
+                pages.write_json(data, [earlier[one.typed] for one in COMMANDS if one.typed in earlier])
+    pages.write_page(folder, page(pages.read_json(data)))
     return 0
 
 

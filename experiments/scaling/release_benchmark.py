@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,19 +55,6 @@ BUDGET = "1e8,1e-2"  # admits every case
 WORDS = ("no", "yes")
 
 
-@dataclass(frozen=True)
-class Timing:
-    """What one case took, by this version or by the one that it is measured against."""
-
-    queries: int
-    votes: str
-    output: str
-    version: str
-    seconds: float
-    cpu_seconds: float
-    peak_megabytes: float
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     parser = pages.command_line(NAME, str(__doc__), module=MODULE, quick="10^5 queries, below a minute")
@@ -85,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         timings = measure(QUICK_CASES if options.quick else CASES, checkouts)
         data = {
             "commits": {version: commit_of(checkout) for version, checkout in checkouts.items()},
-            "timings": list(map(asdict, timings)),
+            "timings": timings,
             "nanoseconds": {version: parts_of(checkout) for version, checkout in checkouts.items()},
         }
         pages.write_json(folder / "releases.json", data)
@@ -93,9 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measure(cases: Sequence[tuple[Any, ...]], checkouts: dict[str, Path]) -> list[Timing]:
+def measure(cases: Sequence[tuple[Any, ...]], checkouts: dict[str, Path]) -> list[Row]:
     """Release every case by every version, in turns, and keep the medians."""
-    found = []
+    timings: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         table().table.save(folder / "table.json")
@@ -106,11 +93,12 @@ def measure(cases: Sequence[tuple[Any, ...]], checkouts: dict[str, Path]) -> lis
                 for version, checkout in checkouts.items():
                     rounds[version].append(release(folder, votes, output, checkout))
             for version, taken in rounds.items():
-                medians = map(statistics.median, zip(*map(astuple, taken), strict=True))
-                found.append(Timing(queries, votes, output, version, *medians))
-                print(found[-1], flush=True)
+                seconds, cpu_seconds, megabytes = map(statistics.median, zip(*map(astuple, taken), strict=True))
+                row = {"queries": queries, "votes": votes, "output": output, "version": version, "seconds": seconds}
+                timings.append(row | {"cpu_seconds": cpu_seconds, "peak_megabytes": megabytes})
+                print(timings[-1], flush=True)
             (folder / votes).unlink()
-    return found
+    return timings
 
 
 def table() -> DaRRM:
@@ -185,18 +173,16 @@ def nanoseconds(action: Callable[[], object]) -> float:
 
 
 def page(data: Row) -> str:
-    """Fill the page of the documentation."""
-    timings = [Timing(**item) for item in data["timings"]]
-    before = {(item.queries, item.votes): item for item in timings if item.version == "before"}
-    rows: list[Row] = [asdict(item) for item in timings if item.version == "this"]
-    spent = data["nanoseconds"]
-    parts_taken: list[Row] = [{"name": name, "ns": value} for name, value in spent["this"].items()]
+    """Fill the page of the documentation; `earlier` is what the version before took of the same."""
+    rows = [dict(row) for row in data["timings"] if row["version"] == "this"]
+    before = {(row["queries"], row["votes"]): row for row in data["timings"] if row["version"] == "before"}
+    parts_taken: list[Row] = [{"name": name, "ns": taken} for name, taken in data["nanoseconds"]["this"].items()]
     if before:
         for row in rows:
             row["earlier"] = before[row["queries"], row["votes"]]
-            row["times_less"] = row["earlier"].cpu_seconds / row["cpu_seconds"]
+            row["times_less"] = row["earlier"]["cpu_seconds"] / row["cpu_seconds"]
         for row in parts_taken:
-            row["earlier"] = spent["before"][row["name"]]
+            row["earlier"] = data["nanoseconds"]["before"][row["name"]]
             row["times_less"] = row["earlier"] / row["ns"]
     facts = {"before": before, "voters": K, "rounds": ROUNDS, "longest": LONGEST}
     return pages.filled(NAME, facts, {"timings": rows, "parts": parts_taken}, data)

@@ -1,10 +1,11 @@
 """The page of the commands' seconds: what it reports is what ran."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from experiments.scaling.commands import COMMANDS, ROOT, Command, Measured, Runs, measure, median, run_once
+from experiments.scaling.commands import COMMANDS, ROOT, Command, Runs, measure, median, run_once, times_less
 from experiments.scaling.processes import Taken
 
 
@@ -37,15 +38,15 @@ def test_a_command_that_fails_has_no_seconds(tmp_path: Path) -> None:
 
 
 def test_what_is_known_of_before_is_kept(tmp_path: Path) -> None:
-    known = Runs(5, 9.0, 8.0, 7.0)
-    found = measure(Command("nothing", "-c pass"), tmp_path, None, known)
-    assert found.before == known
-    assert found.now.runs == 5
+    known = asdict(Runs(5, 9.0, 8.0, 7.0))
+    row = measure(Command("nothing", "-c pass"), tmp_path, None, known)
+    assert row["before"] == known
+    assert row["now"]["runs"] == 5
 
 
 def test_medians_and_ratios() -> None:
     now = median([Taken(1.0, 3.0, 50.0), Taken(2.0, 1.0, 70.0), Taken(9.0, 2.0, 60.0)])
     assert now == Runs(3, 2.0, 2.0, 60.0)
-    assert Measured("x", "-c pass", now, Runs(1, 10.0, 5.0, 80.0)).times_less == 2.5
-    assert Measured("x", "-c pass", now).times_less is None
+    assert times_less({"now": asdict(now), "before": asdict(Runs(1, 10.0, 5.0, 80.0))}) == 2.5
+    assert times_less({"now": asdict(now), "before": None}) is None
     assert len({each.typed for each in COMMANDS}) == len(COMMANDS)  # what the page's data is known by
