@@ -1,8 +1,6 @@
 """Teachers for the experiments: trained once, on disjoint shards of some images, their votes kept and used again."""
 
 import hashlib
-import json
-import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,9 +13,8 @@ from darrm.ensemble.network import Build, network_digest
 from darrm.ensemble.partition import Partition
 from darrm.ensemble.recipes import Recipe
 from darrm.ensemble.teachers import TeacherEnsemble, train_teachers
-from darrm.ensemble.voting import load_votes, save_votes
 from experiments.datasets import LabeledImages
-from experiments.pages import read_json, write_json
+from experiments.kept import digest_of, kept_votes
 
 
 @dataclass(frozen=True)
@@ -55,25 +52,16 @@ class Training:
         recipe, network = self.recipe.to_dict(), network_digest(self.build)
         facts: list[Any] = [recipe, self.seed, self.teachers, self.partition_seed]
         facts += [data.train_x.shape, digests, network]
-        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
-        return f"{data.name}-{recipe['kind']}-{self.seed}-{digest}"
+        return f"{data.name}-{recipe['kind']}-{self.seed}-{digest_of(facts)}"
 
 
 def obtain_labels(data: LabeledImages, training: Training, machine: Machine) -> tuple[NDArray[np.int8], float]:
-    """Train teachers and ask them about the test images, or read the votes of the same training.
+    """Train teachers and ask them about the test images, or read the votes of the same training: see `kept_votes`."""
+    path = machine.folder / f"votes-{training.file_name(data)}.npy"
 
-    Returns their classes (n, K), and how many seconds they took: of a training that was killed and continued, its last
-    part; NaN where nobody wrote it down.
-    """
-    stem = training.file_name(data)
-    path, facts = machine.folder / f"votes-{stem}.npy", machine.folder / f"votes-{stem}.json"
-    if path.is_file():
-        return load_votes(path), read_json(facts)["seconds"] if facts.is_file() else float("nan")
-    start = time.perf_counter()
-    ensemble = training.run(data.train_x, data.train_y, machine, machine.folder / f"checkpoints-{path.stem}")
-    ensemble.save(path.with_suffix(".safetensors"))
-    votes = ensemble.votes(data.test_x, device=machine.device)
-    seconds = time.perf_counter() - start
-    write_json(facts, {"seconds": seconds})
-    save_votes(path, votes)
-    return votes, seconds
+    def train_and_ask() -> NDArray[np.int8]:
+        ensemble = training.run(data.train_x, data.train_y, machine, machine.folder / f"checkpoints-{path.stem}")
+        ensemble.save(path.with_suffix(".safetensors"))
+        return ensemble.votes(data.test_x, device=machine.device)
+
+    return kept_votes(path, train_and_ask)

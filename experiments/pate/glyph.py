@@ -6,7 +6,6 @@ against the labels as they are given, as in [P].
 """
 
 import hashlib
-import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from darrm.system.extras import require
 from darrm.system.files import replacing
 from darrm.system.progress import bar
 from darrm.votes import Votes
+from experiments.kept import digest_of
 from experiments.pages import Row
 from experiments.pate.glyph_images import CHARACTERS, STRANGERS, Style, load_atlas
 from experiments.pate.glyph_teachers import Block, GlyphTask, Moments, ask_block, extract_features, fit_discriminant
@@ -99,7 +99,7 @@ def _digest(task: GlyphTask) -> str:
     """Return what tells a task from another, the drawing of the fonts included."""
     outlines = load_atlas(CHARACTERS[: task.style.classes] + STRANGERS).outlines
     facts: list[Any] = [asdict(task), hashlib.sha256(outlines.data).hexdigest()]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+    return digest_of(facts)
 
 
 def _load(path: Path, task: GlyphTask) -> _Progress:

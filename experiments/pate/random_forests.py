@@ -5,20 +5,17 @@ numbers 0, 1, …, where `experiments.census` has a column for each.
 """
 
 import hashlib
-import json
-import time
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm.ensemble.partition import Partition
-from darrm.ensemble.voting import load_votes, save_votes
 from darrm.system.extras import require
 from darrm.system.progress import counted
 from darrm.votes import ABSTAIN, Votes
 from experiments.census import LabeledTable, load_adult
-from experiments.pages import read_json, write_json
+from experiments.kept import digest_of, kept_votes
 from experiments.pate.ensembles import PARTITION_SEED, POOL_SEED
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import Study
@@ -66,23 +63,17 @@ def _labels(
     arrays = (table.train_x, table.train_y, asked)
     digests = [hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for array in arrays]
     facts = [teachers, trees, PARTITION_SEED, require("sklearn").__version__, digests]
-    digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-    path = machine.folder / f"votes-{table.name}-forests-{digest}.npy"
-    if path.is_file():
-        return load_votes(path), read_json(path.with_suffix(".json"))["seconds"]
-    start = time.perf_counter()
-    shards = Partition.random(len(table.train_y), teachers, seed=PARTITION_SEED)
-    joblib = require("joblib")
-    answers = joblib.Parallel(n_jobs=machine.jobs)(
-        joblib.delayed(_answers)(table.train_x[shards.shard(k)], table.train_y[shards.shard(k)], asked, k, trees)
-        for k in counted(range(teachers), "forests", enabled=machine.progress)
-    )
-    votes = np.stack(answers, axis=1)
-    seconds = time.perf_counter() - start
-    machine.folder.mkdir(parents=True, exist_ok=True)
-    write_json(path.with_suffix(".json"), {"seconds": seconds})
-    save_votes(path, votes)
-    return votes, seconds
+
+    def train_and_ask() -> NDArray[np.int8]:
+        shards = Partition.random(len(table.train_y), teachers, seed=PARTITION_SEED)
+        joblib = require("joblib")
+        answers = joblib.Parallel(n_jobs=machine.jobs)(
+            joblib.delayed(_answers)(table.train_x[shards.shard(k)], table.train_y[shards.shard(k)], asked, k, trees)
+            for k in counted(range(teachers), "forests", enabled=machine.progress)
+        )
+        return np.stack(answers, axis=1)
+
+    return kept_votes(machine.folder / f"votes-{table.name}-forests-{digest_of(facts)}.npy", train_and_ask)
 
 
 def _answers(

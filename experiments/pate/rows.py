@@ -15,6 +15,7 @@ from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.vote_scale import PublicationParameters
 from darrm.system.progress import StatusLine
 from darrm.votes import ABSTAIN
+from experiments.kept import array_digest, kept
 from experiments.pages import Row
 from experiments.pate.accounting import (
     account,
@@ -24,7 +25,6 @@ from experiments.pate.accounting import (
     published_by_logarithm,
     published_on_vote_scale,
 )
-from experiments.pate.kept import array_digest, kept
 from experiments.pate.recorded import Recorded
 from experiments.pate.search import search
 from experiments.pate.settings import Study, TwoRounds, VoteSize, Way

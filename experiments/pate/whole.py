@@ -10,10 +10,10 @@ from darrm.pate.confident import ConfidentGNMax
 from darrm.privacy import PrivacyParams
 from darrm.system.extras import require
 from darrm.system.progress import StatusLine
+from experiments.kept import array_digest, kept
 from experiments.pages import Row
 from experiments.pate.curves import figure_1, figure_4, figure_5
 from experiments.pate.dpsgd import dpsgd_accuracy
-from experiments.pate.kept import array_digest, kept
 from experiments.pate.models import models_of
 from experiments.pate.recorded import Recorded
 from experiments.pate.rows import LABEL_SEED, Labels, Run, by_label_row, released, row_of, searched_row, two_rounds_row

@@ -16,13 +16,13 @@ from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.publication import search_parameters, search_publication
 from darrm.system.progress import StatusLine
 from darrm.votes import ABSTAIN, Votes
+from experiments.kept import kept
 from experiments.pages import read_json
 from experiments.pate.__main__ import main
 from experiments.pate.accounting import account
 from experiments.pate.claims import _epsilon_ratios, claims_of
 from experiments.pate.comparison import BY_LABEL, PRINTED, SANITIZED, comparison
 from experiments.pate.curves import cumulative, figure_4, figure_5, subset
-from experiments.pate.kept import kept
 from experiments.pate.page import page
 from experiments.pate.printed import fixed_part, table_2, table_4
 from experiments.pate.recorded import Recorded
