@@ -130,9 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.page:
         pages.write_json(data, list(rows()))
     found = pages.read_json(data)
-    pages.print_claims(decide(found))
-    pages.write_page(folder, page(found))
-    return 0
+    return pages.finish(folder, page(found), decide(found))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from scipy.io.matlab import MatReadError
 
 from darrm import checks
 from darrm.system.extras import require
-from experiments.download import RemoteFile, obtain, place
+from experiments.download import RemoteFile, obtain
 
 CLASSES = (5, 8)  # the paper's two "randomly chosen" classes
 ALL_CLASSES = tuple(range(10))
@@ -112,15 +112,6 @@ def load(name: str, classes: Sequence[int] = CLASSES) -> LabeledImages:
     *train, test = [_chosen(*part, classes) for part in parts]
     train_x, train_y = (np.concatenate(arrays) for arrays in zip(*train, strict=True))
     return LabeledImages(name, _shares(train_x), train_y, _shares(test[0]), test[1])
-
-
-def at_hand(name: str) -> bool:
-    """Whether a data set lies in DARRM_DATA_DIR, or in the cache where that is not set; nothing is downloaded.
-
-    >>> at_hand("digits")
-    True
-    """
-    return all(place(file).is_file() for file in FILES.get(name, ()))
 
 
 def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:

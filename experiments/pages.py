@@ -57,12 +57,6 @@ def claims_table(claims: Iterable[Claim]) -> str:
     return table(["claim", "holds", "measured"], rows)
 
 
-def print_claims(claims: Iterable[Claim]) -> None:
-    """Print one line for each claim."""
-    for claim in claims:
-        print(f"{'holds' if claim.holds else 'FAILS'}: {claim.statement} [{claim.measured}]")
-
-
 def filled(name: str, *data: object, template: str = "page") -> str:
     """Fill a template of the experiment ``name``; a value is looked for in one of the ``data`` after the other."""
     text = (TEMPLATES / name / f"{template}.template").read_text(encoding="utf-8")
@@ -209,8 +203,11 @@ def data_folder(options: argparse.Namespace, name: str) -> Path:
     return folder
 
 
-def write_page(folder: Path, text: str) -> None:
-    """Write the page OUTPUT/NAME.md beside the folder OUTPUT/NAME of its data."""
+def finish(folder: Path, text: str, claims: Iterable[Claim] = ()) -> int:
+    """Print one line a claim, write the page OUTPUT/NAME.md beside the folder OUTPUT/NAME of its data, and return 0."""
+    for claim in claims:
+        print(f"{'holds' if claim.holds else 'FAILS'}: {claim.statement} [{claim.measured}]")
     path = folder.with_name(f"{folder.name}.md")
     write_text(path, text)
     print(f"wrote {path}")
+    return 0

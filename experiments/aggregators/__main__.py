@@ -45,9 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pages.write_json(folder / "pluralities.json", [asdict(comparison) for comparison in pluralities])
         pages.write_json(folder / "plurality_votes.json", _plurality_votes(quick=options.quick))
     results = Results.read(folder)
-    pages.print_claims(results.claims)
-    pages.write_page(folder, page(results, quick=options.quick))
-    return 0
+    return pages.finish(folder, page(results, quick=options.quick), results.claims)
 
 
 def _compared(work: Workload, prior: Prior | None = None) -> Comparison:

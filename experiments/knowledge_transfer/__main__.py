@@ -62,8 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.quiet:
             print(text(result))
             print(f"{result['seconds']} s; JSON, PNG and votes are in {folder}")
-    pages.write_page(folder, page(folder))
-    return 0
+    return pages.finish(folder, page(folder))
 
 
 def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, machine: Machine) -> Row:

@@ -40,8 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pages.write_json(folder / f"{options.dataset}.json", result)
         draw(folder, result)
         print(f"{result['teacher_seconds'] + result['seconds']:.0f} s; JSON, PNG and what was kept are in {folder}")
-    pages.write_page(folder, page(folder))
-    return 0
+    return pages.finish(folder, page(folder))
 
 
 def write_printed(folder: Path) -> None:

@@ -9,14 +9,6 @@ from experiments.pate.settings import PLANS, STUDIES
 
 CLUSTER = "cluster.json"
 PRINTED = "printed"  # the JSON of what needs no votes
-TITLES = {
-    "digits": "Digits (scikit-learn)",
-    "mnist": "MNIST",
-    "fashion-mnist": "Fashion-MNIST",
-    "glyph": "Glyph, a stand-in",
-    "svhn": "SVHN",
-    "adult": "Adult",
-}
 PARTS = ("smoothness", "sensitivity", "noise_scale", "cost", "cost_by_theorem_23")  # of the publication of a round
 
 
@@ -25,7 +17,7 @@ def page(folder: Path) -> str:
     paths = {name: folder / f"{name}.json" for name in STUDIES}
     sections = {name: _section(read_json(path)) if path.is_file() else None for name, path in paths.items()}
     facts = {
-        "studies": [{"name": name, "title": TITLES[name], "section": text} for name, text in sections.items()],
+        "studies": [{"name": name, "title": STUDIES[name].title, "section": text} for name, text in sections.items()],
         "cluster": read_json(folder / CLUSTER) if (folder / CLUSTER).is_file() else None,
     }
     return filled("pate", facts, read_json(folder / f"{PRINTED}.json"))

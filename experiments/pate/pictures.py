@@ -99,19 +99,9 @@ def draw_figure_5(path: Path, result: Row) -> None:
         left.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
         cost_axes.set_ylim(min(dots[0][1], dots[-1][1], 0.1 * largest) / 2.0, 3.0 * largest)
         for name, (color, dark) in CHECKS.items():
-            curve = numbers["curves"][name]
-            right.fill_between(
-                curve["answered"], curve["check"], color=dark, alpha=0.8, lw=0, label=f"{name}: selecting"
-            )
-            right.fill_between(
-                curve["answered"],
-                curve["check"],
-                curve["epsilon"],
-                color=color,
-                alpha=0.6,
-                lw=0,
-                label=f"{name}: answering",
-            )
+            answered, check, epsilon = (numbers["curves"][name][key] for key in ("answered", "check", "epsilon"))
+            right.fill_between(answered, check, color=dark, alpha=0.8, lw=0, label=f"{name}: selecting")
+            right.fill_between(answered, check, epsilon, color=color, alpha=0.6, lw=0, label=f"{name}: answering")
         every = numbers["curves"]["LNMax"]
         right.plot(every["answered"], every["epsilon"], color=LNMAX, ls="--", label="LNMax: every query")
         right.set(

@@ -1,7 +1,7 @@
 """The rows of a study: the labels that an aggregator releases, how many are right, and what they cost."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -179,7 +179,4 @@ def measured(run: Run, labels: Labels, answered: NDArray[np.bool_]) -> Row:
 
 def _printed(way: Way | TwoRounds) -> Row:
     """Return what [P] prints for a row, or None."""
-    known = way.printed
-    if known is None:
-        return {"paper": None}
-    return {"paper": {"answered": known.answered, "epsilon": known.epsilon, "accuracy": known.accuracy}}
+    return {"paper": None if way.printed is None else asdict(way.printed)}

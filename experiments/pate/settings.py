@@ -55,17 +55,18 @@ class Study:
     teachers: int
     pool: int  # public inputs, the others of the test set are held out
     delta: float
+    title: str = ""
 
 
 STUDIES = {
     study.name: study
     for study in (
-        Study("digits", 10, 50, 200, 1e-5),
-        Study("mnist", 10, 250, 9_000, 1e-5),
-        Study("fashion-mnist", 10, 250, 9_000, 1e-5),
-        Study("glyph", 150, 5_000, 16_000, 1e-8),
-        Study("svhn", 10, 250, 25_032, 1e-6),
-        Study("adult", 2, 250, 8_140, 1e-5),
+        Study("digits", 10, 50, 200, 1e-5, "Digits (scikit-learn)"),
+        Study("mnist", 10, 250, 9_000, 1e-5, "MNIST"),
+        Study("fashion-mnist", 10, 250, 9_000, 1e-5, "Fashion-MNIST"),
+        Study("glyph", 150, 5_000, 16_000, 1e-8, "Glyph, a stand-in"),
+        Study("svhn", 10, 250, 25_032, 1e-6, "SVHN"),
+        Study("adult", 2, 250, 8_140, 1e-5, "Adult"),
     )
 }
 

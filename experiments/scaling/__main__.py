@@ -90,8 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             pages.write_json(data, [asdict(item) for item in measurements])
         print(json.dumps(summary(measurements), indent=1, ensure_ascii=False))
         plot(folder / "scaling.png", measurements)
-    pages.write_page(folder, page(read_measurements(data)))
-    return 0
+    return pages.finish(folder, page(read_measurements(data)))
 
 
 def median_run(case: Case, time_limit: float, runs: int) -> Measurement:

@@ -125,8 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     earlier[command.typed] = measure(command, Path(work), before, known)
                     print(f"{command.what}: {earlier[command.typed]['now']}", flush=True)
                 pages.write_json(data, [earlier[one.typed] for one in COMMANDS if one.typed in earlier])
-    pages.write_page(folder, page(pages.read_json(data)))
-    return 0
+    return pages.finish(folder, page(pages.read_json(data)))
 
 
 if __name__ == "__main__":

@@ -76,8 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "nanoseconds": {version: parts_of(checkout) for version, checkout in checkouts.items()},
         }
         pages.write_json(folder / "releases.json", data)
-    pages.write_page(folder, page(pages.read_json(folder / "releases.json")))
-    return 0
+    return pages.finish(folder, page(pages.read_json(folder / "releases.json")))
 
 
 def measure(cases: Sequence[tuple[Any, ...]], checkouts: dict[str, Path]) -> list[Row]:

@@ -33,15 +33,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     checks.integer_at_least(1, jobs=options.jobs)
     folder = pages.data_folder(options, NAME)
+    claims: list[pages.Claim] = []
     for figure in pages.chosen_figures(options, FIGURES):
         started = time.perf_counter()
         data = compute(figure, quick=options.quick, jobs=options.jobs)
         pages.write_json(folder / f"figure{figure}.json", asdict(data))
         save_picture(folder / f"figure{figure}.png", data)
         print(f"Figure {figure}: {data.title} ({time.perf_counter() - started:.1f} s)")
-        pages.print_claims(data.claims)
-    pages.write_page(folder, page(folder))
-    return 0
+        claims += data.claims
+    return pages.finish(folder, page(folder), claims)
 
 
 def compute(figure: str, *, quick: bool, jobs: int) -> FigureData:

@@ -80,19 +80,11 @@ def figure7(*, quick: bool, jobs: int) -> FigureData:
         "bandwidth": BANDWIDTH, "sampled sensitivity": " and ".join(f"{value:.4g}" for value in found),
         "global bounds": f"{sharp:.4g} (sharp, K(0)/n) and {loose:.4g} (triangle inequality, 2K(0)/n)",
     }  # fmt: skip
-    notes = [
-        (
-            "The paper states neither the bandwidth nor the global bound. The sharp bound is attained by records at "
-            "and far from a lattice point, which this distribution produces often, so against it little can be gained; "
-            "the usual bound by the triangle inequality is twice as large. The error is the largest over 201 points of "
-            "[0, 1], averaged over the repeats."
-        )
-    ]
     names = tuple(f"sampled, gamma = {gamma}" for gamma in gammas)
     columns = ("epsilon", *names, "global, sharp", "global, triangle", "approximation")
     title = "error of the kernel density estimate released by the Bernstein mechanism"
     rows = [[epsilon, *means, approximation] for epsilon, means in zip(EPSILONS, errors.tolist(), strict=True)]
-    return FigureData(7, title, settings, columns, rows, claims, notes, quick)
+    return FigureData(7, title, settings, columns, rows, claims, quick)
 
 
 def _at_high_privacy(errors: list[float], gammas: tuple[float, ...], *, column: int, bound: str) -> Claim:

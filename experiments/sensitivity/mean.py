@@ -60,6 +60,5 @@ def figure4(*, quick: bool, jobs: int) -> FigureData:
     ]
     settings = {"n": RECORDS, "λ": 1, "repeats": repeats}
     columns = ("m", "gamma", "sampled (mean)", "sampled (deviation)", "analytical")
-    notes = ["The paper does not state n. A dash marks a γ that the sample size does not reach."]
     title = "analytical and sampled sensitivity of the mean of exponential draws"
-    return FigureData(4, title, settings, columns, rows, claims, notes, quick)
+    return FigureData(4, title, settings, columns, rows, claims, quick)

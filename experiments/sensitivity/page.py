@@ -20,13 +20,12 @@ class FigureData:
     columns: tuple[str, ...]
     rows: Sequence[Sequence[float | None]]  # None: not reached
     claims: list[Claim]
-    notes: list[str]  # such as departures from the paper
     quick: bool = False  # whether this was a shortened run
 
     def column(self, name: str, first: float | None = None) -> list[float]:
         """Take one column, all of it or of the rows with this first value; what was not reached is NaN.
 
-        >>> FigureData(2, "t", {}, ("m", "k"), [[1, 5], [2, 6], [2, None]], [], []).column("k", 2)
+        >>> FigureData(2, "t", {}, ("m", "k"), [[1, 5], [2, 6], [2, None]], []).column("k", 2)
         [6, nan]
         """
         place = self.columns.index(name)
@@ -35,8 +34,9 @@ class FigureData:
 
 
 def read_figure(path: Path) -> FigureData:
-    """Read a figure's data back."""
+    """Read a figure's data back; older runs wrote notes as well, which stand in the template."""
     fields = read_json(path)
+    fields.pop("notes", None)
     claims = [Claim(**claim) for claim in fields.pop("claims")]
     return FigureData(**{**fields, "columns": tuple(fields["columns"])}, claims=claims)
 

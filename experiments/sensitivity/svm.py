@@ -35,15 +35,6 @@ EPSILONS = tuple(float(f"{epsilon:.3g}") for epsilon in np.geomspace(0.01, 1000.
 BACK_WITHIN = 0.01  # "back at the non-private level" means: within one percentage point
 SEED = 20170805
 
-NOTE = (
-    "Records are clipped to [0, 1]^d, the domain of Proposition 19: the paper's normal draws leave it now and then, "
-    "and the bound would not hold for them."
-)
-VANISHING = (
-    "At large γ and d the sampled sensitivity falls to the solver's tolerance: most records are no support vectors, so "
-    "on most pairs nothing changes. A release with so small a Δ̂ is hardly noisy, and the promise leaves out just the "
-    "pairs in which a support vector changes: choose γ below the share of records that matter."
-)
 STRICT_GAMMA = 0.1
 
 
@@ -123,9 +114,7 @@ def figure5(*, quick: bool, jobs: int) -> FigureData:
     ]
     settings = {"n": RECORDS, "C": C, "m": pairs, "loss": "hinge, C/n a record, bias not regularized"}
     columns = ("d", "gamma", "sampled", "global bound")
-    return FigureData(
-        5, "sampled and global sensitivity of the linear SVM", settings, columns, rows, claims, [NOTE, VANISHING], quick
-    )
+    return FigureData(5, "sampled and global sensitivity of the linear SVM", settings, columns, rows, claims, quick)
 
 
 def figure6(*, quick: bool, jobs: int) -> FigureData:
@@ -177,7 +166,7 @@ def figure6(*, quick: bool, jobs: int) -> FigureData:
         "test records": TEST_RECORDS, "sampled sensitivity": f"{found.value:.4f}", "global bound": f"{bound:.3f}",
     }  # fmt: skip
     columns = ("epsilon", "sampled", "global", "non-private")
-    return FigureData(6, "predictive error of the private linear SVM", settings, columns, rows, claims, [NOTE], quick)
+    return FigureData(6, "predictive error of the private linear SVM", settings, columns, rows, claims, quick)
 
 
 def error_of(parameters: NDArray[np.float64], features: NDArray[np.float64], labels: NDArray[np.float64]) -> float:

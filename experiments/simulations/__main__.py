@@ -36,9 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             data = figure_data(name)
             pages.write_json(folder / f"figure{name}.json", data)
             draw(folder / f"figure{name}.png", data)
-    pages.print_claims(decide(*read_folder(folder)))
-    pages.write_page(folder, page(folder))
-    return 0
+    return pages.finish(folder, page(folder), decide(*read_folder(folder)))
 
 
 if __name__ == "__main__":

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from darrm.laws.noise_function import NoiseFunction
-from experiments.boundary.__main__ import measure
+from experiments.boundary.__main__ import decide, measure
 from experiments.boundary.losses import AllModels, same_question
-from experiments.boundary.page import decide
 from experiments.boundary.search import Search, climb
 from experiments.boundary.settings import SHAPES
 from experiments.pages import read_json

@@ -13,7 +13,7 @@ import pytest
 import scipy.io
 
 from experiments import datasets, download
-from experiments.datasets import ALL_CLASSES, LOADERS, at_hand, load, read_idx, read_mat
+from experiments.datasets import ALL_CLASSES, LOADERS, load, read_idx, read_mat
 from experiments.download import RemoteFile, obtain
 
 CONTENT = bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9])
@@ -194,18 +194,6 @@ def test_house_numbers_have_channels_first_and_ten_means_zero(svhn: dict[str, tu
     assert (data.train_x[20, 1] * 255).round().tolist() == svhn["extra_32x32.mat"][0][:, :, 1, 0].tolist()
     assert np.bincount(data.train_y).tolist() == [5] * 10
     assert load("svhn", (5, 8)).train_x.shape == (10, 3, 32, 32)
-
-
-def test_what_is_at_hand_is_found_without_reading(
-    svhn: dict[str, tuple[np.ndarray, np.ndarray]], tmp_path: Path
-) -> None:
-    assert svhn
-    assert at_hand("svhn")
-    assert not at_hand("adult")
-    (tmp_path / "svhn" / "extra_32x32.mat").unlink()
-    assert not at_hand("svhn")
-    with pytest.raises(ValueError, match="which has no svhn/extra_32x32"):
-        load("svhn")
 
 
 def test_damaged_house_numbers_are_named(svhn: dict[str, tuple[np.ndarray, np.ndarray]], tmp_path: Path) -> None:
