@@ -1,0 +1,17 @@
+"""The bugs that are planted to try the tests can still be planted; whether they are caught, `tests.planted` asks."""
+
+import pytest
+
+from tests.planted import PLANTS, ROOT, Plant
+
+
+@pytest.mark.parametrize("bug", PLANTS, ids=lambda bug: bug.name)
+def test_a_bug_can_be_planted(bug: Plant) -> None:
+    for edit in bug.edits:
+        assert edit.count() == 1, f"{edit.path} was changed: plant the bug anew in tests/planted.py"
+        assert edit.wrong != edit.right
+    assert all((ROOT / path).exists() for path in bug.tests)
+
+
+def test_fifteen_bugs_have_fifteen_names() -> None:
+    assert len({bug.name for bug in PLANTS}) == 15
