@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("skops")
-import skops.io
+pytest.importorskip("sklearn")
 from sklearn.datasets import load_iris
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
@@ -106,6 +105,8 @@ def test_unknown_types_are_named_and_refused(tmp_path: Path) -> None:
 
 
 def edited(tmp_path: Path, change: Any) -> Path:
+    import skops.io
+
     fitted = vote(tmp_path)
     save(fitted, tmp_path / "vote.skops")
     document = skops.io.load(tmp_path / "vote.skops", trusted=["sklearn.tree._tree.Tree"])

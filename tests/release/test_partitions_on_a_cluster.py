@@ -15,7 +15,6 @@ import pytest
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
-distributed = pytest.importorskip("distributed")
 
 from darrm.account.ledger import PrivacyLedger  # noqa: E402 (after the checks for the extras)
 from darrm.errors import PaidError  # noqa: E402 (as above)
@@ -36,6 +35,7 @@ SURE = np.arange(ROWS) % 4 < 2  # rows whose voters agree: the table tells them 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
