@@ -1,6 +1,5 @@
 import math
 import warnings
-from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -10,20 +9,14 @@ import numpy as np
 import pytest
 
 from darrm import (
-    DaRRM,
     GammaTable,
     NoiseFunction,
     PrivacyParams,
     Problem,
     Voters,
-    Votes,
     Workload,
     certify,
-    optimize_gamma,
 )
-from darrm.laws.priors import Dirichlet
-from darrm.pate import GNMax
-from darrm.plan import plan
 from darrm.privacy import decimal_text, exact_number
 
 
@@ -88,41 +81,3 @@ def test_numpy_and_text_are_welcome_in_voters_and_survive_a_file(tmp_path: Path)
     certify(problem, NoiseFunction(np.int64(3), np.float32([0.25, 0.5]))).save(str(tmp_path / "t.json"))  # type: ignore[arg-type]
     assert GammaTable.load(str(tmp_path / "t.json")).problem == problem
     assert Workload(voters, np.uint16(7), PrivacyParams(1)).to_json()["queries"] == 7  # type: ignore[arg-type]
-
-
-PAIR = PrivacyParams(1, "1e-5")
-VOTERS, HALF, VOTES = Voters(3, PAIR), NoiseFunction(3, [0.5, 1.0]), Votes.of_labels([[1, 0, 1]])
-PROBLEM = Problem.from_allowance(VOTERS, 2)
-WRONG: tuple[tuple[Callable[..., Any], str], ...] = (
-    (lambda: Voters(11, 0.1), r"each must be PrivacyParams\(epsilon, delta\), got 0.1"),  # type: ignore[arg-type]
-    (lambda: Voters(11, [0.1, 0]), "each must be PrivacyParams"),  # type: ignore[arg-type]
-    (lambda: Voters(11, (0.1, 0)), "each must be PrivacyParams"),  # type: ignore[arg-type]
-    (lambda: Voters(11.0, PAIR), "K must be an integer"),  # type: ignore[arg-type]
-    (lambda: Voters(10**9, PAIR), "K must be an integer of at most 1000000"),
-    (lambda: Voters(11, PAIR, overlap="1"), "overlap must be an integer"),  # type: ignore[arg-type]
-    (lambda: Workload(Voters(11, PAIR), 3, (1, 0)), r"total must be a PrivacyParams, got \(1, 0\): say Priv"),  # type: ignore[arg-type]
-    (lambda: Workload(11, 3, PAIR), "voters must be a Voters, got 11: say Voters"),  # type: ignore[arg-type]
-    (lambda: Workload(Voters(11, PAIR), 10**20, PAIR), "queries must be an integer of at most"),
-    (lambda: Problem(Voters(11, PAIR), 0.3), "target must be a PrivacyParams"),  # type: ignore[arg-type]
-    (lambda: Problem.from_allowance(11, 3), "voters must be a Voters"),  # type: ignore[arg-type]
-    (lambda: certify(PROBLEM, [0.5, 1.0]), r"gamma must be a NoiseFunction, got \[0.5, 1.0\]: say NoiseFunction"),  # type: ignore[arg-type]
-    (lambda: certify(PROBLEM, float), "gamma must be a NoiseFunction"),  # type: ignore[arg-type]
-    (lambda: certify(Workload(VOTERS, 2, PAIR), HALF), "problem must be a Problem"),  # type: ignore[arg-type]
-    (lambda: optimize_gamma(PROBLEM, prior="common"), "prior must be an object with .* got 'common': say Dirichlet"),  # type: ignore[arg-type]
-    (lambda: optimize_gamma(PROBLEM, prior="common", objective="expected-error"), "say Dirichlet"),  # type: ignore[arg-type]
-    (lambda: optimize_gamma(Workload(VOTERS, 2, PAIR)), "problem must be a Problem, got Workload"),  # type: ignore[arg-type]
-    (lambda: optimize_gamma(PROBLEM, rng=0), "rng must be a generator, got 0"),  # type: ignore[arg-type]
-    (lambda: optimize_gamma(PROBLEM, options=9), "options must be a SolveOptions, got 9"),  # type: ignore[arg-type]
-    (lambda: HALF.expected_error("common"), "prior must be an object with .* got 'common'"),  # type: ignore[arg-type]
-    (lambda: HALF.estimate_error("common"), "prior must be an object with .* got 'common'"),  # type: ignore[arg-type]
-    (lambda: HALF.estimate_error(Dirichlet(), rng=0), "rng must be a generator, got 0"),  # type: ignore[arg-type]
-    (lambda: plan(Workload(VOTERS, 2, PAIR), prior="common"), "prior must be an object with .* got 'common'"),  # type: ignore[arg-type]
-    (lambda: DaRRM(certify(PROBLEM, HALF)).release(VOTES, rng=0), "rng must be a generator, got 0: say np.random"),  # type: ignore[arg-type]
-    (lambda: GNMax(4.0).release(VOTES, rng=0), "rng must be a generator, got 0"),  # type: ignore[arg-type]
-)
-
-
-@pytest.mark.parametrize(("call", "line"), WRONG)
-def test_a_wrong_type_is_told_what_to_pass(call: Callable[[], Any], line: str) -> None:
-    with pytest.raises(ValueError, match=line):
-        call()

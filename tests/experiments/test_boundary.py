@@ -12,7 +12,7 @@ from experiments.boundary.losses import AllModels, same_question
 from experiments.boundary.search import Search, climb
 from experiments.boundary.settings import SHAPES
 from experiments.pages import read_json
-from tests import test_counterexamples as exact
+from tests.account import test_counterexamples as exact
 from tests.oracle import exponential
 
 DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "boundary"

@@ -23,7 +23,7 @@ Answers = tuple[int, ...]
 Model = tuple[Answers, Answers]
 Law = dict[Answers, Fraction]
 
-PAGE = Path(__file__).parents[1] / "docs" / "trained-models.md"
+PAGE = Path(__file__).parents[2] / "docs" / "trained-models.md"
 THREE = [Fraction(1), Fraction(1, 3)]  # γ(2), γ(3)
 THREE_MODELS: list[Model] = [((1, 1), (0, 0)), ((0, 1), (0, 0)), ((1, 0), (0, 0))]  # (b1, b1), (0, b2), (b3, 0)
 FIVE, FIVE_TIMES = [Fraction(0), Fraction(0), Fraction(5, 100)], 100

@@ -1,0 +1,722 @@
+"""The mistakes of a first week, at the shell and in Python: each gets one sentence that a person can act on.
+
+A sentence names the value, says what is allowed, and what to do. What a person may well mean just works.
+"""
+# the arguments are of wrong types on purpose
+# mypy: disable-error-code="arg-type, list-item, index, attr-defined, type-arg, no-any-return"
+
+import shlex
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import darrm
+import darrm.__main__ as front
+from darrm import (
+    Charge,
+    DaRRM,
+    GammaTable,
+    NoiseFunction,
+    Plurality,
+    PrivacyAccountant,
+    PrivacyLedger,
+    PrivacyParams,
+    Problem,
+    SolveOptions,
+    Voters,
+    Votes,
+    Workload,
+    certify,
+    load_table,
+    optimize_gamma,
+    release_debited,
+)
+from darrm.advise import advise
+from darrm.errors import DarrmError
+from darrm.laws import priors
+from darrm.losses import compose_optimal, compose_simple
+from darrm.mechanisms.files import load_release
+from darrm.pate import ConfidentGNMax, GNMax, LNMax, analyze, sanitize
+from darrm.plan import plan
+from darrm.random_dp import Gaussian, Laplace, SensitivitySampler, sample_size, sample_then_respond
+from darrm.system.command_line import nearest
+
+LABELS = np.array([[1, 1, 0, 1, 0], [0, 0, 0, 1, 0], [1, 1, 1, 1, 1], [0, 1, 0, 0, 1]])  # 4 queries, 5 voters
+ROWS = "\n".join(",".join(map(str, row)) for row in LABELS) + "\n"
+WORDS = np.where(LABELS == 1, "yes", "no")
+EACH, EACH_PURE = PrivacyParams("0.2", "1e-5"), PrivacyParams("0.2")
+PRIVATE, PLAIN = Voters(5, EACH), Voters(5, PrivacyParams("inf"), overlap=1)
+PROBLEM = Problem.from_allowance(PRIVATE, 2)
+ONTO = "release votes.csv --table table.json --output out.csv --ledger"
+RELEASE = "--table table.json --ledger new.sqlite --create-budget 8,1e-2 --output out.csv"
+HALF = NoiseFunction(5, [0.5, 0.5, 1.0])
+LONGEST = 400  # characters of a sentence: a few lines of a terminal
+
+
+@pytest.fixture(scope="module")
+def aggregator() -> DaRRM:
+    return DaRRM(optimize_gamma(PROBLEM))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, aggregator: DaRRM) -> Path:
+    """Make the files of a first week: some good, most bad."""
+    folder = tmp_path_factory.mktemp("week")
+    aggregator.table.save(folder / "table.json")
+    seven = Problem.from_allowance(Voters(7, EACH), 7)
+    certify(seven, NoiseFunction(7, np.ones(4))).save(folder / "seven.json")
+    stored = (folder / "table.json").read_text()
+    texts = {
+        "votes.csv": ROWS,
+        "header.csv": "north,south,east,west,center\n" + ROWS,
+        "pandas.csv": ",0,1,2,3,4\n" + "".join(f"{row},{line}\n" for row, line in enumerate(ROWS.split())),
+        "comment.csv": "# my votes\n" + ROWS,
+        "semicolons.csv": ROWS.replace(",", ";"),
+        "tabs.csv": ROWS.replace(",", "\t"),
+        "spaces.csv": ROWS.replace(",", " "),
+        "empty.csv": "",
+        "blank.csv": ROWS + "\n",
+        "ragged.csv": ROWS + "1,0,1\n",
+        "hole.csv": ROWS.replace("0,0,0,1,0", "0,,0,1,0"),
+        "words.csv": ROWS.replace("1", "yes").replace("0", "no"),
+        "signs.csv": ROWS.replace("0", "-1"),
+        "shares.csv": ROWS.replace("1", "0.9"),
+        "transposed.csv": "\n".join(",".join(map(str, row)) for row in LABELS.T) + "\n",
+        "from_one.csv": ROWS.replace("1", "2").replace("0", "1"),
+        "windows.csv": "\ufeff" + ROWS.replace("\n", "\r\n"),
+        "spaced.csv": ROWS.replace(",", ", "),
+        "votes.txt": ROWS,
+        "one_voter.csv": "no no\nno\n",
+        "taken.csv": "1\n0\n",
+        "cut.json": stored[:200],
+        "edited.json": stored.replace('"checksum": "', '"checksum": "0'),
+        "foreign.json": '{"a": 1}',
+        "text.sqlite": ROWS * 100,
+    }
+    for name, text in texts.items():
+        (folder / name).write_bytes(text.encode())
+    (folder / "utf16.csv").write_bytes(ROWS.encode("utf-16"))
+    (folder / "latin.csv").write_bytes("für,gegen\n".encode("latin-1"))
+    (folder / "votes.xlsx").write_bytes(b"PK\x03\x04")
+    shutil.copy(folder / "votes.csv", folder / "renamed.npy")
+    (folder / "a_folder").mkdir()
+    for name, array in {
+        "votes": LABELS,
+        "one_query": LABELS[0],
+        "booleans": LABELS == 1,
+        "floats": LABELS.astype(float),
+        "digits": LABELS.astype(str),
+        "gaps": np.where(LABELS == 1, np.nan, 0.0),
+        "counts": np.array([[3, 2], [4, 1], [0, 5]]),
+    }.items():
+        np.save(folder / f"{name}.npy", array)
+    ledger = PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(8, "1e-2"))
+    ledger.debit(aggregator.charge(4))
+    PrivacyLedger.create(folder / "small.sqlite", PrivacyParams("0.1", "1e-9"))
+    other = PrivacyLedger.create(folder / "other.sqlite", PrivacyParams(8, "1e-2"))
+    other.debit(Charge("another mechanism", guarantee=PrivacyParams("0.1")))
+    connection = sqlite3.connect(folder / "foreign.sqlite")
+    connection.execute("CREATE TABLE notes (text)")
+    connection.close()
+    return folder
+
+
+@pytest.fixture
+def week(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(made)
+    return made
+
+
+def check_sentence(text: str, parts: str) -> None:
+    """Check that a message is one sentence of a person's language, with everything that this mistake needs."""
+    for part in parts.split(" … "):
+        assert part in text
+    assert "\n" not in text
+    assert len(text) <= LONGEST
+    for machine in ("Traceback", "[Errno", "object has no attribute", "NoneType' object"):
+        assert machine not in text
+
+
+# what is typed, and what the answer must contain: the value, what is allowed or what to do
+SHELL = {
+    # commands and flags
+    "optimise --K 5": "'optimise' … did you mean optimize?",
+    "train --K 5": "'train' … choose from optimize, plan, advise, release",
+    "optimize --k 5 --m 2": "--k … did you mean --K? … --help",
+    "optimize --K 5 --ouput t.json": "--ouput … did you mean --output?",
+    "optimize --K 5 -m 2": "-m … did you mean --m?",
+    "optimize --K 5 --eps 0.1": "--eps … did you mean --epsilon?",
+    "optimize \u2014K 5": "\u2014K … did you mean --K?",
+    "pate votes.npy --delta 1e-5 --sigma 40": "--sigma … --sigma1 or --sigma2",
+    "release votes.csv --seed 1 " + RELEASE: "no flag --seed … --help",
+    "optimize 5 2": "'5' … follows its flag",
+    "account ledger.sqlite": "'ledger.sqlite' … follows its flag",
+    "optimize --K": "--K … expected one argument",
+    "optimize --voters public": "--voters … 'public' … 'private', 'plain'",
+    "optimize --K 5 --shape monoton": "--shape … 'monoton' … 'free', 'monotone'",
+    # numbers
+    "optimize --K=11.0": "--K … '11.0' … an integer of at least 1 … digits",
+    "optimize --K ten": "--K … 'ten' … an integer",
+    "optimize --K -5": "--K … -5 … at least 1",
+    "optimize --K 5 --m 6": "m must be in [1, K] = [1, 5] … '6'",
+    "optimize --K 5 --m 0.5": "m must be in [1, K] = [1, 5] … '0.5' … at least as one voter",
+    "optimize --K 5 --m 2,5": "m must be … '2,5' … with a point",
+    "optimize --K 5 --epsilon 0": "epsilon must be positive … carry no information",
+    "optimize --K 5 --epsilon -0.1": "--epsilon … '-0.1' … at least 0",
+    "optimize --K 5 --epsilon nan": "--epsilon … 'nan' … a finite number, like 0.1",
+    "optimize --K 5 --epsilon inf": "--epsilon must be finite … --voters plain",
+    "optimize --K 5 --epsilon 0,1": "--epsilon … '0,1' … with a point",
+    "optimize --K 5 --each-delta 2": "--each-delta … in [0, 1) … '2'",
+    "optimize --K 5 --overlap 6": "overlap … at most K = 5 … 6",
+    "optimize --K 5 --time-limit soon": "--time-limit … 'soon' … a number of at least 0",
+    "plan --K 5 --voters plain --total 2,1e-5 --queries 1e3": "--queries … '1e3' … digits",
+    "plan --K 5 --voters plain --total 2,1e-5 --queries 0": "--queries … 0 … at least 1",
+    # budgets
+    "plan --K 5 --voters plain": "--total is needed … --total 2,1e-5",
+    "plan --K 5 --voters plain --total 2": "--total … '2' … EPS,DELTA, like 2,1e-5",
+    "plan --K 5 --voters plain --total 2 1e-5": "'1e-5' … one word",
+    "plan --K 5 --voters plain --total 0,5,1e-5": "--total … decimals have a point",
+    "plan --K 5 --voters plain --total 1e-5,2": "--total … delta must be in [0, 1) … swapped?",
+    "plan --K 5 --voters plain --total 0,1e-5": "total.epsilon … (0, 700] … 0.0",
+    "plan --K 5 --voters plain --total inf,1e-5": "--total … 'inf' … a finite number",
+    "optimize --K 5 --target 0.5,1e-9": "target.delta … at least each.delta … 1e-09",
+    "optimize --K 5 --m 2 --target 0.5,1e-5": "--m and --target … give one of them",
+    "optimize --K 5 --voters plain --m 2": "--voters plain needs --target EPS,DELTA",
+    "optimize --K 5 --voters plain --epsilon 1": "--epsilon is about private voters … leave it out",
+    "optimize --K 5 --classes 3 --voters plain": "--target is needed … --target 0.5,1e-5",
+    "optimize --K 5 --classes 1": "--classes … 1 … at least 2",
+    # priors
+    "optimize --K 5 --prior uniforn": "prior … 'uniforn' … uniform:LOW,HIGH … for example",
+    "optimize --K 5 --prior uniform:1,0.5": "low must be at most high = 0.5 … 1.0",
+    "optimize --K 5 --prior point:0.5": "p must be different from 0.5",
+    "optimize --K 5 --prior uniform:0.2,1": "0.5 <= LOW … expected-error",
+    # files of votes
+    f"release nosuch.csv {RELEASE}": "'nosuch.csv' … No such file … check its name",
+    f"release a_folder {RELEASE}": "the output must be a folder … out.csv' … makes a folder of labels",
+    f"release votes.txt {RELEASE}": "'votes.txt' … ends in .npy or .csv",
+    f"release votes.xlsx {RELEASE}": "'votes.xlsx' … .csv with commas",
+    f"release renamed.npy {RELEASE}": "'renamed.npy' … numpy.save",
+    f"release empty.csv {RELEASE}": "'empty.csv' … at least one line",
+    f"release header.csv {RELEASE}": "line 1 looks like a header … 'north' … delete it",
+    f"release pandas.csv {RELEASE}": "line 1 looks like a header … header=False, index=False",
+    f"release comment.csv {RELEASE}": "line 1 … '# my votes' … delete it",
+    f"release semicolons.csv {RELEASE}": "line 1 has semicolons … write commas",
+    f"release tabs.csv {RELEASE}": "line 1 has tabs … write commas",
+    f"release spaces.csv {RELEASE}": "line 1 has spaces … write commas",
+    f"release blank.csv {RELEASE}": "line 5 is blank … every line is a query",
+    f"release ragged.csv {RELEASE}": "line 5 has 3 fields … 5",
+    f"release hole.csv {RELEASE}": "line 2, field 2 … the vote is missing … leave other queries out",
+    f"release utf16.csv {RELEASE}": "line 1 … save it as UTF-8",
+    f"release latin.csv {RELEASE} --classes für,gegen": "line 1 … save it as UTF-8",
+    f"release words.csv {RELEASE}": "line 1, field 1 … 'yes' is no number … --classes A,B",
+    f"release words.csv {RELEASE} --classes Yes,No": "line 1, field 1 … 'yes' … 'Yes', 'No'",
+    f"release words.csv {RELEASE} --classes yes": "--classes … 'yes' … like no,yes",
+    f"release votes.csv {RELEASE} --classes 3": "--classes … '3' … table.json is for 2 classes",
+    f"release signs.csv {RELEASE}": "votes must be 0 or 1 … -1 from voter 2 … --classes=A,B",
+    f"release from_one.csv {RELEASE}": "votes must be 0 or 1 … 2 from voter 0 … --classes=A,B",
+    f"release shares.csv {RELEASE}": "votes must be 0 or 1 … 0.9 … a probability is no vote",
+    f"release transposed.csv {RELEASE}": "K = 5 voters … 4 columns … turn the votes round",
+    f"release one_query.npy {RELEASE}": "'one_query.npy' … (5,) … reshape a single row",
+    f"release digits.npy {RELEASE}": "votes must be 0 or 1 … '1' from voter 0 … --classes=A,B",
+    f"release gaps.npy {RELEASE}": "nan from voter 0 … it is missing … leave the query out",
+    f"release votes.csv votes.npy {RELEASE}": "'votes.npy' … one word too many",
+    # tables
+    "release votes.csv --ledger ledger.sqlite --output out.csv": "--table … required",
+    "release votes.csv --table none.json --ledger ledger.sqlite --output out.csv": "'none.json' … check its name",
+    "release table.json --table votes.csv --ledger ledger.sqlite --output out.csv": "'votes.csv' … no table … wrote",
+    "release votes.csv --table seven.json --ledger ledger.sqlite --output out.csv": "K = 7 voters … 5 columns",
+    "release votes.csv --table cut.json --ledger ledger.sqlite --output out.csv": "'cut.json' … no table … wrote",
+    "release votes.csv --table edited.json --ledger ledger.sqlite --output out.csv": "changed … optimize again",
+    "release votes.csv --table foreign.json --ledger ledger.sqlite --output out.csv": "format … optimize or plan",
+    "verify votes.csv": "no JSON … optimize or plan",
+    "verify --table table.json": "no flag --table … --help",
+    "verify table.json --labels votes.csv": "'votes.csv' … one line is one answer",
+    # ledgers
+    "release votes.csv --table table.json --output out.csv": "--ledger … required",
+    f"{ONTO} none.sqlite": "none.sqlite … --create-budget",
+    f"{ONTO} text.sqlite": "text.sqlite … check the name",
+    f"{ONTO} foreign.sqlite": "no ledger … --create-budget",
+    f"{ONTO} a_folder": "it is a folder … --create-budget",
+    f"{ONTO} other.sqlite": "one kind … another ledger",
+    f"{ONTO} small.sqlite": "0 still fit … nothing was debited",
+    f"{ONTO} ledger.sqlite --create-budget 8,1e-2": "it exists already … open it as it is",
+    f"{ONTO} no/l.sqlite --create-budget 8,1e-2": "no/l.sqlite … check its folder",
+    f"{ONTO} new.sqlite --create-budget 8": "--create-budget … EPS,DELTA, like 3,1e-5",
+    "release recover 1 --ledger ledger.sqlite --output out.csv": "the entry … none is … 1",
+    "account": "--ledger … --table with --queries and --delta",
+    "account --table table.json --queries 20": "--queries and --delta … like --queries",
+    "account --table table.json --queries 20 --delta 0": "--delta … in (0, 1) … '0'",
+    "account --ledger ledger.sqlite --table table.json": "either --ledger … or --table",
+    # outputs
+    "release votes.csv --table table.json --ledger ledger.sqlite": "--output is needed … .npy or .csv",
+    "release votes.csv --table table.json --ledger ledger.sqlite --output taken.csv": "exists already … another file",
+    "release votes.csv --table table.json --ledger ledger.sqlite --output out.txt": "'out.txt' … in .npy or .csv",
+    "optimize --K 5 --output no/t.json": "'no' … does not exist … create it first",
+    "optimize --K 5 --output a_folder": "'a_folder' is a folder … name a file",
+    # PATE
+    "pate votes.npy --delta 1e-5": "--sigma2 (GNMax) … --gamma (LNMax)",
+    "pate votes.npy --sigma2 4": "--delta … required",
+    "pate votes.npy --delta 1e-5 --sigma2 4 --threshold 3": "--threshold and --sigma1 … both or neither",
+    "pate votes.npy --delta 1e-5 --sigma2 4 --queries 100": "--queries … 100 … number of rows, 4",
+    "pate votes.npy --delta 1e-5 --sigma2 4 --votes-format counts": "the sum of row 1 … for labels",
+}
+
+
+@pytest.mark.parametrize("typed", SHELL)
+def test_a_mistake_at_the_shell_is_one_sentence_and_writes_nothing(
+    typed: str, week: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: path.stat().st_size for path in week.iterdir()}
+    assert front.main(shlex.split(typed)) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: ")
+    assert shown.err.endswith("\n")
+    check_sentence(shown.err[:-1], SHELL[typed])
+    assert {path: path.stat().st_size for path in week.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "votes.npy",
+        "booleans.npy",
+        "floats.npy",
+        "windows.csv",
+        "spaced.csv",
+        "signs.csv --classes -1,1",
+        "words.csv --classes no,yes",
+        "words.csv --classes 'no, yes'",
+        "from_one.csv --classes 1,2",
+        "digits.npy --classes 0,1",
+        "counts.npy --votes-format counts",
+        "counts.npy",
+    ],
+)
+def test_what_is_well_meant_at_the_shell_works(
+    typed: str, week: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *flags = shlex.split(typed)
+    rest = f"--table table.json --ledger {tmp_path}/l.sqlite --create-budget '8, 1e-2 ' --output {tmp_path}/out.csv"
+    assert front.main(["release", name, *flags, *shlex.split(rest)]) == 0
+    assert capsys.readouterr().err == ""
+    expected = len(np.load(week / name)) if name.endswith(".npy") else len((week / name).read_text().split("\n")) - 1
+    assert len((tmp_path / "out.csv").read_text().split()) == expected
+
+
+@pytest.mark.parametrize("module", ["matplotlib", "cvxpy"])
+def test_a_missing_extra_says_how_to_install_it(
+    module: str, week: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    words = ["--plot", "gamma.png"] if module == "matplotlib" else ["--solver", "reference"]
+    assert front.main(["optimize", "--K", "5", *words]) == 2
+    extra = {"matplotlib": "plot", "cvxpy": "reference"}[module]
+    check_sentence(capsys.readouterr().err[:-1], f"{module} … pip install 'darrm[{extra}]'")
+    assert not (week / "gamma.png").exists()
+
+
+def test_an_ensemble_without_torch_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("darrm.ensemble")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        import_module("darrm.ensemble")
+    assert "pip install 'darrm[ensemble]'" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("name", ["gamma", "gamma.xyz"])
+def test_a_picture_of_no_known_format_is_refused_before_the_work(
+    name: str, week: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    assert front.main(["optimize", "--K", "5", "--plot", name]) == 2
+    check_sentence(capsys.readouterr().err[:-1], f"--plot … {name!r} … .png")
+    assert not (week / name).exists()
+
+
+@pytest.mark.usefixtures("week")
+def test_a_folder_that_may_not_be_written_to_is_refused_before_the_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, _: Path(path) != Path("a_folder"))  # root may write anywhere
+    monkeypatch.setattr("darrm.optimize.__main__.optimize_gamma", lambda *_, **__: pytest.fail("it was worked on"))
+    assert front.main(["optimize", "--K", "5", "--output", "a_folder/table.json"]) == 2
+    check_sentence(capsys.readouterr().err[:-1], "'a_folder/table.json' … cannot be written to")
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.usefixtures("week")
+def test_a_swapped_pair_is_one_warning_though_other_pairs_follow_from_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert front.main(shlex.split("optimize --K 5 --m 2 --epsilon 1e-5 --each-delta 0.1 --quiet")) == 0
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    check_sentence(shown[:-1], "epsilon = 0.00001 … delta = 0.1 … swapped?")
+
+
+def test_nothing_is_meant_by_what_resembles_nothing() -> None:
+    assert nearest("--epsilon", ["--queries", "--version", "--delta"]) == ""
+
+
+class Missing:
+    """What pandas' NA does where it is compared: it answers with itself, which is neither true nor false."""
+
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+    def __repr__(self) -> str:
+        return "<NA>"
+
+
+class Frame:
+    """What a DataFrame does where it is taken for an array: it gives one of objects."""
+
+    def __init__(self, rows: Any) -> None:
+        self.values = np.array(rows, dtype=object)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.values
+
+
+class Model:
+    def predict(self, x: Any) -> Any:
+        return x
+
+
+def answer(**named: Any) -> Any:
+    """Release with one of the arguments replaced."""
+    given = {"aggregator": PAID.aggregator, "votes": Votes.of_labels(LABELS), "ledger": PAID.ledger, **named}
+    return release_debited(given.pop("aggregator"), given.pop("votes"), **given)
+
+
+def of_torch(name: str) -> Any:
+    """Return a function of the ensembles, or skip where PyTorch is missing."""
+    pytest.importorskip("torch")
+    return getattr(import_module("darrm.ensemble"), name)
+
+
+def teach(**named: Any) -> Any:
+    """Train two teachers on six records, with one of the arguments replaced."""
+    given = {
+        "x": np.zeros((6, 2)),
+        "y": np.array([0, 1] * 3),
+        "partition": of_torch("Partition").random(6, 2, seed=0),
+        "recipe": of_torch("PlainSGD")(0.1, 1, 2),
+    }
+    return of_torch("train_teachers")(**(given | named))
+
+
+# what the cases of a release share; filled by a fixture, because it takes a solve
+PAID = SimpleNamespace(aggregator=None, ledger=None)
+
+
+@pytest.fixture
+def paid(week: Path, aggregator: DaRRM) -> Iterator[SimpleNamespace]:
+    PAID.aggregator, PAID.ledger = aggregator, PrivacyLedger.create(":memory:", PrivacyParams(100, "1e-2"))
+    PAID.folder = week
+    yield PAID
+    PAID.aggregator = PAID.ledger = None
+
+
+Case = tuple[Callable[[], Any], str]
+PYTHON: dict[str, Case] = {
+    # pairs
+    "delta 2": (lambda: PrivacyParams(1e-5, 2), "delta must be in [0, 1) … got 2 … swapped?"),
+    "delta -1e-5": (lambda: PrivacyParams(0.1, -1e-5), "delta must be in [0, 1) … -1e-05"),
+    "delta of 5%": (lambda: PrivacyParams(0.1, "5%"), "delta … '5%' … like 0.1 or 1e-5"),
+    "epsilon -1": (lambda: PrivacyParams(-1), "epsilon must be a finite number of at least 0 … -1"),
+    "epsilon nan": (lambda: PrivacyParams(float("nan")), "epsilon … nan … a finite number"),
+    "epsilon inf": (lambda: PrivacyParams(float("inf"), 1e-5), "epsilon … inf … finite"),
+    "epsilon 0,1": (lambda: PrivacyParams("0,1"), "epsilon … '0,1' … with a point"),
+    "epsilon in words": (lambda: PrivacyParams("ten"), "epsilon … 'ten' … a finite number, like 0.1"),
+    "epsilon of a Boolean": (lambda: PrivacyParams(True), "epsilon … True … a finite number"),
+    "a tuple for epsilon": (lambda: PrivacyParams((0.1, 1e-5)), "epsilon … (0.1, 1e-05) … takes two"),
+    "a pair for epsilon": (lambda: PrivacyParams(EACH), "epsilon … PrivacyParams … give one number"),
+    "an array for epsilon": (lambda: PrivacyParams(np.array([0.1])), "epsilon … array([0.1]) … give one number"),
+    # voters
+    "K of 0": (lambda: Voters(0, EACH), "K must be an integer of at least 1 … got 0"),
+    "K of 11.0": (lambda: Voters(11.0, EACH), "K … 11.0 … an integer … number of voters"),
+    "too large a K": (lambda: Voters(10**9, EACH), "K must be an integer of at most 1000000"),
+    "K as text": (lambda: Voters("11", EACH), "K … '11' … an integer"),
+    "K swapped with each": (lambda: Voters(EACH, 11), "K … PrivacyParams … say Voters(K, each)"),
+    "a list of voters": (lambda: Voters([1, 2, 3], EACH), "K … [1, 2, 3] … number of voters"),
+    "each as a float": (lambda: Voters(11, 0.1), "each … got 0.1 … say PrivacyParams(0.1, 1e-5)"),
+    "each as a tuple": (lambda: Voters(11, (0.1, 0)), "each … (0.1, 0) … say PrivacyParams(0.1, 1e-5)"),
+    "each of inf as text": (lambda: Voters(11, "inf"), "each … 'inf' … PrivacyParams(\"inf\")"),
+    "each of epsilon 0": (lambda: Voters(11, PrivacyParams(0)), "each.epsilon must be positive … no information"),
+    "overlap above K": (lambda: Voters(11, EACH, 12), "overlap … 12 … at most K = 11"),
+    "overlap as a share": (lambda: Voters(11, EACH, 0.5), "overlap … 0.5 … an integer … how many voters"),
+    "models as text": (lambda: Voters(11, EACH, models="yes"), "models … 'yes' … True or False"),
+    # problems and workloads
+    "m above K": (lambda: Problem.from_allowance(PRIVATE, 6), "m must be in [1, K] = [1, 5] … got 6"),
+    "m below 1": (lambda: Problem.from_allowance(PRIVATE, 0.5), "m must be in [1, K] … 0.5 … at least as"),
+    "m as text": (lambda: Problem.from_allowance(PRIVATE, "two"), "m must be a finite number … 'two'"),
+    "m of a list": (lambda: Problem.from_allowance(PRIVATE, [1, 3]), "m must … [1, 3] … give one number"),
+    "m of plain voters": (lambda: Problem.from_allowance(PLAIN, 2), "no allowance m … state the target"),
+    "K for voters": (lambda: Problem.from_allowance(5, 2), "voters … got 5 … say Voters(K, each)"),
+    "a float for the target": (lambda: Problem(PRIVATE, 0.4), "target … 0.4 … say PrivacyParams"),
+    "target and voters swapped": (lambda: Problem(EACH, PRIVATE), "voters … say Voters(K, each)"),
+    "a target without delta": (
+        lambda: Problem(PRIVATE, PrivacyParams("0.4")),
+        "target.delta … at least each.delta = 1e-05 … 0.0",
+    ),
+    "a target too large": (lambda: Problem(PRIVATE, PrivacyParams(10, "1e-4")), "m must be in … m = target"),
+    "no target at all": (lambda: Problem(PLAIN, PrivacyParams("inf")), "epsilon … inf … finite"),
+    "total and queries swapped": (lambda: Workload(PRIVATE, EACH, 100), "total … 100 … say PrivacyParams"),
+    "a tuple for the total": (lambda: Workload(PRIVATE, 100, (2, 1e-5)), "total … (2, 1e-05) … say PrivacyParams"),
+    "K for a workload's voters": (lambda: Workload(11, 3, EACH), "voters must be … got 11 … say Voters"),
+    "too many queries": (lambda: Workload(PRIVATE, 10**20, EACH), "queries must be an integer of at most"),
+    "queries of 1e3": (lambda: Workload(PRIVATE, 1e3, EACH), "queries … 1000.0 … an integer"),
+    "votes for queries": (lambda: Workload(PRIVATE, Votes.of_labels(LABELS), EACH), "queries … how many votes"),
+    "a total of 0": (lambda: Workload(PRIVATE, 100, PrivacyParams(0)), "total.epsilon … (0, 700] … 0.0"),
+    "names for classes": (lambda: Workload(PRIVATE, 9, EACH, ("a", "b")), "classes … ('a', 'b') … how many"),
+    # optimize, plan, advise
+    "voters to optimize": (lambda: optimize_gamma(PRIVATE), "problem … Voters(K=5 … Problem(voters, target)"),
+    "a prior by name": (lambda: optimize_gamma(PROBLEM, prior="uniform"), "prior … 'uniform' … parse(text)"),
+    "a prior's class": (lambda: optimize_gamma(PROBLEM, prior=priors.Dirichlet), "prior … Dirichlet … say Dirichlet()"),
+    "a number for a prior": (lambda: plan(Workload(PLAIN, 3, EACH), prior=0.8), "prior … 0.8 … say Dirichlet()"),
+    "an unknown prior": (lambda: priors.parse("beta:2,3"), "prior … 'beta:2,3' … uniform:LOW,HIGH"),
+    "a prior to parse": (lambda: priors.parse(priors.Point(0.8)), "text … Point(p=0.8) … needs no parsing"),
+    "a prior in per cent": (lambda: priors.Point(80), "p must be in [0, 1] … 80"),
+    "a prior of text": (lambda: priors.Independent("0.5", 1), "low … '0.5' … in [0, 1]"),
+    "a prior by name for gamma": (lambda: HALF.expected_error("common"), "prior must be … 'common'"),
+    "a seed to estimate": (lambda: HALF.estimate_error(priors.Dirichlet(), rng=0), "rng must be a generator … got 0"),
+    "a seed to optimize": (lambda: optimize_gamma(PROBLEM, rng=0), "rng must be a generator … got 0"),
+    "an unknown shape": (lambda: optimize_gamma(PROBLEM, shape="monoton"), "shape … 'monoton' … free, monotone"),
+    "a dictionary of options": (lambda: optimize_gamma(PROBLEM, options={"gap": 1}), "options … say SolveOptions"),
+    "a time limit as text": (lambda: SolveOptions(time_limit="10"), "time_limit … '10' … a number of at least 0"),
+    "a problem to plan": (lambda: plan(PROBLEM), "workload … Workload(voters, queries, total)"),
+    "a problem to advise": (lambda: advise(PROBLEM), "workload … Workload(voters, queries, total)"),
+    # gamma and tables
+    "a list for gamma": (lambda: certify(PROBLEM, [0.5, 0.6, 1]), "gamma … [0.5, 0.6, 1] … say NoiseFunction"),
+    "a workload to certify": (lambda: certify(Workload(PRIVATE, 2, EACH), HALF), "problem must be a Problem"),
+    "a type for gamma": (lambda: certify(PROBLEM, float), "gamma must be a NoiseFunction"),
+    "all of gamma": (lambda: NoiseFunction(5, np.ones(6)), "half … (3,) … got (6,) … from_full"),
+    "gamma above 1": (lambda: NoiseFunction(5, [0.5, 1.2, 1]), "γ(4) … 1.2 … in [0, 1]"),
+    "gamma as text": (lambda: NoiseFunction.from_full("abc"), "full … 'abc' … K + 1 numbers"),
+    "gamma of other voters": (lambda: certify(PROBLEM, NoiseFunction(7, np.ones(4))), "gamma.K … K = 5 … got 7"),
+    "a file for a problem": (lambda: load_table("t.json"), "problem … 't.json' … GammaTable.load"),
+    "a table that is not stored": (
+        lambda: load_table(Problem.from_allowance(Voters(12, PrivacyParams("0.1")), 3)),
+        "no stored table for K = 12 … near are … optimize_gamma",
+    ),
+    "a table for a path": (lambda: GammaTable.load(PROBLEM), "path … Problem … the name of a file"),
+    "votes for a table": (lambda: GammaTable.load(PAID.folder / "votes.csv"), "votes.csv … no table … wrote"),
+    "a ledger for a release": (lambda: load_release(PAID.folder / "ledger.sqlite"), "ledger.sqlite … no table"),
+    "a folder for a table": (lambda: GammaTable.load(PAID.folder), "is a folder … name a file"),
+    "gamma for a table": (lambda: DaRRM(NoiseFunction(5, np.ones(3))), "table … NoiseFunction … certify("),
+    "a path for a table": (lambda: DaRRM("table.json"), "table … 'table.json' … GammaTable.load"),
+    "a majority's table": (lambda: Plurality(PAID.aggregator.table), "table … PluralityTable … certify_plurality"),
+    # votes
+    "one query": (lambda: Votes.of_labels(LABELS[0]), "votes … got (5,) … reshape one query to (1, 5)"),
+    "labels of -1 and 1": (lambda: Votes.of_labels(2 * LABELS - 1), "0 or 1 … -1 from voter 2 to query 0 … classes="),
+    "labels from 1 on": (lambda: Votes.of_labels(LABELS + 1, 2), "0 or 1 … got 2 from voter 0 … classes="),
+    "labels as words": (lambda: Votes.of_labels(WORDS), "0 or 1 … 'yes' … name the classes"),
+    "labels as digits": (lambda: Votes.of_labels(LABELS.astype(str)), "0 or 1 … '1' … name the classes"),
+    "words with other capitals": (lambda: Votes.of_labels(WORDS, ("No", "Yes")), "'No' or 'Yes' … 'yes'"),
+    "probabilities": (lambda: Votes.of_labels(LABELS * 0.9), "0 or 1 … 0.9 … compare it with 0.5"),
+    "a vote of None": (lambda: Votes.of_labels([[1, None, 0]]), "None from voter 1 … missing … leave the query out"),
+    "a vote of nan": (lambda: Votes.of_labels([[1, np.nan, 0]]), "nan from voter 1 … leave the query out"),
+    "a frame with NA": (lambda: Votes.of_labels(Frame([[1, Missing(), 0]])), "<NA> from voter 1 … missing"),
+    "a frame of words with nan": (
+        lambda: Votes.of_labels(Frame([["yes", np.nan, "no"]]), ("no", "yes")),
+        "nan from voter 1 … missing",
+    ),
+    "a frame with names": (lambda: Votes.of_labels(Frame([["Ann", 1, 0], ["Bob", 0, 1]])), "'Ann' from voter 0"),
+    "ragged labels": (lambda: Votes.of_labels([[1, 0], [1]]), "rows of different lengths … rectangular"),
+    "no labels": (lambda: Votes.of_labels([]), "of shape (queries, voters) … got (0,)"),
+    "a file for labels": (lambda: Votes.of_labels("votes.csv"), "votes … got str … Votes.read"),
+    "votes for labels": (lambda: Votes.of_labels(Votes.of_labels(LABELS)), "votes … got Votes … (queries, voters)"),
+    "teachers for votes": (lambda: Votes.of_labels([Model()] * 5), "models … model.predict(x) … column_stack"),
+    "counts for labels": (lambda: Votes.of_labels([[240, 10]]), "0 or 1 … 240 … Votes.of_counts"),
+    "one class": (lambda: Votes.of_labels(LABELS, 1), "classes … got 1 … at least 2"),
+    "one word for classes": (lambda: Votes.of_labels(WORDS, "yes"), "classes … 'yes' … at least two"),
+    "a set of classes": (lambda: Votes.of_labels(WORDS, {"no", "yes"}), "classes … in order … say a tuple"),
+    "the same class twice": (lambda: Votes.of_labels(WORDS, ("no", "no")), "classes … different labels"),
+    "labels for counts": (lambda: Votes.of_counts(LABELS), "the sum of row 1 … K = 3 … Votes.of_labels"),
+    "names for voters": (lambda: Votes.of_counts([[3, 2]], ("a", "b")), "voters … ('a', 'b') … classes="),
+    "shares for counts": (lambda: Votes.of_counts([[0.6, 0.4]]), "vote counts … 0.6 … whole numbers"),
+    "counts as text": (lambda: Votes.of_counts([["3", "2"]]), "vote counts … whole numbers … <U1"),
+    "an array for a path": (lambda: Votes.read(LABELS), "path … ndarray … the name of a file"),
+    "an open file for a path": (lambda: Votes.read(sys.stdin), "path … the name of a file"),
+    "the wrong K": (lambda: Votes.read("votes.csv", voters=7), "K = 7 voters … 5 columns … one column is one voter"),
+    "a misspelled format": (lambda: Votes.read("votes.csv", votes_format="label"), "'label' … auto, counts, labels"),
+    # release
+    "transposed votes": (lambda: PAID.aggregator.release(LABELS.T), "K = 5 voters … 4 columns … votes.T"),
+    "votes of other voters": (lambda: PAID.aggregator.release(LABELS[:, :3]), "K = 5 voters … 3 columns"),
+    "more classes": (lambda: PAID.aggregator.release(Votes.of_labels(LABELS, 3)), "two classes … 3 classes … GNMax"),
+    "a seed": (lambda: PAID.aggregator.release(LABELS, rng=0), "rng … got 0 … np.random.default_rng(seed)"),
+    "a seed for GNMax": (lambda: GNMax(4.0).release(Votes.of_labels(LABELS), rng=0), "rng must be a generator … got 0"),
+    "an array for GNMax": (lambda: GNMax(4.0).release(LABELS), "votes … got ndarray … Votes.of_labels"),
+    "no ledger": (lambda: answer(ledger=None), "ledger … got None … PrivacyLedger.create"),
+    "a path for a ledger": (lambda: answer(ledger="l.sqlite"), "ledger … 'l.sqlite' … PrivacyLedger(path)"),
+    "a table for an aggregator": (lambda: answer(aggregator=PAID.aggregator.table), "GammaTable … DaRRM(table)"),
+    "an aggregator's class": (lambda: answer(aggregator=DaRRM), "aggregator … DaRRM(table)"),
+    "votes before the aggregator": (
+        lambda: answer(aggregator=Votes.of_labels(LABELS), votes=PAID.aggregator),
+        "aggregator … got Votes … first, then the votes",
+    ),
+    "labels onto an old file": (lambda: answer(output="taken.csv"), "taken.csv … exists already … another file"),
+    "labels onto a text file": (lambda: answer(output="labels.txt"), "labels.txt … .npy or .csv"),
+    "a number for an output": (lambda: answer(output=1), "output … int … the name of a file"),
+    "a number for a note": (lambda: answer(note=1), "note … got 1 … text on one line"),
+    # ledgers and accounts
+    "a float for a budget": (lambda: PrivacyLedger.create("b.sqlite", 8.0), "budget … 8.0 … say PrivacyParams"),
+    "a tuple for a budget": (lambda: PrivacyLedger.create("b.sqlite", (8, 0)), "budget … (8, 0) … PrivacyParams"),
+    "no budget": (lambda: PrivacyLedger.create("b.sqlite", PrivacyParams(0)), "budget … 0.0 … admits nothing"),
+    "budget before path": (lambda: PrivacyLedger.create(EACH, EACH), "path … PrivacyParams … the name of a file"),
+    "an unknown kind": (lambda: PrivacyLedger.create("b.sqlite", EACH, kinds="many"), "kinds … 'many' … adaptive"),
+    "a ledger twice": (lambda: PrivacyLedger.create("ledger.sqlite", EACH), "it exists already … open it as it is"),
+    "a ledger that is not there": (lambda: PrivacyLedger("b.sqlite"), "no such file … PrivacyLedger.create"),
+    "a table for a ledger": (lambda: PrivacyLedger("table.json"), "no ledger at all … check the name"),
+    "a pair for a charge": (lambda: PAID.ledger.debit(EACH), "charge … PrivacyParams … aggregator.charge(queries)"),
+    "an aggregator for a charge": (lambda: PAID.ledger.queries_that_fit(PAID.aggregator), "charge … DaRRM"),
+    "more than the budget": (
+        lambda: PAID.ledger.debit(Charge("mine", PrivacyParams(60), count=2)),
+        "does not admit 2 queries of mine … 1 still fits … nothing was debited",
+    ),
+    "queries as text": (lambda: PAID.aggregator.charge("2"), "count … '2' … an integer"),
+    "a float for a guarantee": (lambda: Charge("mine", 0.1), "guarantee … 0.1 … say PrivacyParams"),
+    "a charge without a cost": (lambda: Charge("mine"), "at least one of guarantee, renyi and profile"),
+    "a ledger for voters": (lambda: PrivacyAccountant(PAID.ledger), "voters … charges="),
+    "one charge for many": (lambda: PrivacyAccountant(charges=PAID.aggregator.charge()), "charges … charges=["),
+    "a float to compose": (lambda: compose_simple(0.1, 10), "params … 0.1 … say PrivacyParams"),
+    "k and pair swapped": (lambda: compose_optimal(10, EACH, 1e-5), "params … 10 … PrivacyParams"),
+    # PATE
+    "no noise": (lambda: GNMax(0), "sigma … got 0 … positive"),
+    "noise as text": (lambda: LNMax("0.1"), "gamma … '0.1' … positive finite number"),
+    "noise by another name": (lambda: GNMax(4, "gaussian"), "noise … 'gaussian' … continuous, discrete"),
+    "a threshold beyond all votes": (
+        lambda: ConfidentGNMax(300, 1, 4).release(Votes.of_labels(LABELS)),
+        "threshold … 300 … number of voters, 5",
+    ),
+    "an array to analyze": (lambda: analyze(LABELS, GNMax(4), delta=1e-5), "votes … ndarray … Votes.of_labels"),
+    "DaRRM to analyze": (
+        lambda: analyze(Votes.of_labels(LABELS), PAID.aggregator, delta=1e-5),
+        "aggregator … a GNMax, an LNMax … charge",
+    ),
+    "a delta of 0": (lambda: analyze(Votes.of_labels(LABELS), GNMax(4), delta=0), "delta … in (0, 1) … got 0"),
+    "votes to sanitize": (lambda: sanitize(Votes.of_labels(LABELS), None), "analysis … analyze(votes, aggregator"),
+    # training and sampling
+    "a number for a partition": (lambda: teach(partition=3), "partition … got 3 … Partition.random(len(x), K"),
+    "a rate for a recipe": (lambda: teach(recipe=0.05), "recipe … 0.05 … a PrivateSGD or a PlainSGD"),
+    "labels of words to train": (lambda: teach(y=np.array(["a", "b"] * 3)), "y … classes 0, 1 … dtype <U1"),
+    "too few labels": (lambda: teach(y=np.zeros(5, dtype=int)), "y … 5 classes … each of 6 records"),
+    "no noise to account for": (lambda: of_torch("privacy_of")(0.05, 1e-5), "recipe … 0.05 … a PrivateSGD"),
+    "a tuple to calibrate": (
+        lambda: of_torch("calibrate_sampling")((0.1, 1e-4), noise=12.0, epochs=5),
+        "target … (0.1, 0.0001) … say PrivacyParams",
+    ),
+    "a float for Laplace": (lambda: Laplace(0.5), "privacy … 0.5 … say PrivacyParams"),
+    "a tuple for Gaussian": (lambda: Gaussian((0.5, 1e-5)), "target … (0.5, 1e-05) … say PrivacyParams"),
+    "a function for a sampler": (
+        lambda: sample_then_respond(LABELS[0], Laplace(EACH_PURE), np.mean, gamma=0.05),
+        "sampler … SensitivitySampler(function, sampler, norm)",
+    ),
+    "the mechanism before the data": (
+        lambda: sample_then_respond(Laplace(EACH_PURE), LABELS[0], np.mean, gamma=0.05),
+        "mechanism … got ndarray … the data come first",
+    ),
+    "data for a sampler": (
+        lambda: SensitivitySampler(np.mean, np.zeros((20, 2)), "l1"),
+        "sampler must be callable … ndarray of shape (20, 2)",
+    ),
+    "a gamma in per cent": (lambda: sample_size(gamma=5, m=100), "gamma … in (0, 1) … got 5"),
+    "three classes of private voters": (lambda: Problem(PRIVATE, EACH, 3), "voters.each … PrivacyParams("),
+}
+
+
+@pytest.mark.parametrize("name", PYTHON)
+@pytest.mark.usefixtures("paid")
+def test_a_mistake_in_python_is_one_sentence_and_costs_nothing(name: str, week: Path) -> None:
+    call, parts = PYTHON[name]
+    before = sorted(week.iterdir())
+    with pytest.raises((ValueError, DarrmError)) as caught:
+        call()
+    check_sentence(str(caught.value), parts)
+    assert PAID.ledger.entries() == ()
+    assert sorted(week.iterdir()) == before
+
+
+def ones(labels: Any, classes: Any = None) -> list[int]:
+    """Return how many voters say 1 to each query."""
+    return Votes.of_labels(labels, classes).ones.tolist()
+
+
+WELCOME: dict[str, Case] = {
+    "numpy's scalars": (lambda: PrivacyParams(np.float32(0.1), np.float64(1e-5)), "epsilon=0.1, delta=0.00001"),
+    "fractions and decimals": (lambda: PrivacyParams(Fraction(1, 10), Decimal("1e-5")), "epsilon=0.1, delta=0.00001"),
+    "text with spaces": (lambda: PrivacyParams(" 0.1", "1e-5 "), "epsilon=0.1, delta=0.00001"),
+    "numpy's K": (lambda: Voters(np.int64(11), EACH, np.int8(1)), "K=11 … overlap=1"),
+    "m of a fraction": (lambda: Problem.from_allowance(PRIVATE, "5/2").m, "2.5"),
+    "an even K": (lambda: Problem.from_allowance(Voters(4, EACH), 2).voters.first_majority, "3"),
+    "lists of labels": (lambda: Votes.of_labels(LABELS.tolist()), "4 queries to 5 voters"),
+    "Booleans": (lambda: ones(LABELS == 1), "[3, 1, 5, 2]"),
+    "floats": (lambda: ones(LABELS.astype(float)), "[3, 1, 5, 2]"),
+    "whole counts as floats": (lambda: Votes.of_counts([[3.0, 2.0]]), "1 queries to 5 voters"),
+    "a frame": (lambda: ones(Frame(LABELS)), "[3, 1, 5, 2]"),
+    "a frame of words": (lambda: ones(Frame(WORDS), ["no", "yes"]), "[3, 1, 5, 2]"),
+    "named signs": (lambda: ones(2 * LABELS - 1, (-1, 1)), "[3, 1, 5, 2]"),
+    "an array of classes": (lambda: Votes.of_labels(LABELS, np.unique(LABELS)), "classes 0, 1"),
+    "a path as text": (lambda: Votes.read("votes.csv", voters=5), "4 queries to 5 voters"),
+    "a class of two words": (lambda: Votes.read("one_voter.csv", classes=("no", "no no")), "2 queries to 1 v"),
+    "a list to release": (lambda: len(PAID.aggregator.release(LABELS.tolist())), "4"),
+    "a frame to release": (lambda: len(answer(votes=Frame(LABELS))), "4"),
+    "a generator to try": (lambda: len(PAID.aggregator.release(LABELS, rng=np.random.default_rng(0))), "4"),
+}
+
+
+@pytest.mark.parametrize("name", WELCOME)
+@pytest.mark.usefixtures("paid")
+def test_what_is_well_meant_in_python_works(name: str) -> None:
+    call, parts = WELCOME[name]
+    shown = repr(call())
+    for part in parts.split(" … "):
+        assert part in shown
+
+
+def test_a_frame_of_pandas_is_read_as_the_stand_in_is() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert Votes.of_labels(pandas.DataFrame(LABELS)).ones.tolist() == [3, 1, 5, 2]
+    missing = pandas.DataFrame([[1, None, 0]])
+    for frame in (missing, missing.astype("Int64"), missing.astype("Int64").astype(object)):
+        with pytest.raises(ValueError, match="from voter 1 to query 0: it is missing"):
+            Votes.of_labels(frame)
+
+
+def test_a_swapped_pair_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match=r"epsilon = 0\.00001 beside delta = 0\.5 .* swapped\?"):
+        PrivacyParams(1e-5, 0.5)
+
+
+def test_a_misspelled_name_lets_python_guess() -> None:
+    with pytest.raises(AttributeError) as caught:
+        _ = darrm.optimise_gamma
+    assert caught.value.name == "optimise_gamma"
+    assert "optimize_gamma" in dir(caught.value.obj)  # what the interpreter looks through for its suggestion
+
+
+def test_releasing_twice_is_paid_twice_and_never_onto_the_same_file(paid: SimpleNamespace, tmp_path: Path) -> None:
+    answer(output=tmp_path / "labels.csv")
+    with pytest.raises(ValueError, match="exists already"):
+        answer(output=tmp_path / "labels.csv")
+    answer(output=tmp_path / "more.csv")
+    assert [entry.count for entry in paid.ledger.entries()] == [4, 4]
