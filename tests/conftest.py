@@ -1,4 +1,4 @@
-"""What holds for all tests: one thread of linear algebra a process, and how many random examples a property is tried on.
+"""For all tests: one thread of linear algebra a process, and how many random examples a property is tried on.
 
 Workers share the cores, and threads that wait for each other took three quarters of the processor time.
 """
