@@ -16,7 +16,7 @@ from darrm.optimize.plurality import optimize_plurality
 from darrm.optimize.report import fitted, json_report, plot_report, text_report
 from darrm.optimize.rounding import least_error
 from darrm.problem import Problem, Voters
-from darrm.proof.compiled import advice
+from darrm.proof.loops import advice
 from darrm.proof.optimality import OBJECTIVES, SHAPES
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.flags import (

@@ -1,138 +1,79 @@
-"""The inner loops of separation, written out place by place for numba (``pip install 'darrm[compiled]'``).
+"""The loops of `darrm.proof.loops`, written out place by place for numba.
 
-Every loop makes the sums and products of its numpy twin in the same order, without contraction or reassociation (no
-fast math). So results agree to the bit, but for the sign of a zero, and one error bound holds for both;
-`tests/proof/test_compiled.py` compares them. Compiled code is kept on disk, and loading it costs 0.6 seconds.
-That is paid once numpy has been at work for as long: then no process takes more than twice what the better choice
-would have been.
+Every loop makes the sums and products of its twin in `darrm.proof.numpy_loops` in the same order, without contraction
+or reassociation (no fast math); `tests/proof/test_compiled.py` compares them.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm.probability import Array
+from darrm.proof.loops import LEVELS_A_TOP
+from darrm.proof.numpy_loops import Kept, Numbers, Span
 from darrm.system.extras import require
-
-LOADING = 6e8  # nanoseconds: importing numba and reading the loops from its cache
 
 _U = np.uintp  # numba wraps signed indices around, which keeps loops from being vectorized
 _BLOCK = 64  # places that are passed over at once
-LEVELS_A_TOP = 32  # levels for which one bound on a block is kept
 
 
-@dataclass(frozen=True)
-class Loops:
-    """The compiled functions of this module."""
-
-    triangle_maxima: Callable[..., None]
-    vertices: Callable[..., None]
-    pass_levels: Callable[..., int]
-    border_costs: Callable[..., int]
-    search: Callable[..., tuple[float, float, int, int]]
+def loops() -> Iterator[Callable[..., object]]:
+    """Compile when first called, in the order of `darrm.proof.loops.Loops`."""
+    yield from (_compiled(loop) for loop in (triangle_maxima, vertices, search, pass_levels, border_costs))
 
 
-class Work:
-    """How long numpy has been at work in this process, estimated in nanoseconds."""
-
-    def __init__(self) -> None:
-        self.nanoseconds = 0.0
-
-    def loops(self, nanoseconds: float) -> Loops | None:
-        """Count work that is about to be done; return the compiled loops if they pay and numba is installed."""
-        self.nanoseconds += nanoseconds
-        return load() if self.nanoseconds >= LOADING else None
-
-
-WORK = Work()
-
-
-def is_available() -> bool:
-    """Whether numba is installed; does not import it."""
-    return find_spec("numba") is not None
-
-
-def advice() -> str | None:
-    """Return a line about what would have made this process faster, or None if nothing would."""
-    if WORK.nanoseconds < LOADING or is_available():
-        return None
-    return "the search spends its time in loops that can be compiled: pip install 'darrm[compiled]'"
-
-
-@cache
-def load() -> Loops | None:
-    """Import numba and compile, or read what was compiled before; None without numba."""
-    if not is_available():
-        return None
-    return Loops(*(_compile(loop) for loop in (triangle_maxima, vertices, pass_levels, border_costs, search)))
-
-
-def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile when first called, keeping the code on disk where there is a place for it."""
+def _compiled(function: Callable[..., object]) -> Callable[..., object]:
+    """Keep the code on disk where there is a place for it."""
     numba = require("numba")
-    averages, tops = (_step, _falls, _average_up, _average_down), (_largest, _block_tops, _best_of_block)
-    screens, sums = (_screen, _screen_exceeds, _block_screen), (_largest_sum, vertices, _block_vertices, _moved)
-    for shared in averages + tops + screens + sums:
+    for shared in _SHARED:
         numba.extending.register_jitable(shared)
+    compiled: Callable[..., object]
     try:
-        compiled: Callable[..., Any] = numba.njit(function, cache=True, nogil=True, error_model="numpy")
+        compiled = numba.njit(function, cache=True, nogil=True, error_model="numpy")
     except RuntimeError:  # neither the package nor the user's cache can be written to
         compiled = numba.njit(function, nogil=True, error_model="numpy")
-    return compiled
+
+    def with_plain_tuples(*arguments: object) -> object:
+        return compiled(*(tuple(value) if isinstance(value, tuple) else value for value in arguments))
+
+    return with_plain_tuples  # a named one takes numba fifty microseconds a call
 
 
 def triangle_maxima(
-    own: Array,
-    first_weight: float,
-    second_weight: float,
-    ratio: float,
-    slack: float,
-    floor: float,
-    delta_weights: Array,
-    held: int,
-    costs: Array,
-    places: NDArray[np.int64],
+    own: Array, numbers: Numbers, low: bool, floor: float, held: int, costs: Array, places: NDArray[np.int64]
 ) -> None:
-    """Find the largest cost of as many levels as ``costs`` is long, and the first place where it stands.
+    """Pass over blocks of places where no cost can be the largest, nor above ``floor``.
 
-    Where it is at most ``floor``, any of these costs is as good.
-
-    ``own`` is T(s) of the first of these levels, shape (N + 1,), and overwritten with the level after the last; the
-    next level is first_weight·T(s) + second_weight·T(s + 1). ``delta_weights`` has shape (J + 1, K + 1). The windows of
-    ``held`` frozen voters stand one after the other. A block of places is passed over where no cost can be the largest:
-    a computed cost is at most ``slack`` above what the largest T that it averages allow.
+    A computed cost is at most ``slack`` above what the largest T that it averages allow.
     """
-    reflected = delta_weights[:, ::-1].copy()  # the loops run forward through all they read
-    tops = np.empty((2, own.size // _BLOCK + 1))
-    block = np.empty((2, _BLOCK))
+    numbers = Numbers(*numbers)
+    ratio, weights = numbers.ratio, numbers.delta_weights
+    reflected = weights[:, ::-1].copy()  # the loops run forward through all they read
+    tops, block = np.empty((2, own.size // _BLOCK + 1)), np.empty((2, _BLOCK))
     place = 0
     for j in range(costs.size):
         size = own.size - j
         width = size - held
         if j % LEVELS_A_TOP == 0:
-            _block_tops(own[:size], 0, delta_weights.shape[0] - 1, tops)
+            _block_tops(own[:size], 0, weights.shape[0] - 1, tops)
         # the block of the last level's place comes first, so that few others have to be looked through
         place = min(place, (held + 1) * width - 1)
-        likely, best = (place // width, place % width // _BLOCK), -np.inf
-        best, place = _best_of_block(own[:size], reflected, ratio, *likely, width, block, best, place)
+        likely = (place // width, place % width // _BLOCK)
+        record = _best_of_block(own[:size], reflected, ratio, (*likely, width), block, (-np.inf, place))
         for frozen in range(held + 1):
             for number in range(-(-width // _BLOCK)):
                 first, beside = divmod(frozen + number * _BLOCK, _BLOCK)
                 top, mirrored_top = tops[0, first], tops[1, first]
                 if beside and first + 1 < tops.shape[1]:
                     top, mirrored_top = max(top, tops[0, first + 1]), max(mirrored_top, tops[1, first + 1])
-                most = top + ratio * mirrored_top + slack
-                if most > floor and most >= best and (frozen, number) != likely:
-                    best, place = _best_of_block(
-                        own[:size], reflected, ratio, frozen, number, width, block, best, place
-                    )
-        costs[j], places[j] = best, place
-        _step(own[:size], first_weight, second_weight)
+                most = top + ratio * mirrored_top + numbers.slack
+                if most > floor and most >= record[0] and (frozen, number) != likely:
+                    record = _best_of_block(own[:size], reflected, ratio, (frozen, number, width), block, record)
+        costs[j], places[j] = record
+        place = record[1]
+        # g is odd, so for (lo, hi) only the weights of the averages change places
+        _step(own[:size], numbers.hi if low else 1.0 - numbers.hi, 1.0 - numbers.hi if low else numbers.hi)
 
 
 def _step(level: Array, first_weight: float, second_weight: float) -> None:
@@ -150,12 +91,9 @@ def _falls(level: Array, most: float) -> bool:
 
 
 def _block_tops(level: Array, down: int, up: int, tops: Array) -> None:
-    """Bound T around each block of places, and T(N − s), for as many levels as tops are kept.
-
-    A value of the next level lies between two neighbors of this one, and at most ``down`` ones and ``up`` zeros move.
-    """
+    """Bound T around each block of places, and T(N − s), for as many levels as tops are kept and moves down and up."""
     size, reach = level.size, _BLOCK + LEVELS_A_TOP
-    tops[:] = -np.inf
+    tops[:] = -np.inf  # a value of the next level lies between two neighbors of this one
     for block in range(-(-size // _BLOCK)):
         start = block * _BLOCK
         tops[0, block] = _largest(level[max(0, start - down) : min(start + reach + up, size)])
@@ -181,14 +119,12 @@ def _best_of_block(
     level: Array,
     reflected: Array,
     ratio: float,
-    frozen: int,
-    number: int,
-    width: int,
+    at: tuple[int, int, int],
     block: Array,
-    best: float,
-    place: int,
+    record: tuple[float, int],
 ) -> tuple[float, int]:
-    """Look at the costs of one block in the window of ``frozen`` voters at 1: the best so far, at its first place."""
+    """Look at one block in the window of ``frozen`` voters at 1: the best cost so far, at its first place."""
+    (frozen, number, width), (best, place) = at, record
     start, last, shift = number * _BLOCK, width - 1, reflected.shape[1] - width
     count = min(_BLOCK, width - start)
     own, mirrored, before = block[0, :count], block[1, :count], last - start - count + 1
@@ -233,10 +169,7 @@ def _average_down(values: Array, weights: Array, first: int, result: Array) -> N
 
 
 def _screen(level: Array, tails: Array, bound: Array) -> None:
-    """Compute `NearShifts.screen` of one T, all arrays of shape (N + 1,) but ``tails``.
-
-    These are Pr[more than k moves] for k = 0, 1, …, the last of them for moves that are not followed.
-    """
+    """Compute `numpy_loops.screen` of one T, all arrays of shape (N + 1,) but ``tails``."""
     size = level.size
     reach, wider = level.copy(), np.empty(size)
     bound[:] = level
@@ -266,53 +199,25 @@ def _screen_exceeds(level: Array, ratio: float, tails: Array, least: float) -> b
     return above > 0
 
 
-def vertices(  # noqa: C901, PLR0912 (loops are written out)
-    level: Array,
-    first: int,
-    delta_weights: Array,
-    delta_squared: float,
-    rest: float,
-    values: Array,
-    bounds: Array,
-    choice: NDArray[np.int64],
-) -> None:
-    """Compute `NearShifts.vertices` of one T, shape (N + 1,), at as many places from ``first`` as there is room for.
+def vertices(block: Array, numbers: Numbers, values: Array, bounds: Array, choice: NDArray[np.int64]) -> None:
+    """Compute the best of the four vertices and the curvature bound, state by state."""
+    numbers = Numbers(*numbers)
+    for state in range(block.shape[0]):
+        _vertices(block[state], 0, numbers, values[state], bounds[state], choice[state])
 
-    ``rest`` is added to the curvature.
-    """
-    J, N, count = delta_weights.shape[0] - 1, level.size - 1, values.size
-    down = delta_weights[:, first : first + count]
-    up = delta_weights[:, N + 1 - first - count : N + 1 - first][:, ::-1].copy()
-    band = np.zeros((2 * J + 1, count))
-    for i in range(J + 1):
-        for k in range(J + 1):
-            row, one, other = band[J + i - k], up[i], down[k]
-            for b in range(_U(count)):
-                row[b] += one[b] * other[b]
-    zeros, ones, both = np.empty(count), np.empty(count), np.empty(count)
-    here = level[first:]
+
+def _vertices(
+    level: Array, first: int, numbers: Numbers, values: Array, bounds: Array, choice: NDArray[np.int64]
+) -> None:
+    """Do so for one T, shape (N + 1,), at as many places from ``first`` as there is room for."""
+    weights = numbers.delta_weights
+    N, count, here = level.size - 1, values.size, level[first:]
+    up = weights[:, N + 1 - first - count : N + 1 - first][:, ::-1].copy()
+    zeros, ones, both, around = np.empty(count), np.empty(count), np.empty(count), np.zeros(count)
     _average_up(here, up, 0, zeros)
-    _average_down(level, delta_weights, first, ones)
-    for b in range(_U(count)):
-        both[b] = band[J, b] * here[b]
-    for d in range(1, min(J, N) + 1):
-        forward, after, skipped = band[J + d], here[d:], max(0, d - first)
-        for b in range(_U(min(count, max(0, here.size - d)))):
-            both[b] += forward[b] * after[b]
-        if skipped < count:
-            backward, before, target = band[J - d][skipped:], level[first + skipped - d :], both[skipped:]
-            for b in range(_U(count - skipped)):
-                target[b] += backward[b] * before[b]
-    start, stop = max(0, first - J), min(N + 1, first + count + J)
-    curvature, around = np.zeros(stop - start), np.zeros(count)
-    for s in range(_U(max(start, 1)), _U(min(stop, N))):
-        curvature[s - _U(start)] = abs((level[s + _U(1)] - level[s]) - (level[s] - level[s - _U(1)]))
-    for d in range(-J, J + 1):
-        skipped = max(0, start - first - d)
-        if skipped < count:
-            near, target = curvature[first + skipped + d - start :], around[skipped:]
-            for b in range(_U(max(0, min(near.size, count - skipped)))):
-                target[b] = max(target[b], near[b])
+    _average_down(level, weights, first, ones)
+    _average_both(level, up, weights[:, first : first + count], first, both)
+    _curvature(level, weights.shape[0] - 1, first, around)
     for b in range(_U(count)):
         best, which = here[b], 0
         if zeros[b] > best:
@@ -323,30 +228,51 @@ def vertices(  # noqa: C901, PLR0912 (loops are written out)
             best, which = both[b], 3
         values[b], choice[b] = best, which
         n_1 = float(_U(first) + b)
-        lever = delta_squared * ((N - n_1) * (N - n_1) + n_1 * n_1) / 8.0
-        bounds[b] = best + 1.0001 * lever * (around[b] + rest)
+        lever = numbers.delta_squared * ((N - n_1) * (N - n_1) + n_1 * n_1) / 8.0
+        bounds[b] = best + 1.0001 * lever * (around[b] + numbers.rest)
 
 
-def border_costs(
-    level: Array,
-    first: int,
-    most: int,
-    last: int,
-    delta_weights: Array,
-    hi: float,
-    ratio: float,
-    error_of_falls: float,
-    tails: Array,
-    slack: float,
-    limit: float,
-    costs: Array,
-) -> int:
-    """Find the largest cost above ``limit`` of at most ``most`` levels first … last of `FullSet`, moves at vertices.
+def _average_both(level: Array, up: Array, down: Array, first: int, result: Array) -> None:
+    """Compute E[T(n_1 − Bin(n_1, Δ) + Bin(n_0, Δ))] from the two short binomials at each place."""
+    J, N, count, here = up.shape[0] - 1, level.size - 1, result.size, level[first:]
+    band = np.zeros((2 * J + 1, count))
+    for i in range(J + 1):
+        for k in range(J + 1):
+            row, one, other = band[J + i - k], up[i], down[k]
+            for b in range(_U(count)):
+                row[b] += one[b] * other[b]
+    for b in range(_U(count)):
+        result[b] = band[J, b] * here[b]
+    for d in range(1, min(J, N) + 1):
+        forward, after, skipped = band[J + d], here[d:], max(0, d - first)
+        for b in range(_U(min(count, max(0, here.size - d)))):
+            result[b] += forward[b] * after[b]
+        if skipped < count:
+            backward, before, target = band[J - d][skipped:], level[first + skipped - d :], result[skipped:]
+            for b in range(_U(count - skipped)):
+                target[b] += backward[b] * before[b]
 
-    ``level`` is T at level ``first``, shape (K + 1 − first,), and becomes T at the next level; ``costs[j]`` receives
-    the largest cost of level j, if it is above the limit. Returns what `pass_levels` does.
-    """
-    J, count = delta_weights.shape[0] - 1, -(-level.size // _BLOCK)
+
+def _curvature(level: Array, J: int, first: int, around: Array) -> None:
+    """Compute the largest |T''| within J steps of each place."""
+    N, count = level.size - 1, around.size
+    start, stop = max(0, first - J), min(N + 1, first + count + J)
+    curvature = np.zeros(stop - start)
+    for s in range(_U(max(start, 1)), _U(min(stop, N))):
+        curvature[s - _U(start)] = abs((level[s + _U(1)] - level[s]) - (level[s] - level[s - _U(1)]))
+    for d in range(-J, J + 1):
+        skipped = max(0, start - first - d)
+        if skipped < count:
+            near, target = curvature[first + skipped + d - start :], around[skipped:]
+            for b in range(_U(max(0, min(near.size, count - skipped)))):
+                target[b] = max(target[b], near[b])
+
+
+def border_costs(level: Array, span: Span, numbers: Numbers, limit: float, costs: Array, kept: Kept) -> int:
+    """Pass over blocks that cannot exceed ``limit``; no level is left to be examined."""
+    (first, most, last), (_, places), numbers = span, kept, Numbers(*numbers)
+    places[:] = -1
+    J, count = numbers.delta_weights.shape[0] - 1, -(-level.size // _BLOCK)
     tops, block = np.empty((2, 2, count)), np.empty((2, _BLOCK))
     for j in range(first, last + 1):
         if j - first == most:
@@ -359,23 +285,20 @@ def border_costs(
         for low in range(2 if j else 1):
             chain = -own[::-1] if low else own
             for number in range(-(-size // _BLOCK)):
-                if tops[low, 0, number] + ratio * tops[low, 1, number] + slack <= best:
-                    continue
-                start = number * _BLOCK
-                if _block_screen(chain, start, tails, ratio, block) + slack > best:
-                    best = max(best, _block_vertices(chain, start, delta_weights, ratio, block))
+                if tops[low, 0, number] + numbers.ratio * tops[low, 1, number] + numbers.slack > best:
+                    best = _largest_of_block(chain, number * _BLOCK, numbers, block, best)
         if best > limit:
             costs[j] = best
-        if j < last and not _falls(own, error_of_falls * j):
+        if j < last and not _falls(own, numbers.error_of_falls * j):
             return -1 - j
-        _step(own, 1.0 - hi, hi)
+        _step(own, 1.0 - numbers.hi, numbers.hi)
     return last + 1
 
 
-def _block_screen(level: Array, start: int, tails: Array, ratio: float, block: Array) -> float:
-    """Bound the costs of a block by what moves can reach."""
-    size, margin = level.size, tails.size - 1
-    count = min(_BLOCK, size - start)
+def _largest_of_block(level: Array, start: int, numbers: Numbers, block: Array, best: float) -> float:
+    """Find the largest cost of a block, moves at vertices, where it can exceed ``best``: it, or ``best``."""
+    size, tails = level.size, numbers.tails
+    count, margin = min(_BLOCK, size - start), tails.size - 1
     for side in range(2):
         place = size - start - count if side else start
         from_place = max(0, place - margin)
@@ -383,16 +306,12 @@ def _block_screen(level: Array, start: int, tails: Array, ratio: float, block: A
         bound = np.empty(near.size)
         _screen(near, tails, bound)
         block[side, :count] = bound[place - from_place :][:count]
-    return _largest_sum(block[0, :count], ratio, block[1, :count])
-
-
-def _block_vertices(level: Array, start: int, delta_weights: Array, ratio: float, block: Array) -> float:
-    """Compute the largest cost of a block with moves at vertices."""
-    count = min(_BLOCK, level.size - start)
+    if _largest_sum(block[0, :count], numbers.ratio, block[1, :count]) + numbers.slack <= best:
+        return best
     bounds, choice = np.empty(count), np.empty(count, dtype=np.int64)
-    vertices(level, start, delta_weights, 0.0, 0.0, block[0, :count], bounds, choice)
-    vertices(level, level.size - start - count, delta_weights, 0.0, 0.0, block[1, :count], bounds, choice)
-    return _largest_sum(block[0, :count], ratio, block[1, :count])
+    _vertices(level, start, numbers, block[0, :count], bounds, choice)
+    _vertices(level, size - start - count, numbers, block[1, :count], bounds, choice)
+    return max(best, _largest_sum(block[0, :count], numbers.ratio, block[1, :count]))
 
 
 def _largest_sum(first: Array, ratio: float, second: Array) -> float:
@@ -403,93 +322,60 @@ def _largest_sum(first: Array, ratio: float, second: Array) -> float:
     return best
 
 
-def pass_levels(
-    level: Array,
-    first: int,
-    most: int,
-    last: int,
-    delta_weights: Array,
-    hi: float,
-    ratio: float,
-    error_of_falls: float,
-    tails: Array,
-    delta_squared: float,
-    rest: float,
-    limit: float,
-    best: float,
-    costs: Array,
-    kept: Array,
-    kept_levels: NDArray[np.int64],
-) -> int:
-    """Pass over at most ``most`` levels first … last of `FullSet` and keep those that have to be examined.
-
-    ``level`` is T at level ``first``, shape (K + 1 − first,), and becomes T at the next level; ``kept`` has shape
-    (m, K + 1 − first). A level is kept where a cost exceeds ``limit`` or a bound exceeds ``best`` and all costs passed,
-    and after the m-th of them the pass ends. −1 marks the end of ``kept_levels``. ``costs[j]`` receives the largest
-    cost of level j, if it was not kept and can exceed the lower of the two. Returns the next level, or −1 − j if T does
-    not fall at level j, which was passed, and ``level`` is T there.
-    """
+def pass_levels(level: Array, span: Span, numbers: Numbers, limit: float, best: float, costs: Array, kept: Kept) -> int:
+    """Pass over levels until as many are kept as there is room for."""
+    (first, most, last), (levels, places), numbers = span, kept, Numbers(*numbers)
     values, bounds = np.empty(level.size), np.empty(level.size)
     choice = np.empty(level.size, dtype=np.int64)
-    kept_levels[:] = -1
-    count, room = 0, kept_levels.size
+    places[:] = -1
+    count = 0
     for j in range(first, last + 1):
-        if j - first == most or count == room:
+        if j - first == most or count == places.size:
             return j
         size = level.size - (j - first)
         own, largest, is_kept = level[:size], -np.inf, False
         for low in range(2 if j else 1):
             chain = -own[::-1] if low else own
-            if not _screen_exceeds(chain, ratio, tails, min(limit, best)):
+            if not _screen_exceeds(chain, numbers.ratio, numbers.tails, min(limit, best)):
                 continue
-            vertices(chain, 0, delta_weights, delta_squared, rest, values[:size], bounds[:size], choice[:size])
-            cost = _largest_sum(values[:size], ratio, values[:size])
-            upper = _largest_sum(bounds[:size], ratio, bounds[:size])
+            _vertices(chain, 0, numbers, values[:size], bounds[:size], choice[:size])
+            cost = _largest_sum(values[:size], numbers.ratio, values[:size])
+            upper = _largest_sum(bounds[:size], numbers.ratio, bounds[:size])
             largest = max(largest, cost)
             is_kept = is_kept or cost > limit or upper > max(best, cost)
         if is_kept:
-            kept[count, :size], kept_levels[count] = own, j
+            levels[count, :size], places[count] = own, j
             count += 1
         else:
             costs[j] = largest
             best = max(best, largest)
-        if j < last and not _falls(own, error_of_falls * j):
+        if j < last and not _falls(own, numbers.error_of_falls * j):
             return -1 - j
-        _step(own, 1.0 - hi, hi)
+        _step(own, 1.0 - numbers.hi, numbers.hi)
     return last + 1
 
 
-def search(  # noqa: C901, PLR0912 (loops are written out)
+def search(
     level: Array,
     n_1: int,
-    weights: Array,
+    numbers: Numbers,
     curvature: float,
     enough: float,
-    zeros: NDArray[np.int64],
-    ones: NDArray[np.int64],
+    grid: tuple[NDArray[np.int64], NDArray[np.int64]],
     most_cells: int,
 ) -> tuple[float, float, int, int]:
-    """Search as `NearShifts.search` from a grid of zeros × ones: the best value, what is left, a and a_1."""
+    """Cut all open cells, round after round, in place."""
+    weights, (zeros, ones) = numbers[0], grid
     J = weights.shape[0] - 1
     window = np.zeros((J + 1, J + 1))
     for i in range(J + 1):
         for k in range(J + 1):
             if 0 <= n_1 + i - k < level.size:
                 window[i, k] = level[n_1 + i - k]
-    values = np.empty((zeros.size, ones.size))
-    best, left, a, a_1 = -np.inf, -np.inf, 0, 0
-    for x in range(zeros.size):
-        for y in range(ones.size):
-            values[x, y] = _moved(window, weights, zeros[x], ones[y])
-            if values[x, y] > best:
-                best, a, a_1 = values[x, y], zeros[x], ones[y]
-    cells, count = np.empty((max(most_cells, values.size), 4), dtype=np.int64), 0  # a and a_1 from and to
+    cells = np.empty((max(most_cells, zeros.size * ones.size), 4), dtype=np.int64)  # a and a_1 from and to
     tops = np.empty(cells.shape[0])
-    for x in range(zeros.size - 1):
-        for y in range(ones.size - 1):
-            cells[count] = zeros[x], ones[y], zeros[x + 1], ones[y + 1]
-            tops[count] = max(values[x, y], values[x, y + 1], values[x + 1, y], values[x + 1, y + 1])
-            count += 1
+    count, best, a, a_1 = _first_cells(window, weights, zeros, ones, cells, tops)
+    left = -np.inf
     while count > 0:
         still_open, most = 0, -np.inf
         reach = max(best, enough)
@@ -507,29 +393,64 @@ def search(  # noqa: C901, PLR0912 (loops are written out)
                 left = max(left, bound)
         if 4 * still_open > most_cells:
             return best, max(left, most), a, a_1
-        count = still_open
-        for side in range(2):
-            halves = count
-            for cell in range(count):
-                low, high = cells[cell, side], cells[cell, side + 2]
-                if high - low > 1:
-                    cells[halves] = cells[cell]
-                    cells[halves, side] = (low + high) // 2
-                    cells[cell, side + 2] = (low + high) // 2
-                    halves += 1
-            count = halves
-        for cell in range(count):
-            tops[cell] = -np.inf
-        reached, from_a, from_a_1 = best, a, a_1
-        for corner in range(4):
-            for cell in range(count):
-                x, y = cells[cell, 2 * (corner // 2)], cells[cell, 1 + 2 * (corner % 2)]
-                value = _moved(window, weights, x, y)
-                tops[cell] = max(tops[cell], value)
-                if value > reached:
-                    reached, from_a, from_a_1 = value, x, y
-        best, a, a_1 = reached, from_a, from_a_1
+        count = _quartered(cells, still_open)
+        best, a, a_1 = _corners_of_cells(window, weights, cells[:count], tops, (best, a, a_1))
     return best, left, a, a_1
+
+
+def _first_cells(
+    window: Array,
+    weights: Array,
+    zeros: NDArray[np.int64],
+    ones: NDArray[np.int64],
+    cells: NDArray[np.int64],
+    tops: Array,
+) -> tuple[int, float, int, int]:
+    """Look at all pairs of a grid, and write down its cells with the largest value at their corners."""
+    values = np.empty((zeros.size, ones.size))
+    best, a, a_1, count = -np.inf, 0, 0, 0
+    for x in range(zeros.size):
+        for y in range(ones.size):
+            values[x, y] = _moved(window, weights, zeros[x], ones[y])
+            if values[x, y] > best:
+                best, a, a_1 = values[x, y], zeros[x], ones[y]
+    for x in range(zeros.size - 1):
+        for y in range(ones.size - 1):
+            cells[count] = zeros[x], ones[y], zeros[x + 1], ones[y + 1]
+            tops[count] = max(values[x, y], values[x, y + 1], values[x + 1, y], values[x + 1, y + 1])
+            count += 1
+    return count, best, a, a_1
+
+
+def _quartered(cells: NDArray[np.int64], count: int) -> int:
+    """Cut the sides of cells that are longer than one step in the middle; return how many there are."""
+    for side in range(2):
+        halves = count
+        for cell in range(count):
+            low, high = cells[cell, side], cells[cell, side + 2]
+            if high - low > 1:
+                cells[halves] = cells[cell]
+                cells[halves, side] = (low + high) // 2
+                cells[cell, side + 2] = (low + high) // 2
+                halves += 1
+        count = halves
+    return count
+
+
+def _corners_of_cells(
+    window: Array, weights: Array, cells: NDArray[np.int64], tops: Array, record: tuple[float, int, int]
+) -> tuple[float, int, int]:
+    """Find the largest value at the corners of every cell, and the best pair so far."""
+    best, a, a_1 = record
+    tops[: cells.shape[0]] = -np.inf
+    for corner in range(4):
+        for cell in range(cells.shape[0]):
+            x, y = cells[cell, 2 * (corner // 2)], cells[cell, 1 + 2 * (corner % 2)]
+            value = _moved(window, weights, x, y)
+            tops[cell] = max(tops[cell], value)
+            if value > best:
+                best, a, a_1 = value, x, y
+    return best, a, a_1
 
 
 def _moved(window: Array, weights: Array, zeros: int, ones: int) -> float:
@@ -541,3 +462,10 @@ def _moved(window: Array, weights: Array, zeros: int, ones: int) -> float:
             inner = inner + window[i, k] * weights[k, ones]
         total = total + weights[i, zeros] * inner
     return total
+
+
+_SHARED = (
+    *(_step, _falls, _largest, _block_tops, _average_up, _average_down, _best_of_block),
+    *(_screen, _screen_exceeds, _average_both, _curvature, _vertices, _largest_sum, _largest_of_block),
+    *(_moved, _first_cells, _quartered, _corners_of_cells),
+)

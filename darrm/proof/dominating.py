@@ -29,14 +29,15 @@ from darrm.laws.noise_function import signed_function
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.binomial import tail_bound
-from darrm.probability.poisson_binomial import STEP_ERROR, smooth
+from darrm.probability.poisson_binomial import STEP_ERROR
 from darrm.problem import Voters
-from darrm.proof.compiled import LEVELS_A_TOP, WORK
 from darrm.proof.corners import CornerCounts, CostRatio, corners_of
+from darrm.proof.loops import LEVELS_A_TOP, WORK
+from darrm.proof.numpy_loops import Numbers, moved_zeros
 
 TAIL = 1e-18
 _ROWS_A_ROUND = 40
-_PLACES_A_CALL = 2**26  # of compiled loops between two looks at the clock
+_PLACES_A_CALL = 2**26  # between two looks at the clock
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,13 +92,11 @@ class DominatingFamily:
 
     def with_moved_zeros(self, level: Array) -> Array:
         """Average T(b) over Bin(n_0, Δ) more ones, n_0 = N − b: shape (…, N + 1) → (…, N + 1)."""
-        if self.terms == 0:
-            return level
-        N = level.shape[-1] - 1
-        result = self.delta_weights[0, N::-1] * level
-        for i in range(1, min(self.terms, N) + 1):
-            result[..., : N + 1 - i] += self.delta_weights[i, N : i - 1 : -1] * level[..., i:]
-        return result
+        return moved_zeros(self.delta_weights, level)
+
+    def numbers(self, ratio: CostRatio) -> Numbers:
+        """Return what the loops need of these voters."""
+        return Numbers(self.delta_weights, self.corners.hi, ratio.value, self.excess(ratio), 2.0 * STEP_ERROR)
 
     def excess(self, ratio: CostRatio) -> float:
         """Bound how far a computed cost is above what the largest T of `LEVELS_A_TOP` levels before allow.
@@ -114,31 +113,17 @@ class DominatingFamily:
         Costs up to ``floor`` are of no interest: −∞ stands for levels that have no others. If ``low``, the rows have j
         voters at (lo, hi) in the place of (hi, lo): because g is odd about K/2, T_j(s) becomes −T_j(K − j − s).
         """
-        K, levels, level = self.voters.K, self.voters.reached + 1, signed_function(half, self.voters.K)
-        loops = WORK.loops(self._nanoseconds())
+        K, levels, own = self.voters.K, self.voters.reached + 1, signed_function(half, self.voters.K)
+        loops, numbers = WORK.loops(self._nanoseconds()), self.numbers(ratio)
         costs, places = np.empty(levels), np.empty(levels, dtype=np.int64)
-        widths = np.full(levels, K + 1)
-        if loops is None:
-            for j in range(levels):
-                stop_after(deadline)
-                expectation = self.with_moved_zeros(self.windows(-level[::-1] if low else level))
-                row_costs = expectation + ratio.value * expectation[::-1, ::-1]
-                widths[j], places[j] = row_costs.shape[1], row_costs.argmax()
-                costs[j] = row_costs.flat[places[j]]
-                level = smooth(level, self.corners.hi)
-        else:
-            held = 0 if self.corners.delta == 0.0 else K - self.voters.reached
-            widths = K + 1 - held - np.arange(levels)
-            # g is odd, so for (lo, hi) only the weights of the averages change places
-            weights = (self.corners.hi, 1.0 - self.corners.hi) if low else (1.0 - self.corners.hi, self.corners.hi)
-            step = max(1, _PLACES_A_CALL // (K + 1))
-            for first in range(0, levels, step):
-                stop_after(deadline)
-                here, own = slice(first, first + step), level[: K + 1 - first]
-                numbers = *weights, ratio.value, self.excess(ratio), floor
-                loops.triangle_maxima(own, *numbers, self.delta_weights, held, costs[here], places[here])
+        held = 0 if self.corners.delta == 0.0 else K - self.voters.reached
+        step = max(1, _PLACES_A_CALL // (K + 1))
+        for first in range(0, levels, step):
+            stop_after(deadline)
+            here = slice(first, first + step)
+            loops.triangle_maxima(own[: K + 1 - first], numbers, low, floor, held, costs[here], places[here])
         costs[costs <= floor] = -np.inf
-        frozen, ones = np.divmod(np.where(np.isneginf(costs), 0, places), widths)
+        frozen, ones = np.divmod(np.where(np.isneginf(costs), 0, places), K + 1 - held - np.arange(levels))
         return LevelMaxima(costs, ones, frozen, self.rounding(ratio), low)
 
     def _nanoseconds(self) -> float:

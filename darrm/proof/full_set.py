@@ -47,10 +47,11 @@ from darrm.laws.noise_function import signed_function
 from darrm.probability import Array
 from darrm.probability.poisson_binomial import STEP_ERROR, smooth
 from darrm.problem import Voters
-from darrm.proof.compiled import WORK
 from darrm.proof.corners import CornerCounts, corners_of, ratio_of
 from darrm.proof.dominating import DominatingFamily, LevelMaxima, choose_violated, stop_after
+from darrm.proof.loops import NUMPY, WORK
 from darrm.proof.near_shifts import NearShifts, Vertices
+from darrm.proof.numpy_loops import Kept, Numbers, Span, fall_of, screen
 
 Answer = TypeVar("Answer")
 
@@ -58,7 +59,7 @@ Broken = tuple[float, CornerCounts]
 Moves = tuple[int, int, int, int]  # voters near 0 and 1 with p moved by Δ, and those with p' moved
 
 _NANOSECONDS_A_SCREEN = 1e5  # of both chains of a level in numpy
-_KEPT_LEVELS, _PLACES_A_PASS = 64, 2**23  # of one call of the compiled loops
+_KEPT_LEVELS, _PLACES_A_PASS = 64, 2**23  # of one call of the loops
 _BORDER_LEVELS = 120, 8  # whose rows a look at the border names, at least, and as a part of K
 _BELOW = 1.0 - 2.0**-48  # more than the few roundings of a cost
 
@@ -124,6 +125,10 @@ class FullSet:
         self.family = DominatingFamily(voters)
 
     @cached_property
+    def _numbers(self) -> Numbers:
+        return self.shifts.numbers(self.ratio)
+
+    @cached_property
     def shifts(self) -> NearShifts:
         """The voters near 0 and 1, for Δ > 0."""
         return NearShifts(self.family)
@@ -154,7 +159,7 @@ class FullSet:
         passed = _Passed(start, 0)
         while passed.fall is None and passed.j <= self.voters.reached:
             stop_after(deadline)
-            passed = self._pass(passed, limit, limit, costs, names=False)
+            passed = self._pass(passed, limit, None, costs)
             for level, j in passed.levels:
                 examined = self._examine_windows(level, j, limit, limit, searches=False)
                 costs[j] = max(found.cost for found in examined)
@@ -193,34 +198,22 @@ class FullSet:
         moves = self._cost_of_moves(passed.j, passed.fall + _error_of_falls(passed.j))
         return _Outside(cost, bound, tuple(broken), passed.j + 1, moves)
 
-    def _pass(self, passed: _Passed, limit: float, best: float, costs: Array, *, names: bool = True) -> _Passed:
-        """Pass over levels after those passed: over one in numpy, which is then to be examined, over many if compiled.
-
-        If ``names``, levels are to be examined where a cost exceeds ``limit`` or a bound exceeds ``best``. The largest
-        cost of the others goes to ``costs``, shape (t + 1,), −∞ where it cannot exceed ``limit`` or ``best``. Else the
-        largest costs above ``limit`` are all that is wanted.
-        """
-        level, j, last = passed.level, passed.j, self.voters.reached
-        loops = WORK.loops(_NANOSECONDS_A_SCREEN) if last == self.voters.K else None
-        if loops is None:
-            fall = _fall(level)
-            if fall <= _error_of_falls(j) and j < last:
-                return _Passed(level, j, [(level, j)], fall)
-            return _Passed(smooth(level, self.corners.hi), j + 1, [(level, j)])
-        size, most = level.size, max(1, _PLACES_A_PASS // level.size)
-        shifts, family, level = self.shifts, self.family, level.copy()
-        steps, numbers = (level, j, most, last), (family.delta_weights, self.corners.hi, self.ratio.value)
-        stop, room = (_error_of_falls(1), shifts.tails), _KEPT_LEVELS if names else 0
-        kept, places = np.empty((room, size)), np.empty(room, dtype=np.int64)
-        if names:
-            moves = shifts.delta**2, shifts.rest
-            ended = loops.pass_levels(*steps, *numbers, *stop, *moves, limit, best, costs, kept, places)
+    def _pass(self, passed: _Passed, limit: float, best: float | None, costs: Array) -> _Passed:
+        """Pass over levels after those passed, see `darrm.proof.loops.Loops`; without ``best`` for their costs only."""
+        j, level, last = passed.j, passed.level.copy(), self.voters.reached
+        # windows of frozen voters are looked at one by one, in numpy
+        loops = WORK.loops(_KEPT_LEVELS * _NANOSECONDS_A_SCREEN) if last == self.voters.K else NUMPY
+        span = Span(j, max(1, _PLACES_A_PASS // level.size), last)
+        kept = Kept(np.empty((_KEPT_LEVELS, level.size)), np.empty(_KEPT_LEVELS, dtype=np.int64))
+        if best is None:
+            ended = loops.border_costs(level, span, self._numbers, limit, costs, kept)
         else:
-            ended = loops.border_costs(*steps, *numbers, *stop, family.excess(self.ratio), limit, costs)
+            ended = loops.pass_levels(level, span, self._numbers, limit, best, costs, kept)
         after = ended if ended >= 0 else -1 - ended
-        level = level[: max(0, size - (after - j))]
-        levels = [(kept[place, : size - (at - j)], at) for place, at in enumerate(places.tolist()) if at >= 0]
-        return _Passed(level, after, levels, _fall(level) if ended < 0 else None)
+        places = [(place, at) for place, at in enumerate(kept.places.tolist()) if at >= 0]
+        levels = [(kept.levels[place, : level.size - (at - j)], at) for place, at in places]
+        level = level[: max(0, level.size - (after - j))]
+        return _Passed(level, after, levels, fall_of(level) if ended < 0 else None)
 
     def _named(self, found: LevelMaxima, limit: float) -> tuple[Broken, ...]:
         """Name the rows above the limit among the worst of every level."""
@@ -256,7 +249,7 @@ class FullSet:
         if active.size == 0:
             return _Outside(-np.inf, -np.inf)
         window = window.only(active)
-        own, mirrored = window.each(self.shifts.vertices)
+        own, mirrored = window.each(lambda block: self.shifts.vertices(block, self._numbers))
         costs = own.values + ratio * mirrored.values[:, ::-1]
         bounds = own.bounds + ratio * mirrored.bounds[:, ::-1]
         largest = float(np.max(costs))
@@ -282,7 +275,7 @@ class FullSet:
 
     def _active(self, window: _Window, least: float) -> NDArray[np.int64]:
         """Find the chains with a cost that may exceed ``least``."""
-        first, second = window.each(self.shifts.screen)
+        first, second = window.each(lambda block: screen(block, self.shifts.tails))
         return np.flatnonzero(np.max(first + self.ratio.value * second[:, ::-1], axis=1) > least)
 
     def _row(self, window: _Window, chain: int, ones: int, moves: Moves) -> CornerCounts:
@@ -293,17 +286,14 @@ class FullSet:
     def _searched(
         self, window: _Window, vertices: tuple[Vertices, Vertices], chain: int, ones: int, least: float
     ) -> tuple[float, float, CornerCounts]:
-        """Search the (a, a_1) of one number of voters near 1: a cost, an upper bound on all, and the row of the cost.
-
-        What cannot exceed ``least`` is not searched on: the bound is then at most that, and the cost not the largest.
-        """
+        """Search the (a, a_1) of one number of voters near 1: a cost, a bound on all above ``least``, and the row."""
         zeros, ratio = window.own.shape[1] - 1 - ones, self.ratio.value
         own, mirrored = vertices
         least *= _BELOW  # so that no rounding of the sum lifts it above
         # the dearer term first: it leaves the other less to decide
         enough = (least - float(own.bounds[chain, ones])) / ratio
-        second = self.shifts.search(window.mirrored, mirrored, chain, zeros, enough)
-        first = self.shifts.search(window.own, own, chain, ones, least - ratio * second[1])
+        second = self.shifts.search(window.mirrored, mirrored, self._numbers, chain, zeros, enough)
+        first = self.shifts.search(window.own, own, self._numbers, chain, ones, least - ratio * second[1])
         cost, upper = (one + ratio * other for one, other in zip(first[:2], second[:2], strict=True))
         return cost, upper, self._row(window, chain, ones, (*first[2:], second[3], second[2]))
 
@@ -319,8 +309,3 @@ def _peaks(costs: Array, limit: float) -> NDArray[np.bool_]:
 def _error_of_falls(j: int) -> float:
     """Bound how far a difference of T at level j is from its real value."""
     return 2.0 * STEP_ERROR * j
-
-
-def _fall(level: Array) -> float:
-    """Return the largest step down, or 0."""
-    return -float(np.min(np.diff(level), initial=0.0))

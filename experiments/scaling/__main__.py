@@ -21,7 +21,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from darrm import checks
-from darrm.proof import compiled
+from darrm.proof import loops
 from darrm.system.command_line import run
 from darrm.system.flags import integers, real
 from experiments import pages
@@ -57,7 +57,7 @@ def cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence
     )
     longest = product(LONG_SIZES, (10,), DELTAS, ("monotone",), ("production",)) if long else ()
     found = list(starmap(Case, chain(against, alone, numpy_alone, longest)))
-    return found if compiled.is_available() else [replace(case, loops="numpy") for case in found]
+    return found if loops.is_available() else [replace(case, loops="numpy") for case in found]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from darrm.laws.priors import Dirichlet
 from darrm.optimize.optimizer import optimize_gamma
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof import compiled
+from darrm.proof import loops
 from darrm.proof.corners import full_set_size, ratio_of
 from darrm.proof.dominating import DominatingFamily
 from experiments.scaling.page import EPSILON, GAP, LARGE_GAP, LARGEST_TO_GAP, Case, Measurement
@@ -25,7 +25,7 @@ def measure(case: Case, time_limit: float) -> Measurement:
     problem = Problem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
     options = SolveOptions(gap=GAP if case.K <= LARGEST_TO_GAP else LARGE_GAP, time_limit=time_limit)
     # imports, compiled code and first calls are not what is measured
-    compiled.WORK.nanoseconds = compiled.LOADING if case.loops == "compiled" else -math.inf
+    loops.WORK.nanoseconds = loops.LOADING if case.loops == "compiled" else -math.inf
     warm_up = Problem.from_allowance(Voters(min(case.K, WARM_UP), problem.voters.each), case.m)
     optimize_gamma(warm_up, prior=Dirichlet(), shape=case.shape, solver=case.solver)
     started = time.perf_counter()

@@ -12,6 +12,7 @@ from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import Problem, Voters
+from darrm.proof import loops, numpy_loops
 from darrm.proof.balls import worst_cost_ball
 from darrm.proof.corners import budget_below, corner_pairs, full_set_size, ratio_of
 from darrm.proof.definition import all_coefficients, privacy_cost, worst_cost
@@ -132,6 +133,28 @@ def test_the_first_monotone_level_is_looked_at_as_well(monkeypatch: pytest.Monke
         assert examined == [(0, [0]), *((j, [0, j]) for j in range(1, last + 1))]
 
 
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_curvature_bound_is_attained_on_a_parabola(compiled: bool, mirrored: bool) -> None:
+    """With T'' = −c everywhere and equal ends, E[T(Bin(a, Δ))] is c·Δ²·N²/8 above both of them halfway."""
+    N, delta, c = 12, 0.1, 0.01
+    if compiled:
+        pytest.importorskip("numba")
+    chosen = loops.load() if compiled else loops.NUMPY
+    assert chosen is not None
+    middle = (delta * N + 1.0 - delta) / 2.0
+    level = -c / 2.0 * (np.arange(N + 1.0) - middle) ** 2
+    moves = [float(poisson_binomial_pmf(np.full(a, delta)) @ level[: a + 1]) if a else level[0] for a in range(N + 1)]
+    assert moves[N // 2] - moves[0] == pytest.approx(c * delta**2 * N**2 / 8.0, rel=1e-9)
+    assert moves[N] == pytest.approx(moves[0], abs=1e-15)
+    numbers = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", "0.1")), 2))._numbers
+    values, bounds, choice = np.empty((1, N + 1)), np.empty((1, N + 1)), np.empty((1, N + 1), dtype=np.int64)
+    place = N if mirrored else 0
+    chosen.vertices((level[::-1] if mirrored else level)[None, :].copy(), numbers, values, bounds, choice)
+    assert values[0, place] == pytest.approx(moves[0], abs=1e-15)
+    assert moves[N // 2] <= bounds[0, place] <= moves[N // 2] + 2e-4 * (moves[N // 2] - moves[0])
+
+
 def test_no_second_difference_exceeds_the_curvature_bound() -> None:
     """J = 1, so that the tail is no matter of 1e-18: the step of a second difference reaches beyond the moves."""
     shifts = full_set(Problem.from_allowance(Voters(12, PrivacyParams("0.1", "0.01")), 5)).shifts
@@ -139,7 +162,7 @@ def test_no_second_difference_exceeds_the_curvature_bound() -> None:
     N, delta = 12, shifts.delta
     block = np.zeros((1, N + 1))
     block[0, 6:] = 1.0
-    bound = shifts._curvature(block)[0]
+    bound = numpy_loops._curvature(block, 1)[0] + shifts.rest
     curvature = np.abs(np.diff(block[0], n=2))  # at 1 … N − 1
 
     def mean(n_1: int, a: int, a_1: int, step: int) -> float:
@@ -293,10 +316,11 @@ def test_the_corner_lo_hi_matters_and_every_way_sees_it() -> None:
 @pytest.mark.parametrize("N", [2, 5, 9])
 def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> None:
     problem = Problem.from_allowance(Voters(N, PrivacyParams("0.5", delta)), 1)
-    shifts = full_set(problem).shifts
+    full = full_set(problem)
+    shifts, numbers = full.shifts, full._numbers
     rng = np.random.default_rng(N)
     block = np.round(rng.uniform(-1.0, 1.0, size=(40, N + 1)))
-    vertices, screened = shifts.vertices(block), shifts.screen(block)
+    vertices, screened = shifts.vertices(block, numbers), numpy_loops.screen(block, shifts.tails)
     d = float(delta)
     beaten = 0.0
     for state, ones in np.ndindex(block.shape):
@@ -306,12 +330,12 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
                 p = np.array([d] * a + [0.0] * (N - ones - a) + [1.0 - d] * a_1 + [1.0] * (ones - a_1))
                 values[a, a_1] = float(poisson_binomial_pmf(p) @ block[state])
         best = max(values.values())
-        found, upper, a, a_1 = shifts.search(block, vertices, state, ones, -np.inf)
+        found, upper, a, a_1 = shifts.search(block, vertices, numbers, state, ones, -np.inf)
         assert found == pytest.approx(values[a, a_1], abs=1e-13)
         assert found - 1e-13 <= best <= upper + 1e-13
         assert upper <= found + 1e-14
         for enough in (best - 0.01, best + 1e-9):
-            some, above, a, a_1 = shifts.search(block, vertices, state, ones, enough)
+            some, above, a, a_1 = shifts.search(block, vertices, numbers, state, ones, enough)
             assert some == pytest.approx(values[a, a_1], abs=1e-13)
             assert best - 1e-13 <= above <= max(some, enough) + 1e-14
         corners = [values[a, a_1] for a in (0, N - ones) for a_1 in (0, ones)]
@@ -327,7 +351,8 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
 @pytest.mark.parametrize("n_1", [0, 1, 70, 149, 150])
 def test_many_moves_are_searched_as_if_all_were_tried(n_1: int) -> None:
     N = 150
-    shifts = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", "0.05")), 1)).shifts
+    full = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", "0.05")), 1))
+    shifts, numbers = full.shifts, full._numbers
     weights, J = shifts.family.delta_weights, shifts.family.terms
     rng = np.random.default_rng(n_1)
     beaten = 0.0
@@ -337,12 +362,12 @@ def test_many_moves_are_searched_as_if_all_were_tried(n_1: int) -> None:
         steps = np.arange(J + 1)
         window = padded[n_1 + J + steps[:, None] - steps[None, :]]
         values = weights[:, : N - n_1 + 1].T @ window @ weights[:, : n_1 + 1]
-        vertices = shifts.vertices(level[None, :])
-        found, upper, a, a_1 = shifts.search(level[None, :], vertices, 0, n_1, -np.inf)
+        vertices = shifts.vertices(level[None, :], numbers)
+        found, upper, a, a_1 = shifts.search(level[None, :], vertices, numbers, 0, n_1, -np.inf)
         assert found == pytest.approx(values[a, a_1], abs=1e-13)
         assert found == pytest.approx(np.max(values), abs=1e-13)
         assert found <= upper <= found + 1e-13
-        some, above, _, _ = shifts.search(level[None, :], vertices, 0, n_1, found + 1e-6)
+        some, above, _, _ = shifts.search(level[None, :], vertices, numbers, 0, n_1, found + 1e-6)
         assert some <= found + 1e-13
         assert found - 1e-13 <= above <= found + 1e-6
         beaten = max(beaten, found - float(vertices.values[0, n_1]))
