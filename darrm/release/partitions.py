@@ -246,6 +246,8 @@ def survey(
     **reading: Unpack[Reading],
 ) -> Manifest:
     """Read all votes once and return what would be released; nothing is drawn. See `release_partitions`."""
+    if unknown := sorted(reading.keys() - Reading.__annotations__.keys()):
+        raise TypeError(f"release_partitions() got an unexpected keyword argument {unknown[0]!r}")
     checks.file_name(source=source, output=output)
     root, target = Path(os.path.realpath(source)), _real(output)
     document = document_of(aggregator)

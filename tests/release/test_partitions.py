@@ -816,3 +816,9 @@ def test_other_commands_load_neither_pyarrow_nor_dask() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=ENVIRONMENT)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_misspelt_keyword_is_refused_before_anything_is_paid(folder: Path) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colums'"):
+        release(folder, colums=["v0"])
+    assert ledger_in(folder).entries() == ()
