@@ -8,7 +8,7 @@ bounded in `noise_tails`. Tied classes share the answer evenly: what a label cos
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,8 +31,47 @@ _SMALLEST_GAMMA, _LARGEST_GAMMA = 1e-9, 1e6  # per vote: γ² and 1/γ stay far 
 Draw = Callable[[int], NDArray[np.int64] | NDArray[np.float64]]
 
 
+class NoisyMax:
+    """What noisy maxima share: what a label costs whatever the votes, and how labels are drawn."""
+
+    noise: object  # "continuous" is for experiments
+    reached: int  # how many votes one person may move
+
+    @property
+    def law(self) -> IntegerNoise:
+        """The whole-number noise of each count."""
+        raise NotImplementedError
+
+    @property
+    def words(self) -> str:
+        """The mechanism in words, for reports."""
+        raise NotImplementedError
+
+    @property
+    def guarantee(self) -> RenyiCurve:
+        """The Rényi curve of one label, whatever the votes and the number of classes."""
+        return label_curve(self.law, moved=self.reached)
+
+    def charge(self, queries: int = 1) -> Charge:
+        """Describe what ``queries`` answers cost, whatever the votes."""
+        profile = None if self.noise == "continuous" else label_profile(self.law, moved=self.reached)
+        return Charge(self.words, renyi=self.guarantee, profile=profile, count=queries, reached=self.reached)
+
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
+        """Release one class for each query, as `Aggregator.release`.
+
+        Arrays are refused with `ValueError`: labels taken for counts would void the guarantee.
+        """
+        given = require_votes(votes)
+        return given.labeled(noisy_argmax(given.counts, self.draw(rng), rng))
+
+    def draw(self, rng: np.random.Generator | None) -> Draw:
+        """Make the function that draws so many noises, from the operating system unless ``rng`` is given."""
+        return inverted(self.law, rng)
+
+
 @dataclass(frozen=True)
-class GNMax:
+class GNMax(NoisyMax):
     """Release the class with the largest count plus Gaussian noise [P, Section 4.1].
 
     Parameters
@@ -72,19 +111,17 @@ class GNMax:
         """The Rényi curve of one label, whatever the votes; with continuous noise λt²/σ² [P, Proposition 8]."""
         if self.noise == "continuous":
             return RenyiCurve.of(lambda orders: self.reached**2 * self.answer_independent(orders))
-        return label_curve(self.law, moved=self.reached)
+        return super().guarantee
 
     @property
     def law(self) -> DiscreteGaussian:
         """The discrete noise of each count."""
         return DiscreteGaussian(self.sigma)
 
-    def charge(self, queries: int = 1) -> Charge:
-        """Describe what ``queries`` answers cost, whatever the votes."""
-        discrete = self.noise == "discrete"
-        profile = label_profile(self.law, moved=self.reached) if discrete else None
-        what = f"GNMax(sigma={self.sigma:g})"
-        return Charge(what, renyi=self.guarantee, profile=profile, count=queries, reached=self.reached)
+    @property
+    def words(self) -> str:
+        """Its name and σ."""
+        return f"GNMax(sigma={self.sigma:g})"
 
     def log_q(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Bound log Pr[answer ≠ plurality] for each query: (Q, C) counts → (Q,)."""
@@ -98,17 +135,13 @@ class GNMax:
         """Compute λ/σ², what both noisy counts cost where one vote moves: (L,) → (L,)."""
         return np.asarray(orders, dtype=np.float64) / self.sigma**2
 
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
-        """Release one class for each query, as `Aggregator.release`.
-
-        Arrays are refused with `ValueError`: labels taken for counts would void the guarantee.
-        """
-        given = require_votes(votes)
-        return given.labeled(noisy_argmax(given.counts, gaussian_draw(self.sigma, self.noise, rng), rng))
+    def draw(self, rng: np.random.Generator | None) -> Draw:
+        """Draw Gaussians, exact or for experiments."""
+        return gaussian_draw(self.sigma, self.noise, rng)
 
 
 @dataclass(frozen=True)
-class LNMax:
+class LNMax(NoisyMax):
     """Release the class with the largest count plus Laplace noise of scale 1/γ [P17, Section 2.1].
 
     Parameters
@@ -140,20 +173,22 @@ class LNMax:
         """The Rényi curve of one label, whatever the votes; with continuous noise that of any (2γt, 0)."""
         if self.noise == "continuous":
             return RenyiCurve.of_pure(2.0 * self.gamma * self.reached)
-        return label_curve(self.law, moved=self.reached)
+        return super().guarantee
+
+    def charge(self, queries: int = 1) -> Charge:
+        """Describe what ``queries`` answers cost, whatever the votes: (2γt, 0) each, and what is known of the label."""
+        pure = PrivacyParams(2 * self.reached * exact_number("gamma", self.gamma), 0)
+        return replace(super().charge(queries), guarantee=pure)
 
     @property
     def law(self) -> DiscreteLaplace:
         """The discrete noise of each count."""
         return DiscreteLaplace(self.gamma)
 
-    def charge(self, queries: int = 1) -> Charge:
-        """Describe what ``queries`` answers cost, whatever the votes: (2γt, 0) each, and what is known of the label."""
-        each = PrivacyParams(2 * self.reached * exact_number("gamma", self.gamma), 0)
-        discrete = self.noise == "discrete"
-        profile = label_profile(self.law, moved=self.reached) if discrete else None
-        what = f"LNMax(gamma={self.gamma:g})"
-        return Charge(what, each, self.guarantee, profile, count=queries, reached=self.reached)
+    @property
+    def words(self) -> str:
+        """Its name and γ."""
+        return f"LNMax(gamma={self.gamma:g})"
 
     def log_q(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Bound log Pr[answer ≠ plurality] for each query: (Q, C) counts → (Q,)."""
@@ -167,10 +202,15 @@ class LNMax:
         """Compute min(2γ²λ, 2γ), what both noisy counts cost where one vote moves: (L,) → (L,)."""
         return renyi_bounds.laplace_independent(self.gamma, np.asarray(orders, dtype=np.float64))
 
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
-        """Release one class for each query, as `GNMax.release`."""
-        given = require_votes(votes)
-        return given.labeled(noisy_argmax(given.counts, _laplace_draw(self.gamma, self.noise, rng), rng))
+    def draw(self, rng: np.random.Generator | None) -> Draw:
+        """Draw Laplace noise, exact or for experiments."""
+        if self.noise == "continuous":
+            generator = _experiments_only(rng)
+            return lambda size: generator.laplace(scale=1.0 / self.gamma, size=size)
+        if self.law.deviation <= WIDEST:
+            return super().draw(rng)
+        scale, below = 1 / exact_number("gamma", self.gamma), uniform_below(rng)
+        return lambda size: discrete_laplace(scale, size, below)
 
 
 def gaussian_draw(sigma: float, noise: str, rng: np.random.Generator | None) -> Draw:
@@ -189,17 +229,6 @@ def inverted(noise: IntegerNoise, rng: np.random.Generator | None) -> Draw:
     """Make the function that draws so many of a noise by inversion."""
     sampler, source = ExactInversion(noise), bytes_from(rng)
     return lambda size: sampler.draw(size, source=source)
-
-
-def _laplace_draw(gamma: float, noise: str, rng: np.random.Generator | None) -> Draw:
-    if noise == "continuous":
-        generator = _experiments_only(rng)
-        return lambda size: generator.laplace(scale=1.0 / gamma, size=size)
-    if (law := DiscreteLaplace(gamma)).deviation <= WIDEST:
-        return inverted(law, rng)
-    scale = 1 / exact_number("gamma", gamma)
-    below = uniform_below(rng)
-    return lambda size: discrete_laplace(scale, size, below)
 
 
 def noisy_argmax(counts: NDArray[np.int64], draw: Draw, rng: np.random.Generator | None) -> NDArray[np.int64]:

@@ -7,21 +7,15 @@ smaller maximum. Noisy counts would not gain: they show the left tail as well.
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from darrm import checks
-from darrm.losses.charges import Charge
-from darrm.losses.label import label_curve, label_profile
-from darrm.losses.renyi import RenyiCurve
-from darrm.mechanisms.noisy_max import inverted, noisy_argmax
+from darrm.mechanisms.noisy_max import NoisyMax
 from darrm.probability.exact_inversion import WIDEST
 from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import MOST_VOTERS
-from darrm.votes import Labels, Votes, require_votes
 
 
 @dataclass(frozen=True)
-class ShapedMax:
+class ShapedMax(NoisyMax):
     """Release the class with the largest count plus shaped noise.
 
     Parameters
@@ -38,6 +32,7 @@ class ShapedMax:
 
     Examples
     --------
+    >>> from darrm.votes import Votes
     >>> aggregator = ShapedMax(ShapedNoise(right=40.0, left=80.0, right_power=3.0, left_power=3.0))
     >>> aggregator.release(Votes.of_counts([[250, 0, 0], [0, 250, 0]])).tolist()
     [0, 1]
@@ -53,18 +48,12 @@ class ShapedMax:
             checks.fail("noise", self.noise, f"of a deviation of at most {WIDEST:g} votes")
 
     @property
-    def guarantee(self) -> RenyiCurve:
-        """The Rényi curve of one label, whatever the votes and the number of classes."""
-        return label_curve(self.noise, moved=self.reached)
+    def law(self) -> ShapedNoise:
+        """The noise."""
+        return self.noise
 
-    def charge(self, queries: int = 1) -> Charge:
-        """Describe what ``queries`` answers cost, whatever the votes."""
+    @property
+    def words(self) -> str:
+        """Its name and the scales and powers of the noise."""
         noise = self.noise
-        what = f"ShapedMax({noise.right:g}^{noise.right_power:g}, {noise.left:g}^{noise.left_power:g})"
-        profile = label_profile(noise, moved=self.reached)
-        return Charge(what, renyi=self.guarantee, profile=profile, count=queries, reached=self.reached)
-
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
-        """Release one class for each query, as `Aggregator.release`; arrays are refused with `ValueError`."""
-        given = require_votes(votes)
-        return given.labeled(noisy_argmax(given.counts, inverted(self.noise, rng), rng))
+        return f"ShapedMax({noise.right:g}^{noise.right_power:g}, {noise.left:g}^{noise.left_power:g})"
