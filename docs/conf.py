@@ -7,8 +7,10 @@ are; sphinx-gallery, because a tutorial that is a plain script can be run, teste
 
 import re
 import shutil
+import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from docutils import nodes
@@ -107,9 +109,11 @@ class Names(Autosummary):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """List ``__all__``; what `darrm` itself hands out stands on its page."""
+        """List ``__all__`` but for modules; what `darrm` itself hands out stands on its page."""
         package = self.arguments[0]
-        names = [name for name in sorted(import_module(package).__all__) if not name.startswith("__")]
+        room = import_module(package)
+        names = [name for name in sorted(room.__all__) if not isinstance(getattr(room, name, sys), ModuleType)]
+        names = [name for name in names if not name.startswith("__")]
         self.content = StringList([f"~{'darrm' if name in darrm.__all__ else package}.{name}" for name in names])
         return super().run()
 

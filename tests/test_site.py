@@ -8,6 +8,7 @@ import sys
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
+from types import GenericAlias, ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -102,9 +103,14 @@ def loaded_from_elsewhere(pages: dict[Path, Page], site: Path) -> list[str]:
 
 
 def public_names() -> dict[str, list[str]]:
-    """Return the names that each package hands out."""
+    """Return the names that each package hands out, but for modules and types that other packages use."""
     packages = [path.parent.name for path in (ROOT / "darrm").glob("*/__init__.py") if "__all__" in path.read_text()]
-    found = {package: import_module(f"darrm.{package}").__all__ for package in packages}
+    rooms = {package: import_module(f"darrm.{package}") for package in packages}
+    found = {
+        package: [name for name in room.__all__ if not isinstance(getattr(room, name, sys), ModuleType | GenericAlias)]
+        for package, room in rooms.items()
+    }
+    found = {package: names for package, names in found.items() if names}
     return found | {"": [name for name in import_module("darrm").__all__ if not name.startswith("__")]}
 
 

@@ -119,7 +119,7 @@ class TeacherEnsemble:
             checks.fail("parameters", shapes, f"stacks of the network's parameters {wanted}")
 
     @property
-    def K(self) -> int:  # noqa: N802 (the papers' letter)
+    def K(self) -> int:
         """Number of teachers."""
         return len(next(iter(self.parameters.values())))
 

@@ -182,7 +182,7 @@ class _Tables:
         return np.asarray(np.minimum(sums, 0.0))
 
     @cached_property
-    def log_F(self) -> Array:  # noqa: N802 (the formula's letter)
+    def log_F(self) -> Array:
         """Log F̃ at the nodes of the lags: (lags, nodes)."""
         nodes = np.log(self.rule[0])
         return np.logaddexp(self.log_below[:, None], nodes + self.log_masses[:, None])

@@ -97,15 +97,15 @@ class TwoClasses:
         """Log Pr[X = x] elementwise."""
         return np.asarray(self.noise.log_weights(points) - self._log_total)
 
-    def log_G(self, points: Integers) -> Array:  # noqa: N802 (the formula's letter)
+    def log_G(self, points: Integers) -> Array:
         """Log Pr[X ≤ t] elementwise: 0 above the support; −∞ below it."""
         return np.asarray(self._logs_below[np.clip(points - self.support[0] + 1, 0, self.support.size + 1)])
 
-    def log_F(self, points: Integers) -> Array:  # noqa: N802 (the formula's letter)
+    def log_F(self, points: Integers) -> Array:
         """Log Pr[X ≥ −i] elementwise: 0 where the support ends; −∞ beyond it."""
         return np.asarray(self._logs_above[np.clip(-points - self.support[0] + 1, 0, self.support.size + 1)])
 
-    def log_S(self, i: Integers, j: Integers) -> Array:  # noqa: N802 (the formula's letter)
+    def log_S(self, i: Integers, j: Integers) -> Array:
         """Log S(i, j) elementwise, a block of diagonals at a time."""
         size = self.support.size
         least, most = min(int(np.min(i - j)), 0), max(int(np.max(i - j)), 0)
