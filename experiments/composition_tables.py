@@ -85,22 +85,22 @@ def _bounds_of(charge: Charge, delta: float) -> dict[str, float]:
     return {bound.name: bound.epsilon for bound in PrivacyAccountant(charges=[charge]).spent(delta).bounds}
 
 
-def decide(found: Sequence[Row]) -> list[Claim]:
+def decide(computed: Sequence[Row]) -> list[Claim]:
     """Decide what the page says about the tables."""
     agree = sum(
         f"{ours:.3f}" == f"{printed:.3f}"
-        for row in found
+        for row in computed
         for ours, printed in zip((row["general"], row["total_delta"]), row["printed"], strict=True)
     )
-    apart = max(abs(row["pld"] / row["optimal"] - 1.0) for row in found)
-    first = max(abs(row["profile_pld"] / row["optimal"] - 1.0) for row in found if row["m"] == 1)
-    share = max(row["profile_pld"] / row["general"] for row in found if row["m"] > 1)
-    models = max(row["models"] / row["profile_pld"] for row in found)
+    apart = max(abs(row["pld"] / row["optimal"] - 1.0) for row in computed)
+    first = max(abs(row["profile_pld"] / row["optimal"] - 1.0) for row in computed if row["m"] == 1)
+    share = max(row["profile_pld"] / row["general"] for row in computed if row["m"] > 1)
+    models = max(row["models"] / row["profile_pld"] for row in computed)
     return [
         Claim(
             "general composition gives the printed totals to the last printed digit",
-            f"{agree} of {2 * len(found)} numbers",
-            agree == 2 * len(found),
+            f"{agree} of {2 * len(computed)} numbers",
+            agree == 2 * len(computed),
         ),
         Claim("optimal composition and PLD agree", f"relative difference at most {apart:.1e}", apart <= SAME),
         Claim("m = 1: the table's profile gains nothing", f"relative difference at most {first:.1e}", first <= SAME),
@@ -113,13 +113,14 @@ def decide(found: Sequence[Row]) -> list[Claim]:
     ]
 
 
-def page(found: Sequence[Row]) -> str:
+def page(computed: Sequence[Row]) -> str:
     """Fill the page from the rows, one section a table, in the order of m."""
+    named = [row | {"name": NAMES[row["data_set"]]} for row in computed]
     tables = [
-        {"m": m, "number": number, "rows": [row | {"name": NAMES[row["data_set"]]} for row in found if row["m"] == m]}
+        {"m": m, "number": number, "rows": [row for row in named if row["m"] == m]}
         for m, number in TABLE_OF_ALLOWANCE.items()
     ]
-    return pages.filled(NAME, {"claims": pages.claims_table(decide(found)), "tables": tables})
+    return pages.filled(NAME, {"claims": pages.claims_table(decide(computed)), "tables": tables})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -129,8 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data = folder / "composition.json"
     if not options.page:
         pages.write_json(data, list(rows()))
-    found = pages.read_json(data)
-    return pages.finish(folder, page(found), decide(found))
+    computed = pages.read_json(data)
+    return pages.finish(folder, page(computed), decide(computed))
 
 
 if __name__ == "__main__":

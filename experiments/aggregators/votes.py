@@ -79,16 +79,16 @@ def available(*, quick: bool = False) -> list[EnsembleVotes]:
     """Record the votes of every ensemble of two classes whose data are there: digits always, MNIST with its files."""
     if quick:
         return [digits(DIGITS_VOTERS[0])]
-    found = [digits(K) for K in DIGITS_VOTERS]
-    return found + ([mnist(K) for K in MNIST_VOTERS] if _has("mnist") else [])
+    ensembles = [digits(K) for K in DIGITS_VOTERS]
+    return ensembles + ([mnist(K) for K in MNIST_VOTERS] if _has("mnist") else [])
 
 
 def available_of_ten_classes(*, quick: bool = False) -> list[EnsembleVotes]:
     """Record the votes of every ensemble of ten classes whose data are there."""
-    found = [ten_classes("digits", TEN_CLASSES_VOTERS[0])]
+    ensembles = [ten_classes("digits", TEN_CLASSES_VOTERS[0])]
     if quick:
-        return found
-    return found + [
+        return ensembles
+    return ensembles + [
         ten_classes(name, K) for name in ("mnist", "fashion-mnist") if _has(name) for K in TEN_CLASSES_VOTERS
     ]
 

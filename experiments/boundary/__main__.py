@@ -30,9 +30,9 @@ def measure(shape: Shape) -> Row:
         else same_question(shape.gamma, shape.epsilon, count)
         for count in (1, shape.questions)
     )
-    said = {name: getattr(shape, name) for name in ("kind", "shape", "K", "epsilon", "questions")}
+    described = {name: getattr(shape, name) for name in ("kind", "shape", "K", "epsilon", "questions")}
     cost = 1.0 if shape.kind == "optimum" else one / shape.epsilon  # of the optimum the certificate knows more models
-    return said | {"cost": cost, "loss": many}
+    return described | {"cost": cost, "loss": many}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

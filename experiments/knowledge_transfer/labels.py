@@ -68,16 +68,16 @@ def accuracies(
     way: Way, votes: list[TeacherVotes], queries: int, *, draws: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Draw the queries from the test images and measure the share of right labels: (trainings, draws)."""
-    found = np.empty((len(votes), draws))
+    shares = np.empty((len(votes), draws))
     for training, one in enumerate(votes):
         theirs = one.private if way.private_teachers else one.plain
         for draw in range(draws):
             chosen = rng.choice(len(one.truth), size=min(queries, len(one.truth)), replace=False)
-            found[training, draw] = (way.label(theirs[chosen], rng) == one.truth[chosen]).mean()
-    return found
+            shares[training, draw] = (way.label(theirs[chosen], rng) == one.truth[chosen]).mean()
+    return shares
 
 
-def summary(found: NDArray[np.float64]) -> dict[str, float]:
+def summary(shares: NDArray[np.float64]) -> dict[str, float]:
     """Sum up (trainings, draws) accuracies.
 
     ``std`` is the spread of single draws over all trainings; ``standard_error`` is that of the mean, from the spread
@@ -86,9 +86,9 @@ def summary(found: NDArray[np.float64]) -> dict[str, float]:
     >>> summary(np.array([[0.5, 0.7], [0.7, 0.9]]))
     {'mean': 0.7, 'std': 0.163299316186, 'standard_error': 0.1}
     """
-    result = {"mean": round(float(found.mean()), 12), "std": round(float(found.std(ddof=1)), 12)}
-    if len(found) > 1:
-        result["standard_error"] = round(float(found.mean(axis=1).std(ddof=1)) / len(found) ** 0.5, 12)
+    result = {"mean": round(float(shares.mean()), 12), "std": round(float(shares.std(ddof=1)), 12)}
+    if len(shares) > 1:
+        result["standard_error"] = round(float(shares.mean(axis=1).std(ddof=1)) / len(shares) ** 0.5, 12)
     return result
 
 

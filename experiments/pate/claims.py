@@ -14,18 +14,18 @@ LEAST_ACCURACY = {"mnist": 0.985}
 def claims_of(result: Row) -> list[Claim]:
     """Decide every claim that the result has numbers for."""
     confident = _row(result, "Confident-GNMax")
-    found = [_quartered(result), _agreement(result), *_figure_4(result), *_figure_5(result)]
+    claims = [_quartered(result), _agreement(result), *_figure_4(result), *_figure_5(result)]
     if confident is None:
-        return found
-    found.append(_answers_right(confident))
+        return claims
+    claims.append(_answers_right(confident))
     if confident["students"]:
-        found += _students(result, confident)
+        claims += _students(result, confident)
     if confident["costs"]["exact"] is not None:
         ours, theirs = confident["costs"]["exact"], confident["costs"]["theorem_6"]
         measured = f"{ours:.3f} against {theirs:.3f}"
-        found.append(Claim("the exact cost, in both directions, is below Theorem 6", measured, ours < theirs))
-    found += [_published(row) for row in result["rows"] if row["ours"] and "epsilon" in row["ours"]]
-    return found + _interactive(result, confident)
+        claims.append(Claim("the exact cost, in both directions, is below Theorem 6", measured, ours < theirs))
+    claims += [_published(row) for row in result["rows"] if row["ours"] and "epsilon" in row["ours"]]
+    return claims + _interactive(result, confident)
 
 
 def _row(result: Row, start: str) -> Row | None:
@@ -64,13 +64,13 @@ def _figure_4(result: Row) -> list[Claim]:
         ("GNMax needs a smaller ε than LNMax for the same share of right labels", lnmax, gnmax),
         (f"so do {large['name']}, against {small['name']}", small, large),
     )
-    found = []
+    claims = []
     for statement, worse, better in pairs:
         ratios = _epsilon_ratios(worse["points"], better["points"])
         if ratios:
             measured = f"{min(ratios):.2f} to {max(ratios):.2f} of it, at {len(ratios)} noise scales"
-            found.append(Claim(statement, measured, max(ratios) < 1.0))
-    return found
+            claims.append(Claim(statement, measured, max(ratios) < 1.0))
+    return claims
 
 
 def _epsilon_ratios(worse: list[dict[str, float]], better: list[dict[str, float]]) -> list[float]:
@@ -120,20 +120,20 @@ def _answers_right(row: Row) -> Claim:
 def _students(result: Row, row: Row) -> list[Claim]:
     """Compare the student with the aims and with the baseline."""
     accuracy = mean(row["students"])
-    found = []
+    claims = []
     if result["dataset"] in LEAST_ACCURACY:
         least = LEAST_ACCURACY[result["dataset"]]
-        found.append(Claim(f"the student reaches {least:.1%}", f"{accuracy:.2%}", accuracy >= least))
+        claims.append(Claim(f"the student reaches {least:.1%}", f"{accuracy:.2%}", accuracy >= least))
     lnmax = _row(result, "LNMax")
     if lnmax is not None and lnmax["students"]:
         other = mean(lnmax["students"])
         statement = f"its student is better than that of {lnmax['queries']} answers by LNMax"
-        found.append(Claim(statement, f"{accuracy:.2%} against {other:.2%}", accuracy > other))
+        claims.append(Claim(statement, f"{accuracy:.2%} against {other:.2%}", accuracy > other))
     if result["baseline"] and result["dataset"] in WITHIN:
         baseline, within = mean(result["baseline"]), WITHIN[result["dataset"]]
         statement = f"the student is within {100.0 * within:.1f} points of the non-private baseline"
-        found.append(Claim(statement, f"{accuracy:.2%} of {baseline:.2%}", baseline - accuracy <= within))
-    return found
+        claims.append(Claim(statement, f"{accuracy:.2%} of {baseline:.2%}", baseline - accuracy <= within))
+    return claims
 
 
 def _published(row: Row) -> Claim:
@@ -152,7 +152,7 @@ def _interactive(result: Row, confident: Row) -> list[Claim]:
         return []
     share = row["answered"] / confident["answered"]
     measured = f"{row['answered']} against {confident['answered']}: {share:.2f}"
-    found = [Claim("Interactive-GNMax needs at most half of the answers", measured, share <= 0.5)]
+    claims = [Claim("Interactive-GNMax needs at most half of the answers", measured, share <= 0.5)]
     ours, theirs = row["costs"]["theorem_6"], confident["costs"]["theorem_6"]
-    found.append(Claim("and a smaller ε (Theorem 6)", f"{ours:.3f} against {theirs:.3f}", ours < theirs))
-    return found
+    claims.append(Claim("and a smaller ε (Theorem 6)", f"{ours:.3f} against {theirs:.3f}", ours < theirs))
+    return claims

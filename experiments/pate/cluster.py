@@ -52,18 +52,18 @@ def measure(workers: int, folder: Path, *, quick: bool) -> Row:
         client.run(_imports)
         before = client.run(peak_megabytes)
         with joblib.parallel_config(backend="dask"):
-            found = _networks() if quick else _discriminants(folder, fresh=True)
+            asked = _networks() if quick else _discriminants(folder, fresh=True)
         after = client.run(peak_megabytes)
     alone = _networks() if quick else _discriminants(folder, fresh=False)
     return {
         "dataset": "digits" if quick else "glyph",
-        "teachers": found.teachers,
-        "queries": len(found.votes),
+        "teachers": asked.teachers,
+        "queries": len(asked.votes),
         "workers": workers,
         "processors": os.cpu_count(),
-        "same_votes": bool(np.array_equal(found.votes, alone.votes)),
-        "same_teachers": None if found.parameters is None else _same(found.parameters, alone.parameters),
-        "seconds": found.seconds,
+        "same_votes": bool(np.array_equal(asked.votes, alone.votes)),
+        "same_teachers": None if asked.parameters is None else _same(asked.parameters, alone.parameters),
+        "seconds": asked.seconds,
         "seconds_alone": alone.seconds,
         "worker_megabytes_before": [round(before[name]) for name in sorted(before)],
         "worker_megabytes": [round(after[name]) for name in sorted(after)],
@@ -125,10 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checks.integer_at_least(1, workers=options.workers)
     folder = options.output / "pate"
     folder.mkdir(parents=True, exist_ok=True)
-    found = measure(options.workers, folder, quick=options.quick)
-    for name, value in found.items():
+    asked = measure(options.workers, folder, quick=options.quick)
+    for name, value in asked.items():
         print(f"{name}: {value}")
-    pages.write_json(folder / "cluster.json", found)
+    pages.write_json(folder / "cluster.json", asked)
     return 0
 
 

@@ -16,7 +16,6 @@ from darrm.system.progress import status_line
 from darrm.votes import Votes
 from experiments.pate import rows, search
 from experiments.pate.accounting import published_by_logarithm
-from experiments.pate.models import models_of
 from experiments.pate.recorded import Recorded
 from experiments.pate.rows import Run, searched_row
 from experiments.pate.settings import Study, VoteSize, Way, pate_like_votes
@@ -89,10 +88,3 @@ def test_a_private_bound_on_the_sensitivity_is_paid_for_and_added() -> None:
     # both noises are in [3, 30] and the second multiplies a bound above the sensitivity
     assert found["epsilon"] > epsilon_at(analysis, order, before + order / 30.0**2)
     assert found["deviation"] > 3.0 * sensitivity * math.exp(-ndtri(DELTA / 10.0) * smoothness * 3.0) * 0.99
-
-
-@pytest.mark.parametrize("name", ["digits", "mnist", "fashion-mnist", "svhn", "glyph", "adult"])
-def test_every_study_says_how_its_models_are_trained(name: str) -> None:
-    models = models_of(name)
-    assert models.recipe
-    assert (models.scores is None) == (name == "adult")

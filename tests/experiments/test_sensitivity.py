@@ -16,7 +16,7 @@ from experiments.sensitivity.curves import effort_bounds, index_share
 from experiments.sensitivity.kde import PEAK, density, mixture
 from experiments.sensitivity.mean import figure4
 from experiments.sensitivity.page import read_figure
-from experiments.sensitivity.svm import C, error_of, global_bound, support_vector_machine, two_classes
+from experiments.sensitivity.svm import C, error_of, support_vector_machine, two_classes
 
 DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "sensitivity"
 
@@ -55,19 +55,6 @@ def test_shares_of_the_order_statistics() -> None:
     assert index_share(100, 0.1) is None
     assert index_share(100, 0.16) == 1.0
     assert index_share(100, 0.5) == sample_size(gamma=0.5, m=100).k / 100 < 0.7
-
-
-def test_two_classes() -> None:
-    features, labels = two_classes(np.random.default_rng(0), 4000, 3)
-    assert features.min() >= 0.0
-    assert features.max() <= 1.0
-    assert features[labels > 0].mean() == pytest.approx(0.2, abs=0.01)
-    assert features[labels < 0].mean() == pytest.approx(0.8, abs=0.01)
-    assert np.mean(labels > 0) == pytest.approx(0.5, abs=0.05)
-
-
-def test_the_bound_of_proposition_19() -> None:
-    assert global_bound(8) == pytest.approx(2 + 6 * math.sqrt(8) + 12 * 8 / 1000)
 
 
 def test_the_density_integrates_to_one_and_one_record_moves_it_by_at_most_the_peak() -> None:

@@ -94,14 +94,6 @@ def test_known_errors_at_m_3(figures: dict[str, dict[str, Any]]) -> None:
         assert found[name] == pytest.approx(value, rel=0.06)
 
 
-def test_laws_draw_one_probability_a_voter() -> None:
-    rng = np.random.default_rng(0)
-    for actuals in settings.ACTUALS.values():
-        for actual in actuals.values():
-            assert actual.probabilities(11, 7, rng=rng).shape == (7, 11)
-    assert priors.TwoSided(0.7, 1.0) == settings.DECIDED
-
-
 def test_one_figure_from_the_command_line(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     assert simulations.main(["--figure", "2", "--output", str(tmp_path)]) == 0
