@@ -37,21 +37,18 @@ SETTINGS = {
 }
 
 
-def dpsgd_accuracy(
-    study: Study, budget: PrivacyParams, machine: Machine, *, quick: bool, learning_rate: float | None = None
-) -> Row:
+def dpsgd_accuracy(study: Study, budget: PrivacyParams, machine: Machine, *, quick: bool) -> Row:
     """Train at (ε, δ) on all private images, or read what that training answered; measure it on the held-out images.
 
-    A training that was killed continues where it was. ``quick`` trains for fewer epochs; ``learning_rate`` takes the
-    place of the chosen one. Noted is the accuracy on the held-out images and on the pool, by which rates are chosen, ε
-    and δ as spent, the recipe, and how long it took.
+    A training that was killed continues where it was. ``quick`` trains for fewer epochs. Noted is the accuracy on the
+    held-out images and on the pool, by which rates are chosen, ε and δ as spent, the recipe, and how long it took.
     """
     data, test_x, test_y = split(study)
     setting, size = SETTINGS[study.name], len(data.train_y)
     epochs = max(1, setting.epochs // QUICK) if quick else setting.epochs
     rate, steps = setting.batch / size, epochs * size // setting.batch
     recipe = PrivateSGD(
-        learning_rate=setting.learning_rate if learning_rate is None else learning_rate,
+        learning_rate=setting.learning_rate,
         steps=steps,
         sampling_rate=rate,
         noise=calibrate_noise(budget, sampling_rate=rate, steps=steps).value,

@@ -67,32 +67,16 @@ def student_scores(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, 
     return train(recorded, labels, seed=seed, quick=quick).scores(recorded.pool_x)
 
 
-def train(
-    recorded: Recorded,
-    labels: NDArray[np.int64],
-    *,
-    seed: int,
-    quick: bool,
-    recipe: StudentRecipe | None = None,
-    progress: bool = False,
-) -> Student:
-    """Train a student on labels of the first inputs of the pool, by default with the recipe of the data set."""
-    if recipe is None:
-        checks.one_of(RECIPES, name=recorded.name)
-        recipe = RECIPES[recorded.name]
+def train(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Student:
+    """Train a student on labels of the first inputs of the pool, with the recipe of the data set."""
+    checks.one_of(RECIPES, name=recorded.name)
+    recipe = RECIPES[recorded.name]
     if quick:
         recipe = replace(recipe, steps=max(1, round(QUICK_SHARE * recipe.steps)))
+    x, asked = recorded.pool_x, len(labels)
+    build = network_for(x, recorded.votes.counts.shape[1])
     answers = np.asarray(labels)
-    x = recorded.pool_x
-    return train_student(
-        x[: len(answers)],
-        answers,
-        x[len(answers) :],
-        recipe=recipe,
-        build=network_for(x, recorded.votes.counts.shape[1]),
-        seed=seed,
-        progress=progress,
-    )
+    return train_student(x[:asked], answers, x[asked:], recipe=recipe, build=build, seed=seed, progress=False)
 
 
 def network_for(x: NDArray[Any], classes: int) -> Build:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,5 +36,6 @@ def test_dpsgd_spends_its_budget_and_hardly_more_noise(tmp_path: Path, monkeypat
 
     monkeypatch.setattr("experiments.teachers.train_teachers", trained)
     assert dpsgd.dpsgd_accuracy(DIGITS, budget, machine, quick=True) == found
+    monkeypatch.setitem(dpsgd.SETTINGS, "digits", replace(dpsgd.SETTINGS["digits"], learning_rate=0.1))
     with pytest.raises(RuntimeError, match="trained"):  # another rate is another training
-        dpsgd.dpsgd_accuracy(DIGITS, budget, machine, quick=True, learning_rate=0.1)
+        dpsgd.dpsgd_accuracy(DIGITS, budget, machine, quick=True)
