@@ -12,18 +12,22 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.account.ledger import PrivacyLedger
     from darrm.laws.noise_function import NoiseFunction
     from darrm.losses.charges import Charge
-    from darrm.mechanisms.majority import DaRRM
-    from darrm.mechanisms.plurality import Plurality
+    from darrm.mechanisms.release import Release
+    from darrm.mechanisms.release import Release as DaRRM
+    from darrm.mechanisms.release import Release as Plurality
     from darrm.optimize.batch import optimize_many
-    from darrm.optimize.optimizer import optimize_gamma
+    from darrm.optimize.optimizer import optimize_table
+    from darrm.optimize.optimizer import optimize_table as optimize_gamma
     from darrm.optimize.plurality import optimize_plurality
     from darrm.privacy import PrivacyParams
     from darrm.problem import Problem, Voters, Workload
     from darrm.problem import Problem as MajorityProblem
     from darrm.problem import Problem as PluralityProblem
     from darrm.proof.library import Setting, available_tables, load_table
-    from darrm.proof.plurality_table import PluralityTable, certify_plurality
-    from darrm.proof.table import GammaTable, certify
+    from darrm.proof.table import Table, certify
+    from darrm.proof.table import Table as GammaTable
+    from darrm.proof.table import Table as PluralityTable
+    from darrm.proof.table import certify as certify_plurality
     from darrm.release.debited import release_debited
     from darrm.release.one_by_one import open_release
     from darrm.votes import Votes
@@ -42,8 +46,10 @@ __all__ = [
     "PrivacyLedger",
     "PrivacyParams",
     "Problem",
+    "Release",
     "Setting",
     "SolveOptions",
+    "Table",
     "Voters",
     "Votes",
     "Workload",
@@ -56,6 +62,7 @@ __all__ = [
     "optimize_gamma",
     "optimize_many",
     "optimize_plurality",
+    "optimize_table",
     "release_debited",
 ]
 
@@ -65,22 +72,29 @@ _HOMES = {
     "darrm.laws.noise_function": ("NoiseFunction",),
     "darrm.losses.charges": ("Charge",),
     "darrm.optimize.batch": ("optimize_many",),
-    "darrm.optimize.optimizer": ("optimize_gamma",),
+    "darrm.optimize.optimizer": ("optimize_table",),
     "darrm.optimize.plurality": ("optimize_plurality",),
     "darrm.privacy": ("PrivacyParams",),
     "darrm.problem": ("Problem", "Voters", "Workload"),
     "darrm.proof.library": ("Setting", "available_tables", "load_table"),
-    "darrm.proof.plurality_table": ("PluralityTable", "certify_plurality"),
-    "darrm.proof.table": ("GammaTable", "certify"),
+    "darrm.proof.table": ("Table", "certify"),
     "darrm.release.debited": ("release_debited",),
-    "darrm.mechanisms.majority": ("DaRRM",),
+    "darrm.mechanisms.release": ("Release",),
     "darrm.release.one_by_one": ("open_release",),
-    "darrm.mechanisms.plurality": ("Plurality",),
     "darrm.votes": ("Votes",),
     "lp_models.options": ("SolveOptions",),
 }
 # what readers of the DaRRM paper type, and names of earlier versions: one line each, and nothing inside uses them
-_ALSO_CALLED = {"MajorityProblem": "Problem", "PluralityProblem": "Problem"}
+_ALSO_CALLED = {
+    "DaRRM": "Release",
+    "GammaTable": "Table",
+    "MajorityProblem": "Problem",
+    "Plurality": "Release",
+    "PluralityProblem": "Problem",
+    "PluralityTable": "Table",
+    "certify_plurality": "certify",
+    "optimize_gamma": "optimize_table",
+}
 
 
 def _in_a_line(kind: type[BaseException], error: BaseException, trace: Any) -> None:  # noqa: ANN401 (a hook's own type)

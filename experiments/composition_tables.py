@@ -12,7 +12,7 @@ from itertools import product
 from darrm.account.accountant import PrivacyAccountant
 from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_general
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.charge import charge_of
@@ -55,7 +55,7 @@ def rows() -> Iterator[Row]:
 def row_of(m: int, data_set: str, count: int) -> Row:
     """Compute a query's pair, and the total ε of so many queries by each way of accounting."""
     each = EACH[data_set]
-    table = optimize_gamma(Problem.from_allowance(Voters(K, each), m))
+    table = optimize_table(Problem.from_allowance(Voters(K, each), m))
     query = PrivacyParams(m * each.exact_epsilon, m * each.exact_delta)
     general = compose_general(query, count, DELTA_PRIME)
     plain = _bounds_of(Charge("query", guarantee=query, count=count), general.delta)

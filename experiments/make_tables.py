@@ -19,7 +19,7 @@ from darrm.optimize.batch import optimize_many
 from darrm.privacy import PrivacyParams
 from darrm.proof.library import Setting, compress
 from darrm.proof.optimality import SHAPES
-from darrm.proof.table import GammaTable
+from darrm.proof.table import Table
 from darrm.system.command_line import CommandLine, run
 from darrm.system.files import replacing
 from lp_models.options import SolveOptions
@@ -54,7 +54,7 @@ def settings_of(K: int) -> list[Setting]:
 def library_bytes(K: int, settings: Sequence[Setting], jobs: int = 1) -> bytes:
     """Optimize and certify every setting and pack the tables; the bytes are the same for any number of processes."""
     options = _LARGE if max(SIZES) < K else None
-    found: dict[Setting, GammaTable] = {}
+    found: dict[Setting, Table] = {}
     for shape in SHAPES:
         sweep = [setting for setting in settings if setting.shape == shape]
         problems = [setting.problem for setting in sweep]

@@ -1,16 +1,16 @@
 """What is known about how good an optimized table is: there, or the test fails."""
 
-from darrm import GammaTable
+from darrm import Table
 from darrm.laws.sampled_error import Estimate
 from darrm.proof.optimality import Optimality
 
 
-def optimality_of(table: GammaTable) -> Optimality:
+def optimality_of(table: Table) -> Optimality:
     assert table.optimality is not None
     return table.optimality
 
 
-def held_out_of(table: GammaTable) -> Estimate:
+def held_out_of(table: Table) -> Estimate:
     estimate = optimality_of(table).held_out
     assert estimate is not None
     return estimate

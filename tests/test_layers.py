@@ -126,14 +126,14 @@ def test_no_door_has_a_floor_of_its_own_and_no_room_two(planted: str) -> None:
 @pytest.mark.parametrize(
     ("module", "line", "complaint"),
     [
-        ("darrm.privacy", "from darrm.proof.table import GammaTable", "which is not below it"),
-        ("darrm.proof.corners", "from darrm.optimize.optimizer import optimize_gamma", "which is not below it"),
+        ("darrm.privacy", "from darrm.proof.table import Table", "which is not below it"),
+        ("darrm.proof.corners", "from darrm.optimize.optimizer import optimize_table", "which is not below it"),
         ("darrm.account.ledger", "import darrm.release.debited", "which is not below it"),
         ("darrm.mechanisms.noisy_max", "    from darrm.random_dp import draws", "which is not below it"),
         ("darrm.proof.table", "from darrm import certify", "which is not below it"),
         ("darrm.laws.sampled_error", "from darrm.laws.noise_function import NoiseFunction", "a circle"),
         ("darrm.plan.search", "from darrm.plan import Plan", "a circle"),
-        ("darrm.mechanisms.majority", "import torch", "belongs to darrm.ensemble"),
+        ("darrm.mechanisms.release", "import torch", "belongs to darrm.ensemble"),
         ("lp_models.highs", "from darrm import checks", "which is not below it"),
     ],
 )

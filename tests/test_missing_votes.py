@@ -21,11 +21,12 @@ from darrm.errors import PaidError
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import RecordedVotes
+from darrm.mechanisms.release import Release
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.table import certify
-from darrm.release import DaRRM, debited, release_debited
 from darrm.release import __main__ as release
+from darrm.release import debited, release_debited
 from darrm.release.debited import recover
 from darrm.system.command_line import run
 from darrm.verify import __main__ as verify
@@ -270,7 +271,7 @@ def test_every_coin_is_one_vote_and_all_patterns_are_equally_likely(
 
 def law_of_one(ones: int, missing: int) -> Fraction:
     """Pr[the label is 1 | so many ones, so many coins], by listing the coins."""
-    aggregator = DaRRM(TABLE)
+    aggregator = Release(TABLE)
     listed = [aggregator.probability_of_one(ones + sum(coins)) for coins in product((0, 1), repeat=missing)]
     return sum(listed, Fraction(0)) / 2**missing
 
@@ -283,7 +284,7 @@ def test_released_frequencies(missing: int) -> None:
     for ones in range(5 - missing + 1):
         row = [1.0] * ones + [0.0] * (5 - missing - ones) + [NAN] * missing
         votes = Votes.of_labels(np.tile(row, (n, 1)), missing="coin")
-        share, p = DaRRM(TABLE).release(votes, rng=rng).mean(), float(law_of_one(ones, missing))
+        share, p = Release(TABLE).release(votes, rng=rng).mean(), float(law_of_one(ones, missing))
         # 5.5 standard deviations: a false alarm of 4e-8 each, 4e-7 in all
         assert abs(share - p) <= 5.5 * math.sqrt(p * (1 - p) / n)
 
@@ -300,7 +301,7 @@ def test_each_release_tosses_its_own_coins() -> None:
     assert len({tuple(votes.completed().ones.tolist()) for _ in range(3)}) == 3  # equal with probability 2^-300
     assert votes.missing is not None
     assert votes.missing.tolist() == [5] * 200
-    first, again = (DaRRM(TABLE).release(votes, rng=np.random.default_rng(1)) for _ in range(2))
+    first, again = (Release(TABLE).release(votes, rng=np.random.default_rng(1)) for _ in range(2))
     assert first.tolist() == again.tolist()  # the coins of an experiment come from its generator
     with pytest.raises(ValueError, match="rng must be a generator"):
         votes.completed(rng=1)  # type: ignore[arg-type]
@@ -401,7 +402,7 @@ def test_what_was_drawn_and_paid_is_not_drawn_again(folder: Path, monkeypatch: p
     with monkeypatch.context() as broken:
         broken.setattr(debited, "save_labels", full)
         with pytest.raises(PaidError):
-            release_debited(DaRRM(TABLE), votes, ledger=ledger, output=folder / "labels.npy")
+            release_debited(Release(TABLE), votes, ledger=ledger, output=folder / "labels.npy")
     (waiting,) = ledger.undelivered()
     kept = ledger.kept_labels(waiting.number)
     assert recover(ledger, waiting.number, folder / "labels.npy").tolist() == kept.tolist()
@@ -460,7 +461,7 @@ def test_the_share_of_right_labels_by_simulation() -> None:
     for prior in (priors.Dirichlet(), priors.Independent(0.6, 0.9)):
         labels = (rng.random((n, 5)) < prior.probabilities(5, n, rng=rng)).astype(float)
         labels[:, 3:] = NAN
-        right = DaRRM(TABLE).release(Votes.of_labels(labels, missing="coin"), rng=rng) == (
+        right = Release(TABLE).release(Votes.of_labels(labels, missing="coin"), rng=rng) == (
             labels[:, :3].sum(axis=1) > 1
         )
         share = TABLE.gamma.with_missing(2).share_right(prior)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from darrm import (
-    GammaTable,
     NoiseFunction,
     PrivacyParams,
     Problem,
+    Table,
     Voters,
     Workload,
     certify,
@@ -79,5 +79,5 @@ def test_numpy_and_text_are_welcome_in_voters_and_survive_a_file(tmp_path: Path)
     voters = Voters(np.int64(3), PrivacyParams(np.float32(0.5)), np.int8(2))  # type: ignore[arg-type]
     problem = Problem.from_allowance(voters, np.float64(1.5))
     certify(problem, NoiseFunction(np.int64(3), np.float32([0.25, 0.5]))).save(str(tmp_path / "t.json"))  # type: ignore[arg-type]
-    assert GammaTable.load(str(tmp_path / "t.json")).problem == problem
+    assert Table.load(str(tmp_path / "t.json")).problem == problem
     assert Workload(voters, np.uint16(7), PrivacyParams(1)).to_json()["queries"] == 7  # type: ignore[arg-type]

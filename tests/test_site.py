@@ -64,7 +64,7 @@ def test_the_site(site: Path) -> None:
     assert broken_links(pages) == []
     assert loaded_from_elsewhere(pages, site) == []
     index = json.loads((site / "searchindex.js").read_text(encoding="utf-8").removeprefix("Search.setIndex(")[:-1])
-    assert {"optimize_gamma", "PrivacyLedger"} <= {entry[-1] for entry in index["objects"]["darrm"]}
+    assert {"optimize_table", "PrivacyLedger"} <= {entry[-1] for entry in index["objects"]["darrm"]}
     assert "ledger" in index["terms"]
     for package, names in public_names().items():
         missing = [name for name in names if not documented(site, name)]

@@ -16,7 +16,7 @@ from darrm.account.ledger_store import check_kept
 from darrm.account.report import ledger_json, ledger_text, plot_bounds, spent_by, table_json, table_text
 from darrm.losses.charges import Charge
 from darrm.mechanisms.files import Released, load_release, whose
-from darrm.mechanisms.majority import DaRRM
+from darrm.mechanisms.release import Release
 from darrm.privacy import exact_number
 from darrm.problem import Voters
 from darrm.proof.charge import charge_of
@@ -117,7 +117,7 @@ def _charge(options: argparse.Namespace, aggregator: Released) -> tuple[Charge, 
             raise ValueError("--overlap says how many models a person's data reach: say --models too, if they are")
         voters = replace(voters, overlap=integer("--overlap", options.overlap, 1))
     # a table describes itself for voters that are declared here; what a mechanism costs is the same for all
-    charge = charge_of(aggregator.table, voters=voters) if isinstance(aggregator, DaRRM) else aggregator.charge()
+    charge = charge_of(aggregator.table, voters=voters) if isinstance(aggregator, Release) else aggregator.charge()
     return charge, voters
 
 

@@ -20,7 +20,7 @@ from darrm.plan.per_query import best_per_query, largest_epsilon
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed, last_allowed_integer
 from darrm.problem import Problem, Workload
-from darrm.proof.table import GammaTable, certify
+from darrm.proof.table import Table, certify
 from darrm.system.flags import python_of
 from darrm.system.progress import StatusLine
 
@@ -122,7 +122,7 @@ def _constant(workload: Workload, truth: float) -> NoiseFunction:
     return NoiseFunction(workload.voters.K, np.full(workload.voters.half_size, truth))
 
 
-def _python(table: GammaTable, gamma: str) -> tuple[str, ...]:
+def _python(table: Table, gamma: str) -> tuple[str, ...]:
     """Write the lines that build a table's aggregator again and release from it."""
     voters, target = table.problem.voters, table.problem.target
     goal = f'PrivacyParams("{target.epsilon_text}", "{target.delta_text}")'
@@ -130,5 +130,5 @@ def _python(table: GammaTable, gamma: str) -> tuple[str, ...]:
         "from darrm import DaRRM, Problem, NoiseFunction, PrivacyParams, Voters, certify",
         "from darrm.laws import baselines",
         f"problem = Problem({python_of(voters)}, {goal})",
-        f"DaRRM(certify(problem, {gamma})).release(votes)",
+        f"Release(certify(problem, {gamma})).release(votes)",
     )

@@ -13,6 +13,7 @@ from darrm.laws.priors import Prior, check, law_of_ones, weights_of
 from darrm.laws.sampled_error import ESTIMATE_SEED, Estimate, differences, errors_of, number_of_draws, summarize
 from darrm.probability import Array
 from darrm.probability.exact_sampling import require_generator
+from darrm.system.json_text import Json
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +105,35 @@ class NoiseFunction:
         if not callable(gamma):
             checks.fail("gamma", gamma, "a function of the number of ones", "a list of values goes to NoiseFunction")
         return cls(K, [gamma(ones) for ones in range(K // 2 + 1, K + 1)])
+
+    @classmethod
+    def from_json(cls, K: int, values: Json) -> NoiseFunction:
+        """Read what `to_json` wrote; `ValueError` if it is something else."""
+        size = K - K // 2
+        if not isinstance(values, list) or len(values) != size:
+            length = checks.Found(f"{len(values)}" if isinstance(values, list) else "no list")
+            checks.fail("the number of values", length, f"the {size} that K = {K} needs")
+        checks.probability(**{f"value {place}": value for place, value in enumerate(values)})
+        return cls(K, values)
+
+    def to_json(self) -> list[float]:
+        """Write `half` as plain data."""
+        return [float(value) for value in self.half]
+
+    @property
+    def classes(self) -> int:
+        """Two."""
+        return 2
+
+    def probabilities(self, counts: ArrayLike) -> Array:
+        """Compute the probability of both answers for (n, 2) histograms → (n, 2).
+
+        >>> NoiseFunction(3, [0.5, 1.0]).probabilities([[3, 0], [1, 2]])
+        array([[1.  , 0.  ],
+               [0.25, 0.75]])
+        """
+        one = 0.5 * (1.0 + self.signed[np.asarray(counts, dtype=np.int64)[:, 1]])
+        return np.column_stack([1.0 - one, one])
 
     @property
     def levels(self) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ whatever the sizes of the groups, and an answer is drawn exactly: a group by a 5
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,6 +19,7 @@ from darrm import checks
 from darrm.laws.partitions import Partitions, partitions_of
 from darrm.laws.priors import Prior
 from darrm.probability import Array
+from darrm.system.json_text import Json
 
 WEIGHT_BITS = 53
 ONE = 1 << WEIGHT_BITS
@@ -120,6 +121,15 @@ class PluralityLaw:
         shares = [rest * w / ONE + uniform * m for w, m in zip(self.weights.tolist(), sizes, strict=True)]
         return PluralityLaw(self.K, self.classes, _rounded(self.partitions, shares))
 
+    @property
+    def is_monotone(self) -> bool:
+        """False: it is not known whether more votes never make a class less likely."""
+        return False
+
+    def expected_error(self, prior: Prior) -> float:
+        """Refuse with `ValueError`: the expected error of [D, Definition 2.4] is about two classes and a γ."""
+        return checks.fail("prior", prior, "asked for the share of right labels", "a γ has an expected error")
+
     def share_right(self, prior: Prior) -> float:
         """Compute the probability that the answer is one of the classes with the most votes.
 
@@ -131,13 +141,13 @@ class PluralityLaw:
         top = self.weights[self.partitions.starts] / float(ONE)
         return min(1.0, float(self.partitions.probabilities(prior) @ top))  # rounded probabilities may exceed 1
 
-    def to_lists(self) -> list[list[int]]:
+    def to_json(self) -> list[list[int]]:
         """Write the weights partition by partition."""
         return [part.tolist() for part in np.split(self.weights, self.partitions.starts[1:])]
 
     @classmethod
-    def from_lists(cls, K: int, classes: int, weights: Sequence[Sequence[int]]) -> PluralityLaw:
-        """Read what `to_lists` wrote; `ValueError` or `TypeError` if it is something else."""
+    def from_json(cls, K: int, classes: int, weights: Json) -> PluralityLaw:
+        """Read what `to_json` wrote; `ValueError` or `TypeError` if it is something else."""
         partitions = partitions_of(K, classes)
         if len(weights) != len(partitions.parts):
             checks.fail("weights", checks.Found(f"{len(weights)} partitions"), f"of {len(partitions.parts)} partitions")

@@ -29,9 +29,9 @@ Independent p_i on both sides of 1/2 have no such weights: the absolute value st
 ...
 ...     def probabilities(self, K, count, *, rng):
 ...         return np.repeat(rng.choice([0.9, 0.6], (count, 1)), K, axis=1)
->>> from darrm import PrivacyParams, Problem, Voters, optimize_gamma
+>>> from darrm import PrivacyParams, Problem, Voters, optimize_table
 >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 2)
->>> table = optimize_gamma(problem, prior=EasyAndHard())
+>>> table = optimize_table(problem, prior=EasyAndHard())
 >>> round(table.optimality.value, 6) == round(table.gamma.expected_error(EasyAndHard()), 6)
 True
 

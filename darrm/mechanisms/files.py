@@ -6,20 +6,17 @@ from collections.abc import Callable
 from darrm import checks
 from darrm.aggregator import Aggregator
 from darrm.mechanisms import noisy_maximum
-from darrm.mechanisms.majority import DaRRM
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
-from darrm.mechanisms.plurality import Plurality
+from darrm.mechanisms.release import Release
 from darrm.problem import Voters
-from darrm.proof import plurality_table, table
-from darrm.proof.plurality_table import PluralityTable
+from darrm.proof.evidence import BY_FORMAT, CORNERS
 from darrm.proof.stored import read_document, write_document
-from darrm.proof.table import GammaTable
-from darrm.system.json_text import Document
+from darrm.proof.table import Table
+from darrm.system.json_text import Document, Json
 
-Released = DaRRM | Plurality | NoisyMaximum
-_FORMATS: dict[str, Callable[[object], Released]] = {
-    table.FORMAT: lambda data: DaRRM(GammaTable.from_json(data)),
-    plurality_table.FORMAT: lambda data: Plurality(PluralityTable.from_json(data)),
+Released = Release | NoisyMaximum
+_FORMATS: dict[str, Callable[[Json], Released]] = {
+    **dict.fromkeys(BY_FORMAT, lambda data: Release(Table.from_json(data))),
     noisy_maximum.FORMAT: NoisyMaximum.from_json,
 }
 
@@ -37,11 +34,11 @@ def load_release(path: str | os.PathLike[str]) -> Released:
     return release_of(read_document(path))
 
 
-def release_of(data: object) -> Released:
+def release_of(data: Json) -> Released:
     """Return what releases from the document of a file; `TableError` as `load_release`."""
-    format_ = data.get("format") if isinstance(data, dict) else None
+    named = data.get("format") if isinstance(data, dict) else None
     # a file of no format is refused as a table, which says what is missing
-    return _FORMATS.get(format_ if isinstance(format_, str) else "", _FORMATS[table.FORMAT])(data)
+    return _FORMATS.get(named if isinstance(named, str) else "", _FORMATS[CORNERS.format])(data)
 
 
 def save_release(path: str | os.PathLike[str], aggregator: Aggregator) -> None:
@@ -51,23 +48,13 @@ def save_release(path: str | os.PathLike[str], aggregator: Aggregator) -> None:
 
 def document_of(aggregator: Aggregator) -> Document:
     """Return what a file of an aggregator holds, as plain data; `ValueError` if it has no format."""
-    if isinstance(aggregator, NoisyMaximum):
-        return aggregator.to_json()
-    if isinstance(aggregator, DaRRM | Plurality):
-        return aggregator.table.to_json()
-    advice = "say NoisyMaximum(mechanism, voters, classes)"
-    return checks.fail("aggregator", aggregator, "a DaRRM, a Plurality or a NoisyMaximum", advice)
+    to_json: Callable[[], Document] | None = getattr(aggregator, "to_json", None)
+    if to_json is None:
+        advice = "say NoisyMaximum(mechanism, voters, classes)"
+        checks.fail("aggregator", aggregator, "a Release or a NoisyMaximum", advice)
+    return to_json()
 
 
 def whose(aggregator: Released) -> tuple[Voters, int]:
-    """Return whose votes an aggregator answers, and about how many classes.
-
-    >>> from darrm.pate import GNMax
-    >>> from darrm.privacy import PrivacyParams
-    >>> whose(NoisyMaximum(GNMax(40.0), Voters(50, PrivacyParams("inf"), overlap=1), 10))[1]
-    10
-    """
-    if isinstance(aggregator, NoisyMaximum):
-        return aggregator.voters, aggregator.classes
-    problem = aggregator.table.problem
-    return problem.voters, problem.classes
+    """Return whose votes an aggregator answers, and about how many classes."""
+    return aggregator.voters, aggregator.classes

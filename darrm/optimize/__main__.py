@@ -11,7 +11,7 @@ from darrm import checks
 from darrm.laws import priors
 from darrm.optimize import plurality_report
 from darrm.optimize.comparison import compare, with_missing
-from darrm.optimize.optimizer import SOLVERS, default_prior, optimize_gamma
+from darrm.optimize.optimizer import SOLVERS, default_prior, optimize_table
 from darrm.optimize.plurality import optimize_plurality
 from darrm.optimize.report import fitted, json_report, plot_report, text_report
 from darrm.optimize.rounding import least_error
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.draws is not None and options.objective == "linear":
         raise ValueError("--draws is about --objective expected-error: the linear objective needs none")
     with status_line(quiet=options.quiet) as line:
-        table = optimize_gamma(
+        table = optimize_table(
             problem,
             prior=prior,
             shape=options.shape,

@@ -12,10 +12,10 @@ from functools import partial
 
 from darrm import checks
 from darrm.laws.priors import Prior
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.optimizer import optimize_table
 from darrm.problem import Problem
 from darrm.proof.optimality import SHAPES
-from darrm.proof.table import GammaTable
+from darrm.proof.table import Table
 from darrm.system.extras import require
 from lp_models.options import SolveOptions
 
@@ -27,7 +27,7 @@ def optimize_many(
     shape: str = "free",
     options: SolveOptions | None = None,
     jobs: int = 1,
-) -> list[GammaTable]:
+) -> list[Table]:
     """Find and prove the noise functions with the smallest linear expected errors for many problems.
 
     Parameters
@@ -36,21 +36,21 @@ def optimize_many(
         The voters and targets. Those with the same K, ε, Δ and overlap are solved one after the other, in their order:
         sort a sweep by m.
     prior, shape, options
-        As for `optimize_gamma`, the same for all.
+        As for `optimize_table`, the same for all.
     jobs
         Processes, by joblib (the extra ``sampling``) unless it is 1; −1 for as many as there are cores. The tables are
         the same for any number of them.
 
     Returns
     -------
-    list of GammaTable
+    list of Table
         One for each problem, in their order.
 
     Raises
     ------
     ValueError
         If something is not a problem, ``jobs`` is neither positive nor −1, joblib is missing, or for the reasons of
-        `optimize_gamma`.
+        `optimize_table`.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def optimize_many(
     else:
         joblib = require("joblib")
         found = joblib.Parallel(n_jobs=jobs)(joblib.delayed(solve)(task) for task in tasks)
-    tables: dict[int, GammaTable] = {}
+    tables: dict[int, Table] = {}
     for places, part in zip(groups.values(), found, strict=True):
         tables.update(zip(places, part, strict=True))
     return [tables[place] for place in range(len(listed))]
@@ -84,10 +84,10 @@ def optimize_many(
 
 def _solve_in_turn(
     problems: Sequence[Problem], *, prior: Prior | None, shape: str, options: SolveOptions | None
-) -> list[GammaTable]:
+) -> list[Table]:
     """Solve problems of the same voters, each with the rows of the one before to begin with."""
-    tables: list[GammaTable] = []
+    tables: list[Table] = []
     for problem in problems:
         start = tables[-1] if tables else None
-        tables.append(optimize_gamma(problem, prior=prior, shape=shape, options=options, start=start))
+        tables.append(optimize_table(problem, prior=prior, shape=shape, options=options, start=start))
     return tables

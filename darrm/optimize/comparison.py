@@ -7,7 +7,7 @@ from darrm.laws import baselines
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Prior
 from darrm.problem import Problem
-from darrm.proof.table import GammaTable, certify
+from darrm.proof.table import Table, certify
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,19 +15,19 @@ class Entry:
     """One noise function of the comparison; without table and numbers if it does not exist for this problem."""
 
     name: str  # "γ_opt", "γ_Sub", "γ_DSub" or "γ_const"
-    table: GammaTable | None  # certified
+    table: Table | None  # certified
     share_right: float | None  # of labels, under the prior of the comparison; None where it is not known
     expected_error: float | None  # under the same prior
     remark: str  # why it is absent, or what certification did to it; may be empty
 
 
-def compare(optimal: GammaTable, prior: Prior) -> tuple[Entry, ...]:
+def compare(optimal: Table, prior: Prior) -> tuple[Entry, ...]:
     """Certify the baselines of the optimal table's problem and evaluate all four under a prior.
 
-    >>> from darrm import Problem, PrivacyParams, Voters, optimize_gamma
+    >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
     >>> from darrm.laws.priors import Independent
     >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
-    >>> entries = compare(optimize_gamma(problem), Independent())
+    >>> entries = compare(optimize_table(problem), Independent())
     >>> [(entry.name, round(entry.expected_error, 4)) for entry in entries]
     [('γ_opt', 0.0413), ('γ_Sub', 0.1219), ('γ_DSub', 0.0692), ('γ_const', 0.2883)]
     >>> {entry.name: round(entry.share_right, 4) for entry in entries}
@@ -61,16 +61,16 @@ class WithMissing:
 
 
 def with_missing(
-    table: GammaTable, prior: Prior, numbers: Iterable[int], *, report: Callable[[int], object] = lambda _: None
+    table: Table, prior: Prior, numbers: Iterable[int], *, report: Callable[[int], object] = lambda _: None
 ) -> tuple[WithMissing, ...]:
     """Evaluate a table under a prior for rising numbers of missing votes; ``report`` is told each of them before.
 
     `ValueError` unless they rise and 0 ≤ number < K.
 
-    >>> from darrm import Problem, PrivacyParams, Voters, optimize_gamma
+    >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
     >>> from darrm.laws.priors import Independent
     >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
-    >>> for row in with_missing(optimize_gamma(problem), Independent(), range(3)):
+    >>> for row in with_missing(optimize_table(problem), Independent(), range(3)):
     ...     print(row.missing, round(row.share_right, 4), round(row.expected_error, 4))
     0 0.9542 0.0413
     1 0.9486 0.0465
@@ -84,11 +84,11 @@ def with_missing(
     return tuple(rows)
 
 
-def _entry(name: str, table: GammaTable, prior: Prior, remark: str) -> Entry:
+def _entry(name: str, table: Table, prior: Prior, remark: str) -> Entry:
     return Entry(name, table, table.gamma.share_right(prior), table.gamma.expected_error(prior), remark)
 
 
-def _remark(name: str, table: GammaTable) -> str:
+def _remark(name: str, table: Table) -> str:
     scale = table.certificate.scale
     scaled = f"shown as certify scaled it, by {scale:.6g}" if scale < 1.0 - 1e-9 else ""
     if name == "γ_DSub" and not baselines.is_covered_by_theorem(table.problem):

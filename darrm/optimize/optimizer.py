@@ -1,6 +1,6 @@
 """The best noise function for a problem, with its proof and with a bound on every other one.
 
-`optimize_gamma` states the linear program of `lp_models.gamma_lp`, generates its privacy rows from the dominating
+`optimize_table` states the linear program of `lp_models.gamma_lp`, generates its privacy rows from the dominating
 family and, once that is content, from the full set, and hands the solver's point to `certify`. Nothing that the solver
 says is believed: privacy comes from the proof, optimality from a bound recomputed from the duals, which go with the
 table.
@@ -27,15 +27,17 @@ from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Dirichlet, Independent, Prior, weights_of
 from darrm.laws.sampled_error import differences, number_of_draws
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
+from darrm.optimize.plurality import optimize_plurality
 from darrm.probability import Array
 from darrm.probability.exact_sampling import require_generator
 from darrm.problem import Problem, Voters
 from darrm.proof.corners import CornerCounts, budget_below
 from darrm.proof.definition import all_coefficients, all_multisets, counts_of
 from darrm.proof.dominating import choose_violated, stop_after
+from darrm.proof.error_bound import Multiplier, Row, largest, lower_bound
 from darrm.proof.kinds import KindSet, check_kinds, rows_of
-from darrm.proof.optimality import OBJECTIVES, SHAPES, Multiplier, Optimality, Row, largest, lower_bound
-from darrm.proof.table import GammaTable, certify
+from darrm.proof.optimality import OBJECTIVES, SHAPES, Optimality
+from darrm.proof.table import Table, certify
 from darrm.system.extras import require
 from lp_models.epigraph import EpigraphOracle, SampledError
 from lp_models.gamma_lp import Shape, expected_error_program, sampled_error_program
@@ -68,7 +70,7 @@ _PART, _FEWEST = 4, 300
 _BROKEN = 1e-12
 
 
-def optimize_gamma(
+def optimize_table(
     problem: Problem,
     *,
     prior: Prior | None = None,
@@ -79,14 +81,15 @@ def optimize_gamma(
     draws: int | None = None,
     rng: np.random.Generator | None = None,
     report: Callable[[Progress], None] | None = None,
-    start: GammaTable | None = None,
-) -> GammaTable:
-    """Find and prove the noise function with the smallest expected error.
+    start: Table | None = None,
+) -> Table:
+    """Find and prove the best law: the γ with the smallest expected error; of more classes `optimize_plurality`'s.
 
     Parameters
     ----------
     problem
-        The voters and the target.
+        Voters, target and classes. With more than two classes ``prior``, ``options`` and ``report`` are used, and
+        whatever else is said of the program for γ is refused.
     prior
         What is publicly believed about the voters; by default independent p_i ~ U[0.5, 1], the paper's surrogate, and
         for the objective ``"expected-error"`` independent p_i ~ U[0, 1].
@@ -113,7 +116,7 @@ def optimize_gamma(
 
     Returns
     -------
-    GammaTable
+    Table
         Proven private; ``optimality`` holds its expected error and a bound below that of every private γ.
 
     Raises
@@ -130,10 +133,16 @@ def optimize_gamma(
 
     >>> from darrm import Problem, PrivacyParams, Voters
     >>> problem = Problem.from_allowance(Voters(5, PrivacyParams(0.1)), 1)
-    >>> optimize_gamma(problem, shape="monotone").gamma.half.round(9)
+    >>> optimize_table(problem, shape="monotone").gamma.half.round(9)
     array([0.2, 0.6, 1. ])
     """
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
+    if not problem.has_noise_function:
+        asked = {"shape": shape, "draws": draws, "rng": rng, "start": start}
+        for name, setting in {**asked, "objective": objective, "solver": solver}.items():
+            if setting not in {None, "free", "linear", "production"}:
+                checks.fail(name, setting, f"left out for {problem.classes} classes", "it is about γ, for two classes")
+        return optimize_plurality(problem, prior=prior, options=options, report=report)
     shape = default_shape(problem.voters) if shape is None else shape
     checks.one_of(SHAPES, shape=shape)
     checks.one_of(OBJECTIVES, objective=objective)
@@ -174,11 +183,11 @@ def optimize_gamma(
     return table.with_optimality(optimality, {"solver": solver, **found.provenance, **fitted})
 
 
-def _rows_of(start: GammaTable | None, voters: Voters) -> tuple[Row, ...]:
+def _rows_of(start: Table | None, voters: Voters) -> tuple[Row, ...]:
     """Return the rows that hold at the optimum of another problem, as far as they are rows of these voters too."""
     if start is None:
         return ()
-    checks.instance(GammaTable, start=start, advice="optimize_gamma and optimize_many return it")
+    checks.instance(Table, start=start, advice="optimize_table and optimize_many return it")
     multipliers = start.optimality.multipliers if start.optimality is not None else None
     return tuple(row for _, row in multipliers or () if row.is_of(voters))
 

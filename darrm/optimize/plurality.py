@@ -2,7 +2,7 @@
 
 Voters are plain: about them nothing is promised, so a release is private if and only if its law on neighboring
 histograms is (`darrm.proof.plurality`), and no mechanism is better than the best that treats classes alike
-(`darrm.proof.plurality_optimality`). Its law is a number for each group of classes of each partition, and solves the
+(`darrm.proof.share_bound`). Its law is a number for each group of classes of each partition, and solves the
 linear program of `lp_models.plurality_lp`. Nothing that the solver says is believed: privacy comes from the proof, and
 the bound is recomputed from the multipliers, which go with the table.
 
@@ -34,9 +34,10 @@ from darrm.laws.priors import Dirichlet, Prior
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Problem, Voters
-from darrm.proof.plurality import least_share, pairs_of
-from darrm.proof.plurality_optimality import PairMultipliers, PluralityOptimality, upper_bound
-from darrm.proof.plurality_table import PluralityTable, certify_plurality
+from darrm.proof.moves import least_share, pairs_of
+from darrm.proof.optimality import SHARE_RIGHT, Optimality
+from darrm.proof.share_bound import PairMultipliers, upper_bound
+from darrm.proof.table import Table, certify
 from lp_models.options import Progress, SolveOptions
 from lp_models.plurality_lp import BlockProgram, BlockSeparation, SparseRows, maximize_with_rows
 
@@ -58,7 +59,7 @@ def optimize_plurality(
     prior: Prior | None = None,
     options: SolveOptions | None = None,
     report: Report | None = None,
-) -> PluralityTable:
+) -> Table:
     """Find and prove the private plurality with the largest expected share of right labels.
 
     Parameters
@@ -74,7 +75,7 @@ def optimize_plurality(
 
     Returns
     -------
-    PluralityTable
+    Table
         Proven private; ``optimality`` holds its share of right labels and a bound on that of every private mechanism.
 
     Raises
@@ -101,11 +102,11 @@ def optimize_plurality(
     oracle = _PrivacyOracle(problem, pairs)
     start = uniform_law(partitions.K, partitions.classes).each
     result = maximize_with_rows(program, oracle, settings, start=start, report=report)
-    table = certify_plurality(problem, PluralityLaw.of_probabilities(partitions.K, partitions.classes, result.point))
+    table = certify(problem, PluralityLaw.of_probabilities(partitions.K, partitions.classes, result.point))
     multipliers = _by_pair(pairs, result.multipliers)
-    value = table.probabilities.share_right(belief)
+    value = table.plurality.share_right(belief)
     bound = max(value, upper_bound(problem, belief, multipliers))
-    optimality = PluralityOptimality(belief, value, bound, result.status.value, multipliers)
+    optimality = Optimality(belief, "free", SHARE_RIGHT, value, bound, result.status.value, None, multipliers)
     counts = {"rounds": str(result.rounds), "rows generated": str(result.rows)}
     made = ", ".join(f"{name} {metadata.version(name)}" for name in ("darrm", "highspy"))
     return table.with_optimality(optimality, {"made by": made, **counts})

@@ -7,13 +7,13 @@ from typing import Any
 from darrm.laws import priors
 from darrm.laws.partitions import Histogram
 from darrm.laws.plurality_law import uniform_law
-from darrm.proof.plurality_table import PluralityTable
+from darrm.proof.table import Table
 
 _SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.0)  # of the class with the most votes, in what is shown
 _MOST_COLUMNS = 6  # of classes
 
 
-def text_report(table: PluralityTable, output: Path | None) -> str:
+def text_report(table: Table, output: Path | None) -> str:
     """Write the report for a person, the share of right labels first."""
     problem, certificate, optimality = table.problem, table.certificate, table.optimality
     K, C = problem.voters.K, problem.classes
@@ -38,7 +38,7 @@ def text_report(table: PluralityTable, output: Path | None) -> str:
     more = " …" if shown < C else ""
     lines += ["", "The votes for each class, and the probability that it is the answer"]
     for counts in shown_histograms(K, C):
-        (row,) = table.probabilities.probabilities([counts]).tolist()
+        (row,) = table.plurality.probabilities([counts]).tolist()
         votes = "".join(f"{count:{width}d}" for count in counts[:shown])
         lines.append(f"  {votes}{more}  " + "".join(f"{each:8.4f}" for each in row[:shown]) + more)
     lines += [
@@ -56,11 +56,11 @@ def text_report(table: PluralityTable, output: Path | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def json_report(table: PluralityTable, output: Path | None) -> dict[str, Any]:
+def json_report(table: Table, output: Path | None) -> dict[str, Any]:
     """Write the same as plain data; `darrm/schemas/plurality_report.json` describes it."""
     problem, optimality = table.problem, table.optimality
     shown = shown_histograms(problem.voters.K, problem.classes)
-    probabilities = table.probabilities.probabilities(shown).tolist()
+    probabilities = table.plurality.probabilities(shown).tolist()
     return {
         "format": "darrm plurality report",
         "version": 1,

@@ -14,7 +14,7 @@ from darrm.optimize.comparison import Entry, WithMissing
 from darrm.problem import Problem, Voters
 from darrm.proof.kinds import fitting
 from darrm.proof.optimality import Optimality
-from darrm.proof.table import GammaTable
+from darrm.proof.table import Table
 from darrm.system.figures import saved_figure, style
 from darrm.system.report_text import absences, level_table, spread
 
@@ -24,7 +24,7 @@ _COLUMN = 9  # characters
 
 
 def text_report(
-    table: GammaTable,
+    table: Table,
     entries: Sequence[Entry],
     prior: Prior,
     output: Path | None,
@@ -50,7 +50,7 @@ def text_report(
 
 
 def json_report(
-    table: GammaTable, entries: Sequence[Entry], output: Path | None, missing: Sequence[WithMissing] = ()
+    table: Table, entries: Sequence[Entry], output: Path | None, missing: Sequence[WithMissing] = ()
 ) -> dict[str, Any]:
     """Write the same as plain data; `darrm/schemas/optimize_report.json` describes it."""
     optimality, problem = table.optimality, table.problem
@@ -70,21 +70,21 @@ def json_report(
             }
             for entry in entries
         ],
-        "optimality": None if optimality is None else _optimality(optimality, problem.voters.K),
+        "optimality": None if optimality is None else _optimality(optimality, problem),
         "provenance": dict(table.provenance),
         "output": None if output is None else str(output),
         **({"missing": [asdict(row) for row in missing]} if missing else {}),
     }
 
 
-def _optimality(optimality: Optimality, K: int) -> dict[str, Any]:
+def _optimality(optimality: Optimality, problem: Problem) -> dict[str, Any]:
     """Write what is known about the optimum; the multipliers are the table's."""
-    said = optimality.to_json(K)
+    said = optimality.to_json(problem)
     del said["multipliers"]
     return {**said, "gap": optimality.gap, "claimed": optimality.claimed}
 
 
-def plot_report(path: Path, table: GammaTable, entries: Sequence[Entry]) -> None:
+def plot_report(path: Path, table: Table, entries: Sequence[Entry]) -> None:
     """Draw γ over the number of ones for every noise function that exists."""
     problem = table.problem
     levels = np.arange(problem.voters.K + 1)
@@ -103,7 +103,7 @@ def plot_report(path: Path, table: GammaTable, entries: Sequence[Entry]) -> None
         figure.legend(loc="outside lower center", frameon=False)
 
 
-def _heading(table: GammaTable) -> str:
+def _heading(table: Table) -> str:
     problem, optimality = table.problem, table.optimality
     private = problem.voters.each.is_private
     lines = [
@@ -145,7 +145,7 @@ def _allowance(problem: Problem) -> str:
     return f", m = {problem.m:g}" + ("" if problem.voters.own is None else " of the largest ε")
 
 
-def _values(table: GammaTable, entries: Sequence[Entry], prior: Prior) -> str:
+def _values(table: Table, entries: Sequence[Entry], prior: Prior) -> str:
     shown = {entry.name + ("*" if entry.remark else ""): entry for entry in entries if entry.table is not None}
     columns = {name: entry.table.gamma.half for name, entry in shown.items() if entry.table is not None}
     elsewhere = "--output or --format json"
@@ -191,7 +191,7 @@ def _remarks(entries: Sequence[Entry], *, everything: bool) -> str:
     return "\n".join([*lines, *absences(absent, everything=everything)])
 
 
-def _proof(table: GammaTable) -> str:
+def _proof(table: Table) -> str:
     certificate, optimality = table.certificate, table.optimality
     exponent = "(mε)" if table.problem.voters.each.is_private else "ε"
     lines = [

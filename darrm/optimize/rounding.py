@@ -15,14 +15,14 @@ import numpy as np
 from darrm.laws.priors import Prior, weights_of
 from darrm.problem import Problem, Voters
 from darrm.proof.corners import CornerCounts, budget_below
+from darrm.proof.error_bound import Row, largest, lower_bound
 from darrm.proof.kinds import KindCounts
-from darrm.proof.optimality import Row, largest, lower_bound
-from darrm.proof.table import GammaTable
+from darrm.proof.table import Table
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.highs import Master
 
 
-def least_error(voters: Voters, table: GammaTable, prior: Prior) -> float:
+def least_error(voters: Voters, table: Table, prior: Prior) -> float:
     """Bound from below the expected error of every monotone γ that is private for ``voters``.
 
     Parameters
@@ -36,11 +36,11 @@ def least_error(voters: Voters, table: GammaTable, prior: Prior) -> float:
 
     Examples
     --------
-    >>> from darrm import Problem, PrivacyParams, Voters, optimize_gamma
+    >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
     >>> from darrm.laws.priors import Dirichlet
     >>> voters = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.2", "0.3", "0.4", "0.5")])
-    >>> rounded = optimize_gamma(Problem(voters.rounded(2), PrivacyParams("0.5")), prior=Dirichlet())
-    >>> exact = optimize_gamma(Problem(voters, PrivacyParams("0.5")), prior=Dirichlet())
+    >>> rounded = optimize_table(Problem(voters.rounded(2), PrivacyParams("0.5")), prior=Dirichlet())
+    >>> exact = optimize_table(Problem(voters, PrivacyParams("0.5")), prior=Dirichlet())
     >>> bound = least_error(voters, rounded, Dirichlet())
     >>> round(bound, 4) <= round(exact.optimality.value, 4) <= round(rounded.optimality.value, 4)
     True

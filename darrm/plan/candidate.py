@@ -17,7 +17,7 @@ from darrm.errors import PlanError
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Prior
 from darrm.losses.charges import Charge
-from darrm.mechanisms.majority import DaRRM
+from darrm.mechanisms.release import Release
 from darrm.plan.budget import account_of
 from darrm.plan.option import ReleaseOption
 from darrm.plan.share_right import ShareRight, share_of_majorities
@@ -26,7 +26,7 @@ from darrm.probability.bisection import last_allowed
 from darrm.problem import Problem, Workload
 from darrm.proof.charge import charge_of
 from darrm.proof.profile import divergence
-from darrm.proof.table import GammaTable, certify
+from darrm.proof.table import Table, certify
 
 DIGITS = 6  # of the ε and δ of one query that a search finds
 LARGEST_TARGET = Fraction(15)  # beyond, δ of one query is rounding
@@ -66,7 +66,7 @@ class Candidate(Accounted):
 
     method: str
     workload: Workload
-    table: GammaTable
+    table: Table
     prior: Prior
     settings: Mapping[str, float]
 
@@ -76,9 +76,9 @@ class Candidate(Accounted):
         return charge_of(self.table)
 
     @property
-    def aggregator(self) -> DaRRM:
+    def aggregator(self) -> Release:
         """What releases the answers."""
-        return DaRRM(self.table)
+        return Release(self.table)
 
     @property
     def levels(self) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from darrm.laws.partitions import partitions_of
 from darrm.laws.plurality_law import PluralityLaw
 from darrm.laws.priors import Prior
 from darrm.losses.charges import Charge
-from darrm.mechanisms.plurality import Plurality, charge_of_plurality
+from darrm.mechanisms.release import Release
 from darrm.optimize.plurality import FINE, optimize_plurality, optimize_plurality_under_renyi
 from darrm.optimize.under_renyi import COARSE
 from darrm.plan.budget import account_of
@@ -25,7 +25,8 @@ from darrm.plan.plurality import PluralityCandidate, largest_rate
 from darrm.plan.under_renyi import SCALINGS, best_order, budgets_of
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Workload
-from darrm.proof.plurality_table import PluralityTable, certify_plurality
+from darrm.proof.charge import charge_of
+from darrm.proof.table import Table, certify
 
 NAME = "optimum"
 MOST_TERMS = 4000  # of the program: a solution takes a second, and a plan some twenty of them
@@ -62,13 +63,13 @@ def _per_query(workload: Workload, prior: Prior, report: Callable[[str], None]) 
     delta = rounded(workload.total.exact_delta / (2 * workload.queries))
 
     @cache
-    def table(epsilon: float) -> PluralityTable:
+    def table(epsilon: float) -> Table:
         report(f"{NAME}: epsilon {epsilon:.4g} for each query")
         problem = Problem(workload.voters, PrivacyParams(rounded(epsilon), delta), workload.classes)
         return optimize_plurality(problem, prior=prior)
 
     def charge(epsilon: float) -> Charge:
-        return charge_of_plurality(table(min(epsilon, LARGEST_EPSILON)))
+        return charge_of(table(min(epsilon, LARGEST_EPSILON)))
 
     start = min(LARGEST_EPSILON, workload.total.epsilon / workload.queries**0.5)
     return _candidate(workload, prior, table(min(largest_rate(workload, charge, start), LARGEST_EPSILON)))
@@ -92,32 +93,32 @@ def _under_renyi(workload: Workload, prior: Prior, report: Callable[[str], None]
     law = optimize_plurality_under_renyi(voters, classes, prior, order, budgets[order], options=FINE).law
     for share in (0.0, *(10.0**power for power in range(-SCALINGS, 0))):
         table = _certified(workload, law.mixed(share) if share else law)
-        if account_of(workload, charge_of_plurality(table)).admits(total):
+        if account_of(workload, charge_of(table)).admits(total):
             return _candidate(workload, prior, table, order=order)
     raise PlanError("the optimum under a Rényi budget could not be mixed into the total budget")
 
 
-def _certified(workload: Workload, law: PluralityLaw) -> PluralityTable:
+def _certified(workload: Workload, law: PluralityLaw) -> Table:
     """Certify a law for an (ε, δ) that one query satisfies: δ is half of its share of the total."""
     delta = rounded(workload.total.exact_delta / (2 * workload.queries))
-    unproved = certify_plurality(
+    unproved = certify(
         Problem(workload.voters, PrivacyParams(Fraction(int(LARGEST_EPSILON)), delta), workload.classes), law
     )
     profile = unproved.profile
     if profile is None:
         raise PlanError("nothing bounds one query")
     epsilon = rounded(max(profile.epsilon_at(float(delta)), 1e-6), ROUND_CEILING)
-    return certify_plurality(Problem(workload.voters, PrivacyParams(epsilon, delta), workload.classes), law)
+    return certify(Problem(workload.voters, PrivacyParams(epsilon, delta), workload.classes), law)
 
 
-def _candidate(workload: Workload, prior: Prior, table: PluralityTable, **settings: float) -> PluralityCandidate:
+def _candidate(workload: Workload, prior: Prior, table: Table, **settings: float) -> PluralityCandidate:
     target = table.problem.target
     return PluralityCandidate(
         method=NAME,
         workload=workload,
-        aggregator=Plurality(table),
+        aggregator=Release(table),
         prior=prior,
         settings={**settings, "epsilon": target.epsilon, "delta": target.delta},
-        law=table.probabilities.probabilities,
+        law=table.plurality.probabilities,
         family=None,
     )

@@ -9,7 +9,7 @@ from darrm.laws.priors import Prior
 from darrm.losses.composition import log_remaining_delta, optimal_epsilon
 from darrm.losses.loss_distribution import LossDistribution
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
-from darrm.optimize.optimizer import default_shape, optimize_gamma
+from darrm.optimize.optimizer import default_shape, optimize_table
 from darrm.optimize.under_renyi import COARSE, FINE
 from darrm.plan.candidate import Candidate, rounded
 from darrm.privacy import PrivacyParams
@@ -114,7 +114,7 @@ def _candidate(
     if has_closed_form(problem.voters):
         table = certify(problem, best_for_plain_voters(problem))
     else:
-        table = optimize_gamma(problem, prior=prior, shape=shape, options=None if workload.queries == 1 else options)
+        table = optimize_table(problem, prior=prior, shape=shape, options=None if workload.queries == 1 else options)
     return Candidate("per query", workload, table, prior, {"epsilon": float(epsilon), "delta": float(delta)})
 
 

@@ -27,7 +27,7 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.mechanisms.noisy_law import winning_probabilities
 from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
-from darrm.mechanisms.plurality import Plurality
+from darrm.mechanisms.release import Release
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.mechanisms.shaped import ShapedMax
 from darrm.optimize.shape import best_shape
@@ -194,7 +194,7 @@ class PluralityCandidate(Accounted):
 
     method: str
     workload: Workload
-    aggregator: NoisyMaximum | Plurality
+    aggregator: NoisyMaximum | Release
     prior: Prior
     settings: Mapping[str, float]
     law: Law

@@ -61,7 +61,7 @@ from darrm.plan.plurality import (
 )
 from darrm.plan.under_renyi import best_under_renyi_budget
 from darrm.problem import Workload
-from darrm.proof.table import GammaTable, certify
+from darrm.proof.table import Table, certify
 from darrm.system.flags import flags_of
 from darrm.system.progress import StatusLine
 
@@ -96,11 +96,11 @@ class Plan:
         return self.candidates[0]
 
     @property
-    def table(self) -> GammaTable:
+    def table(self) -> Table:
         """The proven noise function of two classes, to be saved and released from; `PlanError` for more."""
         if not isinstance(self.best, Candidate):
             raise PlanError("a noisy maximum has no table: say plan.aggregator, or plan.save(path)")
-        table: GammaTable = self.best.table
+        table: Table = self.best.table
         return table
 
     @property
@@ -159,7 +159,7 @@ def plan(
     Raises
     ------
     ValueError
-        If an argument lies outside its range, or there are more voters than `optimize_gamma` takes.
+        If an argument lies outside its range, or there are more voters than `optimize_table` takes.
     PlanError
         If no release within the budget was found.
 

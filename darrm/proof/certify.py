@@ -7,8 +7,6 @@ The budget is the one of the decimals that the user typed.
 Repair by scaling: f(s·γ) = s·f(γ) and B > 0, so min(1, B/β)·γ is private for any β that is at least the worst cost.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from darrm import checks
@@ -16,6 +14,7 @@ from darrm.errors import CertificationError
 from darrm.laws.noise_function import NoiseFunction
 from darrm.problem import Problem
 from darrm.proof.balls import averaging_steps, worst_cost_ball
+from darrm.proof.certificate import Certificate
 from darrm.proof.corners import PRECISION_BITS, budget_below, full_set_size, upper_float
 from darrm.proof.full_set import FullSet
 from darrm.proof.kinds import KindSet
@@ -27,23 +26,14 @@ _FIRST_SHRINK = 1.0 - 2.0**-50  # what rounding of the scaled γ may cost
 _MOST_ATTEMPTS = 6
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """What was proved about one noise function."""
-
-    worst_cost: float  # an upper bound on the privacy cost of every pair of neighboring data sets; at most `budget`
-    budget: float  # a lower bound on B = e^{mε} − 1 + 2δ
-    rows: int  # how many multisets of corners are covered
-    method: str  # `BALLS` or `FLOATS`
-    scale: float = 1.0  # the factor that the proposal was multiplied with
-
-
 def bound_worst_cost(problem: Problem, gamma: NoiseFunction) -> tuple[float, str]:
     """Bound the largest privacy cost from above; return the bound and the method."""
     checks.instance(Problem, problem=problem)
     checks.instance(NoiseFunction, gamma=gamma)
     if not problem.has_noise_function:
-        checks.fail("problem.classes", problem.classes, "2", "γ is about two classes: certify_plurality takes more")
+        checks.fail(
+            "problem.classes", problem.classes, "2", "γ is about two classes: certify takes a PluralityLaw for more"
+        )
     if gamma.K != problem.voters.K:
         checks.fail("gamma.K", gamma.K, f"K = {problem.voters.K} of the problem")
     if problem.voters.own is not None:
@@ -63,7 +53,7 @@ def _bound_of_kinds(rows: KindSet, gamma: NoiseFunction) -> tuple[float, str]:
     return rows.worst(gamma.half), FLOATS
 
 
-def prove(problem: Problem, gamma: NoiseFunction, *, scale: float = 1.0) -> Certificate:
+def prove(problem: Problem, gamma: NoiseFunction, scale: float = 1.0) -> Certificate:
     """Prove that γ is private as it stands.
 
     `CertificationError` if the bound on its worst cost exceeds the budget.

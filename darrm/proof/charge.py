@@ -1,6 +1,5 @@
 """What queries with a proven table cost."""
 
-import math
 from functools import lru_cache
 
 import numpy as np
@@ -11,18 +10,10 @@ from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.sample import sample_of
-from darrm.proof.table import GammaTable
-
-# exact descriptions of a table are computed for every charge up to so many voters, or so many rows of neighbors: those
-# of 301 voters, and those of 1,001 where γ is monotone and has no other rows
-_PROFILE_UP_TO = 301
-_ROWS_UP_TO = math.comb(_PROFILE_UP_TO + 2, 2)
-_MONOTONE_ROWS_UP_TO = math.comb(1001 + 2, 2)
+from darrm.proof.table import Table
 
 
-def charge_of(
-    table: GammaTable, queries: int = 1, *, voters: Voters | None = None, exact: bool | None = None
-) -> Charge:
+def charge_of(table: Table, queries: int = 1, *, voters: Voters | None = None, exact: bool | None = None) -> Charge:
     """Describe what ``queries`` queries with a table cost, whatever the data.
 
     A charge about private models says what one query costs, and what every query costs for plain voters: the accountant
@@ -31,7 +22,7 @@ def charge_of(
     Parameters
     ----------
     table
-        The proven noise function.
+        The proven law.
     queries
         How many, at least 1.
     voters
@@ -39,8 +30,8 @@ def charge_of(
         declared models.
     exact
         Add the exact privacy profile of the table, and its Rényi curve: the accountant's bounds on many queries shrink
-        by a third or so. None does so up to K = 301, and for more voters where γ is monotone or a person reaches few
-        of them; beyond, it takes longer to compute than most releases.
+        by a third or so. None does so for a law on histograms, for a γ up to K = 301, and for more voters where γ is
+        monotone or a person reaches few of them; beyond, it takes longer to compute than most releases.
 
     Raises
     ------
@@ -53,15 +44,20 @@ def charge_of(
     >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
     >>> charge_of(certify(problem, NoiseFunction(3, [0.2, 0.6])), 20)
     Charge(what='DaRRM over 3 voters', guarantee=PrivacyParams(epsilon=0.1, delta=0), renyi=…, profile=…, count=20)
+    >>> from darrm.laws.plurality_law import uniform_law
+    >>> problem = Problem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1), classes=3)
+    >>> charge_of(certify(problem, uniform_law(2, 3)), 20)
+    Charge(what='plurality of 2 voters, 3 classes, a person reaching at most 1', guarantee=PrivacyParams(epsilon=1, \
+delta=0), renyi=…, profile=…, count=20)
     """
     proved = table.problem.voters
     voters = proved if voters is None else voters
     if not proved.cover(voters):
         checks.fail("voters", str(voters), f"as private as those of the table, and reached as little: {proved}")
     reach = "" if voters.overlap is None else f", a person reaching at most {voters.overlap}"
-    wanted = _is_cheap_to_describe(table) if exact is None else exact
+    wanted = table.evidence.is_cheap(table.problem, table.law) if exact is None else exact
     return Charge(
-        f"DaRRM over {voters.K} voters{reach}",
+        f"{table.evidence.name.format(voters.K, table.problem.classes)}{reach}",
         guarantee=table.problem.target,
         renyi=table.renyi if wanted else None,
         profile=table.profile if wanted else None,
@@ -73,14 +69,14 @@ def charge_of(
     )
 
 
-def _for_plain_voters(table: GammaTable, voters: Voters) -> tuple[Charge, ...]:
+def _for_plain_voters(table: Table, voters: Voters) -> tuple[Charge, ...]:
     """Describe one query for plain voters of whom a person reaches one, or as many as of the voters."""
-    found = (_plain_charge(table, overlap) for overlap in sorted({1, voters.reached}))
-    return tuple(charge for charge in found if charge is not None)
+    charges = (_plain_charge(table, overlap) for overlap in sorted({1, voters.reached}))
+    return tuple(charge for charge in charges if charge is not None)
 
 
 @lru_cache(maxsize=64)  # tables do not change, and every charge of one asks again
-def _plain_charge(table: GammaTable, overlap: int) -> Charge | None:
+def _plain_charge(table: Table, overlap: int) -> Charge | None:
     """Describe one query for plain voters; None where nothing bounds it.
 
     Its (ε, δ) is the corner of the profile that carries most of the privacy loss, or the pure ε where that is finite.
@@ -103,9 +99,3 @@ def _plain_charge(table: GammaTable, overlap: int) -> Charge | None:
     voters = Voters(K, PrivacyParams("inf"), overlap=overlap)
     what = f"DaRRM over {K} plain voters"
     return Charge(what, params, curve_of_votes(log_lies, K, overlap), profile, voters=voters, table=table.digest)
-
-
-def _is_cheap_to_describe(table: GammaTable) -> bool:
-    voters = table.problem.voters
-    rows = (voters.K - voters.reached + 1) * math.comb(voters.reached + 2, 2)
-    return voters.K <= _PROFILE_UP_TO or rows <= (_MONOTONE_ROWS_UP_TO if table.gamma.is_monotone else _ROWS_UP_TO)

@@ -18,8 +18,9 @@ from darrm.errors import TableError
 from darrm.laws.priors import Prior, to_json
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
+from darrm.proof.evidence import CORNERS
 from darrm.proof.optimality import SHAPES
-from darrm.proof.table import FORMAT, GammaTable, certify
+from darrm.proof.table import Table, certify
 
 _LIBRARY_FORMAT = "darrm table library"
 _LIBRARY_VERSION = 3
@@ -74,7 +75,7 @@ def available_tables(K: int | None = None) -> tuple[Setting, ...]:
     )
 
 
-def load_table(problem: Problem, *, shape: str = "free") -> GammaTable:
+def load_table(problem: Problem, *, shape: str = "free") -> Table:
     """Load a stored table and prove it again; the prior of the stored ones is independent p_i ~ U[0.5, 1].
 
     Parameters
@@ -101,11 +102,11 @@ def load_table(problem: Problem, *, shape: str = "free") -> GammaTable:
     Traceback (most recent call last):
     ...
     darrm.errors.TableError: library: there is no stored table for K = 11, m = 3, each = (0.2, 0), shape = 'free'; near
-    are each = (0.25, 0); each = (0.1, 0); each = (0.5, 0); optimize_gamma computes any other
+    are each = (0.25, 0); each = (0.1, 0); each = (0.5, 0); optimize_table computes any other
     """
     checks.one_of(SHAPES, shape=shape)
     if not isinstance(problem, Problem):
-        checks.fail("problem", problem, "a Problem", "GammaTable.load reads a table from a file")
+        checks.fail("problem", problem, "a Problem", "Table.load reads a table from a file")
     voters = problem.voters
     if not voters.each.is_private or voters.overlap is not None or voters.own is not None:
         raise TableError("library", "the stored tables are for private voters, all alike, and all within reach")
@@ -118,14 +119,14 @@ def load_table(problem: Problem, *, shape: str = "free") -> GammaTable:
         key = (problem.exact_m, voters.each.epsilon_text, voters.each.delta_text, shape)
         for entry in data["tables"]:
             if (entry["m"], entry["epsilon"], entry["delta"], entry["shape"]) == key:
-                table = GammaTable.from_json(_table_json(stored, entry, data))
+                table = Table.from_json(_table_json(stored, entry, data))
                 if stored == problem:
                     return table
                 return certify(problem, table.gamma).with_optimality(table.optimality, table.provenance)
     raise TableError("library", _miss(voters.K, float(problem.exact_m), voters.each, shape))
 
 
-def compress(K: int, prior: Prior, provenance: dict[str, str], tables: Sequence[tuple[Setting, GammaTable]]) -> bytes:
+def compress(K: int, prior: Prior, provenance: dict[str, str], tables: Sequence[tuple[Setting, Table]]) -> bytes:
     """Write tables of one size as the bytes of a library file; equal tables give equal bytes."""
     content = {
         "format": _LIBRARY_FORMAT,
@@ -139,7 +140,7 @@ def compress(K: int, prior: Prior, provenance: dict[str, str], tables: Sequence[
     return gzip.compress(text.encode(), compresslevel=9, mtime=0)
 
 
-def _entry(setting: Setting, table: GammaTable) -> dict[str, Any]:
+def _entry(setting: Setting, table: Table) -> dict[str, Any]:
     data = table.to_json()
     if data["optimality"] is None:
         raise TableError("optimality", "a library table needs it")
@@ -156,9 +157,9 @@ def _entry(setting: Setting, table: GammaTable) -> dict[str, Any]:
 
 
 def _table_json(problem: Problem, entry: dict[str, Any], library: dict[str, Any]) -> dict[str, Any]:
-    """Complete a library entry to what `GammaTable.from_json` reads."""
+    """Complete a library entry to what `Table.from_json` reads."""
     return {
-        "format": FORMAT,
+        "format": CORNERS.format,
         "version": library["version"],
         "problem": problem.to_json(),
         "gamma": entry["gamma"],
@@ -205,7 +206,7 @@ def _miss(K: int, m: float, each: PrivacyParams, shape: str) -> str:
     return (
         f"there is no stored table for {asked}; near are "
         + "; ".join(_difference(setting, K, m) for setting in nearest)
-        + "; optimize_gamma computes any other"
+        + "; optimize_table computes any other"
     )
 
 

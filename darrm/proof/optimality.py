@@ -1,116 +1,149 @@
-"""How good a noise function is, and the proof that no private one is much better.
+"""How good a law is under a prior, and the proof that no private one is much better.
 
-**Theorem.** Let w_l be the weights of the expected error ½ Σ_l w_l (1 − γ(l)), and y_r ≥ 0 any multipliers of any rows
-a_r·γ ≤ B of the full set. With ρ_l = Σ_r y_r a_{r,l} − ½ w_l no private γ has an expected error below
-
-    (1)  ½ Σ_l w_l − B Σ_r y_r + G,      G = Σ_l min(0, ρ_l),
-    (2)  and no private γ that never falls one below the same with      G = min(0, min_k Σ_{l≥k} ρ_l).
-
-*Proof.* A private γ satisfies the rows, so its expected error is at least ½ Σ_l w_l (1 − γ(l)) + Σ_r y_r (a_r·γ − B) =
-½ Σ_l w_l − B Σ_r y_r + Σ_l ρ_l γ(l). In (1) every γ(l) lies in [0, 1]; in (2) γ is a convex combination of 0 and of the
-steps that are 1 from some k on, and a linear function of it is at least its smallest value there. ∎
-
-Good multipliers come from the solver; bad ones give a weak bound, never a false one. So a table keeps them, and whoever
-loads it computes the bound again. Everything is done in balls that contain the real e^ε, rows and budget: however small
-ε is, no rounding lifts the bound. w are the floats that the prior computes; value and bound are both about them, and a
-relative error of w moves both by as much.
-
-**The sum over rows.** As in `darrm.proof.corners` a row costs E_p[g] + c·E_q[g] with q = 1 − p'. The law of the number
-of ones is that of a few binomials, moved by the ones: each is cut where a term is below `_CUT`, which leaves some
-multiple of its deviation, and a row is a product of short polynomials. All that was cut is what (1 + c)·Σ y_r exceeds
-the sum of the coefficients by, |g| ≤ 1, and it is subtracted from the bound.
+A γ is judged by its expected error, a law on histograms by its share of right labels: a `Merit`, with the bound on that
+of every private law that the solver's multipliers prove (`darrm.proof.error_bound`, `darrm.proof.share_bound`). Good
+multipliers give a good bound; bad ones give a weak bound, never a false one. So a table keeps them, and whoever loads
+it computes the bound again.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
-
-from flint import arb, arb_poly, ctx
 
 from darrm import checks
 from darrm.errors import TableError
 from darrm.laws import priors
-from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.law import Law
 from darrm.laws.sampled_error import Estimate
-from darrm.probability import Array
-from darrm.problem import Problem, Voters
-from darrm.proof.corners import PRECISION_BITS, CornerCounts, budget_of, lower_float, ratio_of
-from darrm.proof.kinds import KindCounts
+from darrm.problem import Problem
+from darrm.proof import error_bound, share_bound
+from darrm.system.json_text import Json
 
 SHAPES = ("free", "monotone")
 OBJECTIVES = ("linear", "expected-error")
+SHARE_RIGHT = "share-right"  # the objective of more than two classes
 STATUSES = ("optimal", "time limit", "interrupted", "stalled at the solver's precision", "failed")
 
-Row = CornerCounts | KindCounts
-Multiplier = tuple[float, Row]
+Multipliers = Sequence[Any]  # `error_bound.Multiplier` of rows, or `share_bound.PairMultipliers` of pairs of neighbors
 
-_CUT = 2.0**-PRECISION_BITS
-# expected errors are at most 1/2: this is the rounding of a few thousand additions, and of another library's logarithm
-_TOLERANCE = 1e-12
+
+@dataclass(frozen=True)
+class Merit:
+    """A figure of merit of laws: how it is computed, and how one of no private law is bounded."""
+
+    name: str
+    sign: float  # 1 where less is better, else −1
+    # what rounding may change: a few thousand additions of numbers of at most 1, and another library's logarithms
+    tolerance: float
+    text: str  # with the value, the bound and who says so
+    value: Callable[[Law, priors.Prior], float | None]
+    bound: Callable[[Problem, priors.Prior, str, Multipliers], float]
+    to_list: Callable[[Any], list[Json]]
+    from_json: Callable[[Json, Problem], Multipliers]
+    fields: tuple[str, ...]  # that a file holds of it beside prior and multipliers
+
+    def worse(self, first: float, second: float) -> float:
+        """Return the one of two figures that says less of a law."""
+        return max(first, second) if self.sign > 0.0 else min(first, second)
+
+    def better(self, first: float, second: float) -> float:
+        """Return the one of two figures that promises more."""
+        return min(first, second) if self.sign > 0.0 else max(first, second)
+
+
+ERROR = Merit(
+    "expected error",
+    1.0,
+    1e-12,
+    "expected error {:.10g}, no private γ of this shape below {:.10g} ({})",
+    lambda law, prior: law.expected_error(prior),
+    lambda problem, prior, shape, multipliers: error_bound.lower_bound(
+        problem, priors.weights_of(prior, problem.voters.K), shape, multipliers
+    ),
+    error_bound.to_list,
+    lambda data, problem: error_bound.multipliers_from_json(data, problem.voters),
+    ("shape", "objective", "value", "bound", "status"),
+)
+SHARE = Merit(
+    "share of right labels",
+    -1.0,
+    1e-10,
+    "{:.10g} of the labels right, no private mechanism above {:.10g} ({})",
+    lambda law, prior: law.share_right(prior),
+    lambda problem, prior, _, multipliers: share_bound.upper_bound(problem, prior, multipliers),
+    share_bound.to_list,
+    share_bound.multipliers_from_json,
+    ("value", "bound", "status"),
+)
 
 
 @dataclass(frozen=True)
 class Optimality:
-    """How good a noise function is under a prior, and how much better one could be.
+    """How good a law is under a prior, and how much better one could be.
 
     A claim until `checked` has computed it again. If the expected error was sampled, ``value`` and ``bound`` are about
     the draws that were fitted, which no file keeps, and ``held_out`` is the expected error on draws that were not.
     """
 
-    prior: priors.Prior  # what γ was optimized for; after loading, a `StoredPrior` stands for one of a user's own
+    prior: priors.Prior  # what the law was optimized for; after loading, a `StoredPrior` stands for one of a user's own
     shape: str  # of `SHAPES`
-    objective: str  # of `OBJECTIVES`
-    value: float  # expected error of the certified γ
-    bound: float  # no private γ of that shape has a smaller expected error
+    objective: str  # of `OBJECTIVES`, or `SHARE_RIGHT`
+    value: float  # expected error, or share of right labels, of the certified law
+    bound: float  # no private γ of that shape has a smaller error; no private mechanism a larger share
     status: str  # of `STATUSES`: why the solver stopped; a comment, not a claim
     held_out: Estimate | None = None
-    multipliers: tuple[Multiplier, ...] | None = field(default=None, repr=False)  # what (1) or (2) makes the bound of
+    multipliers: Multipliers | None = field(default=None, repr=False)  # what proves the bound
     claimed: bool = True  # value or bound are the maker's word
 
     @property
+    def merit(self) -> Merit:
+        """What value and bound are figures of."""
+        return SHARE if self.objective == SHARE_RIGHT else ERROR
+
+    @property
     def gap(self) -> float:
-        """``value`` − ``bound``, at least 0."""
-        return max(0.0, self.value - self.bound)
+        """How much better than ``value`` a private law might be by ``bound``, at least 0."""
+        return max(0.0, self.merit.sign * (self.value - self.bound))
 
     def __str__(self) -> str:
-        source = "claimed by the maker" if self.claimed else "proved"
-        return f"expected error {self.value:.10g}, no private γ of this shape below {self.bound:.10g} ({source})"
+        return self.merit.text.format(self.value, self.bound, "claimed by the maker" if self.claimed else "proved")
 
-    def checked(self, problem: Problem, gamma: NoiseFunction) -> Optimality:
+    def checked(self, problem: Problem, law: Law) -> Optimality:
         """Return the same with value and bound computed again, as far as the prior and the multipliers allow.
 
         `TableError` if something does not hold.
         """
+        merit = self.merit
         try:
-            self._check_fields(gamma)
+            self._check_fields(law)
             known = self.prior.has_closed_form and self.held_out is None
-            value = gamma.expected_error(self.prior) if known else self.value
-            if not abs(self.value - value) <= _TOLERANCE:
-                checks.fail("the expected error", self.value, f"that of γ, {value!r}")
-            if not known or self.multipliers is None:
-                if not self.bound <= self.value + _TOLERANCE:
-                    checks.fail("the bound", self.bound, f"at most the expected error {self.value!r}")
-                return replace(self, value=value, bound=min(self.bound, value), claimed=True)
-            weights = priors.weights_of(self.prior, gamma.K)
-            # the expected error is rounded: it may lie below a bound that meets it
-            bound = min(value, lower_bound(problem, weights, self.shape, self.multipliers))
-            if not abs(self.bound - bound) <= _TOLERANCE:
+            computed = merit.value(law, self.prior) if known else None
+            value = self.value if computed is None else computed
+            if not abs(self.value - value) <= merit.tolerance:
+                checks.fail(f"the {merit.name}", self.value, f"that of the law, {value!r}")
+            if computed is None or self.multipliers is None:
+                if not merit.sign * (self.value - self.bound) >= -merit.tolerance:
+                    side = "most" if merit.sign > 0.0 else "least"
+                    checks.fail("the bound", self.bound, f"at {side} the {merit.name} {self.value!r}")
+                return replace(self, value=value, bound=merit.better(self.bound, value), claimed=True)
+            # the figure is rounded: it may lie beyond a bound that meets it
+            bound = merit.better(value, merit.bound(problem, self.prior, self.shape, self.multipliers))
+            if not abs(self.bound - bound) <= merit.tolerance:
                 checks.fail("the bound", self.bound, f"what its multipliers prove, {bound!r}")
             return replace(self, value=value, bound=bound, claimed=False)
         except ValueError as error:
             raise TableError("optimality", str(error)) from error
 
-    def _check_fields(self, gamma: NoiseFunction) -> None:
+    def _check_fields(self, law: Law) -> None:
         """Check everything that needs no computation; `ValueError` if it fails."""
         checks.one_of(SHAPES, shape=self.shape)
-        checks.one_of(OBJECTIVES, objective=self.objective)
+        checks.one_of((*OBJECTIVES, SHARE_RIGHT), objective=self.objective)
         checks.one_of(STATUSES, status=self.status)
-        checks.non_negative(value=self.value)
+        checks.probability(value=self.value)
         checks.finite(bound=self.bound)
-        if self.shape == "monotone" and not gamma.is_monotone:
+        if self.shape == "monotone" and not law.is_monotone:
             checks.fail("shape", self.shape, "'free'", "this γ falls somewhere")
         if self.held_out is not None:
             checks.integer_at_least(2, draws=self.held_out.draws)
@@ -121,171 +154,29 @@ class Optimality:
                 allowed = "there with the objective expected-error" if sampled else "absent"
                 checks.fail("held_out", self.held_out, allowed, f"the prior is {self.prior.text}")
 
-    def to_json(self, K: int) -> dict[str, Any]:
-        """Write what is known about a γ for K voters as plain data; a file does not say what is proved."""
-        said = {name: getattr(self, name) for name in ("shape", "objective", "value", "bound", "status")}
+    def to_json(self, problem: Problem) -> dict[str, Json]:
+        """Write what is known about a law as plain data; a file does not say what is proved."""
+        merit, multipliers = self.merit, self.multipliers
+        held_out = {} if merit is SHARE else {"held_out": None if self.held_out is None else asdict(self.held_out)}
         return {
-            "prior": priors.to_json(self.prior, K),
-            **said,
-            "held_out": None if self.held_out is None else asdict(self.held_out),
-            "multipliers": None if self.multipliers is None else [_to_list(each) for each in self.multipliers],
+            "prior": priors.to_json(self.prior, problem.voters.K, problem.classes),
+            **{name: getattr(self, name) for name in merit.fields},
+            **held_out,
+            "multipliers": None if multipliers is None else [merit.to_list(entry) for entry in multipliers],
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any], voters: Voters) -> Optimality:
+    def from_json(cls, data: dict[str, Json], problem: Problem) -> Optimality:
         """Read what `to_json` wrote: a claim; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
         held_out, stored = data.get("held_out"), data.get("multipliers")
-        return cls(
+        checks.finite(value=data["value"], bound=data["bound"])
+        claim = cls(
             prior=priors.from_json(data["prior"]),
             shape=data["shape"],
             objective=data["objective"],
-            value=_finite("value", data["value"]),
-            bound=_finite("bound", data["bound"]),
+            value=float(data["value"]),
+            bound=float(data["bound"]),
             status=data["status"],
             held_out=None if held_out is None else Estimate(**held_out),
-            multipliers=None if stored is None else multipliers_from_json(stored, voters),
         )
-
-
-def lower_bound(problem: Problem, weights: Array, shape: str, multipliers: Sequence[Multiplier]) -> float:
-    """Compute a float that is at most (1), or (2) for the shape ``"monotone"``, and at least 0, as every error is.
-
-    Parameters
-    ----------
-    problem
-        The voters and the target.
-    weights
-        w_l for l = floor(K/2) + 1 … K, shape (K − floor(K/2),).
-    shape
-        ``"free"`` or ``"monotone"``.
-    multipliers
-        Pairs of y ≥ 0 and a row of the full set of these voters.
-
-    Examples
-    --------
-    For K = 1 and m = 1 every γ is private, and the bound is 0 without any row:
-
-    >>> import numpy as np
-    >>> from darrm import PrivacyParams
-    >>> problem = Problem.from_allowance(Voters(1, PrivacyParams("1e-6")), 1)
-    >>> lower_bound(problem, np.ones(1), "free", [])
-    0.0
-    """
-    voters, K = problem.voters, problem.voters.K
-    ratio = ratio_of(problem.target.exact_epsilon).ball
-    with ctx.workprec(PRECISION_BITS):
-        total = sum((arb(y) for y, _ in multipliers), arb(0))
-        law = _summed_law(voters, ratio, multipliers)
-        half_weights = [arb(float(w)) / 2 for w in weights]
-        levels = range(voters.first_majority, K + 1)
-        reduced = [law[ones] - law[K - ones] - w for ones, w in zip(levels, half_weights, strict=True)]
-        gain = arb(0)
-        if shape == "free":
-            gain = sum((each.min(0) for each in reduced), gain)
-        else:
-            tail = arb(0)
-            for each in reversed(reduced):
-                tail += each
-                gain = gain.min(tail)
-        cut = (1 + ratio) * total - sum(law, arb(0))
-        bound = lower_float(sum(half_weights, arb(0)) - budget_of(problem.target) * total - cut + gain)
-    return max(0.0, bound)
-
-
-def _summed_law(voters: Voters, ratio: arb, multipliers: Sequence[Multiplier]) -> list[arb]:
-    """Compute Σ_r y_r·(law of L under p + c·law of L under 1 − p') at L = 0 … K, but for what was cut."""
-    total = [arb(0)] * (voters.K + 1)
-    for y, row in multipliers:
-        for weight, is_prime in ((arb(y), False), (arb(y) * ratio, True)):
-            start, laws = 0, list[tuple[int, list[arb]]]()
-            for part, corners in row.parts_of(voters):
-                ones, rising, falling = part.ones, part.moved_zeros, part.moved_ones
-                if is_prime:
-                    ones, rising, falling = part.zeros, part.moved_ones_prime, part.moved_zeros_prime
-                hi, delta = corners.ball_hi, corners.ball_delta
-                near = [(part.high, hi), (part.low, 1 - hi), (rising, delta), (falling, 1 - delta)]
-                laws += [_binomial(n, p) for n, p in near if n]
-                start += ones - falling
-            start += sum(first for first, _ in laws)
-            product = math.prod((arb_poly(law) for _, law in laws), start=arb_poly([weight]))
-            for place, each in enumerate(product.coeffs(), start):
-                total[place] += each
-    return total
-
-
-def _binomial(n: int, p: arb) -> tuple[int, list[arb]]:
-    """Compute Pr[Bin(n, p) = i] around the mode, as far as it is above `_CUT`: the first i, and the probabilities."""
-    if p * (1 - p) == 0:
-        return (n if p == 1 else 0), [arb(1)]
-    mode = min(n, int((n + 1) * float(p.mid())))
-    upward = [arb.bin_uiui(n, mode) * p**mode * (1 - p) ** (n - mode)]
-    odds, downward = p / (1 - p), upward[:]
-    for i in range(mode, n):
-        upward.append(upward[-1] * ((n - i) * odds / (i + 1)))
-        if not upward[-1] > _CUT:
-            break
-    for i in range(mode, 0, -1):
-        downward.append(downward[-1] * (i / odds / (n - i + 1)))
-        if not downward[-1] > _CUT:
-            break
-    return mode - len(downward) + 1, downward[:0:-1] + upward
-
-
-def _finite(name: str, value: Any) -> float:  # noqa: ANN401 (JSON)
-    checks.finite(**{name: value})
-    return float(value)
-
-
-def _to_list(multiplier: Multiplier) -> list[Any]:
-    """Write y and its row as y and its counts; those of every kind in a list of their own where voters differ."""
-    y, row = multiplier
-    if isinstance(row, KindCounts):
-        return [y, *map(_counts_to_list, row.parts)]
-    return [y, *_counts_to_list(row)]
-
-
-def _counts_to_list(row: CornerCounts) -> list[int]:
-    """Write high, low, ones and the numbers of moved voters, without trailing zeros."""
-    counts = [row.high, row.low, *astuple(row)[3:]]
-    while counts and counts[-1] == 0:
-        counts.pop()
-    return counts
-
-
-def multipliers_from_json(data: Any, voters: Voters) -> tuple[Multiplier, ...]:  # noqa: ANN401 (JSON)
-    """Read what `Optimality.to_json` wrote; `TypeError` or `ValueError` if it is malformed or names no row.
-
-    A vertex of the program has at most as many multipliers as γ has values, so more than K of them are refused.
-    """
-    if not isinstance(data, list) or len(data) > voters.K:
-        checks.fail("multipliers", type(data).__name__, f"a list of at most K = {voters.K} entries")
-    found = []
-    for entry in data:
-        if not isinstance(entry, list):
-            checks.fail("multipliers", entry, "a list of lists")
-        y, *counts = entry
-        checks.non_negative(multiplier=y)
-        row: Row
-        if voters.own is None:
-            row = _counts_from_list(counts, voters.K)
-        else:
-            numbers = [n for n, _ in voters.kinds]
-            if len(counts) != len(numbers) or not all(isinstance(part, list) for part in counts):
-                checks.fail("multipliers", entry, "a multiplier and a list of counts for each kind of voters")
-            row = KindCounts(tuple(map(_counts_from_list, counts, numbers)))
-        if not row.is_of(voters):
-            checks.fail("multipliers", entry, "a multiplier and a row of these voters")
-        found.append((float(y), row))
-    return tuple(found)
-
-
-def _counts_from_list(counts: Any, voters: int) -> CornerCounts:  # noqa: ANN401 (JSON)
-    checks.integer_at_least(0, **{f"count {place}": count for place, count in enumerate(counts)})
-    padded = counts + [0] * (7 - len(counts))
-    return CornerCounts(padded[0], padded[1], voters - sum(padded[:3]), *padded[2:])
-
-
-def largest(multipliers: Sequence[Multiplier], voters: Voters) -> tuple[Multiplier, ...]:
-    """Keep the K largest multipliers: a vertex has no more, and any give a bound."""
-    kept = sorted(multipliers, key=lambda each: -each[0])[: voters.K]
-    return tuple((y, row) for y, row in kept if 0.0 < y < math.inf)
+        return claim if stored is None else replace(claim, multipliers=tuple(claim.merit.from_json(stored, problem)))

@@ -24,13 +24,13 @@ from functools import lru_cache
 
 from darrm.losses.charges import Sample
 from darrm.probability.binomial import hypergeometric_pmf
-from darrm.proof.table import GammaTable
+from darrm.proof.table import Table
 
 _MOST_DISTANCE = 1e-12  # of two laws that are meant to be equal: far above the rounding of γ, far below any other γ
 
 
 @lru_cache(maxsize=64)  # tables do not change, and every charge of one asks again
-def sample_of(table: GammaTable) -> Sample | None:
+def sample_of(table: Table) -> Sample | None:
     """Find the smallest n for which a table is the majority of n voters, mixed with the fair coin; None for others.
 
     >>> from darrm import Problem, PrivacyParams, Voters, certify

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from darrm import checks
 from darrm.errors import CertificationError, TableError
 from darrm.system.files import write_text
-from darrm.system.json_text import parse_json, read_json
+from darrm.system.json_text import Json, parse_json, read_json
 
 MOST_BYTES = 2**26  # of a file: some hundred thousand voters, with the multipliers
 _WRITTEN = "wanted is what table.save or --output of optimize or plan wrote"
@@ -43,22 +43,27 @@ def write_document(path: str | os.PathLike[str], document: dict[str, Any]) -> No
     write_text(Path(path), json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
-def check_head(data: Any, kind: str, versions: Collection[int]) -> int:  # noqa: ANN401 (whatever a JSON file holds)
-    """Check the format of a document and return its version; `TableError` for any other than those given."""
+def check_head(data: Json, formats: Mapping[str, Collection[int]]) -> tuple[str, int]:
+    """Check format and version of a document, given the versions of each format that are read, and return both.
+
+    `TableError` for any other.
+    """
     with reading("format"):
         if not isinstance(data, dict):
             raise TableError("format", f"the file does not hold a JSON object; {_WRITTEN}")
         if "format" not in data:
             raise TableError("format", f"it is missing, so this is no table; {_WRITTEN}")
-        if data["format"] != kind:
-            raise TableError("format", f"expected {kind!r}, got {start(repr(data['format']))}; {_WRITTEN}")
+        kind = data["format"]
+        if not isinstance(kind, str) or kind not in formats:
+            expected = " or ".join(map(repr, formats))
+            raise TableError("format", f"expected {expected}, got {start(repr(kind))}; {_WRITTEN}")
     with reading("version"):
-        version = data.get("version")
+        version, versions = data.get("version"), formats[kind]
         if type(version) is not int or version not in versions:
             raise TableError(
                 "version", f"this release reads versions up to {max(versions)}, got {start(repr(version))}"
             )
-    return version
+    return kind, version
 
 
 def problem_of(data: dict[str, Any]) -> dict[str, Any]:

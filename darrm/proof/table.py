@@ -1,8 +1,8 @@
-"""Proven noise functions: in memory and on disk.
+"""Proven laws: in memory and on disk.
 
-`NoiseFunction` is a proposal, `GammaTable` a proven one. Only `certify` makes it, loading proves it again from the
-file's own numbers, and the private majority takes nothing else: no path leads from a solver, a file or a hand-made
-array to a release without a proof.
+A `Law` is a proposal, a `Table` a proven one. Only `certify` makes it, loading proves it again from the file's own
+numbers, and a release takes nothing else: no path leads from a solver, a file or a hand-made array to a release without
+a proof.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import os
 from collections.abc import Mapping
 from dataclasses import InitVar, asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from darrm import checks
 from darrm.errors import TableError
 from darrm.laws import priors
+from darrm.laws.law import Law
 from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.plurality_law import PluralityLaw
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.problem import Problem
-from darrm.proof.certify import Certificate, prove, scale_and_prove
-from darrm.proof.optimality import Optimality
-from darrm.proof.profile import privacy_profile
-from darrm.proof.renyi import renyi_curve
+from darrm.proof.certificate import Certificate
+from darrm.proof.evidence import BY_FORMAT, Evidence, evidence_of
+from darrm.proof.optimality import SHARE, Optimality
 from darrm.proof.stored import (
     check_head,
     checksum_of,
@@ -35,107 +35,126 @@ from darrm.proof.stored import (
     scale_of,
     write_document,
 )
+from darrm.system.json_text import Json
 
-FORMAT = "darrm gamma table"
-VERSION = 3
-READ_VERSIONS = (1, 2, VERSION)  # version 1 had the prior as text, neither of the first two the multipliers
+_CHANGED = "it was changed after it was saved: its checksum does not match; optimize again"
 _PROVED = object()  # handed to the constructor by the two functions that prove
 
 
 @dataclass(frozen=True, eq=False)
-class GammaTable:
-    """A noise function with its proof. Made by `certify`, `optimize_gamma` or `GammaTable.load` only."""
+class Table:
+    """A law with its proof. Made by `certify`, `optimize_table` or `Table.load` only."""
 
     problem: Problem  # what it is private for
-    gamma: NoiseFunction
+    law: Law
     certificate: Certificate  # the proof's numbers
-    optimality: Optimality | None  # how good it is, proved or claimed; None for a γ that was not optimized
+    optimality: Optimality | None  # how good it is, proved or claimed; None for a law that was not optimized
     provenance: Mapping[str, str]  # where it comes from: name, version and settings of what made it
     proof: InitVar[object] = None
 
     def __post_init__(self, proof: object) -> None:
         if proof is not _PROVED:
-            raise TypeError("a GammaTable is made by certify, optimize_gamma or GammaTable.load, which prove it")
+            raise TypeError("a Table is made by certify, optimize_table or Table.load, which prove it")
+
+    @property
+    def gamma(self) -> NoiseFunction:
+        """The law of two classes as a noise function; `ValueError` for a law on histograms."""
+        if not isinstance(self.law, NoiseFunction):
+            advice = "this table's law is on histograms: table.law"
+            checks.fail("table.gamma", checks.Found("no γ"), "asked of a table of two classes", advice)
+        return self.law
+
+    @property
+    def plurality(self) -> PluralityLaw:
+        """The law on histograms; `ValueError` for a γ."""
+        if not isinstance(self.law, PluralityLaw):
+            advice = "this table's law is a noise function: table.gamma"
+            checks.fail("table.plurality", checks.Found("a γ"), "asked of a table whose law is on histograms", advice)
+        return self.law
+
+    @property
+    def share_right(self) -> float | None:
+        """The expected share of right labels under the prior that it was optimized for; None without one."""
+        if self.optimality is None:
+            return None
+        return self.optimality.value if self.optimality.merit is SHARE else self.law.share_right(self.optimality.prior)
+
+    @property
+    def evidence(self) -> Evidence:
+        """What proves the law."""
+        return evidence_of(self.law)
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256, in hexadecimal, of the problem and γ as JSON: what a ledger and an auditor know the table by."""
+        """The SHA-256, in hexadecimal, of the problem and the law as JSON: what ledgers and auditors know it by."""
         return checksum_of(self._content())
 
     @cached_property
-    def profile(self) -> PrivacyProfile:
-        """The exact privacy profile of one query: the worst divergence over the corners for each ε."""
-        return privacy_profile(self.problem, self.gamma)
+    def profile(self) -> PrivacyProfile | None:
+        """The exact privacy profile of one query: the worst divergence for each ε; None where it bounds nothing."""
+        return self.evidence.profile(self.problem, self.law)
 
     @cached_property
     def renyi(self) -> RenyiCurve | None:
-        """The Rényi curve of one query, for equal voters and γ that do not fall away from the tie; None for others."""
-        if not self.gamma.is_monotone or self.problem.voters.own is not None:
-            return None
-        return renyi_curve(self.problem.voters, self.gamma)
+        """The exact Rényi curve of one query; None for a γ that falls somewhere or is of voters that differ."""
+        return self.evidence.renyi(self.problem, self.law)
 
-    def with_optimality(self, optimality: Optimality | None, provenance: Mapping[str, str]) -> GammaTable:
-        """Add how good the proven γ is, computed again where that is possible, and where it comes from.
+    def with_optimality(self, optimality: Optimality | None, provenance: Mapping[str, str]) -> Table:
+        """Add how good the proven law is, computed again where that is possible, and where it comes from.
 
         `TableError` if what is said about the optimality does not hold.
         """
-        checked = None if optimality is None else optimality.checked(self.problem, self.gamma)
-        return GammaTable(self.problem, self.gamma, self.certificate, checked, dict(provenance), _PROVED)
+        checked = None if optimality is None else optimality.checked(self.problem, self.law)
+        return Table(self.problem, self.law, self.certificate, checked, dict(provenance), _PROVED)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Write the table as plain data; floats keep their exact value, ε and δ their decimals."""
         return {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": self.evidence.format,
+            "version": self.evidence.versions[-1],
             **self._content(),
             "checksum": self.digest,
             "certificate": asdict(self.certificate),
-            "optimality": None if self.optimality is None else self.optimality.to_json(self.problem.voters.K),
+            "optimality": None if self.optimality is None else self.optimality.to_json(self.problem),
             "provenance": dict(self.provenance),
         }
 
-    def _content(self) -> dict[str, Any]:
+    def _content(self) -> dict[str, Json]:
         """Write what the digest is of."""
-        return {"problem": self.problem.to_json(), "gamma": [float(value) for value in self.gamma.half]}
+        return {"problem": self.evidence.problem_to_json(self.problem), self.evidence.field: self.law.to_json()}
 
     @classmethod
-    def from_json(cls, data: Any) -> GammaTable:  # noqa: ANN401 (whatever a JSON file holds)
-        """Read a table and prove it again: that γ is private and, from its multipliers, how good it is.
+    def from_json(cls, data: Json) -> Table:
+        """Read a table and prove it again: that its law is private and, from its multipliers, how good it is.
 
         `TableError` if a field is missing, malformed, changed, or does not hold; ``field`` names it.
         """
-        version = check_head(data, FORMAT, READ_VERSIONS)
-        stored = problem_of(data)
+        kind, version = check_head(data, {kind: evidence.versions for kind, evidence in BY_FORMAT.items()})
+        evidence = BY_FORMAT[kind]
+        stored, name = problem_of(data), evidence.field
         with reading("problem"):
             problem = Problem.from_json(stored)
-        with reading("gamma"):
-            values = field_of(data, "gamma")
-            if not isinstance(values, list) or len(values) != problem.voters.half_size:
-                length = len(values) if isinstance(values, list) else "no list"
-                raise TableError(
-                    "gamma", f"K = {problem.voters.K} needs {problem.voters.half_size} values, got {length}"
-                )
-            checks.probability(**{f"value {place}": value for place, value in enumerate(values)})
-            if field_of(data, "checksum") != checksum_of({"problem": stored, "gamma": values}):
-                raise TableError(
-                    "gamma", "it was changed after it was saved: its checksum does not match; optimize again"
-                )
-            gamma = NoiseFunction(problem.voters.K, values)
+        with reading(name):
+            numbers = field_of(data, name)
+            law = evidence.law_from_json(numbers, problem)
+            if field_of(data, "checksum") != checksum_of({"problem": stored, name: numbers}):
+                raise TableError(name, _CHANGED)
         with reading("certificate"):
             scale = scale_of(field_of(data, "certificate"))
-        with reading("gamma"):
-            certificate = prove(problem, gamma, scale=scale)
+        with reading(name):
+            certificate = evidence.prove(problem, law, scale)
         provenance = provenance_of(data)
         with reading("optimality"):
-            optimality = _claim(data.get("optimality"), problem, gamma, version)
-        return cls(problem, gamma, certificate, None, {}, _PROVED).with_optimality(optimality, provenance)
+            claim = data.get("optimality")
+            optimality = None if claim is None else _claim({**claim, **evidence.said}, problem, law, version)
+        return cls(problem, law, certificate, None, {}, _PROVED).with_optimality(optimality, provenance)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table to a file, replacing an old one in one step."""
         write_document(path, self.to_json())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> GammaTable:
+    def load(cls, path: str | os.PathLike[str]) -> Table:
         """Read a table from a file and prove it again.
 
         Raises
@@ -148,33 +167,37 @@ class GammaTable:
         return cls.from_json(read_document(path))
 
 
-def certify(problem: Problem, gamma: NoiseFunction) -> GammaTable:
-    """Prove a noise function private, scaled down first as far as it has to be.
+def certify(problem: Problem, law: Law) -> Table:
+    """Prove a law private, mixed first with a random answer (a γ: scaled down) as far as it has to be.
 
-    `ValueError` if γ and the problem disagree about K.
+    `ValueError` if law and problem disagree about voters or classes, or there are more neighbors than can be listed.
 
-    >>> from darrm import PrivacyParams, Voters
+    >>> from darrm import NoiseFunction, PrivacyParams, Voters
     >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
     >>> table = certify(problem, NoiseFunction(3, [1.0, 1.0]))
     >>> round(table.certificate.scale, 6), table.certificate.worst_cost <= table.certificate.budget
     (0.667222, True)
+    >>> from darrm.laws.plurality_law import PluralityLaw
+    >>> problem = Problem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1), classes=3)
+    >>> table = certify(problem, PluralityLaw.of_probabilities(2, 3, [1.0, 0.0, 0.5, 0.0]))
+    >>> round(table.certificate.scale, 6), table.certificate.worst_cost
+    (0.533912, 0.0)
     """
-    scaled, certificate = scale_and_prove(problem, gamma)
-    return GammaTable(problem, scaled, certificate, None, {}, _PROVED)
+    checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
+    repaired, certificate = evidence_of(law).repair(problem, law)
+    return Table(problem, repaired, certificate, None, {}, _PROVED)
 
 
-def _claim(data: Any, problem: Problem, gamma: NoiseFunction, version: int) -> Optimality | None:  # noqa: ANN401 (JSON)
-    """Read what is said about how good γ is.
+def _claim(data: dict[str, Json], problem: Problem, law: Law, version: int) -> Optimality:
+    """Read what is said about how good a law is.
 
-    The text of a prior in version 1 was rounded, and an own prior could have the name of another: where the error is
-    not the one that the file claims, the text is a name only.
+    The text of a prior in version 1 of a γ's table was rounded, and an own prior could have the name of another: where
+    the error is not the one that the file claims, the text is a name only.
     """
-    if data is None:
-        return None
-    claim = Optimality.from_json(data, problem.voters)
-    if version == 1:
+    claim = Optimality.from_json(data, problem)
+    if isinstance(data["prior"], str) and version == 1:
         try:
-            claim.checked(problem, gamma)
+            claim.checked(problem, law)
         except TableError:
-            return replace(claim, prior=priors.StoredPrior(str(data["prior"]), ""))
+            return replace(claim, prior=priors.StoredPrior(data["prior"]))
     return claim

@@ -100,10 +100,10 @@ def release_debited(
 
     Examples
     --------
-    >>> from darrm import DaRRM, Problem, PrivacyLedger, PrivacyParams, Voters, Votes, certify
+    >>> from darrm import Release, Problem, PrivacyLedger, PrivacyParams, Voters, Votes, certify
     >>> from darrm.laws import baselines
     >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
-    >>> aggregator = DaRRM(certify(problem, baselines.double_subsampling(problem)))
+    >>> aggregator = Release(certify(problem, baselines.double_subsampling(problem)))
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(1))
     >>> release_debited(aggregator, Votes.of_labels([[1, 1, 0], [0, 0, 1]]), ledger=ledger, note="two questions")
     array([1, 0])

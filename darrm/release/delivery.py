@@ -157,7 +157,7 @@ def check_aggregator(aggregator: object) -> None:
     """Raise `ValueError` unless it releases and charges."""
     if isinstance(aggregator, type) or not (hasattr(aggregator, "release") and hasattr(aggregator, "charge")):
         advice = "it comes first, then the votes; darrm.mechanisms.files.load_release reads one from a file"
-        checks.fail("aggregator", checks.Found(type(aggregator).__name__), "what releases, like DaRRM(table)", advice)
+        checks.fail("aggregator", checks.Found(type(aggregator).__name__), "what releases, like Release(table)", advice)
 
 
 def check_ledger(ledger: object) -> None:

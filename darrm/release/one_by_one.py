@@ -34,17 +34,15 @@ from darrm import checks
 from darrm.account.ledger import PrivacyLedger, Turn
 from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError
-from darrm.mechanisms.majority import DaRRM
-from darrm.mechanisms.plurality import Plurality
-from darrm.proof.plurality_table import PluralityTable
-from darrm.proof.table import GammaTable
+from darrm.mechanisms.release import Release
+from darrm.proof.table import Table
 from darrm.release.delivery import Delivery, Sink, check_aggregator, check_ledger
 from darrm.system.extras import Untyped
 from darrm.votes import Classes, Votes
 
 
 def open_release(
-    table: GammaTable | PluralityTable | Aggregator,
+    table: Table | Aggregator,
     ledger: PrivacyLedger,
     *,
     stream: str = "",
@@ -56,7 +54,7 @@ def open_release(
     Parameters
     ----------
     table
-        A proven table, or what releases, like ``DaRRM(table)``.
+        A proven table, or what releases, like ``Release(table)``.
     ledger
         What pays, of kinds ``one`` or ``adaptive``.
     stream
@@ -89,8 +87,8 @@ def open_release(
     ...     print(release.answer([1, 1, 0]), list(release.answers([[0, 0, 1], [1, 1, 1]])), release.left())
     1 [0, 1] 0
     """
-    if isinstance(table, GammaTable | PluralityTable):
-        table = DaRRM(table) if isinstance(table, GammaTable) else Plurality(table)
+    if isinstance(table, Table):
+        table = Release(table)
     check_ledger(ledger)
     check_aggregator(table)
     return OneByOne(table, ledger, Stream(ledger, stream), classes, note)

@@ -35,7 +35,7 @@ from scipy.special import betaincinv
 
 from darrm import checks
 from darrm.laws.noise_function import NoiseFunction
-from darrm.mechanisms.majority import DaRRM
+from darrm.mechanisms.release import Release
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
@@ -43,7 +43,7 @@ from darrm.problem import Voters
 from darrm.proof.corners import corner_pairs
 from darrm.proof.full_set import FullSet
 from darrm.proof.kinds import KindSet
-from darrm.proof.table import GammaTable
+from darrm.proof.table import Table
 from darrm.votes import Votes
 
 CONFIDENCE = 0.999999  # of all bounds together: one false alarm in a million attacks
@@ -152,7 +152,7 @@ class Refutation:
 
 
 def attack(
-    table: GammaTable,
+    table: Table,
     draws: int,
     *,
     confidence: float = CONFIDENCE,
@@ -193,14 +193,14 @@ def attack(
     >>> found.epsilon < found.worst <= found.claimed.epsilon, found.refuted, found.departures
     (True, False, ())
     """
-    checks.instance(GammaTable, table=table)
+    checks.instance(Table, table=table)
     checks.integer_at_least(1, draws=draws, advice="how many labels are drawn from either side of a pair")
     checks.open_probability(confidence=confidence)
     if not all(1.0 < order < math.inf for order in orders):
         checks.fail("orders", orders, "finite and above 1")
     gamma, target = table.gamma, table.problem.target
     generator = np.random.default_rng() if rng is None else rng
-    aggregator, worst, pairs = DaRRM(table), worst_pair(table)[0], _pairs(table, generator)
+    aggregator, worst, pairs = Release(table), worst_pair(table)[0], _pairs(table, generator)
     miss = (1.0 - confidence) / (len(pairs) * 2 * len(_EVENTS) * 2)  # sides, and bounds from below and above
     known = float(0.5 * (1.0 + gamma.signed[gamma.K // 2]))
     epsilon, departures = 0.0, []
@@ -226,7 +226,7 @@ def attack(
     return Refutation(epsilon, target, worst, divergences, truth, tuple(departures), draws, len(pairs), confidence)
 
 
-def _pairs(table: GammaTable, rng: np.random.Generator) -> dict[str, tuple[Array, Array]]:
+def _pairs(table: Table, rng: np.random.Generator) -> dict[str, tuple[Array, Array]]:
     """Choose the neighbors on which labels are drawn, by name."""
     voters, target = table.problem.voters, table.problem.target
     bare = NoiseFunction(voters.K, np.ones(voters.half_size))
@@ -235,7 +235,7 @@ def _pairs(table: GammaTable, rng: np.random.Generator) -> dict[str, tuple[Array
     return {"worst pair": worst_pair(table)[1], "worst pair without noise": without_noise} | random
 
 
-def worst_pair(table: GammaTable) -> tuple[float, tuple[Array, Array]]:
+def worst_pair(table: Table) -> tuple[float, tuple[Array, Array]]:
     """Find the smallest true ε at the target's δ and probabilities (p, p') of neighbors that attain it, both (K,).
 
     Dinkelbach's iteration: the row that costs most at e^ε has the loss ε₁ = log((P − δ)/P'), the row that costs most at
@@ -293,7 +293,7 @@ def _probability_of_one(gamma: NoiseFunction, p: Array) -> float:
     return float(0.5 * (1.0 + poisson_binomial_pmf(p) @ gamma.signed))
 
 
-def _cells(aggregator: DaRRM, p: Array, draws: int, rng: np.random.Generator, *, real: bool) -> NDArray[np.int64]:
+def _cells(aggregator: Release, p: Array, draws: int, rng: np.random.Generator, *, real: bool) -> NDArray[np.int64]:
     """Count (known label, label) = 00, 01, 10, 11 among labels released on drawn votes of voters at p."""
     K = p.size
     values, sizes = np.unique(p, return_counts=True)

@@ -14,11 +14,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from darrm.errors import LedgerError
+from darrm.proof.table import Table
 from darrm.system.files import check_regular
 from darrm.system.votes_file import load_labels
 from darrm.verify.labels import judge_labels
 from darrm.verify.ledger import LedgerCopy, judge_ledger, ledger_files, read_ledger
-from darrm.verify.table import Exact, Table, exact_of, judge_table
+from darrm.verify.table import Exact, exact_of, judge_table
 from darrm.verify.verdicts import CLAIMED, FALSE, VERDICTS, Verdict, judged
 
 _MOST_BYTES = 2**30  # of a file; tables hold kilobytes

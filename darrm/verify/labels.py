@@ -6,9 +6,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from darrm.account.ledger_rows import Entry
+from darrm.proof.table import Table
 from darrm.system.votes_file import labels_digest
 from darrm.verify.ledger import LedgerCopy
-from darrm.verify.table import Table, exact_of
+from darrm.verify.table import exact_of
 from darrm.verify.verdicts import CLAIMED, PROVED, Verdict, judged
 
 _LABELS = "labels"

@@ -20,8 +20,9 @@ from darrm.account.ledger_rows import Entry
 from darrm.errors import LedgerError
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
+from darrm.proof.table import Table
 from darrm.verify.exact import composed_delta
-from darrm.verify.table import Table, exact_of
+from darrm.verify.table import exact_of
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED, Verdict, judged
 
 _LEDGER = "ledger"

@@ -7,11 +7,12 @@ from fractions import Fraction
 from darrm.errors import DarrmError
 from darrm.laws import priors
 from darrm.losses.charges import Charge
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.charge import charge_of
-from darrm.proof.table import VERSION, GammaTable
+from darrm.proof.evidence import CORNERS
+from darrm.proof.table import Table
 from darrm.verify.exact import Enclosure, ReleaseNumbers, budget, divergences, expected_error, worst_costs
 from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, Verdict, judged
 from lp_models.options import SolveOptions
@@ -23,9 +24,9 @@ _SEARCH_SECONDS = 10.0  # for a noise function that is better than the file says
 class ExactMajority:
     """A noise function γ, whose cost is f = E_p[g] − e^ε·E_{p'}[g] and whose figure of merit is its expected error."""
 
-    table: GammaTable
+    table: Table
 
-    numbers, version, read = "gamma", VERSION, GammaTable.from_json
+    numbers, version, read = "gamma", CORNERS.versions[-1], Table.from_json
     classes, can_be_attacked = 2, True
     merit, sign, tolerance = "expected error", -1, Fraction(1, 10**12)
     not_in_the_file = "the file does not hold what it takes to compute it: an own prior, or draws"
@@ -97,7 +98,7 @@ class ExactMajority:
             return CLAIMED, self.not_in_the_file
         options = SolveOptions(time_limit=_SEARCH_SECONDS)
         try:
-            found = optimize_gamma(self.table.problem, prior=optimality.prior, shape=optimality.shape, options=options)
+            found = optimize_table(self.table.problem, prior=optimality.prior, shape=optimality.shape, options=options)
         except (DarrmError, ValueError) as error:
             return CLAIMED, f"this release found nothing to compare it with: {error}"
         ours = found.gamma.expected_error(optimality.prior)

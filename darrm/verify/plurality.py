@@ -15,10 +15,11 @@ from math import factorial, lcm, prod
 
 from darrm.laws.priors import Dirichlet
 from darrm.losses.charges import Charge
-from darrm.mechanisms.plurality import charge_of_plurality
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
-from darrm.proof.plurality_table import VERSION, PluralityTable
+from darrm.proof.charge import charge_of
+from darrm.proof.evidence import MOVES
+from darrm.proof.table import Table
 from darrm.verify.exact import Enclosure, exponential
 from darrm.verify.verdicts import CLAIMED, Verdict
 
@@ -32,9 +33,9 @@ Histogram = tuple[int, ...]
 class ExactPlurality:
     """A law on histograms, whose cost is its largest Σ_c max(0, h_c(n) − e^ε·h_c(n')), the δ that it needs."""
 
-    table: PluralityTable
+    table: Table
 
-    numbers, version, read = "weights", VERSION, PluralityTable.from_json
+    numbers, version, read = "weights", MOVES.versions[-1], Table.from_json
     can_be_attacked = False
     merit, sign = "share of right labels", 1
     tolerance = Fraction(1, 10**10)  # a prior is computed in floats
@@ -88,17 +89,17 @@ class ExactPlurality:
 
     def in_words(self, labels: str) -> str:
         """Say what one of the labels tells."""
-        law, voters = self.table.probabilities, self.table.problem.voters
+        law, voters = self.table.plurality, self.table.problem.voters
         top = law.weights[law.partitions.starts] / 2.0**53
         truth = f"with a probability between {top.min():.4g} and {top.max():.4g} that depends on the votes"
         return f"{labels} is one of {law.classes} classes: one with the most votes of {voters.K} voters {truth}."
 
 
-def worst_differences(table: PluralityTable, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+def worst_differences(table: Table, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
     """Enclose the largest Σ_c max(0, h_c(n) − e^ε·h_c(n')) for each ε; None if there are too many pairs."""
     problem = table.problem
     K, C, reached = problem.voters.K, problem.classes, min(problem.voters.reached, problem.voters.K)
-    weights = table.probabilities.to_lists()
+    weights = table.plurality.to_json()
     if len(weights) * (C * (C - 1)) ** reached * C * len(epsilons) > MOST_WORK:
         return None
     common = lcm(*range(1, C + 1))
@@ -125,7 +126,7 @@ def worst_differences(table: PluralityTable, epsilons: Sequence[Fraction]) -> li
     return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all pairs of histograms") for low, high in worst]
 
 
-def share_right(table: PluralityTable) -> Fraction | None:
+def share_right(table: Table) -> Fraction | None:
     """Compute the share of right labels exactly; None if the file does not hold the prior.
 
     A Dirichlet law of concentration a gives n the probability K!/Π n_c! · Π (a)_{n_c}/(Ca)_K, (a)_n = a·…·(a + n − 1).
@@ -136,7 +137,7 @@ def share_right(table: PluralityTable) -> Fraction | None:
     K, C, a = problem.voters.K, problem.classes, Fraction(repr(optimality.prior.concentration))
     rising = [prod((a + i for i in range(n)), start=Fraction(1)) / factorial(n) for n in range(K + 1)]
     total = Fraction(0)
-    for part, given in zip(sorted(_partitions(K, C), reverse=True), table.probabilities.to_lists(), strict=True):
+    for part, given in zip(sorted(_partitions(K, C), reverse=True), table.plurality.to_json(), strict=True):
         arrangements = factorial(C) // prod(factorial(part.count(votes)) for votes in set(part))
         total += arrangements * prod((rising[votes] for votes in part), start=Fraction(1)) * given[0]
     return total * factorial(K) / prod((C * a + i for i in range(K)), start=Fraction(1)) / _UNIT
@@ -170,5 +171,5 @@ def _within(part: Histogram, reached: int) -> set[Histogram]:
 
 
 @lru_cache(maxsize=8)  # tables do not change, and their exact descriptions take seconds
-def _charge_of_one(table: PluralityTable) -> Charge:
-    return charge_of_plurality(table)
+def _charge_of_one(table: Table) -> Charge:
+    return charge_of(table)

@@ -15,17 +15,16 @@ from typing import Any
 from darrm.errors import DarrmError
 from darrm.laws import priors
 from darrm.mechanisms import noisy_maximum
-from darrm.proof import plurality_table
-from darrm.proof.plurality_table import PluralityTable
-from darrm.proof.table import GammaTable
+from darrm.proof.evidence import CORNERS, MOVES
+from darrm.proof.table import Table
 from darrm.system.json_text import parse_json
 from darrm.verify.exact import Enclosure
 from darrm.verify.majority import ExactMajority
 from darrm.verify.plurality import ExactPlurality
 from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, FALSE, NOTE, PROVED, Verdict, judged
 
-Table = GammaTable | PluralityTable
 Exact = ExactMajority | ExactPlurality
+_BY_FORMAT: dict[object, type[Exact]] = {CORNERS.format: ExactMajority, MOVES.format: ExactPlurality}
 
 _FIGURES = 1e-9  # relative: machines agree on a figure of the certificate to so much
 _JUDGED_APART = ("/certificate/", "/optimality/value", "/optimality/bound")  # figures, which may be off by a rounding
@@ -35,7 +34,7 @@ _UNREADABLE = (DarrmError, ValueError, TypeError, KeyError, AttributeError, Arit
 
 def exact_of(table: Table) -> Exact:
     """Return what computes the claims of a table anew: the one place that tells majorities from pluralities."""
-    return ExactPlurality(table) if isinstance(table, PluralityTable) else ExactMajority(table)
+    return _BY_FORMAT[table.evidence.format](table)
 
 
 def judge_table(content: bytes) -> tuple[Table | None, list[Verdict]]:
@@ -49,7 +48,8 @@ def judge_table(content: bytes) -> tuple[Table | None, list[Verdict]]:
             "it is a mechanism, which holds no proof to judge: what its labels cost is computed when they are charged, "
             "and python -m darrm.account --ledger says what was"
         )
-    kind: type[Exact] = ExactPlurality if data.get("format") == plurality_table.FORMAT else ExactMajority
+    named = data.get("format")
+    kind = _BY_FORMAT.get(named, ExactMajority) if isinstance(named, str) else ExactMajority
     sound = judge_checksum(data, kind.numbers)
     if sound.verdict == FALSE:
         return None, [sound]

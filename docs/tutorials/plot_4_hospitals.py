@@ -25,15 +25,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from darrm import (
-    DaRRM,
     PrivacyLedger,
     PrivacyParams,
     Problem,
+    Release,
     Voters,
     Votes,
     Workload,
     certify,
-    optimize_gamma,
+    optimize_table,
     release_debited,
 )
 from darrm.laws import baselines
@@ -56,13 +56,13 @@ def ask_hospitals(share):
 # -----------
 # How private does the answer have to be? Say three times what a hospital grants, (0.3,
 # 3e-5). And how many hospitals can one patient's data reach? If nobody knows, all
-# eleven. `optimize_gamma` finds the best *noise function*: with probability γ(l) the
+# eleven. `optimize_table` finds the best *noise function*: with probability γ(l) the
 # true majority is told when l hospitals say yes, else a fair coin is tossed.
 
 target = PrivacyParams("0.3", "3e-5")
 voters = Voters(K, EACH)  # overlap=None: a patient may reach all of them
 problem = Problem(voters, target)
-best = optimize_gamma(problem, prior=Dirichlet())
+best = optimize_table(problem, prior=Dirichlet())
 print("γ at 6 … 11 votes:", best.gamma.half.round(3))
 print(best.optimality)
 print(best.certificate)
@@ -85,7 +85,7 @@ for name, table in rules.items():
 
 ledger = PrivacyLedger.create(":memory:", PrivacyParams(4, "1e-3"))
 answer = release_debited(
-    DaRRM(best), Votes.of_labels([ask_hospitals(0.3)], classes=2), ledger=ledger
+    Release(best), Votes.of_labels([ask_hospitals(0.3)], classes=2), ledger=ledger
 )
 print("more than a fifth?", ["no", "yes"][answer[0]], "|", ledger.spent)
 
@@ -97,7 +97,7 @@ print("more than a fifth?", ["no", "yes"][answer[0]], "|", ledger.spent)
 
 reached = np.arange(1, K + 1)
 errors = [
-    optimize_gamma(
+    optimize_table(
         Problem(Voters(K, EACH, overlap=int(t)), target), prior=Dirichlet()
     ).gamma.expected_error(Dirichlet())
     for t in reached
@@ -147,7 +147,7 @@ plt.show()
 
 total = PrivacyParams(2, "1e-3")
 found = plan(Workload(voters, 20, total))
-twentieth = optimize_gamma(
+twentieth = optimize_table(
     Problem(voters, PrivacyParams("0.1", "5e-5")), prior=Dirichlet()
 )
 print("planned:     ", found.spent, f"| expected error {found.best.expected_error:.4f}")

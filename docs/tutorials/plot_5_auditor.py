@@ -32,13 +32,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from darrm import (
-    DaRRM,
     PrivacyLedger,
     PrivacyParams,
     Problem,
+    Release,
     Voters,
     Votes,
-    optimize_gamma,
+    optimize_table,
     release_debited,
 )
 from darrm.verify.attack import attack
@@ -46,14 +46,14 @@ from darrm.verify.audit import audit
 from darrm.verify.verdicts import FALSE, VERDICTS
 
 folder = Path(tempfile.mkdtemp())
-table = optimize_gamma(
+table = optimize_table(
     Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m=3)
 )
 table.save(folder / "table.json")
 votes = Votes.of_labels(np.random.default_rng(0).integers(2, size=(40, 11)), classes=2)
 ledger = PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(8, "1e-2"))
 labels = release_debited(
-    DaRRM(table), votes, ledger=ledger, output=folder / "labels.csv"
+    Release(table), votes, ledger=ledger, output=folder / "labels.csv"
 )
 
 # %%

@@ -32,7 +32,7 @@ from darrm import (
     Voters,
     Workload,
     certify,
-    optimize_gamma,
+    optimize_table,
 )
 from darrm.advise import CONTENDERS, Contender, advise
 from darrm.errors import PlanError
@@ -59,8 +59,8 @@ print(
 # A noise function is a proposal, `certify` proves it and scales it down where it has to
 # be. How far from the best is it? The optimum comes with a bound on every other γ:
 
-best = optimize_gamma(problem, prior=Dirichlet())
-monotone = optimize_gamma(problem, prior=Dirichlet(), shape="monotone")
+best = optimize_table(problem, prior=Dirichlet())
+monotone = optimize_table(problem, prior=Dirichlet(), shape="monotone")
 rivals = {
     "mine, certified": mine,
     "best": best,
@@ -121,7 +121,7 @@ class EasyAndHard(Prior):
         return np.repeat(rng.choice([0.9, 0.6], (count, 1)), K, axis=1)
 
 
-tailored = optimize_gamma(problem, prior=EasyAndHard())
+tailored = optimize_table(problem, prior=EasyAndHard())
 for name, table in {
     "best for one common p": best,
     "best for easy and hard": tailored,

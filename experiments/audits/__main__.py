@@ -14,7 +14,7 @@ from dataclasses import asdict
 import numpy as np
 
 from darrm.ensemble import PrivateSGD
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.system.command_line import run
@@ -43,7 +43,7 @@ TRAINING_CONFIDENCE = 0.999
 def attacked(draws: int) -> Iterator[Row]:
     """Attack the table of every problem."""
     for number, (name, problem) in enumerate(PROBLEMS.items()):
-        found = attack(optimize_gamma(problem), draws, rng=np.random.default_rng([SEED, number]))
+        found = attack(optimize_table(problem), draws, rng=np.random.default_rng([SEED, number]))
         numbers = {"claimed_epsilon": found.claimed.epsilon, "claimed_delta": found.claimed.delta}
         yield {"name": name, **found.to_json(), **numbers}
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from darrm.laws.noise_function import NoiseFunction
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from experiments.boundary.search import Search
@@ -50,7 +50,7 @@ def ramp(K: int, epsilon: float, questions: int, *, step: tuple[int, float], ris
 
 def optimum(K: int, questions: int) -> Shape:
     """Take the optimal γ for m = 1 and ε = 0.1, whose certificate says that a question costs at most one voter."""
-    table = optimize_gamma(Problem.from_allowance(Voters(K, PrivacyParams("0.1")), 1))
+    table = optimize_table(Problem.from_allowance(Voters(K, PrivacyParams("0.1")), 1))
     return Shape("optimum", "optimum, m = 1", K, 0.1, questions, table.gamma)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from darrm.account.report import spent_by
 from darrm.laws import baselines, priors
 from darrm.laws.noise_function import NoiseFunction
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.probability.binomial import binomial_pmf
 from darrm.problem import Problem, Voters
@@ -45,7 +45,7 @@ def fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -
     for m in allowances:
         problem = Problem.from_allowance(voters, m)
         tables = {
-            settings.OPTIMAL: optimize_gamma(problem, prior=priors.Independent(*settings.PRIOR)),
+            settings.OPTIMAL: optimize_table(problem, prior=priors.Independent(*settings.PRIOR)),
             settings.SUBSAMPLING: certify(problem, baselines.subsampling(problem)),
             settings.CONSTANT: certify(problem, baselines.randomized_response(problem)),
         }

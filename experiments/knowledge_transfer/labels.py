@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from darrm.ensemble.voting import majority
 from darrm.laws import baselines, priors
 from darrm.losses.gaussian import analytic_sigma, renyi_sigma
-from darrm.mechanisms.majority import DaRRM
 from darrm.mechanisms.noisy_max import GNMax
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.mechanisms.release import Release
+from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.table import certify
@@ -32,7 +32,7 @@ class Way:
     name: str  # as in the tables
     private_teachers: bool  # whether it takes the private teachers' votes, or those of the teachers without privacy
     label: Callable[[NDArray[np.int8], np.random.Generator], Labels]  # (Q, K) votes → (Q,) labels
-    aggregator: DaRRM | GNMax | None  # it knows its charge; None for a bare majority
+    aggregator: Release | GNMax | None  # it knows its charge; None for a bare majority
     facts: Row  # what the report says about it: σ, or γ
 
 
@@ -49,8 +49,8 @@ def ways(each: PrivacyParams, m: int) -> list[Way]:
     """Make the paper's three aggregators, all (mε, mΔ)-private a query, and the columns that the paper lacks."""
     target = per_query(each, m)
     problem = Problem(Voters(K, each), target)
-    subsampling = DaRRM(certify(problem, baselines.subsampling(problem)))
-    optimal = DaRRM(optimize_gamma(problem, prior=priors.Independent(*settings.PRIOR)))
+    subsampling = Release(certify(problem, baselines.subsampling(problem)))
+    optimal = Release(optimize_table(problem, prior=priors.Independent(*settings.PRIOR)))
     papers = renyi_sigma(target)
     gnmax = GNMax(papers.value, noise="continuous")
     tight = GNMax(analytic_sigma(target).value, noise="continuous")
@@ -124,7 +124,7 @@ def printed(data: str, m: int, queries: int, name: str) -> dict[str, float] | No
     return {"mean": mean, "std": std}
 
 
-def _darrm(name: str, aggregator: DaRRM) -> Way:
+def _darrm(name: str, aggregator: Release) -> Way:
     def label(votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:
         return np.asarray(aggregator.release(votes, rng=rng), dtype=np.int64)
 

@@ -2,7 +2,7 @@
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.losses.composition import compose_general
-from darrm.mechanisms.majority import DaRRM
+from darrm.mechanisms.release import Release
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.charge import charge_of
@@ -48,7 +48,7 @@ def best_bound(way: Way, each: PrivacyParams, queries: int, delta: float) -> Row
     charge = way.aggregator.charge(queries)
     alone = PrivacyAccountant(charges=[charge]).spent(delta)
     result = {"epsilon": alone.epsilon, "delta": delta, "bound": alone.bound}
-    if isinstance(way.aggregator, DaRRM):  # of the private teachers' votes
+    if isinstance(way.aggregator, Release):  # of the private teachers' votes
         voters = Voters(K, each, overlap=1, models=True)
         capped = PrivacyAccountant(charges=[charge_of(way.aggregator.table, queries, voters=voters)]).spent(delta)
         result["with_private_models"] = {"epsilon": capped.epsilon, "bound": capped.bound}

@@ -13,8 +13,8 @@ import numpy as np
 
 from darrm.account.ledger import PrivacyLedger
 from darrm.mechanisms.files import load_release
-from darrm.mechanisms.majority import DaRRM
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.mechanisms.release import Release
+from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.release.delivery import Delivery
@@ -35,7 +35,7 @@ NAMES = {"text": ("no", "yes")}
 def measure(folder: Path, rows: int) -> Iterator[Row]:
     """Release the same votes in each way and yield what it took."""
     problem = Problem.from_allowance(Voters(VOTERS, PrivacyParams("0.1")), 10)
-    DaRRM(optimize_gamma(problem, shape="monotone")).table.save(folder / "table.json")
+    Release(optimize_table(problem, shape="monotone")).table.save(folder / "table.json")
     for kind in KINDS:
         _write_votes(folder / kind, kind, rows)
         size = sum(path.stat().st_size for path in (folder / kind).iterdir())

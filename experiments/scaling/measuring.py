@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 
 from darrm.laws.priors import Dirichlet
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof import loops
@@ -27,9 +27,9 @@ def measure(case: Case, time_limit: float) -> Measurement:
     # imports, compiled code and first calls are not what is measured
     loops.WORK.nanoseconds = loops.LOADING if case.loops == "compiled" else -math.inf
     warm_up = Problem.from_allowance(Voters(min(case.K, WARM_UP), problem.voters.each), case.m)
-    optimize_gamma(warm_up, prior=Dirichlet(), shape=case.shape, solver=case.solver)
+    optimize_table(warm_up, prior=Dirichlet(), shape=case.shape, solver=case.solver)
     started = time.perf_counter()
-    table = optimize_gamma(problem, prior=Dirichlet(), shape=case.shape, solver=case.solver, options=options)
+    table = optimize_table(problem, prior=Dirichlet(), shape=case.shape, solver=case.solver, options=options)
     seconds = time.perf_counter() - started
     family = DominatingFamily(problem.voters)
     ratio = ratio_of(problem.target.exact_epsilon)

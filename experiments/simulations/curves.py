@@ -7,10 +7,10 @@ import numpy as np
 from darrm.laws import baselines
 from darrm.laws.sampled_error import differences, errors_of, summarize
 from darrm.losses.composition import compose_general
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.optimizer import optimize_table
 from darrm.probability import Array
 from darrm.problem import Problem, Voters
-from darrm.proof.table import GammaTable, certify
+from darrm.proof.table import Table, certify
 from experiments.pages import Row
 from experiments.simulations import settings
 from experiments.simulations.settings import Panel
@@ -97,13 +97,13 @@ def _draws(figure: str, K: int) -> dict[str, Array]:
     return {name: differences(law.probabilities(K, settings.DRAWS[K], rng=rng)) for name, law in laws}
 
 
-def _tables(figure: str, panel: Panel) -> Iterator[tuple[str, GammaTable]]:
+def _tables(figure: str, panel: Panel) -> Iterator[tuple[str, Table]]:
     problem = panel.problem
     if figure in settings.WITH_TWO_PRIORS:
-        yield OPTIMAL_U, optimize_gamma(problem, prior=settings.SURROGATE)
-        yield OPTIMAL_P, optimize_gamma(problem, prior=settings.DECIDED_SURROGATE)
+        yield OPTIMAL_U, optimize_table(problem, prior=settings.SURROGATE)
+        yield OPTIMAL_P, optimize_table(problem, prior=settings.DECIDED_SURROGATE)
     else:
-        yield OPTIMAL, optimize_gamma(problem, prior=settings.SURROGATE)
+        yield OPTIMAL, optimize_table(problem, prior=settings.SURROGATE)
     # the majority of M voters, whatever the target is called
     drawn = Problem.from_allowance(Voters(problem.voters.K, problem.voters.each), panel.sampled)
     yield SUB, certify(problem, baselines.subsampling(drawn))
@@ -111,7 +111,7 @@ def _tables(figure: str, panel: Panel) -> Iterator[tuple[str, GammaTable]]:
         yield DOUBLE_SUB, certify(problem, baselines.double_subsampling(problem))
     yield CONSTANT, certify(problem, baselines.randomized_response(problem, panel.composed))
     yield BEST_CONSTANT, certify(problem, baselines.randomized_response(problem))
-    yield TRUE, optimize_gamma(problem, prior=settings.UNIFORM, objective="expected-error")
+    yield TRUE, optimize_table(problem, prior=settings.UNIFORM, objective="expected-error")
     if figure in settings.WITH_TWO_PRIORS:
-        yield TRUE_P, optimize_gamma(problem, prior=settings.DECIDED, objective="expected-error")
-    yield MONOTONE, optimize_gamma(problem, prior=settings.SURROGATE, shape="monotone")
+        yield TRUE_P, optimize_table(problem, prior=settings.DECIDED, objective="expected-error")
+    yield MONOTONE, optimize_table(problem, prior=settings.SURROGATE, shape="monotone")

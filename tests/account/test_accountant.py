@@ -22,7 +22,7 @@ from darrm.pate.interactive import InteractiveGNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.charge import charge_of
-from darrm.proof.table import GammaTable, certify
+from darrm.proof.table import Table, certify
 
 QUERY = PrivacyParams(0.2676, 0.0003)
 
@@ -286,7 +286,7 @@ def test_a_budget_can_be_used_up_exactly() -> None:
     assert not account.admits(PrivacyParams("0.6", "3e-6"), adaptive=True)
 
 
-def table_of(voters: Voters, half: list[float], m: float = 1) -> GammaTable:
+def table_of(voters: Voters, half: list[float], m: float = 1) -> Table:
     return certify(Problem.from_allowance(voters, m), NoiseFunction(voters.K, half))
 
 

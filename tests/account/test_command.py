@@ -16,10 +16,10 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
 from darrm.account.ledger import PrivacyLedger
 from darrm.laws.noise_function import NoiseFunction
+from darrm.mechanisms.release import Release
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.table import GammaTable, certify
-from darrm.release import DaRRM
+from darrm.proof.table import Table, certify
 from darrm.system.command_line import run
 
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    charge = DaRRM(GammaTable.load(folder / "table.json")).charge()
+    charge = Release(Table.load(folder / "table.json")).charge()
     PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(2, "1e-3")).debit(charge.repeated(4), note="first")
     assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite")])) == 0
     out = capsys.readouterr().out
@@ -53,7 +53,7 @@ def test_account_of_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert run(lambda: account.main(base)) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == ["queries", "simple", "general", "optimal", "profile", "pld"]
-    aggregator = DaRRM(GammaTable.load(folder / "table.json"))
+    aggregator = Release(Table.load(folder / "table.json"))
     for line, count in zip(lines[3:5], (20, 50), strict=True):
         spent = PrivacyAccountant(charges=[aggregator.charge(count)]).spent(1e-3)
         found = {bound.name: bound.epsilon for bound in spent.bounds}
@@ -129,8 +129,8 @@ def test_every_point_of_the_picture_is_a_bound(folder: Path, monkeypatch: pytest
         yield figure
 
     monkeypatch.setattr(report, "saved_figure", kept)
-    table = GammaTable.load(folder / "table.json")
-    charge = DaRRM(table).charge()
+    table = Table.load(folder / "table.json")
+    charge = Release(table).charge()
     report.plot_bounds(folder / "none.png", charge, 4, 1e-3, table.problem.voters)
     drawn = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in figure.axes[0].lines}
     assert set(drawn) >= {"simple", "optimal", "profile"}

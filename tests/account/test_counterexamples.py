@@ -14,7 +14,7 @@ from pathlib import Path
 import mpmath
 import pytest
 
-from darrm import PrivacyAccountant, PrivacyParams, Problem, Voters, optimize_gamma
+from darrm import PrivacyAccountant, PrivacyParams, Problem, Voters, optimize_table
 from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_optimal
 from tests.oracle import exponential, signed_values
@@ -138,7 +138,7 @@ def test_nothing_is_worse_for_three_voters_and_two_questions() -> None:
 
 def test_the_optimum_and_the_optimal_bound_fail_too() -> None:
     each, r = PrivacyParams(2), exponential(Fraction(2))
-    table = optimize_gamma(Problem.from_allowance(Voters(3, each), 1))
+    table = optimize_table(Problem.from_allowance(Voters(3, each), 1))
     half = signed_values(3, table.gamma.half)[2:]
     assert worst_of(half, r, 1) <= r
     assert largest_ratio(half, THREE_MODELS, r) > r**2
@@ -199,7 +199,7 @@ def test_a_monotone_shape_that_costs_more_than_a_voter(
 
 
 def test_the_table_that_is_made_by_default_fails() -> None:
-    table = optimize_gamma(Problem.from_allowance(Voters(51, PrivacyParams("0.1")), 1))
+    table = optimize_table(Problem.from_allowance(Voters(51, PrivacyParams("0.1")), 1))
     r = exponential(Fraction(1, 10))
     total = same_question(signed_values(51, table.gamma.half)[26:], r, 10)
     assert exponential(Fraction(113, 100)) < total < exponential(Fraction(114, 100))

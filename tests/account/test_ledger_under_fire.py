@@ -39,9 +39,10 @@ KILLER = """
     import os, random, signal, sys, time
     from darrm import Problem, NoiseFunction, PrivacyParams, Voters, Votes, certify
     from darrm.account import PrivacyLedger
-    from darrm.release import DaRRM, release_debited
+    from darrm.mechanisms.release import Release
+    from darrm.release import release_debited
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.05", "1e-8")), 1)
-    aggregator = DaRRM(certify(problem, NoiseFunction(3, [0.3, 1.0])))
+    aggregator = Release(certify(problem, NoiseFunction(3, [0.3, 1.0])))
     aggregator.charge()  # compute the profile once, not in every child
     votes = Votes.of_labels([[1, 1, 0], [0, 0, 0]])
     ledger = PrivacyLedger(sys.argv[1])

@@ -20,16 +20,16 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.sample import sample_of
-from darrm.proof.table import GammaTable, certify
+from darrm.proof.table import Table, certify
 
 ANSWERS = list(itertools.product((0, 1), repeat=2))  # of one model to two questions
 
 
-def table_for(voters: Voters, half: list[float]) -> GammaTable:
+def table_for(voters: Voters, half: list[float]) -> Table:
     return certify(Problem.from_allowance(voters, voters.reached), NoiseFunction(voters.K, half))
 
 
-def laws(table: GammaTable, reached: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def laws(table: Table, reached: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The laws of two labels on two data sets, for models of one randomized-response bit and fixed ones, all of them.
 
     A bit b is 1 with probability e^ε/(1 + e^ε), or 1/(1 + e^ε) on the other data set, and says which answers are given.

@@ -16,6 +16,7 @@ from darrm.advise.plurality import TWO_CLASSES_ONLY
 from darrm.advise.report import text_report
 from darrm.errors import PlanError
 from darrm.laws import priors
+from darrm.mechanisms.release import Release
 from darrm.optimize.plurality_bounds import right_at_most
 from darrm.plan.__main__ import build_parser
 from darrm.plan.budget import counted
@@ -23,8 +24,7 @@ from darrm.plan.option import ReleaseOption
 from darrm.plan.share_right import ShareRight
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.proof.table import GammaTable
-from darrm.release import DaRRM
+from darrm.proof.table import Table
 from darrm.system.flags import workload_of
 from tests.planned import FRESH, MANY, MODELS, ONE, ORACLE, SHARED, advised, planned, rivals
 
@@ -177,8 +177,8 @@ def test_what_is_printed_releases_what_the_option_promises(work: Workload) -> No
             words = shlex.split(option.instructions[0])
             assert words[:3] == ["python", "-m", "darrm.plan"]
             assert workload_of(build_parser().parse_args(words[3:])) == work
-            assert isinstance(option.aggregator, DaRRM)
-            assert isinstance(option.aggregator.table, GammaTable)
+            assert isinstance(option.aggregator, Release)
+            assert isinstance(option.aggregator.table, Table)
 
 
 def test_a_prior_of_ones_own_is_planned_with_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +192,7 @@ def test_a_prior_of_ones_own_is_planned_with_in_python(tmp_path: Path, monkeypat
     found = planned(ONE, Own(0.9))
     *python, release = found.option.instructions
     exec("\n".join(python), {"workload": ONE, "prior": Own(0.9)})  # noqa: S102 (the lines under test)
-    assert GammaTable.load("plan.json").gamma.half.tolist() == found.table.gamma.half.tolist()
+    assert Table.load("plan.json").gamma.half.tolist() == found.table.gamma.half.tolist()
     assert "--table plan.json" in release
     assert "--prior" not in " ".join(found.option.instructions)
 

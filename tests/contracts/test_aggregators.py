@@ -12,7 +12,7 @@ from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError
 from darrm.laws import baselines
 from darrm.losses.renyi import RenyiCurve
-from darrm.mechanisms.plurality import Plurality
+from darrm.mechanisms.release import Release
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.mechanisms.shaped import ShapedMax
 from darrm.optimize.plurality import optimize_plurality
@@ -22,7 +22,7 @@ from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import Problem, Voters
 from darrm.proof.table import certify
-from darrm.release import DaRRM, release_debited
+from darrm.release import release_debited
 from darrm.votes import ABSTAIN, Votes
 
 PROBLEM = Problem.from_allowance(Voters(5, PrivacyParams("0.3", "1e-4")), 2)
@@ -68,7 +68,7 @@ class Case:
 MECHANISM = InteractiveGNMax(2, sigma_threshold=2.0, sigma_answer=1.0, confidence=0.8)
 CASES = {
     "DaRRM": Case(
-        DaRRM(certify(PROBLEM, baselines.double_subsampling(PROBLEM))),
+        Release(certify(PROBLEM, baselines.double_subsampling(PROBLEM))),
         TWO,
         {
             "four voters": Votes.of_labels([[0, 1, 0, 1]], classes=2),
@@ -78,7 +78,7 @@ CASES = {
         },
     ),
     "Plurality": Case(
-        Plurality(optimize_plurality(Problem(Voters(10, PrivacyParams("inf"), 1), PrivacyParams(1, "1e-4"), 3))),
+        Release(optimize_plurality(Problem(Voters(10, PrivacyParams("inf"), 1), PrivacyParams(1, "1e-4"), 3))),
         THREE,
         {
             **AMBIGUOUS,

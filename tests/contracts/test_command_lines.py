@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import darrm.__main__ as front
-from darrm import DaRRM, NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Voters, certify
+from darrm import NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Release, Voters, certify
 from darrm.system.command_line import run
 
 SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
@@ -105,7 +105,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table.save("table.json")
     np.save("votes.npy", np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]]))
     np.save("counts.npy", np.array([[30, 2], [9, 23], [16, 16]]))
-    PrivacyLedger.create("ledger.sqlite", PrivacyParams(2, "1e-3")).debit(DaRRM(table).charge(4))
+    PrivacyLedger.create("ledger.sqlite", PrivacyParams(2, "1e-3")).debit(Release(table).charge(4))
     return tmp_path
 
 

@@ -24,21 +24,20 @@ import darrm
 import darrm.__main__ as front
 from darrm import (
     Charge,
-    DaRRM,
-    GammaTable,
     NoiseFunction,
-    Plurality,
     PrivacyAccountant,
     PrivacyLedger,
     PrivacyParams,
     Problem,
+    Release,
     SolveOptions,
+    Table,
     Voters,
     Votes,
     Workload,
     certify,
     load_table,
-    optimize_gamma,
+    optimize_table,
     release_debited,
 )
 from darrm.advise import advise
@@ -64,12 +63,12 @@ LONGEST = 400  # characters of a sentence: a few lines of a terminal
 
 
 @pytest.fixture(scope="module")
-def aggregator() -> DaRRM:
-    return DaRRM(optimize_gamma(PROBLEM))
+def aggregator() -> Release:
+    return Release(optimize_table(PROBLEM))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, aggregator: DaRRM) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory, aggregator: Release) -> Path:
     """Make the files of a first week: some good, most bad."""
     folder = tmp_path_factory.mktemp("week")
     aggregator.table.save(folder / "table.json")
@@ -352,7 +351,7 @@ def test_a_folder_that_may_not_be_written_to_is_refused_before_the_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.access", lambda path, _: Path(path) != Path("a_folder"))  # root may write anywhere
-    monkeypatch.setattr("darrm.optimize.__main__.optimize_gamma", lambda *_, **__: pytest.fail("it was worked on"))
+    monkeypatch.setattr("darrm.optimize.__main__.optimize_table", lambda *_, **__: pytest.fail("it was worked on"))
     assert front.main(["optimize", "--K", "5", "--output", "a_folder/table.json"]) == 2
     check_sentence(capsys.readouterr().err[:-1], "'a_folder/table.json' … cannot be written to")
 
@@ -429,7 +428,7 @@ PAID = SimpleNamespace(aggregator=None, ledger=None)
 
 
 @pytest.fixture
-def paid(week: Path, aggregator: DaRRM) -> Iterator[SimpleNamespace]:
+def paid(week: Path, aggregator: Release) -> Iterator[SimpleNamespace]:
     PAID.aggregator, PAID.ledger = aggregator, PrivacyLedger.create(":memory:", PrivacyParams(100, "1e-2"))
     PAID.folder = week
     yield PAID
@@ -489,9 +488,9 @@ PYTHON: dict[str, Case] = {
     "a total of 0": (lambda: Workload(PRIVATE, 100, PrivacyParams(0)), "total.epsilon … (0, 700] … 0.0"),
     "names for classes": (lambda: Workload(PRIVATE, 9, EACH, ("a", "b")), "classes … ('a', 'b') … how many"),
     # optimize, plan, advise
-    "voters to optimize": (lambda: optimize_gamma(PRIVATE), "problem … Voters(K=5 … Problem(voters, target)"),
-    "a prior by name": (lambda: optimize_gamma(PROBLEM, prior="uniform"), "prior … 'uniform' … parse(text)"),
-    "a prior's class": (lambda: optimize_gamma(PROBLEM, prior=priors.Dirichlet), "prior … Dirichlet … say Dirichlet()"),
+    "voters to optimize": (lambda: optimize_table(PRIVATE), "problem … Voters(K=5 … Problem(voters, target)"),
+    "a prior by name": (lambda: optimize_table(PROBLEM, prior="uniform"), "prior … 'uniform' … parse(text)"),
+    "a prior's class": (lambda: optimize_table(PROBLEM, prior=priors.Dirichlet), "prior … Dirichlet … say Dirichlet()"),
     "a number for a prior": (lambda: plan(Workload(PLAIN, 3, EACH), prior=0.8), "prior … 0.8 … say Dirichlet()"),
     "an unknown prior": (lambda: priors.parse("beta:2,3"), "prior … 'beta:2,3' … uniform:LOW,HIGH"),
     "a prior to parse": (lambda: priors.parse(priors.Point(0.8)), "text … Point(p=0.8) … needs no parsing"),
@@ -499,9 +498,9 @@ PYTHON: dict[str, Case] = {
     "a prior of text": (lambda: priors.Independent("0.5", 1), "low … '0.5' … in [0, 1]"),
     "a prior by name for gamma": (lambda: HALF.expected_error("common"), "prior must be … 'common'"),
     "a seed to estimate": (lambda: HALF.estimate_error(priors.Dirichlet(), rng=0), "rng must be a generator … got 0"),
-    "a seed to optimize": (lambda: optimize_gamma(PROBLEM, rng=0), "rng must be a generator … got 0"),
-    "an unknown shape": (lambda: optimize_gamma(PROBLEM, shape="monoton"), "shape … 'monoton' … free, monotone"),
-    "a dictionary of options": (lambda: optimize_gamma(PROBLEM, options={"gap": 1}), "options … say SolveOptions"),
+    "a seed to optimize": (lambda: optimize_table(PROBLEM, rng=0), "rng must be a generator … got 0"),
+    "an unknown shape": (lambda: optimize_table(PROBLEM, shape="monoton"), "shape … 'monoton' … free, monotone"),
+    "a dictionary of options": (lambda: optimize_table(PROBLEM, options={"gap": 1}), "options … say SolveOptions"),
     "a time limit as text": (lambda: SolveOptions(time_limit="10"), "time_limit … '10' … a number of at least 0"),
     "a problem to plan": (lambda: plan(PROBLEM), "workload … Workload(voters, queries, total)"),
     "a problem to advise": (lambda: advise(PROBLEM), "workload … Workload(voters, queries, total)"),
@@ -513,18 +512,18 @@ PYTHON: dict[str, Case] = {
     "gamma above 1": (lambda: NoiseFunction(5, [0.5, 1.2, 1]), "γ(4) … 1.2 … in [0, 1]"),
     "gamma as text": (lambda: NoiseFunction.from_full("abc"), "full … 'abc' … K + 1 numbers"),
     "gamma of other voters": (lambda: certify(PROBLEM, NoiseFunction(7, np.ones(4))), "gamma.K … K = 5 … got 7"),
-    "a file for a problem": (lambda: load_table("t.json"), "problem … 't.json' … GammaTable.load"),
+    "a file for a problem": (lambda: load_table("t.json"), "problem … 't.json' … Table.load"),
     "a table that is not stored": (
         lambda: load_table(Problem.from_allowance(Voters(12, PrivacyParams("0.1")), 3)),
-        "no stored table for K = 12 … near are … optimize_gamma",
+        "no stored table for K = 12 … near are … optimize_table",
     ),
-    "a table for a path": (lambda: GammaTable.load(PROBLEM), "path … Problem … the name of a file"),
-    "votes for a table": (lambda: GammaTable.load(PAID.folder / "votes.csv"), "votes.csv … no table … wrote"),
+    "a table for a path": (lambda: Table.load(PROBLEM), "path … Problem … the name of a file"),
+    "votes for a table": (lambda: Table.load(PAID.folder / "votes.csv"), "votes.csv … no table … wrote"),
     "a ledger for a release": (lambda: load_release(PAID.folder / "ledger.sqlite"), "ledger.sqlite … no table"),
-    "a folder for a table": (lambda: GammaTable.load(PAID.folder), "is a folder … name a file"),
-    "gamma for a table": (lambda: DaRRM(NoiseFunction(5, np.ones(3))), "table … NoiseFunction … certify("),
-    "a path for a table": (lambda: DaRRM("table.json"), "table … 'table.json' … GammaTable.load"),
-    "a majority's table": (lambda: Plurality(PAID.aggregator.table), "table … PluralityTable … certify_plurality"),
+    "a folder for a table": (lambda: Table.load(PAID.folder), "is a folder … name a file"),
+    "gamma for a table": (lambda: Release(NoiseFunction(5, np.ones(3))), "table … NoiseFunction … certify("),
+    "a path for a table": (lambda: Release("table.json"), "table … 'table.json' … Table.load"),
+    "a majority's table": (lambda: Release(PAID.aggregator.table), "table … Table … certify"),
     # votes
     "one query": (lambda: Votes.of_labels(LABELS[0]), "votes … got (5,) … reshape one query to (1, 5)"),
     "labels of -1 and 1": (lambda: Votes.of_labels(2 * LABELS - 1), "0 or 1 … -1 from voter 2 to query 0 … classes="),
@@ -568,8 +567,8 @@ PYTHON: dict[str, Case] = {
     "an array for GNMax": (lambda: GNMax(4.0).release(LABELS), "votes … got ndarray … Votes.of_labels"),
     "no ledger": (lambda: answer(ledger=None), "ledger … got None … PrivacyLedger.create"),
     "a path for a ledger": (lambda: answer(ledger="l.sqlite"), "ledger … 'l.sqlite' … PrivacyLedger(path)"),
-    "a table for an aggregator": (lambda: answer(aggregator=PAID.aggregator.table), "GammaTable … DaRRM(table)"),
-    "an aggregator's class": (lambda: answer(aggregator=DaRRM), "aggregator … DaRRM(table)"),
+    "a table for an aggregator": (lambda: answer(aggregator=PAID.aggregator.table), "Table … Release(table)"),
+    "an aggregator's class": (lambda: answer(aggregator=Release), "aggregator … Release(table)"),
     "votes before the aggregator": (
         lambda: answer(aggregator=Votes.of_labels(LABELS), votes=PAID.aggregator),
         "aggregator … got Votes … first, then the votes",
@@ -711,7 +710,7 @@ def test_a_misspelled_name_lets_python_guess() -> None:
     with pytest.raises(AttributeError) as caught:
         _ = darrm.optimise_gamma
     assert caught.value.name == "optimise_gamma"
-    assert "optimize_gamma" in dir(caught.value.obj)  # what the interpreter looks through for its suggestion
+    assert "optimize_table" in dir(caught.value.obj)  # what the interpreter looks through for its suggestion
 
 
 def test_releasing_twice_is_paid_twice_and_never_onto_the_same_file(paid: SimpleNamespace, tmp_path: Path) -> None:

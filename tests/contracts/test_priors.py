@@ -8,10 +8,10 @@ import jsonschema
 import numpy as np
 import pytest
 
-from darrm import GammaTable, NoiseFunction, PrivacyParams, Problem, Voters, optimize_gamma
+from darrm import NoiseFunction, PrivacyParams, Problem, Table, Voters, optimize_table
 from darrm.laws import priors
+from darrm.mechanisms.release import Release
 from darrm.optimize.__main__ import main as optimize
-from darrm.release import DaRRM
 from darrm.release.__main__ import main as release
 from darrm.system.command_line import run
 from tests.optimality import optimality_of
@@ -132,17 +132,17 @@ class TestEveryPrior:
 
     def test_a_table_is_optimized_saved_loaded_and_released_from(self, prior: priors.Prior, tmp_path: Path) -> None:
         objective = "linear" if prior.has_closed_form else "expected-error"
-        table = optimize_gamma(PROBLEM, prior=prior, objective=objective, draws=50)
+        table = optimize_table(PROBLEM, prior=prior, objective=objective, draws=50)
         assert optimality_of(table).prior is prior
         table.save(tmp_path / "table.json")
         jsonschema.validate(json.loads((tmp_path / "table.json").read_text()), SCHEMA)
-        again = GammaTable.load(tmp_path / "table.json")
+        again = Table.load(tmp_path / "table.json")
         assert optimality_of(again).prior == priors.from_json(priors.to_json(prior, 5))
         # of a prior of one's own the file keeps too little to compute the bound again
         claimed = not (prior.has_closed_form and prior in BUILT_IN)
         assert optimality_of(again) == replace(optimality_of(table), prior=optimality_of(again).prior, claimed=claimed)
         assert again.to_json() == table.to_json()
-        assert DaRRM(again).release(np.ones((3, 5), dtype=int)).shape == (3,)
+        assert Release(again).release(np.ones((3, 5), dtype=int)).shape == (3,)
 
     def test_the_command_lines_reproduce_it(self, prior: priors.Prior, tmp_path: Path) -> None:
         if isinstance(prior, Sub):  # its name is that of another
@@ -157,7 +157,7 @@ class TestEveryPrior:
         objective = ["linear"] if prior.has_closed_form else ["expected-error", "--draws", "50"]
         arguments = ["--K", "5", "--m", "2", "--prior", prior.text, "--objective", *objective, "--output", table]
         assert run(lambda: optimize([*arguments, "--quiet"])) == 0
-        assert optimality_of(GammaTable.load(table)).prior == prior
+        assert optimality_of(Table.load(table)).prior == prior
         Path(votes).write_text("1,1,0,0,1\n0,0,0,0,1\n")
         arguments = [votes, "--table", table, "--ledger", ledger, "--create-budget", "8,1e-2", "--output", labels]
         assert run(lambda: release([*arguments, "--quiet"])) == 0
@@ -177,7 +177,7 @@ def test_weights_that_are_none_are_refused(wrong: list[float]) -> None:
             return np.array(wrong[:K])
 
     for use in (
-        lambda: optimize_gamma(PROBLEM, prior=Wrong()),
+        lambda: optimize_table(PROBLEM, prior=Wrong()),
         lambda: NoiseFunction(5, np.ones(3)).expected_error(Wrong()),
     ):
         with pytest.raises(ValueError, match="the weights of the prior 'beta 3,3' must be 3 finite numbers"):
@@ -189,7 +189,7 @@ def test_a_stored_prior_says_why_it_cannot_be_computed_with() -> None:
     for use in (
         lambda: stored.weights(3),
         lambda: stored.probabilities(3, 2, rng=np.random.default_rng(0)),
-        lambda: optimize_gamma(PROBLEM, prior=stored),
+        lambda: optimize_table(PROBLEM, prior=stored),
         lambda: NoiseFunction(5, np.ones(3)).expected_error(stored),
     ):
         with pytest.raises(ValueError, match="'mine': the table keeps its name and a digest only"):

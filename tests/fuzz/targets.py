@@ -22,7 +22,6 @@ import numpy as np
 
 import darrm.__main__ as front
 from darrm import (
-    DaRRM,
     NoiseFunction,
     PrivacyLedger,
     PrivacyParams,
@@ -35,6 +34,7 @@ from darrm import (
 from darrm.errors import DarrmError
 from darrm.mechanisms.files import load_release
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.mechanisms.release import Release
 from darrm.pate import GNMax
 from darrm.system.parquet_file import layout_of
 from darrm.votes import class_names, vote_batches
@@ -87,7 +87,7 @@ def prepare(folder: Path) -> None:
     np.savetxt(folder / "votes.csv", labels, fmt="%d", delimiter=",")
     np.save(folder / "counts.npy", rng.multinomial(32, [0.5, 0.3, 0.2], 6))
     np.save(folder / "scores.npy", rng.dirichlet([1, 1, 1], 6))
-    PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(2, "1e-3")).debit(DaRRM(table).charge(4))
+    PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(2, "1e-3")).debit(Release(table).charge(4))
     if PYARROW:
         _write_parquet(folder, labels)
     if TORCH:

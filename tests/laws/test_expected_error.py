@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm import GammaTable, NoiseFunction, PrivacyParams, Problem, SolveOptions, optimize_gamma
+from darrm import NoiseFunction, PrivacyParams, Problem, SolveOptions, Table, optimize_table
 from darrm.laws import baselines, priors
 from darrm.laws.sampled_error import differences, errors_of, number_of_draws, summarize
 from darrm.problem import Voters
@@ -22,7 +22,7 @@ def problem_of(K: int, m: str, each_delta: str = "1e-5") -> Problem:
 
 
 def error_by_enumeration(gamma: NoiseFunction, p: np.ndarray) -> float:
-    """|Pr[DaRRM = 1] − Pr[majority = 1]| over all votes, with a tie a fair coin."""
+    """|Pr[Release = 1] − Pr[majority = 1]| over all votes, with a tie a fair coin."""
     total = 0.0
     for votes in product((0, 1), repeat=gamma.K):
         chance = float(np.prod([q if vote else 1.0 - q for vote, q in zip(votes, p, strict=True)]))
@@ -129,7 +129,7 @@ def optimum_with_one_row_a_draw(problem: Problem, drawn: np.ndarray, *, monotone
 @pytest.mark.parametrize(("K", "m", "delta"), [(3, "1", "0"), (5, "2", "1e-3"), (6, "2.5", "1e-3"), (7, "3", "0")])
 def test_optimum_against_cvxpy(K: int, m: str, delta: str, shape: str) -> None:
     problem = problem_of(K, m, delta)
-    table = optimize_gamma(problem, objective="expected-error", shape=shape, draws=300, rng=np.random.default_rng(K))
+    table = optimize_table(problem, objective="expected-error", shape=shape, draws=300, rng=np.random.default_rng(K))
     drawn = differences(UNIFORM.probabilities(K, 300, rng=np.random.default_rng(K)))
     expected, found = optimum_with_one_row_a_draw(problem, drawn, monotone=shape == "monotone"), optimality_of(table)
     assert found.value == pytest.approx(expected, abs=1e-7)
@@ -155,7 +155,7 @@ def test_draws_that_turn_at_the_optimum() -> None:
             balance = np.abs(d.sum(axis=1)) / np.abs(d).sum(axis=1)
             return drawn[np.argsort(balance)[:count]]
 
-    table = optimize_gamma(problem, prior=Torn(), objective="expected-error", draws=100, rng=np.random.default_rng(3))
+    table = optimize_table(problem, prior=Torn(), objective="expected-error", draws=100, rng=np.random.default_rng(3))
     drawn = differences(Torn().probabilities(5, 100, rng=np.random.default_rng(3)))
     assert SampledError(drawn).share > 0.9
     expected = optimum_with_one_row_a_draw(problem, drawn, monotone=False)
@@ -164,12 +164,12 @@ def test_draws_that_turn_at_the_optimum() -> None:
 
 
 def test_reference_numbers_at_eleven_voters() -> None:
-    exact = optimize_gamma(problem_of(11, "3"), objective="expected-error")
+    exact = optimize_table(problem_of(11, "3"), objective="expected-error")
     held_out = held_out_of(exact)
     assert held_out.draws == 20_000
     assert held_out.mean == pytest.approx(0.0153, abs=4e-4)
     assert abs(held_out.mean - optimality_of(exact).value) <= 6.0 * held_out.standard_error
-    surrogate = optimize_gamma(problem_of(11, "3")).gamma
+    surrogate = optimize_table(problem_of(11, "3")).gamma
     sampled = [propose(problem_of(11, "3", "0")) for propose in (baselines.double_subsampling, baselines.subsampling)]
     found = [gamma.expected_error(UNIFORM) for gamma in (surrogate, *sampled)]
     assert found == pytest.approx([0.0376, 0.067, 0.095], abs=1.5e-3)
@@ -177,23 +177,23 @@ def test_reference_numbers_at_eleven_voters() -> None:
 
 def test_a_prior_with_a_closed_form_is_not_sampled() -> None:
     for prior in (priors.Independent(0.5, 1.0), priors.Dirichlet(), priors.Point(0.2)):
-        linear = optimize_gamma(problem_of(7, "2"), prior=prior)
-        exact = optimize_gamma(problem_of(7, "2"), prior=prior, objective="expected-error")
+        linear = optimize_table(problem_of(7, "2"), prior=prior)
+        exact = optimize_table(problem_of(7, "2"), prior=prior, objective="expected-error")
         assert exact.gamma.half.tolist() == linear.gamma.half.tolist()
         assert optimality_of(exact).held_out is None
         assert optimality_of(exact).objective == "expected-error"
 
 
 def test_large_and_small() -> None:
-    large = optimize_gamma(problem_of(101, "10"), objective="expected-error", draws=5_000)
+    large = optimize_table(problem_of(101, "10"), objective="expected-error", draws=5_000)
     assert optimality_of(large).gap <= 1e-8
-    assert held_out_of(large).mean < optimize_gamma(problem_of(101, "10")).gamma.expected_error(UNIFORM)
-    single = optimize_gamma(problem_of(1, "1"), objective="expected-error", draws=50)
+    assert held_out_of(large).mean < optimize_table(problem_of(101, "10")).gamma.expected_error(UNIFORM)
+    single = optimize_table(problem_of(1, "1"), objective="expected-error", draws=50)
     assert single.gamma.half[0] == pytest.approx(1.0, abs=1e-9)
 
 
 def test_a_time_limit_keeps_the_proof() -> None:
-    table = optimize_gamma(
+    table = optimize_table(
         problem_of(101, "10"), objective="expected-error", draws=1_000, options=SolveOptions(time_limit=0.0)
     )
     assert optimality_of(table).status == "time limit"
@@ -202,8 +202,8 @@ def test_a_time_limit_keeps_the_proof() -> None:
 
 
 def test_the_same_draws_give_the_same_table_and_others_others() -> None:
-    first, again = (optimize_gamma(problem_of(5, "2"), objective="expected-error", draws=100) for _ in range(2))
-    other = optimize_gamma(problem_of(5, "2"), objective="expected-error", draws=100, rng=np.random.default_rng(1))
+    first, again = (optimize_table(problem_of(5, "2"), objective="expected-error", draws=100) for _ in range(2))
+    other = optimize_table(problem_of(5, "2"), objective="expected-error", draws=100, rng=np.random.default_rng(1))
     assert first.gamma.half.tolist() == again.gamma.half.tolist()
     assert optimality_of(first) == optimality_of(again)
     assert optimality_of(other).value != optimality_of(first).value
@@ -211,22 +211,22 @@ def test_the_same_draws_give_the_same_table_and_others_others() -> None:
 
 
 def test_the_estimate_is_saved_and_read_back(tmp_path: Path) -> None:
-    table = optimize_gamma(problem_of(5, "2"), objective="expected-error", draws=100)
+    table = optimize_table(problem_of(5, "2"), objective="expected-error", draws=100)
     table.save(tmp_path / "table.json")
-    assert optimality_of(GammaTable.load(tmp_path / "table.json")) == optimality_of(table)
+    assert optimality_of(Table.load(tmp_path / "table.json")) == optimality_of(table)
 
 
 @pytest.mark.parametrize("draws", [1, 0, 2.5])
 def test_too_few_draws(draws: int) -> None:
     with pytest.raises(ValueError, match="draws must be an integer of at least 2"):
-        optimize_gamma(problem_of(3, "1"), objective="expected-error", draws=draws)
+        optimize_table(problem_of(3, "1"), objective="expected-error", draws=draws)
     with pytest.raises(ValueError, match="draws must be an integer of at least 2"):
         NoiseFunction(3, np.ones(2)).estimate_error(UNIFORM, draws=draws)
 
 
 def test_the_reference_solver_does_not_sample() -> None:
     with pytest.raises(ValueError, match="solver must be 'production' for a sampled expected error"):
-        optimize_gamma(problem_of(3, "1"), objective="expected-error", solver="reference")
+        optimize_table(problem_of(3, "1"), objective="expected-error", solver="reference")
 
 
 def test_default_draws() -> None:

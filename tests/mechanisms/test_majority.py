@@ -18,14 +18,14 @@ from darrm.errors import BudgetExceededError
 from darrm.laws import baselines
 from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.renyi import DEFAULT_ORDERS
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.mechanisms.release import Release
+from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_coins import ExactCoins
 from darrm.problem import Problem, Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.renyi import renyi_divergences
-from darrm.proof.table import GammaTable, certify
-from darrm.release import DaRRM
+from darrm.proof.table import Table, certify
 from darrm.votes import Votes
 
 
@@ -37,7 +37,7 @@ def patterns(K: int) -> np.ndarray:
     return np.array(list(itertools.product((0, 1), repeat=K)))
 
 
-def law_by_listing(aggregator: DaRRM, K: int) -> list[Fraction]:
+def law_by_listing(aggregator: Release, K: int) -> list[Fraction]:
     """Pr[output 1] of every vote pattern, from the released labels themselves.
 
     With the coin's exact threshold t = p·2^(digits) the label is a function of U < t only (proved by listing in the
@@ -48,7 +48,7 @@ def law_by_listing(aggregator: DaRRM, K: int) -> list[Fraction]:
     high = aggregator.release(votes, rng=fed(255))
     laws = []
     for row, at_low, at_high in zip(votes, low, high, strict=True):
-        lie = aggregator._lies.probabilities[row.sum()]
+        lie = vars(aggregator)["_sampler"].lies.probabilities[row.sum()]
         majority = int(2 * row.sum() > K)
         # U just below 1 never lies (p ≤ 1/2), U = 0 always does if p > 0
         assert at_high == majority
@@ -103,9 +103,9 @@ def add_voter(counts: list[mpmath.mpf], p: mpmath.mpf) -> list[mpmath.mpf]:
 @pytest.mark.parametrize("K", [1, 2, 3, 4, 5, 6, 7])
 def test_the_loaded_table_is_private_over_all_corners(K: int, tmp_path: Path) -> None:
     problem = problem_of(K, m="1" if K == 1 else "1.7")
-    optimize_gamma(problem).save(tmp_path / "table.json")
-    table = GammaTable.load(tmp_path / "table.json")
-    aggregator = DaRRM(table)
+    optimize_table(problem).save(tmp_path / "table.json")
+    table = Table.load(tmp_path / "table.json")
+    aggregator = Release(table)
     law = law_by_listing(aggregator, K)
     with mpmath.workdps(50):
         claimed = mpmath.mpf(problem.target.exact_delta.numerator) / problem.target.exact_delta.denominator
@@ -118,7 +118,7 @@ def test_the_loaded_table_is_private_over_all_corners(K: int, tmp_path: Path) ->
 
 def test_the_law_is_the_tables_floats() -> None:
     table = certify(problem_of(5), NoiseFunction(5, [0.1, 0.3, 0.7]))
-    aggregator = DaRRM(table)
+    aggregator = Release(table)
     for ones in range(6):
         g = Fraction(float(table.gamma.signed[ones]))
         assert aggregator.probability_of_one(ones) == (1 + g) / 2
@@ -127,9 +127,9 @@ def test_the_law_is_the_tables_floats() -> None:
 
 PROBLEM = problem_of(5, "2")
 MADE = {
-    "by hand": DaRRM(certify(PROBLEM, NoiseFunction(5, [0.2, 0.5, 0.9]))),
-    "subsampling": DaRRM(certify(PROBLEM, baselines.subsampling(PROBLEM))),
-    "randomized response": DaRRM(certify(PROBLEM, baselines.randomized_response(PROBLEM))),
+    "by hand": Release(certify(PROBLEM, NoiseFunction(5, [0.2, 0.5, 0.9]))),
+    "subsampling": Release(certify(PROBLEM, baselines.subsampling(PROBLEM))),
+    "randomized response": Release(certify(PROBLEM, baselines.randomized_response(PROBLEM))),
 }
 
 
@@ -160,8 +160,8 @@ def test_a_matrix_of_zeros_and_ones_is_read_as_labels() -> None:
 
 
 def test_other_bad_arguments() -> None:
-    with pytest.raises(ValueError, match="table must be a GammaTable"):
-        DaRRM(NoiseFunction(3, [0.1, 0.2]))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="table must be a Table"):
+        Release(NoiseFunction(3, [0.1, 0.2]))  # type: ignore[arg-type]
     for ones in (-1, 6):
         with pytest.raises(ValueError, match="ones"):
             MADE["by hand"].probability_of_one(ones)
@@ -169,17 +169,19 @@ def test_other_bad_arguments() -> None:
 
 def test_the_exact_profile_tightens_the_account() -> None:
     problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
-    aggregator = DaRRM(optimize_gamma(problem))
+    aggregator = Release(optimize_table(problem))
     plain = PrivacyAccountant(charges=[charge_of(aggregator.table, 100, exact=False)]).spent(0.01)
     exact = PrivacyAccountant(charges=[charge_of(aggregator.table, 100, exact=True)]).spent(0.01)
     assert exact.epsilon < 0.8 * plain.epsilon
     assert aggregator.charge(100).profile is not None
     one = PrivacyAccountant(charges=[charge_of(aggregator.table, exact=True)])
+    profile = aggregator.table.profile
+    assert profile is not None
     for epsilon in (0.1, 0.2):
-        delta = aggregator.table.profile.delta_at(epsilon)
+        delta = profile.delta_at(epsilon)
         assert one.spent(delta).epsilon == pytest.approx(epsilon, abs=0.02)
     # at the target's ε the profile is at most the certified δ
-    assert aggregator.table.profile.delta_at(problem.target.epsilon) <= problem.target.delta + 2e-12
+    assert profile.delta_at(problem.target.epsilon) <= problem.target.delta + 2e-12
 
 
 @pytest.mark.parametrize("byte", [0, 1, 63, 64, 127, 128, 255])
@@ -188,7 +190,7 @@ def test_coins_are_compared_as_unsigned_words(byte: int, monkeypatch: pytest.Mon
     calls: list[Callable[[int], bytes]] = []
     monkeypatch.setattr(ExactCoins, "flip", record(ExactCoins.flip, calls))
     table = certify(problem_of(3), NoiseFunction(3, [0.5, 0.5]))
-    label = DaRRM(table).release([[1, 1, 0]], rng=fed(byte))[0]
+    label = Release(table).release([[1, 1, 0]], rng=fed(byte))[0]
     lie = (1 - Fraction(float(table.gamma.half[0]))) / 2
     assert label == (0 if Fraction(byte, 255) < lie else 1)  # U = 0.bbb… in bytes
     assert len(calls) == 1
@@ -206,8 +208,8 @@ def record(function: Callable[..., object], calls: list[Callable[[int], bytes]])
 OTHER = Problem.from_allowance(Voters(5, PrivacyParams("0.2", "1e-5")), 2)
 
 
-def aggregator(half: list[float]) -> DaRRM:
-    return DaRRM(certify(OTHER, NoiseFunction(5, half)))
+def aggregator(half: list[float]) -> Release:
+    return Release(certify(OTHER, NoiseFunction(5, half)))
 
 
 def test_a_monotone_table_is_charged_with_its_curve() -> None:
@@ -224,14 +226,14 @@ def test_a_monotone_table_is_charged_with_its_curve() -> None:
 def test_where_there_is_no_curve() -> None:
     assert aggregator([0.3, 0.1, 0.6]).charge().renyi is None
     assert charge_of(aggregator([0.1, 0.3, 0.6]).table, exact=False).renyi is None
-    constant = DaRRM(certify(OTHER, baselines.randomized_response(OTHER))).charge().renyi
+    constant = Release(certify(OTHER, baselines.randomized_response(OTHER))).charge().renyi
     assert constant is not None
 
 
 def test_many_voters_of_whom_few_are_reached_are_described_too() -> None:
     plain = Problem(Voters(2001, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "1e-6"))
     rising = np.minimum(np.arange(1, 1002) / 400.0, 0.999)
-    charge = DaRRM(certify(plain, NoiseFunction(2001, rising))).charge()
+    charge = Release(certify(plain, NoiseFunction(2001, rising))).charge()
     assert charge.renyi is not None
     assert charge.profile is not None
 

@@ -84,7 +84,7 @@ def test_what_is_no_release_is_refused(tmp_path: Path) -> None:
         with pytest.raises(TableError) as raised:
             load_release(path)
         assert raised.value.field == field
-    with pytest.raises(ValueError, match="a DaRRM, a Plurality or a NoisyMaximum"):
+    with pytest.raises(ValueError, match="a Release or a NoisyMaximum"):
         save_release(path, GNMax(4.0))
 
 

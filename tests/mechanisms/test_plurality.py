@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from darrm.account.accountant import PrivacyAccountant
 from darrm.laws.plurality_law import ONE, PluralityLaw, uniform_law
 from darrm.losses.charges import Charge
-from darrm.mechanisms.plurality import Plurality
+from darrm.mechanisms.release import Release
 from darrm.optimize.plurality import optimize_plurality
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_sampling import UniformBelow
 from darrm.problem import Problem, Voters
-from darrm.proof.plurality_table import PluralityTable
+from darrm.proof.table import Table
 from darrm.votes import Votes
 
 PROBLEM = Problem(Voters(4, PrivacyParams("inf"), overlap=1), PrivacyParams("0.5", "0.01"), 3)
 
 
 @pytest.fixture(scope="module")
-def table() -> PluralityTable:
+def table() -> Table:
     return optimize_plurality(PROBLEM)
 
 
@@ -40,8 +40,8 @@ def scripted(numbers: list[int]) -> UniformBelow:
 
 
 @pytest.mark.parametrize("counts", [(4, 0, 0), (1, 3, 0), (1, 1, 2), (2, 0, 2)])
-def test_every_class_is_drawn_for_as_many_numbers_as_its_weight(table: PluralityTable, counts: tuple[int, ...]) -> None:
-    aggregator, law = Plurality(table), table.probabilities
+def test_every_class_is_drawn_for_as_many_numbers_as_its_weight(table: Table, counts: tuple[int, ...]) -> None:
+    aggregator, law = Release(table), table.plurality
     place = law.partitions.places[tuple(sorted(counts, reverse=True))]
     total = 0
     for votes in dict.fromkeys(sorted(counts, reverse=True)):
@@ -50,36 +50,36 @@ def test_every_class_is_drawn_for_as_many_numbers_as_its_weight(table: Plurality
         if weight:  # the first and the last number of the group, for each of its classes
             for number in (total, total + weight - 1):
                 for rank, expected in enumerate(members):
-                    drawn = aggregator._draw(np.array([counts]), scripted([number, rank]))
+                    drawn = vars(aggregator)["_sampler"]._draw(np.array([counts]), scripted([number, rank]))
                     assert drawn.tolist() == [expected]
         total += weight
     assert total == ONE
 
 
 @pytest.mark.statistical
-def test_frequencies_are_the_probabilities(table: PluralityTable) -> None:
+def test_frequencies_are_the_probabilities(table: Table) -> None:
     counts = np.array([[2, 1, 1], [0, 2, 2]])
     draws = 100_000
-    labels = Plurality(table).release(Votes.of_counts(np.repeat(counts, draws, axis=0)), rng=np.random.default_rng(5))
-    for row, expected in zip(labels.reshape(2, draws), table.probabilities.probabilities(counts), strict=True):
+    labels = Release(table).release(Votes.of_counts(np.repeat(counts, draws, axis=0)), rng=np.random.default_rng(5))
+    for row, expected in zip(labels.reshape(2, draws), table.plurality.probabilities(counts), strict=True):
         found = np.bincount(row, minlength=3) / draws
         # six classes, each within 5.3 standard deviations but for 1e-6 altogether
         assert np.all(np.abs(found - expected) <= 5.3 * np.sqrt(expected * (1 - expected) / draws) + 1e-12)
 
 
-def test_the_exact_descriptions_make_many_queries_cheaper(table: PluralityTable) -> None:
-    charge = Plurality(table).charge(30)
+def test_the_exact_descriptions_make_many_queries_cheaper(table: Table) -> None:
+    charge = Release(table).charge(30)
     assert charge.table == table.digest
     assert charge.reached == 1
     bare = PrivacyAccountant(charges=[Charge("bare", guarantee=charge.guarantee, count=30)])
     assert PrivacyAccountant(charges=[charge]).spent(0.35).epsilon < bare.spent(0.35).epsilon
 
 
-def test_more_queries_than_a_block(table: PluralityTable) -> None:
+def test_more_queries_than_a_block(table: Table) -> None:
     counts = np.tile([[4, 0, 0], [0, 4, 0]], (40_000, 1))
-    labels = Plurality(table).release(Votes.of_counts(counts))
+    labels = Release(table).release(Votes.of_counts(counts))
     right = np.mean(labels == counts.argmax(axis=1))
-    assert right == pytest.approx(float(table.probabilities.probabilities([[4, 0, 0]])[0, 0]), abs=0.01)
+    assert right == pytest.approx(float(table.plurality.probabilities([[4, 0, 0]])[0, 0]), abs=0.01)
 
 
 def test_many_classes_are_found_without_keys() -> None:
@@ -98,5 +98,5 @@ def test_many_classes_are_found_without_keys() -> None:
 def test_only_a_proven_table_is_taken() -> None:
     law = PluralityLaw(1, 2, np.array([ONE, 0]))
     assert Fraction(int(law.weights[0]), ONE) == 1
-    with pytest.raises(ValueError, match="a PluralityTable"):
-        Plurality(law)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a Table"):
+        Release(law)  # type: ignore[arg-type]

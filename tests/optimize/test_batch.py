@@ -5,10 +5,10 @@ from importlib.util import find_spec
 
 import pytest
 
-from darrm import PrivacyParams, Problem, Voters, optimize_gamma, optimize_many
+from darrm import PrivacyParams, Problem, Voters, optimize_many, optimize_table
 from darrm.optimize import batch
 from darrm.proof.optimality import SHAPES
-from darrm.proof.table import GammaTable
+from darrm.proof.table import Table
 from tests.optimality import optimality_of
 
 # two sweeps, taken in turns, so that order and groups differ
@@ -19,14 +19,14 @@ SWEEP = [
 ]
 
 
-def rounds_of(table: GammaTable) -> int:
+def rounds_of(table: Table) -> int:
     return int(dict(table.provenance)["rounds"])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_each_is_what_it_is_by_itself_in_fewer_rounds(shape: str) -> None:
     together = optimize_many(SWEEP, shape=shape)
-    alone = [optimize_gamma(problem, shape=shape) for problem in SWEEP]
+    alone = [optimize_table(problem, shape=shape) for problem in SWEEP]
     assert [table.problem for table in together] == SWEEP
     for table, single in zip(together, alone, strict=True):
         assert optimality_of(table).value == pytest.approx(optimality_of(single).value, rel=0, abs=1e-9)
@@ -43,11 +43,11 @@ def test_processes_change_nothing() -> None:
 
 
 def test_rows_of_other_voters_are_left_out() -> None:
-    near = optimize_gamma(SWEEP[0])
+    near = optimize_table(SWEEP[0])
     # with a smaller overlap most rows of the other are none: they would forbid a better γ
     voters = Voters(31, PrivacyParams("0.1", "1e-4"), overlap=2)
     problem = Problem.from_allowance(voters, 2)
-    table, single = optimize_gamma(problem, start=near), optimize_gamma(problem)
+    table, single = optimize_table(problem, start=near), optimize_table(problem)
     assert optimality_of(table).value == pytest.approx(optimality_of(single).value, rel=1e-8)
     assert optimality_of(single).value < optimality_of(near).value
 
@@ -58,8 +58,8 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for jobs in (0, -2, 1.5):
         with pytest.raises(ValueError, match=r"jobs must be .* or -1 for all cores"):
             optimize_many(SWEEP, jobs=jobs)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="start must be a GammaTable"):
-        optimize_gamma(SWEEP[0], start=SWEEP[0])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="start must be a Table"):
+        optimize_table(SWEEP[0], start=SWEEP[0])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="shape must be one of"):
         optimize_many([], shape="round")
     assert optimize_many([]) == []

@@ -16,15 +16,15 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.laws import baselines, priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.composition import compose_simple
+from darrm.mechanisms.release import Release
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.comparison import compare
-from darrm.optimize.optimizer import PrivacyOracle, optimize_gamma
+from darrm.optimize.optimizer import PrivacyOracle, optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.corners import corners_of
 from darrm.proof.full_set import FullSet
-from darrm.proof.table import GammaTable, certify
-from darrm.release import DaRRM
+from darrm.proof.table import Table, certify
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.options import SolveOptions
 from lp_models.row_generation import minimize_with_rows
@@ -116,7 +116,7 @@ def distance_of_the_solver(problem: Problem, shape: Shape) -> float:
 @pytest.mark.parametrize("K", [11, 100, 1001])
 def test_the_optimum_is_the_closed_form_and_the_solvers_bound_agrees(K: int, prior: priors.Prior) -> None:
     problem = plain(K, ("0.5", "0.2"))
-    table = optimize_gamma(problem, prior=prior, shape="monotone")
+    table = optimize_table(problem, prior=prior, shape="monotone")
     assert table.gamma.half == pytest.approx(best_for_plain_voters(problem).half, abs=1e-11)
     assert optimality_of(table).gap <= 1e-9
     assert table.gamma.is_monotone
@@ -138,7 +138,7 @@ def test_every_overlap_against_exact_fractions(K: int, overlap: int) -> None:
 
 def test_the_error_falls_with_the_overlap() -> None:
     common = priors.Dirichlet()
-    tables = [optimize_gamma(plain(11, ("0.5", "1e-5"), t), prior=common) for t in range(1, 12)]
+    tables = [optimize_table(plain(11, ("0.5", "1e-5"), t), prior=common) for t in range(1, 12)]
     errors = [table.gamma.expected_error(common) for table in tables]
     assert all(few <= many + 1e-9 for few, many in pairwise(errors))
     assert errors[0] < 0.6 * errors[-1]
@@ -148,15 +148,15 @@ def test_the_error_falls_with_the_overlap() -> None:
 
 
 def test_a_table_is_kept_released_and_charged(tmp_path: Path) -> None:
-    table = optimize_gamma(plain(11, TARGETS[0]))
+    table = optimize_table(plain(11, TARGETS[0]))
     table.save(tmp_path / "t.json")
     jsonschema.validate(
         json.loads((tmp_path / "t.json").read_text()), json.loads((SCHEMAS / "gamma_table.json").read_text())
     )
-    again = GammaTable.load(tmp_path / "t.json")
+    again = Table.load(tmp_path / "t.json")
     assert again.problem == table.problem
     assert again.gamma.half.tolist() == table.gamma.half.tolist()
-    aggregator = DaRRM(again)
+    aggregator = Release(again)
     assert aggregator.release(np.ones((3, 11), dtype=int)).shape == (3,)
     assert float(aggregator.probability_of_one(11)) == pytest.approx(0.887, abs=5e-4)
     charge = aggregator.charge(10)
@@ -177,7 +177,7 @@ def test_what_cannot_be_said_of_plain_voters() -> None:
     assert "not private themselves" in str(problem)
     with pytest.raises(ValueError, match="no allowance m"):
         _ = problem.m
-    entries = {entry.name: entry for entry in compare(optimize_gamma(problem), priors.Dirichlet())}
+    entries = {entry.name: entry for entry in compare(optimize_table(problem), priors.Dirichlet())}
     assert entries["γ_Sub"].table is None
     assert "no allowance" in entries["γ_Sub"].remark
     assert entries["γ_const"].table is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from darrm import GammaTable
+from darrm import Table
 from darrm.optimize.__main__ import main
 from darrm.system.command_line import run
 from tests.optimality import optimality_of
@@ -49,7 +49,7 @@ def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytes
         assert main([*arguments, "--format", "json", "--output", str(path)]) == 0
         report = json.loads(capsys.readouterr().out)
         jsonschema.validate(report, json.loads((ROOT / "darrm/schemas/optimize_report.json").read_text()))
-        assert report["noise_functions"][0]["gamma"] == GammaTable.load(path).gamma.half.tolist()
+        assert report["noise_functions"][0]["gamma"] == Table.load(path).gamma.half.tolist()
         assert report["output"] == str(path)
         absent = [entry for entry in report["noise_functions"] if entry["gamma"] is None]
         assert len(absent) == (2 if "2.5" in arguments or "plain" in arguments else 0)
@@ -171,7 +171,7 @@ def test_an_existing_file_survives_bad_input(tmp_path: Path) -> None:
     assert run(lambda: main(["--m", "99", "--output", str(path), "--quiet"])) == 2
     assert path.read_text() == "precious"
     assert run(lambda: main(["--output", str(path), "--quiet"])) == 0
-    assert GammaTable.load(path).problem.voters.K == 11
+    assert Table.load(path).problem.voters.K == 11
 
 
 def python(code: str) -> str:
@@ -242,5 +242,5 @@ def test_ctrl_c_still_gives_a_proven_table(tmp_path: Path) -> None:
     out, _ = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert "interrupted" in out
-    table = GammaTable.load(path)
+    table = Table.load(path)
     assert optimality_of(table).bound <= optimality_of(table).value

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm import GammaTable, PrivacyParams, Problem, SolveOptions, optimize_gamma
+from darrm import PrivacyParams, Problem, SolveOptions, Table, optimize_table
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.optimize import optimizer
@@ -51,9 +51,9 @@ def test_production_agrees_with_every_row_written_down(seed: int) -> None:
 
 
 def check_against_the_reference(problem: Problem, prior: priors.Prior, shape: str) -> None:
-    table = optimize_gamma(problem, prior=prior, shape=shape)
+    table = optimize_table(problem, prior=prior, shape=shape)
     fast = optimality_of(table)
-    slow = optimality_of(optimize_gamma(problem, prior=prior, shape=shape, solver="reference"))
+    slow = optimality_of(optimize_table(problem, prior=prior, shape=shape, solver="reference"))
     assert fast.value == pytest.approx(slow.value, abs=1e-8)
     # each solver's bound is below the other's proven value
     assert fast.bound <= slow.value + 1e-15
@@ -66,8 +66,8 @@ def check_against_the_reference(problem: Problem, prior: priors.Prior, shape: st
 @pytest.mark.parametrize(("delta", "uniform", "common"), [("1e-5", 0.0413, 0.0256), ("0", 0.0413, 0.0256)])
 def test_known_values_at_eleven_voters(delta: str, uniform: float, common: float) -> None:
     problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", delta)), 3)
-    assert optimality_of(optimize_gamma(problem)).value == pytest.approx(uniform, abs=5e-5)
-    assert optimality_of(optimize_gamma(problem, prior=priors.Dirichlet())).value == pytest.approx(common, abs=5e-5)
+    assert optimality_of(optimize_table(problem)).value == pytest.approx(uniform, abs=5e-5)
+    assert optimality_of(optimize_table(problem, prior=priors.Dirichlet())).value == pytest.approx(common, abs=5e-5)
 
 
 @pytest.mark.parametrize("shape", ["free", "monotone"])
@@ -76,14 +76,14 @@ def test_known_values_at_eleven_voters(delta: str, uniform: float, common: float
 def test_without_allowance_the_optimum_is_the_mean_vote(K: int, prior: priors.Prior, shape: str) -> None:
     problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1")), 1)
     mean_vote = NoiseFunction(K, np.abs(2 * np.arange(K // 2 + 1, K + 1) - K) / K)
-    table = optimize_gamma(problem, prior=prior, shape=shape)
+    table = optimize_table(problem, prior=prior, shape=shape)
     assert optimality_of(table).value == pytest.approx(mean_vote.expected_error(prior), abs=1e-9)
 
 
 @pytest.mark.parametrize("K", [2, 10, 250])
 def test_even_numbers_of_voters(K: int) -> None:
     problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1", "1e-5")), "1.5")
-    table = optimize_gamma(problem, prior=priors.Dirichlet())
+    table = optimize_table(problem, prior=priors.Dirichlet())
     optimality = optimality_of(table)
     assert optimality.gap <= 1e-8 * max(optimality.value, 1e-3)
     rng = np.random.default_rng(K)
@@ -95,7 +95,7 @@ def test_the_error_falls_as_one_person_reaches_fewer_voters() -> None:
     errors = []
     for overlap in range(1, 12):
         problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5"), overlap=overlap), 3)
-        table = optimize_gamma(problem, prior=priors.Dirichlet(), shape="monotone")
+        table = optimize_table(problem, prior=priors.Dirichlet(), shape="monotone")
         errors.append(round(optimality_of(table).value, 4))
         assert optimality_of(table).gap <= 1e-8
     assert errors == [0.0, 0.0, 0.0, 0.0062, 0.0090, 0.0155, 0.0222, 0.0256, 0.0256, 0.0256, 0.0256]
@@ -103,7 +103,7 @@ def test_the_error_falls_as_one_person_reaches_fewer_voters() -> None:
 
 def test_disjoint_private_voters_need_no_noise() -> None:
     problem = Problem.from_allowance(Voters(41, PrivacyParams("0.1", "1e-5"), overlap=1), 1)
-    assert np.all(optimize_gamma(problem).gamma.half >= 1.0 - 2.0**-40)
+    assert np.all(optimize_table(problem).gamma.half >= 1.0 - 2.0**-40)
 
 
 @pytest.mark.parametrize("shape", ["free", "monotone"])
@@ -115,8 +115,8 @@ def test_overlap_agrees_with_every_row_written_down(K: int, overlap: int, delta:
 
 def test_monotone_is_monotone_and_not_better() -> None:
     problem = Problem.from_allowance(Voters(21, PrivacyParams("0.1", "1e-5")), 4)
-    free = optimize_gamma(problem)
-    monotone = optimize_gamma(problem, shape="monotone")
+    free = optimize_table(problem)
+    monotone = optimize_table(problem, shape="monotone")
     assert monotone.gamma.is_monotone
     assert not free.gamma.is_monotone
     assert optimality_of(free).value < optimality_of(monotone).value < 1.1 * optimality_of(free).value
@@ -128,7 +128,7 @@ def test_more_allowance_never_hurts_and_the_optimum_beats_the_baselines() -> Non
     errors = []
     for m in (1, 2, 3, 4, 5):
         problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m)
-        table = optimize_gamma(problem)
+        table = optimize_table(problem)
         found = [entry.expected_error for entry in compare(table, priors.Independent()) if entry.expected_error]
         errors.append(found[0])
         assert min(found) >= found[0] - 1e-12
@@ -152,7 +152,7 @@ def test_stretched_rows_are_rows(data: st.DataObject, problem: Problem, K: int) 
 def test_rows_of_fewer_voters_save_rounds(overlap: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The optimum is the same without them; rows that touch more than the overlap would bound it falsely."""
     problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1", "1e-5"), overlap), 5)
-    solve = partial(optimize_gamma, problem, prior=priors.Dirichlet(), shape="monotone", options=SolveOptions(gap=1e-6))
+    solve = partial(optimize_table, problem, prior=priors.Dirichlet(), shape="monotone", options=SolveOptions(gap=1e-6))
     with_them = solve()
     assert all(row.is_of(problem.voters) for _, row in optimality_of(with_them).multipliers or ())
     monkeypatch.setattr(optimizer, "_FEWEST", 10**6)
@@ -178,43 +178,43 @@ def test_rows_of_other_voters_are_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_an_allowance_that_fewer_voters_do_not_have() -> None:
     problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1")), 400)
-    table = optimize_gamma(problem, prior=priors.Dirichlet(), shape="monotone", options=SolveOptions(gap=1e-6))
+    table = optimize_table(problem, prior=priors.Dirichlet(), shape="monotone", options=SolveOptions(gap=1e-6))
     assert optimality_of(table).status == "optimal"
 
 
 class TestAnytime:
     problem = Problem.from_allowance(Voters(151, PrivacyParams("0.1", "1e-5")), 10)
 
-    def check(self, table: GammaTable, status: str) -> None:
+    def check(self, table: Table, status: str) -> None:
         assert optimality_of(table).status == status
         assert table.certificate.worst_cost <= table.certificate.budget
         assert optimality_of(table).bound <= optimality_of(table).value <= 0.3
-        best = optimality_of(optimize_gamma(self.problem, prior=priors.Dirichlet()))
+        best = optimality_of(optimize_table(self.problem, prior=priors.Dirichlet()))
         assert optimality_of(table).bound <= best.value
         assert optimality_of(table).value >= best.bound
 
     def test_time_limit(self) -> None:
         options = SolveOptions(time_limit=0.0)
-        self.check(optimize_gamma(self.problem, prior=priors.Dirichlet(), options=options), "time limit")
+        self.check(optimize_table(self.problem, prior=priors.Dirichlet(), options=options), "time limit")
 
     def test_a_search_ends_within_a_look_at_all_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
         # one such look takes seconds here; what follows the search is the proof
         searched = []
 
-        def noted(problem: Problem, gamma: NoiseFunction) -> GammaTable:
+        def noted(problem: Problem, gamma: NoiseFunction) -> Table:
             searched.append(time.process_time() - started)
             return certify(problem, gamma.scaled(0.0))
 
         monkeypatch.setattr(optimizer, "certify", noted)
         problem = Problem.from_allowance(Voters(1001, PrivacyParams("0.1", "1e-5")), 3)
         started = time.process_time()
-        table = optimize_gamma(problem, options=SolveOptions(time_limit=0.5))
+        table = optimize_table(problem, options=SolveOptions(time_limit=0.5))
         assert optimality_of(table).status == "time limit"
         assert searched[0] < 1.5
 
     def test_gap_limit(self) -> None:
         options = SolveOptions(gap=0.5)
-        table = optimize_gamma(self.problem, prior=priors.Dirichlet(), options=options)
+        table = optimize_table(self.problem, prior=priors.Dirichlet(), options=options)
         self.check(table, "optimal")
         assert 0.0 < optimality_of(table).gap <= 0.5 * optimality_of(table).value
 
@@ -224,14 +224,14 @@ class TestAnytime:
             if progress.rounds == after:
                 raise KeyboardInterrupt
 
-        table = optimize_gamma(self.problem, prior=priors.Dirichlet(), report=interrupt)
+        table = optimize_table(self.problem, prior=priors.Dirichlet(), report=interrupt)
         self.check(table, "interrupted")
 
     @pytest.mark.parametrize("each_delta", ["0", "1e-5"])
     def test_a_limit_while_fewer_voters_are_solved_for(self, each_delta: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """The stretched γ is proved, and the stretched rows bound every γ, though nothing was solved for these K."""
         problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1", each_delta)), 10)
-        solve = partial(optimize_gamma, problem, prior=priors.Dirichlet(), shape="monotone")
+        solve = partial(optimize_table, problem, prior=priors.Dirichlet(), shape="monotone")
         best = optimality_of(solve(options=SolveOptions(gap=1e-6)))
 
         calls = count(1)
@@ -252,7 +252,7 @@ class TestAnytime:
 
     def test_progress_closes_in(self) -> None:
         seen: list[Progress] = []
-        optimize_gamma(self.problem, prior=priors.Dirichlet(), report=seen.append)
+        optimize_table(self.problem, prior=priors.Dirichlet(), report=seen.append)
         bounds = [progress.bound for progress in seen]
         assert bounds == sorted(bounds)
         assert seen[-1].value - seen[-1].bound < 1e-3 * (seen[0].value - seen[0].bound)
@@ -281,7 +281,7 @@ def hard_problem(K: int, m: str, epsilon: str, each_delta: str, delta: str | Non
 def test_numerically_hard_settings(problem: Problem, prior: str, shape: str) -> None:
     K = problem.voters.K
     belief = priors.parse(prior)
-    table = optimize_gamma(problem, prior=belief, shape=shape)
+    table = optimize_table(problem, prior=belief, shape=shape)
     optimality = optimality_of(table)
     assert table.certificate.worst_cost <= table.certificate.budget == budget_below(problem.target)
     coin = 0.5 * float(np.sum(belief.weights(K)))
@@ -295,7 +295,7 @@ def test_numerically_hard_settings(problem: Problem, prior: str, shape: str) -> 
 def test_where_the_prior_is_silent_gamma_is_still_sensible() -> None:
     # U[0.5, 1] at K = 501 gives the levels near the tie weights below 1e-30; they must not be left at 0
     problem = Problem.from_allowance(Voters(501, PrivacyParams("0.1", "1e-5")), 10)
-    monotone = optimize_gamma(problem, shape="monotone")
+    monotone = optimize_table(problem, shape="monotone")
     assert monotone.gamma.half[0] > 0.3
 
 
@@ -303,7 +303,7 @@ def test_where_the_prior_is_silent_gamma_is_still_sensible() -> None:
 def test_unknown_options(arguments: dict[str, Any]) -> None:
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1")), 1)
     with pytest.raises(ValueError, match="must be one of"):
-        optimize_gamma(problem, **arguments)
+        optimize_table(problem, **arguments)
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan")])
@@ -318,7 +318,7 @@ def large_problem() -> Problem:
 
 
 def test_an_interrupt_of_the_monotone_part_ends_the_free_solve() -> None:
-    def stopped(shape: str) -> tuple[GammaTable, int]:
+    def stopped(shape: str) -> tuple[Table, int]:
         rounds: list[int] = []
 
         def interrupt(now: Progress) -> None:
@@ -326,7 +326,7 @@ def test_an_interrupt_of_the_monotone_part_ends_the_free_solve() -> None:
             if len(rounds) == 5:
                 raise KeyboardInterrupt
 
-        return optimize_gamma(large_problem(), prior=priors.Dirichlet(), shape=shape, report=interrupt), len(rounds)
+        return optimize_table(large_problem(), prior=priors.Dirichlet(), shape=shape, report=interrupt), len(rounds)
 
     (free, rounds), (monotone, _) = stopped("free"), stopped("monotone")
     assert rounds == 5
@@ -339,13 +339,13 @@ def test_time_that_runs_out_between_two_parts_of_a_fit_is_no_error(monkeypatch: 
     seconds = count(0.0, 4.0)
     monkeypatch.setattr(optimizer, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
     problem = Problem.from_allowance(Voters(11, PrivacyParams("1", "1e-5")), 2)
-    table = optimize_gamma(problem, objective="expected-error", draws=500, options=SolveOptions(time_limit=3.0))
+    table = optimize_table(problem, objective="expected-error", draws=500, options=SolveOptions(time_limit=3.0))
     assert optimality_of(table).value < 0.1  # what the first part found
 
 
 def test_a_large_free_solve_begins_with_the_rows_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = large_problem()
-    start = optimize_gamma(problem, prior=priors.Dirichlet(), shape="monotone")
+    start = optimize_table(problem, prior=priors.Dirichlet(), shape="monotone")
     begun: list[list[object]] = []
 
     def recorded(*arguments: Any, start: Separation, **how: Any) -> Result:
@@ -353,7 +353,7 @@ def test_a_large_free_solve_begins_with_the_rows_of_another(monkeypatch: pytest.
         return minimize_with_rows(*arguments, start=start, **how)
 
     monkeypatch.setattr(optimizer, "minimize_with_rows", recorded)
-    table = optimize_gamma(problem, prior=priors.Dirichlet(), start=start, options=SolveOptions(gap=1e-6))
+    table = optimize_table(problem, prior=priors.Dirichlet(), start=start, options=SolveOptions(gap=1e-6))
     assert begun[0] == [row for _, row in optimality_of(start).multipliers or ()]
     assert len(begun) == 2
     assert begun[1]

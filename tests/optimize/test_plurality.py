@@ -16,10 +16,10 @@ from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.plurality import SMALLEST_PROBABILITY, optimize_plurality, optimize_plurality_under_renyi
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.plurality import prove
-from darrm.proof.plurality_divergence import curve_of_law, profile_of_law
-from darrm.proof.plurality_optimality import PairMultipliers, upper_bound
-from darrm.proof.plurality_table import certify_plurality
+from darrm.proof.histogram_costs import curve_of_law, profile_of_law
+from darrm.proof.moves import prove
+from darrm.proof.share_bound import PairMultipliers, upper_bound
+from darrm.proof.table import certify
 from darrm.votes import Votes
 
 NOT_PRIVATE = PrivacyParams("inf")
@@ -98,7 +98,7 @@ def test_the_optimum_is_that_of_all_mechanisms_on_histograms(
     assert table.optimality.bound == pytest.approx(expected, abs=1e-8)
     # e^ε from below, by its Taylor series: the differences come out a hair too large, if anything
     ratio = sum((Fraction(epsilon) ** n / math.factorial(n) for n in range(40)), Fraction(0))
-    exact = exact_divergence(table.probabilities, ratio, reached)
+    exact = exact_divergence(table.plurality, ratio, reached)
     assert exact <= Fraction(delta) + Fraction(1, 10**30)
     assert float(exact) == pytest.approx(table.certificate.worst_cost, abs=1e-15)
 
@@ -117,7 +117,7 @@ def test_known_values(K: int, classes: int, share: float) -> None:
 def test_two_classes_are_the_closed_form(K: int) -> None:
     voters, target = Voters(K, NOT_PRIVATE, overlap=1), PrivacyParams("0.5", "1e-3")
     half = best_for_plain_voters(Problem(voters, target)).half
-    law = optimize_plurality(Problem(voters, target, 2)).probabilities
+    law = optimize_plurality(Problem(voters, target, 2)).plurality
     counts = [[most, K - most] for most in range(K // 2 + 1, K + 1)]
     assert law.probabilities(counts)[:, 0] == pytest.approx(0.5 + 0.5 * half, abs=1e-9)
 
@@ -163,18 +163,16 @@ def test_curve_and_profile_by_the_definition(reached: int) -> None:
 
 def test_a_law_that_is_not_private_is_refused_and_repaired() -> None:
     problem = problem_of(4, 3, "0.5", "1e-3")
-    best = optimize_plurality(problem).probabilities
+    best = optimize_plurality(problem).plurality
     weights = best.weights.copy()
     weights[0] += 2**40  # an eight-thousandth more for unanimity, taken from the others
     weights[1] -= 2**40
     planted = PluralityLaw(4, 3, weights)
     with pytest.raises(CertificationError, match="neighbors differ by"):
         prove(problem, planted)
-    repaired = certify_plurality(problem, planted)
+    repaired = certify(problem, planted)
     assert repaired.certificate.scale < 1.0
-    assert exact_divergence(repaired.probabilities, Fraction(math.exp(0.5)), 1) <= Fraction("1e-3") + Fraction(
-        1, 10**15
-    )
+    assert exact_divergence(repaired.plurality, Fraction(math.exp(0.5)), 1) <= Fraction("1e-3") + Fraction(1, 10**15)
     # no more than needed: half of it would not do
     half = planted.mixed(0.5 * (1.0 - repaired.certificate.scale))
     with pytest.raises(CertificationError):
@@ -187,8 +185,8 @@ def test_a_law_is_repaired_for_targets_that_allow_next_to_nothing(target: tuple[
     sizes = partitions_of(5, 3).sizes
     leader = np.zeros(sizes.size)
     leader[partitions_of(5, 3).starts] = 1.0 / sizes[partitions_of(5, 3).starts]
-    repaired = certify_plurality(problem, PluralityLaw.of_probabilities(5, 3, leader))
-    assert exact_divergence(repaired.probabilities, 1 + problem.target.exact_epsilon, 1) <= problem.target.exact_delta
+    repaired = certify(problem, PluralityLaw.of_probabilities(5, 3, leader))
+    assert exact_divergence(repaired.plurality, 1 + problem.target.exact_epsilon, 1) <= problem.target.exact_delta
     # of what the budget allows little is given away
     assert repaired.certificate.worst_cost >= 0.9 * problem.target.delta
 
@@ -227,7 +225,7 @@ def test_a_prior_of_few_histograms_leaves_the_others_well_answered() -> None:
     table = optimize_plurality(problem_of(6, 3, "0.8", "1e-3"), prior=seen)
     assert table.optimality is not None
     assert table.optimality.gap < 1e-7
-    unseen = table.probabilities.probabilities([[5, 1, 0], [3, 2, 1], [2, 2, 2]])
+    unseen = table.plurality.probabilities([[5, 1, 0], [3, 2, 1], [2, 2, 2]])
     assert unseen[0, 0] > 0.7
     assert unseen[1, 0] > unseen[1, 1] > unseen[1, 2]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from darrm import PluralityTable
+from darrm import Table
 from darrm.optimize.__main__ import main
 from darrm.system.command_line import run
 
@@ -18,10 +18,10 @@ def test_text_and_json_say_what_the_table_says(tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "t.json"
     assert main([*FLAGS, "--output", str(path)]) == 0
     text = capsys.readouterr().out
-    table = PluralityTable.load(path)
+    table = Table.load(path)
     jsonschema.validate(json.loads(path.read_text()), json.loads((SCHEMAS / "plurality_table.json").read_text()))
     assert f"Right labels      {table.share_right:.10g}" in text
-    row = "".join(f"{each:8.4f}" for each in table.probabilities.probabilities([[6, 3, 0]])[0])
+    row = "".join(f"{each:8.4f}" for each in table.plurality.probabilities([[6, 3, 0]])[0])
     assert row in text
     assert main([*FLAGS, "--format", "json", "--output", str(path)]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -30,9 +30,7 @@ def test_text_and_json_say_what_the_table_says(tmp_path: Path, capsys: pytest.Ca
     assert table.optimality is not None
     assert report["optimality"]["bound"] == table.optimality.bound
     votes = [shown["votes"] for shown in report["histograms"]]
-    assert [shown["probabilities"] for shown in report["histograms"]] == table.probabilities.probabilities(
-        votes
-    ).tolist()
+    assert [shown["probabilities"] for shown in report["histograms"]] == table.plurality.probabilities(votes).tolist()
     assert votes[0] == [9, 0, 0]
     assert votes[-1] == [3, 3, 3]
 
@@ -68,7 +66,7 @@ def test_what_is_refused_in_one_line(more: list[str], word: str, capsys: pytest.
 def test_a_time_limit_leaves_a_proven_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*FLAGS, "--time-limit", "0", "--output", str(tmp_path / "t.json")]) == 0
     assert "time limit; the proof and the bound above hold all the same" in capsys.readouterr().out
-    table = PluralityTable.load(tmp_path / "t.json")
+    table = Table.load(tmp_path / "t.json")
     assert table.optimality is not None
     assert not table.optimality.claimed
     assert table.optimality.bound == pytest.approx(1.0)

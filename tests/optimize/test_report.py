@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm import GammaTable, PrivacyParams, Problem, Voters, certify, load_table
+from darrm import PrivacyParams, Problem, Table, Voters, certify, load_table
 from darrm.laws import baselines, priors
 from darrm.optimize.__main__ import main
 from darrm.optimize.comparison import with_missing
@@ -41,7 +41,7 @@ class Report:
     arguments: str
     text: str
     data: dict[str, Any]
-    table: GammaTable
+    table: Table
 
     def numbers(self, pattern: str) -> list[float]:
         """The numbers of the one place that a pattern, with # for a number, describes."""
@@ -51,7 +51,7 @@ class Report:
         places = found[0] if isinstance(found[0], tuple) else (found[0],)
         return [float(place.rstrip(".")) for place in places]
 
-    def tables(self) -> dict[str, GammaTable]:
+    def tables(self) -> dict[str, Table]:
         """γ_opt and the baselines that exist."""
         problem, known = self.table.problem, {"γ_opt": self.table}
         drawn = problem.voters.each.is_private and problem.m.is_integer()
@@ -93,7 +93,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     path = tmp_path_factory.mktemp("report") / "table.json"
     arguments = [*request.param.split(), "--output", str(path)]
     data = json.loads(printed([*arguments, "--format", "json"]))
-    return Report(request.param, printed(arguments), data, GammaTable.load(path))
+    return Report(request.param, printed(arguments), data, Table.load(path))
 
 
 def test_who_votes_and_what_is_released(report: Report) -> None:
@@ -185,7 +185,7 @@ def test_the_numbers_of_a_sampled_objective(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     arguments = ["--K", "7", "--m", "2", "--objective", "expected-error", "--draws", "300"]
     text = printed([*arguments, "--output", str(path)])
-    table = GammaTable.load(path)
+    table = Table.load(path)
     report, held_out = Report("", text, {}, table), held_out_of(table)
     mean, error, draws = report.numbers("held out expected error # ± # (# draws)")
     assert [mean, draws] == pytest.approx([held_out.mean, 300], rel=1e-5)
@@ -197,7 +197,7 @@ def test_what_missing_votes_do(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     arguments = ["--K", "6", "--m", "2", "--prior", "point:0.7", "--missing", "5", "--output", str(path)]
     text, rows = printed(arguments), json.loads(printed([*arguments, "--format", "json"]))["missing"]
-    gamma, prior = GammaTable.load(path).gamma, priors.Point(0.7)
+    gamma, prior = Table.load(path).gamma, priors.Point(0.7)
     lines = [line.split() for line in text[text.index(" missing    right") :].splitlines()]
     assert lines[:8] == [["missing", "right", "error"], *lines[1:7], []]
     for missing, (row, line) in enumerate(zip(rows, lines[1:7], strict=True)):

@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import MODELS_BOUNDS
 from darrm.advise.__main__ import main as advise
+from darrm.mechanisms.release import Release
 from darrm.plan import report
 from darrm.plan.__main__ import main
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.proof.table import GammaTable
-from darrm.release import DaRRM
+from darrm.proof.table import Table
 from darrm.release.__main__ import main as release
 from darrm.system.command_line import run
 from tests.planned import FRESH, MANY, MANY_FLAGS, planned, share
@@ -34,9 +34,9 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     share(monkeypatch)
 
 
-def truth_of(table: GammaTable) -> list[float]:
+def truth_of(table: Table) -> list[float]:
     """What the aggregator of a table tells, from its own exact coins."""
-    aggregator = DaRRM(table)
+    aggregator = Release(table)
     return [float(aggregator.probability_of_one(int(level))) for level in table.gamma.levels]
 
 
@@ -49,7 +49,7 @@ def test_the_written_table_releases_all_queries_within_the_budget(
     assert "40 majority votes" in text
     assert "21 voters, not private themselves; one person's data reach at most 1 of them" in text
     assert f"--table {table} --ledger ledger.sqlite --create-budget 2,0.00001" in text
-    charge = DaRRM(GammaTable.load(table)).charge(40)
+    charge = Release(Table.load(table)).charge(40)
     assert PrivacyAccountant(charges=[charge]).admits(PrivacyParams(2, "1e-5"))
     np.save(votes, np.ones((40, 21), dtype=np.int8))
     arguments = [str(votes), "--table", str(table), "--ledger", str(ledger), "--output", str(tmp_path / "l.npy")]
@@ -68,7 +68,7 @@ def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytes
         assert run(partial(main, [*arguments, "--format", "json", "--output", str(path)])) == 0
         report = json.loads(capsys.readouterr().out)
         jsonschema.validate(report, schema)
-        table = GammaTable.load(path)
+        table = Table.load(path)
         best = report["candidates"][0]
         assert best["truth"] == pytest.approx(truth_of(table), abs=1e-15)
         assert best["expected_error"] == min(found["expected_error"] for found in report["candidates"])
@@ -96,7 +96,7 @@ def test_every_number_of_the_text_is_the_plans() -> None:
         assert float(share) == pytest.approx(2.0 * float(told.sum()) / 22, abs=1e-5)  # 0 … 21 ones, equally likely
         assert float(error) == pytest.approx(float(weights @ (1.0 - told)), rel=1e-5)
         epsilon, delta = (float(part) for part in total.split(","))
-        account = PrivacyAccountant(charges=[DaRRM(found.table).charge(40)])
+        account = PrivacyAccountant(charges=[Release(found.table).charge(40)])
         assert epsilon == pytest.approx(account.spent(1e-5).epsilon, rel=1e-5)
         assert delta == 1e-5
         assert line.startswith("*") is (found is plan.best)
@@ -113,7 +113,7 @@ def test_every_number_of_the_json_is_the_plans(work: Workload) -> None:
     assert len(said["candidates"]) == len(plan.candidates) > 1
     for shown, found in zip(said["candidates"], plan.candidates, strict=True):
         told = np.array(truth_of(found.table))
-        spent = PrivacyAccountant(charges=[DaRRM(found.table).charge(work.queries)]).spent(work.total.delta)
+        spent = PrivacyAccountant(charges=[Release(found.table).charge(work.queries)]).spent(work.total.delta)
         assert shown["truth"] == pytest.approx(told, abs=1e-15)
         assert shown["expected_error"] == pytest.approx(float(plan.prior.weights(K) @ (1.0 - told)), rel=1e-12)
         assert shown["settings"] == found.settings

@@ -18,9 +18,10 @@ from darrm.errors import BudgetExceededError, PlanError
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.gaussian import analytic_sigma, renyi_sigma
+from darrm.mechanisms.release import Release
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.closed_form_renyi import best_under_renyi
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.optimizer import optimize_table
 from darrm.plan import Workload, laws, plan, search
 from darrm.plan.candidate import rounded, smallest_target
 from darrm.plan.laws import best_law
@@ -30,8 +31,7 @@ from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import Problem, Voters
 from darrm.proof.definition import all_multisets
 from darrm.proof.profile import divergence
-from darrm.proof.table import GammaTable
-from darrm.release import DaRRM
+from darrm.proof.table import Table
 from tests.planned import planned
 
 PLAIN = PrivacyParams("inf")
@@ -63,7 +63,7 @@ def test_the_total_stays_within_the_budget(
     budget = PrivacyParams(*total)
     found = planned(Workload(Voters(K, each, overlap=overlap), queries, budget))
     found.table.save(tmp_path / "t.json")
-    aggregator = DaRRM(GammaTable.load(tmp_path / "t.json"))
+    aggregator = Release(Table.load(tmp_path / "t.json"))
     charge = aggregator.charge(queries)
     account = PrivacyAccountant(charges=[charge])
     assert account.admits(budget)
@@ -80,7 +80,7 @@ def test_the_total_stays_within_the_budget(
 def test_one_query_is_the_optimum_of_one_query() -> None:
     target = PrivacyParams("0.3", "3e-5")
     found = plan(Workload(Voters(11, WITH_DELTA), 1, target), prior=priors.Independent())
-    alone = optimize_gamma(Problem(Voters(11, WITH_DELTA), target))
+    alone = optimize_table(Problem(Voters(11, WITH_DELTA), target))
     assert found.table.gamma.half == pytest.approx(alone.gamma.half)
     assert found.table.problem.target == target
     plain = plan(Workload(Voters(11, PLAIN, overlap=1), 1, target))

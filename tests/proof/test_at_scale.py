@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from darrm import GammaTable, PrivacyParams, Problem, SolveOptions, optimize_gamma
+from darrm import PrivacyParams, Problem, SolveOptions, Table, optimize_table
 from darrm.laws.priors import Dirichlet
 from darrm.problem import Voters
 from darrm.proof.certify import FLOATS
@@ -12,7 +12,7 @@ from darrm.proof.definition import privacy_cost
 from tests.oracle import lowest_partner
 
 
-def check(table: GammaTable, relative_gap: float) -> None:
+def check(table: Table, relative_gap: float) -> None:
     problem, optimality = table.problem, table.optimality
     assert table.certificate.worst_cost <= table.certificate.budget
     assert optimality is not None
@@ -34,14 +34,14 @@ def check(table: GammaTable, relative_gap: float) -> None:
 @pytest.mark.parametrize("K", [101, 301])
 def test_hundreds_of_voters(K: int, delta: str, shape: str) -> None:
     problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1", delta)), 10)
-    check(optimize_gamma(problem, prior=Dirichlet(), shape=shape), 1e-8)
+    check(optimize_table(problem, prior=Dirichlet(), shape=shape), 1e-8)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("delta", "shape"), [("0", "free"), ("1e-5", "free"), ("0", "monotone"), ("1e-5", "monotone")])
 def test_a_thousand_voters(delta: str, shape: str) -> None:
     problem = Problem.from_allowance(Voters(1001, PrivacyParams("0.1", delta)), 10)
-    table = optimize_gamma(problem, prior=Dirichlet(), shape=shape, options=SolveOptions(gap=1e-10))
+    table = optimize_table(problem, prior=Dirichlet(), shape=shape, options=SolveOptions(gap=1e-10))
     assert table.certificate.method == FLOATS
     check(table, 1e-8)
 
@@ -49,4 +49,4 @@ def test_a_thousand_voters(delta: str, shape: str) -> None:
 @pytest.mark.slow
 def test_five_thousand_voters_monotone() -> None:
     problem = Problem.from_allowance(Voters(5001, PrivacyParams("0.1", "1e-5")), 10)
-    check(optimize_gamma(problem, prior=Dirichlet(), shape="monotone"), 1e-8)
+    check(optimize_table(problem, prior=Dirichlet(), shape="monotone"), 1e-8)

@@ -16,7 +16,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof import balls, certify, corners, full_set, table
 from darrm.proof.certify import BALLS, FLOATS, bound_worst_cost, prove, scale_and_prove
-from darrm.proof.plurality import mix_and_prove
+from darrm.proof.moves import mix_and_prove
 from tests.oracle import exact_budget, exact_worst_cost
 from tests.strategies import gammas, problems
 

@@ -22,7 +22,7 @@ from darrm.errors import TableError
 from darrm.laws import baselines, priors
 from darrm.laws.noise_function import NoiseFunction, signed_function
 from darrm.losses.composition import optimal_epsilon
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.rounding import least_error
 from darrm.plan.budget import counted
 from darrm.privacy import PrivacyParams
@@ -31,11 +31,11 @@ from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import Problem, Voters, Workload
 from darrm.proof.charge import charge_of
 from darrm.proof.corners import corner_pairs, corners_of, full_set_size
+from darrm.proof.error_bound import lower_bound
 from darrm.proof.kinds import KindCounts, KindSet, fitting, number_of_rows
 from darrm.proof.library import load_table
-from darrm.proof.optimality import lower_bound
 from darrm.proof.profile import divergence, privacy_profile
-from darrm.proof.table import GammaTable, certify
+from darrm.proof.table import Table, certify
 from darrm.verify import exact
 from darrm.verify.attack import _random_pair, worst_pair
 from darrm.verify.audit import audit
@@ -148,7 +148,7 @@ def test_the_rows_of_the_full_set_are_all_multisets(voters: Voters) -> None:
 @given(voters=voters_that_differ(), target=st.sampled_from(["0.05", "0.3", "1"]), delta=st.sampled_from(["0", "0.01"]))
 def test_the_optimum_is_that_of_the_whole_program(voters: Voters, target: str, delta: str) -> None:
     problem, prior = Problem(voters, PrivacyParams(target, delta)), priors.Dirichlet()
-    table = optimize_gamma(problem, prior=prior)
+    table = optimize_table(problem, prior=prior)
     size, ratio = voters.half_size, problem.cost_ratio
     signed = [signed_function(unit, voters.K) for unit in np.eye(size)]
     whole = [[cost(g, ratio, *pair) for g in signed] for pair in corner_choices(voters)]
@@ -175,10 +175,10 @@ def hospitals(overlap: int | None = None, delta: str = "1e-6") -> Problem:
 def test_eleven_hospitals_are_heard_better_than_the_weakest_of_them() -> None:
     """By the one program: 0.0449 beside 0.1371 (common prior); a person who reaches two of them hides better."""
     problem = hospitals()
-    table = optimize_gamma(problem, prior=priors.Dirichlet())
+    table = optimize_table(problem, prior=priors.Dirichlet())
     alike = Problem(Voters(11, PrivacyParams("0.5", "1e-6")), problem.target)
-    worse = optimize_gamma(alike, prior=priors.Dirichlet(), shape="monotone")
-    better = optimize_gamma(hospitals(overlap=2), prior=priors.Dirichlet())
+    worse = optimize_table(alike, prior=priors.Dirichlet(), shape="monotone")
+    better = optimize_table(hospitals(overlap=2), prior=priors.Dirichlet())
     errors = [each.gamma.expected_error(priors.Dirichlet()) for each in (better, table, worse)]
     assert errors == pytest.approx([0.0128722, 0.0449197, 0.1371428], abs=1e-6)
     found = exact.worst_costs(ExactMajority(table).release, [Fraction(1, 2)])
@@ -190,16 +190,16 @@ def test_eleven_hospitals_are_heard_better_than_the_weakest_of_them() -> None:
 def test_equal_voters_are_written_one_way() -> None:
     own = [PrivacyParams("0.1", "1e-5")] * 5
     assert Voters.of(own) == Voters(5, own[0])
-    tables = [optimize_gamma(Problem.from_allowance(voters, 2)) for voters in (Voters.of(own), Voters(5, own[0]))]
+    tables = [optimize_table(Problem.from_allowance(voters, 2)) for voters in (Voters.of(own), Voters(5, own[0]))]
     assert json.dumps(tables[0].to_json()) == json.dumps(tables[1].to_json())
     mixed = [PrivacyParams("0.1"), PrivacyParams("0.5"), PrivacyParams("0.1", "1e-5")]
     assert Voters.of(mixed) == Voters.of(mixed[::-1])
 
 
 def test_a_file_is_proved_again_and_a_changed_one_refused(tmp_path: Path) -> None:
-    table = optimize_gamma(hospitals(), prior=priors.Dirichlet())
+    table = optimize_table(hospitals(), prior=priors.Dirichlet())
     table.save(tmp_path / "table.json")
-    again = GammaTable.load(tmp_path / "table.json")
+    again = Table.load(tmp_path / "table.json")
     assert (again.digest, again.problem) == (table.digest, table.problem)
     assert again.optimality is not None
     assert not again.optimality.claimed
@@ -210,7 +210,7 @@ def test_a_file_is_proved_again_and_a_changed_one_refused(tmp_path: Path) -> Non
         other = json.loads(json.dumps(document))
         change(other)
         with pytest.raises(TableError) as error:
-            GammaTable.from_json(other)
+            Table.from_json(other)
         assert error.value.field == field
 
     refused(lambda data: data["problem"]["own"][0].update(voters=2), "problem")
@@ -225,7 +225,7 @@ def test_a_file_is_proved_again_and_a_changed_one_refused(tmp_path: Path) -> Non
 def test_a_gamma_of_the_equal_is_scaled_down_for_the_weaker() -> None:
     """The table of voters at 0.1 is no table of a consortium in which one has 0.5."""
     alike = Problem(Voters(5, PrivacyParams("0.1")), PrivacyParams("0.2"))
-    table = optimize_gamma(alike, shape="monotone")
+    table = optimize_table(alike, shape="monotone")
     one_weak = Voters.of([PrivacyParams("0.1")] * 4 + [PrivacyParams("0.5")])
     assert certify(Problem(one_weak, alike.target), table.gamma).certificate.scale < 0.9
     assert certify(alike, table.gamma).certificate.scale == 1.0
@@ -255,7 +255,7 @@ def test_the_profile_is_that_of_all_corners(data: st.DataObject, voters: Voters)
 @given(data=st.data(), voters=voters_that_differ(most=3))
 def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, voters: Voters) -> None:
     problem, prior = Problem(voters, PrivacyParams("0.3", "0.01")), priors.Dirichlet()
-    table = optimize_gamma(problem, prior=prior)
+    table = optimize_table(problem, prior=prior)
     rows = KindSet(voters, Fraction(3, 10)).maxima(table.gamma.half, -math.inf).broken
     chosen = data.draw(st.lists(st.tuples(st.floats(0.0, 0.1), st.sampled_from([row for _, row in rows])), max_size=3))
     weights = priors.weights_of(prior, voters.K)
@@ -272,11 +272,11 @@ def test_a_solve_that_starts_from_equal_voters_takes_none_of_their_rows() -> Non
     """A corner of the weakest voter for all would be no row: the bound made of it would be false."""
     problem, prior = hospitals(), priors.Dirichlet()
     alike = Problem(Voters(11, PrivacyParams("0.5", "1e-6")), problem.target)
-    start = optimize_gamma(alike, prior=prior, shape="monotone")
+    start = optimize_table(alike, prior=prior, shape="monotone")
     assert start.optimality is not None
     assert start.optimality.multipliers
     assert not any(row.is_of(problem.voters) for _, row in start.optimality.multipliers)
-    tables = [optimize_gamma(problem, prior=prior, start=other) for other in (None, start)]
+    tables = [optimize_table(problem, prior=prior, start=other) for other in (None, start)]
     assert tables[0].gamma.expected_error(prior) == pytest.approx(tables[1].gamma.expected_error(prior), abs=1e-9)
 
 
@@ -291,7 +291,7 @@ def test_thousands_of_kinds_are_rounded_at_once() -> None:
 def test_states_of_large_kinds_are_those_within_reach() -> None:
     """All states of 100 voters with moves are five million, and one person reaches one voter."""
     own = [PrivacyParams("0.1", "1e-6")] * 60 + [PrivacyParams("0.2", "1e-6")] * 61
-    table = optimize_gamma(Problem(Voters.of(own, 1), PrivacyParams("0.1", "1e-5")), prior=priors.Dirichlet())
+    table = optimize_table(Problem(Voters.of(own, 1), PrivacyParams("0.1", "1e-5")), prior=priors.Dirichlet())
     rows = KindSet(table.problem.voters, Fraction(1, 10))
     assert max(map(len, rows.states)) < 1000
     assert rows.expectations(table.gamma.half)[0].size == number_of_rows(table.problem.voters)
@@ -319,8 +319,8 @@ def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
 def test_what_rounding_costs_is_bounded(voters: Voters, kinds: int) -> None:
     target, prior = PrivacyParams("0.4", "0.01"), priors.Dirichlet()
     assume(voters.rounded(kinds).own is not None)  # equal voters have no target below their own ε
-    rounded = optimize_gamma(Problem(voters.rounded(kinds), target), prior=prior)
-    true = optimize_gamma(Problem(voters, target), prior=prior)
+    rounded = optimize_table(Problem(voters.rounded(kinds), target), prior=prior)
+    true = optimize_table(Problem(voters, target), prior=prior)
     bound = least_error(voters, rounded, prior)
     assert bound <= true.gamma.expected_error(prior) + 1e-12
     if rounded.problem.voters == voters:
@@ -336,7 +336,7 @@ def test_random_pairs_of_an_attack_are_neighbors() -> None:
         for each, one, other in zip(own, p, p_prime, strict=True):
             pairs = [(one, other), (other, one), (1 - one, 1 - other), (1 - other, 1 - one)]
             assert all(a <= math.exp(each.epsilon) * b + each.delta + 1e-12 for a, b in pairs)
-    epsilon, _ = worst_pair(optimize_gamma(hospitals(), prior=priors.Dirichlet()))
+    epsilon, _ = worst_pair(optimize_table(hospitals(), prior=priors.Dirichlet()))
     assert epsilon == pytest.approx(0.5, abs=1e-6)
 
 
@@ -348,15 +348,15 @@ def test_some_voters_may_promise_nothing(tmp_path: Path) -> None:
     """What is proved with them rests on what the others promise: it is not about any votes whatsoever."""
     voters, plain = some_plain(), Voters(7, PrivacyParams("inf"), 4)
     problem = Problem(voters, PrivacyParams("0.5", "1e-4"))
-    table = optimize_gamma(problem, prior=priors.Dirichlet())
-    plain_table = optimize_gamma(Problem(plain, problem.target), prior=priors.Dirichlet())
+    table = optimize_table(problem, prior=priors.Dirichlet())
+    plain_table = optimize_table(Problem(plain, problem.target), prior=priors.Dirichlet())
     assert table.optimality is not None
     assert plain_table.optimality is not None
     assert table.optimality.value < 0.95 * plain_table.optimality.value
     assert certify(problem, plain_table.gamma).certificate.scale == pytest.approx(1.0)
     assert certify(plain_table.problem, table.gamma).certificate.scale < 0.99
     table.save(tmp_path / "table.json")
-    assert GammaTable.load(tmp_path / "table.json").problem == problem
+    assert Table.load(tmp_path / "table.json").problem == problem
     _, verdicts = judge_table((tmp_path / "table.json").read_bytes())
     assert {PROVED} <= {verdict.verdict for verdict in verdicts} <= {PROVED, CLAIMED, CONSISTENT}
     said = " ".join(who_may_know(audit(tmp_path / "table.json")))
@@ -383,7 +383,7 @@ def test_models_of_which_some_promise_nothing_have_no_cap() -> None:
     assert release.total.exact_epsilon <= total.exact_epsilon
     one_by_one = counted(Workload(models, 10, total), one_by_one=True)
     assert one_by_one.total.epsilon == pytest.approx(0.25, rel=1e-5)
-    charge = charge_of(optimize_gamma(Problem(models, PrivacyParams("0.5", "1e-4"))), 10)
+    charge = charge_of(optimize_table(Problem(models, PrivacyParams("0.5", "1e-4"))), 10)
     account = PrivacyAccountant(charges=[charge])
     assert account.spent(0.5).bound in {"plain voters", "both ends"}
     assert math.isinf(account.spent(1e-9).epsilon) or account.spent(1e-9).epsilon > 10 * 0.5
@@ -446,10 +446,10 @@ def test_what_is_not_known_of_voters_that_differ_is_refused() -> None:
     problem = hospitals()
     too_many = Voters.of([PrivacyParams(f"0.{100 + n}") for n in range(20)])
     refused: list[tuple[Any, str]] = [
-        (lambda: optimize_gamma(problem, shape="free"), "shape must be 'monotone' where voters differ"),
-        (lambda: optimize_gamma(problem, solver="reference"), "'production' where voters differ"),
+        (lambda: optimize_table(problem, shape="free"), "shape must be 'monotone' where voters differ"),
+        (lambda: optimize_table(problem, solver="reference"), "'production' where voters differ"),
         (lambda: certify(problem, NoiseFunction(11, [1, 0, 1, 1, 1, 1])), "never falls"),
-        (lambda: optimize_gamma(Problem(too_many, PrivacyParams(1))), r"voters\.rounded"),
+        (lambda: optimize_table(Problem(too_many, PrivacyParams(1))), r"voters\.rounded"),
         (lambda: Problem.from_allowance(some_plain(), 1), "state the target"),
         (lambda: Problem(some_plain(), PrivacyParams(1), 3), "two classes only"),
         (lambda: Voters.of([PrivacyParams(0), PrivacyParams(1)]), "no information"),

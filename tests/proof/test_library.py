@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm import PrivacyParams, available_tables, load_table, optimize_gamma
+from darrm import PrivacyParams, available_tables, load_table, optimize_table
 from darrm.errors import TableError
 from darrm.problem import Problem, Voters
 from darrm.proof import library
@@ -64,7 +64,7 @@ def test_every_stored_table_verifies(K: int) -> None:
 def test_a_sample_is_regenerated(index: int) -> None:
     setting = SETTINGS[index]
     stored = load_table(setting.problem, shape=setting.shape)
-    fresh = optimize_gamma(setting.problem, prior=make_tables.PRIOR, shape=setting.shape)
+    fresh = optimize_table(setting.problem, prior=make_tables.PRIOR, shape=setting.shape)
     assert optimality_of(fresh).value == pytest.approx(optimality_of(stored).value, rel=1e-8, abs=LARGEST_GAP)
     # each bound is below the other's value: both are the same optimum
     assert optimality_of(fresh).bound <= optimality_of(stored).value + 1e-15
@@ -101,7 +101,7 @@ def test_one_file_is_what_the_script_writes(tmp_path: Path, capsys: pytest.Captu
     ],
 )
 def test_a_miss_names_near_settings(K: int, m: float, each: PrivacyParams, shape: str, near: str) -> None:
-    with pytest.raises(TableError, match=rf"near are {near}.*optimize_gamma computes") as caught:
+    with pytest.raises(TableError, match=rf"near are {near}.*optimize_table computes") as caught:
         load_table(problem_of(K, each, m), shape=shape)
     assert caught.value.field == "library"
 

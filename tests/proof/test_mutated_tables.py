@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm import GammaTable, NoiseFunction, PrivacyParams, Problem, certify, optimize_gamma
+from darrm import NoiseFunction, PrivacyParams, Problem, Table, certify, optimize_table
 from darrm.errors import TableError
 from darrm.laws import priors
 from darrm.problem import Voters
@@ -36,11 +36,11 @@ def texts() -> list[str]:
     each = PrivacyParams("0.5", "0.001")
     free = Problem.from_allowance(Voters(3, each), "1.5")
     tables = [
-        optimize_gamma(free),
-        optimize_gamma(Problem.from_allowance(Voters(4, each, overlap=2), 2), shape="monotone"),
-        optimize_gamma(Problem.from_allowance(Voters(4, PrivacyParams("1/3")), 2), prior=priors.Dirichlet()),
-        optimize_gamma(free, objective="expected-error", draws=20),
-        optimize_gamma(Problem(Voters(4, PrivacyParams("inf"), overlap=1), PrivacyParams("0.2", "1e-4"))),
+        optimize_table(free),
+        optimize_table(Problem.from_allowance(Voters(4, each, overlap=2), 2), shape="monotone"),
+        optimize_table(Problem.from_allowance(Voters(4, PrivacyParams("1/3")), 2), prior=priors.Dirichlet()),
+        optimize_table(free, objective="expected-error", draws=20),
+        optimize_table(Problem(Voters(4, PrivacyParams("inf"), overlap=1), PrivacyParams("0.2", "1e-4"))),
         certify(free, NoiseFunction(3, [0.2, 0.4])),
     ]
     found = [json.dumps(table.to_json(), ensure_ascii=False) for table in tables]
@@ -103,7 +103,7 @@ def least_error(problem: Problem, weights: tuple[float, ...], shape: str) -> Fra
     return exact_least_error(problem, weights, shape)
 
 
-def is_true(table: GammaTable) -> bool:
+def is_true(table: Table) -> bool:
     """Whether γ is private, and its optimality what the object says, in exact arithmetic."""
     true = exact_worst_cost(table.problem, table.gamma.half) <= exact_budget(table.problem)
     optimality = table.optimality
@@ -129,7 +129,7 @@ def mutate(count: int, path: Path, seed: int) -> dict[str, int]:
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
         started, table, refusal = time.process_time(), None, ""
         try:
-            table = GammaTable.load(path)
+            table = Table.load(path)
         except TableError as error:
             refusal = str(error)
         assert time.process_time() - started < SLOWEST, text

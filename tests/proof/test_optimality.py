@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm import GammaTable, NoiseFunction, PrivacyParams, Problem, certify, optimize_gamma
+from darrm import NoiseFunction, PrivacyParams, Problem, Table, certify, optimize_table
 from darrm.errors import TableError
 from darrm.laws import priors
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts
 from darrm.proof.definition import all_multisets, counts_of
-from darrm.proof.optimality import SHAPES, STATUSES, Multiplier, Optimality, lower_bound
+from darrm.proof.error_bound import Multiplier, lower_bound
+from darrm.proof.optimality import SHAPES, STATUSES, Optimality
 from lp_models.program import Status
 from tests.optimality import optimality_of
 from tests.oracle import exact_least_error, maximum
@@ -28,7 +29,7 @@ from tests.strategies import problems
 SLOW = pytest.mark.slow
 
 
-def exact_value(table: GammaTable) -> Fraction:
+def exact_value(table: Table) -> Fraction:
     """The expected error of γ, with the weights as they are computed."""
     weights = priors.weights_of(optimality_of(table).prior, table.gamma.K)
     pairs = zip(weights.tolist(), table.gamma.half.tolist(), strict=True)
@@ -53,7 +54,7 @@ def test_no_bound_is_above_the_exact_optimum(K: int, epsilon: str, delta: str, s
         for overlap in {None, 1, K}:
             voters = Voters(K, PrivacyParams(epsilon, delta), overlap=overlap)
             problem = Problem.from_allowance(voters, m)
-            table = optimize_gamma(problem, shape=shape)
+            table = optimize_table(problem, shape=shape)
             optimality = optimality_of(table)
             exact = exact_least_error(problem, optimality.prior.weights(K), shape)
             assert not optimality.claimed
@@ -120,8 +121,8 @@ def test_a_row_that_touches_too_many_is_none_of_theirs() -> None:
 def test_both_solvers_leave_a_proof(shape: str, solver: str) -> None:
     pytest.importorskip("cvxpy")
     problem = Problem.from_allowance(Voters(6, PrivacyParams("0.5", "0.01"), overlap=4), 2)
-    table = optimize_gamma(problem, shape=shape, solver=solver)
-    again = GammaTable.from_json(json.loads(json.dumps(table.to_json())))
+    table = optimize_table(problem, shape=shape, solver=solver)
+    again = Table.from_json(json.loads(json.dumps(table.to_json())))
     assert optimality_of(again) == optimality_of(table)
     assert not optimality_of(again).claimed
     assert optimality_of(again).gap <= 1e-8
@@ -129,7 +130,7 @@ def test_both_solvers_leave_a_proof(shape: str, solver: str) -> None:
 
 def test_plain_voters_have_a_closed_form_and_a_proof() -> None:
     problem = Problem(Voters(11, PrivacyParams("inf"), overlap=1), PrivacyParams("0.2676", "0.0003"))
-    again = GammaTable.from_json(optimize_gamma(problem).to_json())
+    again = Table.from_json(optimize_table(problem).to_json())
     assert not optimality_of(again).claimed
     assert optimality_of(again).gap <= 1e-9
 
@@ -142,16 +143,16 @@ PROBLEM = Problem.from_allowance(Voters(5, PrivacyParams("0.5", "0.01")), 2)
 
 
 @pytest.fixture(scope="module")
-def table() -> GammaTable:
-    return optimize_gamma(PROBLEM)
+def table() -> Table:
+    return optimize_table(PROBLEM)
 
 
-def loaded(table: GammaTable, **changed: Any) -> Optimality:
+def loaded(table: Table, **changed: Any) -> Optimality:
     data = table.to_json()
-    return optimality_of(GammaTable.from_json({**data, "optimality": {**data["optimality"], **changed}}))
+    return optimality_of(Table.from_json({**data, "optimality": {**data["optimality"], **changed}}))
 
 
-def test_a_weak_gamma_is_not_called_optimal(table: GammaTable) -> None:
+def test_a_weak_gamma_is_not_called_optimal(table: Table) -> None:
     weak = certify(PROBLEM, NoiseFunction(5, [0.05] * 3))
     value = weak.gamma.expected_error(priors.Independent())
     said = table.to_json()["optimality"]
@@ -159,15 +160,15 @@ def test_a_weak_gamma_is_not_called_optimal(table: GammaTable) -> None:
     for changed in changes:
         data = {**weak.to_json(), "optimality": {**said, "value": value, "bound": value, **changed}}
         with pytest.raises(TableError, match=r"^optimality: the bound must be what its multipliers prove"):
-            GammaTable.from_json(data)
+            Table.from_json(data)
     data["optimality"]["multipliers"] = None
-    optimality = optimality_of(GammaTable.from_json(data))
+    optimality = optimality_of(Table.from_json(data))
     assert optimality.claimed
     assert "claimed by the maker" in str(optimality)
     assert "proved" in str(optimality_of(table))
 
 
-def test_what_was_computed_again_stands_in_the_object(table: GammaTable) -> None:
+def test_what_was_computed_again_stands_in_the_object(table: Table) -> None:
     """Within the tolerance a file may be off; nobody who loads it is."""
     said = optimality_of(table)
     assert loaded(table, value=said.value + 5e-13, bound=said.bound + 5e-13) == said
@@ -208,7 +209,7 @@ def test_what_was_computed_again_stands_in_the_object(table: GammaTable) -> None
         {"prior": []},
     ],
 )
-def test_claims_that_do_not_hold_are_refused(table: GammaTable, changed: dict[str, Any]) -> None:
+def test_claims_that_do_not_hold_are_refused(table: Table, changed: dict[str, Any]) -> None:
     assert not table.gamma.is_monotone
     with pytest.raises(TableError) as caught:
         loaded(table, **changed)
@@ -229,7 +230,7 @@ def test_claims_that_do_not_hold_are_refused(table: GammaTable, changed: dict[st
     ],
 )
 def test_figures_on_other_draws_are_checked(held_out: Any) -> None:
-    table = optimize_gamma(PROBLEM, objective="expected-error", draws=50)
+    table = optimize_table(PROBLEM, objective="expected-error", draws=50)
     assert optimality_of(table).claimed
     assert optimality_of(table).multipliers is None
     assert loaded(table) == optimality_of(table)
@@ -238,21 +239,21 @@ def test_figures_on_other_draws_are_checked(held_out: Any) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_older_files_are_claims(table: GammaTable, version: int) -> None:
+def test_older_files_are_claims(table: Table, version: int) -> None:
     data = table.to_json()
     del data["optimality"]["multipliers"]
-    optimality = optimality_of(GammaTable.from_json({**data, "version": version}))
+    optimality = optimality_of(Table.from_json({**data, "version": version}))
     assert optimality == replace(optimality_of(table), multipliers=None, claimed=True)
 
 
 def test_the_sampled_bound_is_below_the_error_of_every_private_gamma() -> None:
     """Its tangents are relaxed to weights: too large a share of one would lift the bound above the optimum's value."""
-    table = optimize_gamma(PROBLEM, objective="expected-error", draws=200)
+    table = optimize_table(PROBLEM, objective="expected-error", draws=200)
     assert 0.0 < optimality_of(table).bound <= optimality_of(table).value
     assert optimality_of(table).gap <= 1e-9
 
 
-def test_multipliers_follow_the_schema(table: GammaTable) -> None:
+def test_multipliers_follow_the_schema(table: Table) -> None:
     schema = json.loads((SCHEMAS / "gamma_table.json").read_text())
     data = table.to_json()
     jsonschema.validate(data, schema)

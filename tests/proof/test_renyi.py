@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.renyi import RenyiCurve
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import Problem, Voters
@@ -207,7 +207,7 @@ def test_large_problems_say_infinity_rather_than_too_little() -> None:
 def test_a_certified_monotone_table_is_bounded_by_its_pure_epsilon() -> None:
     for K, m, overlap in product((3, 11), (1, 2), (1, 2, None)):
         problem = Problem.from_allowance(Voters(K, PrivacyParams("0.2"), overlap=overlap), m)
-        table = optimize_gamma(problem, prior=priors.Dirichlet(), shape="monotone")
+        table = optimize_table(problem, prior=priors.Dirichlet(), shape="monotone")
         orders = np.array([1.5, 4.0, 64.0])
         pure = RenyiCurve.of_pure(problem.target.epsilon, orders).values
         assert np.all(renyi_divergences(problem.voters, table.gamma, orders) <= pure * (1 + 1e-9) + 1e-12)

@@ -10,10 +10,10 @@ import pytest
 from darrm.account import __main__ as account
 from darrm.account.ledger import PrivacyLedger
 from darrm.laws.noise_function import NoiseFunction
+from darrm.mechanisms.release import Release
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.table import GammaTable, certify
-from darrm.release import DaRRM
+from darrm.proof.table import Table, certify
 from darrm.release import __main__ as release
 from darrm.system.command_line import run
 from darrm.votes import ROWS_AT_ONCE
@@ -57,7 +57,7 @@ def test_a_file_of_votes_becomes_a_file_of_labels(
 
 def test_the_labels_are_the_aggregators(folder: Path) -> None:
     # unanimous votes under γ(3) = 1 after certification: compare with the certified law, not with luck
-    aggregator = DaRRM(GammaTable.load(folder / "table.json"))
+    aggregator = Release(Table.load(folder / "table.json"))
     votes = np.zeros((20_000, 3), dtype=np.uint8)
     np.save(folder / "many.npy", votes)
     PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(60, "0.5"))
@@ -134,7 +134,7 @@ def test_the_command_draws_before_it_debits(
         raise OSError("no randomness")
 
     PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(2, "1e-3"))
-    monkeypatch.setattr(DaRRM, "release", failing)
+    monkeypatch.setattr(Release, "release", failing)
     assert releasing(folder, "votes.npy") == 2
     assert "no randomness" in capsys.readouterr().err
     assert PrivacyLedger(folder / "l.sqlite").entries() == ()

@@ -20,11 +20,12 @@ from darrm.account import __main__ as account
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import LedgerError, PaidError
 from darrm.laws.noise_function import NoiseFunction
+from darrm.mechanisms.release import Release
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.table import GammaTable, certify
-from darrm.release import DaRRM, debited, release_debited
+from darrm.proof.table import Table, certify
 from darrm.release import __main__ as release
+from darrm.release import debited, release_debited
 from darrm.release.debited import recover
 from darrm.system import progress, votes_file
 from darrm.system.command_line import run
@@ -45,8 +46,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def aggregator(folder: Path) -> DaRRM:
-    return DaRRM(GammaTable.load(folder / "table.json"))
+def aggregator(folder: Path) -> Release:
+    return Release(Table.load(folder / "table.json"))
 
 
 def words(folder: Path, output: str = "labels.npy") -> list[str]:
@@ -72,7 +73,7 @@ def failing(error: BaseException) -> Any:
 
 @pytest.mark.parametrize("suffix", ["npy", "csv"])
 @pytest.mark.parametrize("classes", [(0, 1), ("no", "yes")])
-def test_what_the_ledger_keeps(suffix: str, classes: tuple[Any, Any], folder: Path, aggregator: DaRRM) -> None:
+def test_what_the_ledger_keeps(suffix: str, classes: tuple[Any, Any], folder: Path, aggregator: Release) -> None:
     ledger = PrivacyLedger(folder / "l.sqlite")
     output = folder / f"labels.{suffix}"
     votes = Votes.of_labels(np.asarray(classes)[VOTES], classes)
@@ -87,7 +88,7 @@ def test_what_the_ledger_keeps(suffix: str, classes: tuple[Any, Any], folder: Pa
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
-def test_labels_in_memory_count_as_delivered(folder: Path, aggregator: DaRRM) -> None:
+def test_labels_in_memory_count_as_delivered(folder: Path, aggregator: Release) -> None:
     ledger = PrivacyLedger(folder / "l.sqlite")
     labels = release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger)
     (entry,) = ledger.entries()
@@ -168,7 +169,7 @@ def test_labels_that_were_published_and_not_marked_are_left_where_they_are(
     assert PrivacyLedger(folder / "l.sqlite").undelivered() == ()
 
 
-def test_three_releases_into_one_file_pay_once(folder: Path, aggregator: DaRRM) -> None:
+def test_three_releases_into_one_file_pay_once(folder: Path, aggregator: Release) -> None:
     outcomes: list[str] = []
     ready = threading.Barrier(3)
 
@@ -269,7 +270,7 @@ def test_ctrl_c_after_the_delivery_says_what_was_paid(
 
 
 def test_ctrl_c_after_labels_in_memory_says_what_was_paid(
-    folder: Path, aggregator: DaRRM, monkeypatch: pytest.MonkeyPatch
+    folder: Path, aggregator: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger, debit = PrivacyLedger(folder / "l.sqlite"), PrivacyLedger.debit
 
@@ -282,7 +283,7 @@ def test_ctrl_c_after_labels_in_memory_says_what_was_paid(
         release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger)
 
 
-def test_an_output_has_one_name(folder: Path, aggregator: DaRRM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_output_has_one_name(folder: Path, aggregator: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = PrivacyLedger(folder / "l.sqlite")
     (folder / "real").mkdir()
     (folder / "alias").symlink_to(folder / "real")
@@ -299,7 +300,7 @@ def test_an_output_has_one_name(folder: Path, aggregator: DaRRM, monkeypatch: py
 
 
 def test_published_labels_are_durable_before_the_ledger_forgets_them(
-    folder: Path, aggregator: DaRRM, monkeypatch: pytest.MonkeyPatch
+    folder: Path, aggregator: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger, output = PrivacyLedger(folder / "l.sqlite"), folder / "labels.csv"
     with monkeypatch.context() as patch:
@@ -324,7 +325,7 @@ def test_published_labels_are_durable_before_the_ledger_forgets_them(
 
 
 def test_ctrl_c_before_the_debit_pays_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DaRRM, "release", failing(KeyboardInterrupt()))
+    monkeypatch.setattr(Release, "release", failing(KeyboardInterrupt()))
     assert releasing(folder) == 130
     assert PrivacyLedger(folder / "l.sqlite").entries() == ()
     assert not (folder / "labels.npy").exists()
@@ -340,7 +341,7 @@ def test_a_folder_without_links_is_refused_before_anything_is_paid(
 
 
 def test_labels_are_on_no_disk_before_they_are_paid(
-    folder: Path, aggregator: DaRRM, monkeypatch: pytest.MonkeyPatch
+    folder: Path, aggregator: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     debit, sizes = PrivacyLedger.debit, []
 
@@ -369,7 +370,7 @@ def test_a_long_release_says_how_far_it_is(
 
 
 @pytest.mark.parametrize("ledger", ["l.sqlite", Path("l.sqlite"), None])
-def test_a_ledger_is_opened_by_the_caller(ledger: Any, folder: Path, aggregator: DaRRM) -> None:
+def test_a_ledger_is_opened_by_the_caller(ledger: Any, folder: Path, aggregator: Release) -> None:
     word = r"ledger must be a PrivacyLedger, got .* open a file with PrivacyLedger"
     with pytest.raises(ValueError, match=word):
         release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger)
@@ -378,7 +379,7 @@ def test_a_ledger_is_opened_by_the_caller(ledger: Any, folder: Path, aggregator:
 
 
 def test_python_gets_an_error_that_knows_the_entry(
-    folder: Path, aggregator: DaRRM, monkeypatch: pytest.MonkeyPatch
+    folder: Path, aggregator: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = PrivacyLedger(folder / "l.sqlite")
     monkeypatch.setattr(debited, "save_labels", failing(OSError(28, "No space left on device")))

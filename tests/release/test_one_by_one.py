@@ -12,11 +12,11 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.errors import BudgetExceededError, LedgerError
 from darrm.laws.noise_function import NoiseFunction
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.mechanisms.release import Release
 from darrm.pate import GNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.table import GammaTable, certify
-from darrm.release import DaRRM
+from darrm.proof.table import Table, certify
 from darrm.release.debited import recover
 from darrm.system.votes_file import labels_digest
 from darrm.votes import Votes
@@ -27,7 +27,7 @@ MASKED = np.ma.masked_array([1, 1, 0], [False, True, False])
 
 
 @pytest.fixture
-def table() -> GammaTable:
+def table() -> Table:
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 3)
     return certify(problem, NoiseFunction(3, [1.0, 1.0]))  # γ = 1: the answer is the majority
 
@@ -37,7 +37,7 @@ def ledger(tmp_path: Path) -> PrivacyLedger:
     return PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams("0.5", "1e-3"))
 
 
-def test_each_answer_is_paid_for_and_the_last_one_kept(table: GammaTable, ledger: PrivacyLedger) -> None:
+def test_each_answer_is_paid_for_and_the_last_one_kept(table: Table, ledger: PrivacyLedger) -> None:
     with open_release(table, ledger, note="asked") as release:
         for number, (votes, majority) in enumerate(zip(VOTES, MAJORITIES, strict=True), 1):
             assert release.answer(votes) == majority
@@ -51,7 +51,7 @@ def test_each_answer_is_paid_for_and_the_last_one_kept(table: GammaTable, ledger
     assert [entry.labels for entry in ledger.entries()] == [labels_digest(np.array([label])) for label in MAJORITIES]
 
 
-def test_questions_may_depend_on_answers(table: GammaTable, ledger: PrivacyLedger) -> None:
+def test_questions_may_depend_on_answers(table: Table, ledger: PrivacyLedger) -> None:
     seen: list[int] = []
 
     def questions() -> Iterator[list[int]]:
@@ -64,7 +64,7 @@ def test_questions_may_depend_on_answers(table: GammaTable, ledger: PrivacyLedge
     assert seen == [1, 0, 1, 0]
 
 
-def test_a_death_hands_the_last_answer_out_again_before_anything_else(table: GammaTable, ledger: PrivacyLedger) -> None:
+def test_a_death_hands_the_last_answer_out_again_before_anything_else(table: Table, ledger: PrivacyLedger) -> None:
     first = open_release(table, ledger)
     first.answer(VOTES[0])
     first.answer(VOTES[1])  # and dies
@@ -82,13 +82,13 @@ def test_a_death_hands_the_last_answer_out_again_before_anything_else(table: Gam
     assert open_release(table, ledger).waiting() == []
 
 
-def test_a_block_that_fails_keeps_the_last_answer(table: GammaTable, ledger: PrivacyLedger) -> None:
+def test_a_block_that_fails_keeps_the_last_answer(table: Table, ledger: PrivacyLedger) -> None:
     with pytest.raises(ZeroDivisionError), open_release(table, ledger) as release:
         assert 1 // (release.answer(VOTES[0]) - 1)  # fails after the answer
     assert open_release(table, ledger).waiting() == [1]
 
 
-def test_kept_answers_can_be_written_to_a_file(table: GammaTable, ledger: PrivacyLedger, tmp_path: Path) -> None:
+def test_kept_answers_can_be_written_to_a_file(table: Table, ledger: PrivacyLedger, tmp_path: Path) -> None:
     open_release(table, ledger, stream="mine").answer(VOTES[0])
     assert ledger.undelivered()[0].output == "-mine"
     assert ledger.recovery(1, "-mine").endswith("--output labels-1.csv")
@@ -97,7 +97,7 @@ def test_kept_answers_can_be_written_to_a_file(table: GammaTable, ledger: Privac
     assert (release.answered, release.waiting(), release.answer(VOTES[1])) == (1, [], 0)
 
 
-def test_the_budget_is_the_end_and_what_fits_is_answered(table: GammaTable, ledger: PrivacyLedger) -> None:
+def test_the_budget_is_the_end_and_what_fits_is_answered(table: Table, ledger: PrivacyLedger) -> None:
     release = open_release(table, ledger)
     fit = release.left()
     assert 5 <= fit < 99
@@ -122,7 +122,7 @@ def test_every_release_answers() -> None:
     assert [entry.count for entry in big.entries()] == [1, 1]
 
 
-def test_streams_of_two_kinds_need_a_ledger_that_allows_it(table: GammaTable, ledger: PrivacyLedger) -> None:
+def test_streams_of_two_kinds_need_a_ledger_that_allows_it(table: Table, ledger: PrivacyLedger) -> None:
     # the same voters with another γ: what is asked next, and of which table, may depend on all answers
     other = certify(Problem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 1), NoiseFunction(3, [0, 0]))
     open_release(table, ledger).answer(VOTES[0])
@@ -136,7 +136,7 @@ def test_streams_of_two_kinds_need_a_ledger_that_allows_it(table: GammaTable, le
 
 
 @pytest.mark.parametrize("votes", [[1, 1], [1, 1, 2], [1, 1, None], [[1, 1, 0], [1, 0, 0]], 1, "110", [], MASKED])
-def test_bad_votes_cost_nothing(votes: Any, table: GammaTable, ledger: PrivacyLedger) -> None:
+def test_bad_votes_cost_nothing(votes: Any, table: Table, ledger: PrivacyLedger) -> None:
     release = open_release(table, ledger)
     release.answer(VOTES[0])
     with pytest.raises(ValueError, match="votes"):
@@ -145,22 +145,22 @@ def test_bad_votes_cost_nothing(votes: Any, table: GammaTable, ledger: PrivacyLe
     assert release.answer(VOTES[1]) == 0
 
 
-def test_what_opens_nothing(table: GammaTable, ledger: PrivacyLedger, tmp_path: Path) -> None:
+def test_what_opens_nothing(table: Table, ledger: PrivacyLedger, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ledger must be a PrivacyLedger, got None"):
         open_release(table, None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="aggregator must be what releases"):
         open_release("table.json", ledger)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="aggregator must be what releases"):
-        open_release(DaRRM, ledger)  # type: ignore[arg-type]
+        open_release(Release, ledger)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="the name of a stream must be printable"):
         open_release(table, ledger, stream="a\nb")
     planned = PrivacyLedger.create(tmp_path / "planned", PrivacyParams(1), kinds="planned")
     with pytest.raises(ValueError, match="the ledger's kinds must be one or adaptive, got 'planned'"):
         open_release(table, planned)
-    open_release(DaRRM(table), PrivacyLedger.create(":memory:", PrivacyParams(1, "1e-3"))).answer(VOTES[0])
+    open_release(Release(table), PrivacyLedger.create(":memory:", PrivacyParams(1, "1e-3"))).answer(VOTES[0])
 
 
-def test_a_ledger_that_fails_debits_nothing(table: GammaTable, ledger: PrivacyLedger) -> None:
+def test_a_ledger_that_fails_debits_nothing(table: Table, ledger: PrivacyLedger) -> None:
     release = open_release(table, ledger)
     release.answer(VOTES[0])
     moved = Path(ledger.path).rename(f"{ledger.path}.away")

@@ -24,7 +24,7 @@ parquet = pytest.importorskip("pyarrow.parquet")
 from darrm.account.ledger import PrivacyLedger  # noqa: E402 (after the check for pyarrow)
 from darrm.errors import BudgetExceededError, PaidError  # noqa: E402 (as above)
 from darrm.laws.noise_function import NoiseFunction  # noqa: E402 (as above)
-from darrm.mechanisms.majority import DaRRM  # noqa: E402 (as above)
+from darrm.mechanisms.release import Release  # noqa: E402 (as above)
 from darrm.privacy import PrivacyParams  # noqa: E402 (as above)
 from darrm.problem import Problem, Voters  # noqa: E402 (as above)
 from darrm.proof.table import certify  # noqa: E402 (as above)
@@ -88,7 +88,7 @@ def ledger_in(folder: Path) -> PrivacyLedger:
 def release(folder: Path, output: str = "labels", **options: Any) -> ReleasedPartitions:
     options = {"keep": ["id"], **options}
     return release_partitions(
-        DaRRM(table()), folder / "votes", ledger=ledger_in(folder), output=folder / output, **options
+        Release(table()), folder / "votes", ledger=ledger_in(folder), output=folder / output, **options
     )
 
 
@@ -122,7 +122,7 @@ def untouched(folder: Path) -> bool:
     }
 
 
-class Sure(DaRRM):
+class Sure(Release):
     """Tells the majority as it is, so that a test knows the labels; what a table of it would cost is not asked."""
 
     def release(self, votes: Any, *, rng: Any = None) -> np.ndarray:
@@ -150,7 +150,7 @@ def test_a_folder_becomes_a_folder_with_each_label_at_its_row(folder: Path) -> N
 def test_a_file_becomes_a_file(folder: Path) -> None:
     ledger = ledger_in(folder)
     done = release_partitions(
-        DaRRM(table()),
+        Release(table()),
         folder / "votes" / NAMES[1],
         ledger=ledger,
         output=folder / "labels.parquet",
@@ -454,7 +454,7 @@ def test_a_death_after_publishing_is_only_written_down(
     monkeypatch.setattr(PrivacyLedger, "_forget_labels", die)
     ledger, output = ledger_in(folder), folder / name
     with pytest.raises(PaidError, match="interrupted; the budget is spent and what was not drawn yet is paid for"):
-        release_partitions(DaRRM(table()), folder / source, ledger=ledger, output=output, keep=["id"])
+        release_partitions(Release(table()), folder / source, ledger=ledger, output=output, keep=["id"])
     monkeypatch.undo()
     before = {path: path.read_bytes() for path in [output, *output.rglob("*")] if path.is_file()}
     monkeypatch.setattr(partitions, "_draw", die)
@@ -513,7 +513,7 @@ def _changes(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int, *, while_
     """
     first, drawn = folder / "votes" / NAMES[0], list[int]()
     write(folder / "another", matrix(9, rows), id=np.arange(rows))
-    debit, draw = PrivacyLedger.debit, DaRRM.release
+    debit, draw = PrivacyLedger.debit, Release.release
 
     def change() -> None:
         with suppress(FileNotFoundError):  # once
@@ -524,7 +524,7 @@ def _changes(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int, *, while_
         change()
         return stamp
 
-    def release_(self: DaRRM, votes: Any, **options: Any) -> Any:
+    def release_(self: Release, votes: Any, **options: Any) -> Any:
         drawn.append(votes.queries)
         if while_drawing:
             change()
@@ -535,7 +535,7 @@ def _changes(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int, *, while_
             monkeypatch.setattr(partitions, "stamp_of", compared)
         debit(self, *arguments, **options)
 
-    monkeypatch.setattr(DaRRM, "release", release_)
+    monkeypatch.setattr(Release, "release", release_)
     monkeypatch.setattr(PrivacyLedger, "debit", debited)
     return drawn
 
@@ -568,7 +568,7 @@ def test_what_another_program_put_at_the_file_is_left(folder: Path, monkeypatch:
 
     monkeypatch.setattr(partitions, "_draw", meanwhile)
     with pytest.raises(PaidError, match="was made by another program meanwhile: move it away"):
-        release_partitions(DaRRM(table()), folder / "votes" / NAMES[0], ledger=ledger, output=output, keep=["id"])
+        release_partitions(Release(table()), folder / "votes" / NAMES[0], ledger=ledger, output=output, keep=["id"])
     assert output.read_text() == "theirs"
     assert len(ledger.undelivered()) == 1
 
@@ -628,7 +628,7 @@ def test_what_is_not_all_of_the_release_does_not_end_it(
 
 def test_equal_votes_under_an_equal_name_have_manifests_of_different_digests(folder: Path) -> None:
     """The name of a release stands in its output: whoever has the ledger as well shall not test guesses of votes."""
-    found = [partitions.survey(DaRRM(table()), folder / "votes", folder / "labels", keep=["id"]) for _ in range(2)]
+    found = [partitions.survey(Release(table()), folder / "votes", folder / "labels", keep=["id"]) for _ in range(2)]
     first, second = (replace(manifest, release="0").to_bytes() for manifest in found)
     assert first != second
     assert min(len(manifest.salt) for manifest in found) >= 32  # hexadecimal digits: 128 bits cannot be tried

@@ -24,7 +24,7 @@ from darrm.laws.noise_function import NoiseFunction
 from darrm.mechanisms.files import load_release
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.table import GammaTable, certify
+from darrm.proof.table import Table, certify
 from darrm.release import OneByOne, open_release, pipe
 from darrm.release import __main__ as release
 from darrm.release.pipe import MOST_TOGETHER, Pipe, Questions, _pieces, answer_lines
@@ -467,7 +467,7 @@ def test_two_processes_share_a_budget_but_not_a_stream(folder: Path, ask: Asking
 
 
 def opened(folder: Path) -> Any:
-    return open_release(GammaTable.load(folder / "table.json"), PrivacyLedger(folder / "l.sqlite"))
+    return open_release(Table.load(folder / "table.json"), PrivacyLedger(folder / "l.sqlite"))
 
 
 def piped(folder: Path, end: int, *, json_lines: bool = False) -> tuple[OneByOne, Pipe]:
@@ -569,7 +569,7 @@ def test_a_budget_that_another_process_empties_in_between(folder: Path) -> None:
     ledger = PrivacyLedger.create(folder / "l.sqlite", PrivacyParams("0.5", "1e-3"))
     release = opened(folder)
     release.answer([1, 1, 0])
-    other = open_release(GammaTable.load(folder / "table.json"), ledger, stream="other")
+    other = open_release(Table.load(folder / "table.json"), ledger, stream="other")
     with pytest.raises(BudgetExceededError, match="0 still fit"):
         list(other.answers([[0, 0, 0]] * 100))
     assert 1 < other.answered < 99

@@ -18,11 +18,12 @@ import pytest
 from darrm.account import ledger as ledger_module
 from darrm.account.ledger import PrivacyLedger
 from darrm.laws.noise_function import NoiseFunction
+from darrm.mechanisms.release import Release
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.table import certify
-from darrm.release import DaRRM, pipe
 from darrm.release import __main__ as release
+from darrm.release import pipe
 from darrm.system.command_line import run
 from darrm.system.votes_file import labels_digest
 from tests.exhaustive import EXHAUSTIVE
@@ -30,7 +31,7 @@ from tests.exhaustive import EXHAUSTIVE
 KILLED = -9
 # where a process kills itself: before (False) or after (True) a call
 POINTS: dict[str, tuple[Any, str, bool]] = {
-    "drawn, not paid": (DaRRM, "release", True),
+    "drawn, not paid": (Release, "release", True),
     "in the transaction": (ledger_module, "_write", True),
     "paid, not written": (pipe, "_write", False),
     "written, not acknowledged": (pipe, "_write", True),

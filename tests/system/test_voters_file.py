@@ -10,7 +10,7 @@ from darrm.optimize.__main__ import main
 from darrm.optimize.report import fitted
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.proof.table import GammaTable
+from darrm.proof.table import Table
 from darrm.system.command_line import run
 from darrm.system.flags import add_workload, flags_of, python_of, workload_of
 from darrm.system.voters_file import read_voters
@@ -31,7 +31,7 @@ def test_a_file_and_lists_say_the_same(tmp_path: Path, capsys: pytest.CaptureFix
         assert status_and_error(capsys, *who, "--target", "0.4,1e-5", "--output", str(table)) == (0, "")
     assert tables[0].read_bytes() == tables[1].read_bytes()
     own = [PrivacyParams("0.1", "1e-6"), PrivacyParams("0.1", "1e-6"), PrivacyParams("0.5")]
-    assert GammaTable.load(tables[0]).problem.voters == Voters.of(own)
+    assert Table.load(tables[0]).problem.voters == Voters.of(own)
     assert sorted(map(str, read_voters(file))) == sorted(map(str, own))
 
 

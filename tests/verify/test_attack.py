@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from darrm.laws.noise_function import NoiseFunction
-from darrm.mechanisms import majority as release_module
-from darrm.optimize.optimizer import optimize_gamma
+from darrm.mechanisms import release as release_module
+from darrm.mechanisms.release import Release
+from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.probability import exact_coins
 from darrm.probability.binomial import binomial_pmf
@@ -18,24 +19,23 @@ from darrm.problem import Problem, Voters
 from darrm.proof.corners import corner_pairs
 from darrm.proof.definition import all_multisets
 from darrm.proof.renyi import renyi_divergences
-from darrm.proof.table import GammaTable, certify
-from darrm.release import DaRRM
+from darrm.proof.table import Table, certify
 from darrm.verify.attack import Intervals, _random_pair, attack, bernoulli_divergence, worst_pair
 
 DRAWS = 150_000
 
 
-def private(K: int, epsilon: str, delta: str, m: str, overlap: int | None = None, shape: str = "free") -> GammaTable:
+def private(K: int, epsilon: str, delta: str, m: str, overlap: int | None = None, shape: str = "free") -> Table:
     voters = Voters(K, PrivacyParams(epsilon, delta), overlap)
-    return optimize_gamma(Problem.from_allowance(voters, m), shape=shape)
+    return optimize_table(Problem.from_allowance(voters, m), shape=shape)
 
 
-def plain(K: int, epsilon: str, delta: str, overlap: int) -> GammaTable:
+def plain(K: int, epsilon: str, delta: str, overlap: int) -> Table:
     voters = Voters(K, PrivacyParams("inf"), overlap)
-    return optimize_gamma(Problem(voters, PrivacyParams(epsilon, delta)))
+    return optimize_table(Problem(voters, PrivacyParams(epsilon, delta)))
 
 
-def falling(K: int) -> GammaTable:
+def falling(K: int) -> Table:
     """A table that is not monotone: the worst rows need not be in the dominating family."""
     problem = Problem.from_allowance(Voters(K, PrivacyParams("1.5", "1e-3")), "1.2")
     return certify(problem, NoiseFunction(K, np.linspace(1.0, 0.0, K - K // 2)))
@@ -177,16 +177,16 @@ def one_coin_for_two_queries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def the_wrong_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    release = DaRRM.release
-    monkeypatch.setattr(DaRRM, "release", lambda self, votes, *, rng=None: 1 - release(self, votes, rng=rng))
+    release = Release.release
+    monkeypatch.setattr(Release, "release", lambda self, votes, *, rng=None: 1 - release(self, votes, rng=rng))
 
 
 def a_bare_minority_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    def release(self: DaRRM, votes: Any, *, rng: Any = None) -> Any:
+    def release(self: Release, votes: Any, *, rng: Any = None) -> Any:
         told = 2 * votes.ones + 1 >= votes.voters  # one vote too few is enough
-        return (told ^ self._lies.flip(votes.ones, source=rng.bytes)).astype(np.int64)
+        return (told ^ vars(self)["_sampler"].lies.flip(votes.ones, source=rng.bytes)).astype(np.int64)
 
-    monkeypatch.setattr(DaRRM, "release", release)
+    monkeypatch.setattr(Release, "release", release)
 
 
 @pytest.mark.statistical

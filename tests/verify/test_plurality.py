@@ -12,14 +12,14 @@ import pytest
 from darrm.account.ledger import PrivacyLedger
 from darrm.laws.plurality_law import PluralityLaw
 from darrm.laws.priors import Dirichlet
-from darrm.mechanisms.plurality import Plurality
+from darrm.mechanisms.release import Release
 from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import GNMax, NoisyMaximum
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.plurality import largest_excess, pairs_of
-from darrm.proof.plurality_table import PluralityTable
+from darrm.proof.moves import largest_excess, pairs_of
 from darrm.proof.stored import checksum_of
+from darrm.proof.table import Table
 from darrm.release import release_debited
 from darrm.system.command_line import run
 from darrm.system.votes_file import save_labels
@@ -34,7 +34,7 @@ PROBLEM = Problem(Voters(6, PrivacyParams("inf"), overlap=1), PrivacyParams("0.5
 
 
 @pytest.fixture(scope="module")
-def table() -> PluralityTable:
+def table() -> Table:
     return optimize_plurality(PROBLEM)
 
 
@@ -49,14 +49,14 @@ def test_two_pieces_of_code_that_share_nothing_agree(reached: int) -> None:
     for epsilon in (Fraction(7, 10), Fraction(0), Fraction(2)):
         found = worst_differences(table, [epsilon])
         assert found is not None
-        ours = largest_excess(table.probabilities, pairs_of(problem), epsilon)
+        ours = largest_excess(table.plurality, pairs_of(problem), epsilon)
         assert found[0].lower - Fraction(1, 2**90) <= ours <= found[0].upper + Fraction(1, 2**90)
         assert found[0].upper - found[0].lower < Fraction(1, 2**90)
 
 
-def test_the_share_is_counted_over_all_histograms(table: PluralityTable) -> None:
+def test_the_share_is_counted_over_all_histograms(table: Table) -> None:
     histograms = [n for n in itertools.product(range(7), repeat=3) if sum(n) == 6]
-    h = table.probabilities.probabilities(histograms)
+    h = table.plurality.probabilities(histograms)
     right = sum(
         float(p)
         for n, row in zip(histograms, h, strict=True)
@@ -70,7 +70,7 @@ def test_the_share_is_counted_over_all_histograms(table: PluralityTable) -> None
     assert share_right(skewed) == pytest.approx(skewed.share_right, abs=1e-12)
 
 
-def test_an_honest_table_is_proved(table: PluralityTable) -> None:
+def test_an_honest_table_is_proved(table: Table) -> None:
     read, verdicts = judge_table(json.dumps(table.to_json()).encode())
     assert read is not None
     assert read.digest == table.digest
@@ -81,14 +81,14 @@ def test_an_honest_table_is_proved(table: PluralityTable) -> None:
     assert any("share of right labels is" in claim for claim in proved)
 
 
-def forged(table: PluralityTable, change: Callable[[dict[str, Any]], None]) -> bytes:
+def forged(table: Table, change: Callable[[dict[str, Any]], None]) -> bytes:
     data = json.loads(json.dumps(table.to_json()))
     change(data)
     data["checksum"] = checksum_of({"problem": data["problem"], "weights": data["weights"]})
     return json.dumps(data).encode()
 
 
-def test_what_is_false_is_called_false(table: PluralityTable) -> None:
+def test_what_is_false_is_called_false(table: Table) -> None:
     def broken(data: dict[str, Any]) -> None:
         data["weights"][0] = [2**53, 0]
 
@@ -110,20 +110,20 @@ def test_what_is_false_is_called_false(table: PluralityTable) -> None:
         assert word in false_claims(judge_table(forged(table, change))[1])
 
 
-def test_a_law_that_the_prover_let_through_is_caught(table: PluralityTable) -> None:
-    weights = table.probabilities.weights.copy()
+def test_a_law_that_the_prover_let_through_is_caught(table: Table) -> None:
+    weights = table.plurality.weights.copy()
     weights[0] += 2**40
     weights[1] -= 2**40
     planted = PluralityLaw(6, 3, weights)
-    object.__setattr__(lying := table.with_optimality(table.optimality, {}), "probabilities", planted)
+    object.__setattr__(lying := table.with_optimality(table.optimality, {}), "law", planted)
     assert "one label is" in false_claims(list(judge_privacy(lying.to_json()["certificate"], exact_of(lying))))
 
 
-def test_table_ledger_and_labels_together(table: PluralityTable, tmp_path: Path) -> None:
+def test_table_ledger_and_labels_together(table: Table, tmp_path: Path) -> None:
     table.save(tmp_path / "t.json")
     ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(10, "0.05"))
     votes = Votes.of_counts([[4, 2, 0], [2, 2, 2], [0, 1, 5]] * 5)
-    labels = release_debited(Plurality(table), votes, ledger=ledger)
+    labels = release_debited(Release(table), votes, ledger=ledger)
     save_labels(tmp_path / "labels.csv", labels)
     found = audit(tmp_path / "t.json", ledger_path=tmp_path / "l.sqlite", labels_path=tmp_path / "labels.csv", draws=10)
     assert false_claims(list(found.verdicts)) == ""

@@ -20,17 +20,16 @@ import numpy as np
 import pytest
 
 from darrm import (
-    DaRRM,
-    GammaTable,
     NoiseFunction,
     PrivacyLedger,
     PrivacyParams,
     Problem,
+    Table,
     Voters,
     Votes,
     certify,
     open_release,
-    optimize_gamma,
+    optimize_table,
     release_debited,
 )
 from darrm.account.bounds import Bound
@@ -40,6 +39,7 @@ from darrm.laws.priors import Dirichlet, Independent, Point, Prior
 from darrm.losses.charges import Charge
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
+from darrm.mechanisms.release import Release
 from darrm.proof import certify as prover
 from darrm.proof.charge import charge_of
 from darrm.system.command_line import run
@@ -51,7 +51,7 @@ from darrm.verify.audit import audit
 from darrm.verify.labels import judge_labels
 from darrm.verify.ledger import LedgerCopy, judge_ledger, read_ledger
 from darrm.verify.plain_words import who_may_know
-from darrm.verify.table import Table, differences, exact_of, judge_optimality, judge_table
+from darrm.verify.table import differences, exact_of, judge_optimality, judge_table
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, Verdict
 from tests.exhaustive import EXHAUSTIVE
 
@@ -70,8 +70,8 @@ class Trio:
     labels_path = property(lambda self: self.folder / "labels.csv")
 
     @property
-    def table(self) -> GammaTable:
-        return GammaTable.load(self.table_path)
+    def table(self) -> Table:
+        return Table.load(self.table_path)
 
     more_path = property(lambda self: self.folder / "more.npy")
 
@@ -83,12 +83,14 @@ class Trio:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trio")
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
-    table = optimize_gamma(problem, prior=Dirichlet())
+    table = optimize_table(problem, prior=Dirichlet())
     table.save(folder / "table.json")
     ledger = PrivacyLedger.create(folder / "ledger.sqlite", BUDGET)
     rng = np.random.default_rng(3)
     for name, queries in (("labels.csv", 20), ("more.npy", 12)):
-        release_debited(DaRRM(table), rng.integers(0, 2, (queries, 3)), ledger=ledger, note=name, output=folder / name)
+        release_debited(
+            Release(table), rng.integers(0, 2, (queries, 3)), ledger=ledger, note=name, output=folder / name
+        )
     return folder
 
 
@@ -184,7 +186,7 @@ class TestAnHonestTrio:
         judge, before = table_claims.judge_table, trio.ledger_path.read_bytes()
 
         def overtaken(content: bytes) -> tuple[Table | None, list[Verdict]]:
-            PrivacyLedger(trio.ledger_path).debit(DaRRM(trio.table).charge(1))  # while the table is being proved
+            PrivacyLedger(trio.ledger_path).debit(Release(trio.table).charge(1))  # while the table is being proved
             return judge(content)
 
         monkeypatch.setattr("darrm.verify.audit.judge_table", overtaken)
@@ -221,14 +223,14 @@ def allowed(K: int, m: str, delta: str = "1e-5", **more: Any) -> Problem:
 
 PLAIN = Problem(Voters(30, PrivacyParams("inf"), overlap=1), PrivacyParams("0.3", "1e-6"))
 HONEST = {
-    "a prior of one's own": lambda: optimize_gamma(allowed(5, "2"), prior=OwnPrior()),
-    "a sampled objective": lambda: optimize_gamma(allowed(5, "2"), objective="expected-error", draws=200),
-    "a monotone shape": lambda: optimize_gamma(allowed(7, "2"), prior=Independent(0.6, 0.9), shape="monotone"),
-    "an even number": lambda: optimize_gamma(allowed(6, "4/3", "0"), prior=Point(0.2)),
-    "an overlap": lambda: optimize_gamma(allowed(9, "2", overlap=2), prior=Dirichlet()),
-    "models": lambda: optimize_gamma(allowed(5, "2", models=True), prior=Dirichlet()),
-    "plain voters": lambda: optimize_gamma(PLAIN, prior=Dirichlet()),
-    "a tiny epsilon": lambda: optimize_gamma(
+    "a prior of one's own": lambda: optimize_table(allowed(5, "2"), prior=OwnPrior()),
+    "a sampled objective": lambda: optimize_table(allowed(5, "2"), objective="expected-error", draws=200),
+    "a monotone shape": lambda: optimize_table(allowed(7, "2"), prior=Independent(0.6, 0.9), shape="monotone"),
+    "an even number": lambda: optimize_table(allowed(6, "4/3", "0"), prior=Point(0.2)),
+    "an overlap": lambda: optimize_table(allowed(9, "2", overlap=2), prior=Dirichlet()),
+    "models": lambda: optimize_table(allowed(5, "2", models=True), prior=Dirichlet()),
+    "plain voters": lambda: optimize_table(PLAIN, prior=Dirichlet()),
+    "a tiny epsilon": lambda: optimize_table(
         Problem.from_allowance(Voters(3, PrivacyParams("1e-6")), 1), prior=Dirichlet()
     ),
     "no truth at all": lambda: certify(allowed(4, "2"), NoiseFunction(4, [0.0, 0.0])),
@@ -243,15 +245,15 @@ def test_honest_tables_of_every_kind_pass(tmp_path: Path, name: str) -> None:
     assert read is not None
     assert false_claims(verdicts) == ""
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(9, "1e-2"), kinds="adaptive")
-    ledger.debit(DaRRM(table).charge(1))
+    ledger.debit(Release(table).charge(1))
     assert false_claims(list(judge_ledger(read_ledger(tmp_path / "ledger.sqlite"), table))) == ""
 
 
 def test_other_tables_may_have_paid_from_the_same_ledger(tmp_path: Path) -> None:
     table, other = (certify(allowed(K, "2"), NoiseFunction(K, [0.2, 0.3])) for K in (3, 4))
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(9, "1e-2"), kinds="planned")
-    ledger.debit(DaRRM(table).charge(2))
-    ledger.debit(DaRRM(other).charge(5))
+    ledger.debit(Release(table).charge(2))
+    ledger.debit(Release(other).charge(5))
     found = list(judge_ledger(read_ledger(tmp_path / "ledger.sqlite"), table))
     assert false_claims(found) == ""
     assert "5 queries of 'DaRRM over 4 voters' cost something else" in [verdict.claim for verdict in found]
@@ -266,7 +268,7 @@ def test_other_tables_may_have_paid_from_the_same_ledger(tmp_path: Path) -> None
 def test_labels_of_any_name_are_those_of_their_debit(trio: Trio, classes: tuple[Any, Any], suffix: str) -> None:
     path = trio.folder / f"named.{suffix}"
     votes = Votes.of_labels(np.asarray(classes)[[[0, 0, 1], [1, 1, 1], [1, 0, 1]]], classes)
-    release_debited(DaRRM(trio.table), votes, ledger=PrivacyLedger(trio.ledger_path), output=path)
+    release_debited(Release(trio.table), votes, ledger=PrivacyLedger(trio.ledger_path), output=path)
     found = audit(trio.table_path, ledger_path=trio.ledger_path, labels_path=path)
     assert false_claims(list(found.verdicts)) == ""
     assert found.labels is not None
@@ -275,7 +277,7 @@ def test_labels_of_any_name_are_those_of_their_debit(trio: Trio, classes: tuple[
 
 def test_what_holds_no_digest_is_judged_by_its_count(trio: Trio) -> None:
     table = trio.table
-    PrivacyLedger(trio.ledger_path).debit(replace(DaRRM(table).charge(5), table=""))
+    PrivacyLedger(trio.ledger_path).debit(replace(Release(table).charge(5), table=""))
     for count, false in ((5, ""), (6, "as many were paid for as there are")):
         save_labels(trio.folder / "own.npy", np.arange(count) % 2)
         labels = load_labels(trio.folder / "own.npy")
@@ -283,8 +285,8 @@ def test_what_holds_no_digest_is_judged_by_its_count(trio: Trio) -> None:
         assert bool(false) == bool(false_claims(list(judge_labels(labels, table, read_ledger(trio.ledger_path), None))))
     other = certify(allowed(4, "2"), NoiseFunction(4, [0.2, 0.3]))
     ledger = PrivacyLedger.create(trio.folder / "planned.sqlite", BUDGET, kinds="planned")
-    ledger.debit(replace(DaRRM(table).charge(5), table=""))
-    ledger.debit(DaRRM(other).charge(5))
+    ledger.debit(replace(Release(table).charge(5), table=""))
+    ledger.debit(Release(other).charge(5))
     found = list(judge_ledger(read_ledger(trio.folder / "planned.sqlite"), table))
     assert false_claims(found) == ""
     assert [verdict.verdict for verdict in found if verdict.claim == "queries were answered with this table"] == [
@@ -426,17 +428,17 @@ class TestLiesInALedger:
         assert str(trio.ledger_path) in false_claims(list(found.verdicts))
 
     def test_the_cost_of_a_query(self, trio: Trio) -> None:
-        charge = replace(DaRRM(trio.table).charge(20), guarantee=PrivacyParams("0.2", "1e-5"))
+        charge = replace(Release(trio.table).charge(20), guarantee=PrivacyParams("0.2", "1e-5"))
         assert "costs what one with this table costs" in self.lie(trio, charge)
 
     def test_the_profile_of_a_query(self, trio: Trio) -> None:
-        charge = DaRRM(trio.table).charge(20)
+        charge = Release(trio.table).charge(20)
         assert charge.profile is not None
         profile = PrivacyProfile(charge.profile.epsilons, tuple(0.9 * delta for delta in charge.profile.deltas))
         assert "costs what one with this table costs" in self.lie(trio, replace(charge, profile=profile))
 
     def test_the_renyi_curve_of_a_query(self, trio: Trio) -> None:
-        charge = DaRRM(trio.table).charge(20)
+        charge = Release(trio.table).charge(20)
         assert charge.renyi is not None
         curve = RenyiCurve(charge.renyi.orders, 0.99 * charge.renyi.values)
         assert "costs what one with this table costs" in self.lie(trio, replace(charge, renyi=curve))
@@ -737,7 +739,7 @@ class Page(HTMLParser):
 class TestTheReport:
     def test_a_page_to_read_and_sign(self, trio: Trio) -> None:
         note = "<script>alert('x')</script>"
-        PrivacyLedger(trio.ledger_path).debit(DaRRM(trio.table).charge(1), note=note)
+        PrivacyLedger(trio.ledger_path).debit(Release(trio.table).charge(1), note=note)
         trio.table_path.write_bytes(rewritten(trio, lambda data: data["provenance"].update(solver=note)))
         path = trio.folder / "report.html"
         assert run(lambda: main([*trio.arguments(), "--report", str(path), "--quiet"])) == 0
@@ -781,7 +783,7 @@ class TestTheAttack:
     def attacked(
         self, trio: Trio, monkeypatch: pytest.MonkeyPatch, *, refuted: bool, departures: tuple[str, ...]
     ) -> int:
-        def attack(table: GammaTable, draws: int, *, report: Callable[[str], None]) -> SimpleNamespace:
+        def attack(table: Table, draws: int, *, report: Callable[[str], None]) -> SimpleNamespace:
             report("drawing")
             assert (table.digest, draws) == (trio.table.digest, 1000)
             return SimpleNamespace(

@@ -1,4 +1,4 @@
-"""How good a plurality is under a prior on histograms, and the proof that no private one is better.
+"""How large the share of right labels of a private mechanism can be: a bound from multipliers of pairs of neighbors.
 
 Let P_p be the prior's probability of the partition p, c_j = m_j P_p for its group of classes with the most votes and 0
 for its other groups: the share of right labels of a law h is Σ_j c_j h_j.
@@ -22,24 +22,17 @@ loads it computes (1) again in balls that contain the real numbers. P_p are the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flint import arb, ctx, fmpq
 
 from darrm import checks
-from darrm.errors import TableError
-from darrm.laws import priors
 from darrm.laws.partitions import Histogram, partitions_of
-from darrm.laws.plurality_law import PluralityLaw
 from darrm.laws.priors import Prior
 from darrm.problem import Problem
 from darrm.proof.corners import PRECISION_BITS, ratio_of, upper_float
-from darrm.proof.optimality import STATUSES
-from darrm.proof.plurality import pairs_of
-
-# of a share of right labels: the rounding of a few thousand additions, and of another library's logarithms
-_TOLERANCE = 1e-10
+from darrm.proof.moves import pairs_of
+from darrm.system.json_text import Json
 
 
 class PairMultipliers(NamedTuple):
@@ -50,85 +43,13 @@ class PairMultipliers(NamedTuple):
     weights: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class PluralityOptimality:
-    """How good a law is under a prior, and how much better one could be; a claim until `checked` has computed it."""
-
-    prior: Prior
-    value: float  # share of right labels of the certified law
-    bound: float  # no private mechanism has a larger one
-    status: str  # of `darrm.proof.optimality.STATUSES`: why the solver stopped; a comment, not a claim
-    multipliers: tuple[PairMultipliers, ...] | None = field(default=None, repr=False)
-    claimed: bool = True  # value or bound are the maker's word
-
-    @property
-    def gap(self) -> float:
-        """``bound`` − ``value``, at least 0."""
-        return max(0.0, self.bound - self.value)
-
-    def __str__(self) -> str:
-        source = "claimed by the maker" if self.claimed else "proved"
-        return f"{self.value:.10g} of the labels right, no private mechanism above {self.bound:.10g} ({source})"
-
-    def checked(self, problem: Problem, law: PluralityLaw) -> PluralityOptimality:
-        """Return the same with value and bound computed again, as far as the prior and the multipliers allow.
-
-        `TableError` if something does not hold.
-        """
-        try:
-            checks.one_of(STATUSES, status=self.status)
-            checks.probability(value=self.value)
-            checks.finite(bound=self.bound)
-            if isinstance(self.prior, priors.StoredPrior):
-                if not self.bound >= self.value - _TOLERANCE:
-                    checks.fail("the bound", self.bound, f"at least the share of right labels {self.value!r}")
-                return replace(self, claimed=True)
-            value = law.share_right(self.prior)
-            if not abs(self.value - value) <= _TOLERANCE:
-                checks.fail("the share of right labels", self.value, f"that of the law, {value!r}")
-            # the share is rounded: it may lie above a bound that meets it
-            bound = max(value, upper_bound(problem, self.prior, self.multipliers or ()))
-            if self.multipliers is None:
-                return replace(self, value=value, bound=max(value, self.bound), claimed=True)
-            if not abs(self.bound - bound) <= _TOLERANCE:
-                checks.fail("the bound", self.bound, f"what its multipliers prove, {bound!r}")
-            return replace(self, value=value, bound=bound, claimed=False)
-        except ValueError as error:
-            raise TableError("optimality", str(error)) from error
-
-    def to_json(self, problem: Problem) -> dict[str, Any]:
-        """Write it as plain data; a file does not say what is proved."""
-        stored = self.multipliers
-        return {
-            "prior": priors.to_json(self.prior, problem.voters.K, problem.classes),
-            "value": self.value,
-            "bound": self.bound,
-            "status": self.status,
-            "multipliers": None
-            if stored is None
-            else [[each.place, list(each.aligned), list(each.weights)] for each in stored],
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any], problem: Problem) -> PluralityOptimality:
-        """Read what `to_json` wrote: a claim; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
-        checks.finite(value=data["value"], bound=data["bound"])
-        stored = data["multipliers"]
-        return cls(
-            priors.from_json(data["prior"]),
-            float(data["value"]),
-            float(data["bound"]),
-            data["status"],
-            None if stored is None else _multipliers_from_json(stored, problem),
-        )
-
-
 def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[PairMultipliers]) -> float:
     """Compute a float that is at least (1), and at most 1, as every share is.
 
     Without multipliers nothing is known but that:
 
     >>> from darrm import PrivacyParams, Voters
+    >>> from darrm.laws.priors import Dirichlet
     >>> problem = Problem(Voters(3, PrivacyParams("inf"), overlap=1), PrivacyParams(1), 3)
     >>> round(upper_bound(problem, Dirichlet(), []), 12)
     1.0
@@ -159,8 +80,13 @@ def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[PairMultip
         return min(1.0, upper_float(sum(best.values(), bound)))
 
 
-def _multipliers_from_json(data: Any, problem: Problem) -> tuple[PairMultipliers, ...]:  # noqa: ANN401 (JSON)
-    """Read multipliers of pairs of neighbors; `TypeError`, `KeyError` or `ValueError` if they are no such list."""
+def to_list(multiplier: PairMultipliers) -> list[Json]:
+    """Write the multipliers of one pair: the number of the partition, its neighbor, and z of every term."""
+    return [multiplier.place, list(multiplier.aligned), list(multiplier.weights)]
+
+
+def multipliers_from_json(data: Json, problem: Problem) -> tuple[PairMultipliers, ...]:
+    """Read what `to_list` wrote of each; `TypeError`, `KeyError` or `ValueError` if they are no such list."""
     pairs, partitions = pairs_of(problem), partitions_of(problem.voters.K, problem.classes)
     known = set(zip(pairs.first, pairs.second, strict=True))
     if not isinstance(data, list) or len(data) > len(known):

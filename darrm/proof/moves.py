@@ -26,7 +26,7 @@ from darrm.laws.plurality_law import WEIGHT_BITS, PluralityLaw
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Problem
-from darrm.proof.certify import Certificate
+from darrm.proof.certificate import Certificate
 from darrm.proof.corners import PRECISION_BITS, ratio_of
 
 WHOLE_NUMBERS = f"whole numbers, e^ε to {PRECISION_BITS} bits"
@@ -61,7 +61,7 @@ def largest_excess(law: PluralityLaw, pairs: Pairs, epsilon: Fraction) -> Fracti
     return Fraction(max(sums), common << (WEIGHT_BITS + PRECISION_BITS))
 
 
-def prove(problem: Problem, law: PluralityLaw, *, scale: float = 1.0) -> Certificate:
+def prove(problem: Problem, law: PluralityLaw, scale: float = 1.0) -> Certificate:
     """Prove that a law is private as it stands; `CertificationError` if (1) does not hold.
 
     ``worst_cost`` of the certificate bounds the left side of (1), ``budget`` is δ and ``rows`` the number of pairs.
@@ -74,7 +74,7 @@ def prove(problem: Problem, law: PluralityLaw, *, scale: float = 1.0) -> Certifi
     if worst > target.exact_delta:
         raise CertificationError(
             f"at epsilon = {target.epsilon:g} neighbors differ by {float(worst):.6g}, delta is {target.delta:.6g}: "
-            "let certify_plurality mix the law with a random answer",
+            "let certify mix the law with a random answer",
             worst_cost=float(worst),
             budget=target.delta,
         )

@@ -1,0 +1,48 @@
+"""What may be answered: a law gives every histogram of votes the probability of every answer. It proves nothing yet."""
+
+from typing import Protocol
+
+from numpy.typing import ArrayLike
+
+from darrm.laws.priors import Prior
+from darrm.probability import Array
+from darrm.system.json_text import Json
+
+
+class Law(Protocol):
+    """The probabilities of all answers for all histograms of K votes for C classes.
+
+    γ is the law of two classes (`darrm.laws.noise_function.NoiseFunction`); `darrm.laws.plurality_law.PluralityLaw` is
+    one of any number.
+    """
+
+    @property
+    def K(self) -> int:  # noqa: N802 (the papers' letter)
+        """How many votes."""
+        ...
+
+    @property
+    def classes(self) -> int:
+        """C, how many answers there are."""
+        ...
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether more votes never make a right answer less likely, as far as that is known."""
+        ...
+
+    def probabilities(self, counts: ArrayLike) -> Array:
+        """Compute the probability of every answer for (n, C) histograms → (n, C)."""
+        ...
+
+    def share_right(self, prior: Prior) -> float | None:
+        """Compute the probability that the answer is one of the classes with the most votes; None where unknown."""
+        ...
+
+    def expected_error(self, prior: Prior) -> float:
+        """Compute the expected error [D, Definition 2.4] of two classes; `ValueError` for more."""
+        ...
+
+    def to_json(self) -> list[Json]:
+        """Write its numbers as plain data."""
+        ...

@@ -1,0 +1,188 @@
+"""The private answer to a vote, with a proven table [D, Algorithm 1].
+
+It holds a `Table`, so its guarantee is proved before it exists, and draws exactly from the very law of the table:
+
+* two classes: given l ones the output is 1 with probability (1 + g(l))/2 for the very floats g, by exact coins;
+* a law on histograms: with a whole number uniform below 2^53 the group of classes with equally many votes, then one of
+  its classes with a uniform whole number below their number, so that every class has the probability w/(m·2^53).
+
+Subsampling and randomized response are tables, too: ``Release(certify(problem, baselines.subsampling(problem)))``.
+"""
+
+import os
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darrm import checks
+from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.plurality_law import ONE, PluralityLaw
+from darrm.losses.charges import Charge
+from darrm.privacy import PrivacyParams
+from darrm.probability.exact_coins import ExactCoins
+from darrm.probability.exact_sampling import UniformBelow, uniform_below
+from darrm.problem import Voters
+from darrm.proof.charge import charge_of
+from darrm.proof.table import Table
+from darrm.system.json_text import Json
+from darrm.votes import Labels, Votes, require_votes
+
+_BLOCK = 2**16  # queries answered at a time
+
+
+class Release:
+    """Answer with the law of a table; for two classes: tell the majority with probability γ(l), else toss a fair coin.
+
+    The guarantee is that of one query. Those of several add up where voters draw fresh randomness for each, not where
+    they are trained models (docs/trained-models.md): the accountant knows what holds then.
+
+    Parameters
+    ----------
+    table
+        A proven law.
+
+    Raises
+    ------
+    ValueError
+        If ``table`` is no `Table`.
+
+    Examples
+    --------
+    >>> from darrm import PrivacyParams, Problem, Voters, certify
+    >>> from darrm.laws import baselines
+    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
+    >>> aggregator = Release(certify(problem, baselines.double_subsampling(problem)))
+    >>> aggregator.guarantee
+    PrivacyParams(epsilon=0.3, delta=0)
+    >>> aggregator.release([[1, 1, 0], [0, 0, 0]])
+    array([1, 0])
+    >>> aggregator.release(Votes.of_labels([["no", "yes", "yes"]], classes=("no", "yes")))
+    array(['yes'], dtype='<U3')
+    >>> problem = Problem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "0.5"), classes=3)
+    >>> voter = PluralityLaw.of_probabilities(2, 3, [1.0, 0.0, 0.5, 0.0])  # the vote of one of them
+    >>> Release(certify(problem, voter)).release(Votes.of_labels([["b", "b"]], classes=("a", "b", "c")))
+    array(['b'], dtype='<U1')
+    """
+
+    def __init__(self, table: Table) -> None:
+        checks.instance(Table, table=table, advice="Table.load reads one from a file, certify(problem, law) proves one")
+        self._table = table
+        self._sampler: _Sampler = _SAMPLERS[type(table.law)](table.law)
+
+    @property
+    def table(self) -> Table:
+        """The proven law."""
+        return self._table
+
+    @property
+    def voters(self) -> Voters:
+        """Whose votes it answers."""
+        return self._table.problem.voters
+
+    @property
+    def classes(self) -> int:
+        """How many answers there are."""
+        return self._table.problem.classes
+
+    @property
+    def guarantee(self) -> PrivacyParams:
+        """What one query satisfies, whatever the data: (mε, δ)."""
+        return self._table.problem.target
+
+    def charge(self, queries: int = 1) -> Charge:
+        """Describe what ``queries`` queries cost, whatever the data; see `darrm.proof.charge.charge_of`."""
+        return charge_of(self._table, queries)
+
+    def to_json(self) -> dict[str, Json]:
+        """Write the table as plain data, as a file of this release has it."""
+        return self._table.to_json()
+
+    def probability_of_one(self, ones: int) -> Fraction:
+        """Compute Pr[output 1 | so many votes for 1] of two classes exactly, (1 + g(l))/2."""
+        K = self.voters.K
+        checks.integer_at_least(0, most=K, ones=ones)
+        return (1 + Fraction(float(self._table.gamma.signed[ones]))) / 2
+
+    def release(self, votes: Votes | ArrayLike, *, rng: np.random.Generator | None = None) -> Labels:
+        """Release one label for each query, as `Aggregator.release`.
+
+        The votes are those of K voters about C classes. Of two classes a (Q, K) matrix of 0/1 or booleans is read as
+        labels, and votes may be missing, where that was allowed: each release tosses coins of its own for these.
+        """
+        given = self._sampler.read(votes).of_voters(self.voters.K)
+        return given.labeled(self._sampler.draw(given, rng))
+
+
+class _Sampler(Protocol):
+    """Draws from one law."""
+
+    def read(self, votes: Votes | ArrayLike) -> Votes:
+        """Return the votes as such, or refuse them with `ValueError`."""
+        ...
+
+    def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
+        """Answer every query by the number of a class: (Q,)."""
+        ...
+
+
+class _Coins:
+    """Of a γ: Pr[the answer is not the majority | l] = (1 − γ(l))/2; at a tie this is 1/2, and the coin decides."""
+
+    def __init__(self, gamma: NoiseFunction) -> None:
+        self.K = gamma.K
+        self.lies = ExactCoins([(1 - Fraction(float(value))) / 2 for value in gamma.full])
+
+    def read(self, votes: Votes | ArrayLike) -> Votes:
+        """Read arrays as labels."""
+        return votes if isinstance(votes, Votes) else Votes.of_labels(votes, classes=2)
+
+    def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
+        """Answer every query: (Q,)."""
+        ones = votes.completed(rng=rng).ones
+        told = (2 * ones > self.K) ^ self.lies.flip(ones, source=os.urandom if rng is None else rng.bytes)
+        return told.astype(np.int64)
+
+
+class _Groups:
+    """Of a law on histograms."""
+
+    def __init__(self, law: PluralityLaw) -> None:
+        self.law, partitions = law, law.partitions
+        # a row for each partition, a column for each of its groups; beyond the last 2^53, which no draw reaches
+        widest = int(np.max(np.bincount(partitions.blocks)))
+        column = np.arange(partitions.blocks.size) - partitions.starts[partitions.blocks]
+        self.bounds = np.full((len(partitions.parts), widest), ONE, dtype=np.int64)
+        running = np.cumsum(law.weights.astype(object))  # beyond 64 bits
+        before = running[partitions.starts] - law.weights[partitions.starts]
+        self.bounds[partitions.blocks, column] = (running - before[partitions.blocks]).astype(np.int64)
+        self.votes = np.zeros_like(self.bounds)
+        self.votes[partitions.blocks, column] = partitions.votes
+
+    def read(self, votes: Votes | ArrayLike) -> Votes:
+        """Take votes about as many classes, of which none is missing."""
+        given = require_votes(votes)
+        if len(given.classes) != self.law.classes:
+            number = checks.Found(f"about {len(given.classes)} classes")
+            checks.fail("votes", number, f"about the table's {self.law.classes}")
+        return given
+
+    def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
+        """Answer every query: (Q,)."""
+        below = uniform_below(rng)
+        blocks = [self._draw(votes.counts[start : start + _BLOCK], below) for start in range(0, votes.queries, _BLOCK)]
+        return np.concatenate([*blocks, np.empty(0, dtype=np.int64)])
+
+    def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
+        """Answer some queries: (n, C) → (n,)."""
+        places = self.law.places_of(counts)
+        drawn = below(np.full(len(counts), ONE, dtype=np.int64))
+        # the first group whose weights, with those before it, exceed the number drawn
+        group = np.sum(drawn[:, None] >= self.bounds[places], axis=1)
+        members = counts == self.votes[places, group][:, None]
+        rank = below(members.sum(axis=1, dtype=np.int64))
+        return np.asarray(np.argmax(np.cumsum(members, axis=1) == rank[:, None] + 1, axis=1), dtype=np.int64)
+
+
+_SAMPLERS = {NoiseFunction: _Coins, PluralityLaw: _Groups}

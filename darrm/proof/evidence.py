@@ -1,0 +1,105 @@
+"""What proves a law, and what follows from it: decided once, by what the law is a law of.
+
+A γ is proved over the corners of its voters [D, Lemma 5.1], whatever these promise; a law on histograms over all moves
+of the votes that one person reaches, for voters about whom nothing is promised. `Table` and whoever describes one ask
+`evidence_of`, and know nothing of either.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from darrm import checks
+from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.plurality_law import PluralityLaw
+from darrm.losses.profile import PrivacyProfile
+from darrm.losses.renyi import RenyiCurve
+from darrm.problem import Problem
+from darrm.proof import certify, moves
+from darrm.proof.certificate import Certificate
+from darrm.proof.histogram_costs import curve_of_law, profile_of_law
+from darrm.proof.optimality import SHARE_RIGHT
+from darrm.proof.profile import privacy_profile
+from darrm.proof.renyi import renyi_curve
+from darrm.system.json_text import Json
+
+# exact descriptions of a γ are computed for every charge up to so many voters, or so many rows of neighbors: those of
+# 301 voters, and those of 1,001 where γ is monotone and has no other rows
+_PROFILE_UP_TO = 301
+_ROWS_UP_TO, _MONOTONE_ROWS_UP_TO = math.comb(_PROFILE_UP_TO + 2, 2), math.comb(1001 + 2, 2)
+
+_AnyLaw = Any  # one of the form that the evidence is about
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How laws of one form are written, proved and described."""
+
+    name: str  # of the release, with the numbers of voters and classes
+    format: str
+    versions: tuple[int, ...]  # that are read; the last one is written
+    field: str  # of the law in a file
+    problem_to_json: Callable[[Problem], dict[str, Json]]  # as the digest has it
+    law_from_json: Callable[[Json, Problem], _AnyLaw]
+    said: dict[str, Json]  # of the optimality, beside what a file says
+    prove: Callable[[Problem, _AnyLaw, float], Certificate]  # with the scale; `CertificationError` if it does not hold
+    repair: Callable[[Problem, _AnyLaw], tuple[_AnyLaw, Certificate]]  # mixed with as few random answers as it takes
+    profile: Callable[[Problem, _AnyLaw], PrivacyProfile | None]  # of one query, exact; None where it bounds nothing
+    renyi: Callable[[Problem, _AnyLaw], RenyiCurve | None]  # of one query, exact; None where it is not known
+    is_cheap: Callable[[Problem, _AnyLaw], bool]  # whether these two are computed for every charge
+
+
+def _curve_of_gamma(problem: Problem, gamma: NoiseFunction) -> RenyiCurve | None:
+    """Describe equal voters and γ that do not fall away from the tie."""
+    if not gamma.is_monotone or problem.voters.own is not None:
+        return None
+    return renyi_curve(problem.voters, gamma)
+
+
+def _is_cheap(problem: Problem, gamma: NoiseFunction) -> bool:
+    """Whether profile and curve take less time to compute than most releases."""
+    voters = problem.voters
+    rows = (voters.K - voters.reached + 1) * math.comb(voters.reached + 2, 2)
+    return voters.K <= _PROFILE_UP_TO or rows <= (_MONOTONE_ROWS_UP_TO if gamma.is_monotone else _ROWS_UP_TO)
+
+
+CORNERS = Evidence(
+    name="DaRRM over {} voters",
+    format="darrm gamma table",
+    versions=(1, 2, 3),  # version 1 had the prior as text, neither of the first two the multipliers
+    field="gamma",
+    problem_to_json=Problem.to_json,
+    law_from_json=lambda data, problem: NoiseFunction.from_json(problem.voters.K, data),
+    said={},
+    prove=certify.prove,
+    repair=certify.scale_and_prove,
+    profile=privacy_profile,
+    renyi=_curve_of_gamma,
+    is_cheap=_is_cheap,
+)
+MOVES = Evidence(
+    name="plurality of {} voters, {} classes",
+    format="darrm plurality table",
+    versions=(1,),
+    field="weights",
+    # two classes are named, too, as in files that were written when a plurality was a problem of its own
+    problem_to_json=lambda problem: {**problem.to_json(), "classes": problem.classes},
+    law_from_json=lambda data, problem: PluralityLaw.from_json(problem.voters.K, problem.classes, data),
+    said={"shape": "free", "objective": SHARE_RIGHT, "held_out": None},
+    prove=moves.prove,
+    repair=moves.mix_and_prove,
+    profile=lambda problem, law: profile_of_law(law, problem.voters.reached),
+    renyi=lambda problem, law: curve_of_law(law, problem.voters.reached),
+    is_cheap=lambda _problem, _law: True,
+)
+BY_FORMAT = {evidence.format: evidence for evidence in (CORNERS, MOVES)}
+_BY_LAW: dict[type, Evidence] = {NoiseFunction: CORNERS, PluralityLaw: MOVES}
+
+
+def evidence_of(law: object) -> Evidence:
+    """Return how a law is proved; `ValueError` if it is none."""
+    if type(law) not in _BY_LAW:
+        advice = "say NoiseFunction(K, values), or PluralityLaw.of_probabilities(K, classes, probabilities)"
+        checks.fail("gamma", law, "a NoiseFunction or a PluralityLaw", advice)
+    return _BY_LAW[type(law)]
