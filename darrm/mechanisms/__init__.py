@@ -2,12 +2,11 @@
 
 __all__ = [
     "files",
-    "majority",
     "noise_tails",
     "noisy_law",
     "noisy_max",
     "noisy_maximum",
-    "plurality",
+    "release",
     "renyi_bounds",
     "selection",
     "shaped",

@@ -523,7 +523,6 @@ PYTHON: dict[str, Case] = {
     "a folder for a table": (lambda: Table.load(PAID.folder), "is a folder … name a file"),
     "gamma for a table": (lambda: Release(NoiseFunction(5, np.ones(3))), "table … NoiseFunction … certify("),
     "a path for a table": (lambda: Release("table.json"), "table … 'table.json' … Table.load"),
-    "a majority's table": (lambda: Release(PAID.aggregator.table), "table … Table … certify"),
     # votes
     "one query": (lambda: Votes.of_labels(LABELS[0]), "votes … got (5,) … reshape one query to (1, 5)"),
     "labels of -1 and 1": (lambda: Votes.of_labels(2 * LABELS - 1), "0 or 1 … -1 from voter 2 to query 0 … classes="),
@@ -587,7 +586,7 @@ PYTHON: dict[str, Case] = {
     "a ledger that is not there": (lambda: PrivacyLedger("b.sqlite"), "no such file … PrivacyLedger.create"),
     "a table for a ledger": (lambda: PrivacyLedger("table.json"), "no ledger at all … check the name"),
     "a pair for a charge": (lambda: PAID.ledger.debit(EACH), "charge … PrivacyParams … aggregator.charge(queries)"),
-    "an aggregator for a charge": (lambda: PAID.ledger.queries_that_fit(PAID.aggregator), "charge … DaRRM"),
+    "an aggregator for a charge": (lambda: PAID.ledger.queries_that_fit(PAID.aggregator), "charge … Release"),
     "more than the budget": (
         lambda: PAID.ledger.debit(Charge("mine", PrivacyParams(60), count=2)),
         "does not admit 2 queries of mine … 1 still fits … nothing was debited",
