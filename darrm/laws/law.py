@@ -17,7 +17,7 @@ class Law(Protocol):
     """
 
     @property
-    def K(self) -> int:  # noqa: N802 (the papers' letter)
+    def K(self) -> int:
         """How many votes."""
         ...
 
