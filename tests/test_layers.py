@@ -1,6 +1,7 @@
 """The house keeps its shape: imports go down only, no circles, every library in its room."""
 
 import ast
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -52,20 +53,21 @@ def sources() -> dict[str, str]:
     return found
 
 
+@cache
+def _imported_names(text: str) -> tuple[str, ...]:
+    nodes = list(ast.walk(ast.parse(text)))
+    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module is not None]
+    return (*plain, *(f"{node.module}.{alias.name}" for node in froms for alias in node.names))
+
+
 def imported(text: str, modules: set[str]) -> set[str]:
     """The modules of the project, and the roots of libraries, that a text imports anywhere in it."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            while name not in modules and "." in name:
-                name = name.rpartition(".")[0]  # noqa: PLW2901 (from the imported name to its module)
-            found.add(name)
+    for name in _imported_names(text):
+        while name not in modules and "." in name:
+            name = name.rpartition(".")[0]  # noqa: PLW2901 (from the imported name to its module)
+        found.add(name)
     return found
 
 

@@ -8,7 +8,7 @@ from tests.planted import PLANTS, ROOT, Plant
 @pytest.mark.parametrize("bug", PLANTS, ids=lambda bug: bug.name)
 def test_a_bug_can_be_planted(bug: Plant) -> None:
     for edit in bug.edits:
-        assert edit.count() == 1, f"{edit.path} was changed: plant the bug anew in tests/planted.py"
+        assert len(edit.places()) == 1, f"{edit.right!r} was changed: plant the bug anew in tests/planted.py"
         assert edit.wrong != edit.right
     assert all((ROOT / path).exists() for path in bug.tests)
 

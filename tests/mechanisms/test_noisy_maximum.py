@@ -108,24 +108,27 @@ def test_what_is_private_for_fewer_moved_votes_is_refused() -> None:
         NoisyMaximum("GNMax", PLAIN, 3)  # type: ignore[arg-type]
 
 
-def test_answers_of_models_are_counted_by_both_ends() -> None:
+@pytest.mark.parametrize(
+    "mechanism",
+    [PermuteAndFlip(0.08, reached=2), pytest.param(ExponentialMechanism(0.05, reached=2), marks=pytest.mark.slow)],
+)
+def test_answers_of_models_are_counted_by_both_ends(mechanism: Any) -> None:
     """Their costs do not add up: what they are told to cost follows from the plain release and the models."""
-    for mechanism in (PermuteAndFlip(0.08, reached=2), ExponentialMechanism(0.05, reached=2)):
-        plain = NoisyMaximum(mechanism, PLAIN, 3).charge(40)
-        models = NoisyMaximum(mechanism, MODELS, 3).charge(40)
-        alone = PrivacyAccountant(PLAIN, [plain]).spent(1e-5)
-        both = PrivacyAccountant(MODELS, [models]).spent(1e-5)
-        assert {bound.name for bound in both.bounds} <= set(MODELS_BOUNDS)
-        assert both.epsilon < alone.epsilon
-        assert PrivacyAccountant(charges=[models]).spent(1e-5).epsilon == both.epsilon  # the charge says whose it is
-        assert PrivacyAccountant(MODELS, [plain]).spent(1e-5).epsilon == both.epsilon
-        ledger = PrivacyLedger.create(":memory:", PrivacyParams(5, "1e-5"))
-        ledger.debit(models)
-        assert ledger.spent.epsilon == pytest.approx(both.epsilon, rel=1e-9)
-        ledger.debit(models)
-        assert ledger.spent.epsilon == pytest.approx(
-            PrivacyAccountant(MODELS, [models, models]).spent(1e-5).epsilon, rel=1e-9
-        )
+    plain = NoisyMaximum(mechanism, PLAIN, 3).charge(40)
+    models = NoisyMaximum(mechanism, MODELS, 3).charge(40)
+    alone = PrivacyAccountant(PLAIN, [plain]).spent(1e-5)
+    both = PrivacyAccountant(MODELS, [models]).spent(1e-5)
+    assert {bound.name for bound in both.bounds} <= set(MODELS_BOUNDS)
+    assert both.epsilon < alone.epsilon
+    assert PrivacyAccountant(charges=[models]).spent(1e-5).epsilon == both.epsilon  # the charge says whose it is
+    assert PrivacyAccountant(MODELS, [plain]).spent(1e-5).epsilon == both.epsilon
+    ledger = PrivacyLedger.create(":memory:", PrivacyParams(5, "1e-5"))
+    ledger.debit(models)
+    assert ledger.spent.epsilon == pytest.approx(both.epsilon, rel=1e-9)
+    ledger.debit(models)
+    assert ledger.spent.epsilon == pytest.approx(
+        PrivacyAccountant(MODELS, [models, models]).spent(1e-5).epsilon, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(
