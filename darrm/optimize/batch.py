@@ -68,7 +68,7 @@ def optimize_many(
         checks.integer_at_least(1, jobs=jobs, advice="or -1 for all cores")
     groups: dict[object, list[int]] = {}
     for place, problem in enumerate(listed):
-        groups.setdefault(problem.voters, []).append(place)
+        groups.setdefault((problem.voters, problem.classes), []).append(place)
     solve = partial(_solve_in_turn, prior=prior, shape=shape, options=options)
     tasks = [[listed[place] for place in places] for places in groups.values()]
     if jobs == 1 or len(tasks) < 2:
@@ -88,6 +88,6 @@ def _solve_in_turn(
     """Solve problems of the same voters, each with the rows of the one before to begin with."""
     tables: list[Table] = []
     for problem in problems:
-        start = tables[-1] if tables else None
+        start = tables[-1] if tables and problem.has_noise_function else None  # a law of more has no such rows
         tables.append(optimize_table(problem, prior=prior, shape=shape, options=options, start=start))
     return tables

@@ -70,3 +70,10 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "require", absent)
     with pytest.raises(ValueError, match="needs the package joblib"):
         optimize_many(SWEEP, jobs=2)
+
+
+def test_problems_of_any_number_of_classes_are_solved_side_by_side() -> None:
+    voters = Voters(3, PrivacyParams("inf"), overlap=1)
+    sweep = [Problem(voters, PrivacyParams(epsilon), classes) for epsilon in (1, 2) for classes in (3, 2)]
+    tables = optimize_many(sweep)
+    assert [table.problem for table in tables] == sweep
