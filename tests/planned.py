@@ -3,19 +3,19 @@
 The same functions with the same arguments: what they return depends on nothing else.
 """
 
-from dataclasses import replace
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from darrm.account.bounds import Bound
-from darrm.advise import contenders
 from darrm.advise.advice import Advice, advise
-from darrm.advise.contenders import CONTENDERS, OURS, Contender
-from darrm.advise.tables import darrm_of_the_paper
 from darrm.errors import PlanError
-from darrm.laws.priors import Dirichlet, Prior
-from darrm.plan import Plan, ReleaseOption, plan
+from darrm.plan import FAMILIES, Family, Option, Parameter, Plan, Proposal, Search, calibrate, plan
+from darrm.plan.parameter import fixed
+from darrm.plan.share_right import measure_of
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 
@@ -25,59 +25,65 @@ MANY = Workload(Voters(21, PLAIN, overlap=1), 40, PrivacyParams("2", "1e-5"))
 MANY_FLAGS = ["--K", "21", "--voters", "plain", "--overlap", "1", "--queries", "40", "--total", "2,1e-5"]
 FRESH = Workload(Voters(5, PrivacyParams("0.2", "1e-5"), overlap=2), 10, PrivacyParams("2", "1e-3"))
 MODELS = Workload(Voters(5, PrivacyParams("0.0892", "1e-4"), models=True), 5, PrivacyParams("0.05", "1e-4"))
+OWN = {family.name for family in FAMILIES if family.optimal}
 
-_plans: dict[tuple[Workload, Prior], Plan] = {}
-_options: dict[tuple[str, Workload, Prior], ReleaseOption | PlanError | None] = {}
-
-
-def planned(workload: Workload, prior: Prior = Dirichlet()) -> Plan:  # noqa: B008 (frozen)
-    if (workload, prior) not in _plans:
-        _plans[workload, prior] = plan(workload, prior=prior)
-    return _plans[workload, prior]
+_plans: dict[tuple[Workload, Any], Plan] = {}
+_options: dict[tuple[Family, Workload, Any, float], Option | Exception] = {}
 
 
-def _shared(each: Contender) -> Contender:
-    def calibrate(workload: Workload, prior: Prior) -> ReleaseOption | None:
-        if each is OURS:
-            return planned(workload, prior).option
-        # of the others one asks the prior
-        key = each.name, workload, prior if each.calibrate is darrm_of_the_paper else Dirichlet()
-        if key not in _options:
-            try:
-                _options[key] = each.calibrate(workload, prior)
-            except PlanError as error:
-                _options[key] = error
-        known = _options[key]
-        if isinstance(known, PlanError):
-            raise known
-        return known
-
-    return replace(each, calibrate=calibrate)
+def planned(workload: Workload, prior: Any = None) -> Plan:
+    belief = measure_of(workload, prior).prior
+    if (workload, belief) not in _plans:
+        _plans[workload, belief] = plan(workload, prior=belief)
+    return _plans[workload, belief]
 
 
-SHARED = tuple(_shared(each) for each in CONTENDERS)
+def calibrated(workload: Workload, family: Family | str, prior: Any = None, *, to_beat: float = math.inf) -> Option:
+    """The option of a family, or of the family of a name, as `calibrate` finds it."""
+    if isinstance(family, str):
+        least = workload.classes
+        family = next(one for one in FAMILIES if one.name == family and one.classes[0] <= least <= one.classes[1])
+    measure = measure_of(workload, prior)
+    key = family, workload, measure.prior, to_beat
+    if key not in _options:
+        try:
+            _options[key] = calibrate(workload, family, measure=measure, to_beat=to_beat)
+        except (PlanError, ValueError) as error:
+            _options[key] = error
+    known = _options[key]
+    if isinstance(known, Exception):
+        raise known
+    return known
 
 
-def advised(workload: Workload, prior: Prior | None = None) -> Advice:
-    return advise(workload, prior=prior, contenders=SHARED)
+def known(workload: Workload, family: Family, *, measure: Any, to_beat: float, **_: object) -> Option:
+    """What `calibrate` says, from memory."""
+    return calibrated(workload, family, measure.prior, to_beat=to_beat)
 
 
-def always_right(workload: Workload, _prior: Prior) -> ReleaseOption:
-    if workload.queries > 40:
+def advised(workload: Workload, prior: Any = None, families: Sequence[Family] | None = None) -> Advice:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("darrm.plan.search.calibrate", known)
+        return advise(workload, prior=prior, families=families)
+
+
+def always_right(search: Search) -> list[Parameter]:
+    if search.workload.queries > 40:
         raise PlanError("it tires")
-    truth, cost = np.ones(workload.voters.half_size), Bound("hope", 0.5, "nobody knows")
-    return ReleaseOption(name="", workload=workload, truth=truth, cost=cost, instructions=("ask the oracle",))
+    total = Bound("hope", 0.5, "nobody knows")
+    proposal = Proposal(
+        law=lambda counts: np.eye(2)[np.argmax(counts, axis=1)], total=total, instructions=("ask the oracle",)
+    )
+    return [fixed(search.workload, proposal)]
 
 
-ORACLE = Contender("oracle", always_right, "knows the answer.", "gold", 3.0)
+ORACLE = Family("oracle", always_right, "knows the answer.", "gold", 3.0, classes=(2, 2))
 
 
 def rivals(workload: Workload) -> Advice:
-    return advise(workload, contenders=[each for each in SHARED if each.name != OURS.name])
+    return advised(workload, families=[family for family in FAMILIES if not family.optimal])
 
 
 def share(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands and experiments calibrate what another test calibrated before."""
-    monkeypatch.setattr(contenders, "CONTENDERS", SHARED)
-    monkeypatch.setattr(contenders, "OURS", next(each for each in SHARED if each.name == OURS.name))
-    monkeypatch.setattr("darrm.plan.__main__.plan", lambda workload, prior, **_: planned(workload, prior))
+    monkeypatch.setattr("darrm.plan.search.calibrate", known)

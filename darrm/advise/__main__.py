@@ -11,7 +11,7 @@ from dataclasses import replace
 from darrm.advise.advice import advise
 from darrm.advise.report import json_report, text_report
 from darrm.optimize.report import fitted
-from darrm.plan.option import prior_of
+from darrm.plan.share_right import prior_of
 from darrm.system.command_line import CommandLine, add_outputs, print_report, run
 from darrm.system.flags import add_prior, add_workload, workload_of
 from darrm.system.progress import status_line

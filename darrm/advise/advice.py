@@ -1,4 +1,4 @@
-"""Which aggregator to use: every option that applies to a workload, ranked by how often it is right.
+"""Which aggregator to use: every family that applies to a workload, ranked by how often it is right.
 
 What is counted depends on how the voters draw their randomness. Private voters that draw it afresh at every query
 compose a query at a time. Private *models* do not: their votes on all queries share the training's randomness. Either
@@ -7,25 +7,22 @@ calibrated as for voters that are not private, within what both ends leave for i
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from darrm import checks
-from darrm.advise import contenders as registry
-from darrm.advise.contenders import Contender
-from darrm.advise.plurality import BY_COUNTS, TWO_CLASSES_ONLY, gnmax_by_counts
 from darrm.errors import PlanError
-from darrm.laws.noise_function import NoiseFunction
-from darrm.laws.priors import Dirichlet, Prior, weights_of
+from darrm.laws.priors import Prior
 from darrm.optimize.plurality_bounds import share_right_at_most
-from darrm.plan.budget import counted, needs_no_noise
-from darrm.plan.option import ReleaseOption, how_counted
-from darrm.plan.plurality import check_plurality, default_prior
+from darrm.plan.budget import counted
+from darrm.plan.families import FAMILIES
+from darrm.plan.family import Family
+from darrm.plan.option import Option, how_counted
 from darrm.plan.remedies import remedies
-from darrm.plan.search import plan
-from darrm.plan.share_right import MOST_LISTED, ShareRight, coin, histograms, share_of_majorities, share_right
+from darrm.plan.search import Plan, check_size_of, options_of
+from darrm.plan.share_right import MOST_LISTED, Measure, ShareRight, coin, histograms, measure_of
 from darrm.problem import Workload
 
 
@@ -40,7 +37,7 @@ class Advice:
     prior
         The public belief.
     options
-        Ranked by `ReleaseOption.accuracy` under the prior; for more than two classes by their share of right labels.
+        Ranked by `Option.accuracy` under the prior; for more than two classes by their share of right labels.
     absent
         (name, reason) of what does not apply.
     coin
@@ -50,14 +47,14 @@ class Advice:
     """
 
     workload: Workload
-    prior: Any  # a `Prior`, or a `Prior` for more than two classes
-    options: tuple[ReleaseOption, ...]
+    prior: Any  # opaque: a belief about votes
+    options: tuple[Option, ...]
     absent: tuple[tuple[str, str], ...]
     coin: ShareRight | None = None
     help: tuple[str, ...] = ()
 
     @property
-    def recommended(self) -> ReleaseOption:
+    def recommended(self) -> Option:
         """The best option that this library releases; some are there for comparison only.
 
         Raises
@@ -73,10 +70,8 @@ class Advice:
     @property
     def coin_accuracy(self) -> float | None:
         """The accuracy of a fair coin under the prior; None for more than two classes."""
-        if self.workload.classes > 2:
-            return None
-        voters = self.workload.voters
-        return 1.0 - NoiseFunction(voters.K, np.zeros(voters.half_size)).expected_error(self.prior)
+        error = measure_of(self.workload, self.prior).expected_error(coin)
+        return None if error is None else 1.0 - error
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -100,7 +95,7 @@ def advise(
     workload: Workload,
     *,
     prior: Prior | None = None,
-    contenders: Sequence[Contender] | None = None,
+    families: Sequence[Family] | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Advice:
     """Calibrate everything that applies, and rank it.
@@ -109,106 +104,48 @@ def advise(
     ----------
     workload, prior
         As for `darrm.plan.plan`.
-    contenders
-        The aggregators that are asked; `darrm.advise.contenders.CONTENDERS` by default. For more than two classes the
-        plan and what it tried are always among the options, and those that are not of the default list are added.
+    families
+        What is asked; `darrm.plan.families.FAMILIES` by default.
     report
-        Called with the name of each aggregator before it is calibrated.
+        Called with the name of each family before it is calibrated.
 
     Raises
     ------
     PlanError
         If nothing applies.
-    ValueError
-        If one that is added does not say its share of right labels for more than two classes.
 
     Examples
     --------
     >>> from darrm import PrivacyParams, Voters, Workload
     >>> voters = Voters(11, PrivacyParams("0.0892", "1e-4"), overlap=1, models=True)
     >>> advise(Workload(voters, 100, PrivacyParams(1, "1e-4"))).options[0].name
-    'no noise: private models'
+    'no noise'
     >>> found = advise(Workload(Voters(11, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.2676", "0.0003")))
     >>> {option.name: round(float(option.truth[-1]), 3) for option in found.options}  # for 11 of 11 votes
-    {'ours': 0.887, 'permute-and-flip': 0.886, 'exponential mechanism': 0.855, \
+    {'per query': 0.887, 'permute-and-flip': 0.886, 'exponential mechanism': 0.855, \
 'LNMax by label': 0.828, 'LNMax': 0.801, 'GNMax, tight σ': 0.727, 'GNMax by label': 0.726, \
 "GNMax, paper's σ": 0.641, 'randomized response': 0.567}
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
-    asked = registry.CONTENDERS if contenders is None else contenders
-    if workload.classes > 2:
-        return _of_pluralities(workload, prior, asked, report)
-    belief: Any = Dirichlet() if prior is None else prior
-    weights_of(belief, workload.voters.K)  # a prior without linear expected error says so before the search
-    found, absent = _calibrated(asked, workload, belief, report)
-    options = [
-        replace(option, share_right=share_of_majorities(option.truth, workload.voters.K, belief)) for option in found
-    ]
+    measure = measure_of(workload, prior)
+    asked = FAMILIES if families is None else families
+    apply = [family for family in asked if family.classes[0] <= workload.classes <= family.classes[1]]
+    known = {family.name for family in apply}
+    others = {family.name: "it is for two classes only" for family in asked if family.name not in known}
+    check_size_of(workload)
+    options, refused = options_of(workload, measure, apply, report, complete=True)
+    absent = (*refused, *others.items())
     if not options:
         raise PlanError("nothing applies: " + "; ".join(f"{name}: {reason}" for name, reason in absent))
-    # stable: of equals the one that was asked first stays before the others
-    ranked = sorted(options, key=lambda option: -option.accuracy(belief))
-    guess = share_of_majorities(np.full(workload.voters.half_size, 0.5), workload.voters.K, belief)
-    return Advice(workload, belief, tuple(ranked), tuple(absent), guess)
+    released = [option for option in options if option.aggregator is not None]
+    help_ = (*_limit(workload, measure), *remedies(Plan(workload, measure.prior, tuple(released), ())))
+    return Advice(workload, measure.prior, tuple(options), absent, measure.share_right(coin), help_)
 
 
-def _calibrated(
-    contenders: Sequence[Contender],
-    workload: Workload,
-    prior: Any,  # noqa: ANN401 (a `Prior`, or a `Prior` for more than two classes)
-    report: Callable[[str], None] | None,
-) -> tuple[list[ReleaseOption], list[tuple[str, str]]]:
-    """Calibrate every contender; return the options that apply, and the names of the others with their reasons."""
-    options, absent = [], []
-    for contender in contenders:
-        if report is not None:
-            report(contender.name)
-        try:
-            option = contender.calibrate(workload, prior)
-        except (PlanError, ValueError) as error:  # one that is out of its range leaves the others
-            absent.append((contender.name, str(error)))
-        else:
-            if option is not None:
-                options.append(replace(option, name=contender.name))
-    return options, absent
-
-
-def _of_pluralities(
-    workload: Workload,
-    prior: Prior | None,
-    contenders: Sequence[Contender],
-    report: Callable[[str], None] | None,
-) -> Advice:
-    """Rank what the plan found for more than two classes, and what is only compared."""
-    belief: Any = default_prior() if prior is None else prior
-    check_plurality(workload, belief)
-    guess = share_right(coin, workload.voters.K, workload.classes, belief)
-    absent = [(each.name, TWO_CLASSES_ONLY) for each in contenders if each.two_classes_only]
-    noiseless = registry.no_noise(workload, belief) if needs_no_noise(workload) else None
-    if noiseless is not None:
-        return Advice(workload, belief, (noiseless,), tuple(absent), guess)
-    found = plan(workload, prior=belief, report=report)
-    options = [found.option, *(candidate.option() for candidate in found.candidates[1:])]
-    try:
-        options.append(gnmax_by_counts(workload, belief))
-    except (PlanError, ValueError) as error:
-        absent.append((BY_COUNTS, str(error)))
-    own = [each for each in contenders if each not in registry.CONTENDERS and not each.two_classes_only]
-    added, refused = _calibrated(own, workload, belief, report)
-    for option in added:
-        if option.share_right is None:
-            advice = "darrm.plan.share_right.share_right computes it from the law of the answers"
-            checks.fail(f"share_right of {option.name}", None, "given for more than two classes", advice)
-    absent += refused
-    ranked = sorted([*options, *added], key=lambda option: -option.right)
-    help_ = (*_limit(workload, belief), *remedies(found))
-    return Advice(workload, belief, tuple(ranked), (*found.refused, *absent), guess, help_)
-
-
-def _limit(workload: Workload, prior: Prior) -> tuple[str, ...]:
+def _limit(workload: Workload, measure: Measure) -> tuple[str, ...]:
     """Write how often no private release whatsoever can be right."""
-    if not workload.voters.are_plain:
+    if measure.expected_error(coin) is not None or not workload.voters.are_plain:
         return ()
-    share = share_right_at_most(workload, *histograms(prior, workload.voters.K, workload.classes, MOST_LISTED))
+    share = share_right_at_most(workload, *histograms(measure.prior, workload.voters.K, workload.classes, MOST_LISTED))
     return (f"No private release whatsoever is right more often than {share:.5f} under this prior.",)

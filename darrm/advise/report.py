@@ -3,8 +3,9 @@
 from typing import Any
 
 from darrm.advise.advice import Advice
+from darrm.laws.priors import in_words
 from darrm.plan.budget import counted
-from darrm.plan.option import in_words, kind_of_votes, settings_in_words
+from darrm.plan.option import kind_of_votes, settings_in_words
 from darrm.system.flags import flags_of
 from darrm.system.report_text import absences
 

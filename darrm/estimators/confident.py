@@ -27,8 +27,8 @@ from darrm.errors import PlanError
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate.confident import ConfidentGNMax
-from darrm.plan.candidate import rounded
-from darrm.plan.plurality import largest_rate
+from darrm.plan.family import largest_rate
+from darrm.plan.parameter import rounded
 from darrm.problem import Workload
 from darrm.votes import ABSTAIN, Votes
 

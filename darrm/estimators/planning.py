@@ -5,12 +5,13 @@ from functools import lru_cache
 import numpy as np
 
 from darrm import checks
-from darrm.advise.contenders import no_noise
 from darrm.aggregator import Aggregator
 from darrm.errors import PlanError
 from darrm.losses.charges import Charge
 from darrm.plan.budget import account_of, needs_no_noise
-from darrm.plan.option import ReleaseOption
+from darrm.plan.families import named
+from darrm.plan.family import calibrate
+from darrm.plan.option import Option
 from darrm.plan.search import plan
 from darrm.problem import Voters, Workload
 from darrm.system.extras import Untyped
@@ -19,7 +20,7 @@ BEST = "best"
 PLANS_KEPT = 64  # a grid search fits the same workload over and over, and a plan takes seconds
 
 
-def planned(workload: Workload, aggregator: Untyped, named: tuple[str, ...] = (BEST,)) -> ReleaseOption:
+def planned(workload: Workload, aggregator: Untyped, named: tuple[str, ...] = (BEST,)) -> Option:
     """Return what releases a workload within its total budget, planned without a look at data.
 
     Parameters
@@ -48,24 +49,21 @@ def planned(workload: Workload, aggregator: Untyped, named: tuple[str, ...] = (B
     if not account.admits(workload.total):
         asked = f"{workload.queries} answers by {charge.what}"
         raise PlanError(f"{asked} do not fit into {workload.total}: take more noise, or fewer answers")
-    return ReleaseOption(
+    return Option(
         name=charge.what,
         workload=workload,
         truth=np.full(workload.voters.half_size, np.nan),  # an aggregator says what it costs, not how often it is right
-        cost=account.spent(workload.total.delta).bounds[0],
+        spent=account.spent(workload.total.delta),
         aggregator=aggregator,
         instructions=(repr(aggregator),),
     )
 
 
 @lru_cache(maxsize=PLANS_KEPT)
-def _best(workload: Workload) -> ReleaseOption:
+def _best(workload: Workload) -> Option:
     """Plan once for equal workloads: the same voters, queries, classes and exact budget."""
     if needs_no_noise(workload):
-        found = no_noise(workload, None)
-        if found is None:
-            raise PlanError("models that need no noise are private models")
-        return found
+        return calibrate(workload, next(family for family in named("no noise") if family.classes[1] > 2))
     return plan(workload).option
 
 

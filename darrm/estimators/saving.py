@@ -24,7 +24,7 @@ from darrm.estimators.planning import BEST, charge_of_models, planned
 from darrm.estimators.spending import LedgerHandle, opened
 from darrm.estimators.voting import PrivateVotingClassifier
 from darrm.mechanisms.files import document_of, release_of
-from darrm.plan.option import ReleaseOption
+from darrm.plan.option import Option
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.proof.stored import parse_document
@@ -159,11 +159,11 @@ def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> None:
         return
     aggregator = release_of(parse_document(state["release"]))
     found = planned(workload, aggregator)  # `PlanError` if it costs more than the budget
-    vote.plan_ = ReleaseOption(
+    vote.plan_ = Option(
         name=state["name"],
         workload=workload,
         truth=state["truth"],
-        cost=found.cost,
+        spent=found.spent,
         settings=state["settings"],
         aggregator=aggregator,
         instructions=found.instructions,

@@ -239,7 +239,7 @@ class PrivateVotingClassifier(PayingVote):
     classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
     plan_
-        What releases, and what it costs: a `darrm.plan.ReleaseOption`.
+        What releases, and what it costs: a `darrm.plan.Option`.
     privacy_spent_, queries_left_, ledger_
         What was spent, how many answers are left, and the ledger that says so.
     teachers_

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from darrm.optimize.report import fitted
-from darrm.plan.option import prior_of
+from darrm.plan.families import named
 from darrm.plan.report import json_report, plot_report, text_report
 from darrm.plan.search import plan
+from darrm.plan.share_right import prior_of
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.flags import add_prior, add_workload, workload_of
 from darrm.system.progress import status_line
@@ -30,6 +31,7 @@ def build_parser() -> CommandLine:
     parser = CommandLine(prog="python -m darrm.plan", description=str(__doc__), epilog=EPILOG)
     add_workload(parser)
     add_prior(parser, default="common; with more classes dirichlet, or dirichlet:0.1 for voters that agree more")
+    parser.add_argument("--family", metavar="NAME", help="plan with one family only, like 'permute-and-flip'")
     made = "what releases the winner: a table with its proof, or a mechanism"
     add_outputs(parser, made=made, picture="the truth over l", absent=True)
     return parser
@@ -42,8 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workload = workload_of(options)
     workload = replace(workload, voters=fitted(workload.voters, quiet=options.quiet))
     prior = prior_of(options.prior, workload)
+    families = None if options.family is None else named(options.family)
     with status_line(quiet=options.quiet) as line:
-        found = plan(workload, prior=prior, report=line.show)
+        found = plan(workload, prior=prior, families=families, report=line.show)
     if options.output is not None:
         found.save(options.output)
     if options.plot is not None:

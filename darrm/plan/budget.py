@@ -1,26 +1,21 @@
-"""What the queries of a workload cost together, and the largest parameter whose queries stay within the budget.
+"""What the queries of a workload cost together, and what a sum over them may be taken of.
 
 The answers of private *models* to several queries share the randomness of their training, so their costs do not add up.
 Such a workload is planned as one of plain voters, whose queries do add up, within the larger budget that both ends
 leave for the release (`darrm.losses.both_ends`).
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
-from darrm.errors import PlanError
 from darrm.losses.both_ends import release_within
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-from darrm.probability.bisection import last_allowed
 from darrm.problem import Voters, Workload
 
-BISECTIONS = 30
 MARGIN = Fraction(1, 250_000)  # of ε is left, so that what is reported, found to a part in a million, fits as well
-LARGEST_PARAMETER = 4.0  # times the total ε: with δ > 0 one query may have more than ε
 
 
 def account_of(workload: Workload, query: Charge) -> PrivacyAccountant:
@@ -44,8 +39,8 @@ def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
 
     >>> from darrm import PrivacyParams, Voters
     >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
-    >>> found = counted(Workload(models, 100, PrivacyParams("0.5", "1e-5")))
-    >>> found.voters.each.is_private, round(found.total.epsilon, 2), round(found.total.delta, 6)
+    >>> release = counted(Workload(models, 100, PrivacyParams("0.5", "1e-5")))
+    >>> release.voters.each.is_private, round(release.total.epsilon, 2), round(release.total.delta, 6)
     (False, 1.18, 3.5e-05)
     """
     voters = workload.voters
@@ -55,6 +50,14 @@ def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
     whole = PrivacyParams(workload.total.exact_epsilon * (1 - MARGIN), workload.total.exact_delta)
     total = release_within(voters, whole, one_by_one=one_by_one) or workload.total
     return replace(workload, voters=plain, total=total)
+
+
+def releases_of(workload: Workload) -> list[Workload]:
+    """List what a table may be calibrated to: what is counted, and for models that share people one by one as well."""
+    release = counted(workload)
+    if release == workload or workload.voters.reached == 1:
+        return [release]
+    return [release, counted(workload, one_by_one=True)]
 
 
 def needs_no_noise(workload: Workload) -> bool:
@@ -69,19 +72,6 @@ def needs_no_noise(workload: Workload) -> bool:
         return False
     cap = models_bound(workload.voters, workload.total.delta)
     return cap is not None and cap.epsilon <= workload.total.epsilon
-
-
-def largest_within(workload: Workload, charge: Callable[[float], Charge]) -> float:
-    """Bisect for the largest parameter whose Q charges the accountant admits, or raise `PlanError`."""
-
-    def admitted(parameter: float) -> bool:
-        return account_of(workload, charge(parameter)).admits(workload.total)
-
-    most = LARGEST_PARAMETER * workload.total.epsilon
-    largest = last_allowed(admitted, 0.0, most, steps=BISECTIONS)
-    if largest == 0.0:
-        raise PlanError(f"no parameter above {most * 0.5**BISECTIONS:.3g} composes within {workload.total}")
-    return largest
 
 
 def _one_majority(workload: Workload) -> bool:

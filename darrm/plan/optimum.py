@@ -1,124 +1,296 @@
-"""The best private plurality for a workload, where its program is small enough to be solved many times.
+"""Optima: the best release of one query, and the best under a Rényi budget, each turned up to a budget of many.
 
-One query takes the whole budget. For many, two ways are tried as for two classes (`darrm.plan.search`): the optimum of
-one query for the largest ε whose charges the accountant admits, its exact curve and profile among them; and the optimum
-under a Rényi budget, for the order at which it is right most often. What is returned is a certified table, and the
-accountant admits it.
+* **per query**: the (ε, δ)-optimal law of one query. δ is split between the queries' own failures and composition in
+  several proportions; ε is the largest that the accountant admits, first by the optimal bound [KOV15, Theorem 3.3],
+  then by all of its bounds, the exact privacy profile of the law at hand among them;
+* **Rényi**: for an order α the divergence of a query may be ρ(α), with Q·ρ(α) + log(1 − 1/α) −
+  (log δ + log α)/(α − 1) = ε [CKS20, Proposition 12]; the best law under that budget comes from
+  `darrm.optimize.under_renyi` and `darrm.optimize.plurality`, and α from a search over the accountant's own orders.
+
+A law of more than two classes is a solution of a program that has to be small enough to be solved some twenty times.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Iterator
 from decimal import ROUND_CEILING
 from fractions import Fraction
 from functools import cache
 
+import numpy as np
+
 from darrm.errors import PlanError
 from darrm.laws.partitions import partitions_of
 from darrm.laws.plurality_law import PluralityLaw
-from darrm.laws.priors import Prior
 from darrm.losses.charges import Charge
+from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.mechanisms.release import Release
-from darrm.optimize.plurality import FINE, optimize_plurality, optimize_plurality_under_renyi
-from darrm.optimize.under_renyi import COARSE
-from darrm.plan.budget import account_of
-from darrm.plan.candidate import rounded
-from darrm.plan.plurality import PluralityCandidate, largest_rate
-from darrm.plan.under_renyi import SCALINGS, best_order, budgets_of
+from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
+from darrm.optimize.optimizer import default_shape, optimize_table
+from darrm.optimize.plurality import optimize_plurality, optimize_plurality_under_renyi
+from darrm.optimize.under_renyi import COARSE, FINE, RenyiOptimum, optimize_under_renyi
+from darrm.plan.budget import releases_of
+from darrm.plan.family import Search
+from darrm.plan.parameter import Parameter, Proposal, fixed, rounded
+from darrm.plan.tables import largest_epsilon, smallest_target, table_proposal
 from darrm.privacy import PrivacyParams
-from darrm.problem import Problem, Workload
+from darrm.problem import Workload
 from darrm.proof.charge import charge_of
 from darrm.proof.table import Table, certify
+from lp_models.options import SolveOptions
 
-NAME = "optimum"
-MOST_TERMS = 4000  # of the program: a solution takes a second, and a plan some twenty of them
-LARGEST_EPSILON = 15.0  # of one query; beyond, δ is rounding
+# how much of δ goes to the queries' own failures; the rest is left for composition
+SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(1))
+FOLLOWED = 3  # so many of them are tried with a larger ε and the exact profile
+MOST_VOTERS = 301  # beyond, a profile takes seconds, and that of a γ that is not monotone minutes
+LARGEST_GAIN = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
+UNUSED, NARROW = 2e-6, 1e-6  # of ε and of the rate: a solution takes long
+GOAL = 1e-3  # of what is to be beaten: gains below it are not looked for
+FIRST_STEP = 2  # orders, from the one that a search starts with
+LEAST_BUDGET = 1e-11  # of one query: a law of less is the rounding of its own divergence
+BUDGET_MARGIN = 1e-9  # of the budget is left for the rounding of bounds
+MOST_TERMS = 4000  # of a program of more than two classes: a solution takes a second
+LARGEST_EPSILON = Fraction(15)  # of one query of more than two classes; beyond, δ is rounding
 
 
-def optimum(workload: Workload, prior: Prior, report: Callable[[str], None]) -> PluralityCandidate:
-    """Find the table that is right most often within the budget; `PlanError` or `ValueError` if there is none."""
+def per_query(search: Search) -> Iterable[Parameter]:
+    """Turn up the ε of the optimal γ of one query, for several δ."""
+    releases = releases_of(search.workload)
+    parameters = [
+        _gamma_of_one(search, release, delta, shape, followed=FOLLOWED * len(releases))
+        for release in releases
+        for delta in _deltas(release)
+        for shape in _shapes(release)
+    ]
+    each, work = search.workload.voters.each, search.workload
+    if not parameters:
+        alike = each.is_private and work.voters.own is None
+        least = f"epsilon = {each.epsilon:g}, the voters' own (m = 1)" if alike else "any epsilon"
+        raise PlanError(f"{work.queries} queries with {least} do not compose within {work.total}")
+    return parameters
+
+
+def under_renyi(search: Search) -> Iterable[Parameter]:
+    """Find the order whose optimal γ errs least; what the accountant does not admit of it is scaled down."""
+    return _of_releases(search, _gamma_under_renyi)
+
+
+def plurality_per_query(search: Search) -> Iterable[Parameter]:
+    """Turn up the ε of the optimal plurality of one query, half of its share of δ being its own."""
+    work = _solvable(search.workload)
+    if work.queries == 1:
+        problem = work.problem(work.total)
+        return [fixed(work, _plurality(optimize_plurality(problem, prior=search.measure.prior)))]
+    delta = rounded(work.total.exact_delta / (2 * work.queries))
+
+    def make(epsilon: float) -> Proposal:
+        search.report(f"per query: epsilon {epsilon:.4g} for each query")
+        problem = work.problem(PrivacyParams(rounded(epsilon), delta))
+        return _plurality(optimize_plurality(problem, prior=search.measure.prior))
+
+    most = float(LARGEST_EPSILON)
+    start = min(most, work.total.epsilon / work.queries)
+    return [
+        Parameter(
+            workload=work,
+            make=make,
+            start=start,
+            limits=(0.0, most),
+            estimate=lambda epsilon: Charge("query", guarantee=PrivacyParams(rounded(epsilon), delta)),
+            hope=LARGEST_GAIN,
+            goal=GOAL,
+            unused=UNUSED,
+            narrow=NARROW,
+        )
+    ]
+
+
+def plurality_under_renyi(search: Search) -> Iterable[Parameter]:
+    """Find the order whose optimal plurality is right most often; it is mixed with a random answer if need be."""
+    return [_plurality_under_renyi(search, _solvable(search.workload))]
+
+
+def _gamma_of_one(search: Search, release: Workload, delta: Fraction, shape: str, *, followed: int) -> Parameter:
+    """Turn up ε at one δ, among γ of one shape."""
+    voters, each = release.voters, release.voters.each
+    most, first = largest_epsilon(release), release.total.exact_epsilon / release.queries
+    once = release.queries == 1
+    # noise can make a release more private than the weakest of voters that differ
+    least = each.exact_epsilon if each.is_private and voters.own is None else Fraction(0)
+    anchors = (most, first, least)
+    free = [shape]
+
+    def exact(epsilon: float) -> Fraction:
+        return next((anchor for anchor in anchors if float(anchor) == epsilon), None) or rounded(epsilon)
+
+    def solved(epsilon: float, options: SolveOptions | None) -> Proposal:
+        search.report(f"per query: epsilon {epsilon:.4g}, delta {float(delta):g}")
+        problem = release.problem(PrivacyParams(exact(epsilon), delta))
+        if has_closed_form(voters):
+            table = certify(problem, best_for_plain_voters(problem))
+        else:
+            table = optimize_table(problem, prior=search.measure.prior, shape=free[0], options=options)
+            free[0] = "monotone" if table.gamma.is_monotone else free[0]  # the optimum of that shape is the same
+        return table_proposal(table, {"epsilon": problem.target.epsilon, "delta": float(delta)})
+
+    exactly = once or voters.K > MOST_VOTERS or has_closed_form(voters)
+    return Parameter(
+        workload=release,
+        make=lambda epsilon: solved(epsilon, None if once else COARSE),  # compared before it is solved to the end
+        start=float(most if once else max(first, most / (3 * math.isqrt(release.queries)))),
+        limits=(float(least), float(max(most, least))),
+        value=float,
+        estimate=None if once else lambda epsilon: Charge("query", guarantee=PrivacyParams(exact(epsilon), delta)),
+        hope=LARGEST_GAIN,
+        goal=GOAL,
+        unused=UNUSED,
+        narrow=NARROW,
+        followed=followed if voters.K <= MOST_VOTERS else 1,
+        finish=None if exactly else lambda epsilon: solved(epsilon, FINE),
+    )
+
+
+def _deltas(workload: Workload) -> list[Fraction]:
+    """List what δ one query may have, smallest first."""
+    total, least = workload.total.exact_delta, workload.voters.each.exact_delta
+    if workload.queries == 1:
+        each = workload.voters.each
+        affordable = not (each.is_private and workload.voters.own is None)
+        affordable = affordable or largest_epsilon(workload) >= each.exact_epsilon
+        return [total] if total >= least and affordable else []
+    shares = {max(least, rounded(share * total / workload.queries)) for share in SHARES}
+    return sorted(delta for delta in shares if delta * workload.queries <= total)
+
+
+def _shapes(workload: Workload) -> tuple[str, ...]:
+    """Return what γ may look like: a free γ errs less at one (ε, δ), a monotone one has a Rényi curve besides."""
+    voters = workload.voters
+    if workload.queries == 1:
+        return (default_shape(voters),)
+    free = voters.each.is_private and voters.own is None and voters.K <= MOST_VOTERS
+    return ("monotone", "free") if free else ("monotone",)
+
+
+def _gamma_under_renyi(search: Search, release: Workload) -> Parameter:
+    """Search the accountant's orders; those that err more than what is known are left early."""
+    prior, budgets = search.measure.prior, budgets_of(release)
+    least = search.to_beat
+    solved: dict[float, RenyiOptimum] = {}
+
+    @cache
+    def error(order: float) -> float:
+        nonlocal least
+        search.report(f"Rényi: order {order:.6g}, expected error {least:.6g}")
+        found = solved[order] = optimize_under_renyi(
+            release.voters, prior, order, budgets[order], options=COARSE, to_beat=least * (1.0 + COARSE.gap)
+        )
+        # one that stopped because it errs more has that as its bound
+        value = max(found.value, found.bound)
+        least = min(least, value)
+        return value
+
+    order = best_order(budgets, error)
+    search.report(f"Rényi: the best of order {order:.6g}")
+    start = solved[order]
+    gamma = optimize_under_renyi(release.voters, prior, order, budgets[order], options=FINE, start=start).gamma
+    problem = smallest_target(release, gamma)
+
+    def make(share: float) -> Proposal:
+        table = certify(problem, gamma.scaled(share))
+        return table_proposal(table, {"order": order, "renyi budget": budgets[order]})
+
+    return Parameter(workload=release, make=make, start=1.0, limits=(0.0, 1.0), value=float)
+
+
+def _plurality_under_renyi(search: Search, work: Workload) -> Parameter:
+    """Search the accountant's orders for a plurality."""
+    budgets = budgets_of(work)
+
+    def best(order: float, options: SolveOptions) -> tuple[float, PluralityLaw]:
+        search.report(f"Rényi: order {order:.6g}")
+        prior = search.measure.prior
+        found = optimize_plurality_under_renyi(work.voters, work.classes, prior, order, budgets[order], options=options)
+        return found.value, found.law
+
+    order = best_order(budgets, cache(lambda order: -best(order, COARSE)[0]))
+    _, law = best(order, FINE)
+
+    def make(share: float) -> Proposal:
+        return _plurality(_certified(work, law.mixed(1.0 - share) if share < 1.0 else law), order=order)
+
+    return Parameter(workload=work, make=make, start=1.0, limits=(0.0, 1.0), value=float)
+
+
+def budgets_of(workload: Workload) -> dict[float, float]:
+    """Compute ρ(α) for the accountant's orders: Q·ρ and the conversion meet ε exactly [CKS20, Proposition 12].
+
+    Those of at most `LEAST_BUDGET` are left out; `PlanError` if none is left.
+    """
+    orders, total = DEFAULT_ORDERS, workload.total
+    if total.exact_delta == 0:
+        raise PlanError("a Rényi budget needs delta > 0")
+    conversion = np.log1p(-1.0 / orders) - (math.log(total.delta) + np.log(orders)) / (orders - 1.0)
+    budgets = (1.0 - BUDGET_MARGIN) * (total.epsilon - conversion) / workload.queries
+    left = {float(a): float(budget) for a, budget in zip(orders, budgets, strict=True) if budget > LEAST_BUDGET}
+    if not left:
+        raise PlanError(f"no Rényi order leaves a budget for epsilon = {total.epsilon:g}, delta = {total.delta:g}")
+    return left
+
+
+def best_order(budgets: dict[float, float], error: Callable[[float], float]) -> float:
+    """Find the order with the smallest expected error, in steps that grow while they help and else are halved.
+
+    It starts where divergences that grow as their order, as those of Gaussian noise, may be largest: next to the best
+    for many queries.
+    """
+    orders = list(budgets)
+    place, step = orders.index(max(orders, key=lambda order: budgets[order] / order)), FIRST_STEP
+    while step:
+        near = [index for index in (place, place - step, place + step) if 0 <= index < len(orders)]
+        better = min(near, key=lambda index: error(orders[index]))
+        place, step = better, step // 2 if better == place else 2 * step
+    return orders[place]
+
+
+def _of_releases(search: Search, parameter: Callable[[Search, Workload], Parameter]) -> Iterator[Parameter]:
+    """Describe a parameter for each way to count the voters; `PlanError` if there is none."""
+    reasons = []
+    for release in releases_of(search.workload):
+        try:
+            yield parameter(search, release)
+        except PlanError as error:
+            reasons.append(str(error))
+    if len(reasons) == len(releases_of(search.workload)):
+        raise PlanError(reasons[-1])
+
+
+def _solvable(workload: Workload) -> Workload:
+    """Return a workload whose program is small enough; `PlanError` for others."""
     voters = workload.voters
     if not voters.are_plain:
         raise PlanError("its table is proved for voters that are not private")
     terms = partitions_of(voters.K, workload.classes).pairs(voters.reached).pair.size
     if terms > MOST_TERMS:
         raise PlanError(f"its program has {terms:,} terms, and up to {MOST_TERMS:,} are solved for a plan")
-    found, reasons = [], []
-    for way in (_one_query,) if workload.queries == 1 else (_per_query, _under_renyi):
-        try:
-            found.append(way(workload, prior, report))
-        except (PlanError, ValueError) as error:
-            reasons.append(str(error))
-    if not found:
-        raise PlanError("; ".join(reasons))
-    return max(found, key=lambda candidate: candidate.share_right.value)
+    return workload
 
 
-def _one_query(workload: Workload, prior: Prior, report: Callable[[str], None]) -> PluralityCandidate:
-    report(f"{NAME}: one query")
-    problem = Problem(workload.voters, workload.total, workload.classes)
-    return _candidate(workload, prior, optimize_plurality(problem, prior=prior))
-
-
-def _per_query(workload: Workload, prior: Prior, report: Callable[[str], None]) -> PluralityCandidate:
-    """Take the largest ε of one query that the accountant admits, half of its share of δ being its own."""
-    delta = rounded(workload.total.exact_delta / (2 * workload.queries))
-
-    @cache
-    def table(epsilon: float) -> Table:
-        report(f"{NAME}: epsilon {epsilon:.4g} for each query")
-        problem = Problem(workload.voters, PrivacyParams(rounded(epsilon), delta), workload.classes)
-        return optimize_plurality(problem, prior=prior)
-
-    def charge(epsilon: float) -> Charge:
-        return charge_of(table(min(epsilon, LARGEST_EPSILON)))
-
-    start = min(LARGEST_EPSILON, workload.total.epsilon / workload.queries**0.5)
-    return _candidate(workload, prior, table(min(largest_rate(workload, charge, start), LARGEST_EPSILON)))
-
-
-def _under_renyi(workload: Workload, prior: Prior, report: Callable[[str], None]) -> PluralityCandidate:
-    """Search the accountant's orders, then mix with a random answer until the accountant admits all queries."""
-    voters, classes, total = workload.voters, workload.classes, workload.total
-    if total.exact_delta == 0:
-        raise PlanError("a Rényi budget needs delta > 0")
-    budgets = budgets_of(workload)
-    if not budgets:
-        raise PlanError(f"no Rényi order leaves a budget for {total}")
-
-    def wrong(order: float) -> float:
-        report(f"{NAME}: order {order:.6g}")
-        found = optimize_plurality_under_renyi(voters, classes, prior, order, budgets[order], options=COARSE)
-        return -found.value
-
-    order = best_order(budgets, cache(wrong))
-    law = optimize_plurality_under_renyi(voters, classes, prior, order, budgets[order], options=FINE).law
-    for share in (0.0, *(10.0**power for power in range(-SCALINGS, 0))):
-        table = _certified(workload, law.mixed(share) if share else law)
-        if account_of(workload, charge_of(table)).admits(total):
-            return _candidate(workload, prior, table, order=order)
-    raise PlanError("the optimum under a Rényi budget could not be mixed into the total budget")
+def _plurality(table: Table, **settings: float) -> Proposal:
+    """Propose a certified plurality."""
+    target = table.problem.target
+    return Proposal(
+        law=table.plurality.probabilities,
+        price=lambda: charge_of(table),
+        release=lambda: Release(table),
+        settings={**settings, "epsilon": target.epsilon, "delta": target.delta},
+    )
 
 
 def _certified(workload: Workload, law: PluralityLaw) -> Table:
     """Certify a law for an (ε, δ) that one query satisfies: δ is half of its share of the total."""
     delta = rounded(workload.total.exact_delta / (2 * workload.queries))
-    unproved = certify(
-        Problem(workload.voters, PrivacyParams(Fraction(int(LARGEST_EPSILON)), delta), workload.classes), law
-    )
+    unproved = certify(workload.problem(PrivacyParams(LARGEST_EPSILON, delta)), law)
     profile = unproved.profile
     if profile is None:
         raise PlanError("nothing bounds one query")
     epsilon = rounded(max(profile.epsilon_at(float(delta)), 1e-6), ROUND_CEILING)
-    return certify(Problem(workload.voters, PrivacyParams(epsilon, delta), workload.classes), law)
-
-
-def _candidate(workload: Workload, prior: Prior, table: Table, **settings: float) -> PluralityCandidate:
-    target = table.problem.target
-    return PluralityCandidate(
-        method=NAME,
-        workload=workload,
-        aggregator=Release(table),
-        prior=prior,
-        settings={**settings, "epsilon": target.epsilon, "delta": target.delta},
-        law=table.plurality.probabilities,
-        family=None,
-    )
+    return certify(workload.problem(PrivacyParams(epsilon, delta)), law)

@@ -1,41 +1,45 @@
 """One way to release a workload: what it is counted as, how often it tells the truth, and what releases it."""
 
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm.account.accountant import Spent
 from darrm.account.bounds import Bound
 from darrm.aggregator import Aggregator
-from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Prior
 from darrm.plan.budget import counted, needs_no_noise
-from darrm.plan.share_right import ShareRight
+from darrm.plan.parameter import Parameter
+from darrm.plan.share_right import Law, ShareRight, is_built_in, measure_of
 from darrm.problem import Workload
+from darrm.system.flags import flags_of
 
 NO_NOISE = "No noise is needed: any number of answers is post-processing of models that are private already."
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ReleaseOption:
-    """A release that stays within the budget of a workload.
+class Option:
+    """A release that stays within the budget of a workload: a calibrated member of a family.
 
     Attributes
     ----------
     name
-        The mechanism, as reports, tables and pictures show it.
+        The family, as reports, tables and pictures show it.
     workload
-        What is released, and what its voters were counted as.
+        What is released.
     truth
         Pr[the answer is the true majority | l ones] for l = floor(K/2) + 1 … K, shape (K − floor(K/2),): the mean of
         both sides where a mechanism breaks ties for one answer. For more classes that of a plurality of as many votes
-        as `darrm.plan.plurality` lists, the other classes sharing the rest.
-    cost
-        What all queries cost at the budget's δ, and who says so: the accountant's bound, or the theorem.
+        as ``levels`` lists, the other classes sharing the rest.
+    spent
+        What all queries cost at the budget's δ, and who says so: the accountant, or a theorem.
     settings
         The mechanism's parameters by name.
     aggregator
@@ -48,6 +52,14 @@ class ReleaseOption:
         What else a reader should know.
     share_right
         The share of right labels under the prior that decided, where it is known.
+    expected_error
+        The expected error under that prior; None for more than two classes.
+    levels
+        The numbers of votes that ``truth`` is about.
+    law
+        What it answers, on histograms with the largest count first.
+    place
+        The parameter that was turned up, and its rate.
 
     Raises
     ------
@@ -58,17 +70,45 @@ class ReleaseOption:
     name: str
     workload: Workload
     truth: NDArray[np.float64]
-    cost: Bound
+    spent: Spent
     settings: Mapping[str, float] = field(default_factory=dict)
     aggregator: Aggregator | None = None
     instructions: tuple[str, ...] = ()
     only_compared: str = ""
     remark: str = ""
     share_right: ShareRight | None = None
+    expected_error: float | None = None
+    levels: NDArray[np.int64] = field(default_factory=lambda: np.arange(0))
+    law: Law | None = None
+    place: tuple[Parameter, float] | None = None
 
     def __post_init__(self) -> None:
         if bool(self.instructions) == bool(self.only_compared):
             raise ValueError(f"{self.name}: say either what releases it or why it is only compared")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is code: a copy in another process is what was found, not how to find another."""
+        return {**self.__dict__, "law": None, "place": None}
+
+    @property
+    def method(self) -> str:
+        """The name."""
+        return self.name
+
+    @property
+    def table(self) -> Any:  # noqa: ANN401 (of two classes or of more)
+        """The proven table that it releases from; None for a mechanism that needs no proof of its own."""
+        return getattr(self.aggregator, "table", None)
+
+    @property
+    def cost(self) -> Bound:
+        """What all queries cost by the smallest bound."""
+        return Bound(self.spent.bound, self.spent.epsilon, self.spent.explanation)
+
+    @property
+    def wrong(self) -> float:
+        """What options are ranked by: the expected error or, for more than two classes, the share of wrong labels."""
+        return 1.0 - self.right if self.expected_error is None else self.expected_error
 
     @property
     def right(self) -> float:
@@ -84,21 +124,26 @@ class ReleaseOption:
         return 1.0 - NoiseFunction(self.workload.voters.K, gamma).expected_error(prior)
 
 
-def prior_of(text: str | None, workload: Workload) -> Prior | None:
-    """Read ``--prior`` for so many classes; None where it is left to the plan."""
-    if text is None:
-        return None
-    return priors.parse(text) if workload.classes == 2 else priors.parse(text, workload.classes)
+def how_to_release(workload: Workload, prior: object, family: str | None = None) -> tuple[str, ...]:
+    """Write the commands that make and use what releases a workload: the best, or the best of one family."""
+    only = "" if family is None else f" --family {shlex.quote(family)}"
+    made: tuple[str, ...] = (
+        f"python -m darrm.plan {flags_of(workload)}{_flag_of(prior, workload)}{only} --output plan.json",
+    )
+    if not is_built_in(prior):
+        of_family = "" if family is None else f", families=[{family!r}]"
+        made = (
+            "from darrm.plan import plan",
+            f'plan(workload, prior=prior{of_family}).save("plan.json")  # in Python: the prior is one of your own',
+        )
+    return (*made, release_command("plan.json", workload))
 
 
-def is_built_in(prior: Prior) -> bool:
-    """Whether the text of a prior says all of it."""
-    return priors.is_built_in(prior) or priors.is_built_in(prior)
-
-
-def in_words(prior: Prior) -> str:
-    """Write a prior for a report: in words and, where there is one, with the flag that asks for the very same."""
-    return f"{prior} (--prior {prior.text})" if is_built_in(prior) else f"the prior {prior.text!r}"
+def _flag_of(prior: Any, workload: Workload) -> str:  # noqa: ANN401 (either kind of prior)
+    """Write ``--prior``, unless it is the default."""
+    if not is_built_in(prior) or prior == measure_of(workload, None).prior:
+        return ""
+    return f" --prior {shlex.quote(prior.text)}"
 
 
 def how_counted(workload: Workload) -> str:

@@ -10,9 +10,9 @@ from functools import lru_cache
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.plan.budget import account_of, counted
-from darrm.plan.plurality import Family, PluralityCandidate
+from darrm.plan.option import Option
 from darrm.plan.search import Plan
-from darrm.plan.share_right import share_right
+from darrm.plan.share_right import Law, Measure, coin, measure_of
 from darrm.probability.bisection import last_allowed
 from darrm.problem import MOST_VOTERS
 
@@ -28,57 +28,63 @@ def remedies(plan: Plan) -> tuple[str, ...]:
 
     Most are where the share lies beyond halfway from that of a label that looks at nothing to one.
     """
-    best = plan.best
-    if not isinstance(best, PluralityCandidate):
+    if not plan.options:
         return ()
-    share, coin = best.share_right.value, best.coin.value
-    if share >= (1.0 + coin) / 2.0:
+    best, measure = plan.best, measure_of(plan.workload, plan.prior)
+    known, coins = best.share_right, measure.share_right(coin)
+    if best.expected_error is not None or known is None or coins is None or known.value >= (1.0 + coins.value) / 2.0:
         return ()
-    # the optimum's law is a table for so many voters: what else would help is asked of the best noise
-    noisy = next((each for each in plan.candidates if each.family is not None), None)
-    found = [] if noisy is None else [*_more_voters(noisy), *_less_noise(noisy, noisy.family)]
-    now = f"Under this prior {share:.0%} of the labels would be right."
-    return (f"{now} What would help: {', '.join(found)}.",) if found else ()
+    # the law of a table is one for so many voters: what else would help is asked of the best noise
+    noisy = next((option for option in plan.options if option.table is None), None)
+    helpful = [] if noisy is None else [*_more_voters(noisy, measure), *_less_noise(noisy, measure)]
+    now = f"Under this prior {known.value:.0%} of the labels would be right."
+    return (f"{now} What would help: {', '.join(helpful)}.",) if helpful else ()
 
 
-def _more_voters(best: PluralityCandidate) -> list[str]:
+def _right(measure: Measure, law: Law | None, K: int | None = None) -> float:
+    """Compute the share of right labels to two digits."""
+    share = None if law is None else measure.share_right(law, K, DRAWS)
+    return math.nan if share is None else share.value
+
+
+def _more_voters(best: Option, measure: Measure) -> list[str]:
     """Find what more voters would see through the same noise, where a person does not reach them all."""
     voters = best.workload.voters
     if voters.overlap is None:
         return []
 
     def share(K: float) -> float:
-        return share_right(best.law, round(K), best.workload.classes, best.prior, draws=DRAWS).value
+        return _right(measure, best.law, round(K))
 
     more = min(MORE * voters.K, MOST_VOTERS)
     right = share(more)
-    found = [f"{right:.0%} with {more:,} voters"]
+    helpful = [f"{right:.0%} with {more:,} voters"]
     if right < GOAL <= share(MOST_VOTERS):
         needed = last_allowed(
             lambda K: share(K) >= GOAL, float(MOST_VOTERS), float(more), tolerance=TOLERANCE, geometric=True
         )
-        found.append(f"{GOAL:.0%} with about {_two_digits(needed):,}")
-    return [" and ".join(found) + f" (a person reaching {voters.reached})"]
+        helpful.append(f"{GOAL:.0%} with about {_two_digits(needed):,}")
+    return [" and ".join(helpful) + f" (a person reaching {voters.reached})"]
 
 
-def _less_noise(best: PluralityCandidate, family: Family) -> list[str]:
+def _less_noise(best: Option, measure: Measure) -> list[str]:
     """Find for how few queries, or for which ε, the noise would be small enough."""
-    work = best.workload
-    release, reached = counted(work), work.voters.reached
-    rate = 1.0 / best.settings[family.parameter] if family.falls else best.settings[family.parameter]
+    work, release = best.workload, counted(best.workload)
+    if best.place is None:
+        return []
+    parameter, rate = best.place
 
     def enough(rate: float) -> bool:
-        law = family.law(family.rounded(rate), reached)
-        return share_right(law, work.voters.K, work.classes, best.prior, draws=DRAWS).value >= GOAL
+        return _right(measure, parameter.make(parameter.value(rate)).law) >= GOAL
 
     most = _first(enough, rate)
     if most is None:
         return []
-    charge = family.make(family.rounded(last_allowed(enough, most, rate, tolerance=TOLERANCE)), reached).charge()
+    charge = parameter.make(parameter.value(last_allowed(enough, most, rate, tolerance=TOLERANCE))).charge
     queries = PrivacyAccountant(release.voters).queries_that_fit(charge, release.total, most=work.queries)
     epsilon = account_of(work, charge).smallest_epsilon(work.total.delta)
-    found = [f"{GOAL:.0%} with {queries:,} of the {work.queries:,} queries"] if queries else []
-    return found + ([f"{GOAL:.0%} with a total epsilon of {epsilon:.3g}"] if math.isfinite(epsilon) else [])
+    helpful = [f"{GOAL:.0%} with {queries:,} of the {work.queries:,} queries"] if queries else []
+    return helpful + ([f"{GOAL:.0%} with a total epsilon of {epsilon:.3g}"] if math.isfinite(epsilon) else [])
 
 
 def _first(enough: Callable[[float], bool], rate: float) -> float | None:

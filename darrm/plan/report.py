@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from darrm.laws.priors import in_words
 from darrm.plan.budget import counted
-from darrm.plan.candidate import Candidate
-from darrm.plan.option import how_counted, in_words, kind_of_votes, release_command, settings_in_words
-from darrm.plan.plurality import PluralityCandidate
+from darrm.plan.option import Option, how_counted, kind_of_votes, release_command, settings_in_words
 from darrm.plan.remedies import remedies
 from darrm.plan.search import Plan
+from darrm.plan.share_right import coin, measure_of
 from darrm.system.figures import saved_figure, style
 from darrm.system.report_text import absences, level_table
 
@@ -35,17 +35,17 @@ def json_report(plan: Plan, output: Path | None) -> dict[str, Any]:
         "workload": plan.workload.to_json(),
         "counted_as": counted(plan.workload).to_json(),
         "prior": plan.prior.text,
-        "levels": plan.best.levels.tolist(),
+        "levels": measure_of(plan.workload, plan.prior).levels.tolist(),
         "candidates": [
             {
-                "method": found.method,
-                "share_right": None if found.share_right is None else found.share_right.to_json(),
-                **_of_a_table(found),
-                "settings": dict(found.settings),
-                "spent": {"epsilon": found.spent.epsilon, "delta": found.spent.delta, "bound": found.spent.bound},
-                "truth": found.truth.tolist(),
+                "method": option.name,
+                "share_right": None if option.share_right is None else option.share_right.to_json(),
+                **_of_two_classes(option),
+                "settings": dict(option.settings),
+                "spent": {"epsilon": option.spent.epsilon, "delta": option.spent.delta, "bound": option.spent.bound},
+                "truth": option.truth.tolist(),
             }
-            for found in plan.candidates
+            for option in plan.options
         ],
         "refused": [{"method": method, "reason": reason} for method, reason in plan.refused],
         "remedies": list(remedies(plan)),
@@ -53,20 +53,22 @@ def json_report(plan: Plan, output: Path | None) -> dict[str, Any]:
     }
 
 
-def _of_a_table(found: Candidate | PluralityCandidate) -> dict[str, Any]:
+def _of_two_classes(option: Option) -> dict[str, Any]:
     """Write what is known of two classes only."""
-    if not isinstance(found, Candidate):
+    if option.expected_error is None:
         return {}
-    return {"expected_error": found.expected_error, "query": found.table.problem.target.to_json()}
+    query = {} if option.table is None else {"query": option.table.problem.target.to_json()}
+    return {"expected_error": option.expected_error, **query}
 
 
 def plot_report(path: Path, plan: Plan) -> None:
     """Draw the probability of the true majority over the number of ones for every candidate."""
     with saved_figure(path) as figure:
         axes = figure.add_subplot()
-        for place, candidate in enumerate(plan.candidates):
-            label = f"{candidate.method}   {' and '.join(_score(candidate))}"
-            axes.plot(candidate.levels, candidate.truth, label=label, **style(place).line(len(candidate.levels)))
+        levels = measure_of(plan.workload, plan.prior).levels
+        for place, option in enumerate(plan.options):
+            label = f"{option.name}   {' and '.join(_score(option))}"
+            axes.plot(levels, option.truth, label=label, **style(place).line(len(levels)))
         axes.set(xlabel=f"l, votes for {_what(plan)}", ylabel=f"probability of {_what(plan)}")
         axes.set_ylim(0.96 / plan.workload.classes, 1.02)
         budget = f"{plan.workload.queries:,} votes within {plan.workload.total}"
@@ -82,7 +84,7 @@ def _heading(plan: Plan) -> str:
         f"Plan for {work.queries:,} {kind_of_votes(work)} votes",
         f"  {work.voters}",
         f"  all answers together are to be {work.total}-differentially private",
-        f"  decided by the {_decided_by(plan)} under {in_words(plan.prior)}",
+        f"  decided by the {measure_of(work, plan.prior).name} under {in_words(plan.prior)}",
         *([f"  {how_counted(work)}"] if how_counted(work) else []),
     ]
     return "\n".join(lines)
@@ -90,61 +92,60 @@ def _heading(plan: Plan) -> str:
 
 def _candidates(plan: Plan, *, everything: bool) -> str:
     """Tabulate what was found, the winner marked, and say what was not."""
-    two = plan.workload.classes == 2
-    wide = max(12, *(len(found.method) + 2 for found in plan.candidates))
-    head = f"{'share right':>15}" + (f"{'expected error':>16}" if two else "")
+    measure = measure_of(plan.workload, plan.prior)
+    errors = plan.best.expected_error is not None
+    wide = max(12, *(len(option.name) + 2 for option in plan.options))
+    head = f"{'share right':>15}" + (f"{'expected error':>16}" if errors else "")
     lines = [f"  {'way':<{wide}}{head}   the accountant's total"]
-    for candidate in plan.candidates:
-        mark = "*" if candidate is plan.best else " "
-        spent, share = candidate.spent, candidate.share_right
+    for option in plan.options:
+        mark = "*" if option is plan.best else " "
+        spent, share = option.spent, option.share_right
         shown = f"{'–' if share is None else f'{share.value:.5f}':>15}"
-        error = f"{candidate.expected_error:>16.6g}" if isinstance(candidate, Candidate) else ""
+        error = f"{option.expected_error:>16.6g}" if errors else ""
         lines.append(
-            f"{mark} {candidate.method:<{wide}}{shown}{error}   ({spent.epsilon:.6g}, {spent.delta:.6g})"
-            f" by {spent.bound}; a query has {settings_in_words(candidate.settings) or 'no noise'}"
+            f"{mark} {option.name:<{wide}}{shown}{error}   ({spent.epsilon:.6g}, {spent.delta:.6g})"
+            f" by {spent.bound}; a query has {settings_in_words(option.settings) or 'no noise'}"
         )
     lines += absences(plan.refused, everything=everything)
-    if isinstance(plan.best, PluralityCandidate):
-        if drawn := plan.best.share_right.standard_error:
-            lines.append(f"  (shares from drawn histograms, the same for all; standard error {drawn:.2g})")
-        lines.append(f"  a label that looks at nothing is right as often as {plan.best.coin.value:.5f}")
+    if not errors:
+        share, coins = plan.best.share_right, measure.share_right(coin)
+        if share is not None and share.standard_error:
+            drawn = f"standard error {share.standard_error:.2g}"
+            lines.append(f"  (shares from drawn histograms, the same for all; {drawn})")
+        lines.append(f"  a label that looks at nothing is right as often as {coins.value if coins else 0.0:.5f}")
     return "\n".join(lines)
 
 
 def _truth(plan: Plan) -> str:
     """Tabulate the probability of the truth at some numbers of votes."""
-    columns = {candidate.method: candidate.truth for candidate in plan.candidates}
+    columns = {option.name: option.truth for option in plan.options}
     width = max(12, *(len(name) + 2 for name in columns))
-    table = level_table(plan.best.levels, columns, width=width, most=MOST_LINES, elsewhere="--format json")
+    levels = measure_of(plan.workload, plan.prior).levels
+    table = level_table(levels, columns, width=width, most=MOST_LINES, elsewhere="--format json")
     rest = "" if plan.workload.classes == 2 else ", the other classes sharing the rest"
     return f"How often the answer is the true {kind_of_votes(plan.workload)} of l votes{rest}\n{table}"
 
 
 def _closing(plan: Plan, output: Path | None) -> str:
     """Write what is proved, and how to release."""
-    if isinstance(plan.best, Candidate):
-        target, certificate = plan.table.problem.target, plan.table.certificate
+    table = plan.best.table
+    lines, made = [], "the winner, whose charge is computed anew whenever it is read"
+    if table is not None:
+        target, certificate = table.problem.target, table.certificate
         lines = [f"One query is proved {target}-private: {certificate.rows:,} rows, {certificate.method}."]
         made = "the winner's table with its proof"
-    else:
-        lines, made = [], "the winner, whose charge is computed anew whenever it is read"
     if output is None:
         lines.append(f"Not saved: --output FILE.json keeps {made}.")
     else:
-        written = "Table" if isinstance(plan.best, Candidate) else "Mechanism"
-        command = release_command(output, plan.workload)
-        lines += [f"{written} written to {output}. Release with", f"  {command}"]
+        written = "Mechanism" if table is None else "Table"
+        lines += [f"{written} written to {output}. Release with", f"  {release_command(output, plan.workload)}"]
     return "\n".join(lines)
-
-
-def _decided_by(plan: Plan) -> str:
-    return "expected error" if plan.workload.classes == 2 else "share of right labels"
 
 
 def _what(plan: Plan) -> str:
     return f"the true {kind_of_votes(plan.workload)}"
 
 
-def _score(found: Candidate | PluralityCandidate) -> list[str]:
-    share = [] if found.share_right is None else [f"share right {found.share_right.value:.4f}"]
-    return share + ([f"expected error {found.expected_error:.4g}"] if isinstance(found, Candidate) else [])
+def _score(option: Option) -> list[str]:
+    share = [] if option.share_right is None else [f"share right {option.share_right.value:.4f}"]
+    return share + ([] if option.expected_error is None else [f"expected error {option.expected_error:.4g}"])

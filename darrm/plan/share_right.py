@@ -4,6 +4,9 @@ A release whose law does not change when classes change their names is known by 
 partitions of K into at most C parts. Where these are few the share is a sum over all of them; else it is the mean over
 histograms that are drawn from the prior with a fixed public seed, of probabilities that are exact. The same histograms
 serve every release, so differences are known better than the standard error says.
+
+`measure_of` chooses what a workload's releases are compared by under a prior: majorities of two classes by the expected
+error of [D, Definition 2.4], which the programs minimize, pluralities by their share of right labels.
 """
 
 import math
@@ -11,19 +14,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm import checks
+from darrm.laws import priors
+from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.partitions import falling_counts
-from darrm.laws.priors import Dirichlet, Prior, RecordedVotes, law_of_ones, log_arrangements
+from darrm.laws.priors import Dirichlet, Prior, RecordedVotes, law_of_ones, log_arrangements, weights_of
 from darrm.probability import Array
+from darrm.problem import Workload
+from darrm.system.report_text import spread
 
 # a release's law: (n, C) histograms, the largest count first → (n, C) probabilities of the answers, ties shared
 Law = Callable[[NDArray[np.int64]], Array]
 
 MOST_LISTED = 4096  # histograms: of more partitions, as many are drawn
+MOST_LEVELS = 128  # numbers of votes for the plurality of more than two classes at which the truth is told
+MOST_PLANNED = 1000  # classes: laws are computed class by class
+PRIVATE_FOR_ITSELF = (
+    "voters' own privacy is used for two classes only: plan for more with --voters plain (a vote counts as a vote), or "
+    "say --models where they are models that were trained once"
+)
 SEED = 20_250_101  # public: the same numbers for everybody
 
 
@@ -106,3 +120,124 @@ def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[n
             return rows, np.exp(prior.log_probabilities(rows) + log_arrangements(rows))
     drawn = prior.sample(K, classes, most, rng=np.random.default_rng(SEED))
     return -np.sort(-drawn, axis=1), None
+
+
+class Measure(Protocol):
+    """What the releases of a workload are compared by, under which public belief."""
+
+    prior: Prior
+    levels: NDArray[np.int64]  # the numbers of votes for the winner at which the truth is told
+    name: str
+
+    def wrong(self, law: Law) -> float:
+        """Compute what decides, the smaller the better."""
+        ...
+
+    def share_right(self, law: Law, _K: int | None = None, _draws: int = MOST_LISTED, /) -> ShareRight | None:
+        """Compute the share of right labels, also of other numbers of voters; None where too little is known."""
+        ...
+
+    def expected_error(self, law: Law) -> float | None:
+        """Compute the expected error; None for more than two classes."""
+        ...
+
+    def truth(self, law: Law) -> Array:
+        """Compute Pr[the answer is the winner] at `levels`, the other classes sharing the rest."""
+        ...
+
+
+class Majorities:
+    """Two classes, by the expected error under a prior that has a linear one."""
+
+    name = "expected error"
+
+    def __init__(self, workload: Workload, prior: Prior | None) -> None:
+        self.prior: Prior = Dirichlet() if prior is None else prior
+        self.K = workload.voters.K
+        weights_of(self.prior, self.K)  # a prior without linear expected error says so before the search
+        self.levels = np.arange(self.K // 2 + 1, self.K + 1)
+
+    def truth(self, law: Law) -> Array:
+        """Compute Pr[the answer is the majority]."""
+        return np.clip(law(np.column_stack([self.levels, self.K - self.levels]))[:, 0], 0.0, 1.0)
+
+    def expected_error(self, law: Law) -> float:
+        """Compute the expected error; an answer worse than a coin counts as one, as if nobody were asked."""
+        return NoiseFunction(self.K, np.clip(2.0 * self.truth(law) - 1.0, 0.0, 1.0)).expected_error(self.prior)
+
+    wrong = expected_error
+
+    def share_right(self, law: Law, _K: int | None = None, _draws: int = MOST_LISTED) -> ShareRight | None:
+        """Add up the right labels of the workload's voters."""
+        return share_of_majorities(self.truth(law), self.K, self.prior)
+
+
+class Pluralities:
+    """Any number of classes, by the share of right labels under a belief about histograms."""
+
+    name = "share of right labels"
+
+    def __init__(self, workload: Workload, prior: Prior | None) -> None:
+        self.prior: Prior = Dirichlet() if prior is None else prior
+        self.K, self.classes = workload.voters.K, workload.classes
+        advice = "release one of darrm.pate, which take more"
+        checks.integer_at_least(2, most=MOST_PLANNED, classes=self.classes, advice=advice)
+        voters = workload.voters
+        if not (voters.are_plain or voters.models):
+            who = "plain voters or private models for more than two classes"
+            checks.fail("voters", str(voters), who, PRIVATE_FOR_ITSELF)
+        priors.check(self.prior, self.classes)
+        self._shares: dict[tuple[Law, int, int], ShareRight] = {}
+        self.counts = _leading(self.K, self.classes)
+        self.levels = self.counts[:, 0]
+
+    def truth(self, law: Law) -> Array:
+        """Compute Pr[the answer is the plurality], the other classes sharing the rest."""
+        return np.clip(law(self.counts)[:, 0], 0.0, 1.0)
+
+    def expected_error(self, _law: Law) -> None:
+        """Return None: it is defined for two classes."""
+
+    def wrong(self, law: Law) -> float:
+        """Compute the share of wrong labels."""
+        return 1.0 - self.share_right(law).value
+
+    def share_right(self, law: Law, K: int | None = None, draws: int = MOST_LISTED) -> ShareRight:
+        """Add up the right labels, over all histograms or over drawn ones."""
+        asked = (law, K or self.K, draws)
+        if asked not in self._shares:  # a search and a report ask about the same law
+            self._shares[asked] = share_right(law, K or self.K, self.classes, self.prior, draws=draws)
+        return self._shares[asked]
+
+
+def measure_of(workload: Workload, prior: Prior | None) -> Measure:
+    """Return what releases of a workload are compared by under a prior, by default that of equally likely histograms.
+
+    `ValueError` if it is no belief about so many classes, or the voters are none that are planned for.
+    """
+    found: Any = Majorities if workload.classes == 2 else Pluralities
+    measure: Measure = found(workload, prior)
+    return measure
+
+
+def prior_of(text: str | None, workload: Workload) -> Prior | None:
+    """Read ``--prior`` for so many classes; None where it is left to the plan."""
+    if text is None:
+        return None
+    return priors.parse(text, workload.classes)
+
+
+def is_built_in(prior: object) -> bool:
+    """Whether the text of a prior says all of it."""
+    return priors.is_built_in(prior)
+
+
+def _leading(K: int, classes: int) -> NDArray[np.int64]:
+    """List histograms in which one class leads and the others share the rest as evenly as they can."""
+    others = classes - 1
+    levels = np.arange(K // classes + 1, K + 1)
+    levels = levels[levels > -(-(K - levels) // others)]
+    levels = levels[spread(levels.size, MOST_LEVELS)]
+    rest = K - levels
+    shared = (rest // others)[:, None] + (np.arange(others) < (rest % others)[:, None])
+    return np.column_stack([levels, shared])

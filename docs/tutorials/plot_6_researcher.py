@@ -34,13 +34,12 @@ from darrm import (
     certify,
     optimize_table,
 )
-from darrm.advise import CONTENDERS, Contender, advise
-from darrm.errors import PlanError
+from darrm.advise import advise
 from darrm.laws import baselines
 from darrm.laws.priors import Dirichlet, Point, Prior
-from darrm.plan.budget import counted
-from darrm.plan.candidate import Candidate, smallest_target
-from darrm.probability.bisection import last_allowed
+from darrm.plan import FAMILIES, Family, Parameter
+from darrm.plan.budget import releases_of
+from darrm.plan.tables import certified
 
 K = 21
 problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1", "1e-5")), m=4)
@@ -136,33 +135,20 @@ for name, table in {
 # Your own aggregator
 # -------------------
 # Say yours tells the majority with probability Φ(slope · lead). To stand beside the
-# others it needs a function that finds its best parameter within a workload's budget.
+# others it is a family: which number may be turned up, and what each value of it makes.
 
 
-def probit(workload, prior):
-    """The largest slope whose answers the accountant admits."""
-    planned = counted(workload)
-    K = planned.voters.K
+def probit(search):
+    """Turn up the slope."""
+    for release in releases_of(search.workload):
 
-    def candidate(slope):
-        gamma = NoiseFunction.from_function(
-            K, lambda ones: 2 * ndtr(slope * (2 * ones - K)) - 1
-        )
-        table = certify(smallest_target(planned, gamma), gamma)
-        return Candidate("probit", planned, table, prior, {"slope": slope})
+        def make(slope, release=release):
+            gamma = NoiseFunction.from_function(
+                K, lambda ones: 2 * ndtr(slope * (2 * ones - K)) - 1
+            )
+            return certified(release, gamma, {"slope": slope})
 
-    def admitted(slope):
-        try:
-            return candidate(slope).is_within_budget
-        except PlanError:
-            return False
-
-    slope = last_allowed(admitted, 0.0, 1.0, steps=12)
-    return (
-        candidate(slope)
-        .restated(workload)
-        .option(instructions=(f"the γ 2·Φ({slope:.6g}·lead) − 1, certified",))
-    )
+        yield Parameter(workload=release, make=make, start=0.05, limits=(0.0, 1.0))
 
 
 # %%
@@ -174,17 +160,16 @@ workload = Workload(
     Voters(K, PrivacyParams("inf"), overlap=1), 50, PrivacyParams(4, "1e-5")
 )
 names = {
-    "ours",
+    "Rényi",
+    "per query",
     "GNMax, tight σ",
     "exponential mechanism",
     "permute-and-flip",
     "randomized response",
 }
-contenders = [each for each in CONTENDERS if each.name in names]
-contenders.append(
-    Contender("probit (mine)", probit, "Φ of the lead, certified.", "black")
-)
-advice = advise(workload, contenders=contenders)
+families = [family for family in FAMILIES if family.name in names]
+families.append(Family("probit (mine)", probit, "Φ of the lead, certified.", "black"))
+advice = advise(workload, families=families)
 rows = [
     SimpleNamespace(name="a fair coin", right=advice.coin.value),
     *reversed(advice.options),

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from darrm.advise import advise, contenders
+from darrm.advise import advise
+from darrm.plan.families import FAMILIES
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.system.command_line import run
@@ -50,9 +51,10 @@ def workloads(panel: int) -> Iterator[Workload]:
 
 def shares_right(work: Workload) -> dict[str, float]:
     """Compute the share of right labels of each aggregator by its name; what this library would release is darrm."""
-    drawn = [each for each in contenders.CONTENDERS if each is contenders.OURS or each.name in LINES]
-    found = advise(work, contenders=drawn)
-    return {"darrm" if each is found.recommended else each.name: each.right for each in found.options}
+    drawn = [family for family in FAMILIES if family.planned or family.name in LINES]
+    advice = advise(work, families=drawn)
+    shares = {option.name: option.right for option in advice.options if option.name in LINES}
+    return {**shares, "darrm": advice.recommended.right}
 
 
 def measure() -> list[Row]:

@@ -2,23 +2,25 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from darrm.advise import Advice, Contender, advise
-from darrm.advise import contenders as registry
+from darrm.advise import Advice, advise
 from darrm.laws.priors import Prior
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.optimize.plurality_bounds import share_right_at_most
 from darrm.plan.budget import account_of
-from darrm.plan.option import ReleaseOption
+from darrm.plan.families import FAMILIES
+from darrm.plan.family import Family
+from darrm.plan.option import Option
 from darrm.plan.share_right import MOST_LISTED, histograms
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Workload
+from darrm.system.figures import BLACK
 from darrm.system.report_text import spread
 from experiments.pages import Claim, Row, read_json
 
@@ -27,6 +29,8 @@ SAME = 1e-9  # lies of 2⁻³⁶ and the searches' last digits are no difference
 BY_COUNTS, BY_LABEL, SHAPED = "GNMax, tight σ", "GNMax by label", "shaped noise"
 LESS_NOISE = (0.75, 0.85)  # of σ: what "about a fifth smaller" means
 LEAST_SIGMA, MOST_SIGMA = 1e-2, 1e6
+
+OURS = Family("ours", lambda _: (), "`darrm.plan.plan`, its total as the accountant reports it.", BLACK, 2.4)
 
 Lead = tuple[float, str]  # by how much, before whom
 
@@ -93,16 +97,28 @@ class Comparison:
         return {option["name"]: option[key] for option in self.options if key in option}
 
 
+def listed(families: Sequence[Family] | None = None) -> list[Family]:
+    """List what is told apart: ours, and every other family once, by default of `FAMILIES`."""
+    rest = {family.name: family for family in (FAMILIES if families is None else families) if not family.optimal}
+    return [OURS, *rest.values()]
+
+
 def compare(
-    work: Workload, prior: Prior | None = None, *, contenders: Sequence[Contender] | None = None
-) -> tuple[Comparison, list[ReleaseOption]]:
-    """Run every aggregator, by default `registry.CONTENDERS`; also return the options themselves, ours first."""
-    asked = registry.CONTENDERS if contenders is None else contenders
+    work: Workload, prior: Prior | None = None, *, families: Sequence[Family] | None = None
+) -> tuple[Comparison, list[Option]]:
+    """Run every aggregator, by default `FAMILIES`; also return the options themselves, ours first."""
+    asked = FAMILIES if families is None else families
+    ours_are = [family for family in FAMILIES if family.planned]
     started = time.perf_counter()
-    advice = advise(work, prior=prior, contenders=[registry.OURS, *(one for one in asked if one is not registry.OURS)])
+    advice = advise(work, prior=prior, families=[*ours_are, *(family for family in asked if family not in ours_are)])
     seconds = time.perf_counter() - started
-    ours = next((option for option in advice.options if option.name == registry.OURS.name), advice.recommended)
-    options = [ours, *(option for option in advice.options if option is not ours)]
+    names = {family.name for family in ours_are}
+    ours = next(option for option in advice.options if option.instructions and option.name in names)
+    rivals = [option for option in advice.options if option is not ours]
+    if work.classes == 2:  # whichever of its optima and laws it is
+        rivals = [option for option in advice.options if option.name in {family.name for family in listed(asked)}]
+        ours = replace(ours, name=OURS.name)
+    options = [ours, *rivals]
     entries = [_entry(option) for option in options]
     workload = {
         "K": work.voters.K,
@@ -118,7 +134,7 @@ def compare(
     return Comparison(workload, entries, [*advice.absent], seconds, advice.prior.text, coin=coin, **more), options
 
 
-def _entry(option: ReleaseOption) -> Row:
+def _entry(option: Option) -> Row:
     return {
         "name": option.name,
         "right": option.right,
@@ -130,7 +146,7 @@ def _entry(option: ReleaseOption) -> Row:
     }
 
 
-def _add_truths(options: Sequence[ReleaseOption], entries: Sequence[Row], prior: Any) -> list[int]:  # noqa: ANN401
+def _add_truths(options: Sequence[Option], entries: Sequence[Row], prior: Any) -> list[int]:  # noqa: ANN401
     """Note accuracies and truths of two classes, and where the first is worst; return the numbers of votes kept."""
     ours, voters = options[0], options[0].workload.voters
     kept = spread(ours.truth.size, MOST_LEVELS)

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from darrm.advise import contenders
-from experiments.aggregators.comparison import Comparison, decide
+from experiments.aggregators.comparison import Comparison, decide, listed
 from experiments.pages import Claim, Row, claims_table, filled, read_json, table
 
 
@@ -52,7 +51,7 @@ def page(results: Results, *, quick: bool) -> str:
         Comparison(**{key: row[key] for key in row if key != "plurality"}) for row in results.plurality_votes
     ]
     facts = {
-        "about": [item for item in contenders.CONTENDERS if item.name in shown],
+        "about": [item for item in listed() if item.name in shown],
         "quick": quick,
         "claims": claims_table(results.claims),
         "two_classes": [_two_classes(getattr(results, name), name, title) for name, title in titles.items()],
@@ -92,7 +91,7 @@ def shares_table(comparisons: Sequence[Comparison]) -> str:
 def _ordered(rows: Iterable[tuple[Sequence[object], dict[str, float]]]) -> list[str]:
     """Name the aggregators that occur, in the order of the list."""
     names = {name for _, numbers in rows for name in numbers}
-    return [item.name for item in contenders.CONTENDERS if item.name in names]
+    return [item.name for item in listed() if item.name in names]
 
 
 def _in_bold(

@@ -4,34 +4,32 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from darrm.advise import Contender
-from darrm.advise import contenders as registry
+from darrm.plan.family import Family
 from darrm.system.figures import Style, saved_figure, style
-from experiments.aggregators.comparison import Comparison
+from experiments.aggregators.comparison import Comparison, listed
 
 COLUMNS = 3
 
 
-def styles(contenders: Sequence[Contender] | None = None) -> dict[str, Style]:
-    """Return the style of each aggregator, by default of `registry.CONTENDERS`.
+def styles(families: Sequence[Family] | None = None) -> dict[str, Style]:
+    """Return the style of each aggregator, by default of `listed()`.
 
     Its own color, and dashes by its place in the list, ours first.
     """
-    asked = registry.CONTENDERS if contenders is None else contenders
-    ranked = sorted(asked, key=lambda each: each is not registry.OURS)
     return {
-        each.name: replace(style(place), color=each.color, width=each.linewidth) for place, each in enumerate(ranked)
+        family.name: replace(style(place), color=family.color, width=family.linewidth)
+        for place, family in enumerate(listed(families))
     }
 
 
-def save_margins(path: Path, comparisons: list[Comparison], *, contenders: Sequence[Contender] | None = None) -> None:
+def save_margins(path: Path, comparisons: list[Comparison], *, families: Sequence[Family] | None = None) -> None:
     """Draw the probability of the true majority over the margin, one panel for each workload.
 
-    The lines are those of ``contenders``, by default `registry.CONTENDERS`.
+    The lines are those of ``families``, by default `listed()`.
     """
     columns = min(COLUMNS, len(comparisons))
     rows = -(-len(comparisons) // columns)
-    drawn = styles(contenders)
+    drawn = styles(families)
     with saved_figure(path, width=5.0 * columns, height=3.6 * rows + 0.8, dpi=110) as figure:
         axes = figure.subplots(rows, columns, squeeze=False)
         shown: dict[str, object] = {}

@@ -9,38 +9,37 @@ import pytest
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import Bound, models_bound
-from darrm.advise import CONTENDERS, Contender, advise
+from darrm.advise import advise
 from darrm.advise.advice import Advice
-from darrm.advise.contenders import OURS
-from darrm.advise.plurality import TWO_CLASSES_ONLY
 from darrm.advise.report import text_report
 from darrm.errors import PlanError
 from darrm.laws import priors
-from darrm.mechanisms.release import Release
 from darrm.optimize.plurality_bounds import right_at_most
+from darrm.plan import FAMILIES, Family, Parameter, Proposal, Search
 from darrm.plan.__main__ import build_parser
 from darrm.plan.budget import counted
-from darrm.plan.option import ReleaseOption
-from darrm.plan.share_right import ShareRight
+from darrm.plan.parameter import fixed
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.proof.table import Table
 from darrm.system.flags import workload_of
-from tests.planned import FRESH, MANY, MODELS, ONE, ORACLE, SHARED, advised, planned, rivals
+from darrm.votes import Votes
+from tests.planned import FRESH, MANY, MODELS, ONE, ORACLE, advised, planned, rivals
 
 MODEL = PrivacyParams("0.0892", "1e-4")
 TOTAL = PrivacyParams(1, "1e-4")
-NO_NOISE = "no noise: private models"
+NO_NOISE = "no noise"
 NAMES = [
-    NO_NOISE,
-    "ours",
+    "Rényi",
+    "per query",
+    "permute-and-flip",
+    "exponential mechanism",
+    "GNMax by label",
+    "LNMax by label",
+    "shaped noise",
     "GNMax, paper's σ",
     "GNMax, tight σ",
-    "GNMax by label",
     "LNMax",
-    "LNMax by label",
-    "exponential mechanism",
-    "permute-and-flip",
     "subsampling",
     "double subsampling",
     "DaRRM of the paper",
@@ -48,9 +47,13 @@ NAMES = [
 ]
 
 
+def of_names(*names: str) -> list[Family]:
+    return [family for family in FAMILIES if family.name in names]
+
+
 def test_private_models_on_disjoint_shards_need_no_noise() -> None:
     work = Workload(Voters(5, MODEL, overlap=1, models=True), 20, TOTAL)
-    found = advise(work, contenders=[each for each in SHARED if each.name in {NO_NOISE, "LNMax"}])
+    found = advise(work, families=of_names(NO_NOISE, "LNMax"))
     best = found.options[0]
     assert best.name == NO_NOISE
     cap = models_bound(Voters(1, MODEL, models=True), 1e-4)
@@ -65,7 +68,7 @@ def test_models_that_share_people_cost_what_a_person_reaches(overlap: int | None
     assert cap is not None
     assert (cap.epsilon <= 0.2) is fits
     work = Workload(Voters(5, MODEL, overlap=overlap, models=True), 9, PrivacyParams("0.2", "1e-2"))
-    found = advise(work, contenders=[each for each in SHARED if each.name in {NO_NOISE, "LNMax"}])
+    found = advise(work, families=of_names(NO_NOISE, "LNMax"))
     assert (found.options[0].name == NO_NOISE) is fits
     if fits:
         assert found.options[0].cost.epsilon == cap.epsilon
@@ -81,14 +84,14 @@ def test_models_beyond_their_cap_are_counted_as_plain_voters() -> None:
     constant = next(option for option in found.options if option.name == "randomized response")
     assert found.options[0].accuracy(found.prior) >= constant.accuracy(found.prior) - 1e-9
     # one query is one query, for models too
-    once = advise(Workload(Voters(3, MODEL, models=True), 1, TOTAL), contenders=[OURS])
+    once = advise(Workload(Voters(3, MODEL, models=True), 1, TOTAL), families=of_names("per query"))
     assert once.options[0].workload.voters.each == MODEL
 
 
 def test_fresh_voters_on_disjoint_shards_need_no_noise_either() -> None:
     work = Workload(Voters(9, PrivacyParams("0.1"), overlap=1), 10, PrivacyParams("2", "1e-5"))
-    found = advise(work, contenders=[each for each in SHARED if each.name in {"ours", "LNMax", "subsampling"}])
-    assert found.options[0].name == "ours"
+    found = advise(work, families=of_names("per query", "LNMax", "subsampling"))
+    assert found.options[0].name == "per query"
     assert np.all(found.options[0].truth == 1.0)
     assert "parallel composition" in found.remarks[0]
     assert "--models" in found.remarks[1]
@@ -100,24 +103,26 @@ def test_the_ranking_is_of_the_librarys_own_numbers() -> None:
     accuracies = [option.accuracy(prior) for option in found.options]
     assert accuracies == sorted(accuracies, reverse=True)
     expected = {option.name: option.truth.tolist() for option in rivals(MANY).options}  # none of them asks the prior
-    expected["ours"] = planned(MANY, prior).option.truth.tolist()
-    assert {option.name: option.truth.tolist() for option in found.options} == expected
+    assert {option.name: option.truth.tolist() for option in found.options if option.name in expected} == expected
+    assert found.recommended.truth.tolist() == planned(MANY, prior).best.truth.tolist()
     assert not any("No noise" in remark for remark in found.remarks)
 
 
 def test_the_names_are_those_of_the_pages() -> None:
-    assert [each.name for each in CONTENDERS] == NAMES
+    assert [*dict.fromkeys(family.name for family in FAMILIES)] == [NO_NOISE, *NAMES]
 
 
 def printed(advice: Advice) -> dict[str, tuple[float, float, float, bool]]:
     """Share of right labels, accuracy, total ε and mark of every mechanism, as a reader finds them in the report."""
     rows = text_report(advice).partition("mechanism\n")[2].partition("\n\n")[0].splitlines()
     number = len(advice.options)
-    assert rows[number:] == ([f"  {len(advice.absent)} more do not apply: --all says why"] if advice.absent else [])
+    absent = len(advice.absent)
+    does = "does" if absent == 1 else "do"
+    assert rows[number:] == ([f"  {absent} more {does} not apply: --all says why"] if absent else [])
     found = {}
     for row in rows[:number]:
         right, accuracy, total, words = row[2:10].strip(), row[12:20].strip(), row[22:31].strip(), row[34:]
-        name = next(name for name in sorted(NAMES, key=len, reverse=True) if words.startswith(name))
+        name = next(name for name in sorted([NO_NOISE, *NAMES], key=len, reverse=True) if words.startswith(name))
         if accuracy != "–":
             found[name] = (float(right), float(accuracy), float(total), row.startswith("*"))
     return found
@@ -166,19 +171,12 @@ def test_what_is_printed_releases_what_the_option_promises(work: Workload) -> No
         account = PrivacyAccountant(charges=[charge])
         assert account.admits(work.total), option.name
         assert account.spent(work.total.delta).epsilon == pytest.approx(option.cost.epsilon, rel=1e-9), option.name
-        if option.instructions[0].startswith("from "):
-            names: dict[str, object] = {"votes": votes, "counts": counts}
-            exec("\n".join(option.instructions[:-1]), names)  # noqa: S102 (the lines under test)
-            made = option.instructions[-1].rpartition(".release(")[0]
-            rebuilt = eval(made, names)  # noqa: S307
-            assert rebuilt.charge(work.queries) == charge, option.name
-            assert eval(option.instructions[-1], names).shape == (work.queries,)  # noqa: S307
-        else:
-            words = shlex.split(option.instructions[0])
-            assert words[:3] == ["python", "-m", "darrm.plan"]
-            assert workload_of(build_parser().parse_args(words[3:])) == work
-            assert isinstance(option.aggregator, Release)
-            assert isinstance(option.aggregator.table, Table)
+        words = shlex.split(option.instructions[0])
+        assert words[:3] == ["python", "-m", "darrm.plan"]
+        options = build_parser().parse_args(words[3:])
+        assert workload_of(options) == work
+        assert options.family == option.name
+        assert option.aggregator.release(Votes.of_counts(counts), rng=rng).shape == (work.queries,)
 
 
 def test_a_prior_of_ones_own_is_planned_with_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,61 +206,49 @@ def test_noisy_counts_are_calibrated_to_all_votes_that_a_person_reaches() -> Non
 
 
 def test_a_new_aggregator_is_one_entry() -> None:
-    found = advise(ONE, contenders=(*SHARED, ORACLE))
+    found = advised(ONE, families=(*FAMILIES, ORACLE))
     assert found.recommended.name == "oracle"
     text = text_report(found)
     assert "*  1.00000   1.00000        0.5   oracle (by hope)" in text
     assert text.endswith("Do this:\n  ask the oracle\n")
     more = Workload(Voters(3, PrivacyParams("inf"), overlap=1), 41, PrivacyParams(1))
     with pytest.raises(PlanError, match="nothing applies: oracle: it tires"):
-        advise(more, contenders=[ORACLE])
+        advise(more, families=[ORACLE])
 
 
 def test_a_new_aggregator_of_more_classes_is_ranked_by_its_share() -> None:
     work = Workload(Voters(8, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.5", "1e-5"), 3)
-    plain = advise(work)
+    few = of_names("per query", "exponential mechanism")
 
-    def calibrate(workload: Workload, _prior: object) -> ReleaseOption:
-        cost = Bound("hope", workload.total.epsilon, "")
-        share = ShareRight(0.99)
-        return ReleaseOption(
-            name="any", workload=workload, truth=np.ones(1), cost=cost, only_compared="none", share_right=share
-        )
+    def almost(search: Search) -> list[Parameter]:
+        total = Bound("hope", search.workload.total.epsilon, "")
+        law = Proposal(law=lambda counts: np.where(counts == counts.max(axis=1)[:, None], 0.99, 0.0), total=total)
+        return [fixed(search.workload, law)]
 
-    mine = Contender("oracle", calibrate, "knows the answer.", "gold")
-    found = advise(work, contenders=(*CONTENDERS, mine, replace(ORACLE, name="for two", two_classes_only=True)))
-    assert [option.name for option in found.options] == ["oracle", *(option.name for option in plain.options)]
-    assert ("for two", TWO_CLASSES_ONLY) in found.absent
-
-    def refuse(_workload: Workload, _prior: object) -> ReleaseOption:
-        raise PlanError("it tires")
-
-    refused = advise(work, contenders=[replace(mine, calibrate=refuse)])
-    assert ("oracle", "it tires") in refused.absent
-    silent = replace(mine, calibrate=lambda *each: replace(calibrate(*each), share_right=None))
-    with pytest.raises(ValueError, match="share_right of oracle must be given for more than two classes"):
-        advise(work, contenders=[silent])
+    mine = Family("oracle", almost, only_compared="none")
+    found = advised(work, families=[*few, mine, replace(ORACLE, name="for two")])
+    assert [option.name for option in found.options] == ["oracle", "per query", "exponential mechanism"]
+    assert found.options[0].right == pytest.approx(1.0, abs=0.011)
+    assert ("for two", "it is for two classes only") in found.absent
+    assert found.recommended.name == "per query"
 
 
 def test_an_option_that_is_only_compared_is_not_recommended() -> None:
-    oracle = ORACLE.calibrate(ONE, priors.Dirichlet())
-    assert oracle is not None
-    compared = replace(oracle, instructions=(), only_compared="nobody can ask it")
-    secret = Contender("oracle", lambda _work, _prior: compared, "knows the answer.", "gold")
-    found = advise(ONE, contenders=(*SHARED, secret))
+    secret = replace(ORACLE, only_compared="nobody can ask it")
+    found = advised(ONE, families=(*FAMILIES, secret))
     assert found.options[0].name == "oracle"
-    assert found.recommended.name == "ours"
+    assert found.recommended.name == "per query"
     assert "oracle is only compared: nobody can ask it.\nOf these the library releases *:" in text_report(found)
     with pytest.raises(PlanError, match="none of the options that apply is released"):
-        _ = advise(ONE, contenders=[secret]).recommended
+        _ = advise(ONE, families=[secret]).recommended
     with pytest.raises(ValueError, match="either what releases it or why it is only compared"):
-        replace(compared, only_compared="")
+        replace(found.options[0], only_compared="")
 
 
 def test_advice_on_more_classes_says_what_no_release_exceeds() -> None:
     """One question on three classes: the theorem's bound over all histograms, above every option."""
     work = Workload(Voters(8, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.5", "1e-5"), 3)
-    found = advise(work)
+    found = advise(work, families=of_names("per query", "exponential mechanism"))
     (remark,) = (each for each in found.remarks if each.startswith("No private release whatsoever"))
     limit = float(remark.partition("more often than ")[2].split()[0])
     rows = [(a, b, 8 - a - b) for a in range(9) for b in range(9 - a)]

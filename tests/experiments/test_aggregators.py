@@ -12,15 +12,15 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from darrm.advise import contenders
 from darrm.laws.priors import Dirichlet
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.plurality_bounds import right_at_most
+from darrm.plan import FAMILIES
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
 from darrm.votes import Votes
 from experiments.aggregators import __main__ as aggregators
-from experiments.aggregators.comparison import BY_COUNTS, Comparison, compare, decide
+from experiments.aggregators.comparison import BY_COUNTS, OURS, Comparison, compare, decide, listed
 from experiments.aggregators.page import Results, page, shares_table
 from experiments.aggregators.pictures import save_margins, styles
 from experiments.aggregators.settings import plain_workloads, private_workloads
@@ -137,7 +137,8 @@ def test_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One entry of the list is all; every line shows the truth of its option."""
-    monkeypatch.setattr(contenders, "CONTENDERS", (*contenders.CONTENDERS, ORACLE))
+    families = (*FAMILIES, ORACLE)
+    monkeypatch.setattr("experiments.aggregators.comparison.FAMILIES", families)
     found, options = compare(ONE)
     assert "oracle" in {option.name for option in options}
     assert "LNMax" in {option["name"] for option in found.options}
@@ -151,7 +152,7 @@ def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypa
     monkeypatch.setattr(Axes, "plot", plot)
     save_margins(tmp_path / "margins.png", [found])
     known = styles()
-    assert len({(each.color, str(each.dash)) for each in known.values()}) == len(contenders.CONTENDERS)
+    assert len({(each.color, str(each.dash)) for each in known.values()}) == len(listed())
     assert len(lines) == len(options) == len(found.options)
     for option in options:
         (margins, truth), linewidth = lines[known[option.name].color, str(known[option.name].dash)]
@@ -170,8 +171,8 @@ def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypa
 
 
 def test_an_aggregator_of_ones_own_is_compared_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = (*contenders.CONTENDERS[-1:], ORACLE)
-    found, options = compare(ONE, contenders=asked)
+    asked = (*FAMILIES[-1:], ORACLE)
+    found, options = compare(ONE, families=asked)
     assert [option.name for option in options] == ["ours", "oracle", asked[0].name]
     colors: list[str] = []
 
@@ -180,8 +181,8 @@ def test_an_aggregator_of_ones_own_is_compared_and_drawn(tmp_path: Path, monkeyp
         return [Line2D([], [], linewidth=how["linewidth"])]
 
     monkeypatch.setattr(Axes, "plot", plot)
-    save_margins(tmp_path / "margins.png", [found], contenders=(contenders.OURS, *asked))
-    assert sorted(colors) == sorted(each.color for each in (contenders.OURS, *asked))
+    save_margins(tmp_path / "margins.png", [found], families=asked)
+    assert sorted(colors) == sorted(each.color for each in (OURS, *asked))
 
 
 def plurality(classes: int, shares: dict[str, float], *, at_most: float = 0.9, sigma: float = 8.0) -> Comparison:

@@ -80,18 +80,18 @@ def test_every_number_of_the_text_is_the_plans() -> None:
     plan = planned(MANY)
     text = report.text_report(plan, None)
     head, *rows = text.partition("true majority of l votes\n")[2].splitlines()
-    assert head.split() == ["l", *(word for found in plan.candidates for word in found.method.split())]
+    assert head.split() == ["l", *(word for found in plan.options for word in found.name.split())]
     levels = plan.table.gamma.levels.tolist()
-    exact = [truth_of(found.table) for found in plan.candidates]
+    exact = [truth_of(found.table) for found in plan.options]
     shown = [row.split() for row in rows[: rows.index("")]]
     assert [int(row[0]) for row in shown] == levels
     for row in shown:
         for printed, truth in zip(row[1:], exact, strict=True):
             assert float(printed) == pytest.approx(truth[levels.index(int(row[0]))], abs=5.1e-5)
-    for found in plan.candidates:
-        (line,) = (line for line in text.splitlines() if line[2:].startswith(found.method + " ") and " by " in line)
+    for found in plan.options:
+        (line,) = (line for line in text.splitlines() if line[2:].startswith(found.name + " ") and " by " in line)
         (share, error), total = line[14:].split()[:2], line.partition("(")[2].partition(")")[0]
-        weights = found.prior.weights(21)
+        weights = plan.prior.weights(21)
         told = np.array(truth_of(found.table))
         assert float(share) == pytest.approx(2.0 * float(told.sum()) / 22, abs=1e-5)  # 0 … 21 ones, equally likely
         assert float(error) == pytest.approx(float(weights @ (1.0 - told)), rel=1e-5)
@@ -110,8 +110,8 @@ def test_every_number_of_the_json_is_the_plans(work: Workload) -> None:
     assert Workload(Voters.from_json(said["workload"]), said["workload"]["queries"], work.total) == work
     assert PrivacyParams.from_json(said["workload"]["total"]) == work.total
     assert said["counted_as"] == said["workload"]
-    assert len(said["candidates"]) == len(plan.candidates) > 1
-    for shown, found in zip(said["candidates"], plan.candidates, strict=True):
+    assert len(said["candidates"]) == len(plan.options) > 1
+    for shown, found in zip(said["candidates"], plan.options, strict=True):
         told = np.array(truth_of(found.table))
         spent = PrivacyAccountant(charges=[Release(found.table).charge(work.queries)]).spent(work.total.delta)
         assert shown["truth"] == pytest.approx(told, abs=1e-15)
@@ -155,8 +155,8 @@ def test_the_picture_shows_the_truth_of_every_candidate(tmp_path: Path, monkeypa
     assert run(lambda: main([*MANY_FLAGS, "--plot", str(path), "--quiet"])) == 0
     assert path.read_bytes().startswith(b"\x89PNG")
     (axes,) = drawn[0].axes
-    assert len(axes.lines) == len(plan.candidates)
-    for line, found in zip(axes.lines, plan.candidates, strict=True):
+    assert len(axes.lines) == len(plan.options)
+    for line, found in zip(axes.lines, plan.options, strict=True):
         assert line.get_xdata().tolist() == plan.table.gamma.levels.tolist()
         assert line.get_ydata().tolist() == pytest.approx(truth_of(found.table), abs=1e-15)
 
@@ -205,7 +205,7 @@ def test_bad_input_is_one_clear_line(arguments: str, message: str, capsys: pytes
 
 
 def test_what_is_refused_by_plan_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    refused(main, "--total 0.01,0 --queries 100", "no release within this budget was found", capsys)
+    refused(main, "--total 1e-9,0 --queries 100000000000", "no release within this budget was found", capsys)
     refused(main, "--total 1,1e-5 --output /nowhere/plan.json", "/nowhere", capsys)
 
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from darrm.laws.priors import Dirichlet, Independent, Point, Prior, RecordedVotes, TwoSided
-from darrm.plan.plurality import FAMILIES
-from darrm.plan.share_right import coin, histograms, share_of_majorities, share_right
+from darrm.mechanisms.noisy_law import winning_probabilities
+from darrm.plan.by_label import exponential_law, permute_and_flip_law
+from darrm.plan.share_right import Law, coin, histograms, share_of_majorities, share_right
+from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.votes import Votes
 
 
@@ -18,7 +20,12 @@ class Doubled(Point):
         return 2.0 * super().weights(K)
 
 
-LAWS = {family.name: family.law(0.7, 1) for family in FAMILIES}
+LAWS: dict[str, Law] = {
+    "exponential mechanism": exponential_law(0.7, 1),
+    "permute-and-flip": permute_and_flip_law(0.7, 1),
+    "GNMax by label": lambda counts: winning_probabilities(DiscreteGaussian(0.7), counts),
+    "LNMax by label": lambda counts: winning_probabilities(DiscreteLaplace(0.7), counts),
+}
 
 
 def enumerated(law_name: str, K: int, classes: int, prior: Prior) -> float:
@@ -104,5 +111,5 @@ def test_many_classes_that_nobody_chose_are_listed_too() -> None:
 def test_permute_and_flip_of_many_classes_is_a_law() -> None:
     rows = np.array([[50, *[0] * 999], [1] * 50 + [0] * 950, [10] * 5 + [0] * 995])
     for epsilon in (0.01, 1.0, 30.0):
-        law = next(family for family in FAMILIES if family.name == "permute-and-flip").law(epsilon, 1)(rows)
+        law = permute_and_flip_law(epsilon, 1)(rows)
         assert law.sum(axis=1) == pytest.approx(np.ones(3), abs=1e-10)

@@ -1,0 +1,242 @@
+"""Mechanisms that know the votes only, charged for the label that they release, for any number of classes.
+
+A person who reaches t voters moves t votes, whether the voters are private or not. GNMax, LNMax and shaped noise give
+every count a noise of its own; the exponential mechanism and permute-and-flip choose a class by its votes.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
+from decimal import ROUND_CEILING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from darrm.account.bounds import models_bound
+from darrm.errors import PlanError
+from darrm.losses.charges import Charge
+from darrm.losses.renyi import RenyiCurve
+from darrm.mechanisms.noisy_law import winning_probabilities
+from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
+from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.mechanisms.shaped import ShapedMax
+from darrm.optimize.shape import best_shape
+from darrm.plan.budget import account_of, counted
+from darrm.plan.family import Search, largest_rate
+from darrm.plan.option import NO_NOISE, kind_of_votes
+from darrm.plan.parameter import Parameter, Proposal, fixed, rounded, six_digits
+from darrm.plan.share_right import Law
+from darrm.privacy import PrivacyParams
+from darrm.probability import Array
+from darrm.probability.exact_inversion import WIDEST
+from darrm.probability.integer_noise import LARGEST_SCALE, SMALLEST_SCALE, IntegerNoise, ShapedNoise
+from darrm.problem import Workload
+
+UNUSED = 2e-5  # of ε may be left: the share of right labels knows no difference
+NARROW = 1e-3  # of the rate: where a certified cost jumps, no more is looked for
+HOPE = 1.1  # times the rate of an estimate: more than its privacy profile may admit
+ROUNDED_DOWN = 1.0 - 1e-4  # of the widest shaped noise: its scales are rounded
+# of the Rényi divergence of a label, λ times the squared rate: about what is certified, where a search starts
+GAUSSIAN_SHARE, GAUSSIAN_BEND, GAUSSIAN_POWER, LAPLACE_SHARE = 0.646, 0.0226, 2.1, 0.671
+LEAST_SIGMA, LARGEST_GAMMA, LARGEST_EPSILON = 0.5, 50.0, 700.0  # what mechanisms take: the votes are told almost
+
+
+def exponential_law(epsilon: float, reached: int) -> Law:
+    """Return the law of the exponential mechanism [MT07]: a class has the weight e^{ε·count/(2t)}."""
+    return lambda counts: np.asarray(softmax(counts * (epsilon / (2.0 * reached)), axis=1))
+
+
+def permute_and_flip_law(epsilon: float, reached: int) -> Law:
+    """Integrate Pr[c] = e_c ∫_0^1 Π_{j ≠ c}(1 − e_j·s) ds: with C/2 nodes exactly, with some √C to twelve digits.
+
+    A class that permute-and-flip [MS20] looks at in the s-th part of a random order is answered if its coin shows heads
+    and those of all that were looked at before showed tails. For two classes the truth is 1 − ½e^{−ε(lead)/(2t)}.
+    """
+
+    def law(counts: NDArray[np.int64]) -> Array:
+        nodes, weights = np.polynomial.legendre.leggauss(
+            min(counts.shape[1] // 2 + 1, math.isqrt(16 * counts.shape[1]) + 20)
+        )
+        heads = np.exp((counts - counts.max(axis=1, keepdims=True)) * (epsilon / (2.0 * reached)))
+        chosen = np.zeros(counts.shape)
+        for s, weight in zip((nodes + 1.0) / 2.0, weights / 2.0, strict=True):
+            tails = 1.0 - heads * s
+            chosen += weight * heads * np.exp(np.log(tails).sum(axis=1, keepdims=True)) / tails
+        return chosen
+
+    return law
+
+
+def no_noise(search: Search) -> Iterable[Parameter]:
+    """Publish the votes of private models as they are, if the models that a person reaches stay within the budget."""
+    work, delta = search.workload, search.workload.total.delta
+    cap, reached = models_bound(work.voters, delta), work.voters.reached
+    if cap is None:
+        raise PlanError(f"the {reached} models a person reaches fail with more than delta = {delta:g}")
+    if cap.epsilon > work.total.epsilon:
+        raise PlanError(f"the {reached} models a person reaches cost epsilon = {cap.epsilon:.6g} together")
+    votes = f"publish the {kind_of_votes(work)} of the models' votes as it is, for as many queries as you like"
+
+    def law(counts: NDArray[np.int64]) -> Array:
+        leading = counts == counts.max(axis=1, keepdims=True)
+        return np.asarray(leading / leading.sum(axis=1, keepdims=True))
+
+    return [fixed(work, Proposal(law=law, total=cap, instructions=(votes,), remark=NO_NOISE))]
+
+
+def exponential_mechanism(search: Search) -> Iterable[Parameter]:
+    """Turn up the ε of the exponential mechanism."""
+    return [_selection(search, ExponentialMechanism, exponential_law)]
+
+
+def permute_and_flip(search: Search) -> Iterable[Parameter]:
+    """Turn up the ε of permute-and-flip."""
+    return [_selection(search, PermuteAndFlip, permute_and_flip_law)]
+
+
+def gaussian(search: Search, hope: float = HOPE) -> Iterable[Parameter]:
+    """Turn down the σ of GNMax."""
+    return [replace(gaussian_of(search.workload), hope=hope)]
+
+
+def laplace(search: Search, hope: float = HOPE) -> Iterable[Parameter]:
+    """Turn up the γ of LNMax."""
+
+    def estimate(gamma: float) -> Charge:
+        rate = gamma * search.workload.voters.reached
+        curve = RenyiCurve.of(lambda orders: np.minimum(LAPLACE_SHARE * orders * rate**2, 2.0 * rate))
+        return Charge("LNMax", PrivacyParams(2.0 * rate), curve)
+
+    return [
+        Parameter(
+            workload=counted(search.workload),
+            make=lambda gamma: _of(search.workload, LNMax(gamma, reached=search.workload.voters.reached), gamma=gamma),
+            start=first_rate(search.workload),
+            limits=(1e-9, LARGEST_GAMMA),
+            estimate=estimate,
+            hope=hope,
+            goal=None,
+            unused=UNUSED,
+            narrow=NARROW,
+        )
+    ]
+
+
+def shaped_noise(search: Search) -> Iterable[Parameter]:
+    """Turn down the scale of the noise whose shape is right most often at the cost of the Gaussian in the budget."""
+    work, parameter = search.workload, gaussian_of(search.workload)
+    release, estimate = parameter.workload, parameter.estimate
+    if release.total.exact_delta == 0 or estimate is None:
+        raise PlanError("its Rényi curve gives no (epsilon, 0)")
+    rate = largest_rate(release, lambda rate: estimate(parameter.value(rate)), parameter.start, parameter.limits[1])
+    curve = _gaussian_curve(rate)
+    whole = account_of(release, Charge("GNMax", renyi=_gaussian_curve(rate * work.voters.reached))).charges[0].renyi
+    if whole is None:
+        raise PlanError("nothing is known of its divergence")
+    order = whole.repeated(release.queries).best(release.total.delta).order
+    budget = float(curve.values[curve.orders == order][0])
+    shape = best_shape(work.voters.K, work.classes, search.measure.prior, order=order, budget=budget)
+    if shape.gain <= 2.0 * shape.gain_error:
+        raise PlanError("of the shapes that were tried none is right more often than a Gaussian")
+    noise = shape.noise
+
+    def scaled(scale: float) -> ShapedNoise:
+        left = float(rounded(scale * noise.left / noise.right, ROUND_CEILING))
+        return ShapedNoise(scale, left, noise.right_power, noise.left_power)
+
+    def make(scale: float) -> Proposal:
+        return _of(work, ShapedMax(scaled(scale), work.voters.reached), **asdict(scaled(scale)))
+
+    shorter = min(1.0, noise.left / noise.right)
+    widest = noise.right * min(LARGEST_SCALE / max(noise.left, noise.right), WIDEST / noise.deviation)
+    limits = (1.0 / (ROUNDED_DOWN * widest), shorter / SMALLEST_SCALE)
+    return [
+        Parameter(
+            workload=release,
+            make=make,
+            start=1.0 / noise.right,
+            limits=limits,
+            value=falling(limits),
+            goal=None,
+            unused=UNUSED,
+            narrow=NARROW,
+        )
+    ]
+
+
+def gaussian_of(workload: Workload) -> Parameter:
+    """Describe the σ of GNMax."""
+    reached = workload.voters.reached
+    limits = (0.0, 1.0 / LEAST_SIGMA)
+    return Parameter(
+        workload=counted(workload),
+        make=lambda sigma: _of(workload, GNMax(sigma, reached=reached), sigma=sigma),
+        start=first_rate(workload),
+        limits=limits,
+        value=falling(limits),
+        estimate=lambda sigma: Charge("GNMax", renyi=_gaussian_curve(reached / sigma)),
+        hope=HOPE,
+        goal=None,
+        unused=UNUSED,
+        narrow=NARROW,
+    )
+
+
+def falling(limits: tuple[float, float]) -> Callable[[float], float]:
+    """Return rate → 1/rate for costs that fall as the parameter grows: six digits, rounded up, and within limits."""
+
+    def value(rate: float) -> float:
+        return min(max(float(rounded(1.0 / rate, ROUND_CEILING)), 1.0 / limits[1]), 1.0 / max(limits[0], 1e-300))
+
+    return value
+
+
+def first_rate(workload: Workload) -> float:
+    """Return about what many queries admit, up to a factor, where a search starts."""
+    release = counted(workload)
+    return release.total.epsilon / (2.0 * math.sqrt(release.queries) * release.voters.reached)
+
+
+def _selection(search: Search, kind: Callable[[float, int], Mechanism], law: Callable[[float, int], Law]) -> Parameter:
+    """Describe the ε of a mechanism that chooses a class by its votes."""
+    reached = search.workload.voters.reached
+
+    def make(epsilon: float) -> Proposal:
+        return _of(search.workload, kind(epsilon, reached), law(epsilon, reached), epsilon=epsilon)
+
+    limits = (1e-12, LARGEST_EPSILON)
+    return Parameter(
+        workload=counted(search.workload),
+        make=make,
+        start=first_rate(search.workload),
+        limits=limits,
+        value=lambda rate: min(max(six_digits(rate), limits[0]), limits[1]),
+        goal=None,
+    )
+
+
+def _of(workload: Workload, mechanism: Mechanism, law: Law | None = None, **settings: float) -> Proposal:
+    """Propose a mechanism; one that adds noise has the law of its noise."""
+    voters, classes = workload.voters, workload.classes
+    return Proposal(
+        law=_noisy_law(mechanism) if law is None else law,
+        price=mechanism.charge,
+        release=lambda: NoisyMaximum(mechanism, voters, classes),
+        settings=settings,
+    )
+
+
+def _noisy_law(mechanism: Mechanism) -> Law:
+    noise: IntegerNoise = getattr(mechanism, "law", None) or getattr(mechanism, "noise")  # noqa: B009 (both kinds)
+    return lambda counts: winning_probabilities(noise, counts)
+
+
+def _gaussian_curve(rate: float) -> RenyiCurve:
+    """Estimate the curve of a Gaussian label, by the rate t/σ."""
+
+    def values(orders: Array) -> Array:
+        return orders * rate**2 * np.minimum(1.0, GAUSSIAN_SHARE + GAUSSIAN_BEND * (orders * rate) ** GAUSSIAN_POWER)
+
+    return RenyiCurve.of(values)

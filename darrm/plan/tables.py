@@ -1,0 +1,213 @@
+"""Noise functions of two classes with one parameter, certified like any other γ, for private voters as well.
+
+With M = 2l − K > 0 the lead of the majority, permute-and-flip [MS20] has γ(l) = 1 − e^{−εM/(2t)} and the exponential
+mechanism [MT07] γ(l) = tanh(εM/(4t)), for a person who reaches t voters. Where few voters answer many queries, the
+exact profile of the first admits more truth than optima do. Subsampling [D, Lemma 3.1], [D, Theorem 4.1] has the
+allowance m, a constant γ, randomized response, one probability of the truth whatever the votes.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from decimal import ROUND_CEILING
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.errors import PlanError
+from darrm.laws import baselines
+from darrm.laws.noise_function import NoiseFunction
+from darrm.mechanisms.release import Release
+from darrm.plan import by_label
+from darrm.plan.budget import counted, releases_of
+from darrm.plan.by_label import first_rate
+from darrm.plan.family import Search
+from darrm.plan.parameter import Parameter, Proposal, fixed, rounded
+from darrm.plan.share_right import Law
+from darrm.privacy import PrivacyParams
+from darrm.probability import Array
+from darrm.probability.bisection import last_allowed
+from darrm.problem import Problem, Workload
+from darrm.proof.charge import charge_of
+from darrm.proof.profile import divergence
+from darrm.proof.table import Table, certify
+
+LARGEST_TARGET = Fraction(15)  # of one query; beyond, δ is rounding
+BISECTIONS = 40
+LEAST_RATE, MOST_RATE = 2e-9, 80.0  # of ε/t: with less every answer is a coin, with more the truth, to the last digits
+
+
+def no_noise(search: Search) -> Iterable[Parameter]:
+    """Tell the majority of private models as it is, if the models that a person reaches stay within the budget."""
+    (as_it_is,) = by_label.no_noise(search)
+    work = search.workload
+    gamma = NoiseFunction(work.voters.K, np.ones(work.voters.half_size))
+    proposal = as_it_is.make(1.0)
+    return [fixed(work, replace(proposal, release=lambda: Release(certify(smallest_target(work, gamma), gamma))))]
+
+
+def exponential_mechanism(search: Search) -> Iterable[Parameter]:
+    """Turn up the ε of the exponential mechanism."""
+    return _by_lead(search, lambda exponents: np.tanh(exponents / 2.0))
+
+
+def permute_and_flip(search: Search) -> Iterable[Parameter]:
+    """Turn up the ε of permute-and-flip."""
+    return _by_lead(search, lambda exponents: -np.expm1(-exponents))
+
+
+def randomized_response(search: Search) -> Iterable[Parameter]:
+    """Turn up a constant γ; of one query the largest is what is left of γ = 1."""
+    for release in releases_of(search.workload):
+        if release.queries == 1:
+            table = largest_constant(release)
+            gamma = float(table.gamma.half[0])
+            yield fixed(release, table_proposal(table, {"gamma": gamma}))
+            continue
+        most = 1.0 if release.voters.each.is_private else float(largest_constant(release).gamma.half[0])
+        start = most if release.voters.each.is_private else most / math.sqrt(release.queries)
+
+        def make(gamma: float, release: Workload = release) -> Proposal:
+            half = np.full(release.voters.half_size, gamma)
+            return certified(release, NoiseFunction(release.voters.K, half), {"gamma": gamma})
+
+        yield Parameter(workload=release, make=make, start=start, limits=(0.0, most))
+
+
+def subsampling(search: Search) -> Iterable[Parameter]:
+    """Turn up the integer m of γ_Sub [D, Lemma 3.1]."""
+    return [_subsampled(search, baselines.subsampling)]
+
+
+def double_subsampling(search: Search) -> Iterable[Parameter]:
+    """Turn up the integer m of γ_DSub [D, Theorem 4.1]."""
+    return [_subsampled(search, baselines.double_subsampling)]
+
+
+def check_private(workload: Workload) -> None:
+    """Raise `PlanError` where the voters' own privacy does not count a query at a time."""
+    if not counted(workload).voters.each.is_private:
+        raise PlanError("it rests on the voters' own privacy, which is not counted here")
+
+
+def largest_epsilon(workload: Workload) -> Fraction:
+    """Compute min(total ε, K·ε): beyond, a query of private voters costs no more."""
+    total, voters = workload.total.exact_epsilon, workload.voters
+    return min(total, voters.K * voters.each.exact_epsilon) if voters.each.is_private else total
+
+
+def largest_constant(workload: Workload) -> Table:
+    """Certify the largest constant γ of one query that may spend the whole budget; `PlanError` if that is too small."""
+    each, total = workload.voters.each, workload.total
+    alike = each.is_private and workload.voters.own is None
+    if alike and (total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta):
+        raise PlanError("the budget is smaller than one voter's own")
+    problem = workload.problem(PrivacyParams(largest_epsilon(workload), total.exact_delta))
+    return certify(problem, NoiseFunction(workload.voters.K, np.ones(workload.voters.half_size)))
+
+
+def certified(workload: Workload, gamma: NoiseFunction, settings: Mapping[str, float]) -> Proposal:
+    """Propose a γ, certified for an (ε, δ) that one query satisfies as it is once it is charged."""
+    return _proposal(gamma, lambda: certify(smallest_target(workload, gamma), gamma), settings)
+
+
+def table_proposal(table: Table, settings: Mapping[str, float]) -> Proposal:
+    """Propose a certified table."""
+    return _proposal(table.gamma, lambda: table, settings)
+
+
+def _proposal(gamma: NoiseFunction, certificate: Callable[[], Table], settings: Mapping[str, float]) -> Proposal:
+    """Propose a γ that is certified when its charge is asked for."""
+    table = cache(certificate)
+    return Proposal(
+        law=law_of(gamma),
+        price=lambda: charge_of(table()),
+        proved=lambda: law_of(table().gamma),
+        quick=lambda: charge_of(table(), exact=False),
+        release=lambda: Release(table()),
+        settings=settings,
+        shrunk=lambda asked: shrinking(asked, table().gamma, settings),
+    )
+
+
+def shrinking(workload: Workload, gamma: NoiseFunction, settings: Mapping[str, float]) -> Parameter:
+    """Turn up the share of γ, certified for the voters of a workload, up to all of it."""
+
+    def make(share: float) -> Proposal:
+        return certified(workload, gamma.scaled(share), settings)
+
+    return Parameter(workload=workload, make=make, start=1.0, limits=(0.0, 1.0), value=float, unused=2e-6, narrow=1e-7)
+
+
+def law_of(gamma: NoiseFunction) -> Law:
+    """Return γ as a law on histograms of two classes."""
+    truth = 0.5 * (1.0 + gamma.signed)
+
+    def law(counts: NDArray[np.int64]) -> Array:
+        return truth[counts]
+
+    return law
+
+
+def smallest_target(workload: Workload, gamma: NoiseFunction) -> Problem:
+    """State an (ε, δ) that one query satisfies, so that γ can be certified as it is.
+
+    δ is half of a query's share of the total where that is allowed, ε the smallest that goes with it; `PlanError` if γ
+    tells the truth so surely that only δ = 1 is left.
+    """
+    voters, each = workload.voters, workload.voters.each
+    least = each.exact_epsilon if each.is_private else Fraction(1, 10**6)
+    most = each.exact_epsilon * voters.reached if each.is_private else LARGEST_TARGET
+    most = max(least, min(most, LARGEST_TARGET))
+    delta = max(each.exact_delta, rounded(workload.total.exact_delta / (2 * workload.queries)))
+    if (at_most := divergence(voters, gamma, most)) > delta:
+        delta = rounded(at_most, ROUND_CEILING)
+    if delta >= 1:
+        raise PlanError(f"one query has no epsilon of at most {float(most):g}")
+
+    def private(epsilon: Fraction) -> bool:
+        return divergence(voters, gamma, epsilon) <= delta
+
+    epsilon = least
+    if not private(least):
+        smallest = last_allowed(private, most, least, steps=BISECTIONS, tolerance=1e-6)
+        epsilon = min(most, rounded(smallest, ROUND_CEILING))
+    return workload.problem(PrivacyParams(epsilon, delta))
+
+
+def _by_lead(search: Search, gamma: Callable[[Array], Array]) -> Iterable[Parameter]:
+    """Turn up the ε of a γ of εM/(2t)."""
+    for release in releases_of(search.workload):
+        voters = release.voters
+        leads = np.arange(2.0 * voters.first_majority - voters.K, voters.K + 1.0, 2.0)
+
+        def make(epsilon: float, release: Workload = release, leads: Array = leads) -> Proposal:
+            values = gamma(epsilon / (2.0 * release.voters.reached) * leads)
+            return certified(release, NoiseFunction(release.voters.K, values), {"epsilon": epsilon})
+
+        limits = (LEAST_RATE * voters.reached, MOST_RATE * voters.reached)
+        yield Parameter(
+            workload=release, make=make, start=voters.reached * first_rate(release), limits=limits, value=float
+        )
+
+
+def _subsampled(search: Search, proposal: Callable[[Problem], NoiseFunction]) -> Parameter:
+    """Turn up an allowance; `PlanError` if not even that of one voter composes within the budget."""
+    work = search.workload
+    check_private(work)
+
+    def make(m: float) -> Proposal:
+        problem = Problem.from_allowance(work.voters, int(m))
+        if problem.target.exact_epsilon > work.total.exact_epsilon * work.queries:
+            raise PlanError(f"not even the majority of one voter (m = 1) composes within {work.total}")
+        return table_proposal(certify(problem, proposal(problem)), {"m": m})
+
+    return Parameter(
+        workload=work,
+        make=make,
+        start=1.0,
+        limits=(1.0, float(work.voters.K)),
+        value=lambda rate: float(math.floor(rate)),
+    )
