@@ -101,3 +101,14 @@ def _majority_of_sample(problem: Problem, draws: int) -> NoiseFunction:
     K = problem.voters.K
     half = [hypergeometric_pmf(K, ones, draws) @ sides for ones in range(problem.voters.first_majority, K + 1)]
     return NoiseFunction(K, np.clip(half, 0.0, 1.0))
+
+
+def truth(problem: Problem) -> NoiseFunction:
+    """Return γ = 1, the majority itself: as certify scales it down, the largest private constant.
+
+    >>> from darrm import PrivacyParams, Voters, certify
+    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
+    >>> certify(problem, truth(problem)).gamma.half.round(6)
+    array([0.667222, 0.667222])
+    """
+    return NoiseFunction(problem.voters.K, np.ones(problem.voters.half_size))

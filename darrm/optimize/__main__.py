@@ -9,15 +9,14 @@ from collections.abc import Sequence
 
 from darrm import checks
 from darrm.laws import priors
-from darrm.optimize import plurality_report
-from darrm.optimize.comparison import compare, with_missing
-from darrm.optimize.optimizer import SOLVERS, default_prior, optimize_table
-from darrm.optimize.plurality import optimize_plurality
-from darrm.optimize.report import fitted, json_report, plot_report, text_report
+from darrm.optimize.optimizer import SOLVERS, optimize_table
+from darrm.optimize.plurality_report import PluralityReport
+from darrm.optimize.report import GammaReport, Report, fitted
 from darrm.optimize.rounding import least_error
 from darrm.problem import Problem, Voters
 from darrm.proof.loops import advice
 from darrm.proof.optimality import OBJECTIVES, SHAPES
+from darrm.proof.table import Table
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.flags import (
     add_classes,
@@ -49,18 +48,8 @@ The free optimum often rises and falls near the tie: privacy limits averages of 
 1 and 0 has the same average as one that rises gently. Choose --shape monotone where every l must make sense by
 itself; it costs a few per cent of expected error."""
 
-# flags that only the program for two classes knows, with what they are if they are not given
-_OF_TWO_CLASSES = {
-    "m": None,
-    "delta": None,
-    "objective": "linear",
-    "draws": None,
-    "shape": None,
-    "solver": "production",
-    "plot": None,
-    "all": False,
-    "missing": None,
-}
+# flags about γ, which more than two classes do not have
+_ABOUT_GAMMA = ("m", "delta", "objective", "draws", "shape", "solver", "plot", "all", "missing")
 
 
 def build_parser() -> CommandLine:
@@ -113,17 +102,18 @@ def build_parser() -> CommandLine:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, optimize, print or save."""
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    options = parser.parse_args(arguments)
     check_outputs(options)
-    classes = number_of_classes(options.classes)
-    if classes != 2:
-        return _plurality(options, classes)
-    voters = voters_of(options)
-    problem = _problem(options, fitted(voters, quiet=options.quiet))
-    prior = default_prior(options.objective) if options.prior is None else priors.parse(options.prior)
-    numbers_missing = _numbers_missing(options, problem.voters.K)
+    classes, voters = number_of_classes(options.classes), voters_of(options)
+    for flag in _ABOUT_GAMMA if classes > 2 else ():
+        if getattr(options, flag) != parser.get_default(flag):
+            raise ValueError(f"--{flag} is about two classes: leave it out with --classes {classes}")
+    problem = _problem(options, fitted(voters, quiet=options.quiet), classes)
+    prior = None if options.prior is None else priors.parse(options.prior, classes)
     if options.draws is not None and options.objective == "linear":
         raise ValueError("--draws is about --objective expected-error: the linear objective needs none")
+    missing = _numbers_missing(options, voters.K)
     with status_line(quiet=options.quiet) as line:
         table = optimize_table(
             problem,
@@ -133,30 +123,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
             solver=options.solver,
             draws=None if options.draws is None else integer("--draws", options.draws, 2),
             options=SolveOptions(gap=real("--gap", options.gap), time_limit=real("--time-limit", options.time_limit)),
-            report=lambda now: line.show(f"round {now.rounds}: {now.rows} rows, gap {now.value - now.bound:.2e}"),
+            report=lambda now: line.show(f"round {now.rounds}: {now.rows} rows, gap {abs(now.value - now.bound):.2e}"),
         )
-        missing = with_missing(
-            table, prior, numbers_missing, report=lambda now: line.show(f"evaluating with {now} votes missing")
-        )
-    if not options.quiet and (line_to_add := advice()) is not None:
-        sys.stderr.write(f"note: {line_to_add}\n")
-    if not options.quiet and problem.voters != voters and prior.has_closed_form and table.optimality is not None:
-        least = least_error(voters, table, prior)
-        most = table.optimality.value - least
-        if 0.0 < most < table.optimality.value:
-            found = f"{table.optimality.value:.4g} was found, and no monotone γ for the true ones is below {least:.4g}"
-            sys.stderr.write(f"note: rounding costs at most {most:.2g} of the expected error: {found}\n")
-    entries = compare(table, prior)
+        if problem.has_noise_function:
+            report: Report = GammaReport.of(table, missing, line.show)
+        else:
+            report = PluralityReport(table)
+    if not options.quiet and problem.has_noise_function:
+        _write_notes(table, voters)
     if options.output is not None:
         table.save(options.output)
     if options.plot is not None:
-        plot_report(options.plot, table, entries)
+        report.plot(options.plot)
     print_report(
         options,
-        text=lambda: text_report(table, entries, prior, options.output, everything=options.all, missing=missing),
-        document=lambda: json_report(table, entries, options.output, missing),
+        text=lambda: report.text(options.output, everything=options.all),
+        document=lambda: report.document(options.output),
     )
     return 0
+
+
+def _write_notes(table: Table, voters: Voters) -> None:
+    """Say on standard error what would be faster, and what rounding of the voters' ε and Δ may have cost."""
+    if (line_to_add := advice()) is not None:
+        sys.stderr.write(f"note: {line_to_add}\n")
+    optimality = table.optimality
+    if table.problem.voters == voters or optimality is None or not optimality.prior.has_closed_form:
+        return
+    least = least_error(voters, table, optimality.prior)
+    most = optimality.value - least
+    if 0.0 < most < optimality.value:
+        figures = f"{optimality.value:.4g} was found, and no monotone γ for the true ones is below {least:.4g}"
+        sys.stderr.write(f"note: rounding costs at most {most:.2g} of the expected error: {figures}\n")
 
 
 def _numbers_missing(options: argparse.Namespace, K: int) -> range:
@@ -169,38 +167,12 @@ def _numbers_missing(options: argparse.Namespace, K: int) -> range:
     return range(most + 1)
 
 
-def _plurality(options: argparse.Namespace, classes: int) -> int:
-    """Do the same for more than two classes, whose program knows fewer flags."""
-    for flag, default in _OF_TWO_CLASSES.items():
-        if getattr(options, flag) != default:
-            raise ValueError(f"--{flag} is about two classes: leave it out with --classes {classes}")
-    target = privacy_pair("--target", options.target, "0.5,1e-5")
-    problem = Problem(voters_of(options), target, classes)
-    prior = None if options.prior is None else priors.parse(options.prior, classes)
-    settings = SolveOptions(gap=real("--gap", options.gap), time_limit=real("--time-limit", options.time_limit))
-    with status_line(quiet=options.quiet) as line:
-        table = optimize_plurality(
-            problem,
-            prior=prior,
-            options=settings,
-            report=lambda now: line.show(f"round {now.rounds}: {now.rows} rows, gap {now.bound - now.value:.2e}"),
-        )
-    if options.output is not None:
-        table.save(options.output)
-    print_report(
-        options,
-        text=lambda: plurality_report.text_report(table, options.output),
-        document=lambda: plurality_report.json_report(table, options.output),
-    )
-    return 0
-
-
-def _problem(options: argparse.Namespace, voters: Voters) -> Problem:
+def _problem(options: argparse.Namespace, voters: Voters, classes: int) -> Problem:
     allowance = [flag for flag in ("m", "delta") if getattr(options, flag) is not None]
-    if options.target is not None:
+    if options.target is not None or classes > 2:
         if allowance:
             raise ValueError(f"--{allowance[0]} and --target both say what the release must satisfy: give one of them")
-        return Problem(voters, privacy_pair("--target", options.target, "0.5,1e-5"))
+        return Problem(voters, privacy_pair("--target", options.target, "0.5,1e-5"), classes)
     if not voters.each.is_private:
         who = "--voters plain needs" if voters.are_plain else "voters of whom some are not private need"
         raise ValueError(f"{who} --target EPS,DELTA: an allowance --m is about private voters")

@@ -1,4 +1,4 @@
-"""The optimal noise function beside the three that the paper compares it with, each certified."""
+"""The optimal noise function beside the three that the paper compares it with and the best constant, each certified."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,12 +9,14 @@ from darrm.laws.priors import Prior
 from darrm.problem import Problem
 from darrm.proof.table import Table, certify
 
+_CONSTANT = "γ_flat"
+
 
 @dataclass(frozen=True, eq=False)
 class Entry:
     """One noise function of the comparison; without table and numbers if it does not exist for this problem."""
 
-    name: str  # "γ_opt", "γ_Sub", "γ_DSub" or "γ_const"
+    name: str  # "γ_opt", "γ_Sub", "γ_DSub", "γ_const" or "γ_flat"
     table: Table | None  # certified
     share_right: float | None  # of labels, under the prior of the comparison; None where it is not known
     expected_error: float | None  # under the same prior
@@ -22,22 +24,23 @@ class Entry:
 
 
 def compare(optimal: Table, prior: Prior) -> tuple[Entry, ...]:
-    """Certify the baselines of the optimal table's problem and evaluate all four under a prior.
+    """Certify the baselines of the optimal table's problem and evaluate all five under a prior.
 
     >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
     >>> from darrm.laws.priors import Independent
     >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
     >>> entries = compare(optimize_table(problem), Independent())
     >>> [(entry.name, round(entry.expected_error, 4)) for entry in entries]
-    [('γ_opt', 0.0413), ('γ_Sub', 0.1219), ('γ_DSub', 0.0692), ('γ_const', 0.2883)]
+    [('γ_opt', 0.0413), ('γ_Sub', 0.1219), ('γ_DSub', 0.0692), ('γ_const', 0.2883), ('γ_flat', 0.0596)]
     >>> {entry.name: round(entry.share_right, 4) for entry in entries}
-    {'γ_opt': 0.9542, 'γ_Sub': 0.8515, 'γ_DSub': 0.9072, 'γ_const': 0.6904}
+    {'γ_opt': 0.9542, 'γ_Sub': 0.8515, 'γ_DSub': 0.9072, 'γ_const': 0.6904, 'γ_flat': 0.936}
     """
     problem = optimal.problem
     proposals: dict[str, Callable[[Problem], NoiseFunction]] = {
         "γ_Sub": baselines.subsampling,
         "γ_DSub": baselines.double_subsampling,
         "γ_const": baselines.randomized_response,
+        _CONSTANT: baselines.truth,
     }
     entries = [_entry("γ_opt", optimal, prior, "")]
     for name, propose in proposals.items():
@@ -91,6 +94,8 @@ def _entry(name: str, table: Table, prior: Prior, remark: str) -> Entry:
 def _remark(name: str, table: Table) -> str:
     scale = table.certificate.scale
     scaled = f"shown as certify scaled it, by {scale:.6g}" if scale < 1.0 - 1e-9 else ""
+    if name == _CONSTANT:
+        return f"the best constant, 1 {scaled or 'as it stands'}; γ_const is p_const of [D, Lemma A.1]"
     if name == "γ_DSub" and not baselines.is_covered_by_theorem(table.problem):
         return f"its theorem covers δ = Δ = 0 and odd K only; {scaled or 'certified as it stands'}"
     return scaled

@@ -1,21 +1,25 @@
 """What `python -m darrm.optimize` shows: as text, as JSON, and as a picture."""
 
+from __future__ import annotations
+
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
+from darrm import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Prior, in_words
-from darrm.optimize.comparison import Entry, WithMissing
+from darrm.optimize.comparison import Entry, WithMissing, compare, with_missing
 from darrm.problem import Problem, Voters
 from darrm.proof.kinds import fitting
 from darrm.proof.optimality import Optimality
 from darrm.proof.table import Table
 from darrm.system.figures import saved_figure, style
+from darrm.system.json_text import Document
 from darrm.system.report_text import absences, level_table, spread
 
 _MOST_KINDS = 12
@@ -23,84 +27,111 @@ _MOST_LINES = 60  # of the table of γ
 _COLUMN = 9  # characters
 
 
-def text_report(
-    table: Table,
-    entries: Sequence[Entry],
-    prior: Prior,
-    output: Path | None,
-    *,
-    everything: bool = False,
-    missing: Sequence[WithMissing] = (),
-) -> str:
-    """Write the report for a person, with what a coin does under the prior of the comparison.
+class Report(Protocol):
+    """What the command says of a table that it found."""
 
-    With ``everything`` it says of each noise function that does not exist for this problem why.
-    """
-    unsaved = "Not saved: --output FILE.json keeps the table with its proof."
-    closing = unsaved if output is None else f"Table written to {output}"
-    blocks = [
-        _heading(table),
-        _values(table, entries, prior),
-        _remarks(entries, everything=everything),
-        _missing(missing),
-        _proof(table),
-        closing,
-    ]
-    return "\n\n".join(block for block in blocks if block) + "\n"
+    def text(self, output: Path | None, *, everything: bool = False) -> str:
+        """Write it for a person; ``everything``: also of what does not exist for this problem, and why."""
+        ...
+
+    def document(self, output: Path | None) -> Document:
+        """Write the same as plain data."""
+        ...
+
+    def plot(self, path: Path) -> None:
+        """Draw it."""
+        ...
 
 
-def json_report(
-    table: Table, entries: Sequence[Entry], output: Path | None, missing: Sequence[WithMissing] = ()
-) -> dict[str, Any]:
-    """Write the same as plain data; `darrm/schemas/optimize_report.json` describes it."""
-    optimality, problem = table.optimality, table.problem
-    return {
-        "format": "darrm optimize report",
-        "version": 2,
-        "problem": {**problem.to_json(), "m": problem.m if problem.voters.each.is_private else None},
-        "levels": table.gamma.levels.tolist(),
-        "noise_functions": [
-            {
-                "name": entry.name,
-                "gamma": None if entry.table is None else entry.table.gamma.half.tolist(),
-                "share_right": entry.share_right,
-                "expected_error": entry.expected_error,
-                "certificate": None if entry.table is None else asdict(entry.table.certificate),
-                "remark": entry.remark,
-            }
-            for entry in entries
-        ],
-        "optimality": None if optimality is None else _optimality(optimality, problem),
-        "provenance": dict(table.provenance),
-        "output": None if output is None else str(output),
-        **({"missing": [asdict(row) for row in missing]} if missing else {}),
-    }
+@dataclass(frozen=True, eq=False)
+class GammaReport:
+    """The report on a γ, beside the paper's and the best constant under the same prior."""
+
+    table: Table
+    entries: Sequence[Entry]
+    missing: Sequence[WithMissing] = ()
+
+    @classmethod
+    def of(cls, table: Table, missing: Iterable[int], show: Callable[[str], object]) -> GammaReport:
+        """Compare a table that was optimized, also with so many votes missing; ``show`` is told how far it is."""
+        prior = _prior_of(table)
+        rows = with_missing(table, prior, missing, report=lambda now: show(f"evaluating with {now} votes missing"))
+        return cls(table, compare(table, prior), rows)
+
+    def text(self, output: Path | None, *, everything: bool = False) -> str:
+        """Write it for a person, with what a coin does under the prior of the comparison."""
+        unsaved = "Not saved: --output FILE.json keeps the table with its proof."
+        closing = unsaved if output is None else f"Table written to {output}"
+        blocks = [
+            _heading(self.table),
+            _values(self.table, self.entries, _prior_of(self.table)),
+            _remarks(self.entries, everything=everything),
+            _missing(self.missing),
+            _proof(self.table),
+            closing,
+        ]
+        return "\n\n".join(block for block in blocks if block) + "\n"
+
+    def document(self, output: Path | None) -> Document:
+        """Write the same as plain data; `darrm/schemas/optimize_report.json` describes it."""
+        optimality, problem = self.table.optimality, self.table.problem
+        return {
+            "format": "darrm optimize report",
+            "version": 2,
+            "problem": {**problem.to_json(), "m": problem.m if problem.voters.each.is_private else None},
+            "levels": self.table.gamma.levels.tolist(),
+            "noise_functions": [
+                {
+                    "name": entry.name,
+                    "gamma": None if entry.table is None else entry.table.gamma.half.tolist(),
+                    "share_right": entry.share_right,
+                    "expected_error": entry.expected_error,
+                    "certificate": None if entry.table is None else asdict(entry.table.certificate),
+                    "remark": entry.remark,
+                }
+                for entry in self.entries
+            ],
+            "optimality": None if optimality is None else optimality_of(optimality, problem),
+            "provenance": dict(self.table.provenance),
+            "output": None if output is None else str(output),
+            **({"missing": [asdict(row) for row in self.missing]} if self.missing else {}),
+        }
+
+    def plot(self, path: Path) -> None:
+        """Draw γ over the number of ones for every noise function that exists."""
+        problem = self.table.problem
+        levels = np.arange(problem.voters.K + 1)
+        with saved_figure(path) as figure:
+            axes = figure.add_subplot()
+            for place, entry in enumerate(self.entries):
+                if entry.table is not None:
+                    how = style(place, width=1.6 if place else 2.6)
+                    right = "" if entry.share_right is None else f"right labels {entry.share_right:.4f}, "
+                    label = f"{entry.name}   {right}expected error {entry.expected_error:.4g}"
+                    axes.plot(levels, entry.table.gamma.full, label=label, **how.line(levels.size))
+            axes.set(
+                xlabel="l, number of ones among the votes", ylabel="γ(l), probability of telling the true majority"
+            )
+            axes.set_title(f"{problem.voters}\nreleased {problem.target}-private{_allowance(problem)}", fontsize=9)
+            axes.set_ylim(-0.03, 1.03)
+            axes.grid(alpha=0.3)
+            figure.legend(loc="outside lower center", frameon=False)
 
 
-def _optimality(optimality: Optimality, problem: Problem) -> dict[str, Any]:
+def optimality_of(optimality: Optimality, problem: Problem) -> Document:
     """Write what is known about the optimum; the multipliers are the table's."""
-    said = optimality.to_json(problem)
-    del said["multipliers"]
-    return {**said, "gap": optimality.gap, "claimed": optimality.claimed}
+    known = optimality.to_json(problem)
+    del known["multipliers"]
+    return {**known, "gap": optimality.gap, "claimed": optimality.claimed}
 
 
-def plot_report(path: Path, table: Table, entries: Sequence[Entry]) -> None:
-    """Draw γ over the number of ones for every noise function that exists."""
-    problem = table.problem
-    levels = np.arange(problem.voters.K + 1)
-    with saved_figure(path) as figure:
-        axes = figure.add_subplot()
-        for place, entry in enumerate(entries):
-            if entry.table is not None:
-                how = style(place, width=1.6 if place else 2.6)
-                right = "" if entry.share_right is None else f"right labels {entry.share_right:.4f}, "
-                label = f"{entry.name}   {right}expected error {entry.expected_error:.4g}"
-                axes.plot(levels, entry.table.gamma.full, label=label, **how.line(levels.size))
-        axes.set(xlabel="l, number of ones among the votes", ylabel="γ(l), probability of telling the true majority")
-        axes.set_title(f"{problem.voters}\nreleased {problem.target}-private{_allowance(problem)}", fontsize=9)
-        axes.set_ylim(-0.03, 1.03)
-        axes.grid(alpha=0.3)
-        figure.legend(loc="outside lower center", frameon=False)
+def _prior_of(table: Table) -> Prior:
+    """Return what a table was optimized for."""
+    if table.optimality is None:
+        checks.fail(
+            "table", checks.Found("one that was not optimized"), "one with a prior", "say optimize_table(problem)"
+        )
+    return table.optimality.prior
 
 
 def _heading(table: Table) -> str:

@@ -16,13 +16,14 @@ from darrm import PrivacyParams, Problem, Table, Voters, certify, load_table
 from darrm.laws import baselines, priors
 from darrm.optimize.__main__ import main
 from darrm.optimize.comparison import with_missing
-from darrm.optimize.report import text_report
+from darrm.optimize.report import GammaReport
 from tests.optimality import held_out_of, optimality_of
 
 BASELINES = {
     "γ_Sub": baselines.subsampling,
     "γ_DSub": baselines.double_subsampling,
     "γ_const": baselines.randomized_response,
+    "γ_flat": baselines.truth,
 }
 # one stops early: with a gap of 2e-3 no number of the last line is lost in rounding
 SETTINGS = (
@@ -55,7 +56,7 @@ class Report:
         """γ_opt and the baselines that exist."""
         problem, known = self.table.problem, {"γ_opt": self.table}
         drawn = problem.voters.each.is_private and problem.m.is_integer()
-        names = BASELINES if drawn else ("γ_const",)
+        names = BASELINES if drawn else ("γ_const", "γ_flat")
         return known | {name: certify(problem, BASELINES[name](problem)) for name in names}
 
     def errors(self) -> list[float]:
@@ -215,7 +216,7 @@ def test_many_missing_votes_are_shown_in_few_lines() -> None:
     table = load_table(Problem.from_allowance(Voters(101, PrivacyParams("0.1", "1e-5")), 10))
     rows = with_missing(table, priors.Dirichlet(), range(101))
     assert [row.missing for row in rows] == list(range(101))
-    text = text_report(table, (), priors.Dirichlet(), None, missing=rows)
+    text = GammaReport(table, (), rows).text(None)
     shown = text[text.index(" missing    right") :].partition("\n\n")[0].splitlines()
     assert shown[-1] == "  (60 of 101 lines shown; --format json has all)"
     assert (len(shown), shown[1].split()[0], shown[60].split()[0]) == (62, "0", "100")
