@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from darrm import GammaTable
 from darrm.laws import priors
 from darrm.verify.audit import audit
 from darrm.verify.verdicts import FALSE
@@ -122,3 +123,11 @@ def test_a_table_names_no_file_to_be_read(tmp_path: Path) -> None:
     assert priors.from_json(f"votes:{path}") == priors.StoredPrior(f"votes:{path}")
     with pytest.raises(ValueError, match="fields must be name and sha256"):
         priors.from_json({"kind": "other", "name": "mine", "comment": "hidden"})
+
+
+def test_an_error_beyond_one_is_read_where_a_prior_of_one_s_own_has_large_weights() -> None:
+    document = json.loads((FILES / "table-version-1.json").read_text(encoding="utf-8"))
+    document["optimality"].update(prior="large weights", value=1.7)
+    optimality = GammaTable.from_json(document).optimality
+    assert optimality is not None
+    assert optimality.value == 1.7

@@ -141,7 +141,9 @@ class Optimality:
         checks.one_of(SHAPES, shape=self.shape)
         checks.one_of((*OBJECTIVES, SHARE_RIGHT), objective=self.objective)
         checks.one_of(STATUSES, status=self.status)
-        checks.probability(value=self.value)
+        if self.objective == SHARE_RIGHT:
+            checks.probability(value=self.value)
+        checks.non_negative(value=self.value)  # an error is one for weights of a law; a prior of one's own has others
         checks.finite(bound=self.bound)
         if self.shape == "monotone" and not law.is_monotone:
             checks.fail("shape", self.shape, "'free'", "this γ falls somewhere")
