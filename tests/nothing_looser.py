@@ -56,7 +56,7 @@ HOMES = {
     "LNMax": ("darrm.pate", "darrm.mechanisms"),
     "NoisyMaximum": ("darrm.pate", "darrm.mechanisms"),
     "PermuteAndFlip": ("darrm.pate", "darrm.mechanisms", "darrm.mechanisms.selection"),
-    "ShapedMax": ("darrm.pate", "darrm.mechanisms", "darrm.mechanisms.shaped"),
+    "ShapedMax": ("darrm.pate", "darrm.mechanisms", "darrm.mechanisms.noisy_max"),
     "ShapedNoise": ("darrm.probability.integer_noise",),
     "PrivacyProfile": ("darrm.losses", "darrm.losses.profile"),
     "RenyiCurve": ("darrm.losses", "darrm.losses.renyi"),

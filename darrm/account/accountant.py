@@ -46,7 +46,7 @@ from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed_integer
 from darrm.problem import Voters
-from darrm.system.json_text import Document
+from darrm.system.files import Document
 
 KINDS = ("one", "planned", "adaptive")  # of queries that a budget admits, see `darrm.account.ledger`
 MOST_QUERIES = 2**53  # in a charge and in a ledger: beyond it neither floats nor SQLite's sums count exactly

@@ -15,13 +15,13 @@ from operator import add
 from darrm.losses.charges import Charge
 from darrm.losses.composition import (
     Group,
+    TooManyKindsError,
     filter_epsilon,
     general_epsilon,
     log_remaining_delta,
     optimal_epsilon,
     round_up,
 )
-from darrm.losses.loss_distribution import TooManyKindsError
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.problem import Voters

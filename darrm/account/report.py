@@ -12,7 +12,7 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.losses.charges import Charge
 from darrm.problem import Voters
 from darrm.system.figures import name_lines, saved_figure, say_instead, style
-from darrm.system.json_text import Document
+from darrm.system.files import Document
 from darrm.system.progress import StatusLine
 
 BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", *MODELS_BOUNDS)

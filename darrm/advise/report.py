@@ -6,8 +6,8 @@ from darrm.advise.advice import Advice
 from darrm.laws.priors import in_words
 from darrm.plan.budget import counted
 from darrm.plan.option import kind_of_votes, settings_in_words
+from darrm.system.command_line import absences
 from darrm.system.flags import flags_of
-from darrm.system.report_text import absences
 
 
 def text_report(advice: Advice, *, everything: bool = False) -> str:

@@ -10,8 +10,7 @@ try:
     from darrm.ensemble.perturbation import Perturbation
     from darrm.ensemble.recipes import PlainSGD, PrivateSGD
     from darrm.ensemble.student import StudentRecipe, train_student
-    from darrm.ensemble.teachers import TeacherEnsemble, train_teachers
-    from darrm.ensemble.voting import load_votes, majority, save_votes
+    from darrm.ensemble.teachers import TeacherEnsemble, load_votes, majority, save_votes, train_teachers
 except ModuleNotFoundError as error:
     error.add_note("darrm.ensemble needs PyTorch: pip install 'darrm[ensemble]'")
     raise

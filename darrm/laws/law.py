@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 
 from darrm.laws.priors import Prior
 from darrm.probability import Array
-from darrm.system.json_text import Json
+from darrm.system.files import Json
 
 
 class Law(Protocol):

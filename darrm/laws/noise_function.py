@@ -13,7 +13,7 @@ from darrm.laws.priors import Prior, check, law_of_ones, weights_of
 from darrm.laws.sampled_error import ESTIMATE_SEED, Estimate, differences, errors_of, number_of_draws, summarize
 from darrm.probability import Array
 from darrm.probability.exact_sampling import require_generator
-from darrm.system.json_text import Json
+from darrm.system.files import Json
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from darrm import checks
 from darrm.laws.partitions import Partitions, partitions_of
 from darrm.laws.priors import Prior
 from darrm.probability import Array
-from darrm.system.json_text import Json
+from darrm.system.files import Json
 
 WEIGHT_BITS = 53
 ONE = 1 << WEIGHT_BITS

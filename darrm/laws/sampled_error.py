@@ -10,7 +10,7 @@ import numpy as np
 
 from darrm import checks
 from darrm.probability import Array
-from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.probability.binomial import poisson_binomial_pmf
 
 # an estimate's draws come from this seed, a fit's from another: no optimum is judged by the draws it was fitted to
 ESTIMATE_SEED = 20_240_901

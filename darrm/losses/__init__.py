@@ -19,7 +19,6 @@ __all__ = [
     "grid_composition",
     "label",
     "label_given_votes",
-    "loss_distribution",
     "missed_label",
     "profile",
     "renyi",

@@ -30,7 +30,7 @@ import math
 from collections.abc import Callable
 
 from darrm import checks
-from darrm.losses.loss_distribution import LossDistribution
+from darrm.losses.composition import LossDistribution
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Voters

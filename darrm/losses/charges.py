@@ -17,7 +17,7 @@ from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
-from darrm.system.json_text import Document, Json
+from darrm.system.files import Document, Json
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from darrm import checks
-from darrm.losses.label_laws import TwoClasses
+from darrm.losses.label_laws import MovedVote, TwoClasses
 from darrm.losses.label_supremum import HockeyStick, Renyi, estimate, log_moved, supremum, threshold_supremum
-from darrm.losses.moved_vote import MovedVote
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
 from darrm.privacy import LARGEST_EXPONENT

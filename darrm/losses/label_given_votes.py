@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm import checks
+from darrm.losses.label_laws import MovedVote
 from darrm.losses.missed_label import others_majorant
-from darrm.losses.moved_vote import MovedVote
 from darrm.probability import Array
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
 

@@ -26,7 +26,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from darrm.losses.label import label_curve
-from darrm.losses.moved_vote import MovedVote
+from darrm.losses.label_laws import MovedVote
 from darrm.probability import Array
 from darrm.probability.integer_noise import DiscreteGaussian, IntegerNoise
 

@@ -9,5 +9,4 @@ __all__ = [
     "release",
     "renyi_bounds",
     "selection",
-    "shaped",
 ]

@@ -12,7 +12,7 @@ from darrm.problem import Voters
 from darrm.proof.evidence import BY_FORMAT, CORNERS
 from darrm.proof.stored import read_document, write_document
 from darrm.proof.table import Table
-from darrm.system.json_text import Document, Json
+from darrm.system.files import Document, Json
 
 Released = Release | NoisyMaximum
 _FORMATS: dict[str, Callable[[Json], Released]] = {

@@ -27,6 +27,8 @@ above ½ there, and no cost is ever drawn from a q above ½.
 The same steps with f(x) = e^{−x²/(2σ²)} bound one discrete Gaussian: Pr[X ≥ k] ≤ ½ erfc((k − ½)/(√2σ)) for k ≥ 1 and
 σ ≥ √½, because its Z ≥ σ√(2π) by Poisson summation. A smaller σ makes it only less likely: the ratio of the weights of
 |X| = x under two σ is monotone in x.
+
+All arithmetic is on logarithms, for probabilities from 1e-300 to 1 − 1e-16.
 """
 
 import math
@@ -37,7 +39,31 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
 from darrm import checks
-from darrm.probability.logspace import log1mexp, log_sum
+
+
+def log1mexp(x: ArrayLike) -> NDArray[np.float64]:
+    """Compute log(1 − e^x) for x ≤ 0 without cancellation; −∞ at 0.
+
+    >>> round(float(log1mexp(-1e-20)), 9), float(log1mexp(-50.0))
+    (-46.05170186, -1.9287498479639178e-22)
+    """
+    values = np.asarray(x, dtype=np.float64)
+    if np.any(values > 0):
+        raise ValueError("log1mexp needs x <= 0: 1 - exp(x) would be negative")
+    with np.errstate(divide="ignore"):
+        near_zero = np.log(-np.expm1(values))
+        far = np.log1p(-np.exp(values))
+    return np.where(values > -np.log(2.0), near_zero, far)
+
+
+def log_sum(values: ArrayLike, axis: int = -1) -> NDArray[np.float64]:
+    """Compute log Σ e^x along an axis; −∞ stands for 0.
+
+    >>> round(float(log_sum(np.log([0.25, 0.5]))), 12)
+    -0.287682072452
+    """
+    return np.asarray(np.logaddexp.reduce(np.asarray(values, dtype=np.float64), axis=axis))
+
 
 NOISES = ("continuous", "discrete")
 _SMALLEST_DISCRETE_SIGMA = 0.5

@@ -18,14 +18,13 @@ from darrm import checks
 from darrm.errors import TableError
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
-from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.mechanisms.shaped import ShapedMax
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import MOST_CLASSES, Voters
 from darrm.proof.stored import read_document, write_document
-from darrm.system.json_text import Document, Json
+from darrm.system.files import Document, Json
 from darrm.votes import Labels, Votes, require_votes
 
 FORMAT = "darrm release"

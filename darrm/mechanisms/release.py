@@ -26,7 +26,7 @@ from darrm.probability.exact_sampling import UniformBelow, uniform_below
 from darrm.problem import Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.table import Table
-from darrm.system.json_text import Json
+from darrm.system.files import Json
 from darrm.votes import Labels, Votes, require_votes
 
 _BLOCK = 2**16  # queries answered at a time

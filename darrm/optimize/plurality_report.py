@@ -8,7 +8,7 @@ from darrm.laws.partitions import Histogram
 from darrm.laws.plurality_law import uniform_law
 from darrm.optimize.report import optimality_of
 from darrm.proof.table import Table
-from darrm.system.json_text import Document
+from darrm.system.files import Document
 
 _SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.0)  # of the class with the most votes, in what is shown
 _MOST_COLUMNS = 6  # of classes

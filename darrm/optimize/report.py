@@ -18,9 +18,9 @@ from darrm.problem import Problem, Voters
 from darrm.proof.kinds import fitting
 from darrm.proof.optimality import Optimality
 from darrm.proof.table import Table
+from darrm.system.command_line import absences, level_table, spread
 from darrm.system.figures import saved_figure, style
-from darrm.system.json_text import Document
-from darrm.system.report_text import absences, level_table, spread
+from darrm.system.files import Document
 
 _MOST_KINDS = 12
 _MOST_LINES = 60  # of the table of γ

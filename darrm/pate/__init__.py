@@ -1,9 +1,8 @@
 """PATE [P]: noisy maxima, the confident and the interactive aggregator, data-dependent cost and its publication."""
 
-from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.mechanisms.shaped import ShapedMax
 from darrm.pate.analysis import Analysis, analyze
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.gnss import GnssParameters, rules_of_thumb

@@ -18,8 +18,7 @@ from darrm.pate.analysis import CHECKS, WARNING, PateAggregator
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.interactive import InteractiveGNMax
-from darrm.pate.pictures import draw_figure_5
-from darrm.pate.report import quiet_analysis, report_text, table_1_row, table_2_row, vote_scale_row
+from darrm.pate.report import draw_figure_5, quiet_analysis, report_text, table_1_row, table_2_row, vote_scale_row
 from darrm.pate.vote_scale import PublicationParameters, publication_rule
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.files import write_text

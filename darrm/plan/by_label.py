@@ -18,10 +18,9 @@ from darrm.errors import PlanError
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.mechanisms.noisy_law import winning_probabilities
-from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.mechanisms.shaped import ShapedMax
 from darrm.optimize.shape import best_shape
 from darrm.plan.budget import account_of, counted
 from darrm.plan.family import Search, largest_rate

@@ -9,8 +9,8 @@ from darrm.plan.option import Option, how_counted, kind_of_votes, release_comman
 from darrm.plan.remedies import remedies
 from darrm.plan.search import Plan
 from darrm.plan.share_right import coin, measure_of
+from darrm.system.command_line import absences, level_table
 from darrm.system.figures import saved_figure, style
-from darrm.system.report_text import absences, level_table
 
 MOST_LINES = 16
 

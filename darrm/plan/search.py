@@ -26,7 +26,7 @@ from darrm import checks
 from darrm.account.accountant import Spent
 from darrm.errors import PlanError
 from darrm.laws.priors import Prior
-from darrm.losses.loss_distribution import TooManyKindsError
+from darrm.losses.composition import TooManyKindsError
 from darrm.mechanisms.files import Released, save_release
 from darrm.optimize.closed_form import has_closed_form
 from darrm.optimize.optimizer import check_size, default_shape

@@ -26,7 +26,7 @@ from darrm.laws.partitions import falling_counts
 from darrm.laws.priors import Dirichlet, Prior, RecordedVotes, law_of_ones, log_arrangements, weights_of
 from darrm.probability import Array
 from darrm.problem import Workload
-from darrm.system.report_text import spread
+from darrm.system.command_line import spread
 
 # a release's law: (n, C) histograms, the largest count first → (n, C) probabilities of the answers, ties shared
 Law = Callable[[NDArray[np.int64]], Array]

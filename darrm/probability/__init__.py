@@ -1,4 +1,4 @@
-"""Distributions of vote counts, and sums of exponentials that neither overflow nor cancel."""
+"""Laws of the number of ones, whole-number noise and its exact draws, and the one bisection."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,6 @@ __all__ = [
     "exact_inversion",
     "exact_sampling",
     "integer_noise",
-    "logspace",
-    "poisson_binomial",
 ]
 
 Array = NDArray[np.float64]

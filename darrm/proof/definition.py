@@ -11,7 +11,7 @@ import numpy as np
 
 from darrm.laws.noise_function import NoiseFunction
 from darrm.probability import Array
-from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.probability.binomial import poisson_binomial_pmf
 from darrm.problem import Problem, Voters
 from darrm.proof.corners import CornerCounts, corner_pairs, full_set_size
 

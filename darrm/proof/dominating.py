@@ -9,7 +9,7 @@ With q = 1 − p' the cost is f = E_p[g] + c·E_q[g], and reflecting a row of th
     U_j(b) = E[g(b + Bin(j, hi) + Bin(K−j−b, Δ))],    b = number of voters at (1, 1−Δ), j at (hi, lo)
 
 the cost of the row is U_j(b) + c·U_j(K−j−b). The part Bin(j, hi) comes from the triangle of
-`darrm.probability.poisson_binomial.smooth`; Bin(n, Δ) is a short sum of J + 1 terms with a bounded tail.
+`darrm.probability.binomial.smooth`; Bin(n, Δ) is a short sum of J + 1 terms with a bounded tail.
 
 If one person touches at most t voters (`Voters.overlap`), j stops at t, and of the K − j voters near 0 and 1
 only t − j may move. With s of the K − t frozen ones at 1 this is the same row over the window T(s) … T(s + t − j), its
@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from darrm.laws.noise_function import signed_function
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
-from darrm.probability.binomial import tail_bound
-from darrm.probability.poisson_binomial import STEP_ERROR
+from darrm.probability.binomial import STEP_ERROR, tail_bound
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts, CostRatio, corners_of
 from darrm.proof.loops import LEVELS_A_TOP, WORK

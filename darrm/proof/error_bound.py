@@ -34,7 +34,7 @@ from darrm.probability import Array
 from darrm.problem import Problem, Voters
 from darrm.proof.corners import PRECISION_BITS, CornerCounts, budget_of, lower_float, ratio_of
 from darrm.proof.kinds import KindCounts
-from darrm.system.json_text import Json
+from darrm.system.files import Json
 
 Row = CornerCounts | KindCounts
 Multiplier = tuple[float, Row]

@@ -22,7 +22,7 @@ from darrm.proof.histogram_costs import curve_of_law, profile_of_law
 from darrm.proof.optimality import SHARE_RIGHT
 from darrm.proof.profile import privacy_profile
 from darrm.proof.renyi import renyi_curve
-from darrm.system.json_text import Json
+from darrm.system.files import Json
 
 # exact descriptions of a γ are computed for every charge up to so many voters, or so many rows of neighbors: those of
 # 301 voters, and those of 1,001 where γ is monotone and has no other rows

@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 
 from darrm.laws.noise_function import signed_function
 from darrm.probability import Array
-from darrm.probability.poisson_binomial import STEP_ERROR, smooth
+from darrm.probability.binomial import STEP_ERROR, smooth
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts, corners_of, ratio_of
 from darrm.proof.dominating import DominatingFamily, LevelMaxima, choose_violated, stop_after

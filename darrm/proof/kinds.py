@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 from darrm import checks
 from darrm.laws.noise_function import signed_function
 from darrm.probability import Array
-from darrm.probability.binomial import tail_bound
-from darrm.probability.poisson_binomial import STEP_ERROR, smooth
+from darrm.probability.binomial import STEP_ERROR, smooth, tail_bound
 from darrm.problem import Voters
 from darrm.proof.corners import PRECISION_BITS, CornerCounts, Corners, CostRatio, corners_of, placements, ratio_of
 from darrm.proof.dominating import TAIL, delta_weights, stop_after

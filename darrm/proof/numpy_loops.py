@@ -7,7 +7,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from darrm.probability import Array
-from darrm.probability.poisson_binomial import smooth
+from darrm.probability.binomial import smooth
 
 _NO_TAILS = np.zeros(1)
 

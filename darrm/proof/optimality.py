@@ -19,7 +19,7 @@ from darrm.laws.law import Law
 from darrm.laws.sampled_error import Estimate
 from darrm.problem import Problem
 from darrm.proof import error_bound, share_bound
-from darrm.system.json_text import Json
+from darrm.system.files import Json
 
 SHAPES = ("free", "monotone")
 OBJECTIVES = ("linear", "expected-error")

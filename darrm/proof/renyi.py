@@ -36,7 +36,7 @@ from darrm import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
 from darrm.probability import Array
-from darrm.probability.poisson_binomial import smooth
+from darrm.probability.binomial import smooth
 from darrm.problem import Voters
 from darrm.proof.dominating import TAIL, DominatingFamily
 

@@ -32,7 +32,7 @@ from darrm.laws.priors import Prior
 from darrm.problem import Problem
 from darrm.proof.corners import PRECISION_BITS, ratio_of, upper_float
 from darrm.proof.moves import pairs_of
-from darrm.system.json_text import Json
+from darrm.system.files import Json
 
 
 class PairMultipliers(NamedTuple):

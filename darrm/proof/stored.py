@@ -10,8 +10,7 @@ from typing import Any
 
 from darrm import checks
 from darrm.errors import CertificationError, TableError
-from darrm.system.files import write_text
-from darrm.system.json_text import Json, parse_json, read_json
+from darrm.system.files import Json, parse_json, read_json, write_text
 
 MOST_BYTES = 2**26  # of a file: some hundred thousand voters, with the multipliers
 _WRITTEN = "wanted is what table.save or --output of optimize or plan wrote"

@@ -35,7 +35,7 @@ from darrm.proof.stored import (
     scale_of,
     write_document,
 )
-from darrm.system.json_text import Json
+from darrm.system.files import Json
 
 _CHANGED = "it was changed after it was saved: its checksum does not match; optimize again"
 _PROVED = object()  # handed to the constructor by the two functions that prove

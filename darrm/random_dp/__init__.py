@@ -5,8 +5,14 @@ from darrm.random_dp.guarantee import RandomDP, compose
 from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from darrm.random_dp.private_classifier import ParametersOf, PrivateClassifier
 from darrm.random_dp.sample_size import SampleSize, exchangeable_sample_size, sample_size
-from darrm.random_dp.sample_then_respond import Release, respond, sample_then_respond
-from darrm.random_dp.sensitivity_sampler import Execution, SampledSensitivity, SensitivitySampler
+from darrm.random_dp.sensitivity_sampler import (
+    Execution,
+    Release,
+    SampledSensitivity,
+    SensitivitySampler,
+    respond,
+    sample_then_respond,
+)
 
 __all__ = [
     "Bernstein",

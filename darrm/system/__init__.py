@@ -6,9 +6,7 @@ __all__ = [
     "figures",
     "files",
     "flags",
-    "json_text",
     "parquet_file",
     "progress",
-    "report_text",
     "votes_file",
 ]

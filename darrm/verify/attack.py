@@ -38,7 +38,7 @@ from darrm.laws.noise_function import NoiseFunction
 from darrm.mechanisms.release import Release
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
-from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.probability.binomial import poisson_binomial_pmf
 from darrm.problem import Voters
 from darrm.proof.corners import corner_pairs
 from darrm.proof.full_set import FullSet

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from darrm.account.report import spent_by, table_text
-from darrm.system.report_text import spread
+from darrm.system.command_line import spread
 from darrm.verify.audit import Audit
 from darrm.verify.plain_words import who_may_know
 from darrm.verify.table import exact_of

@@ -17,7 +17,7 @@ from darrm.laws import priors
 from darrm.mechanisms import noisy_maximum
 from darrm.proof.evidence import CORNERS, MOVES
 from darrm.proof.table import Table
-from darrm.system.json_text import parse_json
+from darrm.system.files import parse_json
 from darrm.verify.exact import Enclosure
 from darrm.verify.majority import ExactMajority
 from darrm.verify.plurality import ExactPlurality

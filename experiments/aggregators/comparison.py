@@ -20,8 +20,8 @@ from darrm.plan.option import Option
 from darrm.plan.share_right import MOST_LISTED, histograms
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Workload
+from darrm.system.command_line import spread
 from darrm.system.figures import BLACK
-from darrm.system.report_text import spread
 from experiments.pages import Claim, Row, read_json
 
 MOST_LEVELS = 32  # kept of a long curve in the JSON

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble.voting import majority
+from darrm.ensemble.teachers import majority
 from darrm.laws import baselines, priors
 from darrm.losses.gaussian import analytic_sigma, renyi_sigma
 from darrm.mechanisms.noisy_max import GNMax

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe
-from darrm.ensemble.voting import majority
+from darrm.ensemble.teachers import majority
 from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.settings import Setup

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from darrm.ensemble.calibration import calibrate_sampling
 from darrm.ensemble.network import convolutional_network
 from darrm.ensemble.recipes import PrivateSGD, Recipe
-from darrm.ensemble.voting import majority
+from darrm.ensemble.teachers import majority
 from experiments.composition_tables import K
 from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer.settings import CLIP, PARTITION_SEED, Setup

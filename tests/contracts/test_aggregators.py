@@ -12,9 +12,9 @@ from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError
 from darrm.laws import baselines
 from darrm.losses.renyi import RenyiCurve
+from darrm.mechanisms.noisy_max import ShapedMax
 from darrm.mechanisms.release import Release
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.mechanisms.shaped import ShapedMax
 from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisyMaximum
 from darrm.pate.interactive import ScoredGNMax

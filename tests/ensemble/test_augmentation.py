@@ -3,8 +3,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from darrm.ensemble.augmentation import WORDS, Augmentation, distorted  # noqa: E402 (after the check for torch)
 from darrm.ensemble.randomness import AUGMENTATION, RandomSource  # noqa: E402 (as above)
+from darrm.ensemble.recipes import WORDS, Augmentation, distorted  # noqa: E402 (after the check for torch)
 
 WIDE = (2, 3, 5, 7)  # images, channels, height, width
 

@@ -6,14 +6,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from darrm.ensemble.dpsgd import (  # noqa: E402 (after the check for torch)
+from darrm.ensemble.network import convolutional_network, initial_parameters, stack, threads_for  # noqa: E402 (as above)
+from darrm.ensemble.training import (  # noqa: E402 (after the check for torch)
     add_noise,
     check_model,
     clipped_sums,
     mean_gradients,
     per_example_gradients,
 )
-from darrm.ensemble.network import convolutional_network, initial_parameters, stack, threads_for  # noqa: E402 (as above)
 
 nn = torch.nn
 

@@ -3,9 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from darrm.ensemble.augmentation import Augmentation
 from darrm.ensemble.randomness import RandomSource
-from darrm.ensemble.recipes import PlainSGD, PrivateSGD, recipe_from
+from darrm.ensemble.recipes import Augmentation, PlainSGD, PrivateSGD, recipe_from
 
 
 @pytest.mark.statistical

@@ -14,7 +14,6 @@ torch = pytest.importorskip("torch")
 from safetensors.numpy import save_file  # noqa: E402 (as above)
 
 from darrm.ensemble import training  # noqa: E402 (after the check for torch)
-from darrm.ensemble.augmentation import Augmentation  # noqa: E402 (as above)
 from darrm.ensemble.network import (  # noqa: E402 (as above)
     convolutional_network,
     initial_parameters,
@@ -22,7 +21,12 @@ from darrm.ensemble.network import (  # noqa: E402 (as above)
     threads_for,
 )
 from darrm.ensemble.randomness import INITIAL, NOISE, RandomSource, gaussians  # noqa: E402 (as above)
-from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe  # noqa: E402 (as above)
+from darrm.ensemble.recipes import (  # noqa: E402 (as above)
+    Augmentation,
+    PlainSGD,
+    PrivateSGD,
+    Recipe,
+)
 from darrm.ensemble.training import Group, train_group  # noqa: E402 (as above)
 from darrm.errors import CheckpointError  # noqa: E402 (as above)
 

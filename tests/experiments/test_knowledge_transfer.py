@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 
 from darrm.ensemble.calibration import privacy_of
-from darrm.ensemble.voting import majority
+from darrm.ensemble.teachers import majority
 from darrm.laws.noise_function import NoiseFunction
 from experiments.knowledge_transfer import fresh, settings
 from experiments.knowledge_transfer.__main__ import main

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from darrm.laws import baselines, priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.probability.binomial import poisson_binomial_pmf
 from darrm.problem import Problem, Voters
 
 

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.losses.composition import (
+    LossDistribution,
+    TooManyKindsError,
     compose_general,
     compose_optimal,
     compose_simple,
@@ -18,7 +20,6 @@ from darrm.losses.composition import (
     general_epsilon,
     optimal_epsilon,
 )
-from darrm.losses.loss_distribution import LossDistribution, TooManyKindsError
 from darrm.privacy import PrivacyParams
 
 # [D, Tables 5, 2, 7 and 9]: (epsilon, delta) a query, then (epsilon, delta) after 20, 50 and 100 queries as printed

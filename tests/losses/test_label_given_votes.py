@@ -10,8 +10,8 @@ import pytest
 from darrm.losses import label_given_votes
 from darrm.losses.label import threshold_curve
 from darrm.losses.label_given_votes import SmallNoise, label_costs
+from darrm.losses.label_laws import MovedVote
 from darrm.losses.missed_label import MissedLabel, others_majorant
-from darrm.losses.moved_vote import MovedVote
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, ShapedNoise
 from tests.losses import test_label
 from tests.losses.test_label import ORDERS, divergences, histograms, label_laws, neighbors

@@ -4,7 +4,7 @@ import pytest
 from darrm.losses.label import label_estimate
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.mechanisms.noisy_law import winning_probabilities
-from darrm.mechanisms.shaped import ShapedMax
+from darrm.mechanisms.noisy_max import ShapedMax
 from darrm.probability.integer_noise import DiscreteGaussian, ShapedNoise
 from darrm.votes import Votes
 from tests.losses.test_label import AT, divergences, label_laws, neighbors

@@ -25,8 +25,8 @@ from darrm.plan.families import named
 from darrm.plan.parameter import Parameter, rounded
 from darrm.plan.tables import smallest_target
 from darrm.privacy import PrivacyParams
+from darrm.probability.binomial import poisson_binomial_pmf
 from darrm.probability.integer_noise import DiscreteGaussian
-from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import Problem, Voters
 from darrm.proof.definition import all_multisets
 from darrm.proof.profile import divergence

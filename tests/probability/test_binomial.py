@@ -10,8 +10,14 @@ from flint import arb, arb_poly, ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm.probability.binomial import binomial_pmf, hypergeometric_pmf, tail_bound
-from darrm.probability.poisson_binomial import STEP_ERROR, poisson_binomial_pmf, smooth
+from darrm.probability.binomial import (
+    STEP_ERROR,
+    binomial_pmf,
+    hypergeometric_pmf,
+    poisson_binomial_pmf,
+    smooth,
+    tail_bound,
+)
 
 
 @pytest.mark.parametrize(("n", "p"), [(1, 0.5), (7, 0.3), (50, 1e-5), (200, 0.999), (301, 0.525)])

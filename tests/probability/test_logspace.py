@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm.probability.logspace import log1mexp, log_sum
+from darrm.mechanisms.noise_tails import log1mexp, log_sum
 
 LOGS = st.floats(-700.0, 0.0).map(lambda value: round(value, 9))
 

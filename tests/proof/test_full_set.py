@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
-from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.probability.binomial import poisson_binomial_pmf
 from darrm.problem import Problem, Voters
 from darrm.proof import loops, numpy_loops
 from darrm.proof.balls import worst_cost_ball

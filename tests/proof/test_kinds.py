@@ -27,7 +27,7 @@ from darrm.optimize.rounding import least_error
 from darrm.plan.budget import counted
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
-from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.probability.binomial import poisson_binomial_pmf
 from darrm.problem import Problem, Voters, Workload
 from darrm.proof.charge import charge_of
 from darrm.proof.corners import corner_pairs, corners_of, full_set_size

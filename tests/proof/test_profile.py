@@ -8,7 +8,7 @@ import pytest
 
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.probability.binomial import poisson_binomial_pmf
 from darrm.problem import Problem, Voters
 from darrm.proof.definition import all_multisets
 from darrm.proof.profile import divergence, privacy_profile

@@ -14,7 +14,7 @@ from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.renyi import RenyiCurve
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
-from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.probability.binomial import poisson_binomial_pmf
 from darrm.problem import Problem, Voters
 from darrm.proof.definition import all_multisets
 from darrm.proof.renyi import RenyiRows, reflected, renyi_curve, renyi_divergences

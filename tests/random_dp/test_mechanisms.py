@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from darrm.losses.gaussian import _concentrated_log_delta, concentrated_sigma
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_sampling import uniform_below
-from darrm.random_dp import lattice_noise
+from darrm.random_dp import mechanisms
 from darrm.random_dp.bernstein import Bernstein, lattice
-from darrm.random_dp.lattice_noise import from_lattice, step_for, to_lattice
-from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace
+from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace, from_lattice, step_for, to_lattice
 
 ONE = PrivacyParams(1)
 BOTH = PrivacyParams(1, 1e-5)
@@ -82,7 +81,7 @@ def test_laplace_scale_makes_the_ratio_at_most_e_to_epsilon(
         scales.append(scale)
         return np.zeros(size, dtype=np.int64)
 
-    monkeypatch.setattr(lattice_noise, "discrete_laplace", recorded)
+    monkeypatch.setattr(mechanisms, "discrete_laplace", recorded)
     Laplace(PrivacyParams(epsilon)).release(np.zeros(d), sensitivity)
     worst = Fraction(sensitivity) / step_for(sensitivity, d) + d
     exact = PrivacyParams(epsilon).exact_epsilon

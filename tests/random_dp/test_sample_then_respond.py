@@ -6,8 +6,7 @@ import pytest
 from darrm.privacy import PrivacyParams
 from darrm.random_dp.bernstein import Bernstein
 from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace
-from darrm.random_dp.sample_then_respond import respond, sample_then_respond
-from darrm.random_dp.sensitivity_sampler import SensitivitySampler
+from darrm.random_dp.sensitivity_sampler import SensitivitySampler, respond, sample_then_respond
 
 ONE = PrivacyParams(1)
 DATA = np.linspace(0.0, 1.0, 30)

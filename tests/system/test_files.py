@@ -5,8 +5,7 @@ import pytest
 
 from darrm import PrivacyLedger, PrivacyParams
 from darrm.__main__ import main
-from darrm.system.files import check_regular, write_text
-from darrm.system.json_text import parse_json, read_json
+from darrm.system.files import check_regular, parse_json, read_json, write_text
 
 
 def read(path: Path) -> object:

@@ -12,8 +12,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.proof.table import Table
 from darrm.system.command_line import run
-from darrm.system.flags import add_workload, flags_of, python_of, workload_of
-from darrm.system.voters_file import read_voters
+from darrm.system.flags import add_workload, flags_of, python_of, read_voters, workload_of
 
 HEAD = "name,epsilon,delta\n"
 

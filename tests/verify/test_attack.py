@@ -12,9 +12,8 @@ from darrm.mechanisms.release import Release
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.probability import exact_coins
-from darrm.probability.binomial import binomial_pmf
+from darrm.probability.binomial import binomial_pmf, poisson_binomial_pmf
 from darrm.probability.exact_coins import ExactCoins
-from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import Problem, Voters
 from darrm.proof.corners import corner_pairs
 from darrm.proof.definition import all_multisets
