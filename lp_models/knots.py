@@ -24,16 +24,17 @@ _CUT = 2  # into so many parts each interval is cut for the next level
 
 
 class Knots(ABC):
-    """Where x may bend: the first places of its intervals, ascending, and n."""
+    """Where x may bend: the first places of its intervals, ascending, and n; whether few rows are kept."""
 
-    def __init__(self, starts: NDArray[np.int64], n: int) -> None:
-        self.starts, self.n = starts, n
+    def __init__(self, starts: NDArray[np.int64], n: int, *, keeps_rows: bool = False) -> None:
+        self.starts, self.n, self.keeps_rows = starts, n, keeps_rows
         self.lengths = np.diff(starts, append=n)
 
     @classmethod
-    def spread(cls, n: int, intervals: int) -> Knots:
+    def spread(cls, n: int, intervals: int, *, keeps_rows: bool = False) -> Knots:
         """Return about so many intervals of equal lengths, at most n."""
-        return cls(np.unique(np.linspace(0, n, min(n, intervals), endpoint=False).astype(np.int64)), n)
+        starts = np.unique(np.linspace(0, n, min(n, intervals), endpoint=False).astype(np.int64))
+        return cls(starts, n, keeps_rows=keeps_rows)
 
     @property
     def is_full(self) -> bool:
@@ -55,7 +56,7 @@ class Knots(ABC):
     def refined(self) -> Knots:
         """Return knots with every interval cut into `_CUT`."""
         cuts = [self.starts + self.lengths * i // _CUT for i in range(_CUT)]
-        return type(self)(np.unique(np.concatenate(cuts)), self.n)
+        return type(self)(np.unique(np.concatenate(cuts)), self.n, keeps_rows=self.keeps_rows)
 
 
 class Hats(Knots):

@@ -83,17 +83,16 @@ def minimize_with_rows(
     report: Callable[[Progress], None] | None = None,
     knots: Knots | None = None,
     start: Separation | None = None,
-    looks_are_dear: bool = False,
 ) -> Result:
     """Minimize ``program`` subject to its own rows and all of the oracle's.
 
     ``tie_break`` is a small extra cost, shape (n,), that decides between points which the cost cannot tell apart;
     ``report`` is called once a round. ``knots`` say which variables to begin with, by default all; ``start`` is what an
     oracle answered before: rows to begin with and, if every row was looked at, a point that no answer will be worse
-    than. Where looks cost more than solves ``looks_are_dear`` keeps more rows of coarse masters. Also at a time limit,
-    after Ctrl-C, and when the solver fails the result is the best point so far and the best bound.
+    than. Also at a time limit, after Ctrl-C, and when the solver fails the result is the best point so far and the best
+    bound.
     """
-    loop = _Loop(Master(program, knots), oracle, options, tie_break, report, looks_are_dear)
+    loop = _Loop(Master(program, knots), oracle, options, tie_break, report)
     if start is not None:
         loop.master.add_rows(start.matrix, start.limits, start.labels)
         if start.thorough:
@@ -114,7 +113,6 @@ class _Loop:
     options: SolveOptions
     tie_break: Array | None
     report: Callable[[Progress], None] | None
-    looks_are_dear: bool
     best: Array | None = None
     value: float = np.inf
     bound: float = -np.inf
@@ -210,7 +208,8 @@ class _Loop:
             return Status.OPTIMAL
         if cuts.limits.size == 0:
             return None if refined else Status.STALLED
-        variables = self.master.cost.size if self.looks_are_dear else self.master.variables
+        knots = self.master.knots  # where looks cost more than solves, coarse masters keep more rows
+        variables = self.master.cost.size if knots is not None and knots.keeps_rows else self.master.variables
         if self.master.limits.size > max(_FEW_ROWS, self.options.rows_per_variable * variables):
             self.master.drop_idle_rows(self.options.idle_rounds)
         self.add(cuts)

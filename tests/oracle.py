@@ -11,8 +11,12 @@ from itertools import combinations_with_replacement, pairwise
 import mpmath
 import numpy as np
 
+from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
+from darrm.probability import Array
+from darrm.probability.poisson_binomial import poisson_binomial_pmf
 from darrm.problem import Problem
+from darrm.proof.definition import all_coefficients
 
 
 def exponential(x: Fraction) -> Fraction:
@@ -137,3 +141,15 @@ def maximum(gain: list[Fraction], rows: list[list[Fraction]], limits: list[Fract
         gain = [(entry if place != enter else 0) - factor * new[place] for place, entry in enumerate(gain)]
         rows[leave], limits[leave] = new, step
         basic[leave], free[enter] = free[enter], basic[leave]
+
+
+def privacy_cost(problem: Problem, gamma: NoiseFunction, p: Array, p_prime: Array) -> Array:
+    """Compute f(p, p'; γ) for probabilities on two neighboring data sets: two arrays (…, K) → (…)."""
+    first = poisson_binomial_pmf(p) @ gamma.signed
+    second = poisson_binomial_pmf(p_prime) @ gamma.signed
+    return np.asarray(first - problem.cost_ratio * second, dtype=np.float64)
+
+
+def worst_cost(problem: Problem, gamma: NoiseFunction) -> float:
+    """Compute the largest privacy cost over every multiset of corners."""
+    return float(np.max(all_coefficients(problem) @ gamma.half))

@@ -353,11 +353,9 @@ def _solve_linear(
         if found.status in {Status.TIME_LIMIT, Status.INTERRUPTED}:
             return found
         start, options = oracle.beginning(_rows_in(found)), _left_of(options, started)
-    knots = _KNOTS[oracle.shape].spread(weights.size, _FIRST_INTERVALS)
     dear = oracle.shape is Shape.FREE and oracle.problem.voters.each.exact_delta > 0  # the border of the full set
-    return minimize_with_rows(
-        program, oracle, options, tie_break=tie_break, report=report, knots=knots, start=start, looks_are_dear=dear
-    )
+    knots = _KNOTS[oracle.shape].spread(weights.size, _FIRST_INTERVALS, keeps_rows=dear)
+    return minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, knots=knots, start=start)
 
 
 def _of_fewer(problem: Problem) -> Problem | None:

@@ -1,8 +1,8 @@
 """The best monotone γ whose Rényi divergence of one order stays within a budget: a conic program, solved by rows.
 
-The model is `lp_models.renyi_conic`: the expected error is linear in γ and, by `darrm.proof.renyi`, the constraint
-is E(P_r, Q_r) ≤ e^{(α−1)ρ} for the rows r of the dominating family, a convex set in the plane of (P, Q). It is the
-intersection of its supporting half-planes, and the one at a boundary point (P*, Q*) reads
+The expected error is linear in γ and, by `darrm.proof.renyi`, the constraint is E(P_r, Q_r) ≤ e^{(α−1)ρ} for the rows r
+of the dominating family, a convex set in the plane of (P, Q). It is the intersection of its supporting half-planes, and
+the one at a boundary point (P*, Q*) reads
 
     P − c·Q ≤ P* − c·Q*,    c = −(∂E/∂Q)/(∂E/∂P) = (α − 1)/α · (r^α − s^α)/(r^{α−1} − s^{α−1}),    r = P*/Q*,
                                                                                           s = (1 − P*)/(1 − Q*).
@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from darrm import checks
-from darrm.errors import SolveError
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Prior, weights_of
 from darrm.optimize.closed_form import has_closed_form
@@ -29,17 +28,13 @@ from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts
-from darrm.proof.definition import all_expectations
 from darrm.proof.dominating import LevelMaxima, choose_violated, stop_after
 from darrm.proof.renyi import RenyiRows, reflected
-from darrm.system.extras import require
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.options import SolveOptions
 from lp_models.program import LinearProgram
-from lp_models.renyi_conic import solve_renyi_with_cvxpy
 from lp_models.row_generation import Separation, minimize_with_rows
 
-SOLVERS = ("production", "rows", "reference")
 COARSE = SolveOptions(gap=1e-4, time_limit=60.0)  # enough to compare orders
 FINE = SolveOptions(gap=1e-6, time_limit=300.0)  # of what is handed out: beyond a reader's digits
 _BROKEN = 1e-9  # a row is broken when its divergence exceeds the budget by more than this part of it
@@ -52,7 +47,7 @@ class RenyiOptimum:
     """The best γ found for one order and budget; a proposal, like every `NoiseFunction`.
 
     No monotone γ with lies of at least `SMALLEST_LIE` and this divergence has an expected error below ``bound``, up to
-    the last digits of the bisection where the closed form was used; the reference solver has no bound but 0.
+    the last digits of the bisection where the closed form was used.
     """
 
     gamma: NoiseFunction  # monotone, with lies of at least `SMALLEST_LIE`
@@ -68,7 +63,6 @@ def optimize_under_renyi(
     budget: float,
     *,
     options: SolveOptions = FINE,
-    solver: str = "production",
     to_beat: float = math.inf,
     start: RenyiOptimum | None = None,
 ) -> RenyiOptimum:
@@ -86,9 +80,6 @@ def optimize_under_renyi(
         ρ > 0.
     options
         When the row generation may stop.
-    solver
-        ``"production"``: `darrm.optimize.closed_form_renyi` where it speaks, else rows; ``"rows"``; or ``"reference"``,
-        the conic program with every multiset of corners, which needs cvxpy and few voters.
     to_beat
         An expected error: the row generation stops once its bound is above it, with a γ that need not stay within the
         budget.
@@ -99,8 +90,6 @@ def optimize_under_renyi(
     ------
     ValueError
         If an argument lies outside its range or the prior has no linear expected error.
-    SolveError
-        If the reference solver fails.
 
     Examples
     --------
@@ -109,19 +98,27 @@ def optimize_under_renyi(
     >>> plain = Voters(5, PrivacyParams("inf"), overlap=1)
     >>> optimize_under_renyi(plain, Dirichlet(), 4.0, 0.2).gamma.half.round(4)
     array([0.1733, 0.4645, 0.6872])
-    >>> optimize_under_renyi(plain, Dirichlet(), 4.0, 0.2, solver="rows").gamma.half.round(4)
-    array([0.1733, 0.4645, 0.6872])
     """
     checks.positive(budget=budget)
     if not order > 1.0:
         checks.fail("order", order, "above 1")
-    checks.one_of(SOLVERS, solver=solver)
-    if solver == "reference":
-        return _with_conic_program(voters, prior, order, budget)
-    if solver == "production" and has_closed_form(voters):
+    if has_closed_form(voters):
         gamma = best_under_renyi(voters.K, order, budget)
         value = gamma.expected_error(prior)
         return RenyiOptimum(gamma, value, value)
+    return by_rows(voters, prior, order, budget, options, to_beat, start)
+
+
+def by_rows(
+    voters: Voters,
+    prior: Prior,
+    order: float,
+    budget: float,
+    options: SolveOptions = FINE,
+    to_beat: float = math.inf,
+    start: RenyiOptimum | None = None,
+) -> RenyiOptimum:
+    """Do so by row generation, also where there is a closed form."""
     program = expected_error_program(weights_of(prior, voters.K), Shape.MONOTONE)
     limits = program.limits.copy()
     limits[0] = 1.0 - 2.0 * SMALLEST_LIE  # the row Σ u ≤ 1 of the monotone shape
@@ -132,18 +129,6 @@ def optimize_under_renyi(
     gamma = NoiseFunction(voters.K, Shape.MONOTONE.variables_to_gamma(result.point))
     planes = tuple(plane for _, plane in result.multipliers if plane is not None)
     return RenyiOptimum(gamma, gamma.expected_error(prior), result.bound, (*known, *planes))
-
-
-def _with_conic_program(voters: Voters, prior: Prior, order: float, budget: float) -> RenyiOptimum:
-    require("cvxpy")
-    first, second = all_expectations(voters)
-    half = solve_renyi_with_cvxpy(
-        weights_of(prior, voters.K), first, second, order=order, budget=budget, smallest_lie=SMALLEST_LIE
-    )
-    if half is None:
-        raise SolveError("the reference solver found no optimum: use the production solver", status="failed")
-    gamma = NoiseFunction(voters.K, half)
-    return RenyiOptimum(gamma, gamma.expected_error(prior), 0.0)
 
 
 class _RenyiOracle:

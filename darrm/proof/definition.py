@@ -1,4 +1,4 @@
-"""The privacy cost straight from its definition: slow, obviously right, the oracle of the tests.
+"""The rows of the privacy cost straight from its definition: all of them, written down for the reference solver.
 
     f(p, p'; γ) = E_{L~PB(p)}[g(L)] − e^{mε} · E_{L~PB(p')}[g(L)]   ≤   B = e^{mε} − 1 + 2δ        [D, Lemma 3.4]
 
@@ -9,27 +9,12 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from darrm.laws.noise_function import NoiseFunction
 from darrm.probability import Array
 from darrm.probability.binomial import poisson_binomial_pmf
 from darrm.problem import Problem, Voters
 from darrm.proof.corners import CornerCounts, corner_pairs, full_set_size
 
 _MOST_ROWS = 2_000_000
-
-
-def privacy_cost(problem: Problem, gamma: NoiseFunction, p: Array, p_prime: Array) -> Array:
-    """Compute f(p, p'; γ) for probabilities on two neighboring data sets: two arrays (…, K) → (…).
-
-    >>> from darrm import Problem, NoiseFunction, PrivacyParams, Voters
-    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
-    >>> cost = privacy_cost(problem, NoiseFunction(3, [1.0, 1.0]), np.zeros(3), np.zeros(3))
-    >>> round(float(cost / problem.budget), 12)
-    1.0
-    """
-    first = poisson_binomial_pmf(p) @ gamma.signed
-    second = poisson_binomial_pmf(p_prime) @ gamma.signed
-    return np.asarray(first - problem.cost_ratio * second, dtype=np.float64)
 
 
 def all_multisets(voters: Voters) -> tuple[Array, Array]:
@@ -70,8 +55,3 @@ def all_coefficients(problem: Problem) -> Array:
     """Compute the coefficients of γ in the cost of every row of Lemma 5.1, shape (rows, K − floor(K/2))."""
     first, second = all_expectations(problem.voters)
     return first - problem.cost_ratio * second
-
-
-def worst_cost(problem: Problem, gamma: NoiseFunction) -> float:
-    """Compute the largest privacy cost over every multiset of corners."""
-    return float(np.max(all_coefficients(problem) @ gamma.half))

@@ -19,7 +19,7 @@ from darrm.laws.noise_function import NoiseFunction
 from darrm.optimize import optimizer
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts, budget_below
-from darrm.proof.definition import all_coefficients, privacy_cost
+from darrm.proof.definition import all_coefficients
 from darrm.proof.dominating import DominatingFamily
 from darrm.proof.full_set import FullSet
 from darrm.proof.table import certify
@@ -28,7 +28,7 @@ from lp_models.options import Progress
 from lp_models.program import Status
 from lp_models.row_generation import Result, Separation, minimize_with_rows
 from tests.optimality import optimality_of
-from tests.oracle import lowest_partner
+from tests.oracle import lowest_partner, privacy_cost
 from tests.strategies import gammas, problems
 
 PRIORS = (priors.Independent(), priors.Independent(0.7, 1.0), priors.Dirichlet(), priors.Point(0.8))

@@ -8,8 +8,7 @@ from darrm.laws.priors import Dirichlet
 from darrm.problem import Voters
 from darrm.proof.certify import FLOATS
 from darrm.proof.corners import corner_pairs
-from darrm.proof.definition import privacy_cost
-from tests.oracle import lowest_partner
+from tests.oracle import lowest_partner, privacy_cost
 
 
 def check(table: Table, relative_gap: float) -> None:

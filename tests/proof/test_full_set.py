@@ -15,10 +15,18 @@ from darrm.problem import Problem, Voters
 from darrm.proof import loops, numpy_loops
 from darrm.proof.balls import worst_cost_ball
 from darrm.proof.corners import budget_below, corner_pairs, full_set_size, ratio_of
-from darrm.proof.definition import all_coefficients, privacy_cost, worst_cost
+from darrm.proof.definition import all_coefficients
 from darrm.proof.dominating import DominatingFamily, LevelMaxima
 from darrm.proof.full_set import FullSet
-from tests.oracle import corner_list, exact_budget, exact_worst_cost, exponential, lowest_partner
+from tests.oracle import (
+    corner_list,
+    exact_budget,
+    exact_worst_cost,
+    exponential,
+    lowest_partner,
+    privacy_cost,
+    worst_cost,
+)
 from tests.strategies import gammas, problems
 
 
