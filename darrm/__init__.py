@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.mechanisms.release import Release
     from darrm.mechanisms.release import Release as DaRRM
     from darrm.mechanisms.release import Release as Plurality
+    from darrm.optimize import SolveOptions
     from darrm.optimize.batch import optimize_many
     from darrm.optimize.optimizer import optimize_table
     from darrm.optimize.optimizer import optimize_table as optimize_gamma
@@ -31,7 +32,6 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.release.debited import release_debited
     from darrm.release.one_by_one import open_release
     from darrm.votes import Votes
-    from lp_models.options import SolveOptions
 
 __all__ = [
     "Charge",
@@ -82,7 +82,7 @@ _HOMES = {
     "darrm.mechanisms.release": ("Release",),
     "darrm.release.one_by_one": ("open_release",),
     "darrm.votes": ("Votes",),
-    "lp_models.options": ("SolveOptions",),
+    "darrm.optimize": ("SolveOptions",),
 }
 # what readers of the DaRRM paper type, and names of earlier versions: one line each, and nothing inside uses them
 _ALSO_CALLED = {

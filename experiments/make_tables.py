@@ -15,6 +15,7 @@ from pathlib import Path
 
 from darrm import checks
 from darrm.laws.priors import Independent
+from darrm.optimize import SolveOptions
 from darrm.optimize.batch import optimize_many
 from darrm.privacy import PrivacyParams
 from darrm.proof.library import Setting, compress
@@ -22,7 +23,6 @@ from darrm.proof.optimality import SHAPES
 from darrm.proof.table import Table
 from darrm.system.command_line import CommandLine, run
 from darrm.system.files import replacing
-from lp_models.options import SolveOptions
 
 SIZES = (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101)
 EPSILONS = ("0.05", "0.1", "0.25", "0.5", "1")

@@ -37,7 +37,7 @@ AT_HOME = {  # which rooms may import a library
     "highspy": ("lp_models",),
     "cvxpy": ("lp_models",),
     "sqlite3": ("darrm.account",),
-    "lp_models": ("lp_models", "darrm.optimize", "darrm", "darrm.plan", "darrm.verify", "experiments"),
+    "lp_models": ("lp_models", "darrm.optimize"),
 }
 
 CLOSED = ("darrm.losses", "darrm.mechanisms", "darrm.probability", "darrm.system")  # their `__all__` names modules, too

@@ -3,7 +3,8 @@
 from darrm.optimize.batch import optimize_many
 from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.plurality import optimize_plurality
+from lp_models.options import SolveOptions
 
 optimize_gamma = optimize_table  # as the paper's readers know it
 
-__all__ = ["optimize_gamma", "optimize_many", "optimize_plurality", "optimize_table"]
+__all__ = ["SolveOptions", "optimize_gamma", "optimize_many", "optimize_plurality", "optimize_table"]

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.probability import Array
-from darrm.proof.loops import LEVELS_A_TOP
-from darrm.proof.numpy_loops import Kept, Numbers, Span
+from darrm.proof.numpy_loops import LEVELS_A_TOP, Kept, Numbers, Span
 from darrm.system.extras import require
 
 _U = np.uintp  # numba wraps signed indices around, which keeps loops from being vectorized

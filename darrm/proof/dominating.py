@@ -31,8 +31,8 @@ from darrm.probability import Array
 from darrm.probability.binomial import STEP_ERROR, tail_bound
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts, CostRatio, corners_of
-from darrm.proof.loops import LEVELS_A_TOP, WORK
-from darrm.proof.numpy_loops import Numbers, moved_zeros
+from darrm.proof.loops import WORK
+from darrm.proof.numpy_loops import LEVELS_A_TOP, Numbers, moved_zeros
 
 TAIL = 1e-18
 _ROWS_A_ROUND = 40

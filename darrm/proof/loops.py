@@ -17,7 +17,6 @@ from importlib.util import find_spec
 from darrm.proof import numpy_loops
 
 LOADING = 6e8  # nanoseconds: importing numba and reading the loops from its cache
-LEVELS_A_TOP = 32  # levels for which one bound on a block of places is kept
 
 
 @dataclass(frozen=True)

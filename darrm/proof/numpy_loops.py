@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from darrm.probability import Array
 from darrm.probability.binomial import smooth
 
+LEVELS_A_TOP = 32  # levels for which one bound on a block of places is kept
 _NO_TAILS = np.zeros(1)
 
 

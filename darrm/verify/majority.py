@@ -7,6 +7,7 @@ from fractions import Fraction
 from darrm.errors import DarrmError
 from darrm.laws import priors
 from darrm.losses.charges import Charge
+from darrm.optimize import SolveOptions
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
@@ -15,7 +16,6 @@ from darrm.proof.evidence import CORNERS
 from darrm.proof.table import Table
 from darrm.verify.exact import Enclosure, ReleaseNumbers, budget, divergences, expected_error, worst_costs
 from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, Verdict, judged
-from lp_models.options import SolveOptions
 
 _SEARCH_SECONDS = 10.0  # for a noise function that is better than the file says one can be
 

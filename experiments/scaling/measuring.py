@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 
 from darrm.laws.priors import Dirichlet
+from darrm.optimize import SolveOptions
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
@@ -15,7 +16,6 @@ from darrm.proof import loops
 from darrm.proof.corners import full_set_size, ratio_of
 from darrm.proof.dominating import DominatingFamily
 from experiments.scaling.page import EPSILON, GAP, LARGE_GAP, LARGEST_TO_GAP, Case, Measurement
-from lp_models.options import SolveOptions
 
 WARM_UP = 101  # voters of the solve before the measured one, at most
 

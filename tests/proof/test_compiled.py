@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof import compiled, loops
+from darrm.proof import compiled, loops, numpy_loops
 from darrm.proof.dominating import DominatingFamily, LevelMaxima
 from darrm.proof.full_set import FullMaxima, FullSet
 from tests.strategies import gammas, problems
@@ -118,7 +118,7 @@ def test_a_top_is_above_all_that_its_levels_average(size: int, down: int, up: in
     level[spike % size] = 1.0
     tops = np.empty((2, size // compiled._BLOCK + 1))
     compiled._block_tops(level, down, up, tops)
-    for steps in range(min(loops.LEVELS_A_TOP, size)):
+    for steps in range(min(numpy_loops.LEVELS_A_TOP, size)):
         last = size - 1 - steps
         for s in range(last + 1):
             for top, place in zip(tops[:, s // compiled._BLOCK], (s, last - s), strict=True):
