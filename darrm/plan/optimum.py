@@ -24,6 +24,7 @@ from darrm.laws.plurality_law import PluralityLaw
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.mechanisms.release import Release
+from darrm.optimize import SolveOptions
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.optimize.optimizer import default_shape, optimize_table
 from darrm.optimize.plurality import optimize_plurality, optimize_plurality_under_renyi
@@ -36,7 +37,6 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Workload
 from darrm.proof.charge import charge_of
 from darrm.proof.table import Table, certify
-from lp_models.options import SolveOptions
 
 # how much of δ goes to the queries' own failures; the rest is left for composition
 SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(1))
