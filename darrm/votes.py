@@ -500,10 +500,7 @@ def _count(
     counts: NDArray[np.int64],
     missing: NDArray[np.int64] | None,
 ) -> None:
-    """Count the votes of each class in (n, K) labels into (n, C), and the missing ones into (n,) if they are allowed.
-
-    The error names the first vote that is none.
-    """
+    """Count the votes in (n, K) labels into (n, C), and the missing ones into (n,) where they are allowed."""
     if block.dtype == np.bool_:
         block = block.view(np.int8)
     small = np.uint8 if block.shape[1] < 256 else np.int64
@@ -523,8 +520,8 @@ def _count(
         if not (isinstance(chosen, np.ndarray) and chosen.shape == block.shape and chosen.dtype == np.bool_):
             _no_vote(names, block.flat[0], 0, first_row)
         counts[:, column] = _row_sums(chosen.view(np.uint8), small)
-    found = _row_sums(counts) if missing is None else _row_sums(counts) + missing
-    if np.any(short := found != block.shape[1]):
+    sums = _row_sums(counts) if missing is None else _row_sums(counts) + missing
+    if np.any(short := sums != block.shape[1]):
         query = int(np.argmax(short))
         row = zip(block[query], absent[query], strict=True)
         voter = next(index for index, (vote, gone) in enumerate(row) if not gone and vote not in names)
@@ -560,16 +557,16 @@ def _no_vote(
     coin: bool = False,
 ) -> NoReturn:
     """Refuse the first vote that is none, with what to do about one of its kind."""
-    found = vote.item() if isinstance(vote, np.generic) else vote
-    if isinstance(found, float) and found.is_integer():
-        found = int(found)  # 2, as it stands in a .csv file whose numbers became floats
-    if _is_missing(found) or found in ABSENT:
+    label = vote.item() if isinstance(vote, np.generic) else vote
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)  # 2, as it stands in a .csv file whose numbers became floats
+    if _is_missing(label) or label in ABSENT:
         advice = f"it is missing, and every voter must answer every query: leave the query out, or {OR_A_COIN}"
-    elif coin and found == ABSTAIN:
+    elif coin and label == ABSTAIN:
         advice = "a vote that is missing is NaN or None, in text it is empty or NA"
-    elif isinstance(found, float) and 0.0 < found < 1.0:
+    elif isinstance(label, float) and 0.0 < label < 1.0:
         advice = "a probability is no vote: round it, or compare it with 0.5"
-    elif isinstance(found, int | float) and found > len(names):
+    elif isinstance(label, int | float) and label > len(names):
         advice = "say classes=C (--classes C) for more classes; counts go to Votes.of_counts (--votes-format counts)"
     else:
         advice = "name the classes, classes=(A, B) (--classes=A,B), or say classes=C (--classes C) for 0 … C - 1"
@@ -577,7 +574,7 @@ def _no_vote(
         allowed = f"one of {names[0]!r}, {names[1]!r} … {names[-1]!r}"
     else:
         allowed = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
-    raise ValueError(f"votes must be {allowed}, got {found!r} from voter {voter} to query {query}: {advice}")
+    raise ValueError(f"votes must be {allowed}, got {label!r} from voter {voter} to query {query}: {advice}")
 
 
 def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
@@ -599,14 +596,9 @@ def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _guess(matrix: NDArray[Any], voters: int | None, classes: Classes) -> str:
-    """Tell labels from counts, or refuse what could be either.
-
-    Labels have K columns, counts one for each class. Where that does not decide, the entries do: counts have rows of
-    one sum, K, and labels are below the number of classes, which is below that of columns (more voters than classes).
-
-    >>> _guess(np.array([[3, 0], [1, 2]]), None, None), _guess(np.array([[0, 1, 1], [1, 1, 1]]), None, None)
-    ('counts', 'labels')
-    """
+    """Tell labels from counts, or refuse what could be either."""
+    # labels have K columns, counts one for each class; where that does not decide, the entries do: counts have rows of
+    # one sum, K, and labels are below the number of classes, which is below that of columns (more voters than classes)
     columns = matrix.shape[1]
     number = len(classes) if isinstance(classes, Sequence) else classes
     if matrix.dtype.kind not in "biuf":

@@ -73,11 +73,11 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         assert_all_finite(labels, input_name="y")
         check_consistent_length(inputs, labels)
         check_classification_targets(labels)
-        found = np.unique(labels)
+        present = np.unique(labels)
         if self.classes is not None:
             assert_all_finite(np.asarray(self.classes), input_name="classes")
-        self.classes_ = found if self.classes is None else np.unique(np.asarray(self.classes))
-        missing = found[~np.isin(found, self.classes_)]
+        self.classes_ = present if self.classes is None else np.unique(np.asarray(self.classes))
+        missing = present[~np.isin(present, self.classes_)]
         if len(missing):
             advice = "the list of classes is public: say all of them"
             checks.fail("y", missing[0].item(), f"one of the classes {self.classes_.tolist()[:10]}", advice)
@@ -91,13 +91,13 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         seed, size = self.random_state, shards.KEY_BYTES
         # a fresh key that nobody knows, whatever numpy's global generator was seeded with
         key = secrets.token_bytes(size) if seed is None else check_random_state(seed).bytes(size)
+        teacher_of = shards.assigned(persons, teachers, key)
         return trained(
             getattr(self, self.teacher_parameter),
             X,
             y,
-            shards.assigned(persons, teachers, key),
+            [np.flatnonzero(teacher_of == number) for number in range(teachers)],
             self.classes_,
-            teachers=teachers,
             seeds=shards.seeds(teachers, key) if self.seeded else None,
             n_jobs=self.n_jobs,
         )

@@ -33,7 +33,6 @@ def of_vote(vote: Untyped) -> str:
         *_assumptions(vote),
     ]
     return _card(
-        type(vote).__name__,
         [
             f"A plurality vote of {option.voters.K} {who}, each trained on a shard of its own. {cost}",
             f"Released by: {vote.plan_.name}.",
@@ -51,7 +50,6 @@ def of_student(pate: Untyped) -> str:
     """Write the card of a student."""
     report = pate.report_
     return _card(
-        type(pate).__name__,
         [
             f"A student that learned from {report.answered:,} private labels of {report.inputs:,} public inputs.",
             f"They were given by a vote of {report.teachers} teachers, each trained on a shard of its own.",
@@ -90,7 +88,6 @@ def _spent_line(spent: Spent) -> str:
 
 
 def _card(
-    name: str,
     about: list[str],
     guarantee: str,
     released: str,
@@ -105,7 +102,7 @@ def _card(
     neighbors = f"{_REPLACED}, or {_COMES}" if model._grouped or model._unseeded else _REPLACED  # noqa: SLF001
     neighbors += _AS_PROMISED if models else ""
     lines = [
-        f"# Model card: {name}",
+        f"# Model card: {type(model).__name__}",
         "",
         *about,
         "",

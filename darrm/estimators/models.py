@@ -95,8 +95,10 @@ class PrivateModelsVotingClassifier(PayingVote):
 
     def _voters(self) -> Voters:
         checks.integer_at_least(1, n_models=self.n_models, advice="how many shards the rows are dealt to")
-        found = self.estimator.get_params()
-        fixed = [name for name in found if name.rpartition("__")[2] == "random_state" and found[name] is not None]
+        parameters = self.estimator.get_params()
+        fixed = [
+            name for name in parameters if name.rpartition("__")[2] == "random_state" and parameters[name] is not None
+        ]
         if fixed:
             warnings.warn(
                 f"the estimator has a fixed {fixed[0]}: noise that can be predicted hides nothing: set it to None",
@@ -116,15 +118,12 @@ class PrivateModelsVotingClassifier(PayingVote):
 
 
 def _promised(name: str, said: float | None, estimator: Untyped) -> Untyped:
-    """Return what was said, or what the one parameter of that name of the estimator, or of one of its parts, says.
-
-    scikit-learn's own classes promise no privacy: their ``epsilon`` is that of a loss, or of a solver.
-    """
-    found = estimator.get_params()
+    """Return what was said, or what the one parameter of that name says that is not scikit-learn's own, of a loss."""
+    parameters = estimator.get_params()
     values = []
-    for each, value in found.items():
+    for each, value in parameters.items():
         part, _, last = each.rpartition("__")
-        maker = type(found[part] if part else estimator).__module__.partition(".")[0]
+        maker = type(parameters[part] if part else estimator).__module__.partition(".")[0]
         if last == name and value is not None and maker != "sklearn":
             values.append(value)
     if said is not None:

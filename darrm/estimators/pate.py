@@ -235,17 +235,17 @@ class PATEClassifier(Ensemble):
     def predict(self, X: Untyped) -> NDArray[Untyped]:
         """Ask the student: (Q, d) inputs → (Q,) classes. It costs nothing."""
         check_is_fitted(self, "student_")
-        found = self.student_.predict(self._inputs(X, reset=False))
-        return np.asarray(self.classes_[found] if self._codes else found)
+        answers = self.student_.predict(self._inputs(X, reset=False))
+        return np.asarray(self.classes_[answers] if self._codes else answers)
 
     @available_if(_student_has_probabilities)  # type: ignore[untyped-decorator]  # scikit-learn ships no types
     def predict_proba(self, X: Untyped) -> NDArray[np.float64]:
         """Ask the student how probable each class is: (Q, d) → (Q, C), 0 for classes that it never saw."""
         check_is_fitted(self, "student_")
-        found = self.student_.predict_proba(self._inputs(X, reset=False))
-        shown = np.zeros((len(found), len(self.classes_)))
+        probabilities = self.student_.predict_proba(self._inputs(X, reset=False))
+        shown = np.zeros((len(probabilities), len(self.classes_)))
         columns = self.student_.classes_
-        shown[:, columns if self._codes else np.searchsorted(self.classes_, columns)] = found
+        shown[:, columns if self._codes else np.searchsorted(self.classes_, columns)] = probabilities
         return shown
 
     @property
@@ -277,12 +277,12 @@ class PATEClassifier(Ensemble):
 
     def _asked(self, public: Untyped) -> int:
         """Return how many of the public inputs the teachers look at."""
-        found: int = _num_samples(public)
+        inputs: int = _num_samples(public)
         if self.max_answers is not None:
             advice = "how many public inputs get a label"
             checks.integer_at_least(1, max_answers=self.max_answers, advice=advice)
         confident = isinstance(self.aggregator, str) and self.aggregator == CONFIDENT
-        return found if confident or self.max_answers is None else min(found, self.max_answers)
+        return inputs if confident or self.max_answers is None else min(inputs, self.max_answers)
 
     def _learn(self, public: Untyped) -> None:
         """Train the student on public inputs and released labels."""

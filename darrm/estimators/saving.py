@@ -113,15 +113,15 @@ def load(path: str | PathLike[str], *, trusted: tuple[str, ...] | list[str] = ()
     try:
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise TableError("format", f"it is no {FORMAT!r} of version {VERSION}")
-        found = _KINDS[document["kind"]](**document["parameters"])
+        estimator = _KINDS[document["kind"]](**document["parameters"])
         for name, value in document["inputs"].items():
             if name not in _INPUTS:
                 raise TableError("inputs", f"{name!r} is unknown")
-            setattr(found, name, value)
-        (_read_student if isinstance(found, PATEClassifier) else _read_vote)(found, document["state"])
+            setattr(estimator, name, value)
+        (_read_student if isinstance(estimator, PATEClassifier) else _read_vote)(estimator, document["state"])
     except (AttributeError, LookupError, PlanError, TypeError, ValueError) as error:
         raise TableError("file", f"it is malformed ({type(error).__name__}: {error})") from error
-    return found
+    return estimator
 
 
 def _vote_state(vote: Untyped) -> dict[str, Untyped]:
@@ -158,15 +158,15 @@ def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> None:
             raise TableError("release", "it is missing: without noise these answers are not within the budget")
         return
     aggregator = release_of(parse_document(state["release"]))
-    found = planned(workload, aggregator)  # `PlanError` if it costs more than the budget
+    option = planned(workload, aggregator)  # `PlanError` if it costs more than the budget
     vote.plan_ = Option(
         name=state["name"],
         workload=workload,
         truth=state["truth"],
-        spent=found.spent,
+        spent=option.spent,
         settings=state["settings"],
         aggregator=aggregator,
-        instructions=found.instructions,
+        instructions=option.instructions,
     )
     if state["own"]:
         vote.aggregator = aggregator
@@ -179,9 +179,9 @@ def _handle(state: dict[str, Any], workload: Workload) -> LedgerHandle:
     if state["ledger"] is not None:
         return LedgerHandle.of_state(state["ledger"])
     charge = charge_of_models(workload.voters)
-    found = opened(None, workload.total, charge, anew=False)
-    found.ledger.debit(charge)
-    return found
+    handle = opened(None, workload.total, charge, anew=False)
+    handle.ledger.debit(charge)
+    return handle
 
 
 def _student_state(pate: PATEClassifier) -> dict[str, Any]:

@@ -75,12 +75,12 @@ class LedgerHandle:
                 )
                 raise LedgerError(MEMORY, message)
             ledger = PrivacyLedger(self.path)
-            found = ledger.accountant().queries
+            answers = ledger.accountant().queries
             if self._identity and ledger.identity != self._identity:
                 message = "it is another ledger than the one that this estimator was fitted with: put that in its place"
                 raise LedgerError(self.path, message)
-            if found < self._seen:
-                message = f"it has {found} answers, and this estimator saw {self._seen}: an older copy took its place"
+            if answers < self._seen:
+                message = f"it has {answers} answers, and this estimator saw {self._seen}: an older copy took its place"
                 raise LedgerError(self.path, message)
             self._ledger = ledger
         return self._ledger
@@ -101,7 +101,7 @@ class LedgerHandle:
     def release(self, aggregator: Aggregator, votes: Votes, note: str, sink: Sink) -> NDArray[np.int64]:
         """Release the numbers of classes, paid for by this ledger; errors as `release_debited` and `check_owner`."""
         self.check_owner()
-        codes = Delivery(aggregator, self.ledger, self.owner or note).release(votes, sink)
+        codes = Delivery(aggregator, self.ledger, self.owner or note).deliver(votes, sink)
         self.check_owner()  # of two ensembles that pay at once, both see the other or one sees the first
         return codes
 
@@ -123,9 +123,9 @@ class LedgerHandle:
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> "LedgerHandle":
         """Lead to the ledger of a handle that was written down; its file is opened when it is needed."""
-        found = cls.__new__(cls)
-        found.__setstate__(state)
-        return found
+        handle = cls.__new__(cls)
+        handle.__setstate__(state)
+        return handle
 
 
 def opened(path: str | PathLike[str] | None, budget: PrivacyParams, charge: Charge, *, anew: bool) -> LedgerHandle:

@@ -26,10 +26,9 @@ def trained(
     estimator: Untyped,
     X: Untyped,
     y: NDArray[Any],
-    teacher_of: NDArray[np.int64],
+    shards: Sequence[NDArray[np.int64]],
     classes: NDArray[Any],
     *,
-    teachers: int,
     seeds: Sequence[int] | None,
     n_jobs: int | None,
 ) -> list[Any]:
@@ -39,12 +38,12 @@ def trained(
     ----------
     estimator
         What is cloned.
-    X, y, teacher_of
-        n rows, their labels, and the teacher of each.
+    X, y
+        n rows and their labels.
+    shards
+        The rows of each of K teachers.
     classes
         The public list of classes.
-    teachers
-        K.
     seeds
         The seed of each teacher. A teacher that has no row, or rows of one class only, is then no clone but votes for a
         class: its own, or that of its number. None is for estimators that are private themselves: their noise must not
@@ -60,8 +59,7 @@ def trained(
     if clone(estimator) is estimator:
         advice = "clones share what they learn, as those of FrozenEstimator do, and then a person reaches all teachers"
         checks.fail("the estimator", repr(estimator), "one whose clones learn anew", advice)
-    shards = [np.flatnonzero(teacher_of == number) for number in range(teachers)]
-    found: list[Any] = Parallel(n_jobs=n_jobs)(
+    teachers: list[Any] = Parallel(n_jobs=n_jobs)(
         delayed(_trained)(
             clone(estimator),
             _safe_indexing(X, rows),
@@ -72,7 +70,7 @@ def trained(
         )
         for number, rows in enumerate(shards)
     )
-    return found
+    return teachers
 
 
 def _trained(

@@ -20,10 +20,9 @@ from darrm.errors import DarrmError, PaidError
 from darrm.mechanisms.files import Released, load_release, whose
 from darrm.release.debited import recover, release_debited
 from darrm.release.delivery import Delivery
-from darrm.release.one_by_one import OneByOne
 from darrm.release.partitions import recover_partitions, release_surveyed, survey
 from darrm.release.pipe import Pipe, Questions, answer_lines
-from darrm.system.command_line import CommandLine, add_outputs, check_outputs, complain, print_report, run
+from darrm.system.command_line import CommandLine, add_outputs, check_outputs, complain, nearest, print_report, run
 from darrm.system.flags import add_classes, classes_of, integer, privacy_pair
 from darrm.system.parquet_file import is_parquet
 from darrm.system.progress import StatusLine, status_line
@@ -175,6 +174,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[:1] in (["-h"], ["--help"], ["--version"]):
         build_parser().parse_args(words)
     job = words.pop(0) if words and words[0] in JOBS else "file"
+    typed = words[0] if job == "file" and words and not words[0].startswith("-") else ""
+    if typed and not Path(typed).exists() and (hint := nearest(typed, JOBS)):
+        raise ValueError(f"{typed!r} is neither a job{hint} nor a file of votes: see {PROGRAM} --help")
     options = build_parser(job).parse_args(words)
     check_kept(options.ledger)
     try:
@@ -268,9 +270,9 @@ def _stream(options: Namespace) -> int:
             missing=options.missing,
         )
         ledger = _ledger_of(options, aggregator, 1, options.note)
-        pipe = Pipe(ledger, options.stream, sys.stdout.fileno(), json_lines=as_json)
-        release = OneByOne(aggregator, ledger, pipe, note=options.note)
-    answered = answer_lines(release, pipe, questions, first=first)
+        out = sys.stdout.fileno()
+        release = Pipe(out, aggregator, ledger, stream=options.stream, note=options.note, json_lines=as_json)
+    answered = answer_lines(release, questions, first=first)
     done = f"{answered} questions answered, {release.answered} in all"
     try:
         return 0 if options.quiet else complain(f"{done}; {ledger.spent}", 0, "done")

@@ -111,7 +111,7 @@ def release_debited(
     0.6
     """
     sink = Sink() if output is None else LabelsFile(output, line)
-    return Delivery(aggregator, ledger, note, line).release(votes, sink)  # type: ignore[arg-type]  # refused if none
+    return Delivery(aggregator, ledger, note, line).deliver(votes, sink)  # type: ignore[arg-type]  # refused if none
 
 
 def check_links(file: Path, second: Path, output: Path) -> None:

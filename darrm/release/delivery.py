@@ -45,7 +45,7 @@ HandOver = Callable[[Any], object]
 
 
 class Sink:
-    """Where labels go: by itself the caller's memory, into which `Delivery.release` hands them by returning.
+    """Where labels go: by itself the caller's memory, into which `Delivery.deliver` hands them by returning.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Delivery:
         The caller's words for the ledger's log.
     line
         Where to show progress.
-    each
+    cost
         What one answer costs, where it is computed once for many releases.
     """
 
@@ -95,13 +95,13 @@ class Delivery:
     ledger: PrivacyLedger
     note: str = ""
     line: StatusLine | None = None
-    each: Charge | None = None
+    cost: Charge | None = None
 
     def __post_init__(self) -> None:
         check_ledger(self.ledger)
         check_aggregator(self.aggregator)
 
-    def release(self, votes: Votes, sink: Sink) -> NDArray[Any]:
+    def deliver(self, votes: Votes, sink: Sink) -> NDArray[Any]:
         """Deliver one label for each query: (Q,) names of classes; errors as `darrm.release.release_debited`."""
         with self._paid(sink) as pay:
             labels = self.aggregator.release(votes)
@@ -112,7 +112,7 @@ class Delivery:
                 checks.fail("votes", found, "at least one query", "there is nothing to write")
             return labels
 
-    def release_by_manifest(self, queries: int, sink: Sink) -> None:
+    def deliver_later(self, queries: int, sink: Sink) -> None:
         """Deliver so many labels, which the sink draws as its manifest says when it hands them over."""
         with self._paid(sink) as pay:
             pay(queries, None)
@@ -131,7 +131,7 @@ class Delivery:
             if self.line is not None:
                 self.line.show(f"debiting {queries:,} queries")
             number = self.ledger.debit(
-                self.aggregator.charge(queries) if self.each is None else self.each.repeated(queries),
+                self.aggregator.charge(queries) if self.cost is None else self.cost.repeated(queries),
                 note=self.note,
                 labels=labels if sink.keeps else None,
                 manifest=sink.manifest,

@@ -6,7 +6,7 @@ first one still works. So what runs here is safe to run twice, also at once.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 from darrm import checks
 from darrm.errors import DarrmError
@@ -17,31 +17,19 @@ _TIMEOUT = "10s"  # to find a scheduler
 _SHOWN = 200  # characters of what a cluster says
 
 
-class Engine(Protocol):
-    """Calls functions on partitions."""
+class Engine:
+    """One process, this one: one partition after the other."""
 
     def check(self, function: Callable[..., object], *arguments: object) -> None:
         """Call a function once in every process that will work."""
-        ...
-
-    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], advance: Advance) -> list[Any]:
-        """Call a function for each task and return what it returns, in order; results have ``rows``."""
-        ...
-
-
-class Here:
-    """One process, one partition after the other."""
-
-    def check(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call it."""
         function(*arguments)
 
     def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], advance: Advance) -> list[Any]:
-        """Call it for each task."""
+        """Call a function for each task and return what it returns, in order; results have ``rows``."""
         return [function(*task, advance) for task in tasks]
 
 
-class OnCluster:
+class OnCluster(Engine):
     """The workers of a `distributed.Client`, which see the files under the same names as this process."""
 
     def __init__(self, client: Untyped) -> None:
@@ -71,7 +59,7 @@ class OnCluster:
 def engine_of(cluster: Untyped) -> Iterator[Engine]:
     """Return what works: this process for None, else the workers of a scheduler's address or of a client."""
     if cluster is None:
-        yield Here()
+        yield Engine()
     elif isinstance(cluster, str):
         distributed = require("distributed")
         try:

@@ -89,56 +89,10 @@ def open_release(
     """
     if isinstance(table, Table):
         table = Release(table)
-    check_ledger(ledger)
-    check_aggregator(table)
-    return OneByOne(table, ledger, Stream(ledger, stream), classes, note)
+    return OneByOne(table, ledger, stream=stream, classes=classes, note=note)
 
 
-class Stream(Sink):
-    """The place of answers that are handed out one after the other; what hands them out by returning them.
-
-    Attributes
-    ----------
-    answered
-        How many questions are answered: the number of the last one.
-    waiting
-        The labels of the last questions, which an earlier process paid for and nobody acknowledged; None if none wait.
-    """
-
-    def __init__(self, ledger: PrivacyLedger, name: str = "") -> None:
-        if ledger.kinds == "planned":
-            advice = "the number of a stream's questions is not fixed before the first answer; make a ledger of its own"
-            checks.fail("the ledger's kinds", ledger.kinds, "one or adaptive", advice)
-        turn = Turn.of(name)
-        mine = [entry for entry in ledger.entries() if entry.output == turn.stream]
-        self.turn: Turn = Turn(turn.stream, mine[-1].number if mine else 0)
-        self.answered = sum(entry.count for entry in mine)
-        self.waiting: NDArray[Any] | None = None
-        if mine and not mine[-1].delivered:
-            self.waiting = ledger.kept_labels(mine[-1].number)
-
-    @contextmanager
-    def prepared(self) -> Iterator[Callable[[NDArray[Any]], None]]:
-        """Yield what hands labels out, with their numbers."""
-        if self.waiting is not None:
-            advice = "they were paid for before: take them by waiting()"
-            checks.fail("the labels that wait", self.waiting.size, "taken before the next question", advice)
-
-        def hand_over(labels: NDArray[Any]) -> None:
-            self.answered += labels.size
-            self.hand_out(labels.tolist())
-
-        yield hand_over
-
-    def hand_out(self, labels: list[Any]) -> None:
-        """Hand out the labels of the last questions, up to number `answered`."""
-
-    def acknowledge(self, number: int) -> None:
-        """Count on from this entry."""
-        self.turn = Turn(self.turn.stream, number)
-
-
-class OneByOne:
+class OneByOne(Sink):
     """Answers questions one by one, made by `open_release`; as a context it is closed at the end of a block.
 
     A block that ends by an exception leaves the last label in the ledger, to be handed out again.
@@ -148,13 +102,24 @@ class OneByOne:
         self,
         aggregator: Aggregator,
         ledger: PrivacyLedger,
-        stream: Stream,
+        *,
+        stream: str = "",
         classes: Classes = None,
         note: str = "",
     ) -> None:
-        self._charge = aggregator.charge(1)
-        self._delivery = Delivery(aggregator, ledger, note, each=self._charge)
-        self._stream, self._classes = stream, classes
+        check_ledger(ledger)
+        check_aggregator(aggregator)
+        if ledger.kinds == "planned":
+            advice = "the number of a stream's questions is not fixed before the first answer; make a ledger of its own"
+            checks.fail("the ledger's kinds", ledger.kinds, "one or adaptive", advice)
+        turn = Turn.of(stream)
+        mine = [entry for entry in ledger.entries() if entry.output == turn.stream]
+        waits = bool(mine) and not mine[-1].delivered
+        self.turn: Turn = Turn(turn.stream, mine[-1].number if mine else 0)
+        self._answered = sum(entry.count for entry in mine)
+        self._waiting: NDArray[Any] | None = ledger.kept_labels(self.turn.after) if waits else None
+        self._charge, self._classes = aggregator.charge(1), classes
+        self._delivery = Delivery(aggregator, ledger, note, cost=self._charge)
 
     @property
     def ledger(self) -> PrivacyLedger:
@@ -164,18 +129,38 @@ class OneByOne:
     @property
     def answered(self) -> int:
         """How many questions of the stream are answered: the number of the last one."""
-        return self._stream.answered
+        return self._answered
 
     def waiting(self) -> list[Any]:
         """Hand out the labels that an earlier process paid for, and whose receipt nobody acknowledged.
 
         They answer the last questions, up to number `answered`; before it was called nothing further is answered.
         """
-        waiting, self._stream.waiting = self._stream.waiting, None
-        labels: list[Any] = [] if waiting is None else waiting.tolist()
+        labels: list[Any] = [] if self._waiting is None else self._waiting.tolist()
+        self._waiting = None
         if labels:
-            self._stream.hand_out(labels)
+            self.hand_out(labels)
         return labels
+
+    @contextmanager
+    def prepared(self) -> Iterator[Callable[[NDArray[Any]], None]]:
+        """Yield what hands labels out, with their numbers."""
+        if self._waiting is not None:
+            advice = "they were paid for before: take them by waiting()"
+            checks.fail("the labels that wait", self._waiting.size, "taken before the next question", advice)
+
+        def hand_over(labels: NDArray[Any]) -> None:
+            self._answered += labels.size
+            self.hand_out(labels.tolist())
+
+        yield hand_over
+
+    def hand_out(self, labels: list[Any]) -> None:
+        """Hand out the labels of the last questions, up to number `answered`; here they are returned."""
+
+    def acknowledge(self, number: int) -> None:
+        """Count on from this entry."""
+        self.turn = Turn(self.turn.stream, number)
 
     def left(self, *, most: int = 1_000_000) -> int:
         """Count how many more questions the budget admits, up to ``most``."""
@@ -224,7 +209,7 @@ class OneByOne:
         """
         while True:
             try:
-                labels = self._delivery.release(votes, self._stream)
+                labels = self._delivery.deliver(votes, self)
             except BudgetExceededError as error:  # for so many; what was drawn for them nobody saw
                 if not error.queries_that_fit:
                     raise
@@ -234,8 +219,8 @@ class OneByOne:
 
     def close(self) -> None:
         """Acknowledge the last label: it leaves the ledger. The stream can be opened again."""
-        if self._stream.turn.after and self._stream.waiting is None:
-            self.ledger.forget_labels(self._stream.turn.after)
+        if self.turn.after and self._waiting is None:
+            self.ledger.forget_labels(self.turn.after)
 
     def __enter__(self) -> Self:
         return self

@@ -274,15 +274,19 @@ def survey(
     with engine_of(cluster) as engine, _progress(line, "checking votes") as advance:
         tasks = [(str(folder), name, layout) for name in names]
         partitions = tuple(engine.run(_inspect, tasks, advance))
+    _check_alike(partitions)
+    release, salt = secrets.token_hex(8), secrets.token_hex(32)
+    return Manifest(release, str(folder), single, layout, partitions, document, salt)
+
+
+def _check_alike(partitions: tuple[Partition, ...]) -> None:
+    """Raise `ValueError` unless there are rows, and all files have the same columns."""
     for partition in partitions:
         if partition.types != partitions[0].types:
             other = checks.Found(f"{partition.name!r} with other types than {partitions[0].name!r}")
             checks.fail("partitions", other, "of the same columns and types", "write them alike")
-    release, salt = secrets.token_hex(8), secrets.token_hex(32)
-    manifest = Manifest(release, str(folder), single, layout, partitions, document, salt)
-    if not manifest.rows:
+    if not any(partition.rows for partition in partitions):
         checks.fail("votes", checks.Found("no rows"), "at least one query", "there is nothing to write")
-    return manifest
 
 
 def release_surveyed(
@@ -294,7 +298,7 @@ def release_surveyed(
 ) -> ReleasedPartitions:
     """Debit and release what was surveyed; see `release_partitions`."""
     sink = Staged(manifest, _real(output), cluster, delivery.line)
-    delivery.release_by_manifest(manifest.rows, sink)
+    delivery.deliver_later(manifest.rows, sink)
     return ReleasedPartitions(sink.output, manifest.rows, len(manifest.partitions))
 
 
@@ -433,7 +437,8 @@ def _draw(staging: str, digest: str, index: int, advance: Advance) -> Partition:
         return partition
     source, rows = Path(manifest.source, partition.name), 0
     before = source.stat()  # before the digest is compared: a file put there meanwhile has another
-    _check_unchanged(source, partition)
+    if stamp_of(source) != partition.stamp:
+        _refuse_change(source)
     temporary = Path(staging, _DRAWING, f"{index}-{secrets.token_hex(8)}{SUFFIX}")
     names = (*layout.classes, str(ABSTAIN) if isinstance(layout.classes[0], str) else ABSTAIN)
     try:
@@ -454,11 +459,6 @@ def _draw(staging: str, digest: str, index: int, advance: Advance) -> Partition:
     finally:
         temporary.unlink(missing_ok=True)
     return partition
-
-
-def _check_unchanged(source: Path, partition: Partition) -> None:
-    if stamp_of(source) != partition.stamp:
-        _refuse_change(source)
 
 
 def _refuse_change(source: Path) -> None:
@@ -494,11 +494,11 @@ def _published(target: Path, release: str, rows: int) -> int:
         return 0
     folder = target if target.is_dir() else target.parent
     try:
-        found = [release_and_rows(folder / name) for name in partitions_of(target)]
+        published = [release_and_rows(folder / name) for name in partitions_of(target)]
     except (ValueError, OSError):
         return 0
-    whole = {name for name, _ in found} == {release} and sum(count for _, count in found) == rows
-    return len(found) if whole else 0
+    whole = {name for name, _ in published} == {release} and sum(count for _, count in published) == rows
+    return len(published) if whole else 0
 
 
 def _of_entry(ledger: PrivacyLedger, number: int) -> tuple[str, str]:

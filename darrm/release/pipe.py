@@ -30,9 +30,10 @@ from io import StringIO
 from typing import Any, TypeVar
 
 from darrm import checks
-from darrm.account.ledger import PrivacyLedger, reason_of
+from darrm.account.ledger import reason_of
 from darrm.errors import BudgetExceededError, PaidError
-from darrm.release.one_by_one import OneByOne, Stream
+from darrm.release.one_by_one import OneByOne
+from darrm.system.extras import Untyped
 from darrm.system.votes_file import ABSENT, LONGEST_LINE, OR_A_COIN, lines_of, meanings
 from darrm.votes import Votes, class_names, words_of
 
@@ -133,17 +134,17 @@ class Questions:
 
         Both are empty at the end.
         """
-        found: list[Votes] = []
+        batch: list[Votes] = []
         try:
-            while not found or (len(found) < MOST_TOGETHER and self._is_there):
+            while not batch or (len(batch) < MOST_TOGETHER and self._is_there):
                 text = self.next_line()
                 if not text:
                     break
-                found.append(self._votes_on(text))
+                batch.append(self._votes_on(text))
         except ValueError as error:
             said = f"{error} (nothing was paid for it; the questions before it are answered)"
-            return found, ValueError(said)
-        return found, None
+            return batch, ValueError(said)
+        return batch, None
 
     def _votes_on(self, text: str) -> Votes:
         """Return the votes of a line; `ValueError` if it has none."""
@@ -227,16 +228,15 @@ def _blank(line: int) -> list[str]:
     raise ValueError(f"line {line} is blank: every line is a query")
 
 
-class Pipe(Stream):
+class Pipe(OneByOne):
     """A stream whose answers are lines ``number,label``, or JSON objects, written where ``end`` leads.
 
     Files and devices have no reader; pipes, sockets and terminals have one that can die.
     """
 
-    def __init__(self, ledger: PrivacyLedger, name: str, end: int, *, json_lines: bool = False) -> None:
-        super().__init__(ledger, name)
-        self._path, self._end = ledger.path, end
-        self._line_of = _json_line if json_lines else _csv_line
+    def __init__(self, end: int, *opened: Untyped, json_lines: bool = False, **named: Untyped) -> None:
+        super().__init__(*opened, **named)
+        self._end, self._line_of = end, _json_line if json_lines else _csv_line
 
     def hand_out(self, labels: list[Any]) -> None:
         """Write the labels of the last questions, durably where they go to a file."""
@@ -249,7 +249,7 @@ class Pipe(Stream):
         except BaseException as error:
             which = f"answer {first} is" if len(labels) == 1 else f"answers {first} to {self.answered} are"
             again = "paid for and kept in the ledger: start again, and what is kept comes first"
-            raise PaidError(self._path, f"{reason_of(error)}; {which} {again}") from error
+            raise PaidError(self.ledger.path, f"{reason_of(error)}; {which} {again}") from error
 
     def has_gone(self, milliseconds: int = 0) -> bool:
         """Return whether nobody reads a pipe any more, or soon."""
@@ -257,24 +257,24 @@ class Pipe(Stream):
         poll.register(self._end, 0)
         return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(milliseconds))
 
-    def is_read(self) -> bool:
-        """Return whether the last answers were taken, and their reader did not go with the asker."""
+    def close_if_read(self) -> None:
+        """Acknowledge the last labels, unless they stand unread, or their reader went with the asker."""
         mode = os.fstat(self._end).st_mode
         unread = termios.FIONREAD if stat.S_ISFIFO(mode) else termios.TIOCOUTQ
-        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(self._end)):
-            return True
-        return not self.has_gone(_TAKEN_WITHIN) and not any(fcntl.ioctl(self._end, unread, bytes(4)))
+        if (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(self._end)) and (
+            self.has_gone(_TAKEN_WITHIN) or any(fcntl.ioctl(self._end, unread, bytes(4)))
+        ):
+            return
+        self.close()
 
 
-def answer_lines(release: OneByOne, pipe: Pipe, questions: Questions, *, first: int | None = None) -> int:
+def answer_lines(release: Pipe, questions: Questions, *, first: int | None = None) -> int:
     """Answer questions until they end; return how many were answered now.
 
     Parameters
     ----------
     release
-        What answers, just opened.
-    pipe
-        The stream of ``release``. If its reader goes, the answering ends, too.
+        What answers, just opened. If its reader goes, the answering ends, too.
     questions
         What asks.
     first
@@ -301,25 +301,19 @@ def answer_lines(release: OneByOne, pipe: Pipe, questions: Questions, *, first: 
     try:
         for _ in range(0 if first is None else before + 1 - first):
             questions.next_line()
-        while not pipe.has_gone():
+        while not release.has_gone():
             batch, wrong = questions.batch()
             if not batch and wrong is None:
-                _acknowledge(release, pipe)
+                release.close_if_read()
                 break
-            while batch and not pipe.has_gone():
+            while batch and not release.has_gone():
                 del batch[: len(release.answer_together(Votes.joined(batch)))]
             if wrong is not None:
                 raise wrong
     except (ValueError, BudgetExceededError):
-        _acknowledge(release, pipe)
+        release.close_if_read()
         raise
     return release.answered - before
-
-
-def _acknowledge(release: OneByOne, pipe: Pipe) -> None:
-    """Drop the last labels from the ledger if they were read."""
-    if pipe.is_read():
-        release.close()
 
 
 def _csv_line(number: int, label: object) -> bytes:

@@ -398,6 +398,7 @@ def test_python_gets_an_error_that_knows_the_entry(
     [
         (["--recover", "1"], "--recover is now python -m darrm.release recover ENTRY"),
         (["recover", "1", "--table", "t.json"], "there is no flag --table"),
+        (["streem"], "'streem' is neither a job (did you mean stream?) nor a file of votes"),
         (["recover", "x"], "ENTRY must be an integer of at least 1, got 'x'"),
         (["recover", "5"], "the entry must be undelivered, and none is, got 5"),
         (["recover"], "the following arguments are required: ENTRY"),

@@ -25,8 +25,8 @@ from darrm.mechanisms.files import load_release
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.table import Table, certify
-from darrm.release import OneByOne, open_release, pipe
 from darrm.release import __main__ as release
+from darrm.release import open_release, pipe
 from darrm.release.pipe import MOST_TOGETHER, Pipe, Questions, _pieces, answer_lines
 from darrm.system import votes_file
 from darrm.system.command_line import run
@@ -470,10 +470,9 @@ def opened(folder: Path) -> Any:
     return open_release(Table.load(folder / "table.json"), PrivacyLedger(folder / "l.sqlite"))
 
 
-def piped(folder: Path, end: int, *, json_lines: bool = False) -> tuple[OneByOne, Pipe]:
-    ledger = PrivacyLedger(folder / "l.sqlite")
-    pipe = Pipe(ledger, "", end, json_lines=json_lines)
-    return OneByOne(load_release(folder / "table.json"), ledger, pipe), pipe
+def piped(folder: Path, end: int, *, json_lines: bool = False) -> Pipe:
+    table, ledger = load_release(folder / "table.json"), PrivacyLedger(folder / "l.sqlite")
+    return Pipe(end, table, ledger, json_lines=json_lines)
 
 
 @pytest.mark.parametrize("blocking", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -482,10 +481,10 @@ def test_what_is_sent_ahead_is_paid_for_together_and_what_comes_is_not_waited_fo
     os.set_blocking(reading, blocking)
     os.set_blocking(writing, blocking)
     amount = 3000  # more answers than a pipe holds where they wait for their reader
-    release, pipe = piped(folder, writing, json_lines=True)
+    release = piped(folder, writing, json_lines=True)
     questions = Questions(reading, 3, 2, "auto", json_lines=False)
     done: list[int] = []
-    thread = threading.Thread(target=lambda: done.append(answer_lines(release, pipe, questions)))
+    thread = threading.Thread(target=lambda: done.append(answer_lines(release, questions)))
     thread.start()
     with os.fdopen(asked, "wb") as ask, os.fdopen(answers, "rb") as back:
         ask.write(b"1,1,")  # half a question is none
@@ -516,8 +515,8 @@ def test_a_reader_that_goes_while_a_question_is_waited_for(folder: Path) -> None
 
     (reading, asked), (answers, writing) = os.pipe(), os.pipe()
     os.write(asked, b"1,1,0\n")
-    release, pipe = piped(folder, writing)
-    assert answer_lines(release, pipe, Closing(reading, 3, 2, "auto", json_lines=False)) == 0
+    release = piped(folder, writing)
+    assert answer_lines(release, Closing(reading, 3, 2, "auto", json_lines=False)) == 0
     assert release.ledger.entries() == ()
     for end in (reading, asked, writing):
         os.close(end)
@@ -538,14 +537,14 @@ def test_answers_in_a_file_are_durable_before_the_ledger_drops_them(
         return call
 
     with (folder / "questions").open("rb") as source, (folder / "answers").open("wb") as sink:
-        release, pipe = piped(folder, sink.fileno())
+        release = piped(folder, sink.fileno())
         for owner, name, function in (
             (PrivacyLedger, "debit", debit),
             (PrivacyLedger, "forget_labels", forget),
             (os, "fsync", sync),
         ):
             monkeypatch.setattr(owner, name, noted(name, function))
-        answer_lines(release, pipe, Questions(source.fileno(), 3, 2, "auto", json_lines=False))
+        answer_lines(release, Questions(source.fileno(), 3, 2, "auto", json_lines=False))
     assert steps == ["debit", "fsync", "debit", "fsync", "forget_labels"]
 
 
@@ -560,7 +559,7 @@ def test_what_fails_after_the_debit_is_said_as_paid(folder: Path, monkeypatch: p
         (folder / "questions").open("rb") as source,
         pytest.raises(PaidError, match="interrupted; answer 1 is paid for"),
     ):
-        answer_lines(*piped(folder, 1), Questions(source.fileno(), 3, 2, "auto", json_lines=False))
+        answer_lines(piped(folder, 1), Questions(source.fileno(), 3, 2, "auto", json_lines=False))
     assert opened(folder).waiting() == [1]
 
 
