@@ -14,7 +14,7 @@ import numpy as np
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
-from darrm.probability.poisson_binomial import poisson_binomial_pmf
+from darrm.probability.binomial import poisson_binomial_pmf
 from darrm.problem import Problem
 from darrm.proof.definition import all_coefficients
 

@@ -122,8 +122,8 @@ def advise(
     'no noise'
     >>> found = advise(Workload(Voters(11, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.2676", "0.0003")))
     >>> {option.name: round(float(option.truth[-1]), 3) for option in found.options}  # for 11 of 11 votes
-    {'per query': 0.887, 'permute-and-flip': 0.886, 'exponential mechanism': 0.855, \
-'LNMax by label': 0.828, 'LNMax': 0.801, 'GNMax, tight σ': 0.727, 'GNMax by label': 0.726, \
+    {'per query': 0.887, 'Rényi': 0.887, 'permute-and-flip': 0.886, 'exponential mechanism': 0.855, \
+'LNMax by label': 0.828, 'LNMax': 0.801, 'GNMax, tight σ': 0.727, 'GNMax by label': 0.727, \
 "GNMax, paper's σ": 0.641, 'randomized response': 0.567}
     """
     if not isinstance(workload, Workload):

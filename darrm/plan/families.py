@@ -96,13 +96,14 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
-def named(name: str) -> tuple[Family, ...]:
-    """Return the families of a name, one for each numbers of classes; `ValueError` if there is none.
+def named(name: str, classes: int | None = None) -> tuple[Family, ...]:
+    """Return the families of a name, for all numbers of classes or for one; `ValueError` if there is none.
 
-    >>> [family.classes for family in named("permute-and-flip")]
-    [(2, 2), (3, 1000)]
+    >>> [family.classes for family in named("permute-and-flip")], len(named("permute-and-flip", 10))
+    ([(2, 2), (3, 1000)], 1)
     """
-    chosen = tuple(family for family in FAMILIES if family.name == name)
+    fitting = (family for family in FAMILIES if classes is None or family.classes[0] <= classes <= family.classes[1])
+    chosen = tuple(family for family in fitting if family.name == name)
     if not chosen:
         checks.fail("the family", name, "one of " + ", ".join(dict.fromkeys(family.name for family in FAMILIES)))
     return chosen

@@ -127,10 +127,9 @@ def calibrate(
     Examples
     --------
     >>> from darrm import PrivacyParams, Voters
-    >>> from darrm.plan.families import FAMILIES
+    >>> from darrm.plan.families import named
     >>> work = Workload(Voters(50, PrivacyParams("inf"), overlap=1), 500, PrivacyParams(2, "1e-5"), classes=10)
-    >>> gaussian = next(family for family in FAMILIES if family.name == "GNMax by label")
-    >>> option = calibrate(work, gaussian)
+    >>> option = calibrate(work, *named("GNMax by label", 10))
     >>> option.spent.epsilon <= 2, round(option.settings["sigma"])
     (True, 55)
     """

@@ -73,6 +73,7 @@ def six_digits(rate: float) -> float:
 def rounded(value: Fraction | float, rounding: str = ROUND_FLOOR) -> Fraction:
     """Keep `DIGITS` significant digits; by default the rest is dropped.
 
+    >>> from decimal import ROUND_CEILING
     >>> [float(rounded(value)) for value in (0.1234567, Fraction(2, 3), 0.0)], float(rounded(0.1234561, ROUND_CEILING))
     ([0.123456, 0.666666, 0.0], 0.123457)
     """
