@@ -246,7 +246,7 @@ class PrivacyLedger:
             if deliver is not None:
                 deliver()
             if kept is not None and turn is None:
-                self._forget_labels(number)
+                self.forget_labels(number)
         except BaseException as error:
             if number:
                 self._raise_if_paid(token, error)
@@ -310,7 +310,8 @@ class PrivacyLedger:
 
     def forget_labels(self, number: int) -> None:
         """Drop the labels of an entry from the ledger, because they were delivered."""
-        self._forget_labels(number)
+        with self._transaction(write=True) as (rows, _):
+            rows.forget_labels(number)
 
     def recovery(self, number: int | str, output: str = "") -> str:
         """Return the command that delivers the labels of an undelivered entry, and pays nothing.
@@ -364,10 +365,6 @@ class PrivacyLedger:
                 f"another process answers this stream (entry {number} of the ledger): stop one of them, or give each a "
                 "name (--stream NAME); nothing was debited for this question"
             )
-
-    def _forget_labels(self, number: int) -> None:
-        with self._transaction(write=True) as (rows, _):
-            rows.forget_labels(number)
 
     def _raise_if_paid(self, token: str, error: BaseException) -> None:
         """Raise `PaidError` unless the transaction that wrote the token was rolled back."""

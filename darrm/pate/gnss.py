@@ -24,7 +24,7 @@ from darrm.probability.exact_sampling import discrete_gaussian, uniform_below
 # the float arithmetic behind SS and f errs by less than this, relative, per changed vote: β is charged larger by it
 _SMOOTHNESS_ROUNDING = 1e-9
 _STEPS = 2**48  # of the discrete Gaussian to one standard deviation of the normal that it stands for
-_LARGEST_ORDER, _SMALLEST_SCALE, _LARGEST_SCALE = 1e9, 1e-9, 1e9  # squares and exponentials stay far from overflow
+_LARGEST_ORDER, _SCALES = 1e9, (1e-9, 1e9)  # squares and exponentials stay far from overflow
 _DECIMALS = 6  # of a published figure
 
 
@@ -62,12 +62,7 @@ class GnssParameters:
 
     def __post_init__(self) -> None:
         checks.positive(smoothness=self.smoothness, noise_scale=self.noise_scale)
-        checks.non_negative(safety=self.safety)
-        if not 1.0 < self.order <= _LARGEST_ORDER:
-            checks.fail("order", self.order, f"above 1 and at most {_LARGEST_ORDER:g}")
-        if not _SMALLEST_SCALE <= self.noise_scale <= _LARGEST_SCALE or self.safety > _LARGEST_SCALE:
-            given = f"{self.noise_scale:g} (safety {self.safety:g})"
-            checks.fail("noise_scale", given, f"in [{_SMALLEST_SCALE:g}, {_LARGEST_SCALE:g}]")
+        check_publication(self.order, _LARGEST_ORDER, self.safety, ("noise_scale", self.noise_scale), _SCALES, unit="")
         if self.smoothness > 1.0 or _room(self.order, _charged(self.smoothness)) <= 0.0:
             allowed = f"below log(order/(order-1))/2 = {largest_smoothness(self.order):.6g}"
             checks.fail("smoothness", self.smoothness, allowed, "take a smaller one")
@@ -127,10 +122,27 @@ def rules_of_thumb(epsilon: float, delta: float, *, safety: float = 0.0) -> Gnss
     >>> round(chosen.order, 3), round(chosen.smoothness, 4), round(chosen.noise_scale, 3), round(chosen.cost, 3)
     (12.513, 0.032, 7.798, 0.459)
     """
+    order = order_for(epsilon, delta)
+    return GnssParameters(order, 0.4 / order, 3.0 * math.sqrt((order + 1.0) / epsilon), safety)
+
+
+def order_for(epsilon: float, delta: float) -> float:
+    """Choose λ = 1 + 2·log(1/δ)/ε from a target alone."""
     checks.positive(epsilon=epsilon)
     checks.open_probability(delta=delta)
-    order = 1.0 - 2.0 * math.log(delta) / epsilon
-    return GnssParameters(order, 0.4 / order, 3.0 * math.sqrt((order + 1.0) / epsilon), safety)
+    return 1.0 - 2.0 * math.log(delta) / epsilon
+
+
+def check_publication(
+    order: float, largest_order: float, safety: float, noise: tuple[str, float], scales: tuple[float, float], unit: str
+) -> None:
+    """Check the order, the safety and the noise, a name and a scale, of a cost that is to be published."""
+    name, scale = noise
+    checks.non_negative(safety=safety)
+    if not 1.0 < order <= largest_order:
+        checks.fail("order", order, f"above 1 and at most {largest_order:g}")
+    if not scales[0] <= scale <= scales[1] or safety > scales[1]:
+        checks.fail(name, f"{scale:g} (safety {safety:g})", f"in [{scales[0]:g}, {scales[1]:g}]{unit}")
 
 
 def best_noise_scale(order: float, smoothness: float, sensitivity: float) -> float:

@@ -4,6 +4,7 @@ And the picture of its Figure 5: which queries are answered, what each costs, an
 """
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -161,9 +162,13 @@ def report_text(table_1: Document, table_2: Document | None, on_votes: Document 
     if t["order_at_edge_of_grid"]:
         lines.append("  the best order is at the edge of the grid: other orders may give less")
     if table_2 is not None:
-        lines += ["", "Table 2 row: Theorem 6, published by smooth sensitivity", *_table_2_lines(table_2)]
+        lines += [
+            "",
+            "Table 2 row: Theorem 6, published by smooth sensitivity",
+            *_published_lines(table_2, _table_2_lines),
+        ]
     if on_votes is not None:
-        lines += ["", "The exact cost, published on the scale of votes", *_vote_scale_lines(on_votes)]
+        lines += ["", "The exact cost, published on the scale of votes", *_published_lines(on_votes, _vote_scale_lines)]
     return "\n".join([*lines, "", f"PRIVATE: {WARNING}."])
 
 
@@ -177,34 +182,30 @@ def _exact_lines(t: Document) -> list[str]:
 
 
 def _table_2_lines(row: Document) -> list[str]:
-    if "refused" in row:
-        return [f"  refused: {row['refused']}"]
-    printed = row["gnss_cost_as_printed_in_theorem_23"]
+    printed = row.get("gnss_cost_as_printed_in_theorem_23")
     note = "outside its range" if printed is None else f"{printed:.4f}, too small where order * beta > 1/4"
     return [
-        f"  epsilon               {row['epsilon']:.4f}  at order {row['order']:g} ({row['conversion']} conversion)",
         f"  beta                  {row['beta']:.5f}",
         f"  smooth sensitivity    {row['smooth_sensitivity']:.5f}",
         f"  sigma_SS              {row['sigma_ss']:.3f}",
         f"  cost of publishing    {row['gnss_cost']:.4f}  (Theorem 23 as printed: {note})",
-        *_sanitized_lines(row),
     ]
 
 
 def _vote_scale_lines(row: Document) -> list[str]:
+    return [
+        f"  one vote more         {row['one_vote']:.5f}",
+        f"  noise, in votes       {row['deviation']:.3f}",
+        f"  cost of publishing    {row['cost']:.4f}",
+    ]
+
+
+def _published_lines(row: Document, own: Callable[[Document], list[str]]) -> list[str]:
     if "refused" in row:
         return [f"  refused: {row['refused']}"]
     return [
         f"  epsilon               {row['epsilon']:.4f}  at order {row['order']:g} ({row['conversion']} conversion)",
-        f"  one vote more         {row['one_vote']:.5f}",
-        f"  noise, in votes       {row['deviation']:.3f}",
-        f"  cost of publishing    {row['cost']:.4f}",
-        *_sanitized_lines(row),
-    ]
-
-
-def _sanitized_lines(row: Document) -> list[str]:
-    return [
+        *own(row),
         f"  sanitized epsilon     {row['sanitized_epsilon']:.4f} +- {row['sanitized_deviation']:.4f}",
         f"  parameters chosen     {row['parameters_chosen']}",
     ]

@@ -21,9 +21,9 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from darrm import checks
 from darrm.losses.label_given_votes import LabelCosts
 from darrm.losses.missed_label import MissedLabel, missed_label
+from darrm.pate.gnss import check_publication, order_for
 from darrm.privacy import exact_number
 from darrm.probability import Array
 from darrm.probability.exact_sampling import discrete_gaussian, uniform_below
@@ -31,7 +31,7 @@ from darrm.probability.exact_sampling import discrete_gaussian, uniform_below
 MARKS_A_VOTE = 16
 _SMALLEST_MARK = 1e-4  # nats: of a total; less is rounded up to it
 _ROUNDING = 1e-9  # relative: of sums and of the probabilities that they are made of
-_LARGEST_ORDER, _SMALLEST_DEVIATION, _LARGEST_DEVIATION = 1e4, 1e-2, 1e6
+_LARGEST_ORDER, _DEVIATIONS = 1e4, (1e-2, 1e6)
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,8 @@ class PublicationParameters:
 
     def __post_init__(self) -> None:
         checks.positive(deviation=self.deviation)
-        checks.non_negative(safety=self.safety)
-        if not 1.0 < self.order <= _LARGEST_ORDER:
-            checks.fail("order", self.order, f"above 1 and at most {_LARGEST_ORDER:g}")
-        if not _SMALLEST_DEVIATION <= self.deviation <= _LARGEST_DEVIATION or self.safety > _LARGEST_DEVIATION:
-            given = f"{self.deviation:g} (safety {self.safety:g})"
-            checks.fail("deviation", given, f"in [{_SMALLEST_DEVIATION:g}, {_LARGEST_DEVIATION:g}] votes")
+        noise = ("deviation", self.deviation)
+        check_publication(self.order, _LARGEST_ORDER, self.safety, noise, _DEVIATIONS, unit=" votes")
 
     @property
     def cost(self) -> float:
@@ -85,9 +81,7 @@ def publication_rule(epsilon: float, delta: float, *, safety: float = 0.0) -> Pu
     >>> round(chosen.order, 3), round(chosen.deviation, 3), round(chosen.cost, 3)
     (24.026, 9.803, 0.125)
     """
-    checks.positive(epsilon=epsilon)
-    checks.open_probability(delta=delta)
-    order = 1.0 - 2.0 * math.log(delta) / epsilon
+    order = order_for(epsilon, delta)
     return PublicationParameters(order, 2.0 * math.sqrt(order / epsilon), safety)
 
 

@@ -77,40 +77,6 @@ def from_lattice(steps: list[int], step: Fraction) -> NDArray[np.float64]:
     return np.array([_nearest_float(count * step) for count in steps], dtype=np.float64)
 
 
-def laplace_release(
-    value: NDArray[np.float64], sensitivity: float, epsilon: Fraction, rng: np.random.Generator | None
-) -> NDArray[np.float64]:
-    """Add discrete Laplace noise of scale ⌈(Δ/step + d)/ε⌉ steps to every coordinate: ε-private for L1 sensitivity Δ.
-
-    With s ≥ (Δ/step + d)/ε, Pr[output | z] ∝ exp(−‖output − z‖₁/s) changes by at most e^{‖z − z′‖₁/s} ≤ e^ε.
-    """
-    step = step_for(sensitivity, value.size)
-    scale = math.ceil((Fraction(sensitivity) / step + value.size) / epsilon)
-    noise = discrete_laplace(Fraction(scale), value.size, uniform_below(rng))
-    return _add(value, step, noise)
-
-
-def gaussian_release(
-    value: NDArray[np.float64], sensitivity: float, concentration: Fraction, rng: np.random.Generator | None
-) -> NDArray[np.float64]:
-    """Add discrete Gaussian noise of variance ⌈(Δ/step + √d)²/(2ρ)⌉ steps: ρ-concentrated DP for L2 sensitivity Δ.
-
-    The bound ρ = Δ²/(2σ²) for integer vectors holds for the discrete Gaussian as for the continuous one [CKS20].
-    """
-    step = step_for(sensitivity, value.size)
-    root = math.isqrt(value.size - 1) + 1  # an upper bound on √d
-    steps = Fraction(sensitivity) / step + root
-    variance = math.ceil(steps**2 / (2 * concentration))
-    return _add(value, step, discrete_gaussian(Fraction(variance), value.size, uniform_below(rng)))
-
-
-def _add(value: NDArray[np.float64], step: Fraction, noise: NDArray[np.int64]) -> NDArray[np.float64]:
-    rounded = to_lattice(value.ravel(), step)
-    # Python's whole numbers: the sum may leave 64 bits
-    sums = [int(steps) + int(extra) for steps, extra in zip(rounded, noise, strict=True)]
-    return from_lattice(sums, step).reshape(value.shape)
-
-
 def _nearest_float(number: Fraction) -> float:
     try:
         return float(number)
@@ -157,8 +123,36 @@ class LatticeMechanism:
         return f"{self.noise}, drawn from a pseudo-random generator: for experiments only, nothing is guaranteed"
 
 
+class AddedNoise(LatticeMechanism):
+    """What adds whole-number noise to every coordinate on the lattice."""
+
+    def release(
+        self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
+    ) -> NDArray[np.float64]:
+        """Release a number or an array of any shape: the value, rounded to the lattice, and noise.
+
+        Raises
+        ------
+        ValueError
+            If the value is not finite or the sensitivity is negative or not finite.
+        """
+        numbers = check_release(value, sensitivity)
+        if sensitivity == 0 or numbers.size == 0:
+            return numbers
+        step = step_for(float(sensitivity), numbers.size)
+        noise = self.draw(Fraction(float(sensitivity)) / step, numbers.size, rng)
+        rounded = to_lattice(numbers.ravel(), step)
+        # Python's whole numbers: the sum may leave 64 bits
+        sums = [int(steps) + int(extra) for steps, extra in zip(rounded, noise, strict=True)]
+        return from_lattice(sums, step).reshape(numbers.shape)
+
+    def draw(self, steps: Fraction, size: int, rng: np.random.Generator | None) -> NDArray[np.int64]:
+        """Draw so many noises, in steps, for a sensitivity of so many steps."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class Laplace(LatticeMechanism):
+class Laplace(AddedNoise):
     """The Laplace mechanism on a lattice: ε-private where ‖f(D) − f(D′)‖₁ ≤ Δ [S, Corollary 10].
 
     Parameters
@@ -179,24 +173,17 @@ class Laplace(LatticeMechanism):
     def __post_init__(self) -> None:
         check_pure(self.privacy, "Laplace")
 
-    def release(
-        self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
-    ) -> NDArray[np.float64]:
-        """Release a number or an array of any shape: value + lattice Laplace noise of scale Δ/ε (1 + 2⁻¹⁰ at most).
+    def draw(self, steps: Fraction, size: int, rng: np.random.Generator | None) -> NDArray[np.int64]:
+        """Draw noise of scale ⌈(Δ/step + d)/ε⌉ steps, where ``steps`` is Δ/step and ``size`` is d: Δ/ε (1 + 2⁻¹⁰ at most).
 
-        Raises
-        ------
-        ValueError
-            If the value is not finite or the sensitivity is negative or not finite.
+        With s ≥ (Δ/step + d)/ε, Pr[output | z] ∝ exp(−‖output − z‖₁/s) changes by at most e^{‖z − z′‖₁/s} ≤ e^ε.
         """
-        numbers = check_release(value, sensitivity)
-        if sensitivity == 0 or numbers.size == 0:
-            return numbers
-        return laplace_release(numbers, float(sensitivity), self.privacy.exact_epsilon, rng)
+        scale = math.ceil((steps + size) / self.privacy.exact_epsilon)
+        return discrete_laplace(Fraction(scale), size, uniform_below(rng))
 
 
 @dataclass(frozen=True)
-class Gaussian(LatticeMechanism):
+class Gaussian(AddedNoise):
     """The Gaussian mechanism on a lattice: (ε, δ)-private where ‖f(D) − f(D′)‖₂ ≤ Δ [S, Corollary 12].
 
     Departure: σ is not √(2 log(1.25/δ))·Δ/ε, which is proved for ε ≤ 1 only, but the (smaller) one of
@@ -225,15 +212,14 @@ class Gaussian(LatticeMechanism):
         """The standard deviation of the noise for Δ = 1, before rounding: σ = 1/√(2ρ)."""
         return concentrated_sigma(self.privacy).value
 
-    def release(
-        self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
-    ) -> NDArray[np.float64]:
-        """Release a number or an array of any shape; errors as for `Laplace.release`."""
-        numbers = check_release(value, sensitivity)
-        if sensitivity == 0 or numbers.size == 0:
-            return numbers
-        rho = Fraction(concentrated_sigma(self.privacy).settings["rho"])
-        return gaussian_release(numbers, float(sensitivity), rho, rng)
+    def draw(self, steps: Fraction, size: int, rng: np.random.Generator | None) -> NDArray[np.int64]:
+        """Draw noise of variance ⌈(Δ/step + √d)²/(2ρ)⌉ steps, as `Laplace.draw`: ρ-concentrated DP.
+
+        The bound ρ = Δ²/(2σ²) for integer vectors holds for the discrete Gaussian as for the continuous one [CKS20].
+        """
+        root = math.isqrt(size - 1) + 1  # an upper bound on √d
+        variance = math.ceil((steps + root) ** 2 / (2 * Fraction(concentrated_sigma(self.privacy).settings["rho"])))
+        return discrete_gaussian(Fraction(variance), size, uniform_below(rng))
 
 
 @dataclass(frozen=True)

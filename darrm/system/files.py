@@ -18,6 +18,14 @@ from typing import Any, NoReturn
 _DATABASE = b"SQLite format 3\0"  # how such a file begins: https://sqlite.org/fileformat.html
 
 
+def check_folder(path: Path) -> None:
+    """Raise `ValueError` unless the folder that will hold ``path`` exists and can be written to."""
+    if not path.parent.is_dir():
+        raise ValueError(f"the folder {str(path.parent)!r} of {str(path)!r} does not exist: create it first")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"the folder {str(path.parent)!r} of {str(path)!r} cannot be written to: name another")
+
+
 def check_parent(path: Path) -> None:
     """Raise `ValueError` unless the folder that will hold ``path`` exists and ``path`` is a file or nothing yet.
 
@@ -28,10 +36,7 @@ def check_parent(path: Path) -> None:
     ...
     ValueError: the folder '/no/such/folder' of '/no/such/folder/table.json' does not exist: create it first
     """
-    if not path.parent.is_dir():
-        raise ValueError(f"the folder {str(path.parent)!r} of {str(path)!r} does not exist: create it first")
-    if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"the folder {str(path.parent)!r} of {str(path)!r} cannot be written to: name another")
+    check_folder(path)
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder: name a file")
     if path.exists() and not path.is_file():

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.system.extras import Untyped, require
-from darrm.system.files import check_regular
+from darrm.system.files import check_folder, check_regular
 
 SUFFIX = ".parquet"
 ROWS_AT_ONCE = 2**16
@@ -55,10 +55,7 @@ def is_parquet(path: Path) -> bool:
 
 def check_absent(path: Path) -> None:
     """Raise `ValueError` unless labels can be published at ``path``, a Parquet file or a folder of them."""
-    if not path.parent.is_dir():
-        raise ValueError(f"the folder {str(path.parent)!r} of {str(path)!r} does not exist: create it first")
-    if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"the folder {str(path.parent)!r} of {str(path)!r} cannot be written to: name another")
+    check_folder(path)
     if os.path.lexists(path):
         raise ValueError(f"{str(path)!r} exists already: labels are paid for, so name another or move this one")
 

@@ -355,7 +355,7 @@ def test_a_promise_is_read_from_the_estimator_or_asked_for() -> None:
 
 def test_paid_labels_that_are_lost_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted = vote().fit(X, y)
-    monkeypatch.setattr(PrivacyLedger, "_forget_labels", lambda *_: 1 / 0)
+    monkeypatch.setattr(PrivacyLedger, "forget_labels", lambda *_: 1 / 0)
     with pytest.raises(PaidError, match="the budget is spent"):
         fitted.predict(X[:5])
     assert fitted.queries_left_ == 45

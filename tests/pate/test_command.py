@@ -97,20 +97,6 @@ def test_parameters_fixed_beforehand(votes: Path, capsys: pytest.CaptureFixture[
     assert "condition C6 fails" in rows(capsys, votes, *EXAMPLE, *given)["table_2"]["refused"]
 
 
-def test_text_names_both_rows_and_the_warning(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: main([str(votes), *EXAMPLE])) == 0
-    text = capsys.readouterr().out
-    for words in (
-        "Table 1 row",
-        "Table 2 row",
-        "epsilon, exact",
-        "scale of votes",
-        "sanitized epsilon",
-        "PRIVATE: this epsilon",
-    ):
-        assert words in text
-
-
 def test_pictures_and_json_files(votes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target, picture = tmp_path / "rows.json", tmp_path / "figure_5.png"
     for aggregator in (EXAMPLE, ["--sigma2", "40", "--delta", "1e-5"]):

@@ -10,7 +10,6 @@ from darrm.pate.gnss import (
     largest_smoothness,
     noisy_value,
     printed_cost,
-    rules_of_thumb,
 )
 
 # [P, Table 2]: expected ε, δ, λ, β, SS, σ_SS, sanitized ε, its noise
@@ -92,14 +91,6 @@ def test_theorem_23_as_printed_is_broken_by_two_gaussians() -> None:
     # within λβ ≤ 1/4, which its proof covers, it holds
     for order, smoothness, scale in [(14.0, 0.25 / 14.0, 6.23), (50.0, 0.004, 30.0), (2.0, 0.1, 3.0)]:
         assert exact_cost(order, smoothness, scale) <= printed_cost(order, smoothness, scale)
-
-
-def test_rules_of_thumb() -> None:
-    found = rules_of_thumb(2.0, 1e-5)
-    assert (found.order - 1.0) * 2.0 / 2.0 == pytest.approx(math.log(1e5))
-    assert found.smoothness * found.order == pytest.approx(0.4)
-    assert 2.0 < found.noise_scale / math.sqrt((found.order + 1.0) / 2.0) < 4.0
-    assert found.cost < 1.0
 
 
 def test_the_best_scale_is_the_best() -> None:

@@ -174,58 +174,6 @@ def test_each_printed_figure_is_that_of_the_analysis(name: str) -> None:
     assert warning == f"PRIVATE: {WARNING}."
 
 
-@pytest.mark.parametrize("name", ANALYSES)
-def test_the_rows_as_data_hold_the_same_figures(name: str) -> None:
-    analysis = ANALYSES[name]
-    row = table_1_row(analysis)
-    figures = table_1_figures(analysis)
-    orders = {
-        label: float(str(words[1]).split()[2]) for label, words in figures.items() if "at order" in str(words[-1])
-    }
-    assert row == {
-        "aggregator": repr(analysis.aggregator),
-        "queries": analysis.queries,
-        "voters": 250,
-        "classes": 4,
-        "answered": figures["answered"][0],
-        "answered_is": str(figures["answered"][1])[1:-1],
-        "delta": analysis.delta,
-        "epsilon": figures["epsilon, exact"][0],
-        "charged": "exact",
-        "epsilon_exact": figures["epsilon, exact"][0],
-        "order_exact": orders["epsilon, exact"],
-        "epsilon_exact_one_direction": figures["one direction"][0],
-        "epsilon_theorem_6": figures["epsilon, Theorem 6"][0],
-        "order_theorem_6": orders["epsilon, Theorem 6"],
-        "epsilon_as_printed": figures["as printed in [P]"][0],
-        "order_as_printed": orders["as printed in [P]"],
-        "order_at_edge_of_grid": name == "at the edge",
-        "check_share": pytest.approx(figures["share of the check"][0] / 100.0),  # type: ignore[operator]
-        "data_independent_epsilon": figures["data-independent"][0],
-        "worst_case_epsilon": figures["worst case"][0],
-        "conversion": analysis.conversion,
-        "private": True,
-    }
-    if name == "laplace":
-        return
-    row, figures = table_2_row(analysis, PARAMETERS), table_2_figures(analysis)
-    assert row == {
-        "epsilon": pytest.approx(figures["epsilon"][0]),
-        "delta": analysis.delta,
-        "conversion": analysis.conversion,
-        "order": ORDER,
-        "beta": BETA,
-        "smooth_sensitivity": pytest.approx(figures["smooth sensitivity"][0]),
-        "sigma_ss": SIGMA_SS,
-        "gnss_cost": figures["cost of publishing"][0],
-        "gnss_cost_as_printed_in_theorem_23": printed_cost(ORDER, BETA, SIGMA_SS),
-        "sanitized_epsilon": pytest.approx(figures["sanitized epsilon"][0]),
-        "sanitized_deviation": pytest.approx(SIGMA_SS * figures["smooth sensitivity"][0]),  # type: ignore[operator]
-        "parameters_chosen": "beforehand",
-        "private": True,
-    }
-
-
 def test_parameters_chosen_on_the_votes_are_private_and_theorem_23_may_not_apply() -> None:
     analysis = ANALYSES["expected"]
     searched: dict[str, Any] = table_2_row(analysis, None, simulations=2)

@@ -156,7 +156,7 @@ def test_labels_that_were_published_and_not_marked_are_left_where_they_are(
 ) -> None:
     locked = LedgerError("l.sqlite", "locked: nothing was debited")
     locked.__cause__ = OSError("database is locked")
-    monkeypatch.setattr(PrivacyLedger, "_forget_labels", failing(locked))
+    monkeypatch.setattr(PrivacyLedger, "forget_labels", failing(locked))
     assert releasing(folder) == 3
     error = capsys.readouterr().err
     assert "database is locked; the budget is spent and the labels are kept" in error

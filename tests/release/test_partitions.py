@@ -451,7 +451,7 @@ def test_a_death_after_publishing_is_only_written_down(
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(PrivacyLedger, "_forget_labels", die)
+    monkeypatch.setattr(PrivacyLedger, "forget_labels", die)
     ledger, output = ledger_in(folder), folder / name
     with pytest.raises(PaidError, match="interrupted; the budget is spent and what was not drawn yet is paid for"):
         release_partitions(Release(table()), folder / source, ledger=ledger, output=output, keep=["id"])
@@ -609,7 +609,7 @@ def test_what_is_not_all_of_the_release_does_not_end_it(
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(PrivacyLedger, "_forget_labels", die)
+    monkeypatch.setattr(PrivacyLedger, "forget_labels", die)
     with pytest.raises(PaidError):
         release(folder)
     monkeypatch.undo()
@@ -648,7 +648,7 @@ def test_a_power_failure_finds_what_the_next_step_rests_on(folder: Path, monkeyp
     durable: dict[int, object] = {}
     steps: list[str] = []
     sync, link, rename, remove = os.fsync, os.link, Path.rename, shutil.rmtree
-    debit, forget = PrivacyLedger.debit, PrivacyLedger._forget_labels
+    debit, forget = PrivacyLedger.debit, PrivacyLedger.forget_labels
 
     def is_durable(path: Path) -> bool:
         return durable.get(path.stat().st_ino) == _held(path)
@@ -692,7 +692,7 @@ def test_a_power_failure_finds_what_the_next_step_rests_on(folder: Path, monkeyp
         (Path, "rename", renamed),
         (shutil, "rmtree", removed),
         (PrivacyLedger, "debit", debited),
-        (PrivacyLedger, "_forget_labels", forgotten),
+        (PrivacyLedger, "forget_labels", forgotten),
     ):
         monkeypatch.setattr(owner, name, function)
     release(folder)
