@@ -174,7 +174,7 @@ class Laplace(AddedNoise):
         check_pure(self.privacy, "Laplace")
 
     def draw(self, steps: Fraction, size: int, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        """Draw noise of scale ⌈(Δ/step + d)/ε⌉ steps, where ``steps`` is Δ/step and ``size`` is d: Δ/ε (1 + 2⁻¹⁰ at most).
+        """Draw noise of scale ⌈(Δ/step + d)/ε⌉ steps, with Δ/step in ``steps`` and d in ``size``: about Δ/ε.
 
         With s ≥ (Δ/step + d)/ε, Pr[output | z] ∝ exp(−‖output − z‖₁/s) changes by at most e^{‖z − z′‖₁/s} ≤ e^ε.
         """

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from darrm.ensemble.network import choose_device, convolutional_network  # noqa: E402 (after the check for torch)
 from darrm.ensemble.partition import Partition  # noqa: E402 (as above)
 from darrm.ensemble.recipes import PlainSGD, PrivateSGD  # noqa: E402 (as above)
-from darrm.ensemble.teachers import TeacherEnsemble, load_votes, majority, save_votes, train_teachers  # noqa: E402 (as above)  # noqa: E402 (as above)
+from darrm.ensemble.teachers import TeacherEnsemble, load_votes, majority, save_votes, train_teachers  # noqa: E402 (as above)
 from darrm.ensemble.training import save_tensors  # noqa: E402 (as above)
 from darrm.errors import CheckpointError  # noqa: E402 (as above)
 
