@@ -7,9 +7,8 @@ try:
     from darrm.ensemble.calibration import calibrate_noise, calibrate_sampling, privacy_of
     from darrm.ensemble.network import convolutional_network, student_network
     from darrm.ensemble.partition import Partition
-    from darrm.ensemble.perturbation import Perturbation
     from darrm.ensemble.recipes import PlainSGD, PrivateSGD
-    from darrm.ensemble.student import StudentRecipe, train_student
+    from darrm.ensemble.student import Perturbation, StudentRecipe, train_student
     from darrm.ensemble.teachers import TeacherEnsemble, load_votes, majority, save_votes, train_teachers
 except ModuleNotFoundError as error:
     error.add_note("darrm.ensemble needs PyTorch: pip install 'darrm[ensemble]'")

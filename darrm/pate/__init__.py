@@ -4,9 +4,8 @@ from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.pate.analysis import Analysis, analyze
-from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
-from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.publication import sanitize
 from darrm.pate.vote_scale import PublicationParameters, publication_rule
 

@@ -15,9 +15,8 @@ from darrm.losses.renyi import CONVERSIONS
 from darrm.mechanisms.noise_tails import NOISES
 from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.analysis import CHECKS, WARNING, PateAggregator
-from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
-from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.report import draw_figure_5, quiet_analysis, report_text, table_1_row, table_2_row, vote_scale_row
 from darrm.pate.vote_scale import PublicationParameters, publication_rule
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run

@@ -31,8 +31,7 @@ from darrm.losses.label import knots, largest_order
 from darrm.losses.label_given_votes import LabelCosts, exactly_charged, label_costs
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiConversion, RenyiCurve
 from darrm.mechanisms.noisy_max import GNMax, LNMax
-from darrm.pate.confident import CheckedGNMax, ConfidentGNMax, NoisyCheck
-from darrm.pate.interactive import InteractiveGNMax
+from darrm.pate.confident import CheckedGNMax, ConfidentGNMax, InteractiveGNMax, NoisyCheck
 from darrm.votes import Votes, counts_of, require_votes
 
 PateAggregator = LNMax | GNMax | ConfidentGNMax | InteractiveGNMax

@@ -22,9 +22,8 @@ from darrm import checks
 from darrm.mechanisms.noise_tails import sum_of_tails, winner_gaps
 from darrm.mechanisms.noisy_max import LNMax
 from darrm.pate.analysis import Analysis, answer_of
-from darrm.pate.confident import CheckedGNMax, NoisyCheck
+from darrm.pate.confident import CheckedGNMax, InteractiveGNMax, NoisyCheck
 from darrm.pate.cost_shape import CostShape
-from darrm.pate.interactive import InteractiveGNMax
 from darrm.probability import Array
 
 # e^{−βd} < 5e-5 from this many smoothing lengths 1/β on

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.mechanisms.noisy_max import GNMax, LNMax
-from darrm.pate.confident import ConfidentGNMax
-from darrm.pate.interactive import InteractiveGNMax
+from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from darrm import checks
 from darrm.ensemble.network import Build, convolutional_network, student_network
-from darrm.ensemble.perturbation import Perturbation
-from darrm.ensemble.student import Student, StudentRecipe, train_student
+from darrm.ensemble.student import Perturbation, Student, StudentRecipe, train_student
 from experiments.pate.recorded import Recorded
 
 _FIXMATCH = StudentRecipe(

@@ -17,8 +17,7 @@ from darrm.losses.composition import compose_general, compose_optimal
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.mechanisms.noisy_max import GNMax, LNMax
-from darrm.pate.confident import ConfidentGNMax
-from darrm.pate.interactive import InteractiveGNMax
+from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.charge import charge_of

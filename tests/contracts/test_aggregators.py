@@ -17,7 +17,7 @@ from darrm.mechanisms.release import Release
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisyMaximum
-from darrm.pate.interactive import ScoredGNMax
+from darrm.pate.confident import ScoredGNMax
 from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import Problem, Voters

@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from darrm.ensemble.perturbation import Perturbation  # noqa: E402 (after the check for torch)
+from darrm.ensemble.student import Perturbation  # noqa: E402 (after the check for torch)
 
 SIDE = 12
 

@@ -7,8 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from darrm.ensemble.perturbation import Perturbation  # noqa: E402 (after the check for torch)
 from darrm.ensemble.student import (  # noqa: E402
+    Perturbation,
     StudentRecipe,
     _Training,
     consistency_loss,

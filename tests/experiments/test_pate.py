@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
 from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.mechanisms.renyi_bounds import gaussian_renyi
-from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.pate.gnss import printed_cost
-from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.publication import search_parameters, search_publication
 from darrm.system.progress import StatusLine
 from darrm.votes import ABSTAIN, Votes

@@ -13,8 +13,7 @@ from darrm.mechanisms import renyi_bounds
 from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate import analysis
 from darrm.pate.analysis import PateAggregator, PrivateFigureWarning, analyze, answer_of
-from darrm.pate.confident import ConfidentGNMax, NoisyCheck
-from darrm.pate.interactive import InteractiveGNMax
+from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax, NoisyCheck
 from darrm.votes import Votes
 from tests.pate.pate_oracles import gaussian_log_mass, lnmax_moments, quiet, theorem_6
 

@@ -6,8 +6,7 @@ import pytest
 
 from darrm.losses.label import label_curve, label_profile, threshold_curve
 from darrm.mechanisms.noisy_max import GNMax, LNMax
-from darrm.pate.confident import ConfidentGNMax, NoisyCheck
-from darrm.pate.interactive import InteractiveGNMax
+from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax, NoisyCheck
 from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.votes import ABSTAIN, Votes

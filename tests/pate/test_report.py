@@ -10,9 +10,8 @@ import pytest
 from darrm.losses.renyi import CONVERSIONS
 from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.analysis import WARNING, Analysis
-from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.pate.gnss import GnssParameters, exact_cost, printed_cost
-from darrm.pate.interactive import InteractiveGNMax
 from darrm.pate.report import quiet_analysis, report_text, table_1_row, table_2_row, vote_scale_row
 from darrm.pate.smooth_sensitivity import smooth_cost
 from darrm.pate.vote_scale import PublicationParameters, VoteScale
