@@ -1,7 +1,8 @@
-"""What γ is: the noise function, the priors that judge it, its error, and the baselines."""
+"""What a law is: noise functions, laws on histograms, the priors that judge them, their error, and the baselines."""
 
 __all__ = [
     "baselines",
+    "law",
     "noise_function",
     "partitions",
     "plurality_law",

@@ -1,20 +1,21 @@
-"""The proof that a noise function is private: corners, families, certificates, tables and what one query costs."""
+"""The proof that a law is private, γ or one on histograms: certificates, tables and what one query costs."""
 
 __all__ = [
     "charge",
     "corners",
     "definition",
     "dominating",
+    "error_bound",
+    "evidence",
     "full_set",
     "kinds",
     "library",
     "loops",
+    "moves",
     "optimality",
-    "plurality",
-    "plurality_optimality",
-    "plurality_table",
     "profile",
     "renyi",
+    "share_bound",
     "stored",
     "table",
 ]

@@ -3,7 +3,7 @@
 
    γ(l) is the probability of telling the true majority of l ones, else a fair coin; all arrays are about
    l = floor(K/2) + 1 … K. The formulas are those of darrm, where they stand with their sources and proofs:
-   gamma/baselines.py, optimize/closed_form.py, advise/noisy_counts.py, advise/selection.py, gamma/priors.py.
+   laws/baselines.py, laws/priors.py, optimize/closed_form.py, plan/by_label.py, plan/compared.py.
    Floating point, for illustration: what is proven are the tables in DATA, and nothing is proven here. */
 
 const LIMITS = { K: 1000, exponent: 100 };
