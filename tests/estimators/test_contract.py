@@ -69,7 +69,10 @@ def test_students_learn_from_every_teacher(teacher: str, data: str) -> None:
 def test_models_vote_without_noise(model: str, data: str) -> None:
     X, held, y, truth = split(data)
     vote = PrivateModelsVotingClassifier(TEACHERS[model](), 5, epsilon_each=1, random_state=0).fit(X, y)
+    spent = vote.privacy_spent_
     assert np.mean(vote.predict(held) == truth) > 0.55
+    assert vote.plan_.aggregator is None
+    assert vote.privacy_spent_ == spent  # whatever is asked: the models were paid for once
 
 
 def test_a_vote_without_noise_is_the_plurality_of_its_teachers() -> None:

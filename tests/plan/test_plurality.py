@@ -114,7 +114,7 @@ def test_a_ledger_of_the_budget_admits_all_queries_and_not_one_more(work: Worklo
 def test_the_optimum_is_right_most_often() -> None:
     found = planned(SMALL)
     assert found.best.name in {"per query", "Rényi"}
-    law = found.table.probabilities
+    law = found.table.plurality
     assert found.best.right == pytest.approx(law.share_right(Dirichlet()), abs=1e-12)
     one = plan(Workload(SMALL.voters, 1, PrivacyParams("0.5", "1e-5"), 3))
     table = optimize_plurality(Problem(SMALL.voters, PrivacyParams("0.5", "1e-5"), 3))
