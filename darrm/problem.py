@@ -399,6 +399,11 @@ class Workload:
         checks.integer_at_least(2, most=MOST_CLASSES, classes=self.classes, advice="how many answers there are")
         object.__setattr__(self, "classes", int(self.classes))
 
+    @property
+    def has_noise_function(self) -> bool:
+        """Whether there are two classes, as `Problem.has_noise_function`."""
+        return self.classes == 2
+
     def problem(self, target: PrivacyParams) -> Problem:
         """State the problem of one query that is to be ``target``-private; `ValueError` where there is none."""
         return Problem(self.voters, target, self.classes)

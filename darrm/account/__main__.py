@@ -15,7 +15,7 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_store import check_kept
 from darrm.account.report import ledger_json, ledger_text, plot_bounds, spent_by, table_json, table_text
 from darrm.losses.charges import Charge
-from darrm.mechanisms.files import Released, load_release, whose
+from darrm.mechanisms.files import Released, load_release
 from darrm.mechanisms.release import Release
 from darrm.privacy import exact_number
 from darrm.problem import Voters
@@ -110,7 +110,7 @@ def _report_table(options: argparse.Namespace) -> int:
 
 
 def _charge(options: argparse.Namespace, aggregator: Released) -> tuple[Charge, Voters]:
-    declared, _ = whose(aggregator)
+    declared = aggregator.voters
     voters = replace(declared, models=options.models or declared.models)
     if options.overlap is not None:
         if not voters.models:

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from darrm.advise.advice import advise
 from darrm.advise.report import json_report, text_report
+from darrm.laws.priors import parsed
 from darrm.optimize.report import fitted
-from darrm.plan.share_right import prior_of
 from darrm.system.command_line import CommandLine, add_outputs, print_report, run
 from darrm.system.flags import add_prior, add_workload, workload_of
 from darrm.system.progress import status_line
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workload = workload_of(options)
     workload = replace(workload, voters=fitted(workload.voters, quiet=options.quiet))
     with status_line(quiet=options.quiet) as line:
-        found = advise(workload, prior=prior_of(options.prior, workload), report=line.show)
+        found = advise(workload, prior=parsed(options.prior, workload.classes), report=line.show)
     print_report(options, text=lambda: text_report(found, everything=options.all), document=lambda: json_report(found))
     return 0
 

@@ -12,7 +12,7 @@ from darrm.system.flags import flags_of
 
 def text_report(advice: Advice, *, everything: bool = False) -> str:
     """Write the advice for a reader; with ``everything`` the reasons of what does not apply, too."""
-    work, winner, two = advice.workload, advice.recommended, advice.workload.classes == 2
+    work, winner, two = advice.workload, advice.recommended, advice.workload.has_noise_function
     known = (None if advice.coin is None else advice.coin.value, advice.coin_accuracy)
     guess = [f"{value:.5f}" for value in known if value is not None]
     subject = f"{kind_of_votes(work)} {'vote' if work.queries == 1 else 'votes'}"
@@ -55,7 +55,7 @@ def json_report(advice: Advice) -> dict[str, Any]:
             {
                 "name": option.name,
                 "share_right": None if option.share_right is None else option.share_right.to_json(),
-                "accuracy": option.accuracy(advice.prior) if advice.workload.classes == 2 else None,
+                "accuracy": option.accuracy(advice.prior) if advice.workload.has_noise_function else None,
                 "epsilon": option.cost.epsilon,
                 "bound": option.cost.name,
                 "settings": dict(option.settings),

@@ -451,7 +451,7 @@ class StoredPrior(Prior):
 
 _KINDS: dict[str, type[_Known]] = {prior.kind: prior for prior in (Independent, TwoSided, Dirichlet, Point)}
 _OF_ANY_CLASSES = "dirichlet, dirichlet:CONCENTRATION or votes:FILE"
-_OF_TWO_CLASSES = "uniform, uniform:LOW,HIGH, two-sided:LOW,HIGH, common, point:P, " + _OF_ANY_CLASSES
+_ALL_KINDS = "uniform, uniform:LOW,HIGH, two-sided:LOW,HIGH, common, point:P, " + _OF_ANY_CLASSES
 
 
 def parse(text: str, classes: int = 2) -> Prior:
@@ -486,7 +486,12 @@ def parse(text: str, classes: int = 2) -> Prior:
         return checks.fail(
             "the prior", text, f"{_OF_ANY_CLASSES} for more than two classes", "for example dirichlet:0.5"
         )
-    return checks.fail("the prior", text, _OF_TWO_CLASSES, "for example uniform:0.7,1")
+    return checks.fail("the prior", text, _ALL_KINDS, "for example uniform:0.7,1")
+
+
+def parsed(text: str | None, classes: int = 2) -> Prior | None:
+    """Read ``--prior``; None where it is left to whoever asks."""
+    return None if text is None else parse(text, classes)
 
 
 def is_built_in(prior: object) -> bool:

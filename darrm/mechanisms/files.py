@@ -8,7 +8,6 @@ from darrm.aggregator import Aggregator
 from darrm.mechanisms import noisy_maximum
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.release import Release
-from darrm.problem import Voters
 from darrm.proof.evidence import BY_FORMAT, CORNERS
 from darrm.proof.stored import read_document, write_document
 from darrm.proof.table import Table
@@ -48,13 +47,7 @@ def save_release(path: str | os.PathLike[str], aggregator: Aggregator) -> None:
 
 def document_of(aggregator: Aggregator) -> Document:
     """Return what a file of an aggregator holds, as plain data; `ValueError` if it has no format."""
-    to_json: Callable[[], Document] | None = getattr(aggregator, "to_json", None)
-    if to_json is None:
+    if not isinstance(aggregator, Released):
         advice = "say NoisyMaximum(mechanism, voters, classes)"
         checks.fail("aggregator", aggregator, "a Release or a NoisyMaximum", advice)
-    return to_json()
-
-
-def whose(aggregator: Released) -> tuple[Voters, int]:
-    """Return whose votes an aggregator answers, and about how many classes."""
-    return aggregator.voters, aggregator.classes
+    return aggregator.to_json()

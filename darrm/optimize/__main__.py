@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(options, flag) != parser.get_default(flag):
             raise ValueError(f"--{flag} is about two classes: leave it out with --classes {classes}")
     problem = _problem(options, fitted(voters, quiet=options.quiet), classes)
-    prior = None if options.prior is None else priors.parse(options.prior, classes)
+    prior = priors.parsed(options.prior, classes)
     if options.draws is not None and options.objective == "linear":
         raise ValueError("--draws is about --objective expected-error: the linear objective needs none")
     missing = _numbers_missing(options, voters.K)

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+from darrm.laws.priors import parsed
 from darrm.optimize.report import fitted
 from darrm.plan.families import named
 from darrm.plan.report import json_report, plot_report, text_report
 from darrm.plan.search import plan
-from darrm.plan.share_right import prior_of
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.flags import add_prior, add_workload, workload_of
 from darrm.system.progress import status_line
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check_outputs(options)
     workload = workload_of(options)
     workload = replace(workload, voters=fitted(workload.voters, quiet=options.quiet))
-    prior = prior_of(options.prior, workload)
+    prior = parsed(options.prior, workload.classes)
     families = None if options.family is None else named(options.family)
     with status_line(quiet=options.quiet) as line:
         found = plan(workload, prior=prior, families=families, report=line.show)

@@ -76,4 +76,4 @@ def needs_no_noise(workload: Workload) -> bool:
 
 def _one_majority(workload: Workload) -> bool:
     """Whether a single vote on two classes is asked for, which is proved for the voters as they are."""
-    return workload.queries == 1 and workload.classes == 2
+    return workload.queries == 1 and workload.has_noise_function

@@ -14,10 +14,10 @@ from darrm.account.accountant import Spent
 from darrm.account.bounds import Bound
 from darrm.aggregator import Aggregator
 from darrm.laws.noise_function import NoiseFunction
-from darrm.laws.priors import Prior
+from darrm.laws.priors import Prior, is_built_in
 from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.parameter import Parameter
-from darrm.plan.share_right import Law, ShareRight, is_built_in, measure_of
+from darrm.plan.share_right import Law, ShareRight, measure_of
 from darrm.problem import Workload
 from darrm.system.flags import flags_of
 
@@ -172,7 +172,7 @@ def settings_in_words(settings: Mapping[str, float]) -> str:
 
 def kind_of_votes(workload: Workload) -> str:
     """Return what the most votes make: a majority of two classes, a plurality of more."""
-    return "majority" if workload.classes == 2 else "plurality"
+    return "majority" if workload.has_noise_function else "plurality"
 
 
 def release_command(table: str | Path, workload: Workload) -> str:

@@ -122,7 +122,7 @@ def _truth(plan: Plan) -> str:
     width = max(12, *(len(name) + 2 for name in columns))
     levels = measure_of(plan.workload, plan.prior).levels
     table = level_table(levels, columns, width=width, most=MOST_LINES, elsewhere="--format json")
-    rest = "" if plan.workload.classes == 2 else ", the other classes sharing the rest"
+    rest = "" if plan.workload.has_noise_function else ", the other classes sharing the rest"
     return f"How often the answer is the true {kind_of_votes(plan.workload)} of l votes{rest}\n{table}"
 
 

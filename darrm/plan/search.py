@@ -204,7 +204,7 @@ def options_of(
 
 def check_size_of(workload: Workload) -> None:
     """Refuse before the work what needs too much memory, and say what takes minutes."""
-    if workload.classes > 2 or needs_no_noise(workload):
+    if not workload.has_noise_function or needs_no_noise(workload):
         return
     for release in releases_of(workload):
         voters = release.voters

@@ -215,21 +215,9 @@ def measure_of(workload: Workload, prior: Prior | None) -> Measure:
 
     `ValueError` if it is no belief about so many classes, or the voters are none that are planned for.
     """
-    found: Any = Majorities if workload.classes == 2 else Pluralities
+    found: Any = Majorities if workload.has_noise_function else Pluralities
     measure: Measure = found(workload, prior)
     return measure
-
-
-def prior_of(text: str | None, workload: Workload) -> Prior | None:
-    """Read ``--prior`` for so many classes; None where it is left to the plan."""
-    if text is None:
-        return None
-    return priors.parse(text, workload.classes)
-
-
-def is_built_in(prior: object) -> bool:
-    """Whether the text of a prior says all of it."""
-    return priors.is_built_in(prior)
 
 
 def _leading(K: int, classes: int) -> NDArray[np.int64]:

@@ -44,10 +44,6 @@ class Merit:
     from_json: Callable[[Json, Problem], Multipliers]
     fields: tuple[str, ...]  # that a file holds of it beside prior and multipliers
 
-    def worse(self, first: float, second: float) -> float:
-        """Return the one of two figures that says less of a law."""
-        return max(first, second) if self.sign > 0.0 else min(first, second)
-
     def better(self, first: float, second: float) -> float:
         """Return the one of two figures that promises more."""
         return min(first, second) if self.sign > 0.0 else max(first, second)

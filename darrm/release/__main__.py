@@ -17,7 +17,7 @@ from darrm import checks
 from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.account.ledger_store import check_kept
 from darrm.errors import DarrmError, PaidError
-from darrm.mechanisms.files import Released, load_release, whose
+from darrm.mechanisms.files import Released, load_release
 from darrm.release.debited import recover, release_debited
 from darrm.release.delivery import Delivery
 from darrm.release.partitions import recover_partitions, release_surveyed, survey
@@ -209,7 +209,7 @@ def _file(options: Namespace) -> int:
 def _release(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
     """Release the votes of a file; return the ledger and how many labels."""
     aggregator, classes = _aggregator_of(options)
-    K = whose(aggregator)[0].K
+    K = aggregator.voters.K
     votes = Votes.read(
         options.votes,
         voters=K,
@@ -263,7 +263,7 @@ def _stream(options: Namespace) -> int:
         aggregator, classes = _aggregator_of(options)
         questions = Questions(
             sys.stdin.fileno(),
-            whose(aggregator)[0].K,
+            aggregator.voters.K,
             classes,
             options.votes_format,
             json_lines=as_json,
@@ -307,7 +307,7 @@ def _aggregator_of(options: Namespace) -> tuple[Released, int | tuple[str, ...]]
     if options.create_budget is not None:
         privacy_pair("--create-budget", options.create_budget, "3,1e-5")
     aggregator = load_release(options.table)
-    number = whose(aggregator)[1]
+    number = aggregator.classes
     named = classes_of(options.classes)
     classes = number if named is None else named
     if (classes if isinstance(classes, int) else len(classes)) != number:
@@ -371,7 +371,7 @@ def _one_interrupt(*signals: signal.Signals) -> Iterator[None]:
 
 
 def note_of(options: Namespace) -> str:
-    """Return the note for the ledger's log: by default the files, whose names may be any bytes."""
+    """Return the note for the ledger's log: by default the files names may be any bytes."""
     names = f"{options.votes.name} to {options.output.name}"
     return options.note or (names if names.isprintable() else ascii(names)[1:-1])
 

@@ -49,7 +49,7 @@ from darrm import checks
 from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
 from darrm.errors import LedgerError, PaidError
-from darrm.mechanisms.files import Released, document_of, release_of, whose
+from darrm.mechanisms.files import Released, document_of, release_of
 from darrm.release.debited import check_links
 from darrm.release.delivery import Delivery, HandOver, Sink, check_ledger
 from darrm.release.engine import Advance, Engine, engine_of
@@ -251,7 +251,7 @@ def survey(
     checks.file_name(source=source, output=output)
     root, target = Path(os.path.realpath(source)), _real(output)
     document = document_of(aggregator)
-    voters, number = whose(aggregator)  # type: ignore[arg-type]  # what has a document
+    voters, number = aggregator.voters, aggregator.classes  # type: ignore[attr-defined]  # what has a document
     classes = reading.get("classes")
     classes = number if classes is None else classes
     if (classes if isinstance(classes, int) else len(classes)) != number:

@@ -220,25 +220,15 @@ def _each_of(options: argparse.Namespace, K: int | None) -> list[PrivacyParams]:
     return private
 
 
-def python_of(voters: Voters) -> str:
-    """Write voters as the Python that makes them.
-
-    >>> python_of(Voters.of([PrivacyParams("0.1"), PrivacyParams("0.5")]))
-    'Voters.of([PrivacyParams("0.5", "0"), PrivacyParams("0.1", "0")], overlap=None)'
-    """
-    pairs = [f'PrivacyParams("{each.epsilon_text}", "{each.delta_text}")' for each in voters.own or (voters.each,)]
-    rest = f"overlap={voters.overlap}{', models=True' if voters.models else ''})"
-    return f"Voters({voters.K}, {pairs[0]}, {rest}" if voters.own is None else f"Voters.of([{', '.join(pairs)}], {rest}"
-
-
 def add_prior(parser: argparse.ArgumentParser, default: str = "common") -> None:
     """Add the flag of what is publicly believed about the voters; `darrm.laws.priors.parse` reads it."""
     parser.add_argument(
         "--prior",
         metavar="PRIOR",
-        help="what is publicly believed about the voters: common (one p for all), uniform (independent on [0.5, 1]), "
-        "uniform:LOW,HIGH, two-sided:LOW,HIGH (independent on [1-HIGH, 1-LOW] or [LOW, HIGH]) or point:P "
-        f"(default {default})",
+        help="what is publicly believed about the voters: dirichlet:A (A < 1: they agree more; 1: every histogram of "
+        "votes equally likely) or votes:FILE (public votes); for two classes also common (dirichlet:1, one p for all), "
+        "uniform (independent on [0.5, 1]), uniform:LOW,HIGH, two-sided:LOW,HIGH (independent on [1-HIGH, 1-LOW] or "
+        f"[LOW, HIGH]) or point:P (default {default})",
     )
 
 
@@ -271,5 +261,5 @@ def flags_of(workload: Workload) -> str:
         kind = f"--epsilon {','.join(epsilons)} --each-delta {','.join(deltas if len(set(deltas)) > 1 else deltas[:1])}"
     overlap = "" if voters.overlap is None else f" --overlap {voters.overlap}"
     who = f"--K {voters.K} {kind}{overlap}{' --models' if voters.models else ''}"
-    classes = "" if workload.classes == 2 else f" --classes {workload.classes}"
+    classes = "" if workload.has_noise_function else f" --classes {workload.classes}"
     return f"{who}{classes} --queries {workload.queries} --total {total.epsilon_text},{total.delta_text}"

@@ -13,7 +13,7 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import MODELS_BOUNDS
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import TableError
-from darrm.mechanisms.files import load_release, save_release, whose
+from darrm.mechanisms.files import load_release, save_release
 from darrm.pate import ExponentialMechanism, GNMax, LNMax, NoisyMaximum, PermuteAndFlip, ShapedMax
 from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import ShapedNoise
@@ -43,7 +43,7 @@ def test_a_file_is_the_same_aggregator(aggregator: NoisyMaximum, tmp_path: Path)
     jsonschema.validate(json.loads(path.read_text()), SCHEMA)
     found = load_release(path)
     assert found == aggregator
-    assert whose(found) == (aggregator.voters, 3)
+    assert (found.voters, found.classes) == (aggregator.voters, 3)
     assert found.charge(5).to_text() == aggregator.charge(5).to_text()
     assert NoisyMaximum.load(path) == aggregator
 
