@@ -14,6 +14,7 @@ from darrm.mechanisms.release import Release
 from darrm.optimize.__main__ import main as optimize
 from darrm.release.__main__ import main as release
 from darrm.system.command_line import run
+from darrm.votes import Votes
 from tests.optimality import optimality_of
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "darrm/schemas/gamma_table.json").read_text())
@@ -79,6 +80,7 @@ BUILT_IN: tuple[priors.Prior, ...] = (
     priors.Independent(1 / 3, 0.1 + 0.7),
     priors.TwoSided(0.7, 0.9000000000000001),
     priors.Dirichlet(),
+    priors.Dirichlet(0.5),
     priors.Point(0.123456789012345),
     priors.Point(1e-5),
     priors.Point(1.0),
@@ -162,6 +164,34 @@ class TestEveryPrior:
         arguments = [votes, "--table", table, "--ledger", ledger, "--create-budget", "8,1e-2", "--output", labels]
         assert run(lambda: release([*arguments, "--quiet"])) == 0
         assert len(Path(labels).read_text().split()) == 2
+
+
+@pytest.mark.parametrize("K", [1, 2, 7, 60])
+def test_a_dirichlet_law_of_two_classes_is_one_common_p_of_a_beta_law(K: int) -> None:
+    assert priors.Dirichlet(3.0).weights(K) == pytest.approx(Beta().weights(K), rel=1e-9)
+
+
+@pytest.mark.parametrize("K", [4, 5])
+def test_votes_that_were_recorded_are_certain_given_the_data(K: int) -> None:
+    """The error of γ is then what it lies: (1 − γ(l))/2 where l of K votes agree, and 0 at a tie."""
+    seen = priors.RecordedVotes("two", Votes.of_counts([[K, 0], [K, 0], [1, K - 1], [K // 2, K - K // 2]]))
+    gamma = NoiseFunction(K, np.linspace(0.1, 0.9, K - K // 2))
+    lies = [0.0 if 2 * ones == K else 0.5 - 0.5 * gamma.full[ones] for ones in (0, 0, K - 1, K // 2)]
+    assert gamma.expected_error(seen) == pytest.approx(np.mean(lies))
+    estimate = gamma.estimate_error(seen, draws=4000)
+    assert abs(estimate.mean - np.mean(lies)) <= 5.0 * estimate.standard_error
+
+
+def test_a_law_on_histograms_weighs_both_sides() -> None:
+    class MostlyOnes(priors.Prior):
+        text = "mostly ones"
+
+        def log_probabilities(self, counts: np.ndarray) -> np.ndarray:
+            return priors.Point(0.8).log_probabilities(counts)
+
+    # three votes, each a 1 with probability 0.8: two agree, and all
+    expected = [3 * 0.8**2 * 0.2 + 3 * 0.8 * 0.2**2, 0.8**3 + 0.2**3]
+    assert MostlyOnes().weights(3) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("K", [4, 11])
