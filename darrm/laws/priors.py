@@ -191,6 +191,9 @@ class Dirichlet(_Known):
         checks.integer_at_least(1, K=K)
         levels, a = np.arange(K // 2 + 1, K + 1), self.concentration
         sides = 1.0 - 2.0 * betainc(levels + a, K - levels + a, 0.5)
+        if not np.all(sides > 0.0):
+            advice = "so large a concentration is p = 1/2 to all digits: every noise function has error 0"
+            checks.fail("the prior", self.text, "one of a smaller concentration", advice)
         if a == 1.0:
             return np.asarray(2.0 * sides / (K + 1), dtype=np.float64)
         return np.asarray(2.0 * np.exp(self.log_probabilities(np.column_stack([K - levels, levels]))) * sides)
@@ -245,7 +248,9 @@ class RecordedVotes(Prior):
         """
         self.check_classes(counts.shape[1])
         if np.any(counts.sum(axis=1) != self.votes.voters):
-            checks.fail("counts", checks.Found("another sum"), f"histograms of the {self.votes.voters} recorded voters")
+            advice = "for another number of voters such a prior only samples: record as many, or say dirichlet:A"
+            allowed = f"histograms of the {self.votes.voters} recorded voters"
+            checks.fail("counts", checks.Found("another sum"), allowed, advice)
         partitions, times = np.unique(np.sort(self.votes.counts, axis=1), axis=0, return_counts=True)
         shares = dict(zip(map(bytes, partitions), times / self.votes.queries, strict=True))
         with np.errstate(divide="ignore"):

@@ -182,6 +182,11 @@ def test_votes_that_were_recorded_are_certain_given_the_data(K: int) -> None:
     assert abs(estimate.mean - np.mean(lies)) <= 5.0 * estimate.standard_error
 
 
+def test_a_concentration_that_decides_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="one of a smaller concentration, got 'dirichlet:1e\\+300': so large"):
+        optimize_table(PROBLEM, prior=priors.Dirichlet(1e300))
+
+
 def test_a_law_on_histograms_weighs_both_sides() -> None:
     class MostlyOnes(priors.Prior):
         text = "mostly ones"
