@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.system.command_line import complain, nearest, run
 from darrm.system.extras import require
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 from numbers import Integral, Rational, Real
 from typing import Any, SupportsFloat
 
-from darrm import checks
+from darrm.errors import checks
 
 Number = int | float | str | Fraction | Decimal | SupportsFloat  # the last are numpy's scalars
 

@@ -23,7 +23,7 @@ from fractions import Fraction
 from itertools import accumulate, groupby, pairwise
 from typing import Any
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyParams, exact_number
 
 # γ is a number for each possible majority and its proof looks at all of them: a million voters take minutes and a table

@@ -24,7 +24,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.probability.exact_coins import ExactCoins
 from darrm.probability.exact_sampling import require_generator
 from darrm.problem import MOST_CLASSES

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.system.extras import require
 from experiments.download import RemoteFile, obtain
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.priors import Independent
 from darrm.optimize import SolveOptions
 from darrm.optimize.batch import optimize_many

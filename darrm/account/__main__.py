@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from darrm import checks
 from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_store import check_kept
 from darrm.account.report import ledger_json, ledger_text, plot_bounds, spent_by, table_json, table_text
+from darrm.errors import checks
 from darrm.losses.charges import Charge
 from darrm.mechanisms.files import Released, load_release
 from darrm.mechanisms.release import Release

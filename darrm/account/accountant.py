@@ -26,7 +26,6 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from darrm import checks
 from darrm.account.bounds import (
     CLOSED_FORMS,
     Bound,
@@ -40,7 +39,7 @@ from darrm.account.bounds import (
     subsampling_bound,
 )
 from darrm.account.pld import discretized_bound
-from darrm.errors import BudgetExceededError, PrivateFigureError
+from darrm.errors import BudgetExceededError, PrivateFigureError, checks
 from darrm.losses.both_ends import release_within, smallest_whole
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams

@@ -42,11 +42,10 @@ from typing import Any
 
 import numpy as np
 
-from darrm import checks
 from darrm.account.accountant import KINDS, Admission, PrivacyAccountant, Spent
 from darrm.account.ledger_rows import STREAM, Entry, Identity, Rows, corrupted
 from darrm.account.ledger_store import MEMORY, LedgerStore
-from darrm.errors import LedgerError, PaidError
+from darrm.errors import LedgerError, PaidError, checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.system.parquet_file import check_absent

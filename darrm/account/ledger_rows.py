@@ -15,10 +15,9 @@ import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from darrm import checks
 from darrm.account.accountant import KINDS, PrivacyAccountant
 from darrm.account.ledger_store import HOW_TO_CREATE, RESTORE
-from darrm.errors import LedgerError
+from darrm.errors import LedgerError, checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 

@@ -23,8 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from darrm import checks
-from darrm.errors import LedgerError
+from darrm.errors import LedgerError, checks
 
 MEMORY = ":memory:"
 _POLLING_SECONDS = 0.002  # far below the time of a debit, which waits for the disk

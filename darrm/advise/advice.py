@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm import checks
-from darrm.errors import PlanError
+from darrm.errors import PlanError, checks
 from darrm.laws.priors import Prior
 from darrm.optimize.plurality_bounds import share_right_at_most
 from darrm.plan.budget import counted

@@ -11,8 +11,8 @@ the first try meets does not have, and it compares ε on one grid, before our ro
 
 import math
 
-from darrm import checks
 from darrm.ensemble.recipes import PrivateSGD
+from darrm.errors import checks
 from darrm.losses.gaussian import Calibration
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed, last_allowed_integer

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from darrm import checks
+from darrm.errors import checks
 
 # torch ships no types that mypy may follow
 Tensor = Any

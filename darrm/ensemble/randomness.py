@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 
 INITIAL, BATCH, NOISE, AUGMENTATION = range(4)  # what a stream of words is for
 _BITS = 53

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from darrm import checks
 from darrm.ensemble.network import Tensor
 from darrm.ensemble.randomness import BATCH, RandomSource, coins, signed_uniforms
+from darrm.errors import checks
 from darrm.system.files import Document, Json
 
 WORDS = 7  # random words an image: four entries of E, two of t, and whether it is mirrored

@@ -32,7 +32,6 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from darrm import checks
 from darrm.ensemble.network import (
     Array,
     Build,
@@ -49,6 +48,7 @@ from darrm.ensemble.network import (
     in_batches,
     threads_for,
 )
+from darrm.errors import checks
 from darrm.system.progress import counted
 
 _IMAGE_AXES = 4  # batch, channels, height, width

@@ -25,7 +25,6 @@ import torch
 from numpy.typing import NDArray
 from torch.func import functional_call
 
-from darrm import checks
 from darrm.ensemble.network import (
     Array,
     Build,
@@ -40,7 +39,7 @@ from darrm.ensemble.partition import Partition
 from darrm.ensemble.randomness import RandomSource
 from darrm.ensemble.recipes import PrivateSGD, Recipe, recipe_from
 from darrm.ensemble.training import UNSEEDED, Group, load_tensors, save_tensors, train_group
-from darrm.errors import CheckpointError
+from darrm.errors import CheckpointError, checks
 from darrm.system import files
 from darrm.system.extras import require
 from darrm.system.files import Document

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from darrm import checks
 from darrm.ensemble.network import (
     Array,
     Build,
@@ -44,7 +43,7 @@ from darrm.ensemble.network import (
 )
 from darrm.ensemble.randomness import AUGMENTATION, INITIAL, NOISE, RandomSource, gaussians
 from darrm.ensemble.recipes import WORDS, Augmentation, PlainSGD, PrivateSGD, Recipe, distorted
-from darrm.errors import CheckpointError
+from darrm.errors import CheckpointError, checks
 from darrm.system import files
 from darrm.system.extras import require
 from darrm.system.files import Document, Json

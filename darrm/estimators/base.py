@@ -12,7 +12,7 @@ from sklearn.utils import assert_all_finite, check_random_state, column_or_1d, g
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, check_consistent_length, validate_data
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.estimators import shards
 from darrm.estimators.teachers import counts, trained
 from darrm.system.extras import Untyped

@@ -22,8 +22,7 @@ from decimal import ROUND_CEILING
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
-from darrm.errors import PlanError
+from darrm.errors import PlanError, checks
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.pate.confident import ConfidentGNMax

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from darrm import checks
 from darrm.ensemble import Partition, PrivateSGD, calibrate_noise, train_teachers
 from darrm.ensemble.network import Build
+from darrm.errors import checks
 from darrm.privacy import PrivacyParams
 from darrm.system.extras import Untyped
 

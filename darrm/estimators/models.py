@@ -12,7 +12,7 @@ a shard of one class, which would reveal what the model's noise hides.
 
 import warnings
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.estimators.voting import PayingVote
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters

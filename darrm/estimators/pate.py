@@ -17,9 +17,9 @@ from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from darrm import checks
 from darrm.account.accountant import Spent
 from darrm.aggregator import Aggregator
+from darrm.errors import checks
 from darrm.estimators import card
 from darrm.estimators.base import Ensemble, check_enough_rows
 from darrm.estimators.confident import limited

@@ -5,9 +5,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from darrm import checks
 from darrm.aggregator import Aggregator
-from darrm.errors import PlanError
+from darrm.errors import PlanError, checks
 from darrm.losses.charges import Charge
 from darrm.plan.budget import account_of, needs_no_noise
 from darrm.plan.families import named

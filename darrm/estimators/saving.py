@@ -13,10 +13,9 @@ from typing import Any
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from darrm import checks
 from darrm.account.accountant import Spent
 from darrm.account.bounds import Bound
-from darrm.errors import PlanError, TableError
+from darrm.errors import PlanError, TableError, checks
 from darrm.estimators.base import Ensemble
 from darrm.estimators.models import PrivateModelsVotingClassifier
 from darrm.estimators.pate import PATEClassifier, PATEReport

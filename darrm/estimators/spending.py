@@ -18,11 +18,10 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
 from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_store import MEMORY
 from darrm.aggregator import Aggregator
-from darrm.errors import LedgerError
+from darrm.errors import LedgerError, checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.release.delivery import Delivery, Sink

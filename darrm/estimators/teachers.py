@@ -11,7 +11,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.system.extras import Untyped
 
 # said in the same words of every teacher: which one it was, and what it voted, is private

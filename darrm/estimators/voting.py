@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted
 
-from darrm import checks
 from darrm.account.accountant import Spent
 from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
-from darrm.errors import BudgetExceededError
+from darrm.errors import BudgetExceededError, checks
 from darrm.estimators import card
 from darrm.estimators.base import Ensemble, check_enough_rows
 from darrm.estimators.planning import BEST, charge_of_models, planned

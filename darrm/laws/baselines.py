@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.composition import compose_general, compose_simple
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.priors import Prior, check, law_of_ones, weights_of
 from darrm.laws.sampled_error import ESTIMATE_SEED, Estimate, differences, errors_of, number_of_draws, summarize
 from darrm.probability import Array

@@ -18,7 +18,7 @@ from math import factorial, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.priors import Prior
 from darrm.probability import Array
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.partitions import Partitions, partitions_of
 from darrm.laws.priors import Prior
 from darrm.probability import Array

@@ -51,7 +51,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, gammaln
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.privacy import exact_number
 from darrm.probability import Array
 from darrm.probability.binomial import binomial_pmf

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.probability import Array
 from darrm.probability.binomial import poisson_binomial_pmf
 

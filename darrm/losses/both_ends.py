@@ -29,7 +29,7 @@ Every number is rounded to the safe side: R up, y and the δ that is left for th
 import math
 from collections.abc import Callable
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.losses.composition import LossDistribution
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.probability.bisection import last_allowed

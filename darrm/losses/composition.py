@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
 

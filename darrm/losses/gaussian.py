@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
 

@@ -25,7 +25,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.losses.label_laws import MovedVote, TwoClasses
 from darrm.losses.label_supremum import HockeyStick, Renyi, estimate, log_moved, supremum, threshold_supremum
 from darrm.losses.profile import PrivacyProfile

@@ -27,7 +27,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.losses.label_laws import MovedVote
 from darrm.losses.missed_label import others_majorant
 from darrm.probability import Array

@@ -21,7 +21,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.probability import Array
 
 # dense where the optimum usually lies (δ between 1e-10 and 1e-2), then eight to a doubling: long accounts need orders

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Callable
 
-from darrm import checks
 from darrm.aggregator import Aggregator
+from darrm.errors import checks
 from darrm.mechanisms import noisy_maximum
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.release import Release

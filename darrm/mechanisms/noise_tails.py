@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from darrm import checks
+from darrm.errors import checks
 
 
 def log1mexp(x: ArrayLike) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ Of two classes the difference D of the noises decides alone: the one behind by M
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.probability import Array
 from darrm.probability.integer_noise import IntegerNoise
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.losses.charges import Charge
 from darrm.losses.label import label_curve, label_profile
 from darrm.losses.renyi import RenyiCurve

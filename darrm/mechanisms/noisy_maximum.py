@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from darrm import checks
-from darrm.errors import TableError
+from darrm.errors import TableError, checks
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax

@@ -26,7 +26,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.mechanisms.noise_tails import check_noise, gaussian_log_tails, laplace_log_tails, sum_of_tails, winner_gaps
 from darrm.probability import Array
 from darrm.votes import counts_of

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.losses.charges import Charge
 from darrm.losses.label import exponential_label_curve, exponential_label_profile
 from darrm.losses.profile import PrivacyProfile

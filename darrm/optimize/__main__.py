@@ -7,7 +7,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws import priors
 from darrm.optimize.optimizer import SOLVERS, optimize_table
 from darrm.optimize.plurality_report import PluralityReport

@@ -10,7 +10,7 @@ Problems that can warm-start each other make a group, and a group is one task: w
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.priors import Prior
 from darrm.optimize.optimizer import optimize_table
 from darrm.problem import Problem

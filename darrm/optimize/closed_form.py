@@ -30,7 +30,7 @@ import math
 
 import numpy as np
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.problem import Problem, Voters
 

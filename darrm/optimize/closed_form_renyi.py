@@ -29,7 +29,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.probability.bisection import last_allowed
 

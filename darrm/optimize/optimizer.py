@@ -20,8 +20,7 @@ from importlib import metadata
 
 import numpy as np
 
-from darrm import checks
-from darrm.errors import SolveError
+from darrm.errors import SolveError, checks
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Dirichlet, Independent, Prior, weights_of

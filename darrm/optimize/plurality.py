@@ -27,7 +27,7 @@ from importlib import metadata
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.partitions import SIZES, Pairs, Partitions, partitions_of
 from darrm.laws.plurality_law import PluralityLaw, uniform_law
 from darrm.laws.priors import Dirichlet, Prior

@@ -56,7 +56,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed

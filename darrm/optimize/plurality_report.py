@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.partitions import Histogram
 from darrm.laws.plurality_law import uniform_law
 from darrm.optimize.report import optimality_of

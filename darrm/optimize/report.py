@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Prior, in_words
 from darrm.optimize.comparison import Entry, WithMissing, compare, with_missing

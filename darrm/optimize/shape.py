@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
-from darrm.errors import PlanError
+from darrm.errors import PlanError, checks
 from darrm.laws.priors import Dirichlet, Prior
 from darrm.losses.label import label_curve, label_estimate
 from darrm.losses.renyi import DEFAULT_ORDERS

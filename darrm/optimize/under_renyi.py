@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Prior, weights_of
 from darrm.optimize.closed_form import has_closed_form

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.losses.renyi import CONVERSIONS
 from darrm.mechanisms.noise_tails import NOISES
 from darrm.mechanisms.noisy_max import GNMax, LNMax

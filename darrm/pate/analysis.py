@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.losses.charges import Charge
 from darrm.losses.label import knots, largest_order
 from darrm.losses.label_given_votes import LabelCosts, exactly_charged, label_costs

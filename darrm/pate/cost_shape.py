@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
-from darrm import checks
-from darrm.errors import DarrmError
+from darrm.errors import DarrmError, checks
 from darrm.mechanisms.noise_tails import check_noise, gaussian_log_tails, log_tail_factor
 from darrm.mechanisms.renyi_bounds import LOG_HALF, gaussian_renyi
 from darrm.probability.bisection import last_allowed

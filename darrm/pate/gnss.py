@@ -18,7 +18,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.probability.exact_sampling import discrete_gaussian, uniform_below
 
 # the float arithmetic behind SS and f errs by less than this, relative, per changed vote: β is charged larger by it

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.losses.charges import Charge
 from darrm.losses.label_given_votes import LabelCosts
 from darrm.losses.renyi import CONVERSIONS, RenyiCurve

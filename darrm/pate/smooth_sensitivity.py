@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.mechanisms.noise_tails import sum_of_tails, winner_gaps
 from darrm.mechanisms.noisy_max import LNMax
 from darrm.pate.analysis import Analysis, answer_of

@@ -21,7 +21,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.losses.label_given_votes import LabelCosts
 from darrm.losses.missed_label import MissedLabel, missed_label
 from darrm.pate.gnss import check_publication, order_for

@@ -6,7 +6,7 @@ a longer list as well.
 
 from functools import partial
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.plan import by_label, compared, optimum, tables
 from darrm.plan.family import Family
 from darrm.plan.share_right import MOST_PLANNED

@@ -22,9 +22,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from darrm import checks
 from darrm.account.accountant import Spent
-from darrm.errors import PlanError
+from darrm.errors import PlanError, checks
 from darrm.laws.priors import Prior
 from darrm.losses.composition import TooManyKindsError
 from darrm.mechanisms.files import Released, save_release

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.partitions import falling_counts

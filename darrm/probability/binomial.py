@@ -16,7 +16,7 @@ so j steps are off by at most j·`STEP_ERROR`·M.
 
 import numpy as np
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.probability import Array
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 
 _BLOCK = 2**18  # coins decided at a time: 256 kB of random bytes
 _WORD_TYPES = {8: "u1", 64: "<u8"}

@@ -16,7 +16,7 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.probability.exact_sampling import require_generator
 from darrm.probability.integer_noise import IntegerNoise
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 
 # numerators and denominators up to here may be multiplied by the trial number (below 2^8) and stay in 64 bits
 _LARGEST_INT64 = 2**54

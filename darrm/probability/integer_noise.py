@@ -15,7 +15,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.probability import Array
 
 SMALLEST_SCALE, LARGEST_SCALE = 0.5, 4096.0  # votes, of shaped noise

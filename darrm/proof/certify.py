@@ -9,8 +9,7 @@ Repair by scaling: f(s·γ) = s·f(γ) and B > 0, so min(1, B/β)·γ is private
 
 import numpy as np
 
-from darrm import checks
-from darrm.errors import CertificationError
+from darrm.errors import CertificationError, checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.problem import Problem
 from darrm.proof.balls import averaging_steps, worst_cost_ball

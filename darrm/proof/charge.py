@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.losses.charges import Charge
 from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
 from darrm.privacy import PrivacyParams

@@ -29,7 +29,7 @@ from dataclasses import astuple
 
 from flint import arb, arb_poly, ctx
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.probability import Array
 from darrm.problem import Problem, Voters
 from darrm.proof.corners import PRECISION_BITS, CornerCounts, budget_of, lower_float, ratio_of

@@ -28,7 +28,7 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.noise_function import signed_function
 from darrm.probability import Array
 from darrm.probability.binomial import STEP_ERROR, smooth, tail_bound

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
-from darrm import checks
-from darrm.errors import TableError
+from darrm.errors import TableError, checks
 from darrm.laws.priors import Prior, to_json
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters

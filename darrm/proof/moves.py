@@ -19,8 +19,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, ctx
 
-from darrm import checks
-from darrm.errors import CertificationError
+from darrm.errors import CertificationError, checks
 from darrm.laws.partitions import Pairs, partitions_of
 from darrm.laws.plurality_law import WEIGHT_BITS, PluralityLaw
 from darrm.probability import Array

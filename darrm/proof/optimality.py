@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from darrm import checks
-from darrm.errors import TableError
+from darrm.errors import TableError, checks
 from darrm.laws import priors
 from darrm.laws.law import Law
 from darrm.laws.sampled_error import Estimate

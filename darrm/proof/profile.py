@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.profile import PrivacyProfile
 from darrm.privacy import LARGEST_EXPONENT

@@ -32,7 +32,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
 from darrm.probability import Array

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from flint import arb, ctx, fmpq
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.partitions import Histogram, partitions_of
 from darrm.laws.priors import Prior
 from darrm.problem import Problem

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from darrm import checks
-from darrm.errors import CertificationError, TableError
+from darrm.errors import CertificationError, TableError, checks
 from darrm.system.files import Json, parse_json, read_json, write_text
 
 MOST_BYTES = 2**26  # of a file: some hundred thousand voters, with the multipliers

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import InitVar, asdict, dataclass, replace
 from functools import cached_property
 
-from darrm import checks
-from darrm.errors import TableError
+from darrm.errors import TableError, checks
 from darrm.laws import priors
 from darrm.laws.law import Law
 from darrm.laws.noise_function import NoiseFunction

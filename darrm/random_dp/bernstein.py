@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.privacy import PrivacyParams
 from darrm.random_dp.mechanisms import Laplace, LatticeMechanism, check_pure, check_release
 

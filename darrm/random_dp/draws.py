@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 
 Records = Any  # a list of anything, an array (n, …), or a tuple of such columns
 Function = Callable[[Any], Any]

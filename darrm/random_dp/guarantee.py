@@ -18,7 +18,7 @@ from decimal import ROUND_UP, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import NoReturn
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.privacy import Number, PrivacyParams, decimal_text, exact_number
 
 _FIFTEEN_DIGITS_UP = Context(prec=15, rounding=ROUND_UP)

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.losses.gaussian import concentrated_sigma
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_sampling import bernoulli_exp, discrete_gaussian, discrete_laplace, uniform_below

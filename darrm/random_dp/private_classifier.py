@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.random_dp.draws import value_of
 from darrm.random_dp.guarantee import RandomDP
 from darrm.random_dp.mechanisms import Mechanism

@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 from scipy.special import lambertw
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.privacy import Number, exact_number
 
 _WORK = Context(prec=60)

@@ -16,8 +16,7 @@ from typing import Generic, TypedDict, TypeVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
-from darrm.errors import SamplingError
+from darrm.errors import SamplingError, checks
 from darrm.privacy import Number, PrivacyParams
 from darrm.random_dp.draws import (
     POSITIONS,

@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from darrm import checks
 from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.account.ledger_store import check_kept
-from darrm.errors import DarrmError, PaidError
+from darrm.errors import DarrmError, PaidError, checks
 from darrm.mechanisms.files import Released, load_release
 from darrm.release.debited import recover, release_debited
 from darrm.release.delivery import Delivery

@@ -16,9 +16,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
 from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
+from darrm.errors import checks
 from darrm.release.delivery import Delivery, Sink, check_ledger
 from darrm.system.files import sync
 from darrm.system.progress import StatusLine

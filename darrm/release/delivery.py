@@ -33,10 +33,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from darrm import checks
 from darrm.account.ledger import PrivacyLedger, Turn, reason_of
 from darrm.aggregator import Aggregator
-from darrm.errors import PaidError
+from darrm.errors import PaidError, checks
 from darrm.losses.charges import Charge
 from darrm.system.progress import StatusLine
 from darrm.votes import Votes

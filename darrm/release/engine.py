@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from darrm import checks
-from darrm.errors import DarrmError
+from darrm.errors import DarrmError, checks
 from darrm.system.extras import Untyped, require
 
 Advance = Callable[[int], None]  # is told of rows that were read

@@ -30,10 +30,9 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike, NDArray
 
-from darrm import checks
 from darrm.account.ledger import PrivacyLedger, Turn
 from darrm.aggregator import Aggregator
-from darrm.errors import BudgetExceededError
+from darrm.errors import BudgetExceededError, checks
 from darrm.mechanisms.release import Release
 from darrm.proof.table import Table
 from darrm.release.delivery import Delivery, Sink, check_aggregator, check_ledger

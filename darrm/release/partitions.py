@@ -45,10 +45,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from darrm import checks
 from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
-from darrm.errors import LedgerError, PaidError
+from darrm.errors import LedgerError, PaidError, checks
 from darrm.mechanisms.files import Released, document_of, release_of
 from darrm.release.debited import check_links
 from darrm.release.delivery import Delivery, HandOver, Sink, check_ledger

@@ -29,9 +29,8 @@ from functools import partial
 from io import StringIO
 from typing import Any, TypeVar
 
-from darrm import checks
 from darrm.account.ledger import reason_of
-from darrm.errors import BudgetExceededError, PaidError
+from darrm.errors import BudgetExceededError, PaidError, checks
 from darrm.release.one_by_one import OneByOne
 from darrm.system.extras import Untyped
 from darrm.system.votes_file import ABSENT, LONGEST_LINE, OR_A_COIN, lines_of, meanings

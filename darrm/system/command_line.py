@@ -22,8 +22,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
-from darrm.errors import DarrmError
+from darrm.errors import DarrmError, checks
 from darrm.system.extras import require
 from darrm.system.files import check_parent
 

@@ -10,7 +10,7 @@ import math
 import re
 from pathlib import Path
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.privacy import PrivacyParams
 from darrm.problem import MOST_QUERIES, Voters, Workload
 from darrm.system.files import check_regular

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.system.extras import Untyped, require
 from darrm.system.files import check_folder, check_regular
 

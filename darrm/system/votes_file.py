@@ -24,7 +24,7 @@ from typing import Any, Literal, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.system.files import check_parent, replacing
 from darrm.system.plain_csv import read_characters, read_words
 from darrm.system.progress import StatusLine, blocks

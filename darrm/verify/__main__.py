@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from darrm import checks
 from darrm.account.ledger_store import check_kept
+from darrm.errors import checks
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.files import check_parent, write_text
 from darrm.system.flags import add_classes, classes_of, integer

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.mechanisms.release import Release
 from darrm.privacy import PrivacyParams

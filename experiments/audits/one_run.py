@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.probability.binomial import binomial_pmf
 from darrm.probability.bisection import last_allowed
 

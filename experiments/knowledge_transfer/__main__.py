@@ -16,8 +16,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from darrm import checks
 from darrm.ensemble.calibration import privacy_of
+from darrm.errors import checks
 from darrm.system.command_line import CommandLine, run
 from experiments import pages
 from experiments.composition_tables import K

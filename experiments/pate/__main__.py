@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.system.command_line import CommandLine, run
 from darrm.system.progress import status_line
 from experiments import pages

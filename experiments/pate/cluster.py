@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
 from darrm.ensemble.partition import Partition
 from darrm.ensemble.teachers import train_teachers
+from darrm.errors import checks
 from darrm.system.command_line import CommandLine, run
 from darrm.system.extras import require
 from experiments import pages

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import checks
 from darrm.ensemble.network import Build, convolutional_network, student_network
 from darrm.ensemble.student import Perturbation, Student, StudentRecipe, train_student
+from darrm.errors import checks
 from experiments.pate.recorded import Recorded
 
 _FIXMATCH = StudentRecipe(

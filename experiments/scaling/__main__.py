@@ -20,7 +20,7 @@ from itertools import chain, product, starmap
 from operator import attrgetter
 from pathlib import Path
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.proof import loops
 from darrm.system.command_line import run
 from darrm.system.flags import integers, real

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.system.command_line import run
 from experiments import pages
 from experiments.sensitivity.curves import figure2, figure3

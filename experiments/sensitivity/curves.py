@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from darrm import checks
+from darrm.errors import checks
 from darrm.privacy import exact_number
 from darrm.random_dp.sample_size import exchangeable_sample_size, sample_size, smallest_gamma
 from experiments.pages import Claim

@@ -1,8 +1,22 @@
 """The errors that a caller may want to catch; each carries the objects that explain it.
 
-Bad arguments raise `ValueError` from `darrm.checks` instead: nobody catches those on purpose. That holds for every
-argument outside the range that its docstring gives, so "Raises" sections name only what a range does not say.
+Bad arguments raise `ValueError` from `darrm.errors.checks` instead: nobody catches those on purpose. That holds for
+every argument outside the range that its docstring gives, so "Raises" sections name only what a range does not say.
 """
+
+__all__ = [
+    "BudgetExceededError",
+    "CertificationError",
+    "CheckpointError",
+    "DarrmError",
+    "LedgerError",
+    "PaidError",
+    "PlanError",
+    "SamplingError",
+    "SolveError",
+    "TableError",
+    "checks",
+]
 
 
 class DarrmError(Exception):
