@@ -309,6 +309,7 @@ PRELUDE = """
 import os, resource, sys
 from darrm.losses.charges import Charge
 from darrm.account.ledger import PrivacyLedger
+from darrm.errors import LedgerError
 from darrm.privacy import PrivacyParams
 query = Charge("q", guarantee=PrivacyParams("0.1", "1e-6"))
 ledger = PrivacyLedger(sys.argv[1])
