@@ -77,7 +77,7 @@ def _fraction(value: Any) -> Fraction | None:  # noqa: ANN401 (whatever a caller
         exponent = re.search("[eE][+-]?0*([0-9_]*)", text)
         if len(text) > _MOST_CHARACTERS or (exponent is not None and len(exponent[1]) > 3):
             return None
-        exact = Fraction(text)
+        exact = Fraction(checks.ascii_digits(text))
     return exact if max(map(int.bit_length, exact.as_integer_ratio())) <= _MOST_BITS else None
 
 

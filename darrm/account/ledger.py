@@ -162,6 +162,11 @@ class PrivacyLedger:
         return "" if self._identity is None else self._identity.name
 
     @property
+    def created(self) -> str:
+        """When it was made, in UTC."""
+        return "" if self._identity is None else self._identity.created
+
+    @property
     def budget(self) -> PrivacyParams:
         """What all debited queries together satisfy."""
         return self._budget
@@ -272,6 +277,11 @@ class PrivacyLedger:
         """List the log, oldest first."""
         with self._transaction(write=False) as (rows, _):
             return rows.entries()
+
+    def costs(self) -> dict[int, Charge]:
+        """Return what all queries of each kind cost together, by `Entry.kind`."""
+        with self._transaction(write=False) as (rows, _):
+            return rows.costs()
 
     def undelivered(self) -> tuple[Entry, ...]:
         """List the entries whose labels were paid for and wait in the ledger, oldest first."""

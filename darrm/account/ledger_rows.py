@@ -46,9 +46,9 @@ _UPGRADE = (
     f"PRAGMA user_version = {_VERSION}",
 )
 _LOG = {
-    1: "SELECT charges.id, time, what, count, note, '', '', '', '', '', 0, kinds.seal",
+    1: "SELECT charges.id, time, what, count, note, '', '', '', '', '', 0, kinds.seal, kind",
     2: "SELECT charges.id, time, what, count, note, proof, digest, token, output, charges.seal, labels IS NOT NULL, "
-    "kinds.seal",
+    "kinds.seal, kind",
 }
 STREAM = "-"  # begins the output of a stream: that of a file is an absolute path
 
@@ -66,6 +66,7 @@ class Entry:
     delivered: bool = True  # False while the labels, or what says how to draw them, wait in the ledger
     output: str = ""  # the file, the folder, or the stream that they are for
     number: int = 0  # counts from 1
+    kind: int = 0  # of the query, a key of `Rows.costs`
 
     @property
     def is_of_a_stream(self) -> bool:
@@ -178,20 +179,30 @@ class Rows:
         except ValueError as error:
             raise self.corrupted(str(error)) from error
 
-    def account(self) -> PrivacyAccountant:
-        """Read the totals and compare them with the sums of the log."""
-        sums = dict(self.connection.execute("SELECT kind, sum(count) FROM charges GROUP BY kind"))
-        account = PrivacyAccountant()
+    def costs(self) -> dict[int, Charge]:
+        """Read what all queries of each kind cost together."""
+        costs = {}
         for kind, cost, what, total, stored in self.connection.execute(
             "SELECT id, cost, what, total, seal FROM kinds ORDER BY id"
         ):
             if stored != seal(cost, what):
                 raise self.corrupted("the cost of a query was changed")
-            if sums.pop(kind, None) != total:
+            try:
+                costs[kind] = Charge.from_text(cost, what=what).repeated(total)
+            except (ValueError, RecursionError) as error:
+                raise self.corrupted(str(error)) from error
+        return costs
+
+    def account(self) -> PrivacyAccountant:
+        """Read the totals and compare them with the sums of the log."""
+        sums = dict(self.connection.execute("SELECT kind, sum(count) FROM charges GROUP BY kind"))
+        account = PrivacyAccountant()
+        for kind, charge in self.costs().items():
+            if sums.pop(kind, None) != charge.count:
                 raise self.corrupted("the log and its totals differ")
             try:
-                account.add(Charge.from_text(cost, what=what).repeated(total))
-            except (ValueError, RecursionError) as error:
+                account.add(charge)
+            except ValueError as error:
                 raise self.corrupted(str(error)) from error
         if sums:
             raise self.corrupted("the log and its totals differ")
@@ -207,10 +218,10 @@ class Rows:
         version, entries = self.version, []
         log = f"{_LOG[version]} FROM charges JOIN kinds ON kinds.id = kind ORDER BY charges.id"
         for row in self.connection.execute(log):
-            number, time, what, count, note, proof, digest, token, output, stored, waits, kind = row
-            if version > 1 and stored != seal(number, time, kind, count, note, proof, digest, token, output):
+            number, time, what, count, note, proof, digest, token, output, stored, waits, sealed, kind = row
+            if version > 1 and stored != seal(number, time, sealed, count, note, proof, digest, token, output):
                 raise self.corrupted(f"entry {number} of the log was changed")
-            entries.append(Entry(time, what, count, note, proof, digest, not waits, output, number))
+            entries.append(Entry(time, what, count, note, proof, digest, not waits, output, number, kind))
         return tuple(entries)
 
     def newest(self) -> tuple[object, ...]:

@@ -147,3 +147,14 @@ def _shown(value: object) -> str:
     except (ValueError, RecursionError):  # more digits than Python writes, or a nest without end
         text = f"{type(value).__name__} too long to be shown"
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+
+
+def ascii_digits(text: str) -> str:
+    """Return the text of a number; `ValueError` for what Python reads as one and nobody types: １２, 1_0.
+
+    >>> ascii_digits("1e-5")
+    '1e-5'
+    """
+    if not text.isascii() or "_" in text:
+        fail("the number", text, "of the digits 0 to 9")
+    return text

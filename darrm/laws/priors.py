@@ -478,7 +478,7 @@ def parse(text: str, classes: int = 2) -> Prior:
     if text == _COMMON and classes == 2:
         return Dirichlet()
     try:
-        numbers = [float(part) for part in arguments.split(",")] if colon else []
+        numbers = [float(checks.ascii_digits(part)) for part in arguments.split(",")] if colon else []
     except ValueError:
         numbers = [math.nan] * 3  # as many as no prior has
     known = _KINDS.get(kind)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from darrm.errors import DarrmError, checks
 from darrm.system.extras import require
-from darrm.system.files import check_parent
+from darrm.system.files import check_parent, is_same_file
 
 USAGE_STATUS = 2
 INTERRUPTED_STATUS = 130
@@ -127,7 +127,7 @@ def check_outputs(options: argparse.Namespace) -> None:
             continue
         check_parent(path)
         for other, taken in files.items():
-            if path.resolve() == taken.resolve() or (path.exists() and taken.exists() and path.samefile(taken)):
+            if is_same_file(path, taken):
                 advice = f"it would overwrite {other}; name another file"
                 checks.fail(f"--{name}", str(path), "a file of its own", advice)
     if getattr(options, "plot", None) is not None:

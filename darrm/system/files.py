@@ -73,6 +73,16 @@ def check_regular(path: Path, most_bytes: int) -> None:
         raise ValueError(f"{str(path)!r} holds {held}, more than the {most} that are read: is it the right file?")
 
 
+def is_same_file(first: Path, second: Path) -> bool:
+    """Whether two paths lead to one file, there or not; a link that leads to itself is another file than any other."""
+    if os.path.realpath(first) == os.path.realpath(second):
+        return True
+    try:
+        return first.samefile(second)
+    except OSError:
+        return False
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; on success it replaces ``path`` in one step, else it vanishes.
@@ -128,7 +138,7 @@ def read_json(path: Path, *, what: str, most_bytes: int) -> Json:
     if len(raw) > most_bytes:  # a file of /proc says that it is empty
         raise ValueError(f"{str(path)!r} holds more than the {most_bytes:,} bytes that are read for {what}")
     try:
-        return parse_json(raw.decode("utf-8"))
+        return parse_json(raw.decode("utf-8-sig"))  # Windows begins texts with a byte order mark
     except ValueError as error:
         raise ValueError(f"{str(path)!r} holds no {what}: {error}") from error
 

@@ -62,7 +62,7 @@ def integer(flag: str, text: str, least: int) -> int:
     11
     """
     try:
-        number = int(text)
+        number = int(checks.ascii_digits(text))
     except ValueError:  # no integer, or one of more digits than Python reads
         checks.fail(flag, text, f"an integer of at least {least}", "write it in digits alone, like 11")
     return number if number >= least else checks.fail(flag, number, f"an integer of at least {least}")
@@ -120,7 +120,7 @@ def real(flag: str, text: str, least: float = 0.0) -> float:
     (1e-09, inf)
     """
     try:
-        value = float(text)
+        value = float(checks.ascii_digits(text))
     except ValueError:
         value = math.nan
     if not value >= least:

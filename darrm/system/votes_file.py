@@ -15,7 +15,9 @@ import stat
 import string
 import sys
 from array import array
+from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -351,21 +353,46 @@ def npy_bytes(array: NDArray[Any]) -> bytes:
     return file.getvalue()
 
 
-def load_labels(path: Path) -> NDArray[Any]:
-    """Read the (Q,) labels that `write_labels` wrote: of their type from .npy, integers or text from .csv.
+@dataclass(frozen=True, eq=False)
+class LabelsFile:
+    """The labels of a file, and how it holds them.
 
-    A .csv file may hold lines ``number,label`` as well, in any order and with repetitions, as a stream prints them.
-    Labels have the digest that they were written with, though 1 and "1" look alike in .csv. `ValueError` if the file
-    is not to the byte what would be written again (.csv) or holds no labels (.npy), `OSError` if it cannot be read.
+    Attributes
+    ----------
+    labels
+        (Q,) of their type from .npy, integers or text from .csv.
+    first
+        The number of the first question, where lines are ``number,label``; None elsewhere.
+    spelling
+        In which way the file is not to the byte what a release writes; no label differs. Empty where it is.
+    """
+
+    labels: NDArray[Any]
+    first: int | None = None
+    spelling: str = ""
+
+
+def load_labels(path: Path) -> NDArray[Any]:
+    """Read the (Q,) labels of a file, see `read_labels`."""
+    return read_labels(path).labels
+
+
+def read_labels(path: Path) -> LabelsFile:
+    """Read what `write_labels` wrote.
+
+    A .csv file may hold lines ``number,label`` as well, in any order and with repetitions, as a stream prints them. A
+    spreadsheet's line ends, byte order mark and missing last line break change no label. Labels have the digest that
+    they were written with, though 1 and "1" look alike in .csv. `ValueError` if the file says anything else than what
+    would be written again (.csv) or holds no labels (.npy), `OSError` if it cannot be read.
     """
     _check_suffix("labels", path)
     try:
-        return _labels_of_csv(path) if is_csv(path) else np.array(_map_npy(path, dimensions=1))
+        return _labels_of_csv(path) if is_csv(path) else LabelsFile(np.array(_map_npy(path, dimensions=1)))
     except ValueError as error:
         raise ValueError(f"{str(path)!r} is no file of labels: {error}") from error
 
 
-def _labels_of_csv(path: Path) -> NDArray[Any]:
+def _labels_of_csv(path: Path) -> LabelsFile:
     labels = _digits_of_csv(path)
     if labels is None:
         texts: list[str] = []
@@ -380,11 +407,21 @@ def _labels_of_csv(path: Path) -> NDArray[Any]:
                 raise ValueError(f"line {line} is no single label of at most {LONGEST_NAME} characters: {advice}")
             texts += fields
         if numbered:
-            return _in_order(numbered, texts)
+            return LabelsFile(_in_order(numbered, texts), first=min(numbered))
         labels = _typed(texts)
-    if b"".join(_csv_pieces(labels)) != path.read_bytes():
+    return LabelsFile(labels, spelling=_spelling(path.read_bytes(), b"".join(_csv_pieces(labels))))
+
+
+def _spelling(content: bytes, written: bytes) -> str:
+    """Say how a file of labels differs from what a release writes; `ValueError` where the labels may differ, too."""
+    if content == written:
+        return ""
+    marks = {"a byte order mark": content.startswith(BOM_UTF8), "CRLF line ends": b"\r\n" in content}
+    plain = content.removeprefix(BOM_UTF8).replace(b"\r\n", b"\n")
+    marks["no last line break"] = not plain.endswith(b"\n")
+    if plain.removesuffix(b"\n") + b"\n" != written:
         raise ValueError("it was changed after it was written, or by another program")
-    return labels
+    return ", ".join(mark for mark, is_there in marks.items() if is_there)
 
 
 def _typed(texts: list[str]) -> NDArray[Any]:

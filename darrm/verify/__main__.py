@@ -7,7 +7,7 @@ from pathlib import Path
 from darrm.account.ledger_store import check_kept
 from darrm.errors import checks
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
-from darrm.system.files import check_parent, write_text
+from darrm.system.files import check_parent, is_same_file, write_text
 from darrm.system.flags import add_classes, classes_of, integer
 from darrm.system.progress import status_line
 from darrm.verify.audit import audit
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_kept(options.ledger)
     if options.report is not None:
         check_parent(options.report)
-        if options.report.resolve() in {path.resolve() for path in given}:
+        if any(is_same_file(options.report, path) for path in given):
             checks.fail("--report", str(options.report), "a file of its own", "it would overwrite what is verified")
     classes = classes_of(options.classes)
     if classes is not None and not isinstance(classes, tuple):

@@ -13,15 +13,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from darrm.errors import LedgerError
+from darrm.errors import LedgerError, checks
 from darrm.proof.table import Table
 from darrm.system.files import check_regular
-from darrm.system.votes_file import load_labels
+from darrm.system.votes_file import LabelsFile, read_labels
 from darrm.verify.labels import judge_labels
 from darrm.verify.ledger import LedgerCopy, judge_ledger, ledger_files, read_ledger
 from darrm.verify.table import Exact, exact_of, judge_table
 from darrm.verify.verdicts import CLAIMED, FALSE, VERDICTS, Verdict, judged
 
+_MOST_DRAWS = 10**9  # of an attack: minutes
 _MOST_BYTES = 2**30  # of a file; tables hold kilobytes
 _LIBRARIES = ("darrm", "numpy", "scipy", "python-flint", "highspy", "dp-accounting")
 
@@ -90,6 +91,8 @@ def audit(
     OSError
         If a file cannot be read.
     """
+    if draws is not None:
+        checks.integer_at_least(1, most=_MOST_DRAWS, attack=draws, advice="a million labels take seconds")
     content = _content(table_path)
     contents = [("table", str(table_path), content)]
     copied = {}
@@ -97,9 +100,9 @@ def audit(
         check_regular(ledger_path, _MOST_BYTES)
         copied = ledger_files(ledger_path)
         contents += [("ledger", f"{ledger_path}{beside}", copied[beside]) for beside in copied]
-    labels = None
+    labels: LabelsFile | None = None
     if labels_path is not None:
-        labels = load_labels(labels_path)
+        labels = read_labels(labels_path)
         contents.append(("labels", str(labels_path), _content(labels_path)))
     report("proving the table")
     table, verdicts = judge_table(content)
@@ -119,7 +122,8 @@ def audit(
         verdicts.append(verdict)
     files = tuple(AuditedFile(role, path, len(held), hashlib.sha256(held).hexdigest()) for role, path, held in contents)
     made = datetime.now(UTC).isoformat(timespec="seconds")
-    return Audit(files, tuple(verdicts), table, ledger, labels, attack, made, _versions())
+    drawn = None if labels is None else labels.labels
+    return Audit(files, tuple(verdicts), table, ledger, drawn, attack, made, _versions())
 
 
 def _attacked(

@@ -1,42 +1,46 @@
 """The claims of a file of labels: that they were paid for, with this table, and are what was paid for."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-from numpy.typing import NDArray
+from itertools import accumulate, pairwise
 
 from darrm.account.ledger_rows import Entry
 from darrm.proof.table import Table
-from darrm.system.votes_file import labels_digest
+from darrm.system.votes_file import LabelsFile, labels_digest
 from darrm.verify.ledger import LedgerCopy
 from darrm.verify.table import exact_of
-from darrm.verify.verdicts import CLAIMED, PROVED, Verdict, judged
+from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED, Verdict, judged
 
 _LABELS = "labels"
 _DIGESTS, _DIGESTS_AN_ENTRY = 100_000, 8  # computed at most to find labels in a log: 24 microseconds each
 
 
 def judge_labels(
-    labels: NDArray[Any], table: Table | None, ledger: LedgerCopy | None, classes: tuple[str, ...] | None
+    file: LabelsFile, table: Table | None, ledger: LedgerCopy | None, classes: tuple[str, ...] | None
 ) -> Iterator[Verdict]:
     """Judge every claim of released labels; ``classes`` names them where they have names."""
+    labels = file.labels
     number = 2 if table is None else exact_of(table).classes
     names = sorted(set(map(str, labels.tolist())))
     allowed = f"of the classes {', '.join(classes)}" if classes else f"of {number} classes"
     inside = set(names) <= set(classes) if classes else len(names) <= number
     shown = f"the labels are {', '.join(map(repr, names[: number + 1]))}{', …' if len(names) > number + 1 else ''}"
     yield judged(_LABELS, f"all {labels.size} labels are {allowed}", shown, holds=inside)
+    if file.spelling:
+        yield Verdict(
+            _LABELS, f"the file has {file.spelling}", CONSISTENT, "another program wrote it; no label differs"
+        )
     if ledger is None:
         yield Verdict(_LABELS, "they were paid for", CLAIMED, "--ledger says whether")
         return
-    yield from _judge_payment(labels, table, ledger)
+    yield from _judge_payment(file, table, ledger)
 
 
-def _judge_payment(labels: NDArray[Any], table: Table | None, ledger: LedgerCopy) -> Iterator[Verdict]:
+def _judge_payment(file: LabelsFile, table: Table | None, ledger: LedgerCopy) -> Iterator[Verdict]:
     """Judge that they are the labels of a debit, as many as it paid for, drawn with this table."""
+    labels = file.labels
     digest = labels_digest(labels)
-    whole = [[entry] for entry in ledger.entries if entry.labels == digest]
-    found_in = (whole, []) if whole else _in_parts(labels, ledger.entries)
+    whole = [[entry] for entry in ledger.entries if entry.labels == digest] if file.first is None else []
+    found_in = (whole, []) if whole else _in_parts(file, ledger.entries)
     if found_in is None:
         reason = f"to find them among {len(ledger.entries):,} entries takes too long: give the labels of a whole stream"
         yield Verdict(_LABELS, "they are the labels of a debit", CLAIMED, reason)
@@ -45,6 +49,10 @@ def _judge_payment(labels: NDArray[Any], table: Table | None, ledger: LedgerCopy
     if begun and not paid:
         known = sum(entry.count for entry in begun)
         reason = f"the first {known} are; the other {labels.size - known} are fewer than the next debit has: give all"
+        yield Verdict(_LABELS, "they are the labels of a debit", CLAIMED, reason)
+        return
+    if not paid and file.first is not None and (start := _start_within(file.first, ledger.entries)):
+        reason = f"question {file.first} was paid for together with those from {start} on: give all of them"
         yield Verdict(_LABELS, "they are the labels of a debit", CLAIMED, reason)
         return
     bare = [entry.count for entry in ledger.entries if not entry.labels]
@@ -62,7 +70,7 @@ def _judge_payment(labels: NDArray[Any], table: Table | None, ledger: LedgerCopy
     if not paid:
         return
     totals = [sum(entry.count for entry in entries) for entries in paid]
-    counts, fits = ", ".join(map(str, totals)), labels.size in totals
+    counts, fits = ", ".join(map(str, totals)), set(totals) == {labels.size}  # each entry of these labels has as many
     yield judged(
         _LABELS, "as many were paid for as there are", f"{labels.size} labels, {counts} paid", holds=fits, how=PROVED
     )
@@ -73,15 +81,13 @@ def _judge_payment(labels: NDArray[Any], table: Table | None, ledger: LedgerCopy
         yield judged(_LABELS, "they were drawn with this table", reason, holds=same)
 
 
-def _in_parts(labels: NDArray[Any], entries: Sequence[Entry]) -> tuple[list[list[Entry]], list[Entry]] | None:
+def _in_parts(file: LabelsFile, entries: Sequence[Entry]) -> tuple[list[list[Entry]], list[Entry]] | None:
     """Find runs of entries whose labels together are these, and a run that they begin with; None if it takes long."""
-    by_output: dict[str, list[Entry]] = {}  # the entries of a stream follow each other, or those of the whole log
-    for entry in entries:
-        by_output.setdefault(entry.output, []).append(entry)
+    labels = file.labels
     found, begun = list[list[Entry]](), list[Entry]()
     left = _DIGESTS + _DIGESTS_AN_ENTRY * len(entries)
-    for log in (*by_output.values(), list(entries)):
-        for start in range(len(log)):
+    for log, starts in _logs(file.first, entries):
+        for start in starts:
             place, end = 0, start
             while place < labels.size and end < len(log):
                 left -= 1
@@ -98,3 +104,39 @@ def _in_parts(labels: NDArray[Any], entries: Sequence[Entry]) -> tuple[list[list
                     found.append(log[start:end])
                 break
     return found, begun
+
+
+def _logs(first: int | None, entries: Sequence[Entry]) -> list[tuple[list[Entry], Sequence[int]]]:
+    """Return the logs in which entries follow each other, and where in each labels may begin.
+
+    The entries of a stream follow each other, or those of the whole log. Answers with numbers are those of a stream to
+    its questions of these numbers, or lines of files that were numbered from 1 on.
+    """
+    logs = _by_output(entries)
+    if first is None:
+        return [(log, range(len(log))) for log in (*logs, list(entries))]
+    files = [entry for entry in entries if not entry.is_of_a_stream]
+    numbered: list[tuple[list[Entry], Sequence[int]]] = [(files, range(len(files) if first == 1 else 0))]
+    for log in logs:
+        if log[0].is_of_a_stream:
+            answered = list(accumulate((entry.count for entry in log), initial=0))[:-1]
+            numbered.append((log, [place for place, before in enumerate(answered) if before + 1 == first]))
+    return numbered
+
+
+def _by_output(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Group entries by where their labels went."""
+    logs: dict[str, list[Entry]] = {}
+    for entry in entries:
+        logs.setdefault(entry.output, []).append(entry)
+    return list(logs.values())
+
+
+def _start_within(number: int, entries: Sequence[Entry]) -> int:
+    """Return the first question of a debit of a stream that pays for this one as a later one; 0 if none does."""
+    for log in _by_output(entries):
+        ends = list(accumulate(entry.count for entry in log)) if log[0].is_of_a_stream else []
+        for start, end in pairwise([0, *ends]):
+            if start + 1 < number <= end:
+                return start + 1
+    return 0

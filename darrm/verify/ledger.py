@@ -7,14 +7,15 @@ What is copied is what is judged, and what the digests of the report are of.
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
 from darrm.account.accountant import PrivacyAccountant, Spent
-from darrm.account.bounds import exact_sum
+from darrm.account.bounds import Bound, exact_sum
 from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_rows import Entry
 from darrm.errors import LedgerError
@@ -30,6 +31,8 @@ _BESIDE = ("-journal", "-wal", "-shm")  # what SQLite leaves beside a file that 
 _ATTEMPTS, _PAUSE = 5, 0.2  # seconds, while another process writes
 _MOST_COMPOSED = 1000  # queries; beyond, exact composition takes longer than a second
 _SUMS = ("simple", "filter")  # bounds that exact sums of ε and δ are enough for
+_CLOCK_SECONDS = 60.0  # that clocks of machines may differ
+_SHOWN = 5  # entries by their numbers
 _POINTS = 5  # of a profile that are checked exactly: each takes as long as the proof of privacy
 
 
@@ -41,6 +44,9 @@ class LedgerCopy:
     kinds: str
     charges: tuple[Charge, ...]  # one for each kind of query, with its count
     entries: tuple[Entry, ...]
+    costs: Mapping[int, Charge] = field(default_factory=dict)  # of all queries of each `Entry.kind`
+    created: str = ""  # when, in UTC
+    spoilt: tuple[int, ...] = ()  # entries whose labels wait in it, and are not those that it paid for
 
     @cached_property
     def spent(self) -> Spent:
@@ -66,9 +72,22 @@ def read_ledger(path: Path, files: Mapping[str, bytes] | None = None) -> LedgerC
             copy.with_name(copy.name + beside).write_bytes(content)
         try:
             ledger = PrivacyLedger(copy)
-            return LedgerCopy(ledger.budget, ledger.kinds, ledger.accountant().charges, ledger.entries())
+            entries = ledger.entries()
+            spoilt = tuple(entry.number for entry in entries if not entry.delivered and not _is_kept(ledger, entry))
+            charges = ledger.accountant().charges
+            return LedgerCopy(ledger.budget, ledger.kinds, charges, entries, ledger.costs(), ledger.created, spoilt)
         except LedgerError as error:
             raise LedgerError(str(path), str(error).removeprefix(f"ledger {error.path!r}: ")) from error
+
+
+def _is_kept(ledger: PrivacyLedger, entry: Entry) -> bool:
+    """Whether the labels that wait for an entry are as many as it counts, with its digest; of a manifest, any bytes."""
+    try:
+        if not entry.labels:
+            return ledger.kept_manifest(entry.number) is not None
+        return len(ledger.kept_labels(entry.number)) == entry.count
+    except LedgerError:
+        return False
 
 
 def ledger_files(path: Path) -> dict[str, bytes]:
@@ -122,57 +141,117 @@ def judge_ledger(ledger: LedgerCopy, table: Table | None) -> Iterator[Verdict]:
         f"{logged} in the log, {queries} in the totals",
         holds=logged == queries,
     )
-    if ledger.entries:
-        first, last = ledger.entries[0].time, ledger.entries[-1].time
-        yield Verdict(_LEDGER, f"it was debited from {first} to {last}", CLAIMED, "the times and notes of its log")
+    yield from _judge_times(ledger)
+    yield from _judge_kinds(ledger)
     if table is not None:
         yield from _judge_charges(ledger, table)
     yield from _judge_total(ledger)
-    late = sum(not entry.delivered for entry in ledger.entries)
+    late = [entry.number for entry in ledger.entries if not entry.delivered]
     if late:
-        reason = f"the labels of {late} entries are paid for and wait in the ledger: python -m darrm.release recover"
-        yield Verdict(_LEDGER, f"{late} entries are not delivered", CONSISTENT, reason)
+        reason = (
+            f"the labels of {len(late)} entries are paid for and wait in the ledger: python -m darrm.release recover"
+        )
+        if ledger.spoilt:
+            reason = f"what waits for {_numbered(ledger.spoilt)} is not what was paid for"
+        yield judged(_LEDGER, f"{len(late)} entries are not delivered", reason, holds=not ledger.spoilt)
+
+
+def _judge_times(ledger: LedgerCopy) -> Iterator[Verdict]:
+    """Judge that no entry precedes the ledger or the one before it, as far as the clocks of machines agree."""
+    if not ledger.entries:
+        return
+    first, last = ledger.entries[0].time, ledger.entries[-1].time
+    claim, latest = f"it was debited from {first} to {last}", ledger.created
+    wrong = []
+    for entry in ledger.entries:
+        seconds = None if (now := _seconds(entry.time)) is None else now - (_seconds(latest) or now)
+        if seconds is None or seconds < -_CLOCK_SECONDS:
+            wrong.append(entry.number)
+        else:
+            latest = entry.time
+    reason = "the times and notes of its log"
+    if wrong:
+        reason = f"of {_numbered(wrong)} the time is none in UTC, or before the ledger was made or the entry before it"
+    yield judged(_LEDGER, claim, reason, holds=not wrong, how=CLAIMED)
+
+
+def _seconds(time: str) -> float | None:
+    """Read a time of the log; None if it is none in UTC."""
+    try:
+        read = datetime.fromisoformat(time)
+        return None if read.utcoffset() != timedelta(0) else read.timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _judge_kinds(ledger: LedgerCopy) -> Iterator[Verdict]:
+    """Judge that a ledger for one kind of query has paid for one."""
+    if ledger.kinds == "one" and ledger.charges:
+        kinds = ", ".join(repr(charge.what) for charge in ledger.charges)
+        claim = "all its queries are of one kind, as its budget asks"
+        yield judged(_LEDGER, claim, f"kinds: {kinds}", holds=len(ledger.charges) == 1)
 
 
 def _judge_charges(ledger: LedgerCopy, table: Table) -> Iterator[Verdict]:
-    own = [charge for charge in ledger.charges if _is_charge_of(table, charge)]
-    others = [charge for charge in ledger.charges if charge not in own]
-    digests = {entry.table for entry in ledger.entries}
-    counted, all_counted = (sum(charge.count for charge in some) for some in (own, ledger.charges))
-    reason = f"{counted} of {all_counted} queries cost just this"
-    claim = "a query that it charges costs what one with this table costs"
-    if not ledger.charges:
+    """Judge entry by entry what a table answered, and what of it cannot be known without another table."""
+    if not ledger.entries:
         yield Verdict(_LEDGER, "it has paid for nothing", CONSISTENT, "the log is empty")
         return
-    yield judged(_LEDGER, claim, reason, holds=bool(own))
-    for charge in others:
-        claim = f"{charge.count} queries of {charge.what!r} cost something else"
-        yield judged(_LEDGER, claim, "their cost needs their own table", holds=digests != {table.digest}, how=CLAIMED)
+    own = {kind: charge for kind, charge in ledger.costs.items() if _is_charge_of(table, charge)}
     named = [entry for entry in ledger.entries if entry.table == table.digest]
-    if not named and "" in digests:
-        bare = sum(not entry.table for entry in ledger.entries)
-        reason = f"{bare} of {len(ledger.entries)} entries hold no digest of a table: they know costs only"
-        yield Verdict(_LEDGER, "queries were answered with this table", CLAIMED, reason)
+    bare = [entry for entry in ledger.entries if not entry.table]
+    others = [entry for entry in ledger.entries if entry.table not in {"", table.digest}]
+    shown = f"{len(named)} of {len(ledger.entries)} entries hold its digest {table.digest}"
+    claim = "queries were answered with this table"
+    alike = sum(entry.count for entry in bare if entry.kind in own)
+    if not named and bare:
+        reason = f"{len(bare)} of {len(ledger.entries)} entries hold no digest of a table: they know costs only"
+        yield judged(_LEDGER, claim, f"{reason}, {alike} queries those of this table", holds=alike > 0, how=CLAIMED)
     else:
-        reason = f"{len(named)} of {len(ledger.entries)} entries hold its digest {table.digest}"
-        yield judged(_LEDGER, "queries were answered with this table", reason, holds=bool(named))
-        answered = sum(entry.count for entry in named)
-        agree = f"{answered} queries by digest, {counted} by cost"
-        yield judged(_LEDGER, "what this table answered was charged at its cost", agree, holds=answered <= counted)
-    for charge in own:
+        yield judged(_LEDGER, claim, shown, holds=bool(named))
+    wrong = [entry.number for entry in named if entry.kind not in own]
+    if named:
+        reason = f"{_numbered(wrong)} cost something else" if wrong else f"all {len(named)} entries cost just this"
+        yield judged(_LEDGER, "a query of its entries costs what one with this table costs", reason, holds=not wrong)
+    for what, some in (("another table", others), ("no table", [entry for entry in bare if entry.kind not in own])):
+        if some:
+            claim = f"{sum(entry.count for entry in some)} queries of {_numbered([e.number for e in some])} name {what}"
+            yield Verdict(_LEDGER, claim, CLAIMED, "their cost needs what answered them")
+    for kind, charge in own.items():
+        yield _judge_words(charge, table, digests={entry.table for entry in ledger.entries if entry.kind == kind})
         if charge.models is not None and charge.models != table.problem.voters:
             reason = "declared where it was charged, and as private as the table asks; nothing in the files shows it"
             yield Verdict(_LEDGER, f"{charge.count} queries were about {charge.models}", CLAIMED, reason)
         yield from _judge_descriptions(charge, table)
 
 
+def _judge_words(charge: Charge, table: Table, *, digests: set[str]) -> Verdict:
+    """Judge what queries are called that cost what this table's do: a ledger keeps the words of the first of a cost."""
+    own = {one.what for one in _charges_of(table, charge)}
+    claim = f"{charge.count} queries are called {charge.what!r}"
+    reason = f"those of this table are {' or '.join(map(repr, sorted(own)))}"
+    if charge.what not in own and digests != {table.digest}:
+        return Verdict(_LEDGER, claim, CLAIMED, f"{reason}; queries of another table may cost as much")
+    return judged(_LEDGER, claim, reason, holds=charge.what in own)
+
+
 def _is_charge_of(table: Table, charge: Charge) -> bool:
     """Whether a query costs what one with this table does, for its voters or for the models that were declared."""
+    return charge.to_text() in {one.to_text() for one in _charges_of(table, charge)}
+
+
+def _charges_of(table: Table, charge: Charge) -> list[Charge]:
+    """Compute what a query with this table costs, for the models of a charge where it declares some."""
     try:
-        mine = [exact_of(table).cost(voters=charge.models, exact=exact) for exact in (True, False)]
+        return [exact_of(table).cost(voters=charge.models, exact=exact) for exact in (True, False)]
     except ValueError:  # the table is not proved for such models
-        return False
-    return charge.to_text() in {one.to_text() for one in mine}
+        return []
+
+
+def _numbered(numbers: Sequence[int]) -> str:
+    """Name entries, the first ones only where they are many."""
+    more = f" and {len(numbers) - _SHOWN:,} more" if len(numbers) > _SHOWN else ""
+    return f"entr{'y' if len(numbers) == 1 else 'ies'} {', '.join(map(str, numbers[:_SHOWN]))}{more}"
 
 
 def _judge_descriptions(charge: Charge, table: Table) -> Iterator[Verdict]:
@@ -196,28 +275,38 @@ def _judge_descriptions(charge: Charge, table: Table) -> Iterator[Verdict]:
 
 def _judge_total(ledger: LedgerCopy) -> Iterator[Verdict]:
     spent, allowed = ledger.spent, ledger.budget
-    total = exact_sum(ledger.charges) if ledger.charges else None
-    delta = Fraction(allowed.exact_delta)
-    proved = ""  # by which bound
     for bound in spent.bounds:
         claim = f"all queries together are ({bound.epsilon:.6g}, {allowed.delta:g})-private by the bound {bound.name!r}"
-        how, reason, holds = CONSISTENT, f"computed again: {bound.explanation}", True
-        if bound.name == "simple" and total is not None:
-            holds = Fraction(bound.epsilon) >= total[0] and total[1] <= delta
-            how, reason = PROVED, f"the exact sum is ({float(total[0]):.6g}, {float(total[1]):.6g})"
-        elif bound.name == "optimal" and (kind := _composable(ledger)) is not None:
-            guarantee, count = kind
-            needed = composed_delta(guarantee.exact_epsilon, guarantee.exact_delta, count, Fraction(bound.epsilon))
-            how, holds = PROVED, needed <= delta
-            reason = f"{count} times {guarantee}: exact composition needs δ = {float(needed):.6g}"
-        within = bound.epsilon <= allowed.epsilon
-        proved = proved or (bound.name if within and how == PROVED and holds else "")
-        yield judged(_LEDGER, claim, f"{reason}; {'within' if within else 'above'} the budget", holds=holds, how=how)
+        how, reason, holds = _judge_bound(ledger, bound)
+        within = "within" if bound.epsilon <= allowed.epsilon else "above"
+        yield judged(_LEDGER, claim, f"{reason}; {within} the budget", holds=holds, how=how)
     if ledger.charges:
         claim = f"the total stays within the budget {allowed} of a ledger of {ledger.kinds!r} kinds"
-        inside = _fits(total, allowed, spent, ledger.kinds)
-        reason = f"spent: {spent}" + (f"; proved by the bound {proved!r}" if proved else "")
-        yield judged(_LEDGER, claim, reason, holds=inside, how=PROVED if proved else CONSISTENT)
+        inside = _fits(exact_sum(ledger.charges), allowed, spent, ledger.kinds)
+        proved = proved_bound(ledger)
+        is_proved = proved is not None and proved.epsilon <= allowed.epsilon
+        reason = f"spent: {spent}" + (f"; proved by the bound {proved.name!r}" if proved and is_proved else "")
+        yield judged(_LEDGER, claim, reason, holds=inside, how=PROVED if is_proved else CONSISTENT)
+
+
+def proved_bound(ledger: LedgerCopy) -> Bound | None:
+    """Return the smallest bound on all queries together that was computed here by other means; None if none was."""
+    judgements = ((bound, _judge_bound(ledger, bound)) for bound in ledger.spent.bounds)
+    proved = [bound for bound, (how, _, holds) in judgements if how == PROVED and holds]
+    return min(proved, key=lambda bound: bound.epsilon, default=None)
+
+
+def _judge_bound(ledger: LedgerCopy, bound: Bound) -> tuple[str, str, bool]:
+    """Return what is known of a bound, how it was computed again, and whether it holds."""
+    delta = Fraction(ledger.budget.exact_delta)
+    if bound.name == "simple" and ledger.charges and (total := exact_sum(ledger.charges)) is not None:
+        holds = Fraction(bound.epsilon) >= total[0] and total[1] <= delta
+        return PROVED, f"the exact sum is ({float(total[0]):.6g}, {float(total[1]):.6g})", holds
+    if bound.name == "optimal" and (kind := _composable(ledger)) is not None:
+        guarantee, count = kind
+        needed = composed_delta(guarantee.exact_epsilon, guarantee.exact_delta, count, Fraction(bound.epsilon))
+        return PROVED, f"{count} times {guarantee}: exact composition needs δ = {float(needed):.6g}", needed <= delta
+    return CONSISTENT, f"computed again: {bound.explanation}", True
 
 
 def _fits(total: tuple[Fraction, Fraction] | None, allowed: PrivacyParams, spent: Spent, kinds: str) -> bool:

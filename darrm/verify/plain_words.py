@@ -1,10 +1,22 @@
-"""Who may know what, in plain words: what the numbers of a release mean for one person."""
+"""Who may know what, in plain words: what the numbers of a release mean for one person.
+
+Each sentence is a theorem with its numbers computed. That a release is (ε, δ)-private means that any event is at most
+e^ε times as likely, plus δ, with one version of a person's data as with the other. So whoever is to tell the two apart,
+and is wrong in a share α of the cases of one version, is right in at most
+
+    min(e^ε·α + δ, 1 − e^{−ε}·(1 − δ − α))        [KOV15, Theorem 2.1]
+
+of those of the other: `power_of_test`. What was proved here stands before what agrees with the files only.
+"""
 
 import math
 
 from darrm.problem import Voters
 from darrm.verify.audit import Audit
+from darrm.verify.ledger import proved_bound
 from darrm.verify.table import exact_of
+
+_ALARMS = 0.05  # of whoever guesses
 
 
 def who_may_know(audit: Audit) -> list[str]:
@@ -32,21 +44,44 @@ def _reach(voters: Voters) -> str:
 def _together(audit: Audit) -> list[str]:
     if audit.ledger is None:
         return ["What several labels give away together is not said here: it takes the ledger."]
-    spent, budget = audit.ledger.spent, audit.ledger.budget
+    spent, budget, proved = audit.ledger.spent, audit.ledger.budget, proved_bound(audit.ledger)
     if not spent.queries:
         return ["The ledger has paid for no label yet."]
-    if math.isinf(spent.epsilon):
+    what = f"all {spent.queries:,} labels of the ledger together"
+    if math.isinf(spent.epsilon) and proved is None:
         return [f"For the {spent.queries:,} labels of the ledger together no bound is known at δ = {budget.delta:g}."]
-    learned = _learned(f"all {spent.queries:,} labels of the ledger together", spent.epsilon, budget.delta)
-    return [f"{learned} (by the bound {spent.bound!r}); the budget allows e^{budget.epsilon:g}."]
+    allowed = f"; the budget allows e^{budget.epsilon:g}."
+    if proved is None:
+        learned = _learned(what, spent.epsilon, budget.delta)
+        return [
+            f"{learned} (by the bound {spent.bound!r}, which agrees with the files and is not proved here){allowed}"
+        ]
+    sentences = [f"{_learned(what, proved.epsilon, budget.delta)} (by the bound {proved.name!r}, proved here){allowed}"]
+    if spent.epsilon < proved.epsilon:
+        smaller = f"The smaller ε = {spent.epsilon:.4g} of the bound {spent.bound!r}"
+        sentences.append(f"{smaller} agrees with the files; this audit does not prove it by other means.")
+    return sentences
 
 
 def _learned(what: str, epsilon: float, delta: float) -> str:
-    """Say what (ε, δ) means: of odds where δ is 0, of probabilities otherwise."""
-    factor = f"e^{epsilon:.4g} = {_factor(epsilon)}"
-    if delta == 0.0:
-        return f"Whoever sees {what}, and all else, changes the odds of a belief about this person by at most {factor}"
-    return f"Any event of {what} is at most {factor} times as likely, plus {delta:g}, as with other data of this person"
+    """Say what (ε, δ) means: of odds where δ is 0, of probabilities otherwise, and of whoever guesses."""
+    factor, power = f"e^{epsilon:.4g} = {_factor(epsilon)}", power_of_test(epsilon, delta)
+    told = f"Whoever sees {what}, and all else, changes the odds of a belief about this person by at most {factor}"
+    if delta > 0.0:
+        likely = f"Any event of {what} is at most {factor} times as likely, plus {delta:g}"
+        told = f"{likely}, as with other data of this person"
+    guess = f"a guess which of two versions of the data was used, wrong for one version in {_ALARMS:.0%} of the cases"
+    return f"{told}; {guess}, is right for the other in at most {math.ceil(1e4 * power) / 100:.4g} %"
+
+
+def power_of_test(epsilon: float, delta: float, level: float = _ALARMS) -> float:
+    """Compute the largest share of right guesses at a share ``level`` of wrong ones, see the module.
+
+    >>> round(power_of_test(1.0, 0.0), 6), power_of_test(0.0, 0.0), power_of_test(50.0, 0.0)
+    (0.135914, 0.05, 1.0)
+    """
+    below = math.exp(min(epsilon, 700.0)) * level + delta
+    return min(1.0, below, 1.0 - math.exp(-epsilon) * max(0.0, 1.0 - delta - level))
 
 
 def _conditions(voters: Voters) -> list[str]:

@@ -8,6 +8,7 @@ and proves is a witness against a bound above its error.
 import hashlib
 import json
 import math
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
@@ -21,13 +22,18 @@ from darrm.system.files import parse_json
 from darrm.verify.exact import Enclosure
 from darrm.verify.majority import ExactMajority
 from darrm.verify.plurality import ExactPlurality
-from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, FALSE, NOTE, PROVED, Verdict, judged
+from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, Verdict, judged
 
 Exact = ExactMajority | ExactPlurality
 _BY_FORMAT: dict[object, type[Exact]] = {CORNERS.format: ExactMajority, MOVES.format: ExactPlurality}
 
 _FIGURES = 1e-9  # relative: machines agree on a figure of the certificate to so much
-_JUDGED_APART = ("/certificate/", "/optimality/value", "/optimality/bound")  # figures, which may be off by a rounding
+# figures, which may be off by a rounding: each has a line of its own
+_JUDGED_APART = {f"/certificate/{name}" for name in ("worst_cost", "budget", "rows", "method", "scale")} | {
+    "/optimality/value",
+    "/optimality/bound",
+}
+_ROUNDED_PRIOR = 1e-5  # relative, of an expected error: the first version of a file rounded its prior to six digits
 # what a load of a malformed file may raise; a file is either a table or not
 _UNREADABLE = (DarrmError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
@@ -59,14 +65,17 @@ def judge_table(content: bytes) -> tuple[Table | None, list[Verdict]]:
         claim = "it is a table that proves what it says"
         return None, [sound, Verdict(ABOUT_TABLE, claim, FALSE, str(error) or repr(error))]
     exact = exact_of(table)
-    claims = [*judge_privacy(data["certificate"], exact), *judge_optimality(exact), *judge_premises(table)]
+    claims = [*judge_privacy(data["certificate"], exact), *judge_name(data, exact), *judge_optimality(exact)]
+    claims += judge_premises(table)
+    if content.startswith(BOM_UTF8):
+        claims.append(Verdict(ABOUT_TABLE, "the file has a byte order mark", CONSISTENT, "another program wrote it"))
     return table, [sound, judge_form(data, table, kind.version), *claims]
 
 
 def parsed(content: bytes) -> dict[str, Any]:
     """Read the JSON object of a table's file; `ValueError` if it holds none."""
     try:
-        data = parse_json(content.decode("utf-8"))
+        data = parse_json(content.decode("utf-8-sig"))
     except ValueError as error:
         raise ValueError(
             f"the table's file holds no JSON: {error}; wanted is what --output of optimize or plan wrote"
@@ -89,27 +98,38 @@ def judge_checksum(data: Mapping[str, Any], numbers_of: str) -> Verdict:
 def judge_form(data: dict[str, Any], table: Table, version: object) -> Verdict:
     """Judge that a file holds what this release would write, and nothing else."""
     claim = "the file says nothing else than a table says"
-    if data["version"] != version:
-        known = set(table.to_json())
-        strange = sorted(set(data) - known)
-        return judged(
-            ABOUT_TABLE, claim, f"fields of version {data['version']}, and {strange or 'no'} others", holds=not strange
-        )
     written = json.loads(json.dumps(table.to_json()))
-    differing = [path for path in differences(_spelled_anew(data), written, "") if not path.startswith(_JUDGED_APART)]
+    differing = [path for path in differences(_spelled_anew(data, version), written, "") if path not in _JUDGED_APART]
     reason = (
         f"not as this release would write it: {', '.join(differing[:5])}" if differing else "written again, it is equal"
     )
     return judged(ABOUT_TABLE, claim, reason, holds=not differing)
 
 
-def _spelled_anew(data: dict[str, Any]) -> dict[str, Any]:
-    """Spell a prior as this release does: every field of it is read, and earlier releases wrote ``common`` and 1.0."""
-    optimality = data.get("optimality")
+def _spelled_anew(data: dict[str, Any], version: object) -> dict[str, Any]:
+    """Spell a file as this release does: earlier ones wrote ``common``, 1.0, priors as text, and no multipliers."""
+    data, optimality = {**data, "version": version}, data.get("optimality")
     if optimality is None:
         return data
     prior = priors.to_json(priors.from_json(optimality["prior"]), data["problem"]["K"])
-    return {**data, "optimality": {**optimality, "prior": prior}}
+    return {**data, "optimality": {"multipliers": None, **optimality, "prior": prior}}
+
+
+def judge_name(data: Mapping[str, Any], exact: Exact) -> Iterator[Verdict]:
+    """Judge the expected error of a file of the first version under the prior that its text names, with six digits."""
+    claim, optimality = data.get("optimality"), exact.table.optimality
+    if not claim or optimality is None or data["version"] != 1 or not isinstance(claim["prior"], str):
+        return
+    try:
+        prior = priors.parse(claim["prior"])
+    except (ValueError, OSError):  # the name of a user's own prior, of which nothing is known
+        return
+    if optimality.held_out is not None or not prior.has_closed_form or priors.is_built_in(optimality.prior):
+        return
+    true = exact.table.gamma.expected_error(prior)
+    near = abs(optimality.value - true) <= _ROUNDED_PRIOR * true + float(exact.tolerance)
+    said = f"{exact.merit} {optimality.value!r} is that of the prior {claim['prior']!r}, whose text has six digits"
+    yield judged(ABOUT_TABLE, f"the {said}", f"with these digits it is {true!r}", holds=near)
 
 
 def differences(first: Any, second: Any, path: str) -> Iterator[str]:  # noqa: ANN401 (whatever JSON holds)

@@ -10,9 +10,9 @@ Private labels from a scikit-learn ensemble
 
 A classifier that was trained on private records can give them away: its answers depend
 on each of them. Here many small classifiers vote instead, and only a noisy majority of
-their votes leaves the house. What leaves is *(ε, δ)-differentially private*: whatever
-somebody concludes from the labels, one person's data can change the odds of it by a
-factor of at most e^ε, except with probability δ.
+their votes leaves the house. What leaves is *(ε, δ)-differentially private*: anything
+that the labels may say is at most e^ε times as likely, plus δ, with one person's data
+as with other data in their place.
 """
 
 # %%
@@ -87,7 +87,8 @@ workload = Workload(
     Voters(K, PrivacyParams("inf"), overlap=1), queries=len(questions), total=budget
 )
 found = plan(workload)
-print(f"the odds of anything change by a factor of at most e^2 = {math.exp(2):.2f}")
+factor = math.exp(2)
+print(f"anything is at most {factor:.2f} times as likely, plus {budget.delta:g}")
 print(found.spent)
 
 # %%

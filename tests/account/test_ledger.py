@@ -96,8 +96,8 @@ def test_the_log(path: Path) -> None:
     ledger.debit(QUERY.repeated(3), note="Grüße; DROP TABLE charges")
     ledger.debit(OTHER)
     first, second = PrivacyLedger(path).entries()
-    assert first == Entry(first.time, "majority of 11", 3, "Grüße; DROP TABLE charges", number=1)
-    assert second == Entry(second.time, "majority of 5", 1, "", number=2)
+    assert first == Entry(first.time, "majority of 11", 3, "Grüße; DROP TABLE charges", number=1, kind=1)
+    assert second == Entry(second.time, "majority of 5", 1, "", number=2, kind=2)
     assert first.time <= second.time
     assert first.time.endswith("+00:00")
     again = PrivacyLedger(str(path))

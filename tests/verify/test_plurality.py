@@ -134,7 +134,7 @@ def test_table_ledger_and_labels_together(table: Table, tmp_path: Path) -> None:
     assert "is one of 3 classes" in page.read_text()
     other = optimize_plurality(Problem(PROBLEM.voters, PrivacyParams("0.4", "1e-3"), 3))
     other.save(tmp_path / "other.json")
-    assert "costs what one with this table costs" in false_claims(
+    assert "queries were answered with this table" in false_claims(
         list(audit(tmp_path / "other.json", ledger_path=tmp_path / "l.sqlite").verdicts)
     )
 

@@ -43,13 +43,13 @@ from darrm.mechanisms.release import Release
 from darrm.proof import certify as prover
 from darrm.proof.charge import charge_of
 from darrm.system.command_line import run
-from darrm.system.votes_file import labels_digest, load_labels, save_labels
+from darrm.system.votes_file import LabelsFile, labels_digest, load_labels, read_labels, save_labels
 from darrm.verify import majority
 from darrm.verify import table as table_claims
 from darrm.verify.__main__ import main
 from darrm.verify.audit import audit
 from darrm.verify.labels import judge_labels
-from darrm.verify.ledger import LedgerCopy, judge_ledger, read_ledger
+from darrm.verify.ledger import LedgerCopy, judge_ledger, proved_bound, read_ledger
 from darrm.verify.plain_words import who_may_know
 from darrm.verify.table import differences, exact_of, judge_optimality, judge_table
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, Verdict
@@ -256,9 +256,9 @@ def test_other_tables_may_have_paid_from_the_same_ledger(tmp_path: Path) -> None
     ledger.debit(Release(other).charge(5))
     found = list(judge_ledger(read_ledger(tmp_path / "ledger.sqlite"), table))
     assert false_claims(found) == ""
-    assert "5 queries of 'DaRRM over 4 voters' cost something else" in [verdict.claim for verdict in found]
+    assert "5 queries of entry 2 name another table" in [verdict.claim for verdict in found]
     third = certify(allowed(5, "2"), NoiseFunction(5, [0.1, 0.2, 0.3]))
-    assert "costs what one with this table costs" in false_claims(
+    assert "queries were answered with this table" in false_claims(
         list(judge_ledger(read_ledger(tmp_path / "ledger.sqlite"), third))
     )
 
@@ -280,7 +280,7 @@ def test_what_holds_no_digest_is_judged_by_its_count(trio: Trio) -> None:
     PrivacyLedger(trio.ledger_path).debit(replace(Release(table).charge(5), table=""))
     for count, false in ((5, ""), (6, "as many were paid for as there are")):
         save_labels(trio.folder / "own.npy", np.arange(count) % 2)
-        labels = load_labels(trio.folder / "own.npy")
+        labels = read_labels(trio.folder / "own.npy")
         assert false in false_claims(list(judge_labels(labels, table, read_ledger(trio.ledger_path), None)))
         assert bool(false) == bool(false_claims(list(judge_labels(labels, table, read_ledger(trio.ledger_path), None))))
     other = certify(allowed(4, "2"), NoiseFunction(4, [0.2, 0.3]))
@@ -304,7 +304,7 @@ def test_declared_models_are_named(tmp_path: Path) -> None:
     assert (f"5 queries were about {models}", CLAIMED) in [(verdict.claim, verdict.verdict) for verdict in found]
     # those models are less private than the table asks
     weaker = certify(Problem.from_allowance(Voters(3, PrivacyParams("0.05")), 2), table.gamma)
-    assert "costs what one with this table costs" in false_claims(
+    assert "queries were answered with this table" in false_claims(
         list(judge_ledger(read_ledger(tmp_path / "l.sqlite"), weaker))
     )
 
@@ -319,7 +319,7 @@ def test_who_may_know_what(tmp_path: Path) -> None:
     certify(allowed(4, "2", "0", models=True), NoiseFunction(4, [0.1, 0.2])).save(tmp_path / "table.json")
     text = "\n".join(who_may_know(audit(tmp_path / "table.json")))
     assert "reach any number of the 4 voters" in text
-    assert "at most e^0.2 = 1.221.\n" in text
+    assert "changes the odds of a belief about this person by at most e^0.2 = 1.221; a guess" in text
     assert "costs of single labels do not add up" in text
 
 
@@ -450,7 +450,7 @@ class TestLiesInALedger:
         profile = PrivacyProfile(charge.profile.epsilons, tuple((1 - 1e-9) * delta for delta in charge.profile.deltas))
         wrong = replace(charge, profile=profile)
         monkeypatch.setattr(majority.ExactMajority, "cost", lambda *_, **__: wrong)
-        assert "profile" in false_claims(list(judge_ledger(replace(copy, charges=(wrong,)), table)))
+        assert "profile" in false_claims(list(judge_ledger(replace(copy, charges=(wrong,), costs={1: wrong}), table)))
 
     def test_the_budget(self, trio: Trio) -> None:
         copy = replace(read_ledger(trio.ledger_path), budget=PrivacyParams("0.5", "1e-2"))
@@ -536,10 +536,11 @@ class TestLiesInALedger:
     def test_a_table_that_was_charged_at_less(self, trio: Trio) -> None:
         copy = read_ledger(trio.ledger_path)
         cheap = Charge("DaRRM", guarantee=PrivacyParams("0.1", 0), count=12)
-        lying = replace(copy, charges=(copy.charges[0].kind.repeated(20), cheap), kinds="planned")
-        false = false_claims(list(judge_ledger(lying, trio.table)))
-        assert "charged at its cost" in false
-        assert "12 queries of 'DaRRM' cost something else" in false
+        costs = {1: copy.charges[0].kind.repeated(20), 2: cheap}
+        entries = (copy.entries[0], replace(copy.entries[1], kind=2))
+        lying = replace(copy, charges=tuple(costs.values()), costs=costs, entries=entries, kinds="planned")
+        false = list(judge_ledger(lying, trio.table))
+        assert "a query of its entries costs what one with this table costs (entry 2 cost" in false_claims(false)
 
     def test_who_the_voters_are(self, trio: Trio) -> None:
         # the same γ, said to be for models: the ledger knows better
@@ -552,7 +553,7 @@ class TestLiesInALedger:
 class TestLiesInLabels:
     def judged(self, trio: Trio, content: bytes, **more: Any) -> str:
         trio.labels_path.write_bytes(content)
-        labels = load_labels(trio.labels_path)
+        labels = read_labels(trio.labels_path)
         return false_claims(list(judge_labels(labels, trio.table, read_ledger(trio.ledger_path), more.get("classes"))))
 
     def test_the_honest_ones(self, trio: Trio) -> None:
@@ -581,7 +582,7 @@ class TestLiesInLabels:
         log = tuple(Entry("", "DaRRM", b - a, "", labels=labels_digest(labels[a:b]), output="-s") for a, b in sizes)
 
         def claims(given: Any) -> list[tuple[str, str]]:
-            found = judge_labels(given, None, LedgerCopy(BUDGET, "one", (), log), None)
+            found = judge_labels(LabelsFile(given), None, LedgerCopy(BUDGET, "one", (), log), None)
             return [(each.verdict, each.reason) for each in found if each.claim == "they are the labels of a debit"]
 
         assert claims(labels[:7]) == [
@@ -597,7 +598,7 @@ class TestLiesInLabels:
         labels = np.array([0, 1, 1])
         parts = labels[:2], labels[2:]
         log = tuple(Entry("", "DaRRM", part.size, "", labels=labels_digest(part), output="s") for part in parts)
-        found = list(judge_labels(labels, None, LedgerCopy(BUDGET, "one", (), log), None))
+        found = list(judge_labels(LabelsFile(labels), None, LedgerCopy(BUDGET, "one", (), log), None))
         assert [each.reason for each in found if each.claim.startswith("as many")] == ["3 labels, 3 paid"]
 
     def test_streams_that_take_turns_in_one_ledger(self, trio: Trio) -> None:
@@ -623,7 +624,9 @@ class TestLiesInLabels:
         whole = [Entry("", "DaRRM", 5, "", table=name, labels=labels_digest(labels)) for _, name in parts]
 
         def judged(*log: Entry) -> str:
-            return false_claims(list(judge_labels(labels, trio.table, LedgerCopy(BUDGET, "one", (), log), None)))
+            return false_claims(
+                list(judge_labels(LabelsFile(labels), trio.table, LedgerCopy(BUDGET, "one", (), log), None))
+            )
 
         assert "they were drawn with this table" in judged(*entries)
         assert "they were drawn with this table" in judged(whole[0])
@@ -635,7 +638,7 @@ class TestLiesInLabels:
         log = tuple(Entry("", "DaRRM", count, "", table=trio.table.digest) for count in (3, 4, 5))
         found = {
             count: false_claims(
-                list(judge_labels(np.zeros(count, int), None, LedgerCopy(BUDGET, "one", (), log), None))
+                list(judge_labels(LabelsFile(np.zeros(count, int)), None, LedgerCopy(BUDGET, "one", (), log), None))
             )
             for count in range(1, 14)
         }
@@ -645,10 +648,12 @@ class TestLiesInLabels:
         one = labels_digest(np.array([1]))
         entries = [Entry(str(n), "DaRRM", 1, "", labels=one, output="stream") for n in range(2_000)]
         ledger = LedgerCopy(BUDGET, "one", (), tuple(entries))
-        verdicts = list(judge_labels(np.array([1] * 999 + [0]), None, ledger, None))
+        verdicts = list(judge_labels(LabelsFile(np.array([1] * 999 + [0])), None, ledger, None))
         assert [verdict.verdict for verdict in verdicts] == [CONSISTENT, CLAIMED]
         assert "takes too long" in verdicts[1].reason
-        assert PROVED in {verdict.verdict for verdict in judge_labels(np.array([1] * 999), None, ledger, None)}
+        assert PROVED in {
+            verdict.verdict for verdict in judge_labels(LabelsFile(np.array([1] * 999)), None, ledger, None)
+        }
 
     def test_one_label_is_another(self, trio: Trio) -> None:
         content = trio.labels_path.read_bytes()
@@ -666,13 +671,13 @@ class TestLiesInLabels:
         assert "of the classes no, yes" in self.judged(trio, content, classes=("no", "yes"))
 
     def test_labels_of_another_table(self, trio: Trio) -> None:
-        labels = load_labels(trio.labels_path)
+        labels = read_labels(trio.labels_path)
         other = certify(trio.table.problem, NoiseFunction(3, [0.1, 0.2]))
         found = list(judge_labels(labels, other, read_ledger(trio.ledger_path), None))
         assert "they were drawn with this table" in false_claims(found)
 
     def test_a_count_that_the_debit_does_not_have(self, trio: Trio) -> None:
-        labels = load_labels(trio.labels_path)
+        labels = read_labels(trio.labels_path)
         copy = read_ledger(trio.ledger_path)
         lying = replace(copy, entries=(replace(copy.entries[0], count=19), copy.entries[1]))
         assert "as many were paid for" in false_claims(list(judge_labels(labels, trio.table, lying, None)))
@@ -680,7 +685,7 @@ class TestLiesInLabels:
     @pytest.mark.parametrize(
         ("name", "content"),
         [
-            ("l.csv", b"0\n1"),
+            ("l.csv", b"0\n1\n\n"),
             ("l.csv", b"0\n\xff\n"),
             ("l.npy", b"\x93NUMPY\x01\x00v\x00((((("),
             ("l.npy", b""),
@@ -753,8 +758,12 @@ class TestTheReport:
         assert all(verdict.claim in page.words and verdict.reason in page.words for verdict in found.verdicts)
         assert f"Nothing false was found in {len(found.verdicts)} claims" in page.words
         assert "at most e^0.3 = 1.35 times as likely, plus 1.5e-05, as with other data" in page.words
-        spent = read_ledger(trio.ledger_path).spent.epsilon
-        assert f"Any event of all 33 labels of the ledger together is at most e^{spent:.4g}" in page.words
+        ledger = read_ledger(trio.ledger_path)
+        proved = proved_bound(ledger)
+        assert proved is not None
+        assert proved.epsilon > ledger.spent.epsilon  # what is proved stands first
+        assert f"Any event of all 33 labels of the ledger together is at most e^{proved.epsilon:.4g}" in page.words
+        assert f"The smaller ε = {ledger.spent.epsilon:.4g} of the bound" in page.words
         assert page.tags["table"] == 4
         profile = trio.table.profile
         assert profile is not None
@@ -899,11 +908,11 @@ class TestDamagedBytes:
         for damaged in mutations(path.read_bytes(), 3):
             path.write_bytes(damaged)
             try:
-                labels = load_labels(path)
+                labels = read_labels(path)
             except ValueError:
                 found["status 2"] += 1
                 continue
-            if labels.tolist() == honest:
+            if labels.labels.tolist() == honest:
                 found["equal"] += 1
                 continue
             assert false_claims(list(judge_labels(labels, table, copy, None))) != ""
