@@ -14,6 +14,8 @@ SQLite remembers the locks that a process holds, and a forked child inherits tha
 wait for itself. So a fork waits until no other thread of its process is inside a transaction.
 """
 
+import errno
+import fcntl
 import math
 import os
 import sqlite3
@@ -29,6 +31,14 @@ MEMORY = ":memory:"
 _POLLING_SECONDS = 0.002  # far below the time of a debit, which waits for the disk
 RESTORE = "restore a copy that is at least as new as the last release, or count its whole budget as spent"
 HOW_TO_CREATE = "make a ledger first, by PrivacyLedger.create(path, budget) or release --create-budget EPS,DELTA"
+_IN_WAL = (
+    "another program switched it to a write-ahead log (WAL), of which a copy of the file lacks the newest entries, and "
+    "holds it open: close that program; nothing was debited"
+)
+_WITHOUT_LOCKS = (
+    "the file system does not lock files (ENOLCK), so nothing was debited: keep the ledger on a disk of this machine, "
+    "or mount the folder with locks"
+)
 _PERMISSIONS = "it cannot be accessed: check the permissions of the file and its folder"
 ADVICE = {
     sqlite3.SQLITE_ERROR: f"it is corrupted, a table or a column of it is missing or damaged: {RESTORE}",
@@ -171,11 +181,55 @@ class LedgerStore:
             with _turn:
                 pass
             with _transacting:
-                if _begins(connection, write=write, last=time.monotonic() > deadline):
+                if self._begins(connection, write=write, last=time.monotonic() > deadline):
                     connection.execute(f"PRAGMA busy_timeout = {math.ceil(1000 * self.timeout)}")  # a commit's readers
                     yield
                     return
             time.sleep(_POLLING_SECONDS)
+
+    def _begins(self, connection: sqlite3.Connection, *, write: bool, last: bool) -> bool:
+        """Try to begin a transaction; False if the file is locked, which raises at the last attempt.
+
+        What another program switched to a write-ahead log is switched back: a copy of the file lacks what stands there.
+        """
+        begun = False  # with a rollback journal
+        try:
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone stops at the drive's cache
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            connection.execute("SELECT count(*) FROM sqlite_master")  # a reader locks when it first reads
+            begun = connection.execute("PRAGMA journal_mode").fetchone() != ("wal",)
+            if not begun:
+                connection.execute("ROLLBACK")
+                connection.execute("PRAGMA journal_mode = DELETE")
+                if last:
+                    raise LedgerError(self.path, _IN_WAL)
+        except sqlite3.OperationalError as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            self._check_locks()
+            if last:
+                if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+                    raise LedgerError(self.path, _IN_WAL) from error
+                raise
+        return begun
+
+    def _check_locks(self) -> None:
+        """Tell a file system without locks, which SQLite reports as a file that is locked, from another process."""
+        if self.path == MEMORY:
+            return
+        file = os.open(self.path, os.O_RDONLY)
+        try:
+            # beyond the bytes that SQLite locks; closing gives up all locks of this process, which has none now
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 2**40)
+        except OSError as error:
+            if error.errno == errno.ENOLCK:
+                raise LedgerError(self.path, _WITHOUT_LOCKS) from error
+        finally:
+            os.close(file)
 
     def _check_file(self) -> None:
         if self.path == MEMORY:
@@ -192,23 +246,6 @@ class LedgerStore:
             message = "another file was put in its place since it was opened, so nothing was debited"
             raise LedgerError(self.path, f"{message}: {RESTORE}")
         self._inode = inode
-
-
-def _begins(connection: sqlite3.Connection, *, write: bool, last: bool) -> bool:
-    """Try to begin a transaction; False if the file is locked, which raises at the last attempt."""
-    try:
-        connection.execute("PRAGMA synchronous = EXTRA")
-        connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone stops at the drive's cache
-        connection.execute("PRAGMA trusted_schema = OFF")
-        connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-        connection.execute("SELECT count(*) FROM sqlite_master")  # a reader locks when it first reads
-    except sqlite3.OperationalError as error:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or last:
-            raise
-        return False
-    return True
 
 
 @contextmanager

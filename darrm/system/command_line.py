@@ -29,6 +29,8 @@ from darrm.system.files import check_parent, is_same_file
 USAGE_STATUS = 2
 INTERRUPTED_STATUS = 130
 _FLAG = re.compile(r"(--|[-–—])[A-Za-z][-\w]*")
+# control characters but line breaks, and those that turn the direction of writing
+_OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _MOST_CHARACTERS = 1000  # of a line on standard error: what was typed, or what a file holds, may be long
 
 
@@ -139,9 +141,20 @@ def check_outputs(options: argparse.Namespace) -> None:
 def print_report(options: argparse.Namespace, *, text: Callable[[], str], document: Callable[[], object]) -> None:
     """Print a report as ``--format`` and ``--quiet`` ask for: a person's text, or plain data as JSON."""
     if options.format == "json":
-        sys.stdout.write(json.dumps(document(), indent=1, ensure_ascii=False) + "\n")
+        sys.stdout.write(harmless(json.dumps(document(), indent=1, ensure_ascii=False)) + "\n")
     elif not options.quiet:
-        sys.stdout.write(text())
+        sys.stdout.write(harmless(text()))
+
+
+def harmless(text: str) -> str:
+    r"""Spell out what a terminal would obey, not show: a file may hold it, and nobody looked at it.
+
+    Escapes are those of JSON, so that plain data stay the same data.
+
+    >>> harmless("paid\x1b[2J\n") == "paid" + chr(92) + "u001b[2J\n"
+    True
+    """
+    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def run(main: Callable[[], int]) -> int:
@@ -174,7 +187,7 @@ def _about_file(error: OSError) -> str:
 
 def complain(message: str, status: int, kind: str = "error") -> int:
     """Print one line on standard error and return ``status``."""
-    line = " ".join(message.split())
+    line = harmless(" ".join(message.split()))
     line = line if len(line) <= _MOST_CHARACTERS else f"{line[: _MOST_CHARACTERS - 1]}…"
     if sys.stderr is not None:
         with suppress(OSError):
