@@ -152,7 +152,7 @@ def _certified(place: _Place, order: float, budget: float) -> tuple[ShapedNoise,
     """Widen the noise of a shape until its certified divergence is within the budget; return both."""
     noise, at = _scaled(place, order, budget), int(np.searchsorted(DEFAULT_ORDERS, order))
     for _ in range(_CERTIFICATIONS):
-        cost = float(label_curve(noise).values[at])
+        cost = float(label_curve(noise, moved=1).values[at])
         if cost <= budget:
             return noise, cost
         noise = _shaped(place, noise.right * math.sqrt(min(4.0, cost / budget)) * _MARGIN)

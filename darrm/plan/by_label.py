@@ -33,8 +33,9 @@ from darrm.probability.exact_inversion import WIDEST
 from darrm.probability.integer_noise import LARGEST_SCALE, SMALLEST_SCALE, IntegerNoise, ShapedNoise
 from darrm.problem import Workload
 
-UNUSED = 2e-5  # of ε may be left: the share of right labels knows no difference
-NARROW = 1e-3  # of the rate: where a certified cost jumps, no more is looked for
+UNUSED = 1e-4  # of ε may be left: certified costs of scales that are alike differ by as much
+ROUGH = 3e-3  # of ε may be left of more classes by what is not the best: wide noise takes a quarter of a second
+NARROW = 2e-3  # of the rate: where a certified cost jumps, no more is looked for
 HOPE = 1.1  # times the rate of an estimate: more than its privacy profile may admit
 ROUNDED_DOWN = 1.0 - 1e-4  # of the widest shaped noise: its scales are rounded
 # of the Rényi divergence of a label, λ times the squared rate: about what is certified, where a search starts
@@ -118,6 +119,7 @@ def laplace(search: Search, hope: float = HOPE) -> Iterable[Parameter]:
             hope=hope,
             goal=None,
             unused=UNUSED,
+            rough=_rough(search.workload),
             narrow=NARROW,
         )
     ]
@@ -148,6 +150,7 @@ def shaped_noise(search: Search) -> Iterable[Parameter]:
     def make(scale: float) -> Proposal:
         return _of(work, ShapedMax(scaled(scale), work.voters.reached), **asdict(scaled(scale)))
 
+    certified = ShapedMax(noise, work.voters.reached).guarantee  # known already
     shorter = min(1.0, noise.left / noise.right)
     widest = noise.right * min(LARGEST_SCALE / max(noise.left, noise.right), WIDEST / noise.deviation)
     limits = (1.0 / (ROUNDED_DOWN * widest), shorter / SMALLEST_SCALE)
@@ -158,6 +161,7 @@ def shaped_noise(search: Search) -> Iterable[Parameter]:
             start=1.0 / noise.right,
             limits=limits,
             value=falling(limits),
+            estimate=lambda scale: Charge("ShapedMax", renyi=_narrowed(certified, noise.right / scale)),
             goal=None,
             unused=UNUSED,
             narrow=NARROW,
@@ -179,6 +183,7 @@ def gaussian_of(workload: Workload) -> Parameter:
         hope=HOPE,
         goal=None,
         unused=UNUSED,
+        rough=_rough(workload),
         narrow=NARROW,
     )
 
@@ -230,6 +235,15 @@ def _of(workload: Workload, mechanism: Mechanism, law: Law | None = None, **sett
 def _noisy_law(mechanism: Mechanism) -> Law:
     noise: IntegerNoise = getattr(mechanism, "law", None) or getattr(mechanism, "noise")  # noqa: B009 (both kinds)
     return lambda counts: winning_probabilities(noise, counts)
+
+
+def _rough(workload: Workload) -> float:
+    return 0.0 if workload.has_noise_function else ROUGH
+
+
+def _narrowed(curve: RenyiCurve, times: float) -> RenyiCurve:
+    """Estimate the curve of noise so many times narrower."""
+    return RenyiCurve(curve.orders, curve.values * times**2)
 
 
 def _gaussian_curve(rate: float) -> RenyiCurve:

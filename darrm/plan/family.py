@@ -34,11 +34,14 @@ class Precision:
     """When a search ends."""
 
     slope: float = SLOPE  # of log ε over log rate, as long as one point is known
-    unused: float = 2e-5  # of ε may be left
+    unused: float = 2e-5  # of ε may be left, if it is aimed at
+    rough: float = 0.0  # of ε may be left if that is met by chance
     narrow: float = 1e-9  # of the rate: where a cost jumps, no more is looked for
+    jump: float = 2.0  # times the slope: between two rates a cost grows so fast only where it jumps
     trials: int = 60
-    steps: int = 5  # are made at least, where the first ends may happen to lie close
     straight: int = 9  # trials, before every third one bisects
+    stride: float = 8.0  # times the rate is the longest step before there are two ends
+    closest: float = 1e-9  # of the rate: nothing is between
     least: float = 1e-100  # with a smaller rate every answer is a coin
 
 
@@ -47,12 +50,16 @@ PRECISION = Precision()
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What a family is asked: what decides, what it has to beat (the smaller the better), and whom to tell."""
+    """What a family is asked: what decides, what it has to beat (the smaller the better), and whom to tell.
+
+    Where it is not ``fine``, some part of the budget may be left: the best is calibrated once more.
+    """
 
     workload: Workload
     measure: Measure
     to_beat: float
     report: Callable[[str], None]
+    fine: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +110,7 @@ def calibrate(
     measure: Measure | None = None,
     to_beat: float = math.inf,
     report: Callable[[str], None] | None = None,
+    fine: bool = True,
 ) -> Option:
     """Find the member of a family that is right most often of those whose Q charges the accountant admits.
 
@@ -118,6 +126,8 @@ def calibrate(
         An error, or a share of wrong labels, that is known already: a member that cannot have less need not be found.
     report
         Called with a few words at every step.
+    fine
+        Whether to go on where little of the budget is left but another charge takes long.
 
     Raises
     ------
@@ -133,7 +143,8 @@ def calibrate(
     >>> option.spent.epsilon <= 2, round(option.settings["sigma"])
     (True, 55)
     """
-    search = Search(workload, measure or measure_of(workload, None), to_beat, report or StatusLine(enabled=False).show)
+    show = report or StatusLine(enabled=False).show
+    search = Search(workload, measure or measure_of(workload, None), to_beat, show, fine)
     least, most = family.classes
     if not least <= workload.classes <= most:
         raise PlanError(f"it is for {'two' if most == 2 else f'{least} to {most:,}'} classes only")
@@ -245,7 +256,12 @@ class _Climb:
             self.excess,
             self.rate,
             parameter.limits,
-            Precision(unused=parameter.unused, narrow=parameter.narrow, slope=self.slope),
+            Precision(
+                unused=parameter.unused,
+                rough=0.0 if self.search.fine else parameter.rough,
+                narrow=parameter.narrow,
+                slope=self.slope,
+            ),
         )
         if rate > 0.0:
             self.rate = rate
@@ -344,21 +360,29 @@ def _last_below(
     for the ends 0 and infinity.
     """
     least, most = max(limits[0], precision.least), limits[1]
-    inside, outside = 0.0, math.inf
+    ends = {
+        True: (0.0, -math.inf),
+        False: (math.inf, math.inf),
+    }  # the last rate below and the first above: (rate, excess)
     points: list[tuple[float, float]] = []
     rate = min(max(start, least), most)
     for trial in range(precision.trials):
         value = excess(rate)
         below = value <= 0.0
-        inside, outside = (rate, outside) if below else (inside, rate)
-        if below and (value >= -precision.unused or rate >= most):
+        ends[below] = rate, value
+        inside, outside = ends[True][0], ends[False][0]
+        if (
+            (below and (value >= -max(precision.unused, precision.rough) or rate >= most))
+            or outside <= least
+            or _is_close(ends, precision)
+        ):
             break
-        guess = rate * (2.0 if below else 0.5)
+        step = math.log(2.0 if below else 0.5)
         if math.isfinite(value):
             points = [*points[-1:], (math.log(rate), value)]
-            guess = rate * math.exp(
-                max(-50.0, min(50.0, -(value + precision.unused / 2.0) / _slope(points, precision.slope)))
-            )
+            step = -(value + precision.unused / 2.0) / _slope(points, precision.slope)
+        stride = math.log(precision.stride)
+        guess = rate * math.exp(max(-stride, min(stride, step)))
         if math.isinf(outside) and guess <= inside:
             guess = 2.0 * inside
         elif inside == 0.0 and guess >= outside:
@@ -367,11 +391,17 @@ def _last_below(
             bisects = trial >= precision.straight and trial % 3 == 2
             if bisects or not inside < guess < outside:
                 guess = math.sqrt(inside) * math.sqrt(outside)
-        narrow = math.isfinite(outside) and outside - inside <= precision.narrow * outside
-        if outside <= least or (narrow and trial >= precision.steps):
-            break
         rate = min(max(guess, least), most)
-    return inside, outside
+    return ends[True][0], ends[False][0]
+
+
+def _is_close(ends: dict[bool, tuple[float, float]], precision: Precision) -> bool:
+    """Whether nothing is left between two rates, or little of what a jump leaves."""
+    (inside, value), (outside, above) = ends[True], ends[False]
+    if inside == 0.0 or not outside - inside <= precision.narrow * outside:
+        return False
+    wide = math.log(outside / inside)
+    return wide <= precision.closest or above - value > precision.jump * precision.slope * wide
 
 
 def _slope(points: list[tuple[float, float]], slope: float) -> float:

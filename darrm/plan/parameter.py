@@ -107,6 +107,8 @@ class Parameter:
         relative. None where it is not.
     unused, narrow
         A search ends where no more than this part of ε is left, or where the rate is known to so much, relative.
+    rough
+        The part of ε that may be left as long as it is not the best: `darrm.plan.search.options_of` goes on with that.
     followed
         Of several parameters of a family so many, those that begin best, are turned up.
     finish
@@ -122,7 +124,8 @@ class Parameter:
     hope: float = math.inf
     goal: float | None = 1e-7
     unused: float = 1e-7
-    narrow: float = 1e-9
+    narrow: float = 2e-6
+    rough: float = 0.0
     followed: int = 3
     finish: Callable[[float], Proposal] | None = None
 

@@ -17,7 +17,7 @@ reports for Q such charges.
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -168,7 +168,7 @@ def plan(
 def options_of(
     workload: Workload,
     measure: Measure,
-    families: Iterable[Family],
+    families: Sequence[Family],
     report: Callable[[str], None] | None = None,
     *,
     complete: bool = False,
@@ -182,14 +182,14 @@ def options_of(
     refused = []
     settled = ""  # why nothing else is tried
     for family in (family for family in families if family.arises(workload)):
-        if settled and not complete:
+        if settled and (family.optimal or not complete):
             refused.append((family.name, settled))
             continue
         show(family.name)
         least = min((option.wrong for option in options), default=math.inf)
         to_beat = math.inf if complete and not family.optimal else least
         try:
-            options.append(calibrate(workload, family, measure=measure, to_beat=to_beat, report=show))
+            options.append(calibrate(workload, family, measure=measure, to_beat=to_beat, report=show, fine=False))
         except (PlanError, TooManyKindsError, ValueError) as error:  # one that is out of its range leaves the others
             refused.append((family.name, str(error)))
             continue
@@ -197,6 +197,11 @@ def options_of(
             settled = "nothing is left to gain"
         elif family.best_of_one and workload.queries == 1:
             settled = "of one query the optimum is known"
+    if options:
+        best = min(options, key=lambda option: option.wrong)
+        if best.place is not None and best.place[0].rough:
+            family = next(family for family in families if family.name == best.name)
+            options[options.index(best)] = calibrate(workload, family, measure=measure, report=show)
     # stable: of equals the one that was asked first stays before the others
     return sorted(options, key=lambda option: option.wrong), refused
 
