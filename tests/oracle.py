@@ -51,19 +51,21 @@ def exact_worst_cost(problem: Problem, half: Iterable[float]) -> Fraction:
     """The largest f over all assignments with at most ``overlap`` touched voters, by walking the tree of voters.
 
     A voter whom the person does not reach has p = p', any value; f is linear in it, so 0 and 1 are enough.
+    Only the number of ones counts, so voters are placed in the order of their pairs: others repeat the same sum.
     """
-    pairs = corner_list(problem)
+    # those that touch nobody come last, so that they are left when nobody may be touched any more
+    pairs = sorted(corner_list(problem), key=lambda pair: pair[0] == pair[1])
     ratio = exponential(problem.target.exact_epsilon)
     g = signed_values(problem.voters.K, half)
 
-    def descend(voters: int, touchable: int, first: list[Fraction], second: list[Fraction]) -> Fraction:
+    def descend(voters: int, touchable: int, first: list[Fraction], second: list[Fraction], least: int = 0) -> Fraction:
         # first[s] = E[g(s + ones among the voters placed so far)], likewise second for p'
         if voters == 0:
             return first[0] - ratio * second[0]
         return max(
-            descend(voters - 1, touchable - (p != p_prime), average(first, p), average(second, p_prime))
-            for p, p_prime in pairs
-            if touchable or p == p_prime
+            descend(voters - 1, touchable - (p != p_prime), average(first, p), average(second, p_prime), number)
+            for number, (p, p_prime) in enumerate(pairs)
+            if number >= least and (touchable or p == p_prime)
         )
 
     return descend(problem.voters.K, problem.voters.reached, g, g)

@@ -39,7 +39,7 @@ class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     >>> from functools import partial
     >>> import torch
     >>> X, y = np.random.default_rng(0).normal(size=(200, 2)), ["no", "yes"] * 100
-    >>> model = PrivateSGDClassifier(partial(torch.nn.Linear, 2, 2), ["no", "yes"], steps=2, sampling_rate=1)
+    >>> model = PrivateSGDClassifier(partial(torch.nn.Linear, 2, 2), ["no", "yes"], steps=4, sampling_rate=1)
     >>> model.fit(X, y).predict(X).shape
     (200,)
     """

@@ -157,12 +157,25 @@ class TestEveryDoor:
             assert call(door, old, "x") == 2
             assert f"{old} is now {new}" in capsys.readouterr().err
 
+    @pytest.mark.slow
     def test_the_front_door_starts_it_without_a_warning(self, door: Door) -> None:
         assert_one_line(["darrm", door.name])
 
     @pytest.mark.slow
     def test_it_starts_by_its_own_name_without_a_warning(self, door: Door) -> None:
         assert_one_line([f"darrm.{door.name}"])
+
+
+def test_the_front_door_starts_all_without_a_warning() -> None:
+    """In one interpreter, as each takes a second to start."""
+    assert_one_line(["darrm", DOORS[0].name])
+    code = "import sys, darrm.__main__ as front; print(*(front.main([name, '--nonsense']) for name in sys.argv[1:]))"
+    words = [sys.executable, "-W", "error", "-c", code, *map(str, DOORS)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2"] * len(DOORS)
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(DOORS)
+    assert all(line.startswith("error: ") for line in lines)
 
 
 def assert_one_line(start: list[str]) -> None:

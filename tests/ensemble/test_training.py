@@ -346,7 +346,7 @@ def test_damaged_checkpoints_are_refused_or_harmless(tmp_path: Path) -> None:
     content = path.read_bytes()
     whole, facts = training.load_tensors(path)
     rng, refused = np.random.default_rng(0), 0
-    for _ in range(1000):
+    for _ in range(250):
         path.write_bytes(damaged(content, rng))
         try:
             tensors, found = training.load_tensors(path)
@@ -357,7 +357,7 @@ def test_damaged_checkpoints_are_refused_or_harmless(tmp_path: Path) -> None:
             assert found == facts
             assert tensors.keys() == whole.keys()
             assert all(tensors[name].tobytes() == whole[name].tobytes() for name in whole)
-    assert refused > 900
+    assert refused > 225
 
 
 def test_files_without_a_digest_are_refused(tmp_path: Path) -> None:

@@ -31,8 +31,16 @@ def worst(noise: SmallNoise, counts: tuple[int, ...]) -> tuple[np.ndarray, np.nd
     return forward, reverse, 1.0 - float(before.max())
 
 
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize(("K", "C"), [(7, 2), (6, 3), (5, 4)])
+@pytest.mark.parametrize(
+    ("noise", "K", "C"),
+    [
+        *((noise, 7, 2) for noise in NOISES),
+        *((noise, 6, 3) for noise in NOISES[1::2]),
+        *((noise, 5, 4) for noise in NOISES[::4]),
+        *(pytest.param(noise, 6, 3, marks=pytest.mark.slow) for noise in NOISES[::2]),
+        *(pytest.param(noise, 5, 4, marks=pytest.mark.slow) for n, noise in enumerate(NOISES) if n % 4),
+    ],
+)
 def test_costs_are_the_worst_of_all_neighbors_in_both_directions(noise: SmallNoise, K: int, C: int) -> None:
     rows = histograms(K, C)
     found = label_costs(noise, rows, ORDERS)

@@ -15,7 +15,7 @@ from tests.optimality import optimality_of
 SWEEP = [
     Problem.from_allowance(Voters(K, PrivacyParams("0.1", delta)), m)
     for m in (2, 3, 5)
-    for K, delta in ((31, "1e-4"), (21, "0"))
+    for K, delta in ((17, "1e-4"), (11, "0"))
 ]
 
 
