@@ -14,8 +14,9 @@ from darrm.account.bounds import Bound
 from darrm.advise.advice import Advice, advise
 from darrm.errors import PlanError
 from darrm.plan import FAMILIES, Family, Option, Parameter, Plan, Proposal, Search, calibrate, plan
+from darrm.plan.families import named
 from darrm.plan.parameter import fixed
-from darrm.plan.share_right import measure_of
+from darrm.plan.share_right import Measure
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 
@@ -32,7 +33,7 @@ _options: dict[tuple[Family, Workload, Any, float], Option | Exception] = {}
 
 
 def planned(workload: Workload, prior: Any = None) -> Plan:
-    belief = measure_of(workload, prior).prior
+    belief = Measure(workload, prior).prior
     if (workload, belief) not in _plans:
         _plans[workload, belief] = plan(workload, prior=belief)
     return _plans[workload, belief]
@@ -41,9 +42,8 @@ def planned(workload: Workload, prior: Any = None) -> Plan:
 def calibrated(workload: Workload, family: Family | str, prior: Any = None, *, to_beat: float = math.inf) -> Option:
     """The option of a family, or of the family of a name, as `calibrate` finds it."""
     if isinstance(family, str):
-        least = workload.classes
-        family = next(one for one in FAMILIES if one.name == family and one.classes[0] <= least <= one.classes[1])
-    measure = measure_of(workload, prior)
+        family = named(family)
+    measure = Measure(workload, prior)
     key = family, workload, measure.prior, to_beat
     if key not in _options:
         try:

@@ -21,7 +21,7 @@ from darrm.plan.family import Family
 from darrm.plan.option import Option, how_counted
 from darrm.plan.remedies import remedies
 from darrm.plan.search import Plan, check_size_of, options_of
-from darrm.plan.share_right import MOST_LISTED, Measure, ShareRight, coin, histograms, measure_of
+from darrm.plan.share_right import MOST_LISTED, Measure, ShareRight, coin, histograms
 from darrm.problem import Workload
 
 
@@ -69,7 +69,7 @@ class Advice:
     @property
     def coin_accuracy(self) -> float | None:
         """The accuracy of a fair coin under the prior; None for more than two classes."""
-        error = measure_of(self.workload, self.prior).expected_error(coin)
+        error = Measure(self.workload, self.prior).expected_error(coin)
         return None if error is None else 1.0 - error
 
     @property
@@ -124,7 +124,7 @@ def advise(
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
-    measure = measure_of(workload, prior)
+    measure = Measure(workload, prior)
     asked = FAMILIES if families is None else families
     apply = [family for family in asked if family.classes[0] <= workload.classes <= family.classes[1]]
     known = {family.name for family in apply}

@@ -64,7 +64,7 @@ def _best(workload: Workload) -> Option:
     """Plan once for equal workloads: the same voters, queries, classes and exact budget."""
     if needs_no_noise(workload):
         # the votes are published as they are: a table of γ = 1 would be paid for at every question
-        return replace(calibrate(workload, *named("no noise", workload.classes)), aggregator=None)
+        return replace(calibrate(workload, named("no noise")), aggregator=None)
     return plan(workload).option
 
 

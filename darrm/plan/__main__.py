@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workload = workload_of(options)
     workload = replace(workload, voters=fitted(workload.voters, quiet=options.quiet))
     prior = parsed(options.prior, workload.classes)
-    families = None if options.family is None else named(options.family)
+    families = None if options.family is None else [named(options.family)]
     with status_line(quiet=options.quiet) as line:
         found = plan(workload, prior=prior, families=families, report=line.show)
     if options.output is not None:

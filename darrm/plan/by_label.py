@@ -13,19 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from darrm.account.bounds import models_bound
 from darrm.errors import PlanError
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.mechanisms.noisy_law import winning_probabilities
 from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
-from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.optimize.shape import best_shape
 from darrm.plan.budget import account_of, counted
 from darrm.plan.family import Search, largest_rate
-from darrm.plan.option import NO_NOISE, kind_of_votes
-from darrm.plan.parameter import Parameter, Proposal, fixed, rounded, six_digits
+from darrm.plan.parameter import Parameter, Precision, Proposal, rounded, six_digits
 from darrm.plan.share_right import Law
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
@@ -33,10 +30,10 @@ from darrm.probability.exact_inversion import WIDEST
 from darrm.probability.integer_noise import LARGEST_SCALE, SMALLEST_SCALE, IntegerNoise, ShapedNoise
 from darrm.problem import Workload
 
-UNUSED = 1e-4  # of ε may be left: certified costs of scales that are alike differ by as much
-ROUGH = 3e-3  # of ε may be left of more classes by what is not the best: wide noise takes a quarter of a second
-NARROW = 2e-3  # of the rate: where a certified cost jumps, no more is looked for
-HOPE = 1.1  # times the rate of an estimate: more than its privacy profile may admit
+# by whether there are two classes: certified costs of alike scales differ by a part in ten thousand, and a charge of
+# wide noise takes a quarter of a second
+PRECISION = {False: Precision(unused=1e-4, narrow=2e-3, rough=3e-3), True: Precision(unused=1e-4, narrow=2e-3)}
+HOPE = {False: 1.1, True: 1.0}  # times the rate of an estimate: of more classes the privacy profile may admit more
 ROUNDED_DOWN = 1.0 - 1e-4  # of the widest shaped noise: its scales are rounded
 # of the Rényi divergence of a label, λ times the squared rate: about what is certified, where a search starts
 GAUSSIAN_SHARE, GAUSSIAN_BEND, GAUSSIAN_POWER, LAPLACE_SHARE = 0.646, 0.0226, 2.1, 0.671
@@ -69,39 +66,12 @@ def permute_and_flip_law(epsilon: float, reached: int) -> Law:
     return law
 
 
-def no_noise(search: Search) -> Iterable[Parameter]:
-    """Publish the votes of private models as they are, if the models that a person reaches stay within the budget."""
-    work, delta = search.workload, search.workload.total.delta
-    cap, reached = models_bound(work.voters, delta), work.voters.reached
-    if cap is None:
-        raise PlanError(f"the {reached} models a person reaches fail with more than delta = {delta:g}")
-    if cap.epsilon > work.total.epsilon:
-        raise PlanError(f"the {reached} models a person reaches cost epsilon = {cap.epsilon:.6g} together")
-    votes = f"publish the {kind_of_votes(work)} of the models' votes as it is, for as many queries as you like"
-
-    def law(counts: NDArray[np.int64]) -> Array:
-        leading = counts == counts.max(axis=1, keepdims=True)
-        return np.asarray(leading / leading.sum(axis=1, keepdims=True))
-
-    return [fixed(work, Proposal(law=law, total=cap, instructions=(votes,), remark=NO_NOISE))]
-
-
-def exponential_mechanism(search: Search) -> Iterable[Parameter]:
-    """Turn up the ε of the exponential mechanism."""
-    return [_selection(search, ExponentialMechanism, exponential_law)]
-
-
-def permute_and_flip(search: Search) -> Iterable[Parameter]:
-    """Turn up the ε of permute-and-flip."""
-    return [_selection(search, PermuteAndFlip, permute_and_flip_law)]
-
-
-def gaussian(search: Search, hope: float = HOPE) -> Iterable[Parameter]:
+def gaussian(search: Search) -> Iterable[Parameter]:
     """Turn down the σ of GNMax."""
-    return [replace(gaussian_of(search.workload), hope=hope)]
+    return [gaussian_of(search.workload)]
 
 
-def laplace(search: Search, hope: float = HOPE) -> Iterable[Parameter]:
+def laplace(search: Search) -> Iterable[Parameter]:
     """Turn up the γ of LNMax."""
 
     def estimate(gamma: float) -> Charge:
@@ -116,11 +86,9 @@ def laplace(search: Search, hope: float = HOPE) -> Iterable[Parameter]:
             start=first_rate(search.workload),
             limits=(1e-9, LARGEST_GAMMA),
             estimate=estimate,
-            hope=hope,
+            hope=HOPE[search.workload.has_noise_function],
             goal=None,
-            unused=UNUSED,
-            rough=_rough(search.workload),
-            narrow=NARROW,
+            precision=PRECISION[search.workload.has_noise_function],
         )
     ]
 
@@ -163,8 +131,7 @@ def shaped_noise(search: Search) -> Iterable[Parameter]:
             value=falling(limits),
             estimate=lambda scale: Charge("ShapedMax", renyi=_narrowed(certified, noise.right / scale)),
             goal=None,
-            unused=UNUSED,
-            narrow=NARROW,
+            precision=replace(PRECISION[False], rough=0.0),
         )
     ]
 
@@ -180,11 +147,9 @@ def gaussian_of(workload: Workload) -> Parameter:
         limits=limits,
         value=falling(limits),
         estimate=lambda sigma: Charge("GNMax", renyi=_gaussian_curve(reached / sigma)),
-        hope=HOPE,
+        hope=HOPE[workload.has_noise_function],
         goal=None,
-        unused=UNUSED,
-        rough=_rough(workload),
-        narrow=NARROW,
+        precision=PRECISION[workload.has_noise_function],
     )
 
 
@@ -203,7 +168,7 @@ def first_rate(workload: Workload) -> float:
     return release.total.epsilon / (2.0 * math.sqrt(release.queries) * release.voters.reached)
 
 
-def _selection(search: Search, kind: Callable[[float, int], Mechanism], law: Callable[[float, int], Law]) -> Parameter:
+def selection(search: Search, kind: Callable[[float, int], Mechanism], law: Callable[[float, int], Law]) -> Parameter:
     """Describe the ε of a mechanism that chooses a class by its votes."""
     reached = search.workload.voters.reached
 
@@ -235,10 +200,6 @@ def _of(workload: Workload, mechanism: Mechanism, law: Law | None = None, **sett
 def _noisy_law(mechanism: Mechanism) -> Law:
     noise: IntegerNoise = getattr(mechanism, "law", None) or getattr(mechanism, "noise")  # noqa: B009 (both kinds)
     return lambda counts: winning_probabilities(noise, counts)
-
-
-def _rough(workload: Workload) -> float:
-    return 0.0 if workload.has_noise_function else ROUGH
 
 
 def _narrowed(curve: RenyiCurve, times: float) -> RenyiCurve:

@@ -4,8 +4,6 @@
 a longer list as well.
 """
 
-from functools import partial
-
 from darrm.errors import checks
 from darrm.plan import by_label, compared, optimum, tables
 from darrm.plan.family import Family
@@ -17,6 +15,10 @@ TWO, MORE = (2, 2), (3, MOST_PLANNED)
 BY_COUNTS = "it is charged for the noisy counts, which nobody sees"
 LABEL = "charged for its label, for any number of classes, as `darrm.pate` charges it."
 SIGMA, GAMMA = "the least σ that the accountant admits; " + LABEL, "the largest γ that it admits; " + LABEL
+SELECTION = (
+    "charged for its label, as `darrm.pate` charges it; of two classes as a certified table, the largest that the "
+    "accountant admits."
+)
 TABLE = "the largest whose certified table the accountant admits."
 MODELS = "the votes of private models as they are."
 SHAPE = "the best shape at the cost of GNMax; " + LABEL
@@ -30,22 +32,13 @@ def are_models(workload: Workload) -> bool:
 
 
 FAMILIES: tuple[Family, ...] = (
-    Family("no noise", tables.no_noise, MODELS, GRAY, classes=TWO, arises=are_models),
-    Family("no noise", by_label.no_noise, MODELS, GRAY, classes=MORE, arises=are_models),
-    Family("Rényi", optimum.under_renyi, OPTIMUM_RENYI, BLACK, 2.4, TWO, optimal=True),
-    Family("Rényi", optimum.plurality_under_renyi, OPTIMUM_RENYI, BLACK, 2.4, MORE, optimal=True),
-    Family("per query", optimum.per_query, OPTIMUM_ONCE, VERMILION, 2.0, TWO, optimal=True, best_of_one=True),
-    Family(
-        "per query", optimum.plurality_per_query, OPTIMUM_ONCE, VERMILION, 2.0, MORE, optimal=True, best_of_one=True
-    ),
-    Family("permute-and-flip", tables.permute_and_flip, TABLE, PURPLE, classes=TWO),
-    Family("exponential mechanism", tables.exponential_mechanism, TABLE, VERMILION, classes=TWO),
-    Family("exponential mechanism", by_label.exponential_mechanism, LABEL, VERMILION, classes=MORE),
-    Family("permute-and-flip", by_label.permute_and_flip, LABEL, PURPLE, classes=MORE),
-    Family("GNMax by label", partial(by_label.gaussian, hope=1.0), SIGMA, BLUE, classes=TWO),
-    Family("LNMax by label", partial(by_label.laplace, hope=1.0), GAMMA, ORANGE, classes=TWO),
-    Family("GNMax by label", by_label.gaussian, SIGMA, BLUE, classes=MORE),
-    Family("LNMax by label", by_label.laplace, GAMMA, ORANGE, classes=MORE),
+    Family("no noise", tables.no_noise, MODELS, GRAY, arises=are_models),
+    Family("Rényi", optimum.under_renyi, OPTIMUM_RENYI, BLACK, 2.4, optimal=True),
+    Family("per query", optimum.per_query, OPTIMUM_ONCE, VERMILION, 2.0, optimal=True, best_of_one=True),
+    Family("permute-and-flip", tables.permute_and_flip, SELECTION, PURPLE),
+    Family("exponential mechanism", tables.exponential_mechanism, SELECTION, VERMILION),
+    Family("GNMax by label", by_label.gaussian, SIGMA, BLUE),
+    Family("LNMax by label", by_label.laplace, GAMMA, ORANGE),
     Family("shaped noise", by_label.shaped_noise, SHAPE, VERMILION, classes=MORE),
     Family(
         "GNMax, paper's σ",
@@ -96,14 +89,13 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
-def named(name: str, classes: int | None = None) -> tuple[Family, ...]:
-    """Return the families of a name, for all numbers of classes or for one; `ValueError` if there is none.
+def named(name: str) -> Family:
+    """Return the family of a name; `ValueError` if there is none.
 
-    >>> [family.classes for family in named("permute-and-flip")], len(named("permute-and-flip", 10))
-    ([(2, 2), (3, 1000)], 1)
+    >>> named("permute-and-flip").classes
+    (2, 1000)
     """
-    fitting = (family for family in FAMILIES if classes is None or family.classes[0] <= classes <= family.classes[1])
-    chosen = tuple(family for family in fitting if family.name == name)
-    if not chosen:
-        checks.fail("the family", name, "one of " + ", ".join(dict.fromkeys(family.name for family in FAMILIES)))
-    return chosen
+    families = {family.name: family for family in FAMILIES}
+    if name not in families:
+        checks.fail("the family", name, "one of " + ", ".join(families))
+    return families[name]

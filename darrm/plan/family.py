@@ -12,7 +12,7 @@ least rate that is right as often as that.
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from darrm.account.accountant import Spent
@@ -20,32 +20,13 @@ from darrm.errors import PlanError
 from darrm.losses.charges import Charge
 from darrm.plan.budget import account_of, counted
 from darrm.plan.option import Option, how_to_release
-from darrm.plan.parameter import Parameter, Proposal
-from darrm.plan.share_right import MOST_PLANNED, Measure, measure_of
+from darrm.plan.parameter import Parameter, Precision, Proposal
+from darrm.plan.share_right import MOST_PLANNED, Measure
 from darrm.problem import Workload
 from darrm.system.figures import GRAY
 from darrm.system.progress import StatusLine
 
-SLOPE = 1.15  # between that of pure privacy, 1, and of Gaussian noise many times over
-
-
-@dataclass(frozen=True)
-class Precision:
-    """When a search ends."""
-
-    slope: float = SLOPE  # of log ε over log rate, as long as one point is known
-    unused: float = 2e-5  # of ε may be left, if it is aimed at
-    rough: float = 0.0  # of ε may be left if that is met by chance
-    narrow: float = 1e-9  # of the rate: where a cost jumps, no more is looked for
-    jump: float = 2.0  # times the slope: between two rates a cost grows so fast only where it jumps
-    trials: int = 60
-    straight: int = 9  # trials, before every third one bisects
-    stride: float = 8.0  # times the rate is the longest step before there are two ends
-    closest: float = 1e-9  # of the rate: nothing is between
-    least: float = 1e-100  # with a smaller rate every answer is a coin
-
-
-PRECISION = Precision()
+SINGLE = Precision(unused=2e-5, narrow=1e-9)  # of what costs no time
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +102,7 @@ def calibrate(
     family
         What is calibrated.
     measure
-        What decides, of `darrm.plan.share_right.measure_of`; by default that of equally likely histograms.
+        What decides, a `darrm.plan.share_right.Measure`; by default that of equally likely histograms.
     to_beat
         An error, or a share of wrong labels, that is known already: a member that cannot have less need not be found.
     report
@@ -139,12 +120,12 @@ def calibrate(
     >>> from darrm import PrivacyParams, Voters
     >>> from darrm.plan.families import named
     >>> work = Workload(Voters(50, PrivacyParams("inf"), overlap=1), 500, PrivacyParams(2, "1e-5"), classes=10)
-    >>> option = calibrate(work, *named("GNMax by label", 10))
+    >>> option = calibrate(work, named("GNMax by label"))
     >>> option.spent.epsilon <= 2, round(option.settings["sigma"])
     (True, 55)
     """
     show = report or StatusLine(enabled=False).show
-    search = Search(workload, measure or measure_of(workload, None), to_beat, show, fine)
+    search = Search(workload, measure or Measure(workload, None), to_beat, show, fine)
     least, most = family.classes
     if not least <= workload.classes <= most:
         raise PlanError(f"it is for {'two' if most == 2 else f'{least} to {most:,}'} classes only")
@@ -186,7 +167,7 @@ class _Climb:
         self.made = cache(parameter.make)
         self._costs: dict[float, float] = {}
         self._wrong: dict[float, float] = {}
-        self.slope = SLOPE
+        self.slope = parameter.precision.slope
         self.rate = self._estimated()
 
     def _estimated(self) -> float:
@@ -256,10 +237,9 @@ class _Climb:
             self.excess,
             self.rate,
             parameter.limits,
-            Precision(
-                unused=parameter.unused,
-                rough=0.0 if self.search.fine else parameter.rough,
-                narrow=parameter.narrow,
+            replace(
+                parameter.precision,
+                rough=0.0 if self.search.fine else parameter.precision.rough,
                 slope=self.slope,
             ),
         )
@@ -282,7 +262,7 @@ class _Climb:
         self.refused = parameter.estimate is None  # what an estimate begins with is known to be admitted, mostly
         least = parameter.limits[0] if self.refused else self.rate
         if self.wrong(most) < to_beat:
-            aim, close = to_beat * (1.0 - parameter.goal), Precision(unused=parameter.goal / 2.0)
+            aim, close = to_beat * (1.0 - parameter.goal), replace(SINGLE, unused=parameter.goal / 2.0)
             goal, _ = _last_below(lambda rate: _ratio(aim, self.wrong(rate)), self.rate, (least, most), close)
             if goal == 0.0 or self.excess(goal) <= 0.0:
                 self.rate, self.refused = goal or self.rate, False
@@ -352,7 +332,7 @@ def _ratio(value: float, other: float) -> float:
 
 
 def _last_below(
-    excess: Callable[[float], float], start: float, limits: tuple[float, float], precision: Precision = PRECISION
+    excess: Callable[[float], float], start: float, limits: tuple[float, float], precision: Precision = SINGLE
 ) -> tuple[float, float]:
     """Find where an excess that grows with the rate reaches 0: the last rate below, 0 if none is, and the first above.
 

@@ -31,7 +31,7 @@ from darrm.optimize.plurality import optimize_plurality, optimize_plurality_unde
 from darrm.optimize.under_renyi import COARSE, FINE, RenyiOptimum, optimize_under_renyi
 from darrm.plan.budget import releases_of
 from darrm.plan.family import Search
-from darrm.plan.parameter import Parameter, Proposal, fixed, rounded
+from darrm.plan.parameter import Parameter, Precision, Proposal, fixed, rounded
 from darrm.plan.tables import largest_epsilon, smallest_target, table_proposal
 from darrm.privacy import PrivacyParams
 from darrm.problem import Workload
@@ -43,7 +43,7 @@ SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fractio
 FOLLOWED = 3  # so many of them are tried with a larger ε and the exact profile
 MOST_VOTERS = 301  # beyond, a profile takes seconds, and that of a γ that is not monotone minutes
 LARGEST_GAIN = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
-UNUSED, NARROW = 2e-6, 1e-6  # of ε and of the rate: a solution takes long
+PRECISION = Precision(unused=2e-6, narrow=1e-6)  # a solution takes long
 GOAL = 1e-3  # of what is to be beaten: gains below it are not looked for
 FIRST_STEP = 2  # orders, from the one that a search starts with
 LEAST_BUDGET = 1e-11  # of one query: a law of less is the rounding of its own divergence
@@ -53,6 +53,18 @@ LARGEST_EPSILON = Fraction(15)  # of one query of more than two classes; beyond,
 
 
 def per_query(search: Search) -> Iterable[Parameter]:
+    """Turn up the ε of the optimal law of one query."""
+    return (_gammas_per_query if search.workload.has_noise_function else _plurality_per_query)(search)
+
+
+def under_renyi(search: Search) -> Iterable[Parameter]:
+    """Find the order whose optimal law errs least; what the accountant does not admit of it is scaled or mixed."""
+    if search.workload.has_noise_function:
+        return _of_releases(search, _gamma_under_renyi)
+    return [_plurality_under_renyi(search, _solvable(search.workload))]
+
+
+def _gammas_per_query(search: Search) -> list[Parameter]:
     """Turn up the ε of the optimal γ of one query, for several δ."""
     releases = releases_of(search.workload)
     parameters = [
@@ -69,12 +81,7 @@ def per_query(search: Search) -> Iterable[Parameter]:
     return parameters
 
 
-def under_renyi(search: Search) -> Iterable[Parameter]:
-    """Find the order whose optimal γ errs least; what the accountant does not admit of it is scaled down."""
-    return _of_releases(search, _gamma_under_renyi)
-
-
-def plurality_per_query(search: Search) -> Iterable[Parameter]:
+def _plurality_per_query(search: Search) -> list[Parameter]:
     """Turn up the ε of the optimal plurality of one query, half of its share of δ being its own."""
     work = _solvable(search.workload)
     if work.queries == 1:
@@ -98,15 +105,9 @@ def plurality_per_query(search: Search) -> Iterable[Parameter]:
             estimate=lambda epsilon: Charge("query", guarantee=PrivacyParams(rounded(epsilon), delta)),
             hope=LARGEST_GAIN,
             goal=GOAL,
-            unused=UNUSED,
-            narrow=NARROW,
+            precision=PRECISION,
         )
     ]
-
-
-def plurality_under_renyi(search: Search) -> Iterable[Parameter]:
-    """Find the order whose optimal plurality is right most often; it is mixed with a random answer if need be."""
-    return [_plurality_under_renyi(search, _solvable(search.workload))]
 
 
 def _gamma_of_one(search: Search, release: Workload, delta: Fraction, shape: str, *, followed: int) -> Parameter:
@@ -142,8 +143,7 @@ def _gamma_of_one(search: Search, release: Workload, delta: Fraction, shape: str
         estimate=None if once else lambda epsilon: Charge("query", guarantee=PrivacyParams(exact(epsilon), delta)),
         hope=LARGEST_GAIN,
         goal=GOAL,
-        unused=UNUSED,
-        narrow=NARROW,
+        precision=PRECISION,
         followed=followed if voters.K <= MOST_VOTERS else 1,
         finish=None if exactly else lambda epsilon: solved(epsilon, FINE),
     )

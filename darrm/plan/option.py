@@ -17,7 +17,7 @@ from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Prior, is_built_in
 from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.parameter import Parameter
-from darrm.plan.share_right import Law, ShareRight, measure_of
+from darrm.plan.share_right import Law, Measure, ShareRight
 from darrm.problem import Workload
 from darrm.system.flags import flags_of
 
@@ -141,7 +141,7 @@ def how_to_release(workload: Workload, prior: object, family: str | None = None)
 
 def _flag_of(prior: Any, workload: Workload) -> str:  # noqa: ANN401 (either kind of prior)
     """Write ``--prior``, unless it is the default."""
-    if not is_built_in(prior) or prior == measure_of(workload, None).prior:
+    if not is_built_in(prior) or prior == Measure(workload, None).prior:
         return ""
     return f" --prior {shlex.quote(prior.text)}"
 

@@ -82,6 +82,24 @@ def rounded(value: Fraction | float, rounding: str = ROUND_FLOOR) -> Fraction:
     return Fraction(context.divide(Decimal(exact.numerator), Decimal(exact.denominator)))
 
 
+@dataclass(frozen=True)
+class Precision:
+    """When a search ends."""
+
+    slope: float = (
+        1.15  # of log ε over log rate as long as one is known: between that of pure privacy, 1, and many Gaussians
+    )
+    unused: float = 1e-7  # of ε may be left, and half of it is aimed at
+    rough: float = 0.0  # of ε may be left by what is not the best: `darrm.plan.search.options_of` goes on with that
+    narrow: float = 2e-6  # of the rate: where a cost jumps, no more is looked for
+    jump: float = 2.0  # times the slope: between two rates a cost grows so fast only where it jumps
+    trials: int = 60
+    straight: int = 9  # trials, before every third one bisects
+    stride: float = 8.0  # times the rate is the longest step before there are two ends
+    closest: float = 1e-9  # of the rate: nothing is between
+    least: float = 1e-100  # with a smaller rate every answer is a coin
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Parameter:
     """A number that is turned up as far as the budget of a workload admits.
@@ -105,10 +123,8 @@ class Parameter:
     goal
         Where laws take less time than charges, the least rate that beats what is known is tried first: by so much,
         relative. None where it is not.
-    unused, narrow
-        A search ends where no more than this part of ε is left, or where the rate is known to so much, relative.
-    rough
-        The part of ε that may be left as long as it is not the best: `darrm.plan.search.options_of` goes on with that.
+    precision
+        When a search ends.
     followed
         Of several parameters of a family so many, those that begin best, are turned up.
     finish
@@ -123,9 +139,7 @@ class Parameter:
     estimate: Callable[[float], Charge] | None = None
     hope: float = math.inf
     goal: float | None = 1e-7
-    unused: float = 1e-7
-    narrow: float = 2e-6
-    rough: float = 0.0
+    precision: Precision = Precision()
     followed: int = 3
     finish: Callable[[float], Proposal] | None = None
 

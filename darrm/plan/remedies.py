@@ -12,7 +12,7 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.plan.budget import account_of, counted
 from darrm.plan.option import Option
 from darrm.plan.search import Plan
-from darrm.plan.share_right import Law, Measure, coin, measure_of
+from darrm.plan.share_right import Law, Measure, coin
 from darrm.probability.bisection import last_allowed
 from darrm.problem import MOST_VOTERS
 
@@ -30,7 +30,7 @@ def remedies(plan: Plan) -> tuple[str, ...]:
     """
     if not plan.options:
         return ()
-    best, measure = plan.best, measure_of(plan.workload, plan.prior)
+    best, measure = plan.best, Measure(plan.workload, plan.prior)
     known, coins = best.share_right, measure.share_right(coin)
     if best.expected_error is not None or known is None or coins is None or known.value >= (1.0 + coins.value) / 2.0:
         return ()

@@ -8,7 +8,7 @@ from darrm.plan.budget import counted
 from darrm.plan.option import Option, how_counted, kind_of_votes, release_command, settings_in_words
 from darrm.plan.remedies import remedies
 from darrm.plan.search import Plan
-from darrm.plan.share_right import coin, measure_of
+from darrm.plan.share_right import Measure, coin
 from darrm.system.command_line import absences, level_table
 from darrm.system.figures import saved_figure, style
 
@@ -35,7 +35,7 @@ def json_report(plan: Plan, output: Path | None) -> dict[str, Any]:
         "workload": plan.workload.to_json(),
         "counted_as": counted(plan.workload).to_json(),
         "prior": plan.prior.text,
-        "levels": measure_of(plan.workload, plan.prior).levels.tolist(),
+        "levels": Measure(plan.workload, plan.prior).levels.tolist(),
         "candidates": [
             {
                 "method": option.name,
@@ -65,7 +65,7 @@ def plot_report(path: Path, plan: Plan) -> None:
     """Draw the probability of the true majority over the number of ones for every candidate."""
     with saved_figure(path) as figure:
         axes = figure.add_subplot()
-        levels = measure_of(plan.workload, plan.prior).levels
+        levels = Measure(plan.workload, plan.prior).levels
         for place, option in enumerate(plan.options):
             label = f"{option.name}   {' and '.join(_score(option))}"
             axes.plot(levels, option.truth, label=label, **style(place).line(len(levels)))
@@ -84,7 +84,7 @@ def _heading(plan: Plan) -> str:
         f"Plan for {work.queries:,} {kind_of_votes(work)} votes",
         f"  {work.voters}",
         f"  all answers together are to be {work.total}-differentially private",
-        f"  decided by the {measure_of(work, plan.prior).name} under {in_words(plan.prior)}",
+        f"  decided by the {Measure(work, plan.prior).name} under {in_words(plan.prior)}",
         *([f"  {how_counted(work)}"] if how_counted(work) else []),
     ]
     return "\n".join(lines)
@@ -92,7 +92,7 @@ def _heading(plan: Plan) -> str:
 
 def _candidates(plan: Plan, *, everything: bool) -> str:
     """Tabulate what was found, the winner marked, and say what was not."""
-    measure = measure_of(plan.workload, plan.prior)
+    measure = Measure(plan.workload, plan.prior)
     errors = plan.best.expected_error is not None
     wide = max(12, *(len(option.name) + 2 for option in plan.options))
     head = f"{'share right':>15}" + (f"{'expected error':>16}" if errors else "")
@@ -120,7 +120,7 @@ def _truth(plan: Plan) -> str:
     """Tabulate the probability of the truth at some numbers of votes."""
     columns = {option.name: option.truth for option in plan.options}
     width = max(12, *(len(name) + 2 for name in columns))
-    levels = measure_of(plan.workload, plan.prior).levels
+    levels = Measure(plan.workload, plan.prior).levels
     table = level_table(levels, columns, width=width, most=MOST_LINES, elsewhere="--format json")
     rest = "" if plan.workload.has_noise_function else ", the other classes sharing the rest"
     return f"How often the answer is the true {kind_of_votes(plan.workload)} of l votes{rest}\n{table}"

@@ -33,7 +33,7 @@ from darrm.plan.budget import needs_no_noise, releases_of
 from darrm.plan.families import FAMILIES
 from darrm.plan.family import Family, calibrate
 from darrm.plan.option import Option, how_to_release
-from darrm.plan.share_right import Measure, measure_of
+from darrm.plan.share_right import Measure
 from darrm.problem import Workload
 from darrm.system.progress import StatusLine
 
@@ -150,7 +150,7 @@ def plan(
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
-    measure = measure_of(workload, prior)
+    measure = Measure(workload, prior)
     asked = [family for family in families or FAMILIES if (family.planned or families) and not family.only_compared]
     asked = [family for family in asked if family.classes[0] <= workload.classes <= family.classes[1]]
     check_size_of(workload)
@@ -199,7 +199,7 @@ def options_of(
             settled = "of one query the optimum is known"
     if options:
         best = min(options, key=lambda option: option.wrong)
-        if best.place is not None and best.place[0].rough:
+        if best.place is not None and best.place[0].precision.rough:
             family = next(family for family in families if family.name == best.name)
             options[options.index(best)] = calibrate(workload, family, measure=measure, report=show)
     # stable: of equals the one that was asked first stays before the others

@@ -5,8 +5,7 @@ partitions of K into at most C parts. Where these are few the share is a sum ove
 histograms that are drawn from the prior with a fixed public seed, of probabilities that are exact. The same histograms
 serve every release, so differences are known better than the standard error says.
 
-`measure_of` chooses what a workload's releases are compared by under a prior: majorities of two classes by the expected
-error of [D, Definition 2.4], which the programs minimize, pluralities by their share of right labels.
+`Measure` is what a workload's releases are compared by.
 """
 
 import math
@@ -14,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,102 +120,89 @@ def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[n
     return -np.sort(-drawn, axis=1), None
 
 
-class Measure(Protocol):
-    """What the releases of a workload are compared by, under which public belief."""
+class Measure:
+    """What the releases of a workload are compared by under a prior.
 
-    prior: Prior
-    levels: NDArray[np.int64]  # the numbers of votes for the winner at which the truth is told
-    name: str
+    Of two classes the expected error decides [D, Definition 2.4], which the programs minimize, an answer worse than a
+    coin counting as a coin; of more the share of wrong labels.
 
-    def wrong(self, law: Law) -> float:
-        """Compute what decides, the smaller the better."""
-        ...
+    Parameters
+    ----------
+    workload
+        Its voters and classes.
+    prior
+        A public belief; every histogram equally likely by default.
 
-    def share_right(self, law: Law, _K: int | None = None, _draws: int = MOST_LISTED, /) -> ShareRight | None:
-        """Compute the share of right labels, also of other numbers of voters; None where too little is known."""
-        ...
+    Attributes
+    ----------
+    levels
+        The numbers of votes for the winner at which the truth is told.
+    name
+        What decides, in words.
 
-    def expected_error(self, law: Law) -> float | None:
-        """Compute the expected error; None for more than two classes."""
-        ...
+    Raises
+    ------
+    ValueError
+        If the prior is no belief about so many classes, or the voters are none that are planned for.
+
+    Examples
+    --------
+    >>> from darrm import PrivacyParams, Voters
+    >>> measure = Measure(Workload(Voters(5, PrivacyParams("inf")), 1, PrivacyParams(1)), None)
+    >>> measure.name, measure.levels.tolist(), round(measure.wrong(coin), 3)
+    ('expected error', [3, 4, 5], 0.344)
+    """
+
+    def __init__(self, workload: Workload, prior: Prior | None) -> None:
+        self.prior: Prior = Dirichlet() if prior is None else prior
+        self.K, self.classes, self.by_error = workload.voters.K, workload.classes, workload.has_noise_function
+        self.name = "expected error" if self.by_error else "share of right labels"
+        if self.by_error:
+            weights_of(self.prior, self.K)  # a prior without linear expected error says so before the search
+            winning = np.arange(self.K // 2 + 1, self.K + 1)
+            self.counts = np.column_stack([winning, self.K - winning])
+        else:
+            _check_plurality(workload)
+            priors.check(self.prior, self.classes)
+            self.counts = _leading(self.K, self.classes)
+        self.levels = self.counts[:, 0]
+        self._shares: dict[tuple[Law, int, int], ShareRight | None] = {}
 
     def truth(self, law: Law) -> Array:
         """Compute Pr[the answer is the winner] at `levels`, the other classes sharing the rest."""
-        ...
-
-
-class Majorities:
-    """Two classes, by the expected error under a prior that has a linear one."""
-
-    name = "expected error"
-
-    def __init__(self, workload: Workload, prior: Prior | None) -> None:
-        self.prior: Prior = Dirichlet() if prior is None else prior
-        self.K = workload.voters.K
-        weights_of(self.prior, self.K)  # a prior without linear expected error says so before the search
-        self.levels = np.arange(self.K // 2 + 1, self.K + 1)
-
-    def truth(self, law: Law) -> Array:
-        """Compute Pr[the answer is the majority]."""
-        return np.clip(law(np.column_stack([self.levels, self.K - self.levels]))[:, 0], 0.0, 1.0)
-
-    def expected_error(self, law: Law) -> float:
-        """Compute the expected error; an answer worse than a coin counts as one, as if nobody were asked."""
-        return NoiseFunction(self.K, np.clip(2.0 * self.truth(law) - 1.0, 0.0, 1.0)).expected_error(self.prior)
-
-    wrong = expected_error
-
-    def share_right(self, law: Law, _K: int | None = None, _draws: int = MOST_LISTED) -> ShareRight | None:
-        """Add up the right labels of the workload's voters."""
-        return share_of_majorities(self.truth(law), self.K, self.prior)
-
-
-class Pluralities:
-    """Any number of classes, by the share of right labels under a belief about histograms."""
-
-    name = "share of right labels"
-
-    def __init__(self, workload: Workload, prior: Prior | None) -> None:
-        self.prior: Prior = Dirichlet() if prior is None else prior
-        self.K, self.classes = workload.voters.K, workload.classes
-        advice = "release one of darrm.pate, which take more"
-        checks.integer_at_least(2, most=MOST_PLANNED, classes=self.classes, advice=advice)
-        voters = workload.voters
-        if not (voters.are_plain or voters.models):
-            who = "plain voters or private models for more than two classes"
-            checks.fail("voters", str(voters), who, PRIVATE_FOR_ITSELF)
-        priors.check(self.prior, self.classes)
-        self._shares: dict[tuple[Law, int, int], ShareRight] = {}
-        self.counts = _leading(self.K, self.classes)
-        self.levels = self.counts[:, 0]
-
-    def truth(self, law: Law) -> Array:
-        """Compute Pr[the answer is the plurality], the other classes sharing the rest."""
         return np.clip(law(self.counts)[:, 0], 0.0, 1.0)
 
-    def expected_error(self, _law: Law) -> None:
-        """Return None: it is defined for two classes."""
+    def expected_error(self, law: Law) -> float | None:
+        """Compute the expected error; None for more than two classes."""
+        if not self.by_error:
+            return None
+        return NoiseFunction(self.K, np.clip(2.0 * self.truth(law) - 1.0, 0.0, 1.0)).expected_error(self.prior)
 
     def wrong(self, law: Law) -> float:
-        """Compute the share of wrong labels."""
-        return 1.0 - self.share_right(law).value
+        """Compute what decides, the smaller the better."""
+        error = self.expected_error(law)
+        share = self.share_right(law) if error is None else None
+        return 1.0 - share.value if share is not None else float(error or 0.0)
 
-    def share_right(self, law: Law, K: int | None = None, draws: int = MOST_LISTED) -> ShareRight:
-        """Add up the right labels, over all histograms or over drawn ones."""
+    def share_right(self, law: Law, K: int | None = None, draws: int = MOST_LISTED) -> ShareRight | None:
+        """Compute the share of right labels, of more classes for other K, too; None where too little is known."""
         asked = (law, K or self.K, draws)
         if asked not in self._shares:  # a search and a report ask about the same law
-            self._shares[asked] = share_right(law, K or self.K, self.classes, self.prior, draws=draws)
+            by_error = share_of_majorities(self.truth(law), self.K, self.prior) if self.by_error else None
+            self._shares[asked] = (
+                by_error if self.by_error else share_right(law, asked[1], self.classes, self.prior, draws=draws)
+            )
         return self._shares[asked]
 
 
-def measure_of(workload: Workload, prior: Prior | None) -> Measure:
-    """Return what releases of a workload are compared by under a prior, by default that of equally likely histograms.
-
-    `ValueError` if it is no belief about so many classes, or the voters are none that are planned for.
-    """
-    found: Any = Majorities if workload.has_noise_function else Pluralities
-    measure: Measure = found(workload, prior)
-    return measure
+def _check_plurality(workload: Workload) -> None:
+    """Refuse more classes than laws are computed for, and voters whose own privacy would be used."""
+    advice = "release one of darrm.pate, which take more"
+    checks.integer_at_least(2, most=MOST_PLANNED, classes=workload.classes, advice=advice)
+    voters = workload.voters
+    if not (voters.are_plain or voters.models):
+        who = "plain voters or private models for more than two classes"
+        checks.fail("voters", str(voters), who, PRIVATE_FOR_ITSELF)
 
 
 def _leading(K: int, classes: int) -> NDArray[np.int64]:

@@ -16,15 +16,18 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm.account.bounds import models_bound
 from darrm.errors import PlanError
 from darrm.laws import baselines
 from darrm.laws.noise_function import NoiseFunction
 from darrm.mechanisms.release import Release
+from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.plan import by_label
 from darrm.plan.budget import counted, releases_of
 from darrm.plan.by_label import first_rate
 from darrm.plan.family import Search
-from darrm.plan.parameter import Parameter, Proposal, fixed, rounded
+from darrm.plan.option import NO_NOISE, kind_of_votes
+from darrm.plan.parameter import Parameter, Precision, Proposal, fixed, rounded
 from darrm.plan.share_right import Law
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
@@ -40,22 +43,33 @@ LEAST_RATE, MOST_RATE = 2e-9, 80.0  # of ε/t: with less every answer is a coin,
 
 
 def no_noise(search: Search) -> Iterable[Parameter]:
-    """Tell the majority of private models as it is, if the models that a person reaches stay within the budget."""
-    (as_it_is,) = by_label.no_noise(search)
-    work = search.workload
-    gamma = NoiseFunction(work.voters.K, np.ones(work.voters.half_size))
-    proposal = as_it_is.make(1.0)
-    return [fixed(work, replace(proposal, release=lambda: Release(certify(smallest_target(work, gamma), gamma))))]
+    """Publish the votes of private models as they are, if the models that a person reaches stay within the budget."""
+    work, delta = search.workload, search.workload.total.delta
+    cap, reached = models_bound(work.voters, delta), work.voters.reached
+    if cap is None:
+        raise PlanError(f"the {reached} models a person reaches fail with more than delta = {delta:g}")
+    if cap.epsilon > work.total.epsilon:
+        raise PlanError(f"the {reached} models a person reaches cost epsilon = {cap.epsilon:.6g} together")
+    votes = f"publish the {kind_of_votes(work)} of the models' votes as it is, for as many queries as you like"
+    proposal = Proposal(law=_leading, total=cap, instructions=(votes,), remark=NO_NOISE)
+    if work.has_noise_function:
+        gamma = NoiseFunction(work.voters.K, np.ones(work.voters.half_size))
+        proposal = replace(proposal, release=lambda: Release(certify(smallest_target(work, gamma), gamma)))
+    return [fixed(work, proposal)]
 
 
 def exponential_mechanism(search: Search) -> Iterable[Parameter]:
-    """Turn up the ε of the exponential mechanism."""
-    return _by_lead(search, lambda exponents: np.tanh(exponents / 2.0))
+    """Turn up the ε of the exponential mechanism; of two classes as a table, for private voters as well."""
+    if search.workload.has_noise_function:
+        return _by_lead(search, lambda exponents: np.tanh(exponents / 2.0))
+    return [by_label.selection(search, ExponentialMechanism, by_label.exponential_law)]
 
 
 def permute_and_flip(search: Search) -> Iterable[Parameter]:
-    """Turn up the ε of permute-and-flip."""
-    return _by_lead(search, lambda exponents: -np.expm1(-exponents))
+    """Turn up the ε of permute-and-flip; of two classes as a table, for private voters as well."""
+    if search.workload.has_noise_function:
+        return _by_lead(search, lambda exponents: -np.expm1(-exponents))
+    return [by_label.selection(search, PermuteAndFlip, by_label.permute_and_flip_law)]
 
 
 def randomized_response(search: Search) -> Iterable[Parameter]:
@@ -138,7 +152,14 @@ def shrinking(workload: Workload, gamma: NoiseFunction, settings: Mapping[str, f
     def make(share: float) -> Proposal:
         return certified(workload, gamma.scaled(share), settings)
 
-    return Parameter(workload=workload, make=make, start=1.0, limits=(0.0, 1.0), value=float, unused=2e-6, narrow=1e-7)
+    return Parameter(
+        workload=workload, make=make, start=1.0, limits=(0.0, 1.0), value=float, precision=Precision(unused=2e-6)
+    )
+
+
+def _leading(counts: NDArray[np.int64]) -> Array:
+    leading = counts == counts.max(axis=1, keepdims=True)
+    return np.asarray(leading / leading.sum(axis=1, keepdims=True))
 
 
 def law_of(gamma: NoiseFunction) -> Law:

@@ -29,7 +29,7 @@ from darrm.plan.by_label import permute_and_flip_law
 from darrm.plan.family import largest_rate
 from darrm.plan.remedies import GOAL, remedies
 from darrm.plan.report import json_report, text_report
-from darrm.plan.share_right import Pluralities, coin, measure_of, share_right
+from darrm.plan.share_right import Measure, coin, share_right
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
 from darrm.release import release_debited
@@ -153,8 +153,7 @@ def test_the_law_of_permute_and_flip_is_that_of_all_orders() -> None:
 
 def test_the_truth_is_that_of_a_leader_before_even_others(monkeypatch: pytest.MonkeyPatch) -> None:
     without_noise(monkeypatch)
-    measure = measure_of(WORK, None)
-    assert isinstance(measure, Pluralities)
+    measure = Measure(WORK, None)
     rows = measure.counts
     assert rows[:3].tolist() == [[9, 7, 7, 7], [10, 7, 7, 6], [11, 7, 6, 6]]
     assert rows[-1].tolist() == [30, 0, 0, 0]

@@ -174,7 +174,7 @@ def test_what_cannot_be_planned() -> None:
     with pytest.raises(PlanError, match=r"a Rényi budget needs delta > 0; .*no parameter composes within"):
         plan(Workload(Voters(11, PRIVATE), 10**11, PrivacyParams("1e-9")))
     with pytest.raises(PlanError, match=r"1 queries with epsilon = 0\.1"):
-        plan(Workload(Voters(11, PRIVATE), 1, PrivacyParams("0.05")), families=named("per query"))
+        plan(Workload(Voters(11, PRIVATE), 1, PrivacyParams("0.05")), families=[named("per query")])
     with pytest.raises(ValueError, match="linear expected error"):
         plan(Workload(Voters(11, PRIVATE), 2, PrivacyParams(1, "1e-5")), prior=priors.TwoSided(0.7, 1.0))
     with pytest.raises(ValueError, match="queries must be"):
