@@ -50,7 +50,6 @@ from darrm.system.files import Document
 KINDS = ("one", "planned", "adaptive")  # of queries that a budget admits, see `darrm.account.ledger`
 MOST_QUERIES = 2**53  # in a charge and in a ledger: beyond it neither floats nor SQLite's sums count exactly
 _WAYS = 4  # bounds on models that depend on the charges: subsampling, plain voters, and both ends in two ways
-PRIVATE_TOTAL = "the total stays private"
 SHARED_RANDOMNESS = (
     "answers of trained models share the randomness of their training, so the costs of single queries do not add up: "
     "only models that are declared, the same for all queries, with their overlap, are bounded, at a delta that they or "
@@ -68,13 +67,15 @@ class Spent:
     explanation: str  # the reason in words
     bounds: tuple[Bound, ...]  # all that applied, smallest first
     queries: int  # how many the account holds
+    understated: float | None = None  # of published estimates in it, at most the probability that one is too small
 
     def __str__(self) -> str:
         if not self.queries:
             return f"nothing spent yet (delta = {self.delta:g})"
         if math.isinf(self.epsilon):
             return f"{self.queries} queries: no finite epsilon at delta = {self.delta:g}; {self.explanation}"
-        return f"{self.queries} queries: ({self.epsilon:.4f}, {self.delta:g}) by {self.bound}: {self.explanation}"
+        spent = f"{self.queries} queries: ({self.epsilon:.4f}, {self.delta:g}) by {self.bound}: {self.explanation}"
+        return spent if self.understated is None else f"{spent}; {estimated(self.understated)}"
 
     def to_json(self) -> Document:
         """Write what was spent as plain data; ε is null where no bound holds."""
@@ -85,7 +86,18 @@ class Spent:
             "explanation": self.explanation,
             "queries": self.queries,
             "bounds": {bound.name: bound.epsilon for bound in self.bounds},
+            **({} if self.understated is None else {"understated": self.understated}),
         }
+
+
+def estimated(understated: float) -> str:
+    """Say what a sum is that holds published estimates.
+
+    >>> estimated(0.5)
+    'no guarantee: it holds published estimates about the data at hand, too small with probability up to 0.5'
+    """
+    holds = "it holds published estimates about the data at hand"
+    return f"no guarantee: {holds}, too small with probability up to {understated:.3g}"
 
 
 class PrivacyAccountant:
@@ -126,12 +138,13 @@ class PrivacyAccountant:
         charge
             What was answered.
         consent
-            `PRIVATE_TOTAL`, word for word, admits a charge whose cost is itself private data; the total then is, too.
+            Word for word, where the charge itself does not bear it: `PRIVATE_TOTAL` admits a cost that is private data,
+            and the total then is, too; `ESTIMATED_TOTAL` a published estimate, and the total then is one.
 
         Raises
         ------
         PrivateFigureError
-            If the charge's cost depends on the data and was not sanitized, and nothing admits it.
+            If the charge's cost depends on the data, and nothing admits it.
         ValueError
             If the charge does not hold for the voters: it is for another number of them, for more private ones, or for
             a person who reaches fewer; if they are private models, and the charge is for other models, or one of
@@ -150,12 +163,14 @@ class PrivacyAccountant:
                 f"declared ({self._voters}): "
                 "charge a release for voters that are as many, and no more private"
             )
-        if charge.data_dependent and consent != PRIVATE_TOTAL:
-            raise PrivateFigureError(
-                charge.what,
-                "this cost was computed from the private data and is private itself: sanitize it first, charge the "
-                f"data-independent cost, or say consent={PRIVATE_TOTAL!r}",
-            )
+        if charge.consent_needed not in {"", consent, charge.consent}:
+            why = "was computed from the private data and is private itself"
+            if charge.understated is not None:
+                about = "is a published estimate about the data at hand and no guarantee"
+                why = f"{about}, too small with probability {charge.understated:.3g}"
+            advice = f"charge the data-independent cost, or say consent={charge.consent_needed!r}"
+            raise PrivateFigureError(charge.what, f"this cost {why}: {advice}")
+        charge = replace(charge, consent=charge.consent_needed)
         kind = charge.kind
         # equal costs may hold for different voters: of all of them is known what the one says that says least
         known = next((other for other in self._counts if other == kind), kind)
@@ -186,6 +201,12 @@ class PrivacyAccountant:
     def queries(self) -> int:
         """How many queries were charged."""
         return sum(self._counts.values())
+
+    @property
+    def understated(self) -> float | None:
+        """At most the probability that a published estimate in it is too small; None if it holds none."""
+        known = [kind.understated * count for kind, count in self._counts.items() if kind.understated is not None]
+        return min(1.0, sum(known)) if known else None
 
     @property
     def models(self) -> Voters | None:
@@ -273,7 +294,7 @@ class PrivacyAccountant:
             otherwise = SHARED_RANDOMNESS
         bounds = tuple(sorted(filter(None, applying), key=lambda bound: bound.epsilon))
         best = bounds[0] if bounds else Bound("none", math.inf, otherwise)
-        return Spent(best.epsilon, delta, best.name, best.explanation, bounds, self.queries)
+        return Spent(best.epsilon, delta, best.name, best.explanation, bounds, self.queries, self.understated)
 
     def _models_bounds(self, delta: float, *, adaptive: bool, named: bool) -> Iterator[Bound | None]:
         """Evaluate what is proved for any number of answers of the private models that all queries are about."""

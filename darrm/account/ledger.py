@@ -45,7 +45,7 @@ import numpy as np
 from darrm.account.accountant import KINDS, Admission, PrivacyAccountant, Spent
 from darrm.account.ledger_rows import STREAM, Entry, Identity, Rows, corrupted
 from darrm.account.ledger_store import MEMORY, LedgerStore
-from darrm.errors import LedgerError, PaidError, checks
+from darrm.errors import LedgerError, PaidError, PrivateFigureError, checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.system.parquet_file import check_absent
@@ -215,6 +215,8 @@ class PrivacyLedger:
 
         Raises
         ------
+        PrivateFigureError
+            If the cost depends on the data, and is private data or bears no consent in words.
         BudgetExceededError
             If the total would pass the budget, or has no bound because what is proved for several answers of private
             models does not fit: carries what was asked, what is left, how many queries still fit.
@@ -229,7 +231,7 @@ class PrivacyLedger:
         """
         checks.instance(Charge, charge=charge, advice="say aggregator.charge(queries)")
         _check_text("note", note)
-        _check_text("the charge's words", charge.what)
+        _check_charge(charge)
         kept = manifest if labels is None else _to_npy(labels, charge.count)
         target = _target(output, turn)
         token, number, account = secrets.token_hex(16), 0, PrivacyAccountant()
@@ -413,6 +415,13 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, LedgerError) and error.__cause__ is not None:
         return f"ledger {error.path!r}: {error.__cause__}"
     return str(error) or type(error).__name__
+
+
+def _check_charge(charge: Charge) -> None:
+    """Raise for a charge whose words or whose cost no ledger can keep."""
+    _check_text("the charge's words", charge.what)
+    if charge.data_dependent and charge.understated is None:
+        raise PrivateFigureError(charge.what, "a ledger keeps no cost that is private data: publish it with noise")
 
 
 def _check_text(name: str, text: str) -> None:

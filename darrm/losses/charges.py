@@ -32,6 +32,10 @@ class Sample:
         checks.probability(distance=self.distance)
 
 
+PRIVATE_TOTAL = "the total stays private"
+ESTIMATED_TOTAL = "the total is an estimate about the data at hand"
+
+
 @dataclass(frozen=True)
 class Charge:
     """The privacy cost of ``count`` queries of one kind.
@@ -51,8 +55,13 @@ class Charge:
     count
         How many queries, at least 1.
     data_dependent
-        True where the cost was computed from the private data and not sanitized: it is then private data itself, and
-        `PrivacyAccountant.add` refuses it unless told in words that the total stays private.
+        True where the cost was computed from the private data: it is about these data only, and no guarantee.
+        `PrivacyAccountant.add` refuses it without consent in words, and no ledger keeps it unless it was published.
+    understated
+        Of a data-dependent cost that was published with noise, the probability that the figure is too small; None
+        where it was not published and is private data itself.
+    consent
+        `PRIVATE_TOTAL`, or `ESTIMATED_TOTAL` for a published figure, of whoever adds a data-dependent cost.
     voters
         Whom the descriptions were proved for; None where that is not known, or where they hold whatever the voters are
         for a person who reaches at most ``reached`` of them.
@@ -92,6 +101,8 @@ class Charge:
     profile: PrivacyProfile | None = None
     count: int = 1
     data_dependent: bool = False
+    understated: float | None = None
+    consent: str = field(default="", compare=False)
     voters: Voters | None = field(default=None, compare=False)
     reached: int | None = field(default=None, compare=False)
     for_plain_voters: tuple[Charge, ...] = ()
@@ -119,6 +130,10 @@ class Charge:
         object.__setattr__(self, "overlaps", tuple(plain.reached for plain in self.for_plain_voters))
         if self.reached is not None:
             checks.integer_at_least(1, reached=self.reached, advice="how many voters a person reaches, or None")
+        if self.understated is not None:
+            checks.probability(understated=self.understated)
+            if not self.data_dependent:
+                raise ValueError("understated is said of a data-dependent cost that was published: data_dependent=True")
         if self.guarantee is None and self.renyi is None and self.profile is None:
             raise ValueError("a charge needs at least one of guarantee, renyi and profile: a cost that nothing bounds")
 
@@ -131,6 +146,13 @@ class Charge:
         """Charge ``times`` times as many queries."""
         checks.integer_at_least(1, times=times)
         return replace(self, count=self.count * int(times))
+
+    @property
+    def consent_needed(self) -> str:
+        """What whoever adds it has to say; empty for a guarantee."""
+        if not self.data_dependent:
+            return ""
+        return PRIVATE_TOTAL if self.understated is None else ESTIMATED_TOTAL
 
     @property
     def promise(self) -> tuple[bool, int]:
@@ -170,6 +192,8 @@ class Charge:
             "profile": None if profile is None else [list(profile.epsilons), list(profile.deltas)],
         }
         # written where they are said only: charges that were stored before there were these words keep their text
+        if self.understated is not None:
+            document["estimate"] = [self.understated, self.consent]
         if self.alone:
             document["composes"] = False
         if self.models is not None:
@@ -200,13 +224,16 @@ class Charge:
             for reached, inner in document.get("plain", ())
             if models is not None
         ]
-        composes = document.get("composes", True)
+        composes, estimate = document.get("composes", True), document.get("estimate")
         checks.instance(bool, composes=composes)
         return cls(
             what,
             guarantee=None if params is None else PrivacyParams(*params),
             renyi=None if curve is None else RenyiCurve(*curve),
             profile=None if profile is None else PrivacyProfile(*map(tuple, profile)),
+            data_dependent=estimate is not None,
+            understated=None if estimate is None else estimate[0],
+            consent="" if estimate is None else estimate[1],
             voters=models,
             for_plain_voters=tuple(plain),
             sample=Sample(*document["sample"]) if "sample" in document else None,

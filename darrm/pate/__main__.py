@@ -17,12 +17,21 @@ from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.analysis import CHECKS, WARNING, PateAggregator
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
-from darrm.pate.report import draw_figure_5, quiet_analysis, report_text, table_1_row, table_2_row, vote_scale_row
+from darrm.pate.report import (
+    draw_figure_5,
+    quiet_analysis,
+    table_1_row,
+    table_1_text,
+    table_2_row,
+    table_2_text,
+    vote_scale_row,
+    vote_scale_text,
+)
 from darrm.pate.vote_scale import PublicationParameters, publication_rule
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.files import write_text
 from darrm.system.flags import add_classes, classes_of, integer, real
-from darrm.system.progress import status_line
+from darrm.system.progress import StatusLine, status_line
 from darrm.system.votes_file import load_matrix
 from darrm.votes import FORMATS, Votes
 
@@ -36,6 +45,7 @@ example: python -m darrm.pate VOTES.npy --threshold 200 --sigma1 150 --sigma2 40
 """
 REALS = ("delta", "threshold", "sigma1", "sigma2", "gamma", "confidence")
 PUBLICATION = ("order", "beta", "sigma_ss", "deviation", "expect_epsilon")
+SAFETY = 0.0  # deviations
 
 
 def build_parser() -> CommandLine:
@@ -70,6 +80,7 @@ def build_parser() -> CommandLine:
         metavar="REAL",
         help="choose how to publish by rules of thumb for this epsilon",
     )
+    add("--safety", metavar="REAL", help="deviations of its noise that are added to a published cost (default 0)")
     add("--no-table-2", action="store_true", help="leave out how the cost would be published")
     add_outputs(parser, made="the rows as JSON (private data)", picture="both panels of Figure 5 (private data)")
     return parser
@@ -79,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Read the votes, account for them, print, write and draw."""
     options = build_parser().parse_args(arguments)
     check_outputs(options)
-    for name in (*REALS, *PUBLICATION):
+    for name in (*REALS, *PUBLICATION, "safety"):
         text = getattr(options, name)
         flag = f"--{name.replace('_', '-')}"
         least = -math.inf if name == "threshold" else 0.0
@@ -97,21 +108,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
             votes, aggregator, options.delta, conversion=options.conversion, check=options.check, scores=scores
         )
         table_1 = table_1_row(analysis)
+        _print(options, line, table_1_text(table_1))
         table_2 = scale = None
         searched = smooth is None and on_votes is None and not options.no_table_2  # both, without parameters
         if smooth is not None or searched:
             line.show("Table 2: smooth sensitivity")
-            table_2 = table_2_row(analysis, smooth)
+            table_2 = table_2_row(
+                analysis, smooth, report=lambda text: line.show(f"Table 2, smooth sensitivity: {text}")
+            )
+            _print(options, line, table_2_text(table_2))
         if on_votes is not None or searched:
             line.show("publication on the scale of votes")
             scale = vote_scale_row(analysis, on_votes)
+            _print(options, line, vote_scale_text(scale))
         if options.plot is not None:
             draw_figure_5(analysis, options.plot)
     document = {"warning": WARNING, "table_1": table_1, "table_2": table_2, "vote_scale": scale}
     if options.output is not None:
         write_text(options.output, json.dumps(document, indent=1) + "\n")
-    print_report(options, text=lambda: report_text(table_1, table_2, scale) + "\n", document=lambda: document)
+    print_report(options, text=str, document=lambda: document)  # as text it was printed when it was known
     return 0
+
+
+def _print(options: Namespace, line: StatusLine, text: str) -> None:
+    """Print what is known now: what follows may take minutes, and be cut."""
+    if options.format == "text" and not options.quiet:
+        line.wipe()
+        print_report(options, text=lambda: text, document=dict)
+        sys.stdout.flush()
 
 
 def aggregator_of(options: Namespace) -> PateAggregator:
@@ -136,21 +160,24 @@ def aggregator_of(options: Namespace) -> PateAggregator:
 def publication_of(options: Namespace) -> tuple[GnssParameters | None, PublicationParameters | None]:
     """Read the parameters of the publications asked for; if both are None they are to be searched on the votes."""
     given = {name: getattr(options, name) for name in PUBLICATION if getattr(options, name) is not None}
+    if options.safety is not None and not given:
+        raise ValueError("--safety belongs to a publication: give it with --expect-epsilon, or with --order")
+    safety = SAFETY if options.safety is None else options.safety
     if given and options.no_table_2:
         raise ValueError("--no-table-2 leaves the publications out: give no parameters of them, or leave it out")
     if "expect_epsilon" in given:
         if len(given) > 1:
             raise ValueError("--expect-epsilon chooses the parameters of the publications: give it alone")
         target = (options.expect_epsilon, options.delta)
-        return rules_of_thumb(*target), publication_rule(*target)
+        return rules_of_thumb(*target, safety=safety), publication_rule(*target, safety=safety)
     if not given:
         return None, None
     smooth = {"beta", "sigma_ss"} & given.keys()
     if "order" not in given or len(smooth) == 1 or not (smooth or "deviation" in given):
         raise ValueError("give --order with --beta and --sigma-ss (smooth sensitivity), with --deviation, or with all")
     return (
-        GnssParameters(options.order, options.beta, options.sigma_ss) if smooth else None,
-        PublicationParameters(options.order, options.deviation) if "deviation" in given else None,
+        GnssParameters(options.order, options.beta, options.sigma_ss, safety) if smooth else None,
+        PublicationParameters(options.order, options.deviation, safety) if "deviation" in given else None,
     )
 
 

@@ -12,6 +12,7 @@ votes reveal something of them.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -30,6 +31,7 @@ from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness
 from darrm.pate.smooth_sensitivity import SmoothCost, smooth_cost
 from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale, mark_of_run, vote_scale
 from darrm.privacy import PrivacyParams
+from darrm.system.progress import StatusLine
 
 ORDERS_TRIED = 3
 _ORDERS_AROUND = np.array([0.6, 0.7, 0.8, 0.9, 1.0, 1.1])  # of the order of the exact ε, above 1
@@ -42,7 +44,7 @@ _SMALLEST_SENSITIVITY = 1e-6  # nats: keeps the best σ_SS finite where nothing 
 
 @dataclass(frozen=True)
 class Sanitized:
-    """A privacy cost that may be published.
+    """An estimate of what a run cost that may be published: about the data at hand, and no guarantee.
 
     Attributes
     ----------
@@ -66,14 +68,24 @@ class Sanitized:
     public_cost: float
     understated_with: float
 
-    def charge(self) -> Charge:
-        """Describe the whole run, its publication included, by the sanitized figure."""
-        return Charge("PATE run, sanitized cost", guarantee=PrivacyParams(self.epsilon, self.delta))
+    def charge(self, *, consent: str = "") -> Charge:
+        """Describe the whole run, its publication included, by the sanitized figure.
+
+        An account takes it with ``consent=ESTIMATED_TOTAL`` only (`darrm.losses.charges`), and says so in its total.
+        """
+        return Charge(
+            "PATE run, sanitized cost",
+            guarantee=PrivacyParams(self.epsilon, self.delta),
+            data_dependent=True,
+            understated=self.understated_with,
+            consent=consent,
+        )
 
     def __str__(self) -> str:
         return (
             f"epsilon = {self.epsilon:.4f} at delta = {self.delta:g} (sanitized, may be published; order "
-            f"{self.order:g}, {self.conversion} conversion; too small with probability {self.understated_with:.3g})"
+            f"{self.order:g}, {self.conversion} conversion; about the data at hand, too small with probability "
+            f"{self.understated_with:.3g})"
         )
 
 
@@ -109,7 +121,7 @@ def sanitize(
         raise ValueError("sanitize needs the answers that were given: analyze(..., answered=labels >= 0)")
     order = parameters.order
     weights = analysis.answered.astype(np.float64)
-    understated = 0.5 * math.erfc(parameters.safety / math.sqrt(2.0))
+    understated = understated_with(parameters.safety)
     if isinstance(parameters, PublicationParameters):
         scale, label = _scale_of(analysis, order, int(weights.sum()))
         noisy = scale.published(mark_of_run(scale, label, weights), parameters, rng=rng)
@@ -125,6 +137,15 @@ def sanitize(
     public = public_checks + parameters.cost
     epsilon = epsilon_at(analysis, order, noisy + public)
     return Sanitized(epsilon, analysis.delta, order, analysis.conversion, noisy, public, understated)
+
+
+def understated_with(safety: float) -> float:
+    """Compute Φ(−z), the probability that a published figure is too small.
+
+    >>> understated_with(0.0), round(understated_with(3.0), 6)
+    (0.5, 0.00135)
+    """
+    return 0.5 * math.erfc(safety / math.sqrt(2.0))
 
 
 Parameters = TypeVar("Parameters", GnssParameters, PublicationParameters)
@@ -154,26 +175,37 @@ def expected_publication(
 
 
 def search_parameters(
-    analysis: Analysis, order: float | None = None, *, simulations: int = 20, grid: int = 40, seed: int = 0
+    analysis: Analysis,
+    order: float | None = None,
+    *,
+    simulations: int = 20,
+    grid: int = 40,
+    seed: int = 0,
+    report: Callable[[str], None] | None = None,
 ) -> Expected[GnssParameters]:
     """Search (λ, β, σ_SS) with the smallest expected ε plus two standard deviations of its noise [P, Section B.6].
 
     For votes that are public or simulated: chosen on private votes, the parameters themselves reveal something. By
     default λ is the best among the `ORDERS_TRIED` orders of the analysis's grid with the smallest ε for which the
     conditions of [P, Section B.2] hold, `ConditionError` where there is none; ``grid`` values of β are tried.
-    `ValueError` for `LNMax`.
+    ``report`` is told how many of all trials are done. `ValueError` for `LNMax`.
     """
     checks.integer_at_least(1, grid=grid)
     patterns = _patterns(analysis, simulations, seed)
+    show = report or StatusLine(enabled=False).show
     if order is not None:
-        return _search_at(analysis, patterns, order, grid)
+        return _search_at(analysis, patterns, order, grid, lambda done: show(f"{done} of {grid} trials"))
     curve = analysis.theorem_6.curve
     epsilons = CONVERSIONS[analysis.conversion](curve.orders, curve.values, analysis.delta)
     choices: list[Expected[GnssParameters]] = []
     refused: list[ConditionError] = []
+
+    def tried(done: int) -> None:
+        show(f"{len(choices) * grid + done} of {ORDERS_TRIED * grid} trials")
+
     for candidate in curve.orders[np.argsort(epsilons)]:
         try:
-            choices.append(_search_at(analysis, patterns, float(candidate), grid))
+            choices.append(_search_at(analysis, patterns, float(candidate), grid, tried))
         except ConditionError as error:
             refused.append(error)
         if len(choices) == ORDERS_TRIED:
@@ -260,11 +292,14 @@ def _checks_costs(analysis: Analysis, order: float) -> tuple[float, float]:
     return (0.0, total) if analysis.check == "data-dependent" else (total, 0.0)
 
 
-def _search_at(analysis: Analysis, patterns: NDArray[np.float64], order: float, grid: int) -> Expected[GnssParameters]:
+def _search_at(
+    analysis: Analysis, patterns: NDArray[np.float64], order: float, grid: int, tried: Callable[[int], None]
+) -> Expected[GnssParameters]:
     candidates = largest_smoothness(order) * np.linspace(*_SMOOTHNESS_RANGE, grid)
     smooth = smooth_cost(analysis, order, float(candidates[0]))
     choices: list[Expected[GnssParameters]] = []
-    for smoothness in map(float, candidates):
+    for done, smoothness in enumerate(map(float, candidates)):
+        tried(done)
         sensitivity = _mean_sensitivity(smooth, patterns, smoothness)
         scale = best_noise_scale(order, smoothness, max(sensitivity, _SMALLEST_SENSITIVITY))
         choices.append(_expected(analysis, smooth, sensitivity, GnssParameters(order, smoothness, scale)))

@@ -24,6 +24,7 @@ from darrm.pate.publication import (
     expected_publication,
     search_parameters,
     search_publication,
+    understated_with,
 )
 from darrm.pate.vote_scale import PublicationParameters
 from darrm.system.figures import BLACK, BLUE, LIGHT_GRAY, SKY_BLUE, Figure, saved_figure
@@ -88,16 +89,22 @@ def table_1_row(analysis: Analysis) -> Document:
     }
 
 
-def table_2_row(analysis: Analysis, parameters: GnssParameters | None, *, simulations: int = 20) -> Document:
+def table_2_row(
+    analysis: Analysis,
+    parameters: GnssParameters | None,
+    *,
+    simulations: int = 20,
+    report: Callable[[str], None] | None = None,
+) -> Document:
     """Return what Table 2 of [P] says: how the cost by Theorem 6 would be published, at which price, or why it is not.
 
-    Without ``parameters`` they are searched on these votes, which makes them private.
+    Without ``parameters`` they are searched on these votes, which makes them private; ``report`` is told how far.
     """
     if isinstance(analysis.aggregator, LNMax):
         return {"refused": "LNMax has no smooth sensitivity: publish the data-independent epsilon"}
     try:
         if parameters is None:
-            choice = search_parameters(analysis, simulations=simulations)
+            choice = search_parameters(analysis, simulations=simulations, report=report)
         else:
             choice = expected_publication(analysis, parameters, simulations=simulations)
     except (ConditionError, ValueError) as error:  # or it needs too many distances
@@ -138,17 +145,18 @@ def _published(analysis: Analysis, choice: Expected[Any], *, chosen: bool) -> Do
         "order": choice.parameters.order,
         "sanitized_epsilon": choice.epsilon,
         "sanitized_deviation": choice.deviation,
+        "understated_with": understated_with(choice.parameters.safety),
         "parameters_chosen": "on these votes: private" if chosen else "beforehand",
         "private": True,
     }
 
 
-def report_text(table_1: Document, table_2: Document | None, on_votes: Document | None) -> str:
-    """Write the rows for a terminal."""
-    t = table_1
+def table_1_text(t: Document) -> str:
+    """Write what is known first, with what it is about, for a terminal."""
     lines = [
         f"{t['aggregator']}",
         f"{t['queries']} queries to {t['voters']} voters, {t['classes']} classes, delta = {t['delta']:g}",
+        f"PRIVATE: {WARNING}.",
         "",
         "Table 1 row",
         f"  answered              {t['answered']:.1f}  ({t['answered_is']})",
@@ -161,15 +169,19 @@ def report_text(table_1: Document, table_2: Document | None, on_votes: Document 
     ]
     if t["order_at_edge_of_grid"]:
         lines.append("  the best order is at the edge of the grid: other orders may give less")
-    if table_2 is not None:
-        lines += [
-            "",
-            "Table 2 row: Theorem 6, published by smooth sensitivity",
-            *_published_lines(table_2, _table_2_lines),
-        ]
-    if on_votes is not None:
-        lines += ["", "The exact cost, published on the scale of votes", *_published_lines(on_votes, _vote_scale_lines)]
-    return "\n".join([*lines, "", f"PRIVATE: {WARNING}."])
+    return "\n".join(lines) + "\n"
+
+
+def table_2_text(row: Document) -> str:
+    """Write how the cost by Theorem 6 would be published, for a terminal."""
+    title = "Table 2 row: Theorem 6, published by smooth sensitivity"
+    return "\n".join(["", title, *_published_lines(row, _table_2_lines)]) + "\n"
+
+
+def vote_scale_text(row: Document) -> str:
+    """Write how the exact cost would be published, for a terminal."""
+    title = "The exact cost, published on the scale of votes"
+    return "\n".join(["", title, *_published_lines(row, _vote_scale_lines)]) + "\n"
 
 
 def _exact_lines(t: Document) -> list[str]:
@@ -207,6 +219,7 @@ def _published_lines(row: Document, own: Callable[[Document], list[str]]) -> lis
         f"  epsilon               {row['epsilon']:.4f}  at order {row['order']:g} ({row['conversion']} conversion)",
         *own(row),
         f"  sanitized epsilon     {row['sanitized_epsilon']:.4f} +- {row['sanitized_deviation']:.4f}",
+        f"  too small with        probability {row['understated_with']:.3g} (--safety), about these votes only",
         f"  parameters chosen     {row['parameters_chosen']}",
     ]
 

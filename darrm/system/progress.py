@@ -44,6 +44,10 @@ class StatusLine:
     def close(self) -> None:
         """Wipe the line of a terminal."""
         self._closed.set()
+        self.wipe()
+
+    def wipe(self) -> None:
+        """Make room on a terminal for what is printed; the line comes back with what is said next."""
         with self._lock:
             if self._width:
                 _put("\r" + " " * self._width + "\r")

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
-from darrm.account.accountant import PrivacyAccountant, Spent
+from darrm.account.accountant import PrivacyAccountant, Spent, estimated
 from darrm.account.bounds import Bound, exact_sum
 from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_rows import Entry
@@ -286,7 +286,8 @@ def _judge_total(ledger: LedgerCopy) -> Iterator[Verdict]:
         proved = proved_bound(ledger)
         is_proved = proved is not None and proved.epsilon <= allowed.epsilon
         reason = f"spent: {spent}" + (f"; proved by the bound {proved.name!r}" if proved and is_proved else "")
-        yield judged(_LEDGER, claim, reason, holds=inside, how=PROVED if is_proved else CONSISTENT)
+        how = CLAIMED if spent.understated is not None else PROVED if is_proved else CONSISTENT
+        yield judged(_LEDGER, claim, reason, holds=inside, how=how)
 
 
 def proved_bound(ledger: LedgerCopy) -> Bound | None:
@@ -299,6 +300,8 @@ def proved_bound(ledger: LedgerCopy) -> Bound | None:
 def _judge_bound(ledger: LedgerCopy, bound: Bound) -> tuple[str, str, bool]:
     """Return what is known of a bound, how it was computed again, and whether it holds."""
     delta = Fraction(ledger.budget.exact_delta)
+    if ledger.spent.understated is not None:
+        return CLAIMED, f"{bound.explanation}; {estimated(ledger.spent.understated)}", True
     if bound.name == "simple" and ledger.charges and (total := exact_sum(ledger.charges)) is not None:
         holds = Fraction(bound.epsilon) >= total[0] and total[1] <= delta
         return PROVED, f"the exact sum is ({float(total[0]):.6g}, {float(total[1]):.6g})", holds

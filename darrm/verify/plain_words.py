@@ -11,6 +11,7 @@ of those of the other: `power_of_test`. What was proved here stands before what 
 
 import math
 
+from darrm.account.accountant import estimated
 from darrm.problem import Voters
 from darrm.verify.audit import Audit
 from darrm.verify.ledger import proved_bound
@@ -47,6 +48,9 @@ def _together(audit: Audit) -> list[str]:
     spent, budget, proved = audit.ledger.spent, audit.ledger.budget, proved_bound(audit.ledger)
     if not spent.queries:
         return ["The ledger has paid for no label yet."]
+    if spent.understated is not None:
+        given = f"What all {spent.queries:,} labels of the ledger give away is not bounded"
+        return [f"{given}: {estimated(spent.understated)}."]
     what = f"all {spent.queries:,} labels of the ledger together"
     if math.isinf(spent.epsilon) and proved is None:
         return [f"For the {spent.queries:,} labels of the ledger together no bound is known at δ = {budget.delta:g}."]

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.account.accountant import PRIVATE_TOTAL, PrivacyAccountant
+from darrm.account.accountant import PrivacyAccountant
 from darrm.errors import PrivateFigureError
+from darrm.losses.charges import PRIVATE_TOTAL
 from darrm.losses.label_given_votes import label_costs
 from darrm.losses.renyi import RenyiGridWarning
 from darrm.mechanisms import renyi_bounds
@@ -202,7 +203,7 @@ def test_the_accountant_refuses_it_unless_told_in_words() -> None:
     charge = quiet(VOTES, CONFIDENT, 1e-5).charge()
     accountant = PrivacyAccountant()
     for consent in (None, "yes", ""):
-        with pytest.raises(PrivateFigureError, match="sanitize it first"):
+        with pytest.raises(PrivateFigureError, match="is private itself"):
             accountant.add(charge, consent=consent)
     with pytest.raises(PrivateFigureError):
         PrivacyAccountant(charges=[charge])

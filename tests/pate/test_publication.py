@@ -1,9 +1,15 @@
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from darrm import NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Voters, certify
 from darrm.account.accountant import PrivacyAccountant
+from darrm.account.report import ledger_text
+from darrm.errors import PrivateFigureError
+from darrm.losses.charges import ESTIMATED_TOTAL, PRIVATE_TOTAL, Charge
 from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate import publication
 from darrm.pate.analysis import Analysis
@@ -12,6 +18,9 @@ from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.publication import Sanitized, expected_publication, sanitize, search_parameters
 from darrm.pate.smooth_sensitivity import SmoothCost, smooth_cost
+from darrm.verify.audit import audit
+from darrm.verify.plain_words import who_may_know
+from darrm.verify.verdicts import CLAIMED
 from tests.pate.pate_oracles import quiet
 
 RNG = np.random.default_rng(6)
@@ -69,15 +78,46 @@ def test_the_sanitized_part_stays_possible(released: Analysis) -> None:
     assert max(drawn) == pytest.approx(100 * 14.0 / 1600, rel=1e-12)
 
 
-def test_a_sanitized_run_may_enter_a_published_total(released: Analysis) -> None:
-    run = sanitize(released, PARAMETERS)
-    accountant = PrivacyAccountant()
-    accountant.add(run.charge())
-    assert accountant.spent(1e-5).epsilon == pytest.approx(run.epsilon)
+def test_a_sanitized_run_enters_a_total_that_is_called_an_estimate(released: Analysis, tmp_path: Path) -> None:
+    run, words = sanitize(released, PARAMETERS), "no guarantee: it holds published estimates about the data at hand, "
+    words += "too small with probability up to"
     assert str(run) == (
         f"epsilon = {run.epsilon:.4f} at delta = 1e-05 (sanitized, may be published; order 14, classic conversion; "
-        "too small with probability 0.5)"
+        "about the data at hand, too small with probability 0.5)"
     )
+    ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(9, "1e-2"))
+    for refused in (run.charge(), run.charge(consent=PRIVATE_TOTAL)):
+        with pytest.raises(PrivateFigureError, match="about the data at hand and no guarantee, too small with prob"):
+            PrivacyAccountant(charges=[refused])
+        with pytest.raises(PrivateFigureError, match=f"say consent='{ESTIMATED_TOTAL}'"):
+            ledger.debit(refused)
+    with pytest.raises(PrivateFigureError, match="keeps no cost that is private data"):
+        ledger.debit(replace(released.charge(), consent=PRIVATE_TOTAL))
+    accountant = PrivacyAccountant()
+    accountant.add(run.charge(), consent=ESTIMATED_TOTAL)
+    assert accountant.spent(1e-5).epsilon == pytest.approx(run.epsilon)
+    assert f"{words} 0.5" in str(accountant.spent(1e-5))
+    for times, understated in ((1, 0.5), (2, 1.0)):
+        ledger.debit(run.charge(consent=ESTIMATED_TOTAL))
+        again = PrivacyLedger(ledger.path)
+        assert again.spent.understated == again.spent.to_json()["understated"] == understated
+        assert f"{words} {understated:g}" in ledger_text(again)
+        assert again.spent.queries == times
+    mixed = PrivacyAccountant(charges=[run.charge(consent=ESTIMATED_TOTAL), Charge("x", PrivacyParams(1))])
+    assert mixed.spent(1e-4).understated == 0.5
+    assert PrivacyAccountant(charges=[Charge("x", PrivacyParams(1))]).spent(1e-4).understated is None
+
+
+def test_an_audit_promises_nothing_by_an_estimate(released: Analysis, tmp_path: Path) -> None:
+    ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(9, "1e-2"))
+    ledger.debit(sanitize(released, PARAMETERS).charge(consent=ESTIMATED_TOTAL))
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2")), 2)
+    certify(problem, NoiseFunction(3, [0.1, 0.2])).save(tmp_path / "table.json")
+    found = audit(tmp_path / "table.json", ledger_path=tmp_path / "ledger.sqlite")
+    about = ("together are", "the total")
+    sums = {verdict.verdict for verdict in found.verdicts if any(words in verdict.claim for words in about)}
+    assert sums == {CLAIMED}
+    assert "is not bounded: no guarantee" in "\n".join(who_may_know(found))
 
 
 @pytest.mark.parametrize("check", [pytest.param("data-independent", marks=pytest.mark.slow), "data-dependent"])

@@ -2,6 +2,7 @@
 
 import math
 import re
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,15 @@ from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.analysis import WARNING, Analysis
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.pate.gnss import GnssParameters, exact_cost, printed_cost
-from darrm.pate.report import quiet_analysis, report_text, table_1_row, table_2_row, vote_scale_row
+from darrm.pate.report import (
+    quiet_analysis,
+    table_1_row,
+    table_1_text,
+    table_2_row,
+    table_2_text,
+    vote_scale_row,
+    vote_scale_text,
+)
 from darrm.pate.smooth_sensitivity import smooth_cost
 from darrm.pate.vote_scale import PublicationParameters, VoteScale
 from darrm.votes import Votes
@@ -105,6 +114,10 @@ def table_2_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
         "sigma_SS": (SIGMA_SS, ""),
         "cost of publishing": (cost, f"(Theorem 23 as printed: {printed})"),
         "sanitized epsilon": (renyi + converted + cost + SAFETY * deviation, f"+- {deviation:.4f}"),
+        "too small with": (
+            "probability",
+            f"{NormalDist().cdf(-PARAMETERS.safety):.3g} (--safety), about these votes only",
+        ),
         "parameters chosen": ("beforehand",),
     }
 
@@ -129,6 +142,7 @@ def vote_scale_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
         "noise, in votes": (DEVIATION, ""),
         "cost of publishing": (cost, ""),
         "sanitized epsilon": (float(scale.marks[mark]) + public + converted + cost, f"+- {noisy:.4f}"),
+        "too small with": ("probability", "0.5 (--safety), about these votes only"),
         "parameters chosen": ("beforehand",),
     }
 
@@ -150,11 +164,13 @@ def check_lines(found: dict[str, tuple[str, str]], expected: dict[str, tuple[obj
 def test_each_printed_figure_is_that_of_the_analysis(name: str) -> None:
     analysis = ANALYSES[name]
     rows = table_1_row(analysis), table_2_row(analysis, PARAMETERS), vote_scale_row(analysis, ON_VOTES)
-    head, first, second, third, warning = report_text(*rows).split("\n\n")
+    head, first = table_1_text(rows[0]).rstrip("\n").split("\n\n")
+    second, third = (text.strip("\n") for text in (table_2_text(rows[1]), vote_scale_text(rows[2])))
     queries, voters = COUNTS[: analysis.queries].shape[0], int(COUNTS[0].sum())
     assert head.splitlines() == [
         repr(analysis.aggregator),
         f"{queries} queries to {voters} voters, 4 classes, delta = {analysis.delta:g}",
+        f"PRIVATE: {WARNING}.",
     ]
     assert first.startswith("Table 1 row\n")
     check_lines(printed_lines(first), table_1_figures(analysis))
@@ -170,7 +186,6 @@ def test_each_printed_figure_is_that_of_the_analysis(name: str) -> None:
         assert REFUSED[name] in third
     else:
         check_lines(printed_lines(third), vote_scale_figures(analysis))
-    assert warning == f"PRIVATE: {WARNING}."
 
 
 def test_parameters_chosen_on_the_votes_are_private_and_theorem_23_may_not_apply() -> None:
@@ -185,7 +200,7 @@ def test_parameters_chosen_on_the_votes_are_private_and_theorem_23_may_not_apply
     assert again == searched | {"parameters_chosen": "beforehand"}
     outside = table_2_row(analysis, GnssParameters(14.0, 0.0365, 7.0))
     assert outside["gnss_cost_as_printed_in_theorem_23"] is None
-    assert "(Theorem 23 as printed: outside its range)" in report_text(table_1_row(analysis), outside, None)
+    assert "(Theorem 23 as printed: outside its range)" in table_2_text(outside)
     assert "condition C6 fails" in str(table_2_row(analysis, GnssParameters(45.0, 0.002, 7.0))["refused"])
 
 
