@@ -401,7 +401,8 @@ class PrivacyLedger:
             where = "the labels are kept" if digest else "what was not drawn yet is paid for"
             message = f"{failure}; the budget is spent and {where}: `{self.recovery(number, output)}` writes them"
             raise PaidError(path, message, entry=number) from error
-        raise PaidError(path, f"{failure}; the budget is spent (entry {number} of the ledger)") from error
+        there = f" and the labels are in {output!r}" if output and not output.startswith(STREAM) else ""
+        raise PaidError(path, f"{failure}; the budget is spent{there} (entry {number} of the ledger)") from error
 
 
 def reason_of(error: BaseException) -> str:

@@ -9,15 +9,25 @@ try:
     from darrm.ensemble.partition import Partition
     from darrm.ensemble.recipes import PlainSGD, PrivateSGD
     from darrm.ensemble.student import Perturbation, StudentRecipe, train_student
-    from darrm.ensemble.teachers import TeacherEnsemble, load_votes, majority, save_votes, train_teachers
+    from darrm.ensemble.teachers import (
+        SEED_CONSENT,
+        PredictableNoiseWarning,
+        TeacherEnsemble,
+        load_votes,
+        majority,
+        save_votes,
+        train_teachers,
+    )
 except ModuleNotFoundError as error:
     error.add_note("darrm.ensemble needs PyTorch: pip install 'darrm[ensemble]'")
     raise
 
 __all__ = [
+    "SEED_CONSENT",
     "Partition",
     "Perturbation",
     "PlainSGD",
+    "PredictableNoiseWarning",
     "PrivateSGD",
     "StudentRecipe",
     "TeacherEnsemble",

@@ -1,25 +1,31 @@
 """Random numbers for training: from the operating system by default, from a seed for experiments.
 
-Everything is made from 64-bit words, so that both kinds share one way to a coin and to a Gaussian. With a seed, the
-words of (teacher, purpose, step) do not depend on any other draw: a training that resumes after a kill continues with
-the very numbers it would have had.
+Everything is made from 64-bit words, so that all kinds share one way to a coin and to a Gaussian. With a seed or a key,
+the words of (teacher, purpose, step) do not depend on any other draw: a training that resumes after a kill continues
+with the very numbers it would have had. A seed is known to whoever wrote it down, and so is the noise. A key is 256
+bits of the operating system that nobody saw, in a file that its owner alone can read (`kept_key`), and the words are
+SHAKE-256 of it; who has neither key nor preimages of SHAKE-256 knows nothing of the noise.
 
 Sharp edge: the Gaussian is a float one (Box–Muller over 53-bit uniforms). The accounting is about real numbers, and an
 attacker who sees the last bits of a release of the noise itself could in principle tell them apart [M12]. Here only
 trained parameters or votes leave, after many roundings; nothing proves this harmless.
 """
 
+import hashlib
 import math
 import os
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.errors import checks
+from darrm.errors import CheckpointError, checks
 
 INITIAL, BATCH, NOISE, AUGMENTATION = range(4)  # what a stream of words is for
 _BITS = 53
+_KEY_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,8 @@ class RandomSource:
     seed
         ``None`` (the default): the operating system. An integer ≥ 0: reproducible words, **for experiments only**,
         since whoever knows the seed can subtract the noise.
+    key
+        In place of a seed 32 random bytes that nobody knows.
 
     Examples
     --------
@@ -40,6 +48,17 @@ class RandomSource:
     """
 
     seed: int | None = None
+    key: bytes = field(default=b"", repr=False)
+
+    @property
+    def can_be_repeated(self) -> bool:
+        """Whether the words come again when they are asked for again."""
+        return self.seed is not None or bool(self.key)
+
+    @property
+    def name(self) -> int | str | None:
+        """What tells it from others: the seed, or a digest of the key, which says nothing about it."""
+        return hashlib.sha256(self.key).hexdigest() if self.key else self.seed
 
     def __post_init__(self) -> None:
         if self.seed is not None:
@@ -47,10 +66,41 @@ class RandomSource:
 
     def words(self, count: int, teacher: int, purpose: int, step: int) -> NDArray[np.uint64]:
         """Draw ``count`` uniform 64-bit words."""
+        if self.key:
+            stream = hashlib.shake_256(self.key + np.array([teacher, purpose, step], dtype="<i8").tobytes())
+            return np.frombuffer(stream.digest(8 * count), dtype="<u8").astype(np.uint64)
         if self.seed is None:
             return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
         generator = np.random.default_rng([self.seed, teacher, purpose, step])
         return generator.integers(0, 2**64, size=count, dtype=np.uint64, endpoint=False)
+
+
+def kept_key(path: Path) -> bytes:
+    """Read the key of a file that its owner alone can read, or make both; `CheckpointError` for another file."""
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        key = path.read_bytes()
+        if len(key) != _KEY_BYTES:
+            raise CheckpointError(str(path), f"it holds no key of {_KEY_BYTES} bytes: name another folder") from None
+        return key
+    key = os.urandom(_KEY_BYTES)
+    try:
+        os.write(handle, key)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    return key
+
+
+def destroy_key(path: Path) -> None:
+    """Overwrite a key and remove its file: the noise cannot be drawn again."""
+    with suppress(FileNotFoundError):
+        with path.open("r+b") as file:
+            file.write(bytes(_KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        path.unlink()
 
 
 def coins(words: NDArray[np.uint64], probability: float) -> NDArray[np.bool_]:

@@ -177,7 +177,7 @@ class PlainSGD:
 
     def batch(self, source: RandomSource, teacher: int, step: int, size: int) -> NDArray[np.int64]:
         """Take the next slice of this epoch's shuffled shard."""
-        if source.seed is None:
+        if not source.can_be_repeated:
             raise ValueError("shuffled batches need a seeded source: the batches of one epoch share one order")
         epoch, place = divmod(step, math.ceil(size / self.batch_size))
         order = np.argsort(source.words(size, teacher, BATCH, epoch), kind="stable")

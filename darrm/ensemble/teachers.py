@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch.func import functional_call
 
+from darrm.ensemble.calibration import privacy_of
 from darrm.ensemble.network import (
     Array,
     Build,
@@ -36,10 +38,11 @@ from darrm.ensemble.network import (
     network_digest,
 )
 from darrm.ensemble.partition import Partition
-from darrm.ensemble.randomness import RandomSource
+from darrm.ensemble.randomness import RandomSource, destroy_key, kept_key
 from darrm.ensemble.recipes import PrivateSGD, Recipe, recipe_from
-from darrm.ensemble.training import UNSEEDED, Group, load_tensors, save_tensors, train_group
+from darrm.ensemble.training import Group, load_tensors, save_tensors, train_group
 from darrm.errors import CheckpointError, checks
+from darrm.privacy import PrivacyParams
 from darrm.system import files
 from darrm.system.extras import require
 from darrm.system.files import Document
@@ -47,8 +50,14 @@ from darrm.system.progress import counted
 from darrm.system.votes_file import load_matrix, npy_bytes
 from darrm.votes import Votes
 
+SEED_CONSENT = "nobody else knows the seed"
+_KEY = "noise.key"  # beside the checkpoints
 _LARGEST_CLASS = np.iinfo(np.int8).max  # of votes
 _CPU_STACK, _GPU_STACK = 6, 64  # teachers a stack: beyond these, measured, nothing is gained but memory use
+
+
+class PredictableNoiseWarning(UserWarning):
+    """The noise of private teachers comes from a seed that somebody knows."""
 
 
 class Settings(TypedDict, total=False):
@@ -103,7 +112,9 @@ class TeacherEnsemble:
     build
         Makes the network that the parameters belong to.
     recipe
-        How the teachers were trained; `darrm.ensemble.calibration.privacy_of` tells what each one reveals.
+        How the teachers were trained; `privacy` tells what each one reveals.
+    seeded
+        Whether their noise came from a caller's seed: then they are not private for whoever knows it.
 
     Raises
     ------
@@ -114,6 +125,7 @@ class TeacherEnsemble:
     parameters: dict[str, Array]
     build: Build
     recipe: Recipe
+    seeded: bool = False
 
     def __post_init__(self) -> None:
         wanted = {name: tuple(value.shape) for name, value in built(self.build).named_parameters()}
@@ -128,8 +140,20 @@ class TeacherEnsemble:
 
     @property
     def private(self) -> bool:
-        """Whether each teacher is private by itself."""
-        return isinstance(self.recipe, PrivateSGD)
+        """Whether each teacher is private by itself: trained by `PrivateSGD`, with noise that nobody can draw again."""
+        return isinstance(self.recipe, PrivateSGD) and not self.seeded
+
+    def privacy(self, delta: float, *, consent: str = "") -> PrivacyParams:
+        """Compute what each teacher reveals, as `privacy_of`, for `Voters(K, each, models=True)`.
+
+        `ValueError` for teachers that are not private; of a seeded training with ``consent=SEED_CONSENT`` only.
+        """
+        if not isinstance(self.recipe, PrivateSGD):
+            checks.fail("recipe", self.recipe, "a PrivateSGD", 'these teachers are plain: PrivacyParams("inf")')
+        if self.seeded and consent != SEED_CONSENT:
+            found = checks.Found("noise from a seed, which whoever knows it can subtract")
+            checks.fail("the ensemble", found, "trained without one", f"or say consent={SEED_CONSENT!r}")
+        return privacy_of(self.recipe, delta)
 
     def votes(
         self,
@@ -187,6 +211,7 @@ class TeacherEnsemble:
     def save(self, path: Path | str) -> None:
         """Write the ensemble to a safetensors file, with the digest of its parameters and of its network."""
         facts: Document = {"kind": "ensemble", "recipe": self.recipe.to_dict(), "network": network_digest(self.build)}
+        facts["seeded"] = self.seeded
         save_tensors(Path(path), self.parameters, facts)
 
     @classmethod
@@ -206,7 +231,7 @@ class TeacherEnsemble:
             raise CheckpointError(
                 str(path), f"its teachers were trained with another network than build makes: {advice}"
             )
-        return cls(arrays, build, recipe_from(facts["recipe"]))
+        return cls(arrays, build, recipe_from(facts["recipe"]), seeded=facts.get("seeded", False))
 
 
 def train_teachers(
@@ -238,17 +263,23 @@ def train_teachers(
         ``None`` draws from the operating system; an integer makes the training reproducible and, for whoever knows the
         integer, not private: for experiments only.
     checkpoints
-        A folder; a training with a seed that was killed continues from it when it is started again with the same
-        arguments. It holds unfinished teachers: keep it as safe as the training data.
+        A folder; a training that was killed continues from it when it is started again with the same arguments. It
+        holds unfinished teachers and, without a seed, the key of their noise, in a file that is destroyed when all are
+        trained: keep it as safe as the training data.
     **running
         ``jobs``, ``stack_size``, ``device`` and ``progress`` of `Running`.
 
     Raises
     ------
     ValueError
-        If shapes or values do not fit, or there are checkpoints and no seed.
+        If shapes or values do not fit.
     CheckpointError
         If a checkpoint is damaged, or belongs to another training.
+
+    Warns
+    -----
+    PredictableNoiseWarning
+        If private teachers are trained with a seed: `TeacherEnsemble.private` is then False.
     """
     checks.instance(Partition, partition=partition, advice="say Partition.random(len(x), K, seed=…)")
     if not isinstance(recipe, Recipe):
@@ -261,13 +292,17 @@ def train_teachers(
     how = Running(**running)
     check_fits(built(build), inputs, classes)
     folder = None if checkpoints is None else Path(checkpoints)
+    seeded = seed is not None
+    if seeded and isinstance(recipe, PrivateSGD):
+        why = "whoever knows the seed can subtract the noise, so these teachers are not private: leave seed=None"
+        warnings.warn(why, PredictableNoiseWarning, stacklevel=2)
+    source = RandomSource(seed)
     if folder is not None:
-        if seed is None:
-            checks.fail("seed", seed, "an integer where there are checkpoints", UNSEEDED)
         folder.mkdir(parents=True, exist_ok=True)
-    if seed is None and not isinstance(recipe, PrivateSGD):
-        seed = secrets.randbits(63)  # an epoch's batches share one order, which a seed remembers
-    network, source = "" if folder is None else network_digest(build), RandomSource(seed)
+        source = source if seeded else RandomSource(key=kept_key(folder / _KEY))
+    elif not seeded and not isinstance(recipe, PrivateSGD):
+        source = RandomSource(secrets.randbits(63))  # an epoch's batches share one order, which a seed remembers
+    network = "" if folder is None else network_digest(build)
     joblib = require("joblib")
     calls = []
     for teachers in (tuple(stack.tolist()) for stack in _stacks(partition.K, how.stack)):
@@ -278,7 +313,10 @@ def train_teachers(
             joblib.delayed(train_group)(group, device=how.device, checkpoint=checkpoint, progress=how.progress)
         )
     trained = joblib.Parallel(n_jobs=how.jobs)(calls)
-    return TeacherEnsemble({name: np.concatenate([one[name] for one in trained]) for name in trained[0]}, build, recipe)
+    if folder is not None:
+        destroy_key(folder / _KEY)
+    parameters = {name: np.concatenate([one[name] for one in trained]) for name in trained[0]}
+    return TeacherEnsemble(parameters, build, recipe, seeded=seeded)
 
 
 def _stacks(teachers: int, size: int) -> list[NDArray[np.int64]]:

@@ -130,7 +130,7 @@ def add_noise(sums: Parameters, noise: Tensor, scale: float) -> Parameters:
     }
 
 
-UNSEEDED = "draws from the operating system cannot be repeated, so no training without a seed is continued"
+_UNREPEATED = "draws from the operating system cannot be repeated: give a seed, or the key of train_teachers"
 _FACTS, _DIGEST = "darrm", "sha256"  # the metadata keys in use
 _MEAN_DECAY, _SQUARE_DECAY, _ADAM_FLOOR = 0.9, 0.999, 1e-8  # β₁, β₂ and the least denominator [KB15, Algorithm 1]
 
@@ -160,7 +160,8 @@ class Group:
     def fingerprint(self) -> str:
         """Name this very training: a checkpoint of another one is refused."""
         data = [_digest_of(array) for array in (*self.x, *self.y)]
-        facts = [self.recipe.to_dict(), self.teachers, self.source.seed, self.network, data]
+        seed = None if self.source.key else self.source.seed  # a finished training outlives its key
+        facts = [self.recipe.to_dict(), self.teachers, seed, self.network, data]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -179,8 +180,8 @@ def train_group(
     target = choose_device(device)
     model = built(group.build)
     check_model(model)
-    if checkpoint is not None and group.source.seed is None:
-        checks.fail("seed", None, "an integer where there are checkpoints", UNSEEDED)
+    if checkpoint is not None and not group.source.can_be_repeated:
+        checks.fail("source", group.source, "one that can be repeated where there are checkpoints", _UNREPEATED)
     with threads_for(target):
         run = _Run(group, model.to(target).train(), target)
         if checkpoint is not None and checkpoint.exists():
@@ -221,6 +222,8 @@ class _Run:
             raise CheckpointError(
                 str(path), "it belongs to a training with other data, seed, network or recipe: name another folder"
             )
+        if facts["step"] < self.steps and facts.get("source") not in {None, self.group.source.name}:
+            raise CheckpointError(str(path), "the key of its noise is gone, so it cannot go on: name another folder")
         for state, prefix in self._kept():
             state.update({name: torch.as_tensor(tensors[prefix + name], device=self.device) for name in state})
         self.step = facts["step"]
@@ -228,7 +231,9 @@ class _Run:
     def save(self, path: Path) -> None:
         """Keep the state; the file is replaced in one step."""
         arrays = {prefix + name: value.cpu().numpy() for state, prefix in self._kept() for name, value in state.items()}
-        save_tensors(path, arrays, {"fingerprint": self.fingerprint, "step": self.step})
+        save_tensors(
+            path, arrays, {"fingerprint": self.fingerprint, "step": self.step, "source": self.group.source.name}
+        )
 
     def _kept(self) -> list[tuple[Parameters, str]]:
         """Return the parts of the state that a checkpoint holds, each with what its names begin with there."""

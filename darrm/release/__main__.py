@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from darrm.account.accountant import KINDS
 from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.account.ledger_store import check_kept
 from darrm.errors import DarrmError, PaidError, checks
@@ -153,6 +154,12 @@ def _add_release(parser: CommandLine) -> None:
     parser.add_argument("--ledger", type=Path, required=True, metavar="L.sqlite", help="where to debit")
     parser.add_argument(
         "--create-budget", metavar="EPS,DELTA", help="make the ledger first, with this budget for all its queries"
+    )
+    parser.add_argument(
+        "--kinds",
+        choices=KINDS,
+        help="what the new ledger pays for: queries of one kind (default), of several that are planned beforehand, or "
+        "of several at will, as a stream may ask, which costs more",
     )
     parser.add_argument("--note", default="", metavar="TEXT", help="a note for the ledger's log")
 
@@ -305,6 +312,8 @@ def _aggregator_of(options: Namespace) -> tuple[Released, int | tuple[str, ...]]
     """Read what releases, and the classes that it releases; the flags of a budget are checked before the long proof."""
     if options.create_budget is not None:
         privacy_pair("--create-budget", options.create_budget, "3,1e-5")
+    elif options.kinds is not None:
+        raise ValueError("--kinds is said when a ledger is made: give it with --create-budget; it stays as it was made")
     aggregator = load_release(options.table)
     number = aggregator.classes
     named = classes_of(options.classes)
@@ -321,8 +330,9 @@ def _ledger_of(options: Namespace, aggregator: Released, queries: int, note: str
         return PrivacyLedger(options.ledger)
     budget = privacy_pair("--create-budget", options.create_budget, "3,1e-5")
     # a budget that does not admit the votes, or a note that is refused, leaves no ledger behind
-    PrivacyLedger.create(":memory:", budget).debit(aggregator.charge(queries), note=note)
-    return PrivacyLedger.create(options.ledger, budget)
+    kinds = options.kinds or KINDS[0]
+    PrivacyLedger.create(":memory:", budget, kinds=kinds).debit(aggregator.charge(queries), note=note)
+    return PrivacyLedger.create(options.ledger, budget, kinds=kinds)
 
 
 def _report(options: Namespace, ledger: PrivacyLedger, labels: int) -> int:

@@ -6,11 +6,15 @@ by a link, which cannot replace a file, and the folder is synced; (iii) they are
 writes these, and where a process died after it had published them, finds the file, byte for byte what it would write.
 """
 
+import fcntl
 import filecmp
+import glob
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,9 @@ from darrm.system.files import sync
 from darrm.system.progress import StatusLine
 from darrm.system.votes_file import check_new, save_labels
 from darrm.votes import Votes
+
+_LONGEST_PREFIX = 100  # characters of a name in that of the folder beside it
+_SECONDS_TO_LOCK = 2.0  # a folder of another process may not be locked yet
 
 
 class LabelsFile(Sink):
@@ -39,17 +46,50 @@ class LabelsFile(Sink):
         """Yield what publishes labels, after the folder was seen to take files and links."""
         path = self.output
         check_new(path)
-        with tempfile.TemporaryDirectory(prefix=".labels-", dir=path.parent, ignore_cleanup_errors=True) as folder:
-            temporary = Path(folder) / f"labels{path.suffix}"
+        with _folder_beside(path) as folder:
+            temporary = folder / f"labels{path.suffix}"
             temporary.touch()
             check_links(temporary, temporary.with_stem("second-name"), path)
 
             def publish(labels: NDArray[Any]) -> None:
                 save_labels(temporary, labels, self.line)
                 os.link(temporary, path)
+                shutil.rmtree(folder, ignore_errors=True)  # before the ledger forgets: who dies now is recovered
                 sync(path.parent)
 
             yield publish
+
+
+@contextmanager
+def _folder_beside(path: Path) -> Iterator[Path]:
+    """Make a folder that is locked while this process lives, and remove those that dead ones left for the same file."""
+    remove_left(path)
+    prefix = _prefix_of(path)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=path.parent, ignore_cleanup_errors=True) as folder:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # a file system without locks: whoever is killed leaves the folder
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            yield Path(folder)
+        finally:
+            os.close(handle)
+
+
+def remove_left(path: Path) -> None:
+    """Remove the folders beside a file of labels that no process holds, as one that was killed leaves them."""
+    for folder in path.parent.glob(f"{glob.escape(_prefix_of(path))}*"):
+        with suppress(OSError):  # somebody holds it, or the file system has no locks
+            handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if time.time() - folder.stat().st_mtime > _SECONDS_TO_LOCK:
+                    shutil.rmtree(folder)
+            finally:
+                os.close(handle)
+
+
+def _prefix_of(path: Path) -> str:
+    return f".labels-{path.name[:_LONGEST_PREFIX]}-"
 
 
 def release_debited(
@@ -152,6 +192,7 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) 
     """
     check_ledger(ledger)
     path, labels = Path(output), ledger.kept_labels(number)
+    meant = next(entry.output for entry in ledger.undelivered() if entry.number == number)
     if _holds(path, labels):
         sync(path)
         sync(path.parent)
@@ -159,6 +200,8 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) 
         with LabelsFile(path).prepared() as publish:
             publish(labels)
     ledger.forget_labels(number)
+    for left in {path, Path(meant)} if meant else {path}:
+        remove_left(left)
     return labels
 
 

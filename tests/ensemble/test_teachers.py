@@ -8,10 +8,20 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from darrm.ensemble.network import choose_device, convolutional_network  # noqa: E402 (after the check for torch)
+from darrm.ensemble import teachers, training  # noqa: E402 (after the check for torch)
+from darrm.ensemble.calibration import privacy_of  # noqa: E402 (as above)
+from darrm.ensemble.network import choose_device, convolutional_network  # noqa: E402 (as above)
 from darrm.ensemble.partition import Partition  # noqa: E402 (as above)
 from darrm.ensemble.recipes import PlainSGD, PrivateSGD  # noqa: E402 (as above)
-from darrm.ensemble.teachers import TeacherEnsemble, load_votes, majority, save_votes, train_teachers  # noqa: E402 (as above)
+from darrm.ensemble.teachers import (  # noqa: E402 (as above)
+    SEED_CONSENT,
+    PredictableNoiseWarning,
+    TeacherEnsemble,
+    load_votes,
+    majority,
+    save_votes,
+    train_teachers,
+)
 from darrm.ensemble.training import save_tensors  # noqa: E402 (as above)
 from darrm.errors import CheckpointError  # noqa: E402 (as above)
 
@@ -164,11 +174,73 @@ def test_bad_data_are_refused(x: np.ndarray, y: np.ndarray, message: str) -> Non
         train_teachers(x, y, Partition.random(6, 2, seed=0), PlainSGD(0.1, 1, 2), build=BUILD)
 
 
-def test_checkpoints_need_a_seed(tmp_path: Path) -> None:
-    for recipe in (None, PrivateSGD(0.1, 2, 0.3, 1.0)):
-        with pytest.raises(ValueError, match="seed must be an integer where there are checkpoints"):
-            ensemble(recipe, seed=None, checkpoints=tmp_path / "folder")
-    assert not (tmp_path / "folder").exists()
+@pytest.mark.parametrize("recipe", [None, PrivateSGD(0.1, 8, 0.3, 1.0)])
+def test_a_killed_training_goes_on_with_noise_that_nobody_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: Any
+) -> None:
+    """The key of the noise is its owner's alone while it is needed, and gone when all teachers are trained."""
+    folder, key = tmp_path / "folder", tmp_path / "folder" / "noise.key"
+    saved, seen = training._Run.save, list[bytes]()
+
+    def killed(run: Any, path: Path) -> None:
+        saved(run, path)
+        seen.append(key.read_bytes())
+        if run.step < run.steps:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(training._Run, "save", killed)
+    monkeypatch.setattr(teachers, "train_group", functools.partial(training.train_group, checkpoint_every=1))
+    with pytest.raises(KeyboardInterrupt):
+        ensemble(recipe, seed=None, checkpoints=folder)
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert len(key.read_bytes()) == 32
+    monkeypatch.setattr(training._Run, "save", saved)
+    done = ensemble(recipe, seed=None, checkpoints=folder)
+    assert not key.exists()
+    assert len(set(seen)) == 1
+    assert done.private == isinstance(recipe, PrivateSGD)
+    again = ensemble(recipe, seed=None, checkpoints=folder)  # read, not trained
+    assert all((again.parameters[name] == value).all() for name, value in done.parameters.items())
+    other = ensemble(recipe, seed=None, checkpoints=tmp_path / "other")
+    assert not all((other.parameters[name] == value).all() for name, value in done.parameters.items())
+
+
+def test_unfinished_teachers_without_their_key_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = training._Run.save
+
+    def killed(run: Any, path: Path) -> None:
+        saved(run, path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training._Run, "save", killed)
+    monkeypatch.setattr(teachers, "train_group", functools.partial(training.train_group, checkpoint_every=1))
+    recipe = PrivateSGD(0.1, 8, 0.3, 1.0)
+    with pytest.raises(KeyboardInterrupt):
+        ensemble(recipe, seed=None, checkpoints=tmp_path)
+    (tmp_path / "noise.key").unlink()
+    with pytest.raises(CheckpointError, match="the key of its noise is gone"):
+        ensemble(recipe, seed=None, checkpoints=tmp_path)
+    (tmp_path / "noise.key").write_bytes(b"short")
+    with pytest.raises(CheckpointError, match="holds no key of 32 bytes"):
+        ensemble(recipe, seed=None, checkpoints=tmp_path)
+
+
+def test_a_seeded_training_says_so_everywhere(tmp_path: Path) -> None:
+    recipe = PrivateSGD(0.1, 2, 0.3, 1.0)
+    with pytest.warns(PredictableNoiseWarning, match="not private"):
+        seeded = ensemble(recipe)
+    seeded.save(tmp_path / "ensemble")
+    for one in (seeded, TeacherEnsemble.load(tmp_path / "ensemble", BUILD)):
+        assert one.seeded
+        assert not one.private
+        with pytest.raises(ValueError, match=f"say consent='{SEED_CONSENT}'"):
+            one.privacy(1e-5)
+        assert one.privacy(1e-5, consent=SEED_CONSENT) == privacy_of(recipe, 1e-5)
+    unseeded = ensemble(recipe, seed=None)
+    assert unseeded.private
+    assert unseeded.privacy(1e-5) == privacy_of(recipe, 1e-5)
+    with pytest.raises(ValueError, match="these teachers are plain"):
+        ensemble(None).privacy(1e-5)
 
 
 def test_a_folder_belongs_to_one_network(tmp_path: Path, trained: TeacherEnsemble) -> None:

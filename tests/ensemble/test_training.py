@@ -256,7 +256,7 @@ def test_a_training_that_is_killed_over_and_over_ends_the_same(tmp_path: Path) -
 
 
 def test_a_training_without_a_seed_is_never_continued(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="seed must be an integer where there are checkpoints"):
+    with pytest.raises(ValueError, match="source must be one that can be repeated where there are checkpoints"):
         train(replace(group(), source=RandomSource()), checkpoint=tmp_path / "state.safetensors")
     assert not list(tmp_path.iterdir())
 

@@ -1,0 +1,105 @@
+"""What a release that is killed leaves beside its output, and who removes it."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darrm import PrivacyLedger, PrivacyParams, Problem, Release, Voters, Votes, certify, release_debited
+from darrm.errors import PaidError
+from darrm.laws import baselines
+from darrm.release import debited
+from darrm.release.__main__ import main
+from darrm.release.debited import recover
+from darrm.system.command_line import run
+
+PROBLEM = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
+VOTES = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
+KILLED = """
+import os, signal, sys
+from darrm import PrivacyLedger, PrivacyParams, Problem, Release, Voters, Votes, certify, release_debited
+from darrm.laws import baselines
+from darrm.release import debited
+def die(*_): os.kill(os.getpid(), signal.SIGKILL)
+setattr(debited, sys.argv[1], die)
+problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
+release = Release(certify(problem, baselines.double_subsampling(problem)))
+votes = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
+release_debited(release, votes, ledger=PrivacyLedger("ledger.sqlite"), output="labels.npy")
+"""
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PrivacyLedger:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(debited, "_SECONDS_TO_LOCK", -1.0)
+    return PrivacyLedger.create("ledger.sqlite", PrivacyParams(9))
+
+
+def left(path: Path) -> list[str]:
+    return [file.name for file in path.iterdir() if file.name.startswith(".labels-")]
+
+
+@pytest.mark.parametrize(("place", "paid"), [("check_links", False), ("save_labels", True), ("sync", True)])
+def test_what_a_killed_release_leaves_goes_with_the_next_one(
+    tmp_path: Path, ledger: PrivacyLedger, place: str, *, paid: bool
+) -> None:
+    died = subprocess.run([sys.executable, "-c", KILLED, place], check=False, cwd=tmp_path)
+    assert died.returncode == -signal.SIGKILL
+    assert len(left(tmp_path)) == (place != "sync")
+    assert [entry.count for entry in ledger.undelivered()] == [2] * paid
+    if paid:
+        recover(ledger, 1, "labels.npy")
+    else:
+        aggregator = Release(certify(PROBLEM, baselines.double_subsampling(PROBLEM)))
+        release_debited(aggregator, VOTES, ledger=ledger, output="labels.npy")
+    assert left(tmp_path) == []
+    assert np.load("labels.npy").shape == (2,)
+
+
+def test_a_folder_that_somebody_holds_stays(tmp_path: Path, ledger: PrivacyLedger) -> None:
+    del ledger
+    folder = tmp_path / ".labels-labels.npy-abc"
+    folder.mkdir()
+    (tmp_path / ".labels-other.npy-abc").mkdir()
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    debited.remove_left(tmp_path / "labels.npy")
+    assert len(left(tmp_path)) == 2
+    os.close(handle)
+    debited.remove_left(tmp_path / "labels.npy")
+    assert left(tmp_path) == [".labels-other.npy-abc"]
+
+
+def test_who_is_interrupted_after_the_delivery_learns_where_the_labels_are(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aggregator = Release(certify(PROBLEM, baselines.double_subsampling(PROBLEM)))
+    forget = PrivacyLedger.forget_labels
+
+    def interrupted(self: PrivacyLedger, number: int) -> None:
+        forget(self, number)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivacyLedger, "forget_labels", interrupted)
+    with pytest.raises(PaidError, match=r"budget is spent and the labels are in '.*labels.npy'"):
+        release_debited(aggregator, VOTES, ledger=ledger, output="labels.npy")
+
+
+@pytest.mark.parametrize("kinds", ["one", "planned", "adaptive"])
+def test_a_ledger_is_made_for_its_kinds(
+    tmp_path: Path, ledger: PrivacyLedger, kinds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del ledger
+    certify(PROBLEM, baselines.double_subsampling(PROBLEM)).save("table.json")
+    (tmp_path / "votes.csv").write_text("0,1,1\n")
+    given = ["votes.csv", "--table", "table.json", "--ledger", "new.sqlite", "--output", "l.csv", "--quiet"]
+    assert run(lambda: main([*given, "--kinds", kinds])) == 2
+    assert "give it with --create-budget" in capsys.readouterr().err
+    assert run(lambda: main([*given, "--kinds", kinds, "--create-budget", "2,1e-5"])) == 0
+    assert PrivacyLedger("new.sqlite").kinds == kinds
