@@ -394,7 +394,7 @@ class Admission:
                 f"this ledger accounts for queries of one kind, {account.charges[0].what!r}, and "
                 f"{charge.what!r} costs something else: keep to the first (a voter that left keeps an empty column, "
                 "--missing coin), or make a ledger --kinds planned, or adaptive for a stream, before the first answer "
-                "(kinds= in Python); two ledgers are two budgets of the same people, and add up"
+                "(kinds= in Python); another ledger is another budget of the same people, and both add up"
             )
         _check_count("the number of queries in a charge", charge.count)
         _check_count("the number of queries in a ledger", account.queries + charge.count)
