@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import Array, Status
+from lp_models.row_generation import Result
 
 Indices = NDArray[np.int64]
 
@@ -115,19 +116,6 @@ class BlockOracle(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class BlockResult:
-    """The best feasible point, up to rounding, with a bound; ``multipliers`` pairs y > 0 with the labels of rows."""
-
-    point: Array
-    value: float
-    bound: float
-    status: Status
-    rounds: int
-    rows: int
-    multipliers: tuple[tuple[float, Any], ...]
-
-
 def maximize_with_rows(
     program: BlockProgram,
     oracle: BlockOracle,
@@ -136,7 +124,7 @@ def maximize_with_rows(
     start: Array,
     known: BlockSeparation | None = None,
     report: Callable[[Progress], None] | None = None,
-) -> BlockResult:
+) -> Result:
     """Solve (1)–(4): solve what is known, look for broken rows, add them, repeat until value and bound meet.
 
     ``start`` fulfills all rows, ``known`` holds rows to begin with. Also at a time limit and after Ctrl-C, which wait
@@ -174,7 +162,7 @@ def maximize_with_rows(
                 status = Status.STALLED
                 break
             master.add(cuts.rows, cuts.labels)
-    return BlockResult(best, value, bound, status, rounds, master.rows.limits.size, multipliers)
+    return Result(best, value, bound, status, rounds, master.rows.limits.size, multipliers)
 
 
 class _Master:

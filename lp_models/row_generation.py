@@ -73,6 +73,11 @@ class Result:
     rows_generated: int
     multipliers: tuple[tuple[float, Any], ...]  # the positive ones that make ``bound``, with the labels of their rows
 
+    @property
+    def provenance(self) -> dict[str, str]:
+        """What it took, in the words that a table keeps."""
+        return {"rounds": str(self.rounds), "rows generated": str(self.rows_generated)}
+
 
 def minimize_with_rows(
     program: LinearProgram,

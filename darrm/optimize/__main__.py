@@ -48,8 +48,8 @@ The free optimum often rises and falls near the tie: privacy limits averages of 
 1 and 0 has the same average as one that rises gently. Choose --shape monotone where every l must make sense by
 itself; it costs a few per cent of expected error."""
 
-# flags about γ, which more than two classes do not have
-_ABOUT_GAMMA = ("m", "delta", "objective", "draws", "shape", "solver", "plot", "all", "missing")
+# flags about γ, which more than two classes do not have, beside those that `optimize_table` refuses
+_ABOUT_GAMMA = ("m", "delta", "plot", "all", "missing")
 
 
 def build_parser() -> CommandLine:
@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _write_notes(table, voters)
     if options.output is not None:
         table.save(options.output)
-    if options.plot is not None:
+    if options.plot is not None and isinstance(report, GammaReport):
         report.plot(options.plot)
     print_report(
         options,

@@ -15,8 +15,7 @@ most under the prior, 0 beside it to pay for that. Where every l matters by itse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from importlib import metadata
+from functools import partial
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Dirichlet, Independent, Prior, weights_of
 from darrm.laws.sampled_error import differences, number_of_draws
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
-from darrm.optimize.plurality import optimize_plurality
+from darrm.optimize.plurality import optimize_plurality, versions
 from darrm.probability import Array
 from darrm.probability.exact_sampling import require_generator
 from darrm.problem import Problem, Voters
@@ -317,8 +316,7 @@ def _solve_production(
             weights = _tangent_weights(sampled, tangents)
     gamma = NoiseFunction(problem.voters.K, shape.variables_to_gamma(result.point[: weights.size]))
     rows = [(y, row) for y, row in result.multipliers if isinstance(row, Row)]
-    counts = {"rounds": str(result.rounds), "rows generated": str(result.rows_generated)}
-    provenance = {"made by": _versions("darrm", "highspy"), **counts}
+    provenance = {"made by": versions("darrm", "highspy"), **result.provenance}
     return _Found(gamma, weights, largest(rows, problem.voters), result.status, provenance)
 
 
@@ -430,13 +428,8 @@ def _solve_reference(problem: Problem, weights: Array, shape: Shape) -> _Found:
     gamma = NoiseFunction(problem.voters.K, shape.variables_to_gamma(solution.point))
     duals, pairs = solution.duals[-len(matrix) :], all_multisets(problem.voters)
     rows = [(float(duals[r]), counts_of(problem.voters, pairs[0][r], pairs[1][r])) for r in np.flatnonzero(duals)]
-    provenance = {"made by": _versions("darrm", "cvxpy", "highspy"), "rows written": str(len(matrix))}
+    provenance = {"made by": versions("darrm", "cvxpy", "highspy"), "rows written": str(len(matrix))}
     return _Found(gamma, weights, largest(rows, problem.voters), solution.status, provenance)
-
-
-@cache
-def _versions(*distributions: str) -> str:
-    return ", ".join(f"{name} {metadata.version(name)}" for name in distributions)
 
 
 def _tie_break(weights: Array, K: int, shape: Shape) -> Array | None:

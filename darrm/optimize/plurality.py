@@ -22,6 +22,7 @@ C = 10, K = 20.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import metadata
 
 import numpy as np
@@ -107,9 +108,7 @@ def optimize_plurality(
     value = table.plurality.share_right(belief)
     bound = max(value, upper_bound(problem, belief, multipliers))
     optimality = Optimality(belief, "free", SHARE_RIGHT, value, bound, result.status.value, None, multipliers)
-    counts = {"rounds": str(result.rounds), "rows generated": str(result.rows)}
-    made = ", ".join(f"{name} {metadata.version(name)}" for name in ("darrm", "highspy"))
-    return table.with_optimality(optimality, {"made by": made, **counts})
+    return table.with_optimality(optimality, {"made by": versions("darrm", "highspy"), **result.provenance})
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +156,12 @@ def optimize_plurality_under_renyi(
     result = maximize_with_rows(program, oracle, options, start=start, known=known)
     law = PluralityLaw.of_probabilities(voters.K, classes, result.point)
     return PluralityOptimum(law, law.share_right(prior), result.bound)
+
+
+@cache
+def versions(*distributions: str) -> str:
+    """Name the versions of what made a table."""
+    return ", ".join(f"{name} {metadata.version(name)}" for name in distributions)
 
 
 def check_size(voters: Voters, classes: int) -> None:

@@ -1,12 +1,11 @@
 """What `python -m darrm.optimize --classes C` shows of a plurality: as text and as JSON."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
-from darrm.errors import checks
 from darrm.laws.partitions import Histogram
 from darrm.laws.plurality_law import uniform_law
-from darrm.optimize.report import optimality_of
+from darrm.optimize.report import Report, stopped_early
 from darrm.proof.table import Table
 from darrm.system.files import Document
 
@@ -15,56 +14,16 @@ _MOST_COLUMNS = 6  # of classes
 
 
 @dataclass(frozen=True, eq=False)
-class PluralityReport:
+class PluralityReport(Report):
     """The report on a law on histograms."""
 
-    table: Table
+    def blocks(self, *, everything: bool) -> Iterable[str]:  # noqa: ARG002 (nothing is left out)
+        """Write the paragraphs, the share of right labels before the answers."""
+        return _heading(self.table), _right_labels(self.table), _answers(self.table), _proof(self.table)
 
-    def text(self, output: Path | None, *, everything: bool = False) -> str:  # noqa: ARG002 (nothing is left out)
-        """Write it for a person, the share of right labels first."""
-        problem, certificate, optimality = self.table.problem, self.table.certificate, self.table.optimality
-        K, C = problem.voters.K, problem.classes
-        lines = [
-            f"Private plurality of {K} voters, {C} classes",
-            f"  the release is  (ε, δ) = {problem.target}-differentially private",
-            f"  one person's data reach at most {problem.voters.reached} of the voters",
-        ]
-        if optimality is not None:
-            coin = uniform_law(K, C).share_right(optimality.prior)
-            source = "claimed by the maker" if optimality.claimed else "proved again by whoever loads the table"
-            lines += [
-                f"  optimized for   {optimality.prior}",
-                "",
-                f"Right labels      {optimality.value:.10g} of them are expected; of random answers {coin:.4g}",
-                f"  no private mechanism has more than {optimality.bound:.10g}: gap {optimality.gap:.1e}, {source}",
-            ]
-            if optimality.status != "optimal":
-                lines.append(f"  the solver     {optimality.status}; the proof and the bound above hold all the same")
-        width = len(str(K)) + 1
-        shown = min(C, _MOST_COLUMNS)
-        more = " …" if shown < C else ""
-        lines += ["", "The votes for each class, and the probability that it is the answer"]
-        for counts in shown_histograms(K, C):
-            (row,) = self.table.plurality.probabilities([counts]).tolist()
-            votes = "".join(f"{count:{width}d}" for count in counts[:shown])
-            lines.append(f"  {votes}{more}  " + "".join(f"{each:8.4f}" for each in row[:shown]) + more)
-        lines += [
-            "",
-            "Certificate",
-            f"  pairs covered  {certificate.rows:,} (all neighboring histograms, up to the names of classes)",
-            f"  they differ by {certificate.worst_cost!r} at most",
-            f"  the budget is  {certificate.budget!r}  (δ)",
-            f"  proved by      {certificate.method}",
-            "",
-            "Not saved: --output FILE.json keeps the table with its proof."
-            if output is None
-            else f"Table written to {output}",
-        ]
-        return "\n".join(lines) + "\n"
-
-    def document(self, output: Path | None) -> Document:
-        """Write the same as plain data; `darrm/schemas/plurality_report.json` describes it."""
-        problem, optimality = self.table.problem, self.table.optimality
+    def details(self) -> Document:
+        """Write the share of right labels and what is answered for a few histograms."""
+        problem = self.table.problem
         shown = shown_histograms(problem.voters.K, problem.classes)
         probabilities = self.table.plurality.probabilities(shown).tolist()
         return {
@@ -72,18 +31,59 @@ class PluralityReport:
             "version": 1,
             "problem": problem.to_json(),
             "share_right": self.table.share_right,
-            "optimality": None if optimality is None else optimality_of(optimality, problem),
             "histograms": [
                 {"votes": list(counts), "probabilities": row} for counts, row in zip(shown, probabilities, strict=True)
             ],
             "certificate": asdict(self.table.certificate),
-            "provenance": dict(self.table.provenance),
-            "output": None if output is None else str(output),
         }
 
-    def plot(self, path: Path) -> None:
-        """Refuse: the command knows no picture of it."""
-        checks.fail("--plot", str(path), "left out", "there is no picture of a law on histograms")
+
+def _heading(table: Table) -> str:
+    problem, optimality = table.problem, table.optimality
+    lines = [
+        f"Private plurality of {problem.voters.K} voters, {problem.classes} classes",
+        f"  the release is  (ε, δ) = {problem.target}-differentially private",
+        f"  one person's data reach at most {problem.voters.reached} of the voters",
+    ]
+    return "\n".join([*lines, *([] if optimality is None else [f"  optimized for   {optimality.prior}"])])
+
+
+def _right_labels(table: Table) -> str:
+    problem, optimality = table.problem, table.optimality
+    if optimality is None:
+        return ""
+    random = uniform_law(problem.voters.K, problem.classes).share_right(optimality.prior)
+    source = "claimed by the maker" if optimality.claimed else "proved again by whoever loads the table"
+    lines = [
+        f"Right labels      {optimality.value:.10g} of them are expected; of random answers {random:.4g}",
+        f"  no private mechanism has more than {optimality.bound:.10g}: gap {optimality.gap:.1e}, {source}",
+    ]
+    return "\n".join([*lines, *stopped_early(optimality)])
+
+
+def _answers(table: Table) -> str:
+    K, C = table.problem.voters.K, table.problem.classes
+    width, columns = len(str(K)) + 1, min(C, _MOST_COLUMNS)
+    more = " …" if columns < C else ""
+    lines = ["The votes for each class, and the probability that it is the answer"]
+    for counts in shown_histograms(K, C):
+        (row,) = table.plurality.probabilities([counts]).tolist()
+        votes = "".join(f"{count:{width}d}" for count in counts[:columns])
+        lines.append(f"  {votes}{more}  " + "".join(f"{share:8.4f}" for share in row[:columns]) + more)
+    return "\n".join(lines)
+
+
+def _proof(table: Table) -> str:
+    certificate = table.certificate
+    return "\n".join(
+        [
+            "Certificate",
+            f"  pairs covered  {certificate.rows:,} (all neighboring histograms, up to the names of classes)",
+            f"  they differ by {certificate.worst_cost!r} at most",
+            f"  the budget is  {certificate.budget!r}  (δ)",
+            f"  proved by      {certificate.method}",
+        ]
+    )
 
 
 def shown_histograms(K: int, classes: int) -> list[Histogram]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -27,27 +27,51 @@ _MOST_LINES = 60  # of the table of γ
 _COLUMN = 9  # characters
 
 
-class Report(Protocol):
+@dataclass(frozen=True, eq=False)
+class Report(ABC):
     """What the command says of a table that it found."""
 
+    table: Table
+
+    @abstractmethod
+    def blocks(self, *, everything: bool) -> Iterable[str]:
+        """Write the paragraphs for a person; ``everything``: also of what does not exist here, and why."""
+
+    @abstractmethod
+    def details(self) -> Document:
+        """Write the same as plain data, beside what every report has."""
+
     def text(self, output: Path | None, *, everything: bool = False) -> str:
-        """Write it for a person; ``everything``: also of what does not exist for this problem, and why."""
-        ...
+        """Write it for a person."""
+        unsaved = "Not saved: --output FILE.json keeps the table with its proof."
+        closing = unsaved if output is None else f"Table written to {output}"
+        return "\n\n".join(block for block in (*self.blocks(everything=everything), closing) if block) + "\n"
 
     def document(self, output: Path | None) -> Document:
-        """Write the same as plain data."""
-        ...
+        """Write the same as plain data; `optimize_report.json` and `plurality_report.json` in `darrm/schemas`."""
+        optimality, written = self.table.optimality, None
+        if optimality is not None:
+            written = {**optimality.to_json(self.table.problem), "gap": optimality.gap, "claimed": optimality.claimed}
+            del written["multipliers"]  # they are the table's
+        return {
+            **self.details(),
+            "optimality": written,
+            "provenance": dict(self.table.provenance),
+            "output": None if output is None else str(output),
+        }
 
-    def plot(self, path: Path) -> None:
-        """Draw it."""
-        ...
+
+def stopped_early(optimality: Optimality) -> list[str]:
+    """Say why the solver stopped before the gap was closed, if it did."""
+    if optimality.status == "optimal":
+        return []
+    return [f"  the solver     {optimality.status}; the proof and the bound above hold all the same"]
 
 
 @dataclass(frozen=True, eq=False)
-class GammaReport:
+class GammaReport(Report):
     """The report on a γ, beside the paper's and the best constant under the same prior."""
 
-    table: Table
     entries: Sequence[Entry]
     missing: Sequence[WithMissing] = ()
 
@@ -58,23 +82,19 @@ class GammaReport:
         rows = with_missing(table, prior, missing, report=lambda now: show(f"evaluating with {now} votes missing"))
         return cls(table, compare(table, prior), rows)
 
-    def text(self, output: Path | None, *, everything: bool = False) -> str:
-        """Write it for a person, with what a coin does under the prior of the comparison."""
-        unsaved = "Not saved: --output FILE.json keeps the table with its proof."
-        closing = unsaved if output is None else f"Table written to {output}"
-        blocks = [
+    def blocks(self, *, everything: bool) -> Iterable[str]:
+        """Write the paragraphs, with what a coin does under the prior of the comparison."""
+        return (
             _heading(self.table),
             _values(self.table, self.entries, _prior_of(self.table)),
             _remarks(self.entries, everything=everything),
             _missing(self.missing),
             _proof(self.table),
-            closing,
-        ]
-        return "\n\n".join(block for block in blocks if block) + "\n"
+        )
 
-    def document(self, output: Path | None) -> Document:
-        """Write the same as plain data; `darrm/schemas/optimize_report.json` describes it."""
-        optimality, problem = self.table.optimality, self.table.problem
+    def details(self) -> Document:
+        """Write what is known about every noise function of the comparison."""
+        problem = self.table.problem
         return {
             "format": "darrm optimize report",
             "version": 2,
@@ -91,9 +111,6 @@ class GammaReport:
                 }
                 for entry in self.entries
             ],
-            "optimality": None if optimality is None else optimality_of(optimality, problem),
-            "provenance": dict(self.table.provenance),
-            "output": None if output is None else str(output),
             **({"missing": [asdict(row) for row in self.missing]} if self.missing else {}),
         }
 
@@ -116,13 +133,6 @@ class GammaReport:
             axes.set_ylim(-0.03, 1.03)
             axes.grid(alpha=0.3)
             figure.legend(loc="outside lower center", frameon=False)
-
-
-def optimality_of(optimality: Optimality, problem: Problem) -> Document:
-    """Write what is known about the optimum; the multipliers are the table's."""
-    known = optimality.to_json(problem)
-    del known["multipliers"]
-    return {**known, "gap": optimality.gap, "claimed": optimality.claimed}
 
 
 def _prior_of(table: Table) -> Prior:
@@ -246,8 +256,7 @@ def _proof(table: Table) -> str:
         )
         if optimality.held_out is not None:
             lines.append(f"  held out       expected error {optimality.held_out} that were not fitted")
-        if optimality.status != "optimal":
-            lines.append(f"  the solver     {optimality.status}; the proof and the bound above hold all the same")
+        lines += stopped_early(optimality)
     return "\n".join(lines)
 
 

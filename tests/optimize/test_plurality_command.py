@@ -47,7 +47,10 @@ def test_priors_on_histograms(capsys: pytest.CaptureFixture[str]) -> None:
     ("more", "word"),
     [
         (["--m", "3"], "--m is about two classes"),
-        (["--shape", "monotone"], "--shape is about two classes"),
+        (["--shape", "monotone"], "shape must be left out for 3 classes"),
+        (["--solver", "reference"], "solver must be left out for 3 classes"),
+        (["--objective", "expected-error"], "objective must be left out for 3 classes"),
+        (["--objective", "expected-error", "--draws", "9"], "must be left out for 3 classes"),
         (["--plot", "picture.png"], "--plot is about two classes"),
         (["--prior", "common"], "the prior must be"),
         (["--voters", "private"], "voters.each must be"),
