@@ -233,8 +233,9 @@ def test_a_gamma_that_only_delta_one_admits_has_no_target() -> None:
 def test_private_models_are_planned_for_both_ends(tmp_path: Path, overlap: int) -> None:
     """The whole stays within the budget by what is proved for models, and a ledger admits it; one is one query."""
     asked = Workload(Voters(5, WITH_DELTA_OF_ONE, overlap=overlap, models=True), 10, PrivacyParams("0.5", "1e-5"))
-    found = planned(asked)
-    alone = planned(replace(asked, voters=Voters(5, PLAIN, overlap=overlap)))
+    law = [named("permute-and-flip")]
+    found = plan(asked, families=law)
+    alone = plan(replace(asked, voters=Voters(5, PLAIN, overlap=overlap)), families=law)
     assert found.workload == asked
     assert found.table.problem.voters == asked.voters
     assert found.best.wrong < alone.best.wrong
