@@ -269,7 +269,7 @@ must be (0.5, 1e-05)-differentially private.
             checks.fail("target.epsilon (m * epsilon)", self.target.epsilon, f"at most {LARGEST_EXPONENT}", advice)
         if self.classes > 2 and not self.voters.are_plain:
             advice = "voters' own privacy is used for two classes only"
-            checks.fail("voters.each", str(self.voters.each), 'PrivacyParams("inf")', advice)
+            checks.fail("the voters", str(self.voters), 'those of PrivacyParams("inf")', advice)
         if self._are_private_alike:
             self._check_allowance()
         elif self.target.exact_epsilon == 0:  # noise can make the release more private than the weakest voter
@@ -397,7 +397,8 @@ class Workload:
         checks.integer_at_least(1, most=MOST_QUERIES, queries=self.queries, advice=advice)
         object.__setattr__(self, "queries", int(self.queries))
         if not 0 < self.total.exact_epsilon <= LARGEST_EXPONENT:
-            checks.fail("total.epsilon", self.total.epsilon, f"in (0, {LARGEST_EXPONENT}]")
+            advice = "say PrivacyParams(epsilon, delta), what all queries together may cost"
+            checks.fail("the epsilon of the total", self.total.epsilon, f"in (0, {LARGEST_EXPONENT}]", advice)
         checks.integer_at_least(2, most=MOST_CLASSES, classes=self.classes, advice="how many answers there are")
         object.__setattr__(self, "classes", int(self.classes))
 

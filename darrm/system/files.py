@@ -139,6 +139,9 @@ def read_json(path: Path, *, what: str, most_bytes: int) -> Json:
         raise ValueError(f"{str(path)!r} holds more than the {most_bytes:,} bytes that are read for {what}")
     try:
         return parse_json(raw.decode("utf-8-sig"))  # Windows begins texts with a byte order mark
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"{str(path)!r} holds no {what}: it is no JSON ({where}: {error.msg})") from error
     except ValueError as error:
         raise ValueError(f"{str(path)!r} holds no {what}: {error}") from error
 

@@ -44,7 +44,7 @@ def ramp(K: int, epsilon: float, questions: int, *, step: tuple[int, float], ris
     (first, height), (start, end, slope) = step, rise
     votes = np.arange(K // 2 + 1, K + 1)
     gamma = NoiseFunction(K, np.where(votes < first, 0.0, height) + slope * np.clip(votes - start, 0, end - start))
-    words = f"ramp: {height} from {first}, then {slope} a vote from {start} to {end}"
+    words = f"ramp: {height} from {first}, then {slope} for each vote above {start}, up to {end}"
     return Shape("ramp", words, K, epsilon, questions, gamma)
 
 

@@ -186,7 +186,7 @@ SHELL = {
     "plan --K 5 --voters plain --total 2 1e-5": "'1e-5' … one word",
     "plan --K 5 --voters plain --total 0,5,1e-5": "--total … decimals have a point",
     "plan --K 5 --voters plain --total 1e-5,2": "--total … delta must be in [0, 1) … swapped?",
-    "plan --K 5 --voters plain --total 0,1e-5": "total.epsilon … (0, 700] … 0.0",
+    "plan --K 5 --voters plain --total 0,1e-5": "epsilon of the total … (0, 700] … 0.0",
     "plan --K 5 --voters plain --total inf,1e-5": "--total … 'inf' … a finite number",
     "optimize --K 5 --target 0.5,1e-9": "target.delta … at least each.delta … 1e-09",
     "optimize --K 5 --m 2 --target 0.5,1e-5": "--m and --target … give one of them",
@@ -485,7 +485,7 @@ PYTHON: dict[str, Case] = {
     "too many queries": (lambda: Workload(PRIVATE, 10**20, EACH), "queries must be an integer of at most"),
     "queries of 1e3": (lambda: Workload(PRIVATE, 1e3, EACH), "queries … 1000.0 … an integer"),
     "votes for queries": (lambda: Workload(PRIVATE, Votes.of_labels(LABELS), EACH), "queries … how many votes"),
-    "a total of 0": (lambda: Workload(PRIVATE, 100, PrivacyParams(0)), "total.epsilon … (0, 700] … 0.0"),
+    "a total of 0": (lambda: Workload(PRIVATE, 100, PrivacyParams(0)), "epsilon of the total … (0, 700] … 0.0"),
     "names for classes": (lambda: Workload(PRIVATE, 9, EACH, ("a", "b")), "classes … ('a', 'b') … how many"),
     # optimize, plan, advise
     "voters to optimize": (lambda: optimize_table(PRIVATE), "problem … Voters(K=5 … Problem(voters, target)"),
@@ -638,7 +638,7 @@ PYTHON: dict[str, Case] = {
         "sampler must be callable … ndarray of shape (20, 2)",
     ),
     "a gamma in per cent": (lambda: sample_size(gamma=5, m=100), "gamma … in (0, 1) … got 5"),
-    "three classes of private voters": (lambda: Problem(PRIVATE, EACH, 3), "voters.each … PrivacyParams("),
+    "three classes of private voters": (lambda: Problem(PRIVATE, EACH, 3), "the voters … PrivacyParams("),
 }
 
 

@@ -53,7 +53,7 @@ def test_priors_on_histograms(capsys: pytest.CaptureFixture[str]) -> None:
         (["--objective", "expected-error", "--draws", "9"], "must be left out for 3 classes"),
         (["--plot", "picture.png"], "--plot is about two classes"),
         (["--prior", "common"], "the prior must be"),
-        (["--voters", "private"], "voters.each must be"),
+        (["--voters", "private"], "the voters must be"),
         (["--K", "400", "--classes", "10"], "the number of partitions"),
         (["--classes", "1"], "classes must be"),
         (["--classes", "65536", "--K", "5"], "classes must be"),

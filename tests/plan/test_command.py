@@ -186,8 +186,8 @@ def test_what_found_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("", "--total is needed: --total EPS,DELTA, like --total 2,1e-5"),
         ("--total 1", "--total must be EPS,DELTA"),
-        ("--total 0,0.1", "total.epsilon must be in (0, 700]"),
-        ("--total 1e308,0.1", "total.epsilon must be in"),
+        ("--total 0,0.1", "epsilon of the total must be in (0, 700]"),
+        ("--total 1e308,0.1", "epsilon of the total must be in"),
         ("--total nan,0.1", "epsilon must be a finite number"),
         ("--total inf,0", "epsilon must be a finite number"),
         ("--total 1,1", "delta must be in [0, 1)"),

@@ -181,7 +181,7 @@ def test_what_cannot_be_planned() -> None:
         plan(Workload(Voters(11, PRIVATE), 0, PrivacyParams(1, "1e-5")))
     with pytest.raises(ValueError, match="overlap must be at most K = 11"):
         Workload(Voters(11, PRIVATE, overlap=12), 1, PrivacyParams(1))
-    with pytest.raises(ValueError, match=r"total\.epsilon must be in"):
+    with pytest.raises(ValueError, match=r"epsilon of the total must be in"):
         Workload(Voters(11, PRIVATE, overlap=1), 1, PrivacyParams(0, "1e-5"))
 
 
