@@ -30,7 +30,7 @@ from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyParams, exact_number
 # of 10 MB. Numbers of queries are multiplied as floats, to which all whole numbers up to 2^53 are known.
 MOST_VOTERS, MOST_QUERIES, MOST_CLASSES = 10**6, 10**12, 2**16
 _NO_PRIVACY = 1e6
-_ROUNDING = Fraction(1, 2**52)  # of a δ that was computed from 1 − δ in floats
+_ROUNDING = Fraction(1, 2**50)  # of what was computed in floats: m·ε, and 1 − (1 − Δ)^m
 _MOST_CUTS = 200  # between kinds of voters that are rounded up: the work is its square
 _SAY_PRIVACY = "say PrivacyParams(epsilon, delta)"
 _M_EPSILON = "the release is m*epsilon-private, at least as one voter is and at most as all are"
@@ -287,7 +287,7 @@ must be (0.5, 1e-05)-differentially private.
 
     def _check_allowance(self) -> None:
         """Check the target of private voters, all alike."""
-        if not 1 <= self.exact_m <= self.voters.K:
+        if not 1 - _ROUNDING <= self.exact_m <= self.voters.K * (1 + _ROUNDING):  # m·ε of floats is a rounding off
             allowed = f"in [1, K] = [1, {self.voters.K}]"
             checks.fail("m", float(self.exact_m), allowed, f"m = target.epsilon / each.epsilon; {_M_EPSILON}")
         # 1 − (1 − Δ)^m of floats may fall short of Δ by a rounding; what is proved is the target as it stands

@@ -54,7 +54,10 @@ _ABOUT_GAMMA = ("m", "delta", "plot", "all", "missing")
 
 def build_parser() -> CommandLine:
     """Describe the command line."""
-    gone = {"--exact": "gone (a table proves its own optimum to within --gap)"}
+    gone = {
+        "--exact": "gone (a table proves its own optimum to within --gap)",
+        "--total": "a flag of python -m darrm.plan, for many queries: here it is --target EPS,DELTA of one",
+    }
     parser = CommandLine(prog="python -m darrm.optimize", description=DESCRIPTION, epilog=EPILOG, renamed=gone)
     add_voters(parser)
     release = parser.add_argument_group("what is released")
