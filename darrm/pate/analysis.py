@@ -165,8 +165,8 @@ class Analysis:
 
     @property
     def data_independent_epsilon(self) -> float:
-        """What ε would be without looking at the votes, for the same number of answers."""
-        return self.epsilon_of(self.independent_curve)
+        """What the same number of answers costs whatever the votes, at an order that is public: `public_epsilon`."""
+        return public_epsilon(self.independent_curve, self.worst_curve, self.delta, self.conversion)
 
     @property
     def worst_case_epsilon(self) -> float:
@@ -209,6 +209,24 @@ class Analysis:
             f"{self.epsilon_of(self.theorem_6.curve):.4f}; data-independent: "
             f"{self.data_independent_epsilon:.4f}\nPRIVATE: {WARNING}"
         )
+
+
+def public_epsilon(spent: RenyiCurve, most: RenyiCurve, delta: float, conversion: str = "tight") -> float:
+    """Convert what a run spent, whatever the votes, at the order that is best for the most that it may spend.
+
+    How many queries pass a check is known at the end only, and depends on the votes. At an order λ that was fixed
+    before, e^{(λ−1)(loss − spent so far)} is a supermartingale, whatever is asked next, so the figure holds ex post:
+    E(1 − e^{ε(outcome) − loss})₊ ≤ δ. The order that is best for the number of answers is chosen by the outcome.
+
+    >>> curve = RenyiCurve.of(lambda orders: orders / 200.0)
+    >>> public_epsilon(curve, curve, 1e-5) == curve.best(1e-5).epsilon
+    True
+    >>> public_epsilon(curve, curve.repeated(4), 1e-5) > curve.best(1e-5).epsilon
+    True
+    """
+    order = most.best(delta, conversion=conversion).order
+    at_order = RenyiCurve(np.array([order]), np.array([spent.bound_at(order)]))
+    return at_order.best(delta, conversion=conversion).epsilon
 
 
 def analyze(

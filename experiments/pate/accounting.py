@@ -17,7 +17,8 @@ from scipy.special import ndtri
 
 from darrm.losses.renyi import CONVERSIONS, RenyiCurve, RenyiGridWarning
 from darrm.mechanisms.noisy_max import LNMax
-from darrm.pate.analysis import Analysis, Cost, PateAggregator, PrivateFigureWarning, analyze
+from darrm.pate.analysis import Analysis, Cost, PateAggregator, PrivateFigureWarning, analyze, answer_of, public_epsilon
+from darrm.pate.confident import CheckedGNMax
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, printed_cost
 from darrm.pate.publication import Expected, expected_on_vote_scale, search_parameters, search_publication
@@ -65,8 +66,23 @@ def costs(analyses: Sequence[Analysis]) -> Row:
         "check_share": float(checks.values[at_best] / theorem_6.values[at_best]),
         "exact": _epsilon_of_all([one.exact for one in analyses], delta),
         "forward": _epsilon_of_all([one.forward for one in analyses], delta),
-        "by_label": _sum([one.independent_curve for one in analyses]).best(delta).epsilon,
+        "by_label": public_epsilon(
+            _sum([one.independent_curve for one in analyses]), _sum([one.worst_curve for one in analyses]), delta
+        ),
     }
+
+
+def by_label(aggregator: PateAggregator, queries: int, answered: int, delta: float) -> float:
+    """Return what so many answers to so many queries cost whatever the votes: all that it takes is public.
+
+    >>> from darrm.mechanisms.noisy_max import GNMax
+    >>> round(by_label(GNMax(40.0), 100, 100, 1e-5), 3)
+    1.177
+    """
+    one = answer_of(aggregator).guarantee
+    check = aggregator.check.guarantee if isinstance(aggregator, CheckedGNMax) else one.repeated(0)
+    check = check.repeated(queries)
+    return public_epsilon(check + one.repeated(answered), check + one.repeated(queries), delta)
 
 
 def published_as_in_paper(analyses: Sequence[Analysis]) -> Row:

@@ -2,12 +2,26 @@
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm.system.files import replacing
 from darrm.votes import Votes
+
+
+def save_counts(path: Path, recorded: "Recorded") -> None:
+    """Keep the counts of all votes beside the page, so that whoever reads it can count their cost again."""
+    with replacing(path) as temporary:
+        np.savez_compressed(temporary, counts=recorded.votes.counts.astype(np.uint16))
+
+
+def load_counts(path: Path) -> Votes:
+    """Read what `save_counts` wrote."""
+    with np.load(path) as kept:
+        return Votes.of_counts(kept["counts"].astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from experiments.pages import Row
 from experiments.pate.curves import figure_1, figure_4, figure_5
 from experiments.pate.dpsgd import dpsgd_accuracy
 from experiments.pate.models import models_of
-from experiments.pate.recorded import Recorded
+from experiments.pate.recorded import Recorded, save_counts
 from experiments.pate.rows import LABEL_SEED, Labels, Run, by_label_row, released, row_of, searched_row, two_rounds_row
 from experiments.pate.settings import Plan, Study, plan_of
 from experiments.teachers import Machine
@@ -48,6 +48,7 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
         line.show(f"DP-SGD at ε = {epsilon:g}")
         outsiders.append({"epsilon": epsilon, **_dpsgd(study, epsilon, machine, quick=quick)})
     line.show("figures")
+    save_counts(machine.folder / f"{study.name}-counts.npz", recorded)
     return {
         "dataset": study.name,
         "quick": quick,
