@@ -13,24 +13,24 @@ from darrm.system.flags import flags_of
 def text_report(advice: Advice, *, everything: bool = False) -> str:
     """Write the advice for a reader; with ``everything`` the reasons of what does not apply, too."""
     work, winner, two = advice.workload, advice.recommended, advice.workload.has_noise_function
-    known = (None if advice.coin is None else advice.coin.value, advice.coin_accuracy)
+    known = (advice.coin_accuracy, None if advice.coin is None else advice.coin.value)
     guess = [f"{value:.5f}" for value in known if value is not None]
     subject = f"{kind_of_votes(work)} {'vote' if work.queries == 1 else 'votes'}"
     lines = [
         f"Which aggregator for {work.queries:,} {subject}{'' if two else f' on {work.classes:,} classes'}?",
         f"  {work.voters}",
         f"  the budget of all answers together is {work.total}",
-        f"  share of right labels{', and accuracy, which ranks,' if two else ''} under {in_words(advice.prior)}",
+        f"  {'accuracy, which ranks, and ' if two else ''}share of right labels under {in_words(advice.prior)}",
         f"  a {'fair coin' if two else 'label that looks at nothing'} has {' and '.join(guess)}",
         "",
-        f"  {'right':>8}{'  accuracy' if two else ''}  {'total ε':>9}   mechanism",
+        f"  {'accuracy  ' if two else ''}{'right':>8}  {'total ε':>9}   mechanism",  # the first one ranks
     ]
     for option in advice.options:
         mark = "*" if option is winner else " "
         settings = f", {settings_in_words(option.settings)}" if option.settings else ""
         right = "–" if option.share_right is None else f"{option.right:.5f}"
-        accuracy = f"  {option.accuracy(advice.prior):>8.5f}" if two else ""
-        numbers = f"{right:>8}{accuracy}  {option.cost.epsilon:>9.5g}"
+        accuracy = f"{option.accuracy(advice.prior):>8.5f}  " if two else ""
+        numbers = f"{accuracy}{right:>8}  {option.cost.epsilon:>9.5g}"
         lines.append(f"{mark} {numbers}   {option.name}{settings} (by {option.cost.name})")
     lines += absences(advice.absent, everything=everything)
     lines += ["", *advice.remarks, *([""] if advice.remarks else [])]

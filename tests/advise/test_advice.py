@@ -124,7 +124,7 @@ def printed(advice: Advice) -> dict[str, tuple[float, float, float, bool]]:
     assert rows[number:] == ([f"  {absent} more {does} not apply: --all says why"] if absent else [])
     found = {}
     for row in rows[:number]:
-        right, accuracy, total, words = row[2:10].strip(), row[12:20].strip(), row[22:31].strip(), row[34:]
+        accuracy, right, total, words = row[2:10].strip(), row[12:20].strip(), row[22:31].strip(), row[34:]
         name = next(name for name in sorted([NO_NOISE, *NAMES], key=len, reverse=True) if words.startswith(name))
         if accuracy != "–":
             found[name] = (float(right), float(accuracy), float(total), row.startswith("*"))
@@ -156,7 +156,7 @@ def test_every_number_of_the_report_is_the_options(work: Workload) -> None:
         assert accuracy == pytest.approx(1.0 - error(option.truth), abs=1e-5)
         assert total == pytest.approx(option.cost.epsilon, rel=1e-4)
         assert marked is (option is advice.recommended)
-    share, coin = map(float, text_report(advice).partition("a fair coin has ")[2].partition("\n")[0].split(" and "))
+    coin, share = map(float, text_report(advice).partition("a fair coin has ")[2].partition("\n")[0].split(" and "))
     assert share == pytest.approx(0.5 * (K + 1 + (K % 2 == 0)) / (K + 1), abs=1e-5)
     assert coin == pytest.approx(1.0 - error(np.full(work.voters.half_size, 0.5)), abs=1e-5)
 
