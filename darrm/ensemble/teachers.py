@@ -327,7 +327,9 @@ def _answers(build: Build, parameters: dict[str, Array], x: Array, device: str) 
     """Return the classes, (B, G), that a stack of G teachers gives to a batch of inputs."""
     target = choose_device(device)
     model = built(build).to(target).eval()
-    values = zip(*(torch.as_tensor(value, device=target) for value in parameters.values()), strict=True)
+    # a worker may hold arrays that it must not write to, which torch only shares with a warning
+    own = (np.require(value, requirements="W") for value in parameters.values())
+    values = zip(*(torch.as_tensor(value, device=target) for value in own), strict=True)
     teachers = [dict(zip(parameters, one, strict=True)) for one in values]
     # one after the other: stacked convolutions with shared inputs take twice as long, measured
     (classes,) = best_classes(

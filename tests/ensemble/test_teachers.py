@@ -70,6 +70,17 @@ def test_votes_are_each_teachers_own_answer(trained: TeacherEnsemble, monkeypatc
         assert (model(torch.tensor(x)).argmax(dim=1).numpy() == votes[:, teacher]).all()
 
 
+def test_parameters_may_be_shared_read_only(trained: TeacherEnsemble) -> None:
+    """As Ray hands them to its workers; a warning would be an error here."""
+    x, _ = bright_and_dark(20, seed=4)
+    shared = {name: value.copy() for name, value in trained.parameters.items()}
+    for value in shared.values():
+        value.setflags(write=False)
+    x.setflags(write=False)
+    again = TeacherEnsemble(shared, BUILD, trained.recipe).votes(x, device="cpu", batch=7)
+    assert (again == trained.votes(x, device="cpu", batch=7)).all()
+
+
 def test_teachers_see_their_own_shard_only() -> None:
     # poison the records of teacher 0: the other teachers must not change at all
     x, y = bright_and_dark(60)
