@@ -19,14 +19,17 @@ require("sklearn")
 from darrm.estimators.models import PrivateModelsVotingClassifier
 from darrm.estimators.pate import PATEClassifier
 from darrm.estimators.saving import load, save
-from darrm.estimators.spending import RefitWarning, SelectionWarning
+from darrm.estimators.sklearn_checks import EXPECTED_FAILED_CHECKS
+from darrm.estimators.spending import RefitWarning, ResumeWarning, SelectionWarning
 from darrm.estimators.voting import PrivateVotingClassifier
 
 __all__ = [
+    "EXPECTED_FAILED_CHECKS",
     "PATEClassifier",
     "PrivateModelsVotingClassifier",
     "PrivateVotingClassifier",
     "RefitWarning",
+    "ResumeWarning",
     "SelectionWarning",
     "load",
     "save",

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, check_random_state, column_or_1d, get_tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples, check_consistent_length, validate_data
+from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, validate_data
 
 from darrm.errors import checks
 from darrm.estimators import shards
-from darrm.estimators.teachers import counts, trained
+from darrm.estimators.teachers import check_classifier, counts, trained
 from darrm.system.extras import Untyped
 
 
@@ -54,6 +54,9 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 
     def _inputs(self, X: Untyped, *, reset: bool) -> Untyped:
         """Check inputs; a data frame stays one, with its columns checked, for teachers that choose columns."""
+        if _is_text(X):
+            advice = "put texts into a data frame with one column, and what encodes them into the teacher"
+            checks.fail("X", checks.Found("a list of texts"), "a table, one row for each sample", advice)
         if hasattr(X, "columns") and hasattr(X, "shape"):
             validate_data(self, X, reset=reset, skip_check_array=True)
             if not len(X):
@@ -64,7 +67,8 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         return validate_data(self, X, reset=reset, accept_sparse=sparse, ensure_all_finite=not tags.allow_nan)
 
     def _data(self, X: Untyped, y: Untyped) -> tuple[Untyped, NDArray[Untyped]]:
-        """Check the inputs and the labels, and find the classes."""
+        """Check the teacher, the inputs and the labels, and find the classes."""
+        check_classifier(self.teacher_parameter, getattr(self, self.teacher_parameter))
         if y is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
@@ -85,12 +89,14 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             checks.fail("y", "1 class", "of two classes or more", "with one class there is nothing to vote on")
         return inputs, labels
 
+    def _key(self) -> bytes:
+        """Return the key of the shards: a fresh one that nobody knows where there is no ``random_state``."""
+        seed, size = self.random_state, shards.KEY_BYTES  # numpy's global generator may be seeded
+        return secrets.token_bytes(size) if seed is None else check_random_state(seed).bytes(size)
+
     def _teach(self, X: Untyped, y: NDArray[Untyped], groups: Untyped, teachers: int) -> list[Untyped]:
         """Give every person's rows to one teacher, and train them all."""
-        persons = shards.persons_of(_num_samples(X), groups)
-        seed, size = self.random_state, shards.KEY_BYTES
-        # a fresh key that nobody knows, whatever numpy's global generator was seeded with
-        key = secrets.token_bytes(size) if seed is None else check_random_state(seed).bytes(size)
+        persons, key = shards.persons_of(_num_samples(X), groups), self._key()
         teacher_of = shards.assigned(persons, teachers, key)
         return trained(
             getattr(self, self.teacher_parameter),
@@ -102,6 +108,13 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             n_jobs=self.n_jobs,
         )
 
+    def acknowledge(self) -> None:
+        """Say that the labels of a vote's last `predict`, or of a student's `fit`, are safe: the ledger drops them."""
+        check_is_fitted(self)
+        handle = getattr(self, "_spending", None)
+        if handle is not None:
+            handle.acknowledge()
+
     def _remember(self, groups: Untyped) -> None:
         """Keep for the model card what this fit was like, whatever the parameters are set to later."""
         self._grouped, self._named = groups is not None, self.classes is not None
@@ -110,6 +123,12 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
     def _counts(self, teachers: list[Untyped], X: Untyped) -> NDArray[np.int64]:
         """Count the teachers' votes on checked inputs: private."""
         return counts(teachers, X, self.classes_, n_jobs=self.n_jobs)
+
+
+def _is_text(X: Untyped) -> bool:
+    """Whether these are texts one after the other, and no table."""
+    listed = isinstance(X, list | tuple | str) or getattr(X, "ndim", 0) == 1
+    return listed and isinstance(next(iter(X), None), str | bytes)
 
 
 def check_enough_rows(X: Untyped, teachers: int) -> None:

@@ -48,7 +48,7 @@ def of_vote(vote: Untyped) -> str:
 
 def of_student(pate: Untyped) -> str:
     """Write the card of a student."""
-    report = pate.report_
+    report, held = pate.report_, getattr(pate, "_held", 0)
     return _card(
         [
             f"A student that learned from {report.answered:,} private labels of {report.inputs:,} public inputs.",
@@ -62,6 +62,7 @@ def of_student(pate: Untyped) -> str:
         pate,
         [
             "The public inputs hold no private data, and were not chosen by looking at any.",
+            *([f"The inputs of {held} rows that were held out are such public inputs: not covered."] if held else []),
             "The teachers, and how they voted, are deleted or stay with whoever trained them.",
             *_assumptions(pate),
         ],

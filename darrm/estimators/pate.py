@@ -1,5 +1,14 @@
-"""PATE as one estimator: teachers label public inputs within a budget, a student learns them, and answers for ever."""
+"""PATE as one estimator: teachers label public inputs within a budget, a student learns them, and answers for ever.
 
+The labels are kept in the ledger by the transaction that pays for them, as the last of a stream that is named by a
+digest of what is public: the inputs, the classes, what the release costs. A `fit` that finds labels of its stream
+resumes at the student. They are post-processing of what was paid for, whatever data this `fit` is given, so it costs
+nothing. Of votes and private data nothing is kept, not even a digest.
+"""
+
+import hashlib
+import itertools
+import json
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import clone
-from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -20,22 +28,20 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from darrm.account.accountant import Spent
 from darrm.aggregator import Aggregator
 from darrm.errors import checks
-from darrm.estimators import card
+from darrm.estimators import card, shards
 from darrm.estimators.base import Ensemble, check_enough_rows
 from darrm.estimators.confident import limited
 from darrm.estimators.planning import BEST, planned
 from darrm.estimators.shards import SEEDS
-from darrm.estimators.spending import LedgerHandle, WholeRun, opened, warn_of_refit
-from darrm.estimators.teachers import seeded
+from darrm.estimators.spending import LedgerHandle, ResumeWarning, Written, opened, warn_of_refit
+from darrm.estimators.teachers import check_classifier, constant_classifier, seeded
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.release.delivery import Sink
 from darrm.system.extras import Untyped
 from darrm.votes import ABSTAIN, Votes
 
 CONFIDENT = "confident"
 ANSWERED_SHARE = 4  # by default one of so many public inputs is answered: those on which the teachers agree
-DRAWN_INPUTS = 500  # where no public inputs are given
 SEMI_SUPERVISED = (SelfTrainingClassifier, LabelPropagation, LabelSpreading)
 
 
@@ -57,6 +63,14 @@ class PATEReport:
             f"by {self.mechanism}\n"
             f"{self.spent}"
         )
+
+
+def _private(X: Untyped, y: Untyped, groups: Untyped, held: NDArray[np.bool_] | None) -> tuple[Untyped, ...]:
+    """Return inputs, labels and persons of the rows that are not held out."""
+    if held is None:
+        return X, y, groups
+    persons = itertools.compress(shards.persons_of(len(held), groups), ~held)
+    return _safe_indexing(X, np.flatnonzero(~held)), y[~held], list(persons)
 
 
 def _student_has_probabilities(pate: "PATEClassifier") -> bool:
@@ -88,13 +102,18 @@ class PATEClassifier(Ensemble):
         ``"confident"`` checks all public inputs and answers those on which the teachers agree
         (`darrm.estimators.confident`); ``"best"`` answers ``max_answers`` of them by the best plan; or an aggregator,
         such as ``darrm.pate.ConfidentGNMax(200, 150, 40)``, which may decline.
+    public_share
+        For trials, such as scikit-learn's checks: where `fit` has no ``X_public``, every person's rows are held out
+        with this chance, teach nobody, and are taken as public inputs, which **no guarantee covers**. None asks for
+        ``X_public``.
     semi_supervised
         Whether the student takes all public inputs, with the label -1 where there is none, and the numbers of the
         classes as labels. ``"auto"`` knows the classes of `sklearn.semi_supervised`.
     classes, n_jobs, random_state
         As for `PrivateVotingClassifier`; ``random_state`` governs the student, too.
     ledger
-        A file that keeps the budget; None keeps it in memory for the one fit. Every fit spends a budget anew.
+        A file that keeps the budget, and the labels until the student is saved, or `acknowledge`: a `fit` that was
+        killed, or whose student failed, goes on from them for nothing. None keeps both in memory for the one fit.
 
     Attributes
     ----------
@@ -130,6 +149,7 @@ class PATEClassifier(Ensemble):
         delta: float = 1e-5,
         max_answers: int | None = None,
         aggregator: Untyped = CONFIDENT,
+        public_share: float | None = None,
         semi_supervised: Untyped = "auto",
         classes: Untyped = None,
         n_jobs: int | None = None,
@@ -143,6 +163,7 @@ class PATEClassifier(Ensemble):
         self.delta = delta
         self.max_answers = max_answers
         self.aggregator = aggregator
+        self.public_share = public_share
         self.semi_supervised = semi_supervised
         self.classes = classes
         self.n_jobs = n_jobs
@@ -171,8 +192,7 @@ class PATEClassifier(Ensemble):
         X, y, groups
             Private, as for `PrivateVotingClassifier.fit`.
         X_public
-            (Q, d) public inputs of the same columns. None draws standard normal ones, which say something only where
-            columns are numbers of about that size.
+            (Q, d) public inputs of the same columns.
 
         Returns
         -------
@@ -181,7 +201,8 @@ class PATEClassifier(Ensemble):
         Raises
         ------
         ValueError
-            As `PrivateVotingClassifier.fit`, or if the student cannot be trained: ``answers_`` was released then.
+            As `PrivateVotingClassifier.fit`, or if there are no public inputs, or if the student cannot be trained:
+            ``answers_`` was released then, and with a ledger in a file the next ``fit`` resumes there.
         PlanError
             If no release fits into the budget.
         BudgetExceededError
@@ -189,8 +210,10 @@ class PATEClassifier(Ensemble):
 
         Warns
         -----
+        ResumeWarning
+            If labels of the same public inputs wait in the ledger: they teach the student, whatever X and y are.
         UserWarning
-            If no public inputs are given, or none of them is answered.
+            If none of the public inputs is answered.
         """
         with self._unchanged_on_failure():
             public = self._label(X, y, X_public, groups)
@@ -199,38 +222,85 @@ class PATEClassifier(Ensemble):
         return self
 
     def _label(self, X: Untyped, y: Untyped, X_public: Untyped, groups: Untyped) -> Untyped:
-        """Have teachers label public inputs, pay for the labels, and return the inputs."""
+        """Have teachers label public inputs, pay for the labels, or take those that wait, and return the inputs."""
         inputs, labels = self._data(X, y)
-        checks.integer_at_least(1, n_teachers=self.n_teachers, advice="how many shards the rows are dealt to")
+        if self.student is not None:
+            check_classifier("student", self.student)
         check_enough_rows(inputs, self.n_teachers)
-        public = self._public(inputs, X_public)
+        held = self._held_out(inputs, X_public, groups)
+        public = self._inputs(X_public, reset=False) if held is None else _safe_indexing(inputs, np.flatnonzero(held))
         total = PrivacyParams(self.epsilon, self.delta)
-        workload = Workload(
-            Voters(self.n_teachers, PrivacyParams("inf"), overlap=1), self._asked(public), total, len(self.classes_)
-        )
-        sink, run, mechanism = self._planned(workload)
+        voters = Voters(self.n_teachers, PrivacyParams("inf"), overlap=1)
+        run, mechanism = self._planned(Workload(voters, self._asked(public), total, len(self.classes_)))
         handle = opened(self.ledger, total, run.charge(), anew=False)
         warn_of_refit(getattr(self, "_spending", None))
-        # in a random order, drawn without a look at votes: public rows that are sorted by class are asked evenly
-        order = check_random_state(self.random_state).permutation(_num_samples(public))[: workload.queries]
-        teachers = self._teach(inputs, labels, groups, self.n_teachers)
-        votes = Votes.of_counts(self._counts(teachers, _safe_indexing(public, order)), self.n_teachers)
-        codes = handle.release(run, votes, f"{type(self).__name__}.fit", sink)
+        stream = handle.stream(note := f"{type(self).__name__}.fit", self._name(run, public))
+        kept = stream.unclaimed
+        if kept is None:
+            # in a random order, drawn without a look at votes: public rows that are sorted by class are asked evenly
+            order = check_random_state(self.random_state).permutation(_num_samples(public))[: self._asked(public)]
+            private, theirs, whose = _private(inputs, labels, groups, held)
+            teachers = self._teach(private, theirs, whose, self.n_teachers)
+            votes = Votes.of_counts(self._counts(teachers, _safe_indexing(public, order)), self.n_teachers)
+            kept = handle.release(Written(run, lambda codes: self._lines(run, order, codes)), votes, note, stream)
+        else:
+            warnings.warn(
+                f"labels of these public inputs were paid for and wait in the ledger (entry {stream.turn.after}): the "
+                "student learns from them, and nothing is paid; for new ones call acknowledge() first",
+                ResumeWarning,
+                stacklevel=3,
+            )
         self._remember(groups)
-        self.answers_ = np.full(_num_samples(public), ABSTAIN, dtype=np.int64)
-        self.answers_[order] = codes
-        self._report(handle, mechanism)
         self._spending = handle
+        self._held = 0 if held is None else int(held.sum())
+        self.answers_ = np.full(_num_samples(public), ABSTAIN, dtype=np.int64)
+        for row, code in (pair for line in kept.tolist() for pair in json.loads(line)):
+            self.answers_[row] = code
+        self._report(handle, mechanism)
         return public
 
-    def _planned(self, workload: Workload) -> tuple[Sink, Aggregator, str]:
-        """Plan what labels the public inputs: where its labels go, what releases them, and what it is called."""
+    def _held_out(self, X: Untyped, X_public: Untyped, groups: Untyped) -> NDArray[np.bool_] | None:
+        """Return which rows are held out as public inputs; None where public inputs were passed."""
+        if X_public is not None:
+            return None
+        if self.public_share is None:
+            advice = "unlabeled rows that are public; the guarantee covers all of X, so nothing stands in for them"
+            checks.fail("X_public", None, "the public inputs that the teachers label", advice)
+        checks.open_probability(public_share=self.public_share)
+        held = shards.held_out(shards.persons_of(_num_samples(X), groups), self.public_share, self._key())
+        if held.all() or not held.any():
+            found = checks.Found(f"{held.sum()} of {len(held)} rows")
+            checks.fail("public_share", found, "a share that leaves rows on both sides", "pass X_public instead")
+        return held
+
+    def _lines(self, run: Aggregator, order: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[Untyped]:
+        """Write which public rows got which class, a line for each label that the run charges for."""
+        if not np.isin(codes, np.arange(ABSTAIN, len(self.classes_))).all():
+            checks.fail("aggregator", repr(self.aggregator), "one that answers by numbers of the classes")
+        pairs = np.column_stack([order, codes]).tolist()
+        size = len(pairs) // int(run.charge(len(pairs)).count)
+        parts = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+        return np.array([json.dumps([pair for pair in part if pair[1] != ABSTAIN]) for part in parts])
+
+    def _name(self, run: Aggregator, public: Untyped) -> str:
+        """Return a digest of what is public about a fit, and equal where its labels may stand for those of another."""
+        cost = run.charge()
+        digest = hashlib.sha256(repr((cost.to_text(), cost.what, self.n_teachers, self.max_answers)).encode())
+        digest.update(repr((self.classes_.tolist(), list(getattr(public, "columns", ())))).encode())
+        parts = (public.indptr, public.indices, public.data) if issparse(public) else (np.asarray(public),)
+        for part in parts:
+            digest.update(f"{part.dtype} {public.shape} {part.shape}".encode())
+            digest.update(repr(part.tolist()).encode() if part.dtype.hasobject else part.tobytes())
+        return digest.hexdigest()
+
+    def _planned(self, workload: Workload) -> tuple[Aggregator, str]:
+        """Plan what labels the public inputs, and what it is called."""
         if isinstance(self.aggregator, str) and self.aggregator == CONFIDENT:
             queries = workload.queries
             run = limited(workload, min(queries, self.max_answers or max(1, queries // ANSWERED_SHARE)))
-            return WholeRun(), run, run.charge().what
+            return run, run.charge().what
         option = planned(workload, self.aggregator, (CONFIDENT, BEST))
-        return Sink(), option.aggregator, option.name  # type: ignore[return-value]  # plain voters have one
+        return option.aggregator, option.name  # type: ignore[return-value]  # plain voters have one
 
     def predict(self, X: Untyped) -> NDArray[Untyped]:
         """Ask the student: (Q, d) inputs → (Q,) classes. It costs nothing."""
@@ -260,21 +330,6 @@ class PATEClassifier(Ensemble):
         check_is_fitted(self, "student_")
         return card.of_student(self)
 
-    def _public(self, X: Untyped, given: Untyped) -> Untyped:
-        """Check the public inputs, or draw some."""
-        if given is not None:
-            return self._inputs(given, reset=False)
-        if hasattr(X, "columns"):
-            checks.fail("X_public", None, "given with a data frame", "there is nothing to draw its columns from")
-        warnings.warn(
-            f"no X_public was given: the teachers label {DRAWN_INPUTS} standard normal inputs, which resemble the data "
-            "only where its columns were brought to that scale without looking at private data",
-            UserWarning,
-            stacklevel=3,
-        )
-        drawn = check_random_state(self.random_state).standard_normal((DRAWN_INPUTS, self.n_features_in_))
-        return self._inputs(drawn, reset=False)
-
     def _asked(self, public: Untyped) -> int:
         """Return how many of the public inputs the teachers look at."""
         inputs: int = _num_samples(public)
@@ -296,7 +351,7 @@ class PATEClassifier(Ensemble):
                 warnings.warn("no public input was answered: the student is a constant", UserWarning, stacklevel=3)
             only = int(present[0]) if len(present) else 0
             self._codes = True
-            self.student_ = DummyClassifier(strategy="constant", constant=only).fit([[0]], [only])
+            self.student_ = constant_classifier(np.array([only]))
         elif everything:
             self.student_ = student.fit(public, self.answers_)
         else:

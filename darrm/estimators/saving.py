@@ -28,6 +28,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.proof.stored import parse_document
 from darrm.system.extras import Untyped, require
+from darrm.system.files import sync
 
 FORMAT = "darrm estimator"
 VERSION = 1
@@ -36,7 +37,7 @@ _KINDS: dict[str, type[Ensemble]] = {
 }
 # compiled types of scikit-learn that skops does not trust by itself; they hold numbers
 _TRUSTED = ("sklearn.tree._tree.Tree", "sklearn.neighbors._kd_tree.KDTree", "sklearn.neighbors._ball_tree.BallTree")
-_INPUTS = ("classes_", "n_features_in_", "feature_names_in_", "_grouped", "_named", "_unseeded")
+_INPUTS = ("classes_", "n_features_in_", "feature_names_in_", "_grouped", "_named", "_unseeded", "_held")
 
 
 def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
@@ -82,6 +83,10 @@ def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
         "state": state,
     }
     require("skops.io").dump(document, target)
+    if isinstance(estimator, PATEClassifier):
+        sync(target)
+        sync(target.absolute().parent)
+        estimator.acknowledge()
 
 
 def load(path: str | PathLike[str], *, trusted: tuple[str, ...] | list[str] = ()) -> Untyped:

@@ -76,6 +76,16 @@ def assigned(persons: list[Any], teachers: int, key: bytes) -> NDArray[np.int64]
     return np.array([drawn[person] for person in persons], dtype=np.int64)
 
 
+def held_out(persons: list[Any], share: float, key: bytes) -> NDArray[np.bool_]:
+    """Draw whose rows are held out, each person with this chance, by the key and the person alone: (n,).
+
+    >>> held_out(["ann", "ed", "ann"], 0.5, b"key").tolist()
+    [False, True, False]
+    """
+    drawn = {person: _digest(key, "public", person) < share * 2**64 for person in dict.fromkeys(persons)}
+    return np.array([drawn[person] for person in persons])
+
+
 def seeds(teachers: int, key: bytes) -> list[int]:
     """Draw the seed of each teacher's training, which depends on no data."""
     return [_digest(key, "teacher", number) % SEEDS for number in range(teachers)]

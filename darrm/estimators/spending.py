@@ -6,10 +6,18 @@ A budget that a copy could spend again would be none. So an estimator never hold
   handle remembers which ledger it was and how many answers it saw there, and refuses another ledger and an older copy;
 * a ledger in **memory** is known to the process that made it. `copy.deepcopy` and `pickle` within that process lead to
   the same ledger; in another process, or after a restart, there is none, and nothing is released.
+
+**Nothing that was paid for is lost** (`darrm.release.delivery`): the ledger keeps labels from the debit on, and every
+estimator's labels are of a stream. `predict` of a vote drops those of this thread's call before in the transaction that
+pays for the next ones; labels of a `PATEClassifier` wait until its student is saved, or `Ensemble.acknowledge`.
 """
 
+import os
 import secrets
+import threading
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,7 +32,8 @@ from darrm.aggregator import Aggregator
 from darrm.errors import LedgerError, checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-from darrm.release.delivery import Delivery, Sink
+from darrm.release.delivery import Delivery, StreamSink
+from darrm.system.extras import Untyped
 from darrm.votes import Votes
 
 # the ledgers in memory of this process by a name that nobody guesses: a copy finds the very ledger, or none
@@ -39,10 +48,29 @@ class SelectionWarning(UserWarning):
     """A score was computed: it spends budget, and what is chosen by scores on private data is not accounted for."""
 
 
-class WholeRun(Sink):
-    """Memory for labels that one charge pays for together: none of them is kept by itself."""
+class ResumeWarning(UserWarning):
+    """Labels that were paid for wait in the ledger: `fit` trained the student on these, and paid nothing."""
 
-    keeps = False
+
+@dataclass(frozen=True)
+class Written:
+    """An aggregator whose answers, numbers of classes, are written as the labels that the ledger keeps."""
+
+    aggregator: Aggregator
+    write: Callable[[NDArray[np.int64]], NDArray[Any]]
+
+    @property
+    def guarantee(self) -> Untyped:
+        """What the aggregator guarantees: how its answers are written costs nothing."""
+        return self.aggregator.guarantee
+
+    def charge(self, queries: int = 1) -> Charge:
+        """Describe what so many answers cost."""
+        return self.aggregator.charge(queries)
+
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+        """Release what the aggregator answers, as it is to be kept; `ValueError` from ``write`` pays nothing."""
+        return self.write(np.asarray(self.aggregator.release(votes, rng=rng)))
 
 
 class LedgerHandle:
@@ -52,6 +80,7 @@ class LedgerHandle:
         self._ledger: PrivacyLedger | None = ledger
         self._identity = ledger.identity
         self.owner = owner  # the note of all entries, where nobody else may pay from the ledger
+        self._streams: dict[tuple[int, int], StreamSink] = {}
         self._name = ledger.path
         self._seen = 0
         if self._name == MEMORY:
@@ -97,12 +126,25 @@ class LedgerHandle:
         self._seen = self.ledger.accountant().queries
         return self._seen
 
-    def release(self, aggregator: Aggregator, votes: Votes, note: str, sink: Sink) -> NDArray[np.int64]:
-        """Release the numbers of classes, paid for by this ledger; errors as `release_debited` and `check_owner`."""
+    def stream(self, note: str, name: str = "") -> StreamSink:
+        """Return the stream of a name, or that of this thread and process, which nobody else counts on."""
+        here = os.getpid(), threading.get_ident()
+        if name or here not in self._streams:
+            self._streams[here] = StreamSink(self.ledger, f"{note} {name or secrets.token_hex(8)}")
+        return self._streams[here]
+
+    def release(self, aggregator: Aggregator, votes: Votes, note: str, sink: StreamSink) -> NDArray[Any]:
+        """Release labels, paid for and kept by this ledger; errors as `release_debited` and `check_owner`."""
         self.check_owner()
-        codes = Delivery(aggregator, self.ledger, self.owner or note).deliver(votes, sink)
+        labels = Delivery(aggregator, self.ledger, self.owner or note).deliver(votes, sink)
         self.check_owner()  # of two ensembles that pay at once, both see the other or one sees the first
-        return codes
+        return labels
+
+    def acknowledge(self) -> None:
+        """Drop the labels that this process released, or took up, from the ledger: they are safe elsewhere."""
+        for (process, _), sink in self._streams.items():
+            if process == os.getpid() and sink.turn.after:
+                self.ledger.forget_labels(sink.turn.after)
 
     def check_owner(self) -> None:
         """Raise `LedgerError` where another ensemble paid from a ledger whose sums hold for one ensemble only."""
@@ -118,6 +160,7 @@ class LedgerHandle:
         self._name, self._seen = state["path"], state["seen"]
         self._identity, self.owner = state["identity"], state["owner"]
         self._ledger = _IN_MEMORY.get(self._name)
+        self._streams = {}
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> "LedgerHandle":

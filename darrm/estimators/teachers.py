@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 
@@ -20,6 +20,17 @@ UNANSWERED = (
     "neither to whoever asks, and take an estimator that answers whatever it learned from (with encoders that ignore "
     "what they do not know)"
 )
+
+
+def check_classifier(name: str, estimator: Untyped) -> None:
+    """Raise `ValueError` for what cannot learn classes, before anything is learned or paid for."""
+    if isinstance(estimator, type) or not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
+        found = checks.Found(repr(estimator)[:200])
+        checks.fail(name, found, "a classifier with fit and predict", "say an object, such as DecisionTreeClassifier()")
+    kind = get_tags(estimator).estimator_type
+    if kind not in {None, "classifier"}:
+        advice = "only a vote on classes has a plurality"
+        checks.fail(name, checks.Found(f"a {kind}, {repr(estimator)[:200]}"), "a classifier", advice)
 
 
 def trained(
@@ -80,8 +91,7 @@ def _trained(
     if seed is not None:
         present = np.unique(y)
         if len(present) < 2:
-            constant = present[0] if len(present) else otherwise
-            return DummyClassifier(strategy="constant", constant=constant).fit([[0]], [constant])
+            return constant_classifier(present if len(present) else np.array([otherwise]))
         seeded(teacher, seed)
     try:
         return teacher.fit(X, y)
@@ -90,6 +100,12 @@ def _trained(
             f"teacher {number} could not be trained on its {len(y)} rows ({error}): take fewer teachers, or an "
             "estimator that learns from so few rows"
         ) from error
+
+
+def constant_classifier(label: NDArray[Untyped]) -> DummyClassifier:
+    """Return what votes for a class whatever is asked: that of (1,) labels, of any type that labels may have."""
+    # not by ``strategy="constant"``, which takes whole numbers and text only
+    return DummyClassifier(strategy="most_frequent").fit([[0]], label)
 
 
 def seeded(estimator: Untyped, seed: int) -> Untyped:

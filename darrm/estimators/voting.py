@@ -14,11 +14,10 @@ from darrm.errors import BudgetExceededError, checks
 from darrm.estimators import card
 from darrm.estimators.base import Ensemble, check_enough_rows
 from darrm.estimators.planning import BEST, charge_of_models, planned
-from darrm.estimators.spending import LedgerHandle, SelectionWarning, opened, warn_of_refit
+from darrm.estimators.spending import LedgerHandle, SelectionWarning, Written, opened, warn_of_refit
 from darrm.pate.analysis import PrivateFigureWarning
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.release.delivery import Sink
 from darrm.system.extras import Untyped
 from darrm.votes import Votes
 
@@ -93,6 +92,9 @@ class PayingVote(Ensemble):
     def predict(self, X: Untyped) -> NDArray[Untyped]:
         """Release a private label for each row, and pay for all of them before the first one leaves.
 
+        The ledger keeps the labels of the last call until the next one, or `acknowledge`: those of a process that was
+        killed are listed by ``ledger_.undelivered()`` and read by ``ledger_.kept_labels(entry)``.
+
         Parameters
         ----------
         X
@@ -127,10 +129,16 @@ class PayingVote(Ensemble):
                 queries_that_fit=left,
             )
         votes = Votes.of_counts(self._counts(self.teachers_, inputs), len(self.teachers_), len(self.classes_))
-        codes = self._spending.release(self._release, votes, f"{type(self).__name__}.predict", Sink())
+        note = f"{type(self).__name__}.predict"
+        release = Written(self._release, self._names)
+        names = self._spending.release(release, votes, note, self._spending.stream(note))
+        return np.asarray(names, dtype=self.classes_.dtype)
+
+    def _names(self, codes: NDArray[np.int64]) -> NDArray[Untyped]:
+        """Return the classes of some numbers, as a ledger keeps them: text and numbers, no objects."""
         if not np.isin(codes, np.arange(len(self.classes_))).all():
             checks.fail("aggregator", repr(self._release), "one that answers every query", "a PATEClassifier declines")
-        return np.asarray(self.classes_[codes])
+        return np.array(self.classes_.tolist())[codes]
 
     def score(self, X: Untyped, y: Untyped, sample_weight: Untyped = None) -> float:
         """Return the share of right labels of `predict`, which pays for them.

@@ -1,7 +1,8 @@
 """Releases that are paid for, and labels that are not lost: prepare, draw, pay and keep, hand over, acknowledge.
 
 There is one order, and where labels go is a *sink*: the caller's memory, a new file (`darrm.release.debited`), a
-stream of answers, in Python or into a pipe (`darrm.release.one_by_one`, `pipe`), Parquet files (`partitions`).
+stream of answers, in Python or into a pipe (`darrm.release.one_by_one`, `pipe`), or out of an estimator
+(`darrm.estimators.spending`), Parquet files (`partitions`).
 
 1. *Prepare.* The sink tries the place of the labels, and leaves none there. Nothing is paid.
 2. *Draw.* The labels are drawn, in memory. Bad votes raise here, and nothing is paid. Labels that fit into no memory
@@ -21,8 +22,8 @@ of step 3. (b) The commit is atomic and durable: it holds the debit and what is 
 step 5 only, after step 4, and (ii) holds by then. (c) A query's labels are those that were kept, handed over as often
 as it takes, or by (iii) those of the manifest. ∎
 
-Labels that are returned in memory are the caller's to lose, and where one charge pays for a whole run (`Sink.keeps`),
-they are in his process alone from the debit on. Whoever wants them to outlive the process names an output.
+Labels that are returned in memory are the caller's to lose. Whoever wants them to outlive the process names an output,
+or takes them from a stream, which is acknowledged later.
 """
 
 from collections.abc import Callable, Iterator
@@ -54,14 +55,11 @@ class Sink:
         The place of the labels in a stream; None if they are no part of one.
     manifest
         What the ledger keeps in place of labels that are drawn when they are handed over; None for labels.
-    keeps
-        Whether the ledger keeps labels. Not those of a run that one charge pays for as a whole, into memory alone.
     """
 
     output: Path | None = None
     turn: Turn | None = None
     manifest: bytes | None = None
-    keeps: bool = True
 
     @contextmanager
     def prepared(self) -> Iterator[HandOver]:
@@ -70,6 +68,28 @@ class Sink:
 
     def acknowledge(self, number: int) -> None:
         """Take the number of the ledger's entry, after the labels were handed over."""
+
+
+class StreamSink(Sink):
+    """Memory, whose labels wait in the ledger until the next ones of the stream are paid for, or are acknowledged.
+
+    ``unclaimed`` are the last labels of the stream, where an earlier process paid for them and nobody acknowledged
+    them: whoever goes on hands them out first.
+    """
+
+    turn: Turn
+
+    def __init__(self, ledger: PrivacyLedger, name: str) -> None:
+        turn = Turn.of(name)
+        mine = [entry for entry in ledger.entries() if entry.output == turn.stream]
+        self.turn = Turn(turn.stream, mine[-1].number if mine else 0)
+        self.paid_for = sum(entry.count for entry in mine)
+        waits = bool(mine) and not mine[-1].delivered
+        self.unclaimed: NDArray[Any] | None = ledger.kept_labels(self.turn.after) if waits else None
+
+    def acknowledge(self, number: int) -> None:
+        """Count on from this entry: it is dropped by the debit of the next one."""
+        self.turn = Turn(self.turn.stream, number)
 
 
 @dataclass(frozen=True)
@@ -132,7 +152,7 @@ class Delivery:
             number = self.ledger.debit(
                 self.aggregator.charge(queries) if self.cost is None else self.cost.repeated(queries),
                 note=self.note,
-                labels=labels if sink.keeps else None,
+                labels=labels,
                 manifest=sink.manifest,
                 output=sink.output,
                 turn=sink.turn,

@@ -30,12 +30,12 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike, NDArray
 
-from darrm.account.ledger import PrivacyLedger, Turn
+from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError, checks
 from darrm.mechanisms.release import Release
 from darrm.proof.table import Table
-from darrm.release.delivery import Delivery, Sink, check_aggregator, check_ledger
+from darrm.release.delivery import Delivery, StreamSink, check_aggregator, check_ledger
 from darrm.system.extras import Untyped
 from darrm.votes import Classes, Votes
 
@@ -91,7 +91,7 @@ def open_release(
     return OneByOne(table, ledger, stream=stream, classes=classes, note=note)
 
 
-class OneByOne(Sink):
+class OneByOne(StreamSink):
     """Answers questions one by one, made by `open_release`; as a context it is closed at the end of a block.
 
     A block that ends by an exception leaves the last label in the ledger, to be handed out again.
@@ -111,12 +111,7 @@ class OneByOne(Sink):
         if ledger.kinds == "planned":
             advice = "the number of a stream's questions is not fixed before the first answer; make a ledger of its own"
             checks.fail("the ledger's kinds", ledger.kinds, "one or adaptive", advice)
-        turn = Turn.of(stream)
-        mine = [entry for entry in ledger.entries() if entry.output == turn.stream]
-        waits = bool(mine) and not mine[-1].delivered
-        self.turn: Turn = Turn(turn.stream, mine[-1].number if mine else 0)
-        self._answered = sum(entry.count for entry in mine)
-        self._waiting: NDArray[Any] | None = ledger.kept_labels(self.turn.after) if waits else None
+        super().__init__(ledger, stream)
         self._charge, self._classes = aggregator.charge(1), classes
         self._delivery = Delivery(aggregator, ledger, note, cost=self._charge)
 
@@ -128,15 +123,15 @@ class OneByOne(Sink):
     @property
     def answered(self) -> int:
         """How many questions of the stream are answered: the number of the last one."""
-        return self._answered
+        return self.paid_for
 
     def waiting(self) -> list[Any]:
         """Hand out the labels that an earlier process paid for, and whose receipt nobody acknowledged.
 
         They answer the last questions, up to number `answered`; before it was called nothing further is answered.
         """
-        labels: list[Any] = [] if self._waiting is None else self._waiting.tolist()
-        self._waiting = None
+        labels: list[Any] = [] if self.unclaimed is None else self.unclaimed.tolist()
+        self.unclaimed = None
         if labels:
             self.hand_out(labels)
         return labels
@@ -144,22 +139,18 @@ class OneByOne(Sink):
     @contextmanager
     def prepared(self) -> Iterator[Callable[[NDArray[Any]], None]]:
         """Yield what hands labels out, with their numbers."""
-        if self._waiting is not None:
+        if self.unclaimed is not None:
             advice = "they were paid for before: take them by waiting()"
-            checks.fail("the labels that wait", self._waiting.size, "taken before the next question", advice)
+            checks.fail("the labels that wait", self.unclaimed.size, "taken before the next question", advice)
 
         def hand_over(labels: NDArray[Any]) -> None:
-            self._answered += labels.size
+            self.paid_for += labels.size
             self.hand_out(labels.tolist())
 
         yield hand_over
 
     def hand_out(self, labels: list[Any]) -> None:
         """Hand out the labels of the last questions, up to number `answered`; here they are returned."""
-
-    def acknowledge(self, number: int) -> None:
-        """Count on from this entry."""
-        self.turn = Turn(self.turn.stream, number)
 
     def left(self, *, most: int = 1_000_000) -> int:
         """Count how many more questions the budget admits, up to ``most``."""
@@ -218,7 +209,7 @@ class OneByOne(Sink):
 
     def close(self) -> None:
         """Acknowledge the last label: it leaves the ledger. The stream can be opened again."""
-        if self.turn.after and self._waiting is None:
+        if self.turn.after and self.unclaimed is None:
             self.ledger.forget_labels(self.turn.after)
 
     def __enter__(self) -> Self:

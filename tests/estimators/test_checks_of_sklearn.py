@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, on every estimator: without noise in the way all pass; with it, those that are named."""
+"""scikit-learn's own checks, on every estimator: without noise all pass; with it all but those that are named."""
 
 import warnings
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
-from sklearn.exceptions import SkipTestWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from darrm.estimators import (
+    EXPECTED_FAILED_CHECKS,
     PATEClassifier,
     PrivateModelsVotingClassifier,
     PrivateVotingClassifier,
@@ -25,7 +25,7 @@ from darrm.votes import Votes
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::darrm.estimators.RefitWarning", "ignore::darrm.estimators.SelectionWarning"),
-    pytest.mark.filterwarnings("ignore:no X_public was given", "ignore:a grid search"),
+    pytest.mark.filterwarnings("ignore:a grid search", "ignore:no public input was answered"),
 ]
 
 
@@ -51,8 +51,8 @@ def tree() -> DecisionTreeClassifier:
 
 ESTIMATORS = [
     PrivateVotingClassifier(tree(), 3, aggregator=Truth()),
-    PATEClassifier(tree(), n_teachers=3, aggregator=Truth()),
-    PATEClassifier(tree(), LogisticRegression(), n_teachers=3, aggregator=Truth()),
+    PATEClassifier(tree(), n_teachers=3, aggregator=Truth(), public_share=0.5),
+    PATEClassifier(tree(), LogisticRegression(), n_teachers=3, aggregator=Truth(), public_share=0.5),
     PrivateModelsVotingClassifier(KNeighborsClassifier(1), 3, epsilon_each=1),
 ]
 
@@ -68,32 +68,28 @@ def test_every_check_passes_of_the_others(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-# what an estimator with real noise may fail, and why
-NOISE = "two calls of predict on the same rows are two draws, each paid for"
-NOISY = {
-    "check_fit_idempotent": NOISE,
-    "check_estimators_pickle": NOISE,
-    "check_supervised_y_2d": NOISE,
-    "check_classifier_data_not_an_array": NOISE,
-    "check_classifiers_classes": NOISE,
-    "check_readonly_memmap_input": NOISE,
-}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
     [
         PrivateVotingClassifier(tree(), 3, epsilon=20, max_queries=400),
-        PATEClassifier(tree(), n_teachers=3, epsilon=20),
-        PrivateModelsVotingClassifier(KNeighborsClassifier(1), 3, epsilon_each=4, epsilon=2, max_queries=400),
+        pytest.param(PrivateVotingClassifier(tree(), 3), marks=pytest.mark.slow),
+        pytest.param(PATEClassifier(tree(), n_teachers=3, public_share=0.5), marks=pytest.mark.slow),
+        pytest.param(PATEClassifier(tree(), LogisticRegression(), n_teachers=3, public_share=0.5, aggregator="best"),
+                     marks=pytest.mark.slow),
+        pytest.param(PrivateModelsVotingClassifier(KNeighborsClassifier(1), 3, epsilon_each=4, epsilon=2),
+                     marks=pytest.mark.slow),
     ],
     ids=lambda each: type(each).__name__,
-)
-def test_with_noise_all_pass_but_those_that_ask_twice(estimator: Any) -> None:
+)  # fmt: skip
+def test_with_noise_all_pass_but_those_that_are_named(estimator: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        warnings.simplefilter("ignore", SkipTestWarning)
-        found = check_estimator(estimator, expected_failed_checks=NOISY, on_fail=None)
-    assert len(found) > 30
-    assert {each["check_name"]: str(each["exception"])[:200] for each in found if each["status"] == "failed"} == {}
+        done = check_estimator(estimator, expected_failed_checks=EXPECTED_FAILED_CHECKS)  # raises where another fails
+    by_name = {each["check_name"]: each["status"] for each in done}
+    assert sum(status == "passed" for status in by_name.values()) > 40
+    assert by_name.keys() >= EXPECTED_FAILED_CHECKS.keys()  # no name of a check that there is not
+    assert by_name["check_fit_idempotent"] == "xfail"  # there is noise
+
+
+def test_every_check_that_may_fail_has_a_reason() -> None:
+    assert all(len(reason) > 20 for reason in EXPECTED_FAILED_CHECKS.values())

@@ -1,0 +1,125 @@
+"""What `fit` takes and refuses: labels of every type, texts that are no table, teachers that are no classifiers."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, PrivateVotingClassifier
+from darrm.pate import GNMax
+
+X, y = load_iris(return_X_y=True)
+TYPES = [
+    *(np.array([3, 1, 2], dtype=kind) for kind in "bBhHiIlLqQefd"),
+    np.array([-1.0, 2.0, 1e6]),
+    np.array([True, False, True]),
+    np.array(["b", "", "a longer name"]),
+    np.array(["b", "a", "ä"], dtype=object),
+]
+ESTIMATORS: dict[str, Any] = {
+    "vote": lambda: PrivateVotingClassifier(GaussianNB(), 60, aggregator=GNMax(90.0), random_state=0),
+    "student": lambda: PATEClassifier(
+        GaussianNB(), n_teachers=60, max_answers=20, aggregator="best", random_state=0, public_share=0.4
+    ),
+    "models": lambda: PrivateModelsVotingClassifier(DecisionTreeClassifier(), 5, epsilon_each=1, random_state=0),
+}
+
+
+@pytest.mark.parametrize("names", TYPES, ids=lambda names: f"{names.dtype} {names[0]!r}")
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_labels_of_every_type_are_learned_by_shards_of_one_class_too(estimator: str, names: Any) -> None:
+    # 60 teachers of 150 rows: about 5 have no row, and 20 rows of one class only
+    fitted = ESTIMATORS[estimator]().fit(X, names[y])
+    answers = fitted.predict(X[:20])
+    assert answers.dtype == names.dtype
+    assert set(answers.tolist()) <= set(names.tolist())
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_texts_without_a_table_are_refused_in_words(estimator: str) -> None:
+    texts = [f"text {number}" for number in range(150)]
+    for inputs in (texts, np.array(texts), np.array(texts, dtype=object), texts[0]):
+        with pytest.raises(ValueError, match=r"X must be a table.*data frame with one column"):
+            ESTIMATORS[estimator]().fit(inputs, y)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize(
+    "teacher",
+    [
+        LinearRegression(),
+        make_pipeline(StandardScaler(), LinearRegression()),
+        GridSearchCV(LinearRegression(), {}),
+        KMeans(),
+        StandardScaler(),
+        DecisionTreeClassifier,
+        None,
+    ],
+    ids=lambda teacher: repr(teacher)[:20],
+)
+def test_what_is_no_classifier_is_refused_by_fit(estimator: str, teacher: Any, tmp_path: Path) -> None:
+    made = ESTIMATORS[estimator]().set_params(ledger=tmp_path / "l")
+    made.set_params(**{made.teacher_parameter: teacher})
+    with pytest.raises(ValueError, match=r"must be a classifier"):
+        made.fit(X, y)
+    assert not (tmp_path / "l").exists()
+
+
+def test_a_student_that_is_no_classifier_is_refused_before_anything_is_paid(tmp_path: Path) -> None:
+    pate = PATEClassifier(GaussianNB(), LinearRegression(), n_teachers=5, ledger=tmp_path / "l")
+    with pytest.raises(ValueError, match="student must be a classifier, got a regressor"):
+        pate.fit(X, y, X[:50])
+    assert not (tmp_path / "l").exists()
+
+
+def test_public_inputs_are_asked_for_or_held_out(tmp_path: Path) -> None:
+    pate = PATEClassifier(GaussianNB(), n_teachers=5, epsilon=20, ledger=tmp_path / "l", random_state=0)
+    with pytest.raises(ValueError, match="X_public must be the public inputs"):
+        pate.fit(X, y)
+    for share in (0, 1, "half"):
+        with pytest.raises(ValueError, match="public_share"):
+            pate.set_params(public_share=share).fit(X, y)
+    assert not (tmp_path / "l").exists()
+    pate.set_params(public_share=1e-9)
+    with pytest.raises(ValueError, match="leaves rows on both sides"):
+        pate.fit(X, y)
+    taught: list[Any] = []
+    pate.set_params(public_share=0.4, teacher=_Seen(taught)).fit(X, y, groups=np.arange(150) // 3)
+    held = pate.report_.inputs
+    assert 30 < held < 90
+    assert f"The inputs of {held} rows that were held out" in pate.to_model_card()
+    assert held % 3 == 0  # whole persons
+    assert sum(len(rows) for rows in taught) <= 150 - held  # nobody learns from a row that is held out
+
+
+class _Seen(GaussianNB):  # type: ignore[misc]  # scikit-learn ships no types
+    """A teacher that says what it was taught."""
+
+    def __init__(self, log: Any = None) -> None:
+        super().__init__()
+        self.log = log
+
+    def __sklearn_clone__(self) -> Any:
+        return _Seen(self.log)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        self.log.append(X)
+        return super().fit(X, y, sample_weight)
+
+
+def test_cross_validation_of_a_student_learns_from_held_out_inputs() -> None:
+    data, labels = load_breast_cancer(return_X_y=True)
+    teacher = make_pipeline(StandardScaler(), GaussianNB())
+    pate = PATEClassifier(teacher, n_teachers=20, epsilon=20, public_share=0.4, random_state=0)
+    assert cross_val_score(pate, data, labels, cv=3).mean() > 0.85  # the majority has 0.63
