@@ -34,7 +34,7 @@ from darrm.proof.definition import all_coefficients, all_multisets, counts_of
 from darrm.proof.dominating import choose_violated, stop_after
 from darrm.proof.error_bound import Multiplier, Row, largest, lower_bound
 from darrm.proof.kinds import KindSet, check_kinds, rows_of
-from darrm.proof.optimality import OBJECTIVES, SHAPES, Optimality
+from darrm.proof.optimality import OBJECTIVES, SHAPES, Optimality, Solution
 from darrm.proof.table import Table, certify
 from darrm.system.extras import require
 from lp_models.epigraph import EpigraphOracle, SampledError
@@ -156,7 +156,6 @@ def optimize_table(
     check_size(problem.voters, shape)
     known = _rows_of(start, problem.voters)
     solve = partial(_solve_production, problem, Shape(shape), settings, report, known)
-    held_out, fitted = None, dict[str, str]()
     if objective == "expected-error" and not belief.has_closed_form:
         if solver == "reference":
             advice = "one row a draw is not written down"
@@ -166,19 +165,20 @@ def optimize_table(
         sampled = SampledError(differences(belief.probabilities(problem.voters.K, count, rng=generator)))
         found = solve(sampled.weights, sampled)
         table = certify(problem, found.gamma)
-        value, multipliers = sampled.value(table.gamma.half), None  # no file keeps the draws, which its bound needs
+        value, status = sampled.value(table.gamma.half), found.status.value
+        bound = min(value, lower_bound(problem, found.weights, shape, found.multipliers))
         held_out = table.gamma.estimate_error(belief, draws=count, rng=generator)
-        fitted = {"draws fitted": str(count)}
-    else:
-        weights = weights_of(belief, problem.voters.K)
-        found = _solve_reference(problem, weights, Shape(shape)) if solver == "reference" else solve(weights)
-        # the closed form is the largest private γ at every l, also where the prior is silent; the bound is the solver's
-        closed = solver == "production" and has_closed_form(problem.voters)
-        table = certify(problem, best_for_plain_voters(problem) if closed else found.gamma)
-        value, multipliers = table.gamma.expected_error(belief), found.multipliers
-    bound = min(value, lower_bound(problem, found.weights, shape, found.multipliers))
-    optimality = Optimality(belief, shape, objective, value, bound, found.status.value, held_out, multipliers)
-    return table.with_optimality(optimality, {"solver": solver, **found.provenance, **fitted})
+        # without multipliers: no file keeps the draws, which their bound needs
+        optimality = Optimality(belief, shape, objective, value, bound, status, held_out)
+        made_by = {"solver": solver, **found.provenance, "draws fitted": str(count)}
+        return table.with_optimality(optimality, made_by)
+    weights = weights_of(belief, problem.voters.K)
+    found = _solve_reference(problem, weights, Shape(shape)) if solver == "reference" else solve(weights)
+    # the closed form is the largest private γ at every l, also where the prior is silent; the bound is the solver's
+    closed = solver == "production" and has_closed_form(problem.voters)
+    table = certify(problem, best_for_plain_voters(problem) if closed else found.gamma)
+    solution = Solution(belief, found.multipliers, found.status.value, shape, objective)
+    return table.with_solution(solution, {"solver": solver, **found.provenance})
 
 
 def _rows_of(start: Table | None, voters: Voters) -> tuple[Row, ...]:

@@ -36,8 +36,8 @@ from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Problem, Voters
 from darrm.proof.moves import least_share, pairs_of
-from darrm.proof.optimality import SHARE_RIGHT, Optimality
-from darrm.proof.share_bound import PairMultipliers, upper_bound
+from darrm.proof.optimality import Solution
+from darrm.proof.share_bound import PairMultipliers
 from darrm.proof.table import Table, certify
 from lp_models.options import Progress, SolveOptions
 from lp_models.plurality_lp import BlockProgram, BlockSeparation, SparseRows, maximize_with_rows
@@ -105,10 +105,8 @@ def optimize_plurality(
     result = maximize_with_rows(program, oracle, settings, start=start, report=report)
     table = certify(problem, PluralityLaw.of_probabilities(partitions.K, partitions.classes, result.point))
     multipliers = _by_pair(pairs, result.multipliers)
-    value = table.plurality.share_right(belief)
-    bound = max(value, upper_bound(problem, belief, multipliers))
-    optimality = Optimality(belief, "free", SHARE_RIGHT, value, bound, result.status.value, None, multipliers)
-    return table.with_optimality(optimality, {"made by": versions("darrm", "highspy"), **result.provenance})
+    made_by = {"made by": versions("darrm", "highspy"), **result.provenance}
+    return table.with_solution(Solution(belief, multipliers, result.status.value), made_by)
 
 
 @dataclass(frozen=True, eq=False)

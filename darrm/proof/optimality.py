@@ -75,6 +75,29 @@ SHARE = Merit(
 
 
 @dataclass(frozen=True)
+class Solution:
+    """What a solver says of its optimum: for which prior, why it stopped, and the multipliers that bound all others."""
+
+    prior: priors.Prior
+    multipliers: Multipliers
+    status: str = STATUSES[0]
+    shape: str = SHAPES[0]
+    objective: str = SHARE_RIGHT
+
+    def proved(self, problem: Problem, law: Law) -> Optimality:
+        """Compute how good a proven law is, and from the multipliers how much better one could be."""
+        claim = Optimality(
+            self.prior, self.shape, self.objective, 0.0, 0.0, self.status, None, self.multipliers, claimed=False
+        )
+        merit = claim.merit
+        value = merit.value(law, self.prior)
+        if value is None:
+            checks.fail("the prior", self.prior.text, f"one with a linear {merit.name}")
+        bound = merit.better(value, merit.bound(problem, self.prior, self.shape, self.multipliers))
+        return replace(claim, value=value, bound=bound)
+
+
+@dataclass(frozen=True)
 class Optimality:
     """How good a law is under a prior, and how much better one could be.
 

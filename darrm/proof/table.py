@@ -22,7 +22,7 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.problem import Problem
 from darrm.proof.certificate import Certificate
 from darrm.proof.evidence import BY_FORMAT, Evidence, evidence_of
-from darrm.proof.optimality import SHARE, Optimality
+from darrm.proof.optimality import SHARE, Optimality, Solution
 from darrm.proof.stored import (
     check_head,
     checksum_of,
@@ -105,6 +105,11 @@ class Table:
         """
         checked = None if optimality is None else optimality.checked(self.problem, self.law)
         return Table(self.problem, self.law, self.certificate, checked, dict(provenance), _PROVED)
+
+    def with_solution(self, solution: Solution, provenance: Mapping[str, str]) -> Table:
+        """Add how good the proven law is, computed from what its solver says, and where it comes from."""
+        proved = solution.proved(self.problem, self.law)
+        return Table(self.problem, self.law, self.certificate, proved, dict(provenance), _PROVED)
 
     def to_json(self) -> dict[str, Json]:
         """Write the table as plain data; floats keep their exact value, ε and δ their decimals."""
