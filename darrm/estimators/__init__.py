@@ -18,6 +18,7 @@ require("sklearn")
 
 from darrm.estimators.models import PrivateModelsVotingClassifier
 from darrm.estimators.pate import PATEClassifier
+from darrm.estimators.pipelines import make_private_pipeline
 from darrm.estimators.saving import load, save
 from darrm.estimators.sklearn_checks import EXPECTED_FAILED_CHECKS
 from darrm.estimators.spending import RefitWarning, ResumeWarning, SelectionWarning
@@ -32,5 +33,6 @@ __all__ = [
     "ResumeWarning",
     "SelectionWarning",
     "load",
+    "make_private_pipeline",
     "save",
 ]
