@@ -36,7 +36,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.proof.stored import parse_document
 from darrm.system.extras import Untyped, require
-from darrm.system.files import check_regular, sync
+from darrm.system.files import check_regular, replacing, sync
 
 MOST_BYTES = 2**40
 SPACE, UNFOLDED = 2**26, 20  # a file may unfold to so many bytes, and so many times its own size
@@ -54,7 +54,7 @@ _INPUTS = ("classes_", "n_features_in_", "feature_names_in_", "_grouped", "_name
 
 
 def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
-    """Write a fitted estimator to a new file.
+    """Write a fitted estimator to a new file, all of it or none; a `PATEClassifier`'s labels then leave its ledger.
 
     The teachers of a vote are private data, and so is their file; a file of a `PATEClassifier` holds nothing private.
 
@@ -95,9 +95,9 @@ def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
         "inputs": {name: getattr(estimator, name) for name in _INPUTS if hasattr(estimator, name)},
         "state": state,
     }
-    require("skops.io").dump(document, target)
+    with replacing(target) as temporary:  # a file that is killed half-way is no file
+        require("skops.io").dump(document, temporary)
     if isinstance(estimator, PATEClassifier):
-        sync(target)
         sync(target.absolute().parent)
         estimator.acknowledge()
 
