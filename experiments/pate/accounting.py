@@ -77,7 +77,7 @@ def by_label(aggregator: PateAggregator, queries: int, answered: int, delta: flo
 
     >>> from darrm.mechanisms.noisy_max import GNMax
     >>> round(by_label(GNMax(40.0), 100, 100, 1e-5), 3)
-    1.177
+    1.166
     """
     one = answer_of(aggregator).guarantee
     check = aggregator.check.guarantee if isinstance(aggregator, CheckedGNMax) else one.repeated(0)
