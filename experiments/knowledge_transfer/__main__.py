@@ -1,7 +1,7 @@
 """Private teachers, private labels, a student: Tables 1, 2 and 4 to 10 of [D].
 
     python -m experiments.knowledge_transfer --dataset digits --quick       # no download
-    python -m experiments.knowledge_transfer --dataset mnist --trainings 5
+    python -m experiments.knowledge_transfer --dataset mnist --trainings 10
 
 Writes OUTPUT/knowledge_transfer/NAME.json and .png, keeps votes and teachers beside them, and writes
 OUTPUT/knowledge_transfer.md from all the results that lie there. MNIST and Fashion-MNIST are downloaded, or read from
@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = pages.data_folder(options, NAME)
     if not options.page:
         checks.integer_at_least(1, jobs=options.jobs, trainings=options.trainings, draws=options.draws)
+        checks.integer_at_least(0, seed=options.seed)
         machine = Machine(options.jobs, options.device, progress=not options.quiet, folder=folder)
         data, setup = load(options.dataset), settings.SETUPS[options.dataset]
         selected = folder / f"selection-{data.name}.json"
@@ -73,7 +74,8 @@ def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, ma
         student = replace(student, steps=QUICK_STEPS)
     allowances = allowances or settings.ALLOWANCES
     student_allowances = options.student_m or ((3,) if 3 in allowances else allowances)
-    votes = [obtain_votes(data, setup, seed, machine) for seed in range(trainings)]
+    seeds = range(options.seed, options.seed + trainings)
+    votes = [obtain_votes(data, setup, seed, machine) for seed in seeds]
     recipe = private_recipe(setup)
     spent = privacy_of(recipe, setup.each.delta)
     students = []
@@ -92,7 +94,7 @@ def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, ma
         "each_spent": {"epsilon": spent.epsilon, "delta": spent.delta},
         "private_training": recipe.to_dict(),
         "plain_training": setup.plain.to_dict(),
-        "trainings": [{"seed": seed, **one.accuracies()} for seed, one in enumerate(votes)],
+        "trainings": [{"seed": seed, **one.accuracies()} for seed, one in zip(seeds, votes, strict=True)],
         "fresh": fresh_rows(allowances, data, min(setup.queries)),
         "labels": label_rows(data.name, setup, allowances, votes, draws=draws),
         "totals": total_rows(data.name, setup, allowances),
@@ -122,6 +124,7 @@ def _parser() -> CommandLine:
     parser.add_argument(
         "--trainings", type=int, default=1, help=f"trainings from other seeds; error bars: {settings.TRAININGS}"
     )
+    parser.add_argument("--seed", type=int, default=0, help="of the first training and its shards; others count on")
     parser.add_argument("--draws", type=int, default=settings.DRAWS, help="draws of the queries for each training")
     parser.add_argument("--select", action="store_true", help="choose learning rates on a split of the training data")
     parser.add_argument("--no-students", action="store_true", help="stop at the labels, as the paper does")

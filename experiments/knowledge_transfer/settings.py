@@ -15,9 +15,8 @@ CLIP = 1.0
 EPOCHS = 5
 ALLOWANCES = (1, 3, 5, 7)
 PAPER_DRAWS = 10  # draws of the queries in the paper, from one training
-DRAWS, TRAININGS = 100, 5  # ours
+DRAWS, TRAININGS = 100, 10  # ours
 PRIOR = (0.5, 1.0)  # every teacher is right with an unknown chance, uniform on this interval [D, Eq. 202]
-PARTITION_SEED = 1
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from darrm.ensemble.recipes import PrivateSGD, Recipe
 from darrm.ensemble.teachers import majority
 from experiments.composition_tables import K
 from experiments.datasets import LabeledImages
-from experiments.knowledge_transfer.settings import CLIP, PARTITION_SEED, Setup
+from experiments.knowledge_transfer.settings import CLIP, Setup
 from experiments.teachers import Machine, Training, obtain_labels
 
 
@@ -53,6 +53,6 @@ def obtain_votes(data: LabeledImages, setup: Setup, seed: int, machine: Machine)
 
 
 def training_of(data: LabeledImages, recipe: Recipe, seed: int) -> Training:
-    """Return the training of K teachers."""
+    """Return the training of K teachers, on shards of its own: trainings on the same ones are not independent."""
     build = partial(convolutional_network, side=data.train_x.shape[-1])
-    return Training(K, PARTITION_SEED, recipe, build, seed)
+    return Training(K, seed, recipe, build, seed)
