@@ -1,6 +1,7 @@
 """Teachers for the experiments: trained once, on disjoint shards of some images, their votes kept and used again."""
 
 import hashlib
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from darrm.ensemble.network import Build, network_digest
 from darrm.ensemble.partition import Partition
 from darrm.ensemble.recipes import Recipe
-from darrm.ensemble.teachers import TeacherEnsemble, train_teachers
+from darrm.ensemble.teachers import PredictableNoiseWarning, TeacherEnsemble, train_teachers
 from experiments.datasets import LabeledImages
 from experiments.kept import digest_of, kept_votes
 
@@ -43,7 +44,9 @@ class Training:
         """Train the teachers on disjoint shards of some images."""
         shards = Partition.random(len(y), self.teachers, seed=self.partition_seed)
         how = partial(train_teachers, jobs=machine.jobs, device=machine.device, progress=machine.progress)
-        return how(x, y, shards, self.recipe, build=self.build, seed=self.seed, checkpoints=checkpoints)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PredictableNoiseWarning)  # of public data, and to be repeated
+            return how(x, y, shards, self.recipe, build=self.build, seed=self.seed, checkpoints=checkpoints)
 
     def file_name(self, data: LabeledImages) -> str:
         """Name what this training makes of such data, without a suffix, by the digest of all that it depends on."""

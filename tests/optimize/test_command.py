@@ -225,7 +225,7 @@ print("stats" if "scipy.stats" in sys.modules or "scipy.optimize" in sys.modules
 @pytest.mark.slow
 def test_ctrl_c_still_gives_a_proven_table(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
-    arguments = ["--K", "2001", "--m", "10", "--prior", "common", "--each-delta", "0", "--gap", "0"]
+    arguments = ["--K", "2001", "--m", "5", "--gap", "0"]  # minutes
     terminal, stderr = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "darrm.optimize", *arguments, "--output", str(path)],
