@@ -50,7 +50,7 @@ from darrm.system.progress import counted
 from darrm.system.votes_file import load_matrix, npy_bytes
 from darrm.votes import Votes
 
-SEED_CONSENT = "nobody else knows the seed"
+SEED_CONSENT = "nobody else knows the seed"  #: the words that `TeacherEnsemble.privacy` asks for
 _KEY = "noise.key"  # beside the checkpoints
 _LARGEST_CLASS = np.iinfo(np.int8).max  # of votes
 _CPU_STACK, _GPU_STACK = 6, 64  # teachers a stack: beyond these, measured, nothing is gained but memory use

@@ -41,7 +41,8 @@ class Slow(LogisticRegression):  # type: ignore[misc]  # scikit-learn ships no t
 
 
 def student(ledger: Path) -> PATEClassifier:
-    pate = PATEClassifier(GaussianNB(), Slow(max_iter=1000), n_teachers=5, epsilon=3.99, aggregator=GNMax(12.0), max_answers=12)
+    learner = Slow(max_iter=1000)
+    pate = PATEClassifier(GaussianNB(), learner, n_teachers=5, epsilon=3.99, aggregator=GNMax(12.0), max_answers=12)
     return pate.set_params(ledger=ledger)
 
 
