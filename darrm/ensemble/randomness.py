@@ -60,6 +60,10 @@ class RandomSource:
         """What tells it from others: the seed, or a digest of the key, which says nothing about it."""
         return hashlib.sha256(self.key).hexdigest() if self.key else self.seed
 
+    def bound_to(self, training: str) -> "RandomSource":
+        """Return the source for one training: with a key another training, of other data, has other noise."""
+        return RandomSource(key=hashlib.sha256(self.key + training.encode()).digest()) if self.key else self
+
     def __post_init__(self) -> None:
         if self.seed is not None:
             checks.integer_at_least(0, seed=self.seed, advice="seed=None draws from the operating system")

@@ -18,7 +18,7 @@ nothing, as if it were blank.
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -180,6 +180,7 @@ def train_group(
     target = choose_device(device)
     model = built(group.build)
     check_model(model)
+    group = replace(group, source=group.source.bound_to(group.fingerprint()))
     if checkpoint is not None and not group.source.can_be_repeated:
         checks.fail("source", group.source, "one that can be repeated where there are checkpoints", _UNREPEATED)
     with threads_for(target):

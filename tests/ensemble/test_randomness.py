@@ -1,12 +1,13 @@
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm.ensemble.randomness import BATCH, NOISE, RandomSource, coins, gaussians
+from darrm.ensemble.randomness import BATCH, NOISE, RandomSource, coins, destroy_key, gaussians, kept_key
 
 TOP = 2**64 - 1
 
@@ -61,3 +62,18 @@ def test_without_a_seed_the_operating_system_is_asked(monkeypatch: pytest.Monkey
 def test_a_bad_seed_is_refused(seed: object) -> None:
     with pytest.raises(ValueError, match="seed must be an integer of at least 0"):
         RandomSource(seed)  # type: ignore[arg-type]
+
+
+def test_a_key_gives_every_training_noise_of_its_own(tmp_path: Path) -> None:
+    """The same noise on two data sets would cancel: a folder's key is never used for two trainings as it is."""
+    key = kept_key(tmp_path / "key")
+    assert kept_key(tmp_path / "key") == key
+    source = RandomSource(key=key)
+    one, again, other = (source.bound_to(name) for name in ("data", "data", "other data"))
+    assert (one.words(40, 0, NOISE, 3) == again.words(40, 0, NOISE, 3)).all()
+    for different in (other.words(40, 0, NOISE, 3), one.words(40, 0, NOISE, 4), one.words(40, 1, NOISE, 3)):
+        assert not (one.words(40, 0, NOISE, 3) == different).any()
+    assert RandomSource(7).bound_to("data") == RandomSource(7)
+    assert key.hex() not in repr(source) + str(source.name)
+    destroy_key(tmp_path / "key")
+    assert not list(tmp_path.iterdir())
