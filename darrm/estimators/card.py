@@ -1,6 +1,6 @@
 """Model cards: what an estimator guarantees, to whom, under which assumptions; of public facts only."""
 
-from darrm.account.accountant import Spent
+from darrm.account.accountant import Spent, estimated
 from darrm.system.extras import Untyped
 
 _ROWS = "one row is one person"
@@ -85,7 +85,8 @@ def _assumptions(model: Untyped) -> list[str]:
 
 def _spent_line(spent: Spent) -> str:
     by = f"{spent.bound}: {spent.explanation}" if spent.bound else "nothing was released yet"
-    return f"Spent so far: ({spent.epsilon:.6g}, {spent.delta:g}), by {by}. It does not depend on the data."
+    rests = "It does not depend on the data" if spent.understated is None else estimated(spent.understated)
+    return f"Spent so far: ({spent.epsilon:.6g}, {spent.delta:g}), by {by}. {rests[0].upper()}{rests[1:]}."
 
 
 def _card(

@@ -24,6 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from darrm import PrivacyLedger, PrivacyParams
+from darrm.account.accountant import Spent
 from darrm.errors import BudgetExceededError, LedgerError, PaidError, PlanError
 from darrm.estimators import (
     PATEClassifier,
@@ -31,6 +32,7 @@ from darrm.estimators import (
     PrivateVotingClassifier,
     RefitWarning,
     SelectionWarning,
+    card,
 )
 from darrm.pate import ConfidentGNMax, GNMax
 from darrm.pate.analysis import PrivateFigureWarning
@@ -438,3 +440,10 @@ def test_without_scikit_learn_one_line_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     expected = "this needs the package sklearn, which is not installed: pip install 'darrm[sklearn]'"
     assert done.stdout.strip() == expected
+
+
+@pytest.mark.parametrize("understated", [None, 0.5])
+def test_a_card_says_whether_its_total_is_a_guarantee(understated: float | None) -> None:
+    line = card._spent_line(Spent(1.0, 1e-5, "simple", "sums", (), 3, understated))
+    assert ("It does not depend on the data." in line) is (understated is None)
+    assert ("No guarantee: it holds published estimates" in line) is (understated is not None)
