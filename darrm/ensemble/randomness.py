@@ -80,13 +80,15 @@ class RandomSource:
 
 
 def kept_key(path: Path) -> bytes:
-    """Read the key of a file that its owner alone can read, or make both; `CheckpointError` for another file."""
+    """Read the key of a file that its owner alone can read, or make both; `CheckpointError` for any other file."""
     try:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
-        key = path.read_bytes()
+        key, status = path.read_bytes(), path.stat()
         if len(key) != _KEY_BYTES:
             raise CheckpointError(str(path), f"it holds no key of {_KEY_BYTES} bytes: name another folder") from None
+        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise CheckpointError(str(path), "others made or may read this key: name another folder") from None
         return key
     key = os.urandom(_KEY_BYTES)
     try:
@@ -98,13 +100,12 @@ def kept_key(path: Path) -> bytes:
 
 
 def destroy_key(path: Path) -> None:
-    """Overwrite a key and remove its file: the noise cannot be drawn again."""
-    with suppress(FileNotFoundError):
-        with path.open("r+b") as file:
-            file.write(bytes(_KEY_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        path.unlink()
+    """Remove the file of a key, and overwrite what it held: the noise cannot be drawn again."""
+    with suppress(FileNotFoundError), path.open("r+b") as file:
+        path.unlink()  # first: who is killed in between leaves no key of zeros to be found
+        file.write(bytes(_KEY_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def coins(words: NDArray[np.uint64], probability: float) -> NDArray[np.bool_]:

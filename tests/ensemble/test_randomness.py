@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.ensemble.randomness import BATCH, NOISE, RandomSource, coins, destroy_key, gaussians, kept_key
+from darrm.errors import CheckpointError
 
 TOP = 2**64 - 1
 
@@ -76,4 +77,26 @@ def test_a_key_gives_every_training_noise_of_its_own(tmp_path: Path) -> None:
     assert RandomSource(7).bound_to("data") == RandomSource(7)
     assert key.hex() not in repr(source) + str(source.name)
     destroy_key(tmp_path / "key")
+    assert not list(tmp_path.iterdir())
+    destroy_key(tmp_path / "key")
+
+
+def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    kept_key(tmp_path / "key")
+    (tmp_path / "key").chmod(0o640)
+    with pytest.raises(CheckpointError, match="others made or may read this key"):
+        kept_key(tmp_path / "key")
+
+
+def test_a_key_that_is_being_destroyed_is_gone_before_it_is_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_key(tmp_path / "key")
+
+    def killed(_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.fsync", killed)
+    with pytest.raises(KeyboardInterrupt):
+        destroy_key(tmp_path / "key")
     assert not list(tmp_path.iterdir())
