@@ -271,6 +271,7 @@ def _student_state(pate: PATEClassifier) -> dict[str, Any]:
             "bound": spent.bound,
             "explanation": spent.explanation,
             "queries": spent.queries,
+            "understated": spent.understated,
         },
         "bounds": [[bound.name, bound.epsilon, bound.explanation] for bound in spent.bounds],
     }

@@ -1,6 +1,7 @@
 """Files of estimators: the budget goes on, nothing private is added, and unknown code is refused."""
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,15 @@ def test_a_loaded_student_answers_as_it_did(tmp_path: Path) -> None:
     assert np.array_equal(loaded.predict_proba(X), pate.predict_proba(X))
     assert loaded.to_model_card() == pate.to_model_card()
     assert loaded.report_ == pate.report_
+
+
+def test_a_loaded_student_still_says_that_its_total_is_an_estimate(tmp_path: Path) -> None:
+    pate = PATEClassifier(GaussianNB(), n_teachers=6, epsilon=9, random_state=0).fit(X, y, X[:90])
+    pate.report_ = replace(pate.report_, spent=replace(pate.report_.spent, understated=0.25))
+    save(pate, tmp_path / "student.skops")
+    loaded = load(tmp_path / "student.skops")
+    assert "too small with probability up to 0.25" in loaded.to_model_card()
+    assert loaded.to_model_card() == pate.to_model_card()
 
 
 @pytest.mark.parametrize("form", ["pickle", "skops"])
