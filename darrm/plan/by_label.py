@@ -6,7 +6,7 @@ every count a noise of its own; the exponential mechanism and permute-and-flip c
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from decimal import ROUND_CEILING
 
 import numpy as np
@@ -131,7 +131,7 @@ def shaped_noise(search: Search) -> Iterable[Parameter]:
             value=falling(limits),
             estimate=lambda scale: Charge("ShapedMax", renyi=_narrowed(certified, noise.right / scale)),
             goal=None,
-            precision=replace(PRECISION[False], rough=0.0),
+            precision=PRECISION[True],
         )
     ]
 

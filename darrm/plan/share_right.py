@@ -166,7 +166,7 @@ class Measure:
             priors.check(self.prior, self.classes)
             self.counts = _leading(self.K, self.classes)
         self.levels = self.counts[:, 0]
-        self._shares: dict[tuple[Law, int, int], ShareRight | None] = {}
+        self._shares: dict[tuple[Law, int, int], ShareRight] = {}
 
     def truth(self, law: Law) -> Array:
         """Compute Pr[the answer is the winner] at `levels`, the other classes sharing the rest."""
@@ -174,24 +174,25 @@ class Measure:
 
     def expected_error(self, law: Law) -> float | None:
         """Compute the expected error; None for more than two classes."""
-        if not self.by_error:
-            return None
-        return NoiseFunction(self.K, np.clip(2.0 * self.truth(law) - 1.0, 0.0, 1.0)).expected_error(self.prior)
+        return self._error(law) if self.by_error else None
 
     def wrong(self, law: Law) -> float:
         """Compute what decides, the smaller the better."""
-        error = self.expected_error(law)
-        share = self.share_right(law) if error is None else None
-        return 1.0 - share.value if share is not None else float(error or 0.0)
+        return self._error(law) if self.by_error else 1.0 - self._share(law, self.K, MOST_LISTED).value
 
     def share_right(self, law: Law, K: int | None = None, draws: int = MOST_LISTED) -> ShareRight | None:
         """Compute the share of right labels, of more classes for other K, too; None where too little is known."""
-        asked = (law, K or self.K, draws)
+        if self.by_error:
+            return share_of_majorities(self.truth(law), self.K, self.prior)
+        return self._share(law, K or self.K, draws)
+
+    def _error(self, law: Law) -> float:
+        return NoiseFunction(self.K, np.clip(2.0 * self.truth(law) - 1.0, 0.0, 1.0)).expected_error(self.prior)
+
+    def _share(self, law: Law, K: int, draws: int) -> ShareRight:
+        asked = (law, K, draws)
         if asked not in self._shares:  # a search and a report ask about the same law
-            by_error = share_of_majorities(self.truth(law), self.K, self.prior) if self.by_error else None
-            self._shares[asked] = (
-                by_error if self.by_error else share_right(law, asked[1], self.classes, self.prior, draws=draws)
-            )
+            self._shares[asked] = share_right(law, K, self.classes, self.prior, draws=draws)
         return self._shares[asked]
 
 
