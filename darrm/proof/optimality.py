@@ -74,6 +74,11 @@ SHARE = Merit(
 )
 
 
+def merit_of(objective: str) -> Merit:
+    """Return what an objective makes small or large."""
+    return SHARE if objective == SHARE_RIGHT else ERROR
+
+
 @dataclass(frozen=True)
 class Solution:
     """What a solver says of its optimum: for which prior, why it stopped, and the multipliers that bound all others."""
@@ -86,15 +91,12 @@ class Solution:
 
     def proved(self, problem: Problem, law: Law) -> Optimality:
         """Compute how good a proven law is, and from the multipliers how much better one could be."""
-        claim = Optimality(
-            self.prior, self.shape, self.objective, 0.0, 0.0, self.status, None, self.multipliers, claimed=False
-        )
-        merit = claim.merit
+        merit, said = merit_of(self.objective), (self.prior, self.shape, self.objective)
         value = merit.value(law, self.prior)
         if value is None:
             checks.fail("the prior", self.prior.text, f"one with a linear {merit.name}")
         bound = merit.better(value, merit.bound(problem, self.prior, self.shape, self.multipliers))
-        return replace(claim, value=value, bound=bound)
+        return Optimality(*said, value, bound, self.status, multipliers=self.multipliers, claimed=False)
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Optimality:
     @property
     def merit(self) -> Merit:
         """What value and bound are figures of."""
-        return SHARE if self.objective == SHARE_RIGHT else ERROR
+        return merit_of(self.objective)
 
     @property
     def gap(self) -> float:
