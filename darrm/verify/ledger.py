@@ -55,6 +55,17 @@ class LedgerCopy:
         adaptive = self.kinds == "adaptive"
         return (accountant.spent_adaptively if adaptive else accountant.spent)(self.budget.delta)
 
+    @cached_property
+    def judgements(self) -> tuple[tuple[Bound, tuple[str, str, bool]], ...]:
+        """Every bound on all queries, with what `_judge_bound` says of it: exact composition takes a second."""
+        return tuple((bound, _judge_bound(self, bound)) for bound in self.spent.bounds)
+
+    @property
+    def proved(self) -> Bound | None:
+        """The smallest bound that was computed here by other means; None if none was."""
+        proved = [bound for bound, (how, _, holds) in self.judgements if how == PROVED and holds]
+        return min(proved, key=lambda bound: bound.epsilon, default=None)
+
 
 def read_ledger(path: Path, files: Mapping[str, bytes] | None = None) -> LedgerCopy:
     """Read a copy of a ledger, by default of its `ledger_files` now, rolled back to its last transaction.
@@ -275,26 +286,18 @@ def _judge_descriptions(charge: Charge, table: Table) -> Iterator[Verdict]:
 
 def _judge_total(ledger: LedgerCopy) -> Iterator[Verdict]:
     spent, allowed = ledger.spent, ledger.budget
-    for bound in spent.bounds:
+    for bound, (how, reason, holds) in ledger.judgements:
         claim = f"all queries together are ({bound.epsilon:.6g}, {allowed.delta:g})-private by the bound {bound.name!r}"
-        how, reason, holds = _judge_bound(ledger, bound)
         within = "within" if bound.epsilon <= allowed.epsilon else "above"
         yield judged(_LEDGER, claim, f"{reason}; {within} the budget", holds=holds, how=how)
     if ledger.charges:
         claim = f"the total stays within the budget {allowed} of a ledger of {ledger.kinds!r} kinds"
         inside = _fits(exact_sum(ledger.charges), allowed, spent, ledger.kinds)
-        proved = proved_bound(ledger)
+        proved = ledger.proved
         is_proved = proved is not None and proved.epsilon <= allowed.epsilon
         reason = f"spent: {spent}" + (f"; proved by the bound {proved.name!r}" if proved and is_proved else "")
         how = CLAIMED if spent.understated is not None else PROVED if is_proved else CONSISTENT
         yield judged(_LEDGER, claim, reason, holds=inside, how=how)
-
-
-def proved_bound(ledger: LedgerCopy) -> Bound | None:
-    """Return the smallest bound on all queries together that was computed here by other means; None if none was."""
-    judgements = ((bound, _judge_bound(ledger, bound)) for bound in ledger.spent.bounds)
-    proved = [bound for bound, (how, _, holds) in judgements if how == PROVED and holds]
-    return min(proved, key=lambda bound: bound.epsilon, default=None)
 
 
 def _judge_bound(ledger: LedgerCopy, bound: Bound) -> tuple[str, str, bool]:

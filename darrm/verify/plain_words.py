@@ -14,7 +14,6 @@ import math
 from darrm.account.accountant import estimated
 from darrm.problem import Voters
 from darrm.verify.audit import Audit
-from darrm.verify.ledger import proved_bound
 from darrm.verify.table import exact_of
 
 _ALARMS = 0.05  # of whoever guesses
@@ -45,7 +44,7 @@ def _reach(voters: Voters) -> str:
 def _together(audit: Audit) -> list[str]:
     if audit.ledger is None:
         return ["What several labels give away together is not said here: it takes the ledger."]
-    spent, budget, proved = audit.ledger.spent, audit.ledger.budget, proved_bound(audit.ledger)
+    spent, budget, proved = audit.ledger.spent, audit.ledger.budget, audit.ledger.proved
     if not spent.queries:
         return ["The ledger has paid for no label yet."]
     if spent.understated is not None:

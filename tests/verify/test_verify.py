@@ -49,7 +49,7 @@ from darrm.verify import table as table_claims
 from darrm.verify.__main__ import main
 from darrm.verify.audit import audit
 from darrm.verify.labels import judge_labels
-from darrm.verify.ledger import LedgerCopy, judge_ledger, proved_bound, read_ledger
+from darrm.verify.ledger import LedgerCopy, judge_ledger, read_ledger
 from darrm.verify.plain_words import who_may_know
 from darrm.verify.table import differences, exact_of, judge_optimality, judge_table
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, Verdict
@@ -759,7 +759,7 @@ class TestTheReport:
         assert f"Nothing false was found in {len(found.verdicts)} claims" in page.words
         assert "at most e^0.3 = 1.35 times as likely, plus 1.5e-05, as with other data" in page.words
         ledger = read_ledger(trio.ledger_path)
-        proved = proved_bound(ledger)
+        proved = ledger.proved
         assert proved is not None
         assert proved.epsilon > ledger.spent.epsilon  # what is proved stands first
         assert f"Any event of all 33 labels of the ledger together is at most e^{proved.epsilon:.4g}" in page.words
