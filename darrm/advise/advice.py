@@ -15,11 +15,10 @@ import numpy as np
 from darrm.errors import PlanError, checks
 from darrm.laws.priors import Prior
 from darrm.optimize.plurality_bounds import share_right_at_most
-from darrm.plan.budget import counted
 from darrm.plan.families import FAMILIES
 from darrm.plan.family import Family
 from darrm.plan.option import Option, how_counted
-from darrm.plan.remedies import remedies
+from darrm.plan.remedies import reaches_all, remedies
 from darrm.plan.search import Plan, check_size_of, options_of
 from darrm.plan.share_right import MOST_LISTED, Measure, ShareRight, coin, histograms
 from darrm.problem import Workload
@@ -75,19 +74,13 @@ class Advice:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences about this workload."""
-        asked, release, best = self.workload, counted(self.workload), self.options[0]
+        asked, best = self.workload, self.options[0]
         noiseless = best.remark
         if not noiseless and bool(np.all(best.truth == 1.0)):
             parallel = "a person reaches one voter, so an answer costs what one voter costs (parallel composition)"
             reason = parallel if asked.voters.reached == 1 else "the voters are private enough"
             noiseless = f"No noise is needed: {reason}."
-        hopeless = ""
-        if release.voters.are_plain and release.voters.reached == release.voters.K:
-            hopeless = (
-                "One person may move every vote, so nothing beats randomized response. If a person's data reach fewer "
-                "voters (disjoint shards: one), say so with --overlap."
-            )
-        return tuple(remark for remark in (noiseless, how_counted(asked), hopeless, *self.help) if remark)
+        return tuple(remark for remark in (noiseless, how_counted(asked), *self.help) if remark)
 
 
 def advise(
@@ -135,7 +128,8 @@ def advise(
     if not options:
         raise PlanError("nothing applies: " + "; ".join(f"{name}: {reason}" for name, reason in absent))
     released = [option for option in options if option.aggregator is not None]
-    help_ = (*_limit(workload, measure), *remedies(Plan(workload, measure.prior, tuple(released), ())))
+    of_released = Plan(workload, measure.prior, tuple(released), ())
+    help_ = (*reaches_all(workload), *_limit(workload, measure), *remedies(of_released))
     return Advice(workload, measure.prior, tuple(options), absent, measure.share_right(coin), help_)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from darrm.advise.advice import Advice
 from darrm.laws.priors import in_words
 from darrm.plan.budget import counted
-from darrm.plan.option import kind_of_votes, settings_in_words
+from darrm.plan.option import OF_YOUR_OWN, UNDER_THE_PRIOR, kind_of_votes, settings_in_words
 from darrm.system.command_line import absences
 from darrm.system.flags import flags_of
 
@@ -21,6 +21,7 @@ def text_report(advice: Advice, *, everything: bool = False) -> str:
         f"  {work.voters}",
         f"  the budget of all answers together is {work.total}",
         f"  {'accuracy, which ranks, and ' if two else ''}share of right labels under {in_words(advice.prior)}",
+        UNDER_THE_PRIOR,
         f"  a {'fair coin' if two else 'label that looks at nothing'} has {' and '.join(guess)}",
         "",
         f"  {'accuracy  ' if two else ''}{'right':>8}  {'total ε':>9}   mechanism",  # the first one ranks
@@ -36,7 +37,8 @@ def text_report(advice: Advice, *, everything: bool = False) -> str:
     lines += ["", *advice.remarks, *([""] if advice.remarks else [])]
     better = advice.options[: advice.options.index(winner)]
     lines += [f"{option.name} is only compared: {option.only_compared}." for option in better]
-    lines += ["Of these the library releases *:" if better else "Do this:"]
+    own = f" ({OF_YOUR_OWN})" if "VOTES.csv" in winner.instructions[-1] else ""
+    lines += [f"Of these the library releases *{own}:" if better else f"Do this{own}:"]
     lines += [f"  {line}" for line in winner.instructions]
     return "\n".join(lines) + "\n"
 

@@ -22,6 +22,8 @@ from darrm.problem import Workload
 from darrm.system.flags import flags_of
 
 NO_NOISE = "No noise is needed: any number of answers is post-processing of models that are private already."
+UNDER_THE_PRIOR = "  all shares and errors are those under this prior; of your own votes more or fewer may be right"
+OF_YOUR_OWN = "names in capitals are files of your own"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -176,13 +178,13 @@ def kind_of_votes(workload: Workload) -> str:
 
 
 def release_command(table: str | Path, workload: Workload) -> str:
-    """Write the command that releases from a saved table and debits a new ledger.
+    """Write the command that releases from a saved table and debits a new ledger; see `OF_YOUR_OWN`.
 
     >>> from darrm import PrivacyParams, Voters
     >>> work = Workload(Voters(50, PrivacyParams("inf"), overlap=1), 500, PrivacyParams(2, "1e-5"))
     >>> print(release_command("plan.json", work).partition(" --ledger")[0])
-    python -m darrm.release votes.csv --table plan.json
+    python -m darrm.release VOTES.csv --table plan.json
     """
     total = workload.total
-    ledger = f"--ledger ledger.sqlite --create-budget {total.epsilon_text},{total.delta_text}"
-    return f"python -m darrm.release votes.csv --table {table} {ledger} --output labels.csv"
+    ledger = f"--ledger LEDGER.sqlite --create-budget {total.epsilon_text},{total.delta_text}"
+    return f"python -m darrm.release VOTES.csv --table {shlex.quote(str(table))} {ledger} --output LABELS.csv"

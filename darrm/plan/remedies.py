@@ -14,7 +14,7 @@ from darrm.plan.option import Option
 from darrm.plan.search import Plan
 from darrm.plan.share_right import Law, Measure, coin
 from darrm.probability.bisection import last_allowed
-from darrm.problem import MOST_VOTERS
+from darrm.problem import MOST_VOTERS, Workload
 
 GOAL = 0.9  # of the labels
 MORE = 5  # times as many voters
@@ -39,6 +39,20 @@ def remedies(plan: Plan) -> tuple[str, ...]:
     helpful = [] if noisy is None else [*_more_voters(noisy, measure), *_less_noise(noisy, measure)]
     now = f"Under this prior {known.value:.0%} of the labels would be right."
     return (f"{now} What would help: {', '.join(helpful)}.",) if helpful else ()
+
+
+def reaches_all(workload: Workload) -> tuple[str, ...]:
+    """Say that ``--overlap`` would help, where one person may move every vote of voters that count as plain ones.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> [len(reaches_all(Workload(Voters(9, PrivacyParams("inf"), T), 1, PrivacyParams(1)))) for T in (None, 9, 1)]
+    [1, 1, 0]
+    """
+    voters = counted(workload).voters
+    if not voters.are_plain or voters.reached < voters.K:
+        return ()
+    told = "If a person's data reach fewer voters (disjoint shards: one), say so with --overlap."
+    return (f"One person may move every vote, so nothing beats randomized response. {told}",)
 
 
 def _right(measure: Measure, law: Law | None, K: int | None = None) -> float:

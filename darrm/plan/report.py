@@ -5,8 +5,16 @@ from typing import Any
 
 from darrm.laws.priors import in_words
 from darrm.plan.budget import counted
-from darrm.plan.option import Option, how_counted, kind_of_votes, release_command, settings_in_words
-from darrm.plan.remedies import remedies
+from darrm.plan.option import (
+    OF_YOUR_OWN,
+    UNDER_THE_PRIOR,
+    Option,
+    how_counted,
+    kind_of_votes,
+    release_command,
+    settings_in_words,
+)
+from darrm.plan.remedies import reaches_all, remedies
 from darrm.plan.search import Plan
 from darrm.plan.share_right import Measure, coin
 from darrm.system.command_line import absences, level_table
@@ -21,7 +29,7 @@ def text_report(plan: Plan, output: Path | None, *, everything: bool = False) ->
         _heading(plan),
         _candidates(plan, everything=everything),
         _truth(plan),
-        "\n".join(remedies(plan)),
+        "\n".join(_help(plan)),
         _closing(plan, output),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -48,7 +56,7 @@ def json_report(plan: Plan, output: Path | None) -> dict[str, Any]:
             for option in plan.options
         ],
         "refused": [{"method": method, "reason": reason} for method, reason in plan.refused],
-        "remedies": list(remedies(plan)),
+        "remedies": list(_help(plan)),
         "output": None if output is None else str(output),
     }
 
@@ -85,6 +93,7 @@ def _heading(plan: Plan) -> str:
         f"  {work.voters}",
         f"  all answers together are to be {work.total}-differentially private",
         f"  decided by the {Measure(work, plan.prior).name} under {in_words(plan.prior)}",
+        UNDER_THE_PRIOR,
         *([f"  {how_counted(work)}"] if how_counted(work) else []),
     ]
     return "\n".join(lines)
@@ -126,6 +135,11 @@ def _truth(plan: Plan) -> str:
     return f"How often the answer is the true {kind_of_votes(plan.workload)} of l votes{rest}\n{table}"
 
 
+def _help(plan: Plan) -> tuple[str, ...]:
+    """Write what would make more labels right."""
+    return (*reaches_all(plan.workload), *remedies(plan))
+
+
 def _closing(plan: Plan, output: Path | None) -> str:
     """Write what is proved, and how to release."""
     table = plan.best.table
@@ -138,7 +152,10 @@ def _closing(plan: Plan, output: Path | None) -> str:
         lines.append(f"Not saved: --output FILE.json keeps {made}.")
     else:
         written = "Mechanism" if table is None else "Table"
-        lines += [f"{written} written to {output}. Release with", f"  {release_command(output, plan.workload)}"]
+        lines += [
+            f"{written} written to {output}. Release with ({OF_YOUR_OWN})",
+            f"  {release_command(output, plan.workload)}",
+        ]
     return "\n".join(lines)
 
 

@@ -65,6 +65,22 @@ def test_json_follows_its_schema_and_the_text_says_the_same(capsys: pytest.Captu
     assert "publish the majority of the models' votes as it is" in text
 
 
+def test_both_doors_say_what_a_newcomer_misses(capsys: pytest.CaptureFixture[str]) -> None:
+    reached = ["--K", "5", "--voters", "plain", "--queries", "9", "--total", "1,1e-5", "--overlap"]
+    for door in (main, plan_main):
+        for overlap, is_hopeless in (("5", True), ("1", False)):
+            assert run(partial(door, [*reached, overlap])) == 0
+            text = capsys.readouterr().out
+            assert ("One person may move every vote, so nothing beats randomized response." in text) is is_hopeless
+            assert text.count("of your own votes more or fewer may be right") == 1
+        assert run(partial(door, [*reached[:-1], "--format", "json"])) == 0  # nothing is said of overlap
+        assert "say so with --overlap" in capsys.readouterr().out
+    assert run(partial(main, [*reached, "1"])) == 0
+    text = capsys.readouterr().out
+    assert "Do this (names in capitals are files of your own):\n  python -m darrm.plan" in text
+    assert "release VOTES.csv --table plan.json --ledger LEDGER.sqlite --create-budget 1,0.00001 --output" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "reasons"),
     [

@@ -49,7 +49,7 @@ def test_the_written_table_releases_all_queries_within_the_budget(
     text = capsys.readouterr().out
     assert "40 majority votes" in text
     assert "21 voters, not private themselves; one person's data reach at most 1 of them" in text
-    assert f"--table {table} --ledger ledger.sqlite --create-budget 2,0.00001" in text
+    assert f"--table {table} --ledger LEDGER.sqlite --create-budget 2,0.00001" in text
     charge = Release(Table.load(table)).charge(40)
     assert PrivacyAccountant(charges=[charge]).admits(PrivacyParams(2, "1e-5"))
     np.save(votes, np.ones((40, 21), dtype=np.int8))

@@ -259,13 +259,13 @@ class TestCommands:
         assert said["commands"][1] in capsys.readouterr().out
         names = ("ant", "bee", "cat", "dog")
         rows = np.array(names)[np.random.default_rng(1).integers(0, 4, (12, 30))]
-        Path("votes.csv").write_text("\n".join(map(",".join, rows)) + "\n")
+        Path("VOTES.csv").write_text("\n".join(map(",".join, rows)) + "\n")
         assert run(partial(release, [*second, "--classes", "ant,bee,cat"])) == 2
         assert "4 different labels, or their number" in capsys.readouterr().err
         assert run(partial(release, [*second, "--classes", ",".join(names)])) == 0
-        assert set(Path("labels.csv").read_text().split()) <= set(names)
+        assert set(Path("LABELS.csv").read_text().split()) <= set(names)
         capsys.readouterr()
-        assert run(partial(account, ["--ledger", "ledger.sqlite", "--format", "json"])) == 0
+        assert run(partial(account, ["--ledger", "LEDGER.sqlite", "--format", "json"])) == 0
         ledger = json.loads(capsys.readouterr().out)
         winner = next(option for option in said["options"] if option["name"] == said["winner"])
         assert ledger["spent"]["epsilon"] == pytest.approx(winner["epsilon"], rel=1e-9)
