@@ -376,12 +376,21 @@ class Votes:
             found, advice = f"{self.voters} votes on every query", "a row of counts sums to K"
             if self.given == "labels":
                 found = f"{self.voters} columns"
-                advice = "one column is one voter; one that does not answer keeps an empty column (--missing coin); "
-                advice += "for counts say --votes-format counts, or Votes.of_counts"
+                advice = self._advice_on_columns(K)
                 if self.queries == K:
                     advice = f"there are {K} rows, but one row is one query: turn the votes round, votes.T"
             checks.fail("votes", checks.Found(found), f"of K = {K} voters", advice)
         return self
+
+    def _advice_on_columns(self, K: int) -> str:
+        """Say what to do about labels in more, or fewer, than K columns."""
+        if self.voters == len(self.classes):
+            return "one column is one voter; for counts say --votes-format counts, or Votes.of_counts"
+        there_are = f"plan for the {self.voters} voters that there are"
+        if self.voters > K:
+            return f"one column is one voter: take out what is none, or {there_are}"
+        empty = "leave it empty where one did not answer (--missing coin), or " if len(self.classes) == 2 else ""
+        return f"one column is one voter: {empty}{there_are}"
 
     def labeled(self, answers: NDArray[np.int64]) -> Labels:
         """Return the names of the classes in ``answers``, (Q,) → (Q,); `ABSTAIN` stays what it is."""

@@ -4,6 +4,7 @@ The exit status says what became of the budget: 0, the labels are paid for and w
 are paid for, and something failed afterwards, which the line on standard error says.
 """
 
+import math
 import os
 import signal
 import sys
@@ -11,13 +12,17 @@ import threading
 from argparse import ArgumentParser, Namespace, _ActionsContainer
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 
-from darrm.account.accountant import KINDS
+from darrm.account.accountant import KINDS, PrivacyAccountant
 from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.account.ledger_store import check_kept
-from darrm.errors import DarrmError, PaidError, checks
+from darrm.errors import BudgetExceededError, DarrmError, LedgerError, PaidError, checks
+from darrm.losses.charges import Charge
 from darrm.mechanisms.files import Released, load_release
+from darrm.privacy import PrivacyParams
+from darrm.probability.bisection import last_allowed
 from darrm.release.debited import recover, release_debited
 from darrm.release.delivery import Delivery
 from darrm.release.partitions import recover_partitions, release_surveyed, survey
@@ -30,6 +35,7 @@ from darrm.system.votes_file import check_new
 from darrm.votes import FORMATS, MISSING, Votes
 
 PAID_STATUS = 3
+_SMALLEST_DELTA, _LARGEST_DELTA, _TOLERANCE = 1e-30, 0.01, 0.02  # of what is proposed where a budget is too small
 PROGRAM = "python -m darrm.release"
 DESCRIPTION = """\
 Release private labels for votes. The ledger is debited, durably, before a label is written, and keeps it until it is;
@@ -312,6 +318,7 @@ def _aggregator_of(options: Namespace) -> tuple[Released, int | tuple[str, ...]]
     """Read what releases, and the classes that it releases; the flags of a budget are checked before the long proof."""
     if options.create_budget is not None:
         privacy_pair("--create-budget", options.create_budget, "3,1e-5")
+        _check_no_ledger(options.ledger)
     elif options.kinds is not None:
         raise ValueError("--kinds is said when a ledger is made: give it with --create-budget; it stays as it was made")
     aggregator = load_release(options.table)
@@ -330,9 +337,54 @@ def _ledger_of(options: Namespace, aggregator: Released, queries: int, note: str
         return PrivacyLedger(options.ledger)
     budget = privacy_pair("--create-budget", options.create_budget, "3,1e-5")
     # a budget that does not admit the votes, or a note that is refused, leaves no ledger behind
-    kinds = options.kinds or KINDS[0]
-    PrivacyLedger.create(":memory:", budget, kinds=kinds).debit(aggregator.charge(queries), note=note)
+    kinds, charge = options.kinds or KINDS[0], aggregator.charge(queries)
+    try:
+        PrivacyLedger.create(":memory:", budget, kinds=kinds).debit(charge, note=note)
+    except BudgetExceededError as error:
+        raise ValueError(f"{error}{_larger_budget(charge, budget, adaptive=kinds == 'adaptive')}") from error
     return PrivacyLedger.create(options.ledger, budget, kinds=kinds)
+
+
+def _check_no_ledger(path: Path) -> None:
+    """Refuse a new budget where a ledger is, and say first that it may have paid for these votes."""
+    with suppress(LedgerError):  # no ledger, or none yet: whoever makes one says what stands in the way
+        paid = PrivacyLedger(path).accountant().queries
+        raise ValueError(
+            f"ledger {str(path)!r}: it exists already and paid for {paid:,} labels, perhaps of these very votes: to "
+            "release them again costs again, and python -m darrm.account --ledger says how to recover for nothing what "
+            "did not arrive; for other votes open it as it is, without --create-budget (a second ledger for the same "
+            "people would be a second budget)"
+        )
+
+
+def _larger_budget(charge: Charge, budget: PrivacyParams, *, adaptive: bool) -> str:
+    """Name a budget that admits a charge: the same δ, or else the same ε, or else the largest δ that is proposed."""
+    account = PrivacyAccountant(charges=[charge])
+
+    def epsilon(delta: float) -> float:
+        return account.smallest_epsilon(delta, adaptive=adaptive)
+
+    larger = ""
+    if math.isfinite(epsilon(budget.delta)):
+        larger = f"{_rounded_up(epsilon(budget.delta))},{budget.delta_text}"
+    elif epsilon(_LARGEST_DELTA) <= budget.epsilon:
+        least = max(budget.delta, _SMALLEST_DELTA)
+        delta = last_allowed(
+            lambda delta: epsilon(delta) <= budget.epsilon, _LARGEST_DELTA, least, tolerance=_TOLERANCE, geometric=True
+        )
+        larger = f"{budget.epsilon_text},{_rounded_up(delta)}"
+    elif math.isfinite(epsilon(_LARGEST_DELTA)):
+        larger = f"{_rounded_up(epsilon(_LARGEST_DELTA))},{_LARGEST_DELTA:g}"
+    return f"; {larger} would admit it, if that is private enough" if larger else ""
+
+
+def _rounded_up(number: float) -> str:
+    """Write a number with two digits, rounded up.
+
+    >>> _rounded_up(0.000721), _rounded_up(3.398), _rounded_up(12.1)
+    ('0.00073', '3.4', '13')
+    """
+    return str(Decimal(number).normalize(Context(prec=2, rounding=ROUND_CEILING)))
 
 
 def _report(options: Namespace, ledger: PrivacyLedger, labels: int) -> int:

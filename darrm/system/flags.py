@@ -139,7 +139,9 @@ def privacy_pair(flag: str, text: str | None, example: str = "2,1e-5") -> Privac
         raise ValueError(f"{flag} is needed: {flag} EPS,DELTA, like {flag} {example}")
     parts = text.split(",")
     if len(parts) != 2:
-        checks.fail(flag, text, f"EPS,DELTA, like {example}", "decimals have a point, and no space follows the comma")
+        missing = "the delta is missing: say it after a comma"
+        advice = missing if len(parts) == 1 else "decimals have a point, and no space follows the comma"
+        checks.fail(flag, text, f"EPS,DELTA, like {example}", advice)
     return _pair(flag, parts[0].strip(), parts[1].strip())
 
 

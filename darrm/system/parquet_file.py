@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from darrm.errors import checks
 from darrm.system.extras import Untyped, require
 from darrm.system.files import check_folder, check_regular
+from darrm.system.votes_file import ALREADY_THERE
 
 SUFFIX = ".parquet"
 ROWS_AT_ONCE = 2**16
@@ -57,7 +58,7 @@ def check_absent(path: Path) -> None:
     """Raise `ValueError` unless labels can be published at ``path``, a Parquet file or a folder of them."""
     check_folder(path)
     if os.path.lexists(path):
-        raise ValueError(f"{str(path)!r} exists already: labels are paid for, so name another or move this one")
+        raise ValueError(f"{str(path)!r} {ALREADY_THERE}")
 
 
 def partitions_of(source: Path) -> tuple[str, ...]:

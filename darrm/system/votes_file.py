@@ -49,6 +49,11 @@ _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 _UNQUOTED = re.compile(r"(?!\ufeff)[^\s\",](?:[^\",\r\n]*[^\s\",])?")  # needs no quotes
 _OTHER_MARKS = {";": "semicolons", "\t": "tabs", " ": "spaces", "|": "bars"}  # that other programs write for commas
 _MISSING = frozenset(("", "?", "-", ".", "na", "n/a", "nan", "nil", "none", "null"))  # in small letters
+ALREADY_THERE = (
+    "exists already: labels are paid for, and those of these votes may be in it: to release them again costs again "
+    "(python -m darrm.release recover writes for nothing what was paid for and did not arrive); for other votes name "
+    "another file"
+)
 ABSENT = ("", "NA")  # what stands for a missing vote in text, where missing votes are allowed; the others stay errors
 OR_A_COIN = 'of two classes let a fair coin stand for it (release --missing coin, missing="coin")'
 _NPY_MAGIC = b"\x93NUMPY"
@@ -81,7 +86,7 @@ def check_new(path: Path) -> None:
     _check_suffix("the output", path)
     check_parent(path)
     if path.exists():
-        raise ValueError(f"{str(path)!r} exists already: labels are paid for, so name another file or move this one")
+        raise ValueError(f"{str(path)!r} {ALREADY_THERE}")
 
 
 def is_csv(path: Path) -> bool:

@@ -248,7 +248,7 @@ SHELL = {
     f"{ONTO} a_folder": "it is a folder … --create-budget",
     f"{ONTO} other.sqlite": "one kind … another ledger",
     f"{ONTO} small.sqlite": "0 still fit … nothing was debited",
-    f"{ONTO} ledger.sqlite --create-budget 8,1e-2": "it exists already … open it as it is",
+    f"{ONTO} ledger.sqlite --create-budget 8,1e-2": "it exists already … these very votes … open it as it is",
     f"{ONTO} no/l.sqlite --create-budget 8,1e-2": "no/l.sqlite … check its folder",
     f"{ONTO} new.sqlite --create-budget 8": "--create-budget … EPS,DELTA, like 3,1e-5",
     "release recover 1 --ledger ledger.sqlite --output out.csv": "the entry … none is … 1",
@@ -258,7 +258,7 @@ SHELL = {
     "account --ledger ledger.sqlite --table table.json": "either --ledger … or --table",
     # outputs
     "release votes.csv --table table.json --ledger ledger.sqlite": "--output is needed … .npy or .csv",
-    "release votes.csv --table table.json --ledger ledger.sqlite --output taken.csv": "exists already … another file",
+    "release votes.csv --table table.json --ledger ledger.sqlite --output taken.csv": "exists already … again costs",
     "release votes.csv --table table.json --ledger ledger.sqlite --output out.txt": "'out.txt' … in .npy or .csv",
     "optimize --K 5 --output no/t.json": "'no' … does not exist … create it first",
     "optimize --K 5 --output a_folder": "'a_folder' is a folder … name a file",
@@ -555,7 +555,7 @@ PYTHON: dict[str, Case] = {
     "counts as text": (lambda: Votes.of_counts([["3", "2"]]), "vote counts … whole numbers … <U1"),
     "an array for a path": (lambda: Votes.read(LABELS), "path … ndarray … the name of a file"),
     "an open file for a path": (lambda: Votes.read(sys.stdin), "path … the name of a file"),
-    "the wrong K": (lambda: Votes.read("votes.csv", voters=7), "K = 7 voters … 5 columns … one column is one voter"),
+    "the wrong K": (lambda: Votes.read("votes.csv", voters=7), "K = 7 … 5 columns … --missing coin … the 5 voters"),
     "a misspelled format": (lambda: Votes.read("votes.csv", votes_format="label"), "'label' … auto, counts, labels"),
     # release
     "transposed votes": (lambda: PAID.aggregator.release(LABELS.T), "K = 5 voters … 4 columns … votes.T"),

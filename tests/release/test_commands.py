@@ -1,6 +1,7 @@
 """The command line that releases: what it prints, what it refuses, what it leaves behind."""
 
 import json
+import re
 from argparse import Namespace
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 
 from darrm.account import __main__ as account
+from darrm.account.accountant import KINDS
 from darrm.account.ledger import PrivacyLedger
+from darrm.laws import baselines
 from darrm.laws.noise_function import NoiseFunction
 from darrm.mechanisms.release import Release
 from darrm.privacy import PrivacyParams
@@ -144,7 +147,7 @@ def test_the_command_draws_before_it_debits(
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["--create-budget", "3"], "EPS,DELTA"),
+        (["--create-budget", "3"], "EPS,DELTA, like 3,1e-5, got '3': the delta is missing: say it after a comma"),
         (["--create-budget", "3,2"], "delta"),
         (["--create-budget", "x,0"], "epsilon"),
         (["--create-budget", "2,1e-3", "--classes", "a,b"], "classes must be numbers"),
@@ -168,6 +171,32 @@ def test_bad_options(arguments: list[str], word: str, folder: Path, capsys: pyte
     assert error.count("\n") == 1
     assert not (folder / "labels.npy").exists()
     assert not (folder / "l.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("budget", "proposed"), [("0.01,1e-3", r"0\.\d+,0\.001"), ("5,1e-9", r"5,0\.0\d+"), ("0.001,0", r"0\.\d+,0\.01")]
+)
+@pytest.mark.parametrize("kinds", KINDS)
+def test_a_budget_that_is_too_small_is_told_one_that_would_do(
+    budget: str, proposed: str, kinds: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1", "1e-5")), 2)
+    certify(problem, baselines.subsampling(problem)).save(folder / "table.json")
+    more = ["--kinds", kinds, "--create-budget"]
+    assert releasing(folder, "votes.npy", *more, budget) == 2
+    told = re.search(r"nothing was debited; (\S+) would admit it, if that is private enough$", capsys.readouterr().err)
+    assert told is not None
+    assert re.fullmatch(proposed, told[1])
+    assert releasing(folder, "votes.npy", *more, told[1]) == 0
+
+
+def test_columns_that_are_not_the_voters_are_told_what_helps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for columns, helps in ((4, "take out what is none"), (2, "for counts say")):
+        np.save(folder / "wide.npy", np.eye(columns, dtype=np.int8)[[0] * 7])
+        assert releasing(folder, "wide.npy", "--create-budget", "2,1e-3", "--votes-format", "labels") == 2
+        error = capsys.readouterr().err
+        assert f"K = 3 voters, got {columns} columns: one column is one voter" in error
+        assert helps in error
 
 
 @pytest.mark.parametrize("name", ["l.npy", "./l.npy", "link.npy"])
@@ -210,7 +239,8 @@ def test_labels_are_never_overwritten(folder: Path, capsys: pytest.CaptureFixtur
     assert (folder / "labels.npy").read_bytes() == before
     assert len(PrivacyLedger(folder / "l.sqlite").entries()) == 1
     assert releasing(folder, "votes.npy", "--create-budget", "2,1e-3", output="other.npy") == 2
-    assert "a new budget would forget" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "it exists already and paid for 4 labels, perhaps of these very votes: to release them again costs" in told
     assert releasing(folder, "votes.npy", output="labels.txt") == 2
     assert releasing(folder, "votes.npy", output="no/labels.npy") == 2
     assert len(PrivacyLedger(folder / "l.sqlite").entries()) == 1
