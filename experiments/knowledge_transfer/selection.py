@@ -8,10 +8,11 @@ choice is not part of the privacy accounting.)
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe
 from darrm.ensemble.teachers import majority
@@ -21,7 +22,9 @@ from experiments.knowledge_transfer.settings import Setup
 from experiments.knowledge_transfer.students import student_accuracy
 from experiments.knowledge_transfer.teachers import private_recipe, training_of
 from experiments.pages import Row
-from experiments.teachers import Machine
+from experiments.teachers import Machine, Training
+
+Split = tuple[NDArray[np.int64], NDArray[np.int64]]  # places among the training images
 
 SPLIT_SEED, HELD_OUT = 5, 0.2
 SEEDS = (101, 102)  # no training of the experiment itself uses them
@@ -31,15 +34,13 @@ STUDENT_QUERIES, STUDENT_WRONG, STUDENT_POOL = 100, 0.2, 900
 
 def select(data: LabeledImages, setup: Setup, machine: Machine) -> Row:
     """Try every setting of the grids; return all scores and the best setting of each kind."""
-    order = np.random.default_rng(SPLIT_SEED).permutation(len(data.train_y))
-    held = round(HELD_OUT * len(order))
-    split = (order[held:], order[:held])
+    split = held_out(data)
     private = [
-        _score(data, split, replace(private_recipe(setup), learning_rate=rate), machine)
+        score(data, split, _trainings(data, replace(private_recipe(setup), learning_rate=rate)), machine)
         for rate in settings.PRIVATE_RATES
     ]
     plain = [
-        _score(data, split, PlainSGD(rate, setup.plain.epochs, batch), machine)
+        score(data, split, _trainings(data, PlainSGD(rate, setup.plain.epochs, batch)), machine)
         for rate, batch in itertools.product(settings.PLAIN_RATES, settings.PLAIN_BATCHES)
     ]
     students = [
@@ -50,30 +51,44 @@ def select(data: LabeledImages, setup: Setup, machine: Machine) -> Row:
     tried = {"private": private, "plain": plain, "student": students}
     return {
         "dataset": data.name,
-        "held_out": held,
+        "held_out": len(split[1]),
         "tried": tried,
         "best": {kind: max(scores, key=_what_counts) for kind, scores in tried.items()},
     }
 
 
-def _score(data: LabeledImages, split: tuple[Any, Any], recipe: Recipe, machine: Machine) -> Row:
+def held_out(data: LabeledImages, share: float = HELD_OUT) -> Split:
+    """Split the training images: the places of those that teachers are trained on, and of those held out."""
+    order = np.random.default_rng(SPLIT_SEED).permutation(len(data.train_y))
+    held = round(share * len(order))
+    return order[held:], order[:held]
+
+
+def score(data: LabeledImages, split: Split, trainings: Sequence[Training], machine: Machine) -> Row:
+    """Train with one recipe and several seeds, and measure a teacher and the majority on the images held out."""
     rest, held = split
+    truth, classes = data.train_y[held], int(data.train_y.max()) + 1
     teacher, crowd = [], []
-    for seed in PRIVATE_SEEDS if isinstance(recipe, PrivateSGD) else SEEDS:
-        ensemble = training_of(data, recipe, seed).run(data.train_x[rest], data.train_y[rest], machine)
+    for training in trainings:
+        ensemble = training.run(data.train_x[rest], data.train_y[rest], machine)
         votes = ensemble.votes(data.train_x[held], device=machine.device)
-        truth = data.train_y[held]
         teacher.append(float((votes == truth[:, None]).mean()))
-        crowd.append(float((majority(votes) == truth).mean()))
+        crowd.append(float((majority(votes, classes) == truth).mean()))
     return {
-        **recipe.to_dict(),
+        **trainings[0].recipe.to_dict(),
         "trainings": len(teacher),
         "accuracy": float(np.mean(teacher)),
         "majority_accuracy": float(np.mean(crowd)),
     }
 
 
-def _student_score(data: LabeledImages, split: tuple[Any, Any], radius: float, weight: float, device: str) -> Row:
+def _trainings(data: LabeledImages, recipe: Recipe) -> list[Training]:
+    """Return the trainings by which a recipe is judged."""
+    seeds = PRIVATE_SEEDS if isinstance(recipe, PrivateSGD) else SEEDS
+    return [training_of(data, recipe, seed) for seed in seeds]
+
+
+def _student_score(data: LabeledImages, split: Split, radius: float, weight: float, device: str) -> Row:
     rest, held = split
     x, y, recipe = data.train_x, data.train_y, replace(settings.STUDENT, radius=radius, weight=weight)
     found = []
