@@ -21,7 +21,7 @@ DOORS = sorted(
     if '__name__ == "__main__"' in path.read_text(encoding="utf-8")
 )
 PAGES = sorted(path.stem for path in DOCS.glob("*.md"))
-NEED_TORCH = {"audits", "knowledge_transfer"}
+NEED_TORCH = {"audits", "knowledge_transfer", "ten_classes"}
 # the others are called as their pages are
 MODULE_OF = {
     "commands": "experiments.scaling.commands",
@@ -82,6 +82,8 @@ def test_a_door_prints_its_help_and_refuses_unknown_flags(
         ("knowledge_transfer", "--dataset cifar", "invalid choice"),
         ("knowledge_transfer", "--trainings 0", "trainings must be an integer of at least 1"),
         ("knowledge_transfer", "--page", "holds no results"),
+        ("ten_classes", "--page", "holds no results"),
+        ("ten_classes", "--train cifar", "invalid choice"),
         ("knowledge_transfer", "--no-progress", "--no-progress is now --quiet"),
         ("knowledge_transfer", "--device cuda:99", "device must be"),
     ],

@@ -1,0 +1,93 @@
+"""Every release of a plurality of ten classes at one budget a label: how often it is right, counted from kept votes."""
+
+import math
+from collections.abc import Iterator
+from itertools import combinations_with_replacement, product
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.losses.composition import compose_general, compose_optimal
+from darrm.optimize.optimizer import optimize_table
+from darrm.plan.families import named
+from darrm.plan.family import calibrate
+from darrm.plan.share_right import Law
+from darrm.privacy import PrivacyParams
+from darrm.problem import Problem, Voters, Workload
+from experiments.composition_tables import DELTA_PRIME
+from experiments.pages import Row
+from experiments.ten_classes.settings import ALLOWANCES, BELIEF, CLASSES, QUERIES, K, Setup
+from experiments.ten_classes.votes import KeptVotes, plurality, shares_right
+
+PLAIN = Voters(K, PrivacyParams("inf"), overlap=1)
+BEST_OF_PLAIN = "best law for plain voters"
+SUBSAMPLING, BARE, ONE_TEACHER = "sub-sampling", "no noise", "one teacher"
+NEED_PRIVATE = {SUBSAMPLING}  # their guarantee rests on the teachers' own privacy
+FAMILIES = ("permute-and-flip", "exponential mechanism", "GNMax by label", "GNMax, tight σ")
+
+
+def laws(setup: Setup, m: int) -> Iterator[tuple[str, Law, Row]]:
+    """Make every release whose label may cost what m teachers cost: its name, its law and its numbers."""
+    target = setup.target(m)
+    yield SUBSAMPLING, lambda counts: subsampling(counts, m), {}
+    best = optimize_table(Problem(PLAIN, target, CLASSES), prior=BELIEF)
+    yield BEST_OF_PLAIN, best.law.probabilities, {}
+    for name in FAMILIES:
+        option = calibrate(Workload(PLAIN, 1, target, CLASSES), named(name))
+        yield name, cast("Law", option.law), dict(option.settings)
+
+
+def subsampling(counts: NDArray[np.int64], m: int) -> NDArray[np.float64]:
+    """Answer with the plurality of m voters drawn without replacement, ties at random: (n, C) → (n, C).
+
+    >>> subsampling(np.array([[3, 1, 0]]), 1).tolist(), subsampling(np.array([[2, 1, 0]]), 3).tolist()
+    ([[0.75, 0.25, 0.0]], [[1.0, 0.0, 0.0]])
+    """
+    voters, classes = int(counts[0].sum()), counts.shape[1]
+    drawn = combinations_with_replacement(range(classes), m)
+    samples = np.array([np.bincount(labels, minlength=classes) for labels in drawn])
+    answers = plurality(samples)
+    choose = np.array([[math.comb(of, some) for some in range(m + 1)] for of in range(voters + 1)], dtype=float)
+    chances = [choose[row, samples].prod(axis=1) @ answers for row in counts]
+    return np.asarray(chances) / math.comb(voters, m)
+
+
+def rows(votes: KeptVotes, setup: Setup) -> Iterator[Row]:
+    """Count how often every release is right: first what needs no budget, then for each m."""
+    yield _counted(votes, None, ONE_TEACHER, lambda counts: subsampling(counts, 1))
+    yield _counted(votes, None, BARE, plurality)
+    for m in ALLOWANCES:
+        for name, law, facts in laws(setup, m):
+            yield _counted(votes, m, name, law) | {"facts": facts}
+
+
+def _counted(votes: KeptVotes, m: int | None, name: str, law: Law) -> Row:
+    """Count a release on the private teachers' votes, and on the others' unless it rests on the former's privacy."""
+    private = summary(shares_right(votes.private, votes.truth, law))
+    plain = None if name in NEED_PRIVATE else summary(shares_right(votes.plain, votes.truth, law))
+    return {"m": m, "name": name, "private": private, "plain": plain}
+
+
+def summary(shares: list[float]) -> Row:
+    """Return the mean over trainings and its standard error.
+
+    >>> summary([0.5, 0.7])
+    {'mean': 0.6, 'standard_error': 0.1}
+    """
+    error = float(np.std(shares, ddof=1)) / math.sqrt(len(shares)) if len(shares) > 1 else None
+    return {"mean": round(float(np.mean(shares)), 9), "standard_error": None if error is None else round(error, 9)}
+
+
+def sums(setup: Setup) -> Iterator[Row]:
+    """Put the sums over questions beside the caps that hold for models, at the δ of the sums."""
+    for m, queries in product(ALLOWANCES, QUERIES):
+        label = setup.target(m)
+        delta = compose_general(label, queries, DELTA_PRIME).delta
+        yield {
+            "m": m,
+            "queries": queries,
+            "delta": delta,
+            "sum": compose_optimal(label, queries, delta).epsilon,
+            "cap": compose_optimal(setup.each, K, delta).epsilon,
+        }

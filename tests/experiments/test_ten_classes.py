@@ -1,0 +1,130 @@
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darrm.losses.gaussian import gaussian_delta
+from darrm.probability.integer_noise import DiscreteGaussian
+from experiments.pages import read_json
+from experiments.ten_classes.comparison import BARE, ONE_TEACHER, SUBSAMPLING, rows, subsampling, sums
+from experiments.ten_classes.page import decide, read
+from experiments.ten_classes.settings import DELTA, ENOUGH, SETUPS, TRAININGS, K
+from experiments.ten_classes.votes import KeptVotes, shares_right
+
+DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "ten_classes"
+PUBLISHED = ("mnist", "fashion-mnist")
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4])
+def test_subsampling_is_the_plurality_of_every_choice_of_voters(m: int) -> None:
+    counts = np.array([[3, 2, 1, 0], [2, 2, 1, 1], [6, 0, 0, 0]])
+    for row, found in zip(counts, subsampling(counts, m), strict=True):
+        votes = np.repeat(np.arange(4), row)
+        expected = np.zeros(4)
+        for chosen in combinations(range(6), m):
+            times = np.bincount(votes[list(chosen)], minlength=4)
+            expected += (times == times.max()) / np.sum(times == times.max())
+        assert found == pytest.approx(expected / expected.sum(), abs=1e-14)
+
+
+def test_shares_right_ask_the_law_about_every_question() -> None:
+    rng = np.random.default_rng(0)
+    votes = rng.integers(0, 10, size=(2, 40, K)).astype(np.uint8)
+    votes[:, :, :5] = 7
+    truth = rng.integers(0, 10, size=40).astype(np.uint8)
+
+    def law(counts: np.ndarray) -> np.ndarray:
+        return np.asarray(counts**2 / np.sum(counts**2, axis=1, keepdims=True))
+
+    for training, found in zip(votes, shares_right(votes, truth, law), strict=True):
+        counts = np.stack([np.bincount(row, minlength=10) for row in training])
+        assert found == pytest.approx(law(counts)[np.arange(40), truth].mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", [PUBLISHED[0], pytest.param(PUBLISHED[1], marks=pytest.mark.slow)])
+def test_the_published_shares_are_those_of_the_kept_votes(name: str) -> None:
+    votes, published = KeptVotes.load(DATA / f"{name}-votes.npz"), read_json(DATA / f"{name}.json")
+    assert votes.private.shape == votes.plain.shape == (TRAININGS, published["questions"], K)
+    counted = list(rows(votes, SETUPS[name]))
+    assert [(row["m"], row["name"]) for row in counted] == [(row["m"], row["name"]) for row in published["rows"]]
+    for ours, theirs in zip(counted, published["rows"], strict=True):
+        for kind in ("private", "plain"):
+            assert (ours[kind] is None) == (theirs[kind] is None)
+            assert ours[kind] is None or ours[kind]["mean"] == pytest.approx(theirs[kind]["mean"], abs=1e-6)
+    assert list(sums(SETUPS[name])) == [pytest.approx(row) for row in published["sums"]]
+    shares = {(row["m"], row["name"]): row["private"]["mean"] for row in counted}
+    right = votes.private == votes.truth[None, :, None]
+    assert shares[None, ONE_TEACHER] == shares[1, SUBSAMPLING] == pytest.approx(right.mean(), abs=1e-8)
+    surely = np.mean(right.sum(axis=2) > K / 2)
+    assert surely < shares[None, BARE] < np.mean(right.any(axis=2))
+
+
+def test_what_the_page_says_is_so() -> None:
+    results = read(DATA)
+    assert [result["dataset"] for result in results] == list(PUBLISHED)
+    assert all(claim.holds for claim in decide(results))
+    for result in results:
+        labels = {entry["m"]: entry for entry in result["labels"]}
+        for row in result["rows"]:
+            if row["name"] == "GNMax, tight σ":
+                label, sigma = labels[row["m"]], row["facts"]["sigma"]
+                deltas = [gaussian_delta(label["epsilon"], scale * sigma, 2**0.5) for scale in (1.0, 0.999)]
+                assert deltas[0] <= label["delta"] < deltas[1]
+                assert DiscreteGaussian(sigma).deviation == pytest.approx(sigma, rel=1e-3)
+        for row in result["sums"]:
+            assert result["each"]["epsilon"] < row["cap"]
+            assert row["cap"] < row["sum"]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_teachers_are_those_that_the_selection_prefers(name: str) -> None:
+    tried = read_json(DATA / f"{name}-selection.json")
+    useful = [row for row in tried if row["accuracy"] >= ENOUGH]
+    least = min(row["epsilon"] for row in useful)
+    best = max((row for row in useful if row["epsilon"] == least), key=lambda row: row["majority_accuracy"])
+    assert (best["epsilon"], best["learning_rate"]) == (SETUPS[name].each.epsilon, SETUPS[name].rate)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_teacher_keeps_its_promise(name: str) -> None:
+    pytest.importorskip("torch")
+    from darrm.ensemble.calibration import privacy_of
+    from darrm.ensemble.recipes import PrivateSGD, recipe_from
+
+    training, each = read_json(DATA / f"{name}-training.json"), SETUPS[name].each
+    recipe = recipe_from(training["private_training"])
+    assert isinstance(recipe, PrivateSGD)
+    spent = privacy_of(recipe, float(DELTA))
+    assert {"epsilon": spent.epsilon, "delta": spent.delta} == training["spent"]
+    assert 0.99 * each.epsilon < spent.epsilon <= each.epsilon
+
+
+def test_an_edge_map_looks_at_one_image_alone() -> None:
+    torch = pytest.importorskip("torch")
+    from experiments.ten_classes.teachers import EdgeMap
+
+    images = torch.rand(5, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    together, alone = EdgeMap()(images), [EdgeMap()(image[None])[0] for image in images]
+    assert torch.allclose(together, torch.stack(alone), atol=1e-6)
+    assert torch.allclose(together.norm(dim=1), torch.ones(5))
+    assert not torch.allclose(together, EdgeMap()(images.flip(3)), atol=1e-2)
+
+
+@pytest.mark.slow
+def test_selecting_training_and_counting_on_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from experiments.ten_classes import teachers
+    from experiments.ten_classes.__main__ import main
+
+    monkeypatch.setattr(teachers, "TRIED_EPSILONS", ("4",))
+    monkeypatch.setattr(teachers, "TRIED_RATES", (4.0,))
+    where, folder = ("--output", str(tmp_path), "--models", str(tmp_path / "models")), tmp_path / "ten_classes"
+    assert main(["--select", "digits", "--train", "digits", "--trainings", "2", *where]) == 0
+    first, (tried,) = (read_json(folder / f"digits{kind}.json") for kind in ("", "-selection"))
+    shares = {(row["m"], row["name"]): row["private"]["mean"] for row in first["rows"]}
+    assert 0.2 < shares[None, ONE_TEACHER] < shares[None, BARE]
+    assert tried["accuracy"] == pytest.approx(shares[None, ONE_TEACHER], abs=0.1)
+    assert main(list(where)) == 0
+    assert read_json(folder / "digits.json") == first
+    assert "## digits" in (tmp_path / "ten_classes.md").read_text(encoding="utf-8")
