@@ -57,8 +57,8 @@ PLANTS = (
     ),
     plant(
         "the filter's slack is delta, not delta/2",
-        "filter_epsilon(groups, delta / 2.0)",
-        "filter_epsilon(groups, delta)",
+        "float(whole - aside), confessing",
+        "float(whole), confessing",
         "tests/account",
     ),
     plant(

@@ -25,6 +25,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
 
 from darrm.account.bounds import (
     CLOSED_FORMS,
@@ -32,12 +34,12 @@ from darrm.account.bounds import (
     BoundRule,
     both_ends_bound,
     exact_sum,
-    filter_bound,
     models_bound,
     plain_bound,
     profile_bound,
     subsampling_bound,
 )
+from darrm.account.filters import HALF, filter_bound
 from darrm.account.pld import discretized_bound
 from darrm.errors import BudgetExceededError, PrivateFigureError, checks
 from darrm.losses.both_ends import release_within, smallest_whole
@@ -47,7 +49,9 @@ from darrm.probability.bisection import last_allowed_integer
 from darrm.problem import Voters
 from darrm.system.files import Document
 
-KINDS = ("one", "planned", "adaptive")  # of queries that a budget admits, see `darrm.account.ledger`
+# of kinds that are chosen on the way: the share of δ for the queries' own, see `darrm.account.filters`
+SET_ASIDE = {"adaptive": HALF, "renyi": Fraction(0)}
+KINDS = ("one", "planned", *SET_ASIDE)  # of queries that a budget admits, see `darrm.account.ledger`
 MOST_QUERIES = 2**53  # in a charge and in a ledger: beyond it neither floats nor SQLite's sums count exactly
 _WAYS = 4  # bounds on models that depend on the charges: subsampling, plain voters, and both ends in two ways
 SHARED_RANDOMNESS = (
@@ -109,6 +113,9 @@ class PrivacyAccountant:
         Who votes; None leaves it to the charges, which say about which models they are.
     charges
         Charges to start with.
+    set_aside
+        Where the kinds of queries are chosen after earlier answers, the share of δ for those without a Rényi curve,
+        fixed beforehand: see `darrm.account.filters`.
 
     Examples
     --------
@@ -120,12 +127,14 @@ class PrivacyAccountant:
     ('optimal', 12.29)
     """
 
-    def __init__(self, voters: Voters | None = None, charges: Iterable[Charge] = ()) -> None:
+    def __init__(
+        self, voters: Voters | None = None, charges: Iterable[Charge] = (), *, set_aside: Fraction = HALF
+    ) -> None:
         if voters is not None:
             checks.instance(Voters, voters=voters, advice="charges are given as charges=[…]")
         if isinstance(charges, Charge) or not isinstance(charges, Iterable):
             checks.fail("charges", charges, "a list of charges", "say charges=[aggregator.charge(queries)]")
-        self._voters = voters
+        self._voters, self._set_aside = voters, set_aside
         self._counts: dict[Charge, int] = {}
         for charge in charges:
             self.add(charge)
@@ -183,10 +192,15 @@ class PrivacyAccountant:
 
     def plus(self, charge: Charge) -> PrivacyAccountant:
         """Return an accountant that holds this charge, too; raises as `add`."""
-        account = PrivacyAccountant(self._voters)
+        account = PrivacyAccountant(self._voters, set_aside=self._set_aside)
         account._counts = self._counts
         account.add(charge)
         return account
+
+    def as_held(self, charge: Charge) -> Charge:
+        """Return a charge as its kind is held: without a curve that was not known when that was charged."""
+        bare = charge if charge.guarantee is None else replace(charge, renyi=None)
+        return bare if charge.kind not in self._counts and bare.kind in self._counts else charge
 
     def is_part_of(self, other: PrivacyAccountant) -> bool:
         """Whether the other one holds as many queries of every kind, or more."""
@@ -238,10 +252,15 @@ class PrivacyAccountant:
     def spent_adaptively(self, delta: float) -> Spent:
         """Bound what was spent where even the kinds of queries may have been chosen after earlier answers.
 
-        Only the filter of [WRRW23, Theorem 1] is used: the other bounds assume kinds that were fixed beforehand.
+        Only the filter of `darrm.account.filters` is used: the other bounds assume kinds that were fixed beforehand.
         """
-        reason = "the queries' own deltas pass half of it, or a query has no (epsilon, delta)"
-        return self._smallest([filter_bound], delta, otherwise=reason, adaptive=True)
+        reason = "the queries' own deltas pass what is set aside for them, and one of them has no Rényi curve"
+        bound = partial(filter_bound, set_aside=self._set_aside)
+        return self._smallest([bound], delta, otherwise=reason, adaptive=True)
+
+    def spent_under(self, kinds: str, delta: float) -> Spent:
+        """Bound what was spent under a budget of one of `KINDS`."""
+        return self.spent_adaptively(delta) if kinds in SET_ASIDE else self.spent(delta)
 
     def admits(self, budget: PrivacyParams, *, adaptive: bool = False) -> bool:
         """Return whether everything charged so far stays within ``budget``; stops at the first bound that shows it.
@@ -257,7 +276,7 @@ class PrivacyAccountant:
             return False
         # compared as fractions: two queries of 0.3 fit into 0.6, whatever the floats nearest to them say
         total = exact_sum(self.charges)
-        allowed_delta = budget.exact_delta / 2 if adaptive else budget.exact_delta
+        allowed_delta = budget.exact_delta * (self._set_aside if adaptive else 1)
         if total is not None and total[0] <= budget.exact_epsilon and total[1] <= allowed_delta:
             return True
         if adaptive:
@@ -270,7 +289,7 @@ class PrivacyAccountant:
             return 0.0
         bounds = [*self._models_bounds(delta, adaptive=adaptive, named=False)]
         if self.composes:
-            bounds += [filter_bound(self.charges, delta)] if adaptive else self._deciding_bounds(delta)
+            bounds += [filter_bound(self.charges, delta, self._set_aside)] if adaptive else self._deciding_bounds(delta)
         return min((bound.epsilon for bound in filter(None, bounds)), default=math.inf)
 
     def queries_that_fit(self, charge: Charge, budget: PrivacyParams, *, most: int, adaptive: bool = False) -> int:
@@ -343,7 +362,7 @@ class PrivacyAccountant:
             overlap = 1 if one_by_one else models.reached
             charges = [charge.as_for_plain_voters(overlap) for charge in self.charges]
             if all(charge is not None for charge in charges):
-                yield one_by_one, PrivacyAccountant(charges=filter(None, charges))
+                yield one_by_one, PrivacyAccountant(charges=filter(None, charges), set_aside=self._set_aside)
 
     def _deciding_bounds(self, delta: float) -> Iterator[Bound | None]:
         """Evaluate one bound after another, the cheap ones first, leaving out those that cannot be the smallest."""
@@ -367,13 +386,14 @@ class Admission:
     budget
         What all queries together must satisfy.
     kinds
-        One of `KINDS`: queries of one kind only, of several, or of several that are chosen after earlier answers.
+        One of `KINDS`: queries of one kind only, of several, or, counted in two ways, of several that are chosen after
+        earlier answers.
     """
 
     def __init__(self, budget: PrivacyParams, kinds: str) -> None:
         self._budget = budget
         self._kinds = kinds
-        self._adaptive = kinds == "adaptive"
+        self._adaptive = kinds in SET_ASIDE
         self._within = PrivacyAccountant()
         self._room, self._growing = 0, True
 
@@ -393,7 +413,7 @@ class Admission:
             raise ValueError(
                 f"this ledger accounts for queries of one kind, {account.charges[0].what!r}, and "
                 f"{charge.what!r} costs something else: keep to the first (a voter that left keeps an empty column, "
-                "--missing coin), or make a ledger --kinds planned, or adaptive for a stream, before the first answer "
+                "--missing coin), or make a ledger --kinds planned, or renyi for a stream, before the first answer "
                 "(kinds= in Python); another ledger is another budget of the same people, and both add up"
             )
         _check_count("the number of queries in a charge", charge.count)
@@ -449,6 +469,8 @@ class Admission:
         remaining = f"epsilon {left:.6g} of {budget.epsilon:.6g} at delta {budget.delta:g}"
         one_more = account.plus(charge.kind).smallest_epsilon(budget.delta, adaptive=adaptive)
         reason = "; one more would fail with more than that delta, whatever epsilon is" if math.isinf(one_more) else ""
+        if math.isinf(one_more) and self._kinds == "renyi":
+            reason = "; it needs a Rényi curve, or delta 0, on a ledger of kinds 'renyi': --kinds adaptive takes any"
         if not account.plus(charge).composes:  # a ledger knows no voters, so it has no cap to fall back on
             reason = (
                 "; answers of trained models share the randomness of their training, and what is proved for several "

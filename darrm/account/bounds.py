@@ -16,7 +16,6 @@ from darrm.losses.charges import Charge
 from darrm.losses.composition import (
     Group,
     TooManyKindsError,
-    filter_epsilon,
     general_epsilon,
     log_remaining_delta,
     optimal_epsilon,
@@ -132,23 +131,6 @@ def renyi_bound(account: Account, delta: float) -> Bound | None:
     best = reduce(add, curves).best(math.exp(log_delta) * (1.0 - 1e-12))
     edge = ", at the edge of the grid: a wider grid may give less" if best.at_edge else ""
     return _finite("renyi", best.epsilon * (1.0 + 1e-12), f"Rényi curves added, best order {best.order:g}{edge}")
-
-
-def filter_bound(account: Account, delta: float) -> Bound | None:
-    """Bound the account even if each query's (ε_i, δ_i) was chosen after the earlier answers [WRRW23, Theorem 1].
-
-    The split of δ is fixed beforehand, as the theorem asks: one half for the queries' own δ_i, one half for the slack.
-    """
-    groups, total = guarantees_of(account), exact_sum(account)
-    if groups is None or total is None:
-        return None
-    half = PrivacyParams(0, delta).exact_delta / 2
-    if total[1] > half:
-        return None
-    if half == 0:
-        return simple_bound(account, delta)
-    epsilon = min(round_up(total[0]), filter_epsilon(groups, delta / 2.0))
-    return Bound("filter", epsilon, "holds even if the kinds of queries were chosen after earlier answers")
 
 
 MODELS_BOUNDS = ("private models", "subsampling", "plain voters", "both ends")

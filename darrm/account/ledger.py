@@ -22,7 +22,8 @@ What the budget means depends on what is decided when:
 ``one``         … for queries of one kind; how many of them may depend on the answers. The default; a second kind is
                 refused
 ``planned``     … for several kinds, if kinds and numbers were fixed before the first answer
-``adaptive``    … for several kinds chosen at will; costs more, see `PrivacyAccountant.spent_adaptively`
+``renyi``       … for several kinds chosen at will that have a Rényi curve, or δ = 0; see `darrm.account.filters`
+``adaptive``    … for any kinds chosen at will; half of δ is set aside for their own
 ==============  ======================================================================================================
 """
 
@@ -130,7 +131,7 @@ class PrivacyLedger:
         budget
             What all debited queries together must satisfy, ε > 0.
         kinds
-            ``"one"``, ``"planned"`` or ``"adaptive"``, see the module.
+            ``"one"``, ``"planned"``, ``"renyi"`` or ``"adaptive"``, see the module.
 
         Raises
         ------
@@ -173,7 +174,7 @@ class PrivacyLedger:
 
     @property
     def kinds(self) -> str:
-        """What may be debited: ``one``, ``planned`` or ``adaptive``, see the module."""
+        """What may be debited, one of `KINDS`: see the module."""
         return self._kinds
 
     def debit(
@@ -241,6 +242,7 @@ class PrivacyLedger:
                 if attempt:
                     self._admission.make_room(account, charge)
                 with self._transaction(write=True) as (rows, account):
+                    charge = account.as_held(charge) if self._kinds == "one" else charge
                     self._check_output(rows, output, target, check_new if manifest is None else check_absent)
                     self._check_turn(rows, turn)
                     if self._admission.admits(account, charge, decide=attempt == _ATTEMPTS):
@@ -262,8 +264,7 @@ class PrivacyLedger:
     @property
     def spent(self) -> Spent:
         """What was spent at the budget's δ, by which bound, and why; read anew from the file."""
-        account, delta = self.accountant(), self._budget.delta
-        return account.spent_adaptively(delta) if self._kinds == "adaptive" else account.spent(delta)
+        return self.accountant().spent_under(self._kinds, self._budget.delta)
 
     def accountant(self) -> PrivacyAccountant:
         """Return an accountant that holds everything debited so far."""

@@ -15,7 +15,8 @@ import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from darrm.account.accountant import KINDS, PrivacyAccountant
+from darrm.account.accountant import KINDS, SET_ASIDE, PrivacyAccountant
+from darrm.account.filters import HALF
 from darrm.account.ledger_store import HOW_TO_CREATE, RESTORE
 from darrm.errors import LedgerError, checks
 from darrm.losses.charges import Charge
@@ -196,7 +197,7 @@ class Rows:
     def account(self) -> PrivacyAccountant:
         """Read the totals and compare them with the sums of the log."""
         sums = dict(self.connection.execute("SELECT kind, sum(count) FROM charges GROUP BY kind"))
-        account = PrivacyAccountant()
+        account = PrivacyAccountant(set_aside=SET_ASIDE.get(self.identity().kinds, HALF))
         for kind, charge in self.costs().items():
             if sums.pop(kind, None) != charge.count:
                 raise self.corrupted("the log and its totals differ")

@@ -228,17 +228,6 @@ def general_epsilon(groups: Sequence[Group], delta_prime: float) -> float:
     return epsilon * (1.0 + _ROUNDING)
 
 
-def filter_epsilon(groups: Sequence[Group], delta_prime: float) -> float:
-    """Compute the ε that holds even if each query's (ε_i, δ_i) was chosen after the earlier answers, rounded up.
-
-    min{Σε_i, ½Σε_i² + √(2 Σε_i² log(1/δ′))}, at a total δ of δ′ + Σδ_i; the stopping rule must be fixed beforehand
-    [WRRW23, Theorem 1].
-    """
-    total, squares = _sums(groups)
-    epsilon = min(total, 0.5 * squares + math.sqrt(-2.0 * squares * math.log(delta_prime)))
-    return epsilon * (1.0 + _ROUNDING)
-
-
 def _sums(groups: Sequence[Group]) -> tuple[float, float]:
     total = sum(count * params.epsilon for params, count in groups)
     return total, sum(count * params.epsilon**2 for params, count in groups)

@@ -184,7 +184,7 @@ class KindSet:
             result[:, place] = total
         return result
 
-    def _rounding(self, ratio: CostRatio) -> float:
+    def rounding(self, ratio: CostRatio) -> float:
         """Bound the distance between a computed cost and the real one, for |g| ≤ 1."""
         voters = self.voters
         terms = sum(2 * _terms(n, corners_of(each).delta) + 8 for n, each in voters.kinds)
@@ -201,7 +201,7 @@ class KindSet:
         return [self._worst(first - ratio.value * second, ratio) for ratio in ratios]
 
     def _worst(self, costs: Array, ratio: CostRatio) -> float:
-        return float(np.nextafter(float(np.max(costs)) + self._rounding(ratio), np.inf))
+        return float(np.nextafter(float(np.max(costs)) + self.rounding(ratio), np.inf))
 
     def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> KindMaxima:
         """Bound the cost of every row and name some rows above ``limit``: of those alike, the dearest.

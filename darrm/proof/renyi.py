@@ -39,6 +39,7 @@ from darrm.probability import Array
 from darrm.probability.binomial import smooth
 from darrm.problem import Voters
 from darrm.proof.dominating import TAIL, DominatingFamily
+from darrm.proof.renyi_kinds import divergences_of_kinds
 
 Number = TypeVar("Number", np.float64, np.bool_)
 
@@ -137,6 +138,8 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
     grid = np.atleast_1d(np.asarray(orders, dtype=np.float64))
     if not np.all((grid > 1.0) & np.isfinite(grid)):
         checks.fail("orders", grid.tolist(), "finite and above 1")
+    if voters.own is not None:
+        return divergences_of_kinds(voters, gamma, grid)
     rows = RenyiRows(voters)
     error = rows.relative_error()
     if not np.isfinite(error):

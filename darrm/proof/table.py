@@ -95,7 +95,7 @@ class Table:
 
     @cached_property
     def renyi(self) -> RenyiCurve | None:
-        """The exact Rényi curve of one query; None for a γ that falls somewhere or is of voters that differ."""
+        """The exact Rényi curve of one query; None for a γ that falls somewhere, or where nothing is known."""
         return self.evidence.renyi(self.problem, self.law)
 
     def with_optimality(self, optimality: Optimality | None, provenance: Mapping[str, str]) -> Table:

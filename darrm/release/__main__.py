@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 
-from darrm.account.accountant import KINDS, PrivacyAccountant
+from darrm.account.accountant import KINDS, SET_ASIDE, PrivacyAccountant
+from darrm.account.filters import HALF
 from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.account.ledger_store import check_kept
 from darrm.errors import BudgetExceededError, DarrmError, LedgerError, PaidError, checks
@@ -165,7 +166,8 @@ def _add_release(parser: CommandLine) -> None:
         "--kinds",
         choices=KINDS,
         help="what the new ledger pays for: queries of one kind (default), of several that are planned beforehand, or "
-        "of several at will, as a stream may ask, which costs more",
+        "of several at will, as a stream may ask when voters join or change their promise: renyi for those with a "
+        "Rényi curve, adaptive for any, which costs more",
     )
     parser.add_argument("--note", default="", metavar="TEXT", help="a note for the ledger's log")
 
@@ -341,7 +343,7 @@ def _ledger_of(options: Namespace, aggregator: Released, queries: int, note: str
     try:
         PrivacyLedger.create(":memory:", budget, kinds=kinds).debit(charge, note=note)
     except BudgetExceededError as error:
-        raise ValueError(f"{error}{_larger_budget(charge, budget, adaptive=kinds == 'adaptive')}") from error
+        raise ValueError(f"{error}{_larger_budget(charge, budget, kinds)}") from error
     return PrivacyLedger.create(options.ledger, budget, kinds=kinds)
 
 
@@ -357,12 +359,12 @@ def _check_no_ledger(path: Path) -> None:
         )
 
 
-def _larger_budget(charge: Charge, budget: PrivacyParams, *, adaptive: bool) -> str:
+def _larger_budget(charge: Charge, budget: PrivacyParams, kinds: str) -> str:
     """Name a budget that admits a charge: the same δ, or else the same ε, or else the largest δ that is proposed."""
-    account = PrivacyAccountant(charges=[charge])
+    account = PrivacyAccountant(charges=[charge], set_aside=SET_ASIDE.get(kinds, HALF))
 
     def epsilon(delta: float) -> float:
-        return account.smallest_epsilon(delta, adaptive=adaptive)
+        return account.smallest_epsilon(delta, adaptive=kinds in SET_ASIDE)
 
     larger = ""
     if math.isfinite(epsilon(budget.delta)):

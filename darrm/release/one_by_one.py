@@ -16,9 +16,10 @@ questions from 1 in the same order, and asks next what `OneByOne.answered` says 
 
 **Adaptivity.** The next question may depend on all labels before it, and so may the number of questions. All of them
 are queries of one kind, whose cost holds for whatever votes, and every bound of the accountant holds for adaptively
-chosen queries of one kind; a stream that ends early has spent no more than one that went on up to the budget. A ledger
-of kinds ``one`` or ``adaptive`` therefore pays for streams. One of ``planned`` kinds does not: its numbers of queries
-were fixed before the first answer, and that of a stream is not.
+chosen queries of one kind; a stream that ends early has spent no more than one that went on up to the budget. So a
+ledger of kinds ``one`` pays for streams, and one of kinds ``renyi`` or ``adaptive``, on which a stream may go on with
+another table. One of ``planned`` kinds does not: its numbers of queries were fixed before the first answer, and that of
+a stream is not.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def open_release(
     table
         A proven table, or what releases, like ``Release(table)``.
     ledger
-        What pays, of kinds ``one`` or ``adaptive``.
+        What pays, of kinds ``one``, ``renyi`` or ``adaptive``.
     stream
         The name of the stream, where several share a ledger.
     classes
@@ -110,7 +111,7 @@ class OneByOne(StreamSink):
         check_aggregator(aggregator)
         if ledger.kinds == "planned":
             advice = "the number of a stream's questions is not fixed before the first answer; make a ledger of its own"
-            checks.fail("the ledger's kinds", ledger.kinds, "one or adaptive", advice)
+            checks.fail("the ledger's kinds", ledger.kinds, "one, renyi or adaptive", advice)
         super().__init__(ledger, stream)
         self._charge, self._classes = aggregator.charge(1), classes
         self._delivery = Delivery(aggregator, ledger, note, cost=self._charge)

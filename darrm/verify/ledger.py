@@ -8,14 +8,15 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
-from darrm.account.accountant import PrivacyAccountant, Spent, estimated
+from darrm.account.accountant import SET_ASIDE, PrivacyAccountant, Spent, estimated
 from darrm.account.bounds import Bound, exact_sum
+from darrm.account.filters import HALF
 from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_rows import Entry
 from darrm.errors import LedgerError
@@ -51,9 +52,8 @@ class LedgerCopy:
     @cached_property
     def spent(self) -> Spent:
         """What the accountant says was spent at the budget's δ."""
-        accountant = PrivacyAccountant(charges=self.charges)
-        adaptive = self.kinds == "adaptive"
-        return (accountant.spent_adaptively if adaptive else accountant.spent)(self.budget.delta)
+        accountant = PrivacyAccountant(charges=self.charges, set_aside=SET_ASIDE.get(self.kinds, HALF))
+        return accountant.spent_under(self.kinds, self.budget.delta)
 
     @cached_property
     def judgements(self) -> tuple[tuple[Bound, tuple[str, str, bool]], ...]:
@@ -254,9 +254,11 @@ def _is_charge_of(table: Table, charge: Charge) -> bool:
 def _charges_of(table: Table, charge: Charge) -> list[Charge]:
     """Compute what a query with this table costs, for the models of a charge where it declares some."""
     try:
-        return [exact_of(table).cost(voters=charge.models, exact=exact) for exact in (True, False)]
+        costs = [exact_of(table).cost(voters=charge.models, exact=exact) for exact in (True, False)]
     except ValueError:  # the table is not proved for such models
         return []
+    # of voters that differ no curve was known once
+    return costs if table.problem.voters.own is None else [*costs, replace(costs[0], renyi=None)]
 
 
 def _numbered(numbers: Sequence[int]) -> str:
@@ -317,7 +319,7 @@ def _judge_bound(ledger: LedgerCopy, bound: Bound) -> tuple[str, str, bool]:
 
 def _fits(total: tuple[Fraction, Fraction] | None, allowed: PrivacyParams, spent: Spent, kinds: str) -> bool:
     """Whether the smallest bound is within the budget; sums are compared as fractions, as at the debit."""
-    share = allowed.exact_delta / (2 if kinds == "adaptive" else 1)
+    share = allowed.exact_delta * SET_ASIDE.get(kinds, 1)
     adds_up = any(bound.name in _SUMS for bound in spent.bounds)  # costs of answers of trained models do not
     exactly = adds_up and total is not None and total[0] <= allowed.exact_epsilon and total[1] <= share
     return exactly or spent.epsilon <= allowed.epsilon

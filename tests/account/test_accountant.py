@@ -223,15 +223,15 @@ def test_queries_that_fit(kind: str) -> None:
 def test_adaptive_kinds_cost_more() -> None:
     accountant = PrivacyAccountant(charges=[Charge("a", guarantee=PrivacyParams(0.1, 1e-5), count=100)])
     spent = accountant.spent_adaptively(0.01)
-    # V = 100·0.1², half of δ is the slack
-    assert spent.epsilon == pytest.approx(0.5 + math.sqrt(2.0 * math.log(1.0 / 0.005)), rel=1e-9)
-    assert spent.epsilon > accountant.spent(0.01).epsilon
-    assert accountant.admits(PrivacyParams(4.0, 0.01), adaptive=True)
-    assert not accountant.admits(PrivacyParams(3.7, 0.01), adaptive=True)
-    assert accountant.admits(PrivacyParams(3.7, 0.01))
+    # half of δ is set aside; by squares, [WRRW23, Theorem 1], 0.5 + √(2·log 200) = 3.755
+    assert accountant.spent(0.01).epsilon < spent.epsilon < 2.98
+    assert accountant.admits(PrivacyParams(2.98, 0.01), adaptive=True)
+    assert not accountant.admits(PrivacyParams(2.97, 0.01), adaptive=True)
+    assert accountant.admits(PrivacyParams(2.97, 0.01))
     # the queries' own deltas pass half of 0.0019
     assert accountant.spent_adaptively(0.0019).bound == "none"
-    assert PrivacyAccountant(charges=[KINDS["renyi"]]).spent_adaptively(0.01).bound == "none"
+    curve = PrivacyAccountant(charges=[KINDS["renyi"]])
+    assert curve.spent_adaptively(0.01).epsilon >= curve.spent(0.005).epsilon
     assert PrivacyAccountant(charges=[KINDS["pure"]]).spent_adaptively(0.0).bound == "simple"
 
 

@@ -35,6 +35,7 @@ from darrm.proof.error_bound import lower_bound
 from darrm.proof.kinds import KindCounts, KindSet, fitting, number_of_rows
 from darrm.proof.library import load_table
 from darrm.proof.profile import divergence, privacy_profile
+from darrm.proof.renyi import renyi_divergences
 from darrm.proof.table import Table, certify
 from darrm.verify import exact
 from darrm.verify.attack import _random_pair, worst_pair
@@ -109,6 +110,19 @@ def test_no_point_of_the_region_costs_more(data: st.DataObject, voters: Voters, 
                 high = min(1.0, growth * p[voter] + delta, 1.0 - (1.0 - p[voter] - delta) / growth)
             p_prime[voter] = rng.choice([low, high, rng.uniform(low, max(low, high))])
         assert cost(signed_function(half, voters.K), ratio, p, p_prime) <= worst + 1e-12
+
+
+@given(data=st.data(), voters=voters_that_differ(), order=st.sampled_from((1.01, 1.5, 2.5, 8.0)))
+def test_the_worst_renyi_divergence_is_that_of_all_eight_corners(
+    data: st.DataObject, voters: Voters, order: float
+) -> None:
+    half = 0.999 * data.draw(monotone(voters.K))
+    h = 0.5 * (1.0 + signed_function(half, voters.K))
+    sides = zip(*(pair for pair in corner_choices(voters)), strict=True)
+    P, Q = (poisson_binomial_pmf(np.array(side)) @ h for side in sides)
+    true = np.max(np.log(P**order * Q ** (1 - order) + (1 - P) ** order * (1 - Q) ** (1 - order))) / (order - 1)
+    found = renyi_divergences(voters, NoiseFunction(voters.K, half), [order])[0]
+    assert true - 1e-12 <= found <= true * (1 + 1e-9) + 1e-9
 
 
 @given(data=st.data(), voters=voters_that_differ(most=6))

@@ -155,7 +155,7 @@ def test_what_opens_nothing(table: Table, ledger: PrivacyLedger, tmp_path: Path)
     with pytest.raises(ValueError, match="the name of a stream must be printable"):
         open_release(table, ledger, stream="a\nb")
     planned = PrivacyLedger.create(tmp_path / "planned", PrivacyParams(1), kinds="planned")
-    with pytest.raises(ValueError, match="the ledger's kinds must be one or adaptive, got 'planned'"):
+    with pytest.raises(ValueError, match="the ledger's kinds must be one, renyi or adaptive, got 'planned'"):
         open_release(table, planned)
     open_release(Release(table), PrivacyLedger.create(":memory:", PrivacyParams(1, "1e-3"))).answer(VOTES[0])
 

@@ -253,7 +253,7 @@ def test_planned_kinds_are_refused(ask: Asking) -> None:
     PrivacyLedger.create(ask.folder / "l.sqlite", PrivacyParams(9, "0.1"), kinds="planned")
     status, out, err = ask(b"1,1,0\n")
     assert (status, out) == (2, "")
-    assert "the ledger's kinds must be one or adaptive, got 'planned'" in err
+    assert "the ledger's kinds must be one, renyi or adaptive, got 'planned'" in err
 
 
 # the command in a process of its own

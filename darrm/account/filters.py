@@ -1,0 +1,120 @@
+"""What queries cost together whose kinds were chosen after earlier answers: sums, and a Rényi filter.
+
+Composition theorems fix the costs of queries before the first answer. Where they are chosen on the way, a *filter*
+fixes what ends a course of answers: sums over its queries stay within limits that ε and δ alone determine. A share of δ
+is set aside for the queries' own δ_i; call it d, and r = δ − d the rest.
+
+==========  =========================================================================================================
+here        meaning
+==========  =========================================================================================================
+α           the order, which ε and r determine: see below
+c(α)        log(1 − 1/α) − (log r + log α)/(α − 1): what turns a divergence into ε [CKS20, Proposition 12]
+ρ_i         bounds the Rényi divergence of order α of query i: by its curve or, if Σδ_i ≤ d, that of randomized response
+            with ε_i
+==========  =========================================================================================================
+
+**Theorem.** Let every course of answers end, whatever the next query was chosen by, with (i) Σε_i ≤ ε and Σδ_i ≤ d, or
+(ii) Σρ_i ≤ ε − c(α). Then all answers together are (ε, δ)-private.
+
+*Proof.* Laws that are (ε_i, δ_i)-close are the image of a response that confesses with probability δ_i, and else is one
+of ε_i-randomized response [KOV15, Theorem 3.3]. Let queries up to where the sum of the δ_i first passes d be drawn so;
+one of these confesses with probability at most d, as their δ_i add up to no more on any course. Let x be the ratio of
+the likelihoods of a course without a confession, of the response where ρ_i is that of randomized response, of the
+answer where it is the curve's. Given what came before, the mean of x_i^{α−1} under P is at most e^{(α−1)ρ_i}, so
+x^{α−1}·e^{−(α−1)Σρ_i} is a supermartingale [FZ21], and over courses that end by (ii) the mean of x^{α−1} is at most
+e^{(α−1)(ε−c(α))}. As max(0, 1 − e^ε/x) ≤ x^{α−1}·e^{−(α−1)ε}·(1 − 1/α)^{α−1}/α, they add at most r to P(S) − e^ε·P'(S).
+Courses that end by (i) have, without a confession, x ≤ e^ε, and add nothing. The sum is at most d + r = δ. ∎ The test
+that would catch a failure searches the best strategy of an adversary (`tests/account/test_filters.py`).
+
+**The order.** Of queries with ρ_i = ρ·α most are admitted where (ε − c(α))/α is largest: where
+
+    ε = c(α) + α·(log(1/r) − log α)/(α − 1)²,
+
+whose second term is then the room for Σρ_i. Both fall as α grows, so a larger ε has a smaller order and more room, and
+what one budget admits every larger one does: what an account has spent is the smallest ε that admits it. The filter of
+[WRRW23, Theorem 1], ½Σε_i² + √(2Σε_i²·log(1/r)), is no smaller: it has ρ_i = ½ε_i²·α and the conversion of [M17].
+"""
+
+import math
+from fractions import Fraction
+
+from darrm.account.bounds import Account, Bound, exact_sum, simple_bound
+from darrm.losses.charges import Charge
+from darrm.losses.composition import round_up
+from darrm.losses.renyi import RenyiCurve
+from darrm.privacy import PrivacyParams
+from darrm.probability.bisection import last_allowed
+
+HALF = Fraction(1, 2)
+_LEAST = -20.0 * math.log(2.0)  # of log(α − 1): an order so near 1 belongs to an ε that protects nobody
+_BISECTIONS = 60
+_ROUNDING = 1e-12  # relative: some hundred rounded operations
+
+
+def filter_bound(account: Account, delta: float, set_aside: Fraction = HALF) -> Bound | None:
+    """Bound the account even if each query was chosen after the earlier answers, see the module.
+
+    ``set_aside`` is the share of δ for the queries' own δ_i, fixed before the first of them. None where nothing bounds
+    it: their δ_i pass it, and one of them has no Rényi curve.
+
+    A hundred queries of ε = 0.1; [WRRW23, Theorem 1] has 0.5 + √(2·log 200) = 3.755:
+
+    >>> round(filter_bound((Charge("a", guarantee=PrivacyParams("0.1"), count=100),), 0.01).epsilon, 3)
+    2.975
+    """
+    whole = PrivacyParams(0, delta).exact_delta
+    aside, total = set_aside * whole, exact_sum(account)
+    if aside == whole:
+        return simple_bound(account, delta)
+    failing = sum(charge.count * charge.guarantee.exact_delta for charge in account if charge.guarantee is not None)
+    order, epsilon = _smallest(account, float(whole - aside), confessing=failing <= aside)
+    explanation = f"a Rényi filter of order {order:.3g}"
+    if total is not None and failing <= aside and round_up(total[0]) <= epsilon:
+        epsilon, explanation = round_up(total[0]), "the epsilons add up"
+    if math.isinf(epsilon):
+        return None
+    return Bound("filter", epsilon, f"{explanation}: holds even if the kinds of queries were chosen after answers")
+
+
+def _smallest(account: Account, rest: float, *, confessing: bool) -> tuple[float, float]:
+    """Find the order and the ε of the smallest budget whose filter admits an account; ∞ where none does."""
+    log_rest = -math.log(rest)
+
+    def fits(place: float) -> bool:
+        order = 1.0 + math.exp(place)
+        used = math.fsum(charge.count * _divergence(charge, order, confessing=confessing) for charge in account)
+        return used * (1.0 + _ROUNDING) <= _room(place, log_rest)
+
+    if not fits(_LEAST):
+        return math.inf, math.inf
+    place = last_allowed(fits, inside=_LEAST, outside=_last(rest), steps=_BISECTIONS)
+    return 1.0 + math.exp(place), max(0.0, _epsilon_of(place, log_rest)) * (1.0 + _ROUNDING) + _ROUNDING
+
+
+def _divergence(charge: Charge, order: float, *, confessing: bool) -> float:
+    """Bound the Rényi divergence of one query; ∞ where nothing is known."""
+    bounds = [math.inf]
+    if charge.renyi is not None:
+        value = charge.renyi.bound_at(order)
+        bounds.append(math.inf if math.isnan(value) else value)
+    if charge.guarantee is not None and (confessing or charge.guarantee.exact_delta == 0):
+        bounds.append(float(RenyiCurve.of_pure(charge.guarantee.epsilon, [order]).values[0]))
+    return min(bounds)
+
+
+def _last(rest: float) -> float:
+    """Return log(α − 1) of the order 1/r, at which no room is left."""
+    return max(math.log(1.0 / rest - 1.0), _LEAST + 1.0)
+
+
+def _room(place: float, log_rest: float) -> float:
+    """Compute the room for Σρ_i at the order 1 + e^place."""
+    order = 1.0 + math.exp(place)
+    return order * (log_rest - math.log(order)) / math.exp(2.0 * place)
+
+
+def _epsilon_of(place: float, log_rest: float) -> float:
+    """Compute the ε whose filter has the order 1 + e^place."""
+    order = 1.0 + math.exp(place)
+    converted = math.log1p(-1.0 / order) + (log_rest - math.log(order)) / math.exp(place)
+    return converted + _room(place, log_rest)

@@ -1,0 +1,120 @@
+"""Filters: no adversary who chooses kinds after answers passes the budget, whatever the strategy."""
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.filters import HALF, filter_bound
+from darrm.account.ledger import PrivacyLedger
+from darrm.errors import BudgetExceededError
+from darrm.losses.charges import Charge
+from darrm.losses.composition import optimal_epsilon
+from darrm.losses.profile import PrivacyProfile
+from darrm.losses.renyi import RenyiCurve
+from darrm.privacy import PrivacyParams
+
+UNIT = 0.1  # of privacy losses
+Kinds = Mapping[str, tuple[Charge, int, float]]  # what is charged, the loss in units, how often all is confessed
+
+# that of ε = 0.3 is (0.2, 0.0547)-private, too: its own δ is set aside or, by its curve, does not count
+CURVED = Charge("curved", PrivacyParams("0.2", "0.055"), RenyiCurve.of_pure(0.3))
+KINDS: dict[str, tuple[PrivacyParams, Kinds]] = {
+    "pure": (
+        PrivacyParams("2", "0.05"),
+        {e: (Charge(e, PrivacyParams(e)), round(float(e) / UNIT), 0.0) for e in ("0.3", "0.5", "1")},
+    ),
+    "confessing": (
+        PrivacyParams("2", "0.2"),
+        {
+            "all": (Charge("all", PrivacyParams("0", "0.1")), 0, 0.1),
+            "0.3": (Charge("0.3", PrivacyParams("0.3")), 3, 0.0),
+            "1": (Charge("1", PrivacyParams("1")), 10, 0.0),
+        },
+    ),
+    "curved": (
+        PrivacyParams("1.2", "0.2"),
+        {
+            "all": (Charge("all", PrivacyParams("0", "0.02")), 0, 0.02),
+            "curved": (CURVED, 3, 0.0),
+            "1": (Charge("1", PrivacyParams("1")), 10, 0.0),
+        },
+    ),
+}
+
+
+def best_attack(kinds: Kinds, budget: PrivacyParams, share: Fraction) -> float:
+    """The largest P(S) − e^ε·P'(S) of any course of admitted queries, each chosen after the answers before."""
+    charges, losses, confessed = zip(*kinds.values(), strict=True)
+
+    @cache
+    def is_admitted(counts: tuple[int, ...]) -> bool:
+        held = [charge.repeated(count) for charge, count in zip(charges, counts, strict=True) if count]
+        return PrivacyAccountant(charges=held, set_aside=share).admits(budget, adaptive=True)
+
+    @cache
+    def value(counts: tuple[int, ...], loss: int) -> float:
+        best = max(0.0, 1.0 - math.exp(budget.epsilon - UNIT * loss))
+        for kind, (step, all_of_it) in enumerate(zip(losses, confessed, strict=True)):
+            after = (*counts[:kind], counts[kind] + 1, *counts[kind + 1 :])
+            if is_admitted(after):
+                truth = 1.0 / (1.0 + math.exp(-UNIT * step))
+                told = truth * value(after, loss + step) + (1.0 - truth) * value(after, loss - step)
+                best = max(best, all_of_it + (1.0 - all_of_it) * told)
+        return best
+
+    return value((0,) * len(kinds), 0)
+
+
+@pytest.mark.parametrize("share", [HALF, Fraction(0)], ids=str)
+@pytest.mark.parametrize("name", KINDS)
+def test_no_strategy_passes_the_budget(name: str, share: Fraction) -> None:
+    budget, kinds = KINDS[name]
+    assert 0.2 * budget.delta < best_attack(kinds, budget, share) <= budget.delta
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-6), (2.0, 1e-5), (8.0, 0.01)])
+def test_the_order_is_that_of_the_budget(epsilon: float, delta: float) -> None:
+    """A budget admits what its own order does, which neither the queries nor their number choose."""
+    orders = np.linspace(1.01, min(1.0 / delta, 80.0), 400_000)
+    room = epsilon - np.log1p(-1.0 / orders) + (math.log(delta) + np.log(orders)) / (orders - 1.0)
+    best = int(np.argmax(room / orders))
+    order, room_there = orders[best], room[best]
+    budget, none = PrivacyParams(epsilon, delta), Fraction(0)
+    curves: list[Callable[[Any], Any]] = [
+        lambda a: 1e-3 * a,
+        lambda a: np.minimum(3e-3 * a, 5e-3),
+        lambda a: 1e-4 * a**2,
+    ]
+    for curve in curves:
+        query = Charge("a", renyi=RenyiCurve.of(curve, np.unique([*np.arange(1.5, 80.0, 0.5), order])))
+        admitted = PrivacyAccountant(set_aside=none).queries_that_fit(query, budget, most=10**6, adaptive=True)
+        assert admitted == pytest.approx(room_there / float(curve(order)), rel=2e-4, abs=1.0)
+
+
+def test_a_filter_lies_between_fixed_kinds_and_that_of_their_squares() -> None:
+    """[WRRW23, Theorem 1]: ½Σε_i² + √(2Σε_i²·log(1/δ')) with half of δ for δ'."""
+    for epsilon, count, delta in ((0.05, 100, 1e-3), (0.3, 30, 0.01), (1.0, 5, 0.2), (1e-3, 10**5, 1e-9)):
+        params = PrivacyParams(epsilon, 1e-16)
+        squares = count * epsilon**2
+        bound = filter_bound((Charge("a", params, count=count),), delta)
+        known = min(count * epsilon, 0.5 * squares + math.sqrt(-2.0 * squares * math.log(delta / 2.0)))
+        assert bound is not None
+        assert optimal_epsilon([(params, count)], delta) <= bound.epsilon <= known * (1.0 + 1e-9)
+
+
+def test_what_has_neither_a_curve_nor_room_for_its_delta_is_refused() -> None:
+    ledger = PrivacyLedger.create(":memory:", PrivacyParams(8, "0.01"), kinds="renyi")
+    bare = Charge("a free γ", PrivacyParams("0.5", "1e-9"))
+    with pytest.raises(BudgetExceededError, match="needs a Rényi curve, or delta 0, on a ledger of kinds 'renyi'"):
+        ledger.debit(bare)
+    ledger.debit(Charge("pure", PrivacyParams("0.5")))
+    ledger.debit(Charge("known", PrivacyParams("0.5", "1e-3"), RenyiCurve.of_pure(0.6)).repeated(3))
+    assert ledger.spent.queries == 4
+    only = Charge("x", profile=PrivacyProfile((0.0, 0.1), (0.1, 0.0)))
+    assert PrivacyAccountant(charges=[only]).spent_adaptively(0.01).bound == "none"
