@@ -8,7 +8,7 @@ from darrm.proof.table import Table
 from darrm.system.votes_file import LabelsFile, labels_digest
 from darrm.verify.ledger import LedgerCopy
 from darrm.verify.table import exact_of
-from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED, Verdict, judged
+from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED, Verdict, judged, numbered
 
 _LABELS = "labels"
 _DIGESTS, _DIGESTS_AN_ENTRY = 100_000, 8  # computed at most to find labels in a log: 24 microseconds each
@@ -24,7 +24,8 @@ def judge_labels(
     allowed = f"of the classes {', '.join(classes)}" if classes else f"of {number} classes"
     inside = set(names) <= set(classes) if classes else len(names) <= number
     shown = f"the labels are {', '.join(map(repr, names[: number + 1]))}{', …' if len(names) > number + 1 else ''}"
-    yield judged(_LABELS, f"all {labels.size} labels are {allowed}", shown, holds=inside)
+    whole = "the one label is" if labels.size == 1 else f"all {labels.size} labels are"
+    yield judged(_LABELS, f"{whole} {allowed}", shown, holds=inside)
     if file.spelling:
         yield Verdict(
             _LABELS, f"the file has {file.spelling}", CONSISTENT, "another program wrote it; no label differs"
@@ -72,7 +73,11 @@ def _judge_payment(file: LabelsFile, table: Table | None, ledger: LedgerCopy) ->
     totals = [sum(entry.count for entry in entries) for entries in paid]
     counts, fits = ", ".join(map(str, totals)), set(totals) == {labels.size}  # each entry of these labels has as many
     yield judged(
-        _LABELS, "as many were paid for as there are", f"{labels.size} labels, {counts} paid", holds=fits, how=PROVED
+        _LABELS,
+        "as many were paid for as there are",
+        f"{numbered(labels.size, 'label', 'labels')}, {counts} paid",
+        holds=fits,
+        how=PROVED,
     )
     if table is not None:
         same = any(all(entry.table == table.digest for entry in entries) for entries in paid)

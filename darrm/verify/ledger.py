@@ -25,7 +25,7 @@ from darrm.privacy import PrivacyParams
 from darrm.proof.table import Table
 from darrm.verify.exact import composed_delta
 from darrm.verify.table import exact_of
-from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED, Verdict, judged
+from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED, Verdict, judged, numbered
 
 _LEDGER = "ledger"
 _BESIDE = ("-journal", "-wal", "-shm")  # what SQLite leaves beside a file that was being written
@@ -222,24 +222,31 @@ def _judge_charges(ledger: LedgerCopy, table: Table) -> Iterator[Verdict]:
         yield judged(_LEDGER, claim, shown, holds=bool(named))
     wrong = [entry.number for entry in named if entry.kind not in own]
     if named:
-        reason = f"{_numbered(wrong)} cost something else" if wrong else f"all {len(named)} entries cost just this"
+        reason = (
+            f"{_numbered(wrong)} cost something else"
+            if wrong
+            else f"{numbered(len(named), 'entry costs', 'entries cost')} just this"
+        )
         yield judged(_LEDGER, "a query of its entries costs what one with this table costs", reason, holds=not wrong)
     for what, some in (("another table", others), ("no table", [entry for entry in bare if entry.kind not in own])):
         if some:
-            claim = f"{sum(entry.count for entry in some)} queries of {_numbered([e.number for e in some])} name {what}"
+            queries = numbered(sum(entry.count for entry in some), "query", "queries")
+            claim = f"what paid for {queries}, {_numbered([e.number for e in some])}, names {what}"
             yield Verdict(_LEDGER, claim, CLAIMED, "their cost needs what answered them")
     for kind, charge in own.items():
         yield _judge_words(charge, table, digests={entry.table for entry in ledger.entries if entry.kind == kind})
         if charge.models is not None and charge.models != table.problem.voters:
             reason = "declared where it was charged, and as private as the table asks; nothing in the files shows it"
-            yield Verdict(_LEDGER, f"{charge.count} queries were about {charge.models}", CLAIMED, reason)
+            yield Verdict(
+                _LEDGER, f"{numbered(charge.count, 'query was', 'queries were')} about {charge.models}", CLAIMED, reason
+            )
         yield from _judge_descriptions(charge, table)
 
 
 def _judge_words(charge: Charge, table: Table, *, digests: set[str]) -> Verdict:
     """Judge what queries are called that cost what this table's do: a ledger keeps the words of the first of a cost."""
     own = {one.what for one in _charges_of(table, charge)}
-    claim = f"{charge.count} queries are called {charge.what!r}"
+    claim = f"{numbered(charge.count, 'query is', 'queries are')} called {charge.what!r}"
     reason = f"those of this table are {' or '.join(map(repr, sorted(own)))}"
     if charge.what not in own and digests != {table.digest}:
         return Verdict(_LEDGER, claim, CLAIMED, f"{reason}; queries of another table may cost as much")

@@ -10,11 +10,14 @@ of those of the other: `power_of_test`. What was proved here stands before what 
 """
 
 import math
+from decimal import ROUND_CEILING, Context, Decimal
 
 from darrm.account.accountant import estimated
 from darrm.problem import Voters
 from darrm.verify.audit import Audit
+from darrm.verify.ledger import LedgerCopy
 from darrm.verify.table import exact_of
+from darrm.verify.verdicts import CLAIMED, FALSE, numbered
 
 _ALARMS = 0.05  # of whoever guesses
 
@@ -24,7 +27,9 @@ def who_may_know(audit: Audit) -> list[str]:
     if audit.table is None:
         return ["The table cannot be trusted, so nothing is known about what its labels give away."]
     voters, target = audit.table.problem.voters, audit.table.problem.target
-    labels = "Each label" if audit.labels is None else f"Each of the {audit.labels.size:,} labels"
+    labels = "Each label"
+    if audit.labels is not None:
+        labels = "The one label" if audit.labels.size == 1 else f"Each of the {audit.labels.size:,} labels"
     return [
         exact_of(audit.table).in_words(labels),
         "The number of votes is not released, and nothing but the labels is.",
@@ -50,20 +55,73 @@ def _together(audit: Audit) -> list[str]:
     if spent.understated is not None:
         given = f"What all {spent.queries:,} labels of the ledger give away is not bounded"
         return [f"{given}: {estimated(spent.understated)}."]
-    what = f"all {spent.queries:,} labels of the ledger together"
+    what = _of_ledger(spent.queries)
+    held = "" if audit.labels is None else f" (the audited file holds {audit.labels.size:,})"
+    paid = numbered(spent.queries, "label", "labels")
+    scope = (
+        f"The ledger paid for {paid} in all{held}, and what follows is about all of them, whatever files they are in."
+    )
     if math.isinf(spent.epsilon) and proved is None:
-        return [f"For the {spent.queries:,} labels of the ledger together no bound is known at δ = {budget.delta:g}."]
+        return [scope, f"For {what} no bound is known at δ = {budget.delta:g}."]
     allowed = f"; the budget allows e^{budget.epsilon:g}."
     if proved is None:
         learned = _learned(what, spent.epsilon, budget.delta)
         return [
-            f"{learned} (by the bound {spent.bound!r}, which agrees with the files and is not proved here){allowed}"
+            scope,
+            f"{learned} (by the bound {spent.bound!r}, which agrees with the files and is not proved here){allowed}",
         ]
-    sentences = [f"{_learned(what, proved.epsilon, budget.delta)} (by the bound {proved.name!r}, proved here){allowed}"]
+    sentences = [
+        scope,
+        f"{_learned(what, proved.epsilon, budget.delta)} (by the bound {proved.name!r}, proved here){allowed}",
+    ]
     if spent.epsilon < proved.epsilon:
         smaller = f"The smaller ε = {spent.epsilon:.4g} of the bound {spent.bound!r}"
         sentences.append(f"{smaller} agrees with the files; this audit does not prove it by other means.")
     return sentences
+
+
+def to_quote(audit: Audit) -> str:
+    """Write the one line that may be quoted, about all labels of the ledger: what was proved here stands first."""
+    if audit.counts[FALSE] or audit.table is None:
+        return "To quote: nothing, for a claim is false."
+    figure, remark = f"one label is {audit.table.problem.target}-private, proved here", ""
+    if audit.ledger is not None:
+        figure, remark = _figure(audit.ledger)
+    if not figure:
+        return f"To quote: nothing, for {remark}."
+    return f"To quote: {figure}, if the {numbered(audit.counts[CLAIMED], 'claim', 'claims')} of the maker hold{remark}."
+
+
+def _figure(ledger: LedgerCopy) -> tuple[str, str]:
+    """Return what all labels of a ledger cost, with a remark; or nothing, and why."""
+    spent, proved, delta = ledger.spent, ledger.proved, ledger.budget.delta_text
+    if not spent.queries:
+        return "", "the ledger has paid for no label"
+    if spent.understated is not None:
+        return "", estimated(spent.understated)
+    if proved is None and math.isinf(spent.epsilon):
+        return "", f"no bound is known at δ = {delta}"
+    whole = f"{_of_ledger(spent.queries)} {'is' if spent.queries == 1 else 'are'}"
+    agrees = "agrees with the files and is not proved here"
+    of_files = f"({_rounded_up(spent.epsilon)}, {delta})-private by {spent.bound!r}"
+    if proved is None:
+        return f"{whole} {of_files}, which {agrees}", ""
+    remark = f"; {of_files} {agrees}" if spent.epsilon < proved.epsilon else ""
+    return f"{whole} ({_rounded_up(proved.epsilon)}, {delta})-private, proved here by {proved.name!r}", remark
+
+
+def _of_ledger(queries: int) -> str:
+    """Name all labels that a ledger paid for."""
+    return "the one label of the ledger" if queries == 1 else f"all {queries:,} labels of the ledger together"
+
+
+def _rounded_up(epsilon: float) -> str:
+    """Write ε with four digits, rounded up: less would not be proved.
+
+    >>> _rounded_up(3.39834), _rounded_up(0.25), _rounded_up(6.0)
+    ('3.399', '0.25', '6')
+    """
+    return f"{Decimal(epsilon).normalize(Context(prec=4, rounding=ROUND_CEILING)):f}"
 
 
 def _learned(what: str, epsilon: float, delta: float) -> str:

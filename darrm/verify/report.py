@@ -8,7 +8,7 @@ from typing import Any
 from darrm.account.report import spent_by, table_text
 from darrm.system.command_line import spread
 from darrm.verify.audit import Audit
-from darrm.verify.plain_words import who_may_know
+from darrm.verify.plain_words import to_quote, who_may_know
 from darrm.verify.table import exact_of
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, VERDICTS
 
@@ -43,10 +43,11 @@ td, code { overflow-wrap: anywhere; } pre { overflow-x: auto; font-size: .8rem; 
 
 
 def text_report(audit: Audit) -> str:
-    """Write a line a claim, and how many got which verdict."""
+    """Write a line a claim, how many got which verdict, and the line to quote."""
     counts = ", ".join(f"{count} {name}" for name, count in audit.counts.items())
     lines = [f"{file.role:<22}{file.path}, {file.size:,} bytes, SHA-256 {file.sha256}" for file in audit.files]
-    return "\n".join([*lines, *map(str, audit.verdicts), f"{len(audit.verdicts)} claims: {counts}"]) + "\n"
+    closing = [f"{len(audit.verdicts)} claims: {counts}", to_quote(audit)]
+    return "\n".join([*lines, *map(str, audit.verdicts), *closing]) + "\n"
 
 
 def json_report(audit: Audit) -> dict[str, Any]:
@@ -61,6 +62,7 @@ def json_report(audit: Audit) -> dict[str, Any]:
         "verdicts": [asdict(verdict) for verdict in audit.verdicts],
         "counts": audit.counts,
         "who_may_know": who_may_know(audit),
+        "quote": to_quote(audit),
         "table": None if table is None else {"digest": table.digest, "problem": table.problem.to_json()},
         "ledger": None
         if ledger is None
@@ -131,9 +133,10 @@ def _head(audit: Audit) -> str:
     else:
         others = ", ".join(f"{count} {name}" for name, count in audit.counts.items() if count)
         result = f"Nothing false was found in {len(audit.verdicts)} claims: {others}."
+    shown = f"{escape(result)}<br>{escape(to_quote(audit))}"
     return (
         f'<h1>Audit of a private release</h1>\n<p class="made">{escape(problem)}<br>made {escape(audit.made)} by darrm '
-        f'{escape(audit.versions["darrm"])}</p>\n<p class="result{" bad" if bad else ""}">{escape(result)}</p>\n'
+        f'{escape(audit.versions["darrm"])}</p>\n<p class="result{" bad" if bad else ""}">{shown}</p>\n'
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -50,7 +51,7 @@ from darrm.verify.__main__ import main
 from darrm.verify.audit import audit
 from darrm.verify.labels import judge_labels
 from darrm.verify.ledger import LedgerCopy, judge_ledger, read_ledger
-from darrm.verify.plain_words import who_may_know
+from darrm.verify.plain_words import to_quote, who_may_know
 from darrm.verify.table import differences, exact_of, judge_optimality, judge_table
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, Verdict
 from tests.exhaustive import EXHAUSTIVE
@@ -122,7 +123,7 @@ class TestAnHonestTrio:
         shown = capsys.readouterr()
         assert shown.err == ""
         assert "\nproved here           table: one label is (0.3, 1.5e-05)-differentially private" in shown.out
-        assert shown.out.endswith(" 0 false\n")
+        assert " 0 false\nTo quote: all 32 labels of the ledger together are (" in shown.out
         assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in trio.folder.iterdir()} == before
 
     def test_each_kind_of_claim_has_its_word(self, trio: Trio) -> None:
@@ -256,7 +257,7 @@ def test_other_tables_may_have_paid_from_the_same_ledger(tmp_path: Path) -> None
     ledger.debit(Release(other).charge(5))
     found = list(judge_ledger(read_ledger(tmp_path / "ledger.sqlite"), table))
     assert false_claims(found) == ""
-    assert "5 queries of entry 2 name another table" in [verdict.claim for verdict in found]
+    assert "what paid for 5 queries, entry 2, names another table" in [verdict.claim for verdict in found]
     third = certify(allowed(5, "2"), NoiseFunction(5, [0.1, 0.2, 0.3]))
     assert "queries were answered with this table" in false_claims(
         list(judge_ledger(read_ledger(tmp_path / "ledger.sqlite"), third))
@@ -307,6 +308,37 @@ def test_declared_models_are_named(tmp_path: Path) -> None:
     assert "queries were answered with this table" in false_claims(
         list(judge_ledger(read_ledger(tmp_path / "l.sqlite"), weaker))
     )
+
+
+def test_the_last_line_is_the_one_to_quote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was proved stands first and is rounded up; it is about the ledger, not about the audited file."""
+    table, path, name = certify(allowed(3, "1", "1e-5"), NoiseFunction(3, [0.1, 0.2])), tmp_path / "t.json", "l.sqlite"
+    table.save(path)
+    ledger = PrivacyLedger.create(tmp_path / name, PrivacyParams(9, "0.0123456789"))
+
+    def last(*more: str) -> str:
+        assert run(lambda: main([str(path), *more])) == 0
+        return capsys.readouterr().out.splitlines()[-1]
+
+    assert last().startswith(f"To quote: one label is {table.problem.target}-private, proved here, if the 3 claims of")
+    files = ("--ledger", str(tmp_path / name))
+    assert last(*files) == "To quote: nothing, for the ledger has paid for no label."
+    ledger.debit(Release(table).charge(1))
+    assert last(*files).startswith("To quote: the one label of the ledger is (")
+    assert "1 query is called" in "".join(v.claim for v in judge_ledger(read_ledger(tmp_path / name), table))
+    ledger.debit(Release(table).charge(30))
+    copy = read_ledger(tmp_path / name)
+    quoted = re.fullmatch(
+        r"To quote: all 31 labels of the ledger together are \((\S+), 0\.0123456789\)-private, proved here by '(\w+)', "
+        r"if the \d+ claims of the maker hold; \((\S+), 0\.0123456789\)-private by '(\w+)' agrees with the files and "
+        r"is not proved here\.",
+        last(*files),
+    )
+    assert quoted is not None
+    assert copy.proved is not None
+    for shown, bound in ((quoted[1], copy.proved), (quoted[3], copy.spent)):
+        assert bound.epsilon <= float(shown) <= bound.epsilon * 1.001
+    assert (quoted[2], quoted[4]) == (copy.proved.name, copy.spent.bound)
 
 
 def test_who_may_know_what(tmp_path: Path) -> None:
@@ -764,6 +796,11 @@ class TestTheReport:
         assert proved.epsilon > ledger.spent.epsilon  # what is proved stands first
         assert f"Any event of all 33 labels of the ledger together is at most e^{proved.epsilon:.4g}" in page.words
         assert f"The smaller ε = {ledger.spent.epsilon:.4g} of the bound" in page.words
+        assert (
+            "The ledger paid for 33 labels in all (the audited file holds 20), and what follows is about all"
+            in page.words
+        )
+        assert to_quote(found) in page.words
         assert page.tags["table"] == 4
         profile = trio.table.profile
         assert profile is not None
