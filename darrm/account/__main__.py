@@ -29,7 +29,7 @@ Say what a ledger has spent; or put every bound on the total privacy loss of que
 
 EPILOG = """\
 examples:
-  python -m darrm.account --ledger ledger.sqlite
+  python -m darrm.account --ledger ledger.sqlite --log
   python -m darrm.account --table table.json --queries 20,50,100 --delta 1e-2 --plot loss.png
 
 bounds:
@@ -55,6 +55,7 @@ def build_parser() -> CommandLine:
         renamed={"--private-models": "--models", "--disjoint": "--overlap 1"},
     )
     parser.add_argument("--ledger", type=Path, metavar="L.sqlite", help="report what this ledger has spent")
+    parser.add_argument("--log", action="store_true", help="list all entries of the ledger, not the last ten")
     parser.add_argument("--table", type=Path, metavar="T.json", help="bound the cost of queries with what a plan wrote")
     parser.add_argument("--queries", metavar="Q,Q,…", help="how many queries, like 20,50,100")
     parser.add_argument("--delta", metavar="REAL", help="total δ of the queries")
@@ -74,17 +75,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report_table(options)
     given = (options.queries, options.delta, options.plot, options.models or None, options.overlap)
     if any(value is not None for value in given):
-        raise ValueError("--ledger goes with --format and --quiet only: its budget says the rest")
+        raise ValueError("--ledger goes with --log, --format and --quiet only: its budget says the rest")
     check_kept(options.ledger)
     ledger = PrivacyLedger(options.ledger)
     with status_line(quiet=options.quiet) as line:
         line.show("adding up the ledger's entries")
-        report = ledger_json(ledger) if options.format == "json" else ledger_text(ledger)
+        report = ledger_json(ledger) if options.format == "json" else ledger_text(ledger, everything=options.log)
     print_report(options, text=lambda: str(report), document=lambda: report)
     return 0
 
 
 def _report_table(options: argparse.Namespace) -> int:
+    if options.log:
+        raise ValueError("--log lists the entries of a --ledger")
     if options.queries is None or options.delta is None:
         raise ValueError("--table needs --queries and --delta, like --queries 20,50,100 --delta 1e-2")
     counts = integers("--queries", options.queries)

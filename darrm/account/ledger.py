@@ -54,6 +54,7 @@ from darrm.system.votes_file import SUFFIXES, check_new, labels_digest
 from darrm.votes import Labels
 
 DEFAULT_TIMEOUT = 60.0
+LONGEST_ID = 100  # characters of what a question is called
 _ATTEMPTS = 5
 
 
@@ -63,6 +64,9 @@ class Turn:
 
     stream: str  # what stands for the output; no file's name
     after: int  # the number of the stream's last entry, 0 if it has none
+    questions: tuple[
+        str, ...
+    ] = ()  # the public ids of what is answered, one for each query; empty where they have none
 
     @classmethod
     def of(cls, name: str, after: int = 0) -> Turn:
@@ -223,8 +227,8 @@ class PrivacyLedger:
             models does not fit: carries what was asked, what is left, how many queries still fit.
         ValueError
             If the ledger is for queries of one kind and this is another, a count passes `MOST_QUERIES`, the note is no
-            printable text, the labels are not as many as the queries, the output exists or is taken, or it is no
-            longer the stream's turn.
+            printable text, the labels or the ids of questions are not as many as the queries, an id is refused by
+            `check_id`, the output exists or is taken, or it is no longer the stream's turn.
         LedgerError
             If the file cannot be read or written, or is not the one that was opened; nothing was debited.
         PaidError
@@ -235,6 +239,7 @@ class PrivacyLedger:
         _check_charge(charge)
         kept = manifest if labels is None else _to_npy(labels, charge.count)
         target = _target(output, turn)
+        asked = () if turn is None else _ids(turn.questions, charge.count)
         token, number, account = secrets.token_hex(16), 0, PrivacyAccountant()
         words = (note, charge.table, "" if labels is None else labels_digest(labels), token, target)
         try:
@@ -246,7 +251,7 @@ class PrivacyLedger:
                     self._check_output(rows, output, target, check_new if manifest is None else check_absent)
                     self._check_turn(rows, turn)
                     if self._admission.admits(account, charge, decide=attempt == _ATTEMPTS):
-                        number = rows.write(charge, words, kept)
+                        number = rows.write(charge, words, kept, asked)
                         if turn is not None:
                             rows.forget_labels(turn.after)
                 if number:
@@ -431,6 +436,25 @@ def _check_text(name: str, text: str) -> None:
         letter.isprintable() or unicodedata.category(letter) == "Zs" for letter in text
     ):
         checks.fail(name, text, "printable Unicode text on one line", "leave out control characters")
+
+
+def check_id(name: str, question: str) -> None:
+    """Refuse an id of a question that a log cannot show: with `ValueError`, which calls it ``name``.
+
+    >>> check_id("the id", "2026-11-23/7")
+    """
+    if not isinstance(question, str) or not 0 < len(question) <= LONGEST_ID or not question.isprintable():
+        shown = checks.Found("an empty one") if question == "" else str(question)[:LONGEST_ID]
+        checks.fail(name, shown, f"printable text of at most {LONGEST_ID} characters", "the ledger's log shows it")
+
+
+def _ids(questions: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """Check the ids of the questions of a debit, of which there are none or as many as queries."""
+    if len(questions) not in {0, count}:
+        checks.fail("the ids of questions", len(questions), f"{count}, one for each query of the charge, or none")
+    for question in questions:
+        check_id("the id of a question", question)
+    return tuple(questions)
 
 
 def _target(output: Path | None, turn: Turn | None) -> str:

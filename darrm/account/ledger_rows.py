@@ -6,10 +6,11 @@ the log, so that a flipped bit in either shows. A row's seal is a digest of its 
 Version 2 added an identity of the file, and to each debit the digests of its table and its labels, a token of the call
 that made it, the labels themselves until they are delivered, and where they go. Of the votes nothing is kept, not even
 a digest, which could be guessed back. A file of version 1 is read as it is, and becomes one of version 2 when it is
-written to.
+written to. It becomes one of version 3 when a debit names its questions: the public ids under which they were asked.
 """
 
 import hashlib
+import json
 import secrets
 import sqlite3
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 
 _APPLICATION_ID = 0x64617272  # "darr"
-_VERSION = 2
+_VERSION, _NAMED = 2, 3  # of a ledger, and of one that names questions
 _SCHEMA = (
     """CREATE TABLE budget (id INTEGER PRIMARY KEY CHECK (id = 1), epsilon TEXT NOT NULL, delta TEXT NOT NULL,
        kinds TEXT NOT NULL, created TEXT NOT NULL, seal TEXT NOT NULL)""",
@@ -46,10 +47,15 @@ _UPGRADE = (
     "CREATE INDEX undelivered ON charges (output) WHERE labels IS NOT NULL",
     f"PRAGMA user_version = {_VERSION}",
 )
+_NAMING = ("ALTER TABLE charges ADD COLUMN questions TEXT NOT NULL DEFAULT ''", f"PRAGMA user_version = {_NAMED}")
+_WRITTEN = (
+    "SELECT charges.id, time, what, count, note, proof, digest, token, output, charges.seal, labels IS NOT NULL, "
+    "kinds.seal, kind"
+)
 _LOG = {
-    1: "SELECT charges.id, time, what, count, note, '', '', '', '', '', 0, kinds.seal, kind",
-    2: "SELECT charges.id, time, what, count, note, proof, digest, token, output, charges.seal, labels IS NOT NULL, "
-    "kinds.seal, kind",
+    1: "SELECT charges.id, time, what, count, note, '', '', '', '', '', 0, kinds.seal, kind, ''",
+    _VERSION: f"{_WRITTEN}, ''",
+    _NAMED: f"{_WRITTEN}, questions",
 }
 STREAM = "-"  # begins the output of a stream: that of a file is an absolute path
 
@@ -68,6 +74,7 @@ class Entry:
     output: str = ""  # the file, the folder, or the stream that they are for
     number: int = 0  # counts from 1
     kind: int = 0  # of the query, a key of `Rows.costs`
+    questions: tuple[str, ...] = ()  # the public ids of what was asked in a stream, in order; empty where it has none
 
     @property
     def is_of_a_stream(self) -> bool:
@@ -123,9 +130,9 @@ class Rows:
         if self.connection.execute(added).fetchone() != (0,):
             raise self.corrupted("a trigger or a view was added, which may undo a debit")
         if version not in _LOG:
-            relation = "a newer" if version > _VERSION else "an older"
+            relation = "a newer" if version > _NAMED else "an older"
             message = f"it has schema version {version}, written by {relation} darrm; this one reads version"
-            raise LedgerError(self.path, f"{message} {_VERSION}: use the version of darrm that wrote it")
+            raise LedgerError(self.path, f"{message} {_NAMED}: use the version of darrm that wrote it")
         return int(version)
 
     def create(self, identity: Identity) -> None:
@@ -219,11 +226,23 @@ class Rows:
         version, entries = self.version, []
         log = f"{_LOG[version]} FROM charges JOIN kinds ON kinds.id = kind ORDER BY charges.id"
         for row in self.connection.execute(log):
-            number, time, what, count, note, proof, digest, token, output, stored, waits, sealed, kind = row
-            if version > 1 and stored != seal(number, time, sealed, count, note, proof, digest, token, output):
+            number, time, what, count, note, proof, digest, token, output, stored, waits, sealed, kind, named = row
+            words = (note, proof, digest, token, output, *filter(None, [named]))
+            if version > 1 and stored != seal(number, time, sealed, count, *words):
                 raise self.corrupted(f"entry {number} of the log was changed")
-            entries.append(Entry(time, what, count, note, proof, digest, not waits, output, number, kind))
+            asked = self._questions(named)
+            entries.append(Entry(time, what, count, note, proof, digest, not waits, output, number, kind, asked))
         return tuple(entries)
+
+    def _questions(self, named: str) -> tuple[str, ...]:
+        """Read the ids of the questions of an entry."""
+        try:
+            asked = json.loads(named or "[]")
+        except (ValueError, RecursionError) as error:
+            raise self.corrupted("the questions of an entry are no list") from error
+        if not isinstance(asked, list) or not all(isinstance(question, str) for question in asked):
+            raise self.corrupted("the questions of an entry are no list")
+        return tuple(asked)
 
     def newest(self) -> tuple[object, ...]:
         """Read the last entry, empty if there is none."""
@@ -237,9 +256,13 @@ class Rows:
             lost = f"entry {seen[0]}, which it had, is gone or was changed"
             raise self.corrupted(f"{lost}: an older copy took its place")
 
-    def write(self, charge: Charge, words: tuple[str, ...], kept: bytes | None) -> int:
+    def write(self, charge: Charge, words: tuple[str, ...], kept: bytes | None, questions: tuple[str, ...] = ()) -> int:
         """Add a charge to totals and log, return the entry's number; ``words`` are note, digests, token and output."""
         cost, count, time = charge.to_text(), int(charge.count), now()
+        named = json.dumps(questions, ensure_ascii=False) if questions else ""
+        if named and self.version < _NAMED:
+            for statement in _NAMING:
+                self.connection.execute(statement)
         execute = self.connection.execute
         execute(
             "INSERT INTO kinds (cost, what, total, seal) VALUES (?, ?, 0, ?) ON CONFLICT (cost) DO NOTHING",
@@ -253,8 +276,10 @@ class Rows:
             (time, kind, count, *words),
         ).lastrowid
         # the labels come last: an UPDATE writes a whole row again
-        sealed = (seal(number, time, stored, count, *words), kept, number)
+        sealed = (seal(number, time, stored, count, *words, *filter(None, [named])), kept, number)
         execute("UPDATE charges SET seal = ?, labels = ? WHERE id = ?", sealed)
+        if named:
+            execute("UPDATE charges SET questions = ? WHERE id = ?", (named, number))
         return int(number or 0)
 
     def forget_labels(self, number: int) -> None:

@@ -21,8 +21,8 @@ _PLOT_POINTS = 24
 _MOST_QUERIES_COUNTED = 1_000_000
 
 
-def ledger_text(ledger: PrivacyLedger) -> str:
-    """Write the budget, what was spent, how much is left, and the last lines of the log."""
+def ledger_text(ledger: PrivacyLedger, *, everything: bool = False) -> str:
+    """Write the budget, what was spent, how much is left, and the last lines of the log, or ``everything`` in it."""
     entries = ledger.entries()
     lines = [f"budget: {ledger.budget}", f"spent:  {ledger.spent}"]
     if entries:
@@ -30,12 +30,13 @@ def ledger_text(ledger: PrivacyLedger) -> str:
         fit = ledger.queries_that_fit(charge, most=_MOST_QUERIES_COUNTED)
         least = "at least " if fit == _MOST_QUERIES_COUNTED else ""
         lines.append(f"left:   {least}{fit} more queries of {charge.what}")
-    if len(entries) > _LAST_ENTRIES:
-        lines.append(f"the last {_LAST_ENTRIES} of {len(entries)} entries:")
-    lines += [
-        f"  {entry.time}  {entry.count:>8}  {entry.what}" + (f"  {entry.note}" if entry.note else "")
-        for entry in entries[-_LAST_ENTRIES:]
-    ]
+    shown = entries if everything else entries[-_LAST_ENTRIES:]
+    if len(entries) > len(shown):
+        lines.append(f"the last {len(shown)} of {len(entries)} entries (--log lists all):")
+    for entry in shown:
+        note = f"  {entry.note}" if entry.note else ""
+        lines.append(f"  {entry.time}  {entry.count:>8}  {entry.what}{note}")
+        lines += [f"    entry {entry.number} paid for {', '.join(entry.questions)}"] if entry.questions else []
     lines += [
         f"entry {entry.number}: {entry.count} labels were paid for and not delivered; "
         f"`{ledger.recovery(entry.number, entry.output)}` writes them and pays nothing"

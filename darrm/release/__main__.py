@@ -131,6 +131,11 @@ def _add_stream(parser: CommandLine) -> None:
         "--stream", default="", metavar="NAME", help="which answers go on, where several share a ledger"
     )
     parser.add_argument(
+        "--ids",
+        action="store_true",
+        help="the first field of a line is the public id of its question, which the ledger's log keeps and shows",
+    )
+    parser.add_argument(
         "--first", metavar="N", help="the number of the first question (default: the first that is not answered)"
     )
     add_outputs(parser)
@@ -282,6 +287,7 @@ def _stream(options: Namespace) -> int:
             options.votes_format,
             json_lines=as_json,
             missing=options.missing,
+            ids=options.ids,
         )
         ledger = _ledger_of(options, aggregator, 1, options.note)
         out = sys.stdout.fileno()

@@ -11,8 +11,9 @@ the ledger's lock, the stream's last entry with the one that this process counte
 it debits nothing. So the entries of a stream are a chain, and the numbers of an entry begin where those of the one
 before end. ∎
 
-Nothing is kept of the votes. That a label is the answer to *this* question is said by its number: whoever asks numbers
-questions from 1 in the same order, and asks next what `OneByOne.answered` says is not answered yet.
+Nothing is kept of the votes; of a question its id, where it has one, which is public. That a label is the answer to
+*this* question is said by its number: whoever asks numbers questions from 1 in the same order, and asks next what
+`OneByOne.answered` says is not answered yet.
 
 **Adaptivity.** The next question may depend on all labels before it, and so may the number of questions. All of them
 are queries of one kind, whose cost holds for whatever votes, and every bound of the accountant holds for adaptively
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -157,13 +159,15 @@ class OneByOne(StreamSink):
         """Count how many more questions the budget admits, up to ``most``."""
         return self.ledger.queries_that_fit(self._charge, most=most)
 
-    def answer(self, votes: Votes | ArrayLike) -> Untyped:
+    def answer(self, votes: Votes | ArrayLike, *, question: str = "") -> Untyped:
         """Answer one question; asking acknowledges the label before.
 
         Parameters
         ----------
         votes
             (K,) what each voter says, or `Votes` on one query.
+        question
+            What it is called, which the ledger's log keeps: public, at most `LONGEST_ID` printable characters.
 
         Returns
         -------
@@ -173,8 +177,8 @@ class OneByOne(StreamSink):
         Raises
         ------
         ValueError
-            If these are no votes on one question that the aggregator takes, labels wait (`waiting`), or another process
-            answers the stream; nothing is debited.
+            If these are no votes on one question that the aggregator takes, ``question`` is none that a log can show,
+            labels wait (`waiting`), or another process answers the stream; nothing is debited.
         BudgetExceededError
             If the budget does not admit the question; nothing is debited.
         LedgerError
@@ -186,25 +190,26 @@ class OneByOne(StreamSink):
         given = row if isinstance(row, Votes) else Votes.of_labels([row], self._classes)
         if given.queries != 1:
             checks.fail("votes", checks.Found(f"{given.queries} queries"), "on one question")
-        return self.answer_together(given)[0]
+        return self.answer_together(given, (question,) if question else ())[0]
 
     def answers(self, questions: Iterable[Votes | ArrayLike]) -> Iterator[Any]:
         """Answer questions as they come: each is asked for when the label before was taken. See `answer`."""
         for votes in questions:
             yield self.answer(votes)
 
-    def answer_together(self, votes: Votes) -> list[Any]:
+    def answer_together(self, votes: Votes, questions: tuple[str, ...] = ()) -> list[Any]:
         """Answer questions that are there already, with one debit for all: as many of them as the budget admits.
 
-        Returns their labels, of the first question first; errors are those of `answer`.
+        ``questions`` are their ids, or none. Returns their labels, the first one's first; errors are those of `answer`.
         """
         while True:
+            self.turn = replace(self.turn, questions=questions)
             try:
                 labels = self._delivery.deliver(votes, self)
             except BudgetExceededError as error:  # for so many; what was drawn for them nobody saw
                 if not error.queries_that_fit:
                     raise
-                votes = votes[: error.queries_that_fit]
+                votes, questions = votes[: error.queries_that_fit], questions[: error.queries_that_fit]
             else:
                 return list(labels.tolist())
 

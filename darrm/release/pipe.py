@@ -29,7 +29,7 @@ from functools import partial
 from io import StringIO
 from typing import Any, TypeVar
 
-from darrm.account.ledger import reason_of
+from darrm.account.ledger import check_id, reason_of
 from darrm.errors import BudgetExceededError, PaidError, checks
 from darrm.release.one_by_one import OneByOne
 from darrm.system.extras import Untyped
@@ -59,6 +59,8 @@ class Questions:
         ``labels``, ``counts``, or ``auto``: the number of fields says it.
     json_lines
         Whether a line is a JSON array, of numbers and strings.
+    ids
+        Whether the first field of a line is the public id of its question.
 
     Raises
     ------
@@ -75,8 +77,9 @@ class Questions:
         *,
         json_lines: bool,
         missing: str = "refuse",
+        ids: bool = False,
     ) -> None:
-        self._source, self._voters = source, voters
+        self._source, self._voters, self._ids = source, voters, ids
         self._fields = partial(_json_fields, absent=missing == "coin") if json_lines else _csv_fields
         self._names = class_names(classes)
         words = None if isinstance(classes, int) else words_of(self._names)
@@ -128,27 +131,33 @@ class Questions:
         self._read += 1 if text else 0
         return text
 
-    def batch(self) -> tuple[list[Votes], ValueError | None]:
-        """Wait for a question; return the votes on all that are there, and what is wrong with the next one.
+    def batch(self) -> tuple[list[tuple[Votes, str]], ValueError | None]:
+        """Wait for a question; return the votes on all that are there, with their ids, and what is wrong with the next.
 
-        Both are empty at the end.
+        Both are empty at the end, and an id where lines have none.
         """
-        batch: list[Votes] = []
+        batch: list[tuple[Votes, str]] = []
         try:
             while not batch or (len(batch) < MOST_TOGETHER and self._is_there):
                 text = self.next_line()
                 if not text:
                     break
-                batch.append(self._votes_on(text))
+                batch.append(self._question(text))
         except ValueError as error:
             said = f"{error} (nothing was paid for it; the questions before it are answered)"
             return batch, ValueError(said)
         return batch, None
 
-    def _votes_on(self, text: str) -> Votes:
-        """Return the votes of a line; `ValueError` if it has none."""
-        line = self._read
-        fields = self._fields(line, text)
+    def _question(self, text: str) -> tuple[Votes, str]:
+        """Return the votes of a line, and its id; `ValueError` if it has none."""
+        fields = self._fields(self._read, text)
+        question = fields.pop(0).strip() if self._ids else ""
+        if self._ids:
+            check_id(f"line {self._read}: the id of the question", question)
+        return self._votes_of(self._read, fields), question
+
+    def _votes_of(self, line: int, fields: list[str]) -> Votes:
+        """Return the votes that fields say; `ValueError` if they say none."""
         kind = self._kinds.get(len(fields))
         if kind is None:
             each = {"labels": "votes, one of each voter", "counts": "counts, one of each class"}
@@ -306,7 +315,8 @@ def answer_lines(release: Pipe, questions: Questions, *, first: int | None = Non
                 release.close_if_read()
                 break
             while batch and not release.has_gone():
-                del batch[: len(release.answer_together(Votes.joined(batch)))]
+                ids = tuple(question for _, question in batch if question)
+                del batch[: len(release.answer_together(Votes.joined([votes for votes, _ in batch]), ids))]
             if wrong is not None:
                 raise wrong
     except (ValueError, BudgetExceededError):

@@ -7,6 +7,7 @@ What is copied is what is judged, and what the digests of the report are of.
 import os
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -153,6 +154,7 @@ def judge_ledger(ledger: LedgerCopy, table: Table | None) -> Iterator[Verdict]:
         holds=logged == queries,
     )
     yield from _judge_times(ledger)
+    yield from _judge_questions(ledger)
     yield from _judge_kinds(ledger)
     if table is not None:
         yield from _judge_charges(ledger, table)
@@ -184,6 +186,21 @@ def _judge_times(ledger: LedgerCopy) -> Iterator[Verdict]:
     if wrong:
         reason = f"of {_numbered(wrong)} the time is none in UTC, or before the ledger was made or the entry before it"
     yield judged(_LEDGER, claim, reason, holds=not wrong, how=CLAIMED)
+
+
+def _judge_questions(ledger: LedgerCopy) -> Iterator[Verdict]:
+    """Judge which questions entries say that they paid for, as far as they name them."""
+    named = [entry for entry in ledger.entries if entry.questions]
+    if named:
+        shown = "; ".join(f"entry {entry.number}: {', '.join(entry.questions)}" for entry in named[:_SHOWN])
+        more = f"; {len(named) - _SHOWN:,} more entries (--format json)" if len(named) > _SHOWN else ""
+        asked = Counter(question for entry in named for question in entry.questions)
+        twice = sorted(question for question, times in asked.items() if times > 1)[:_SHOWN]
+        reason = f"{shown}{more}" + (f"; paid for more than once: {', '.join(twice)}" if twice else "")
+        whole = all(len(entry.questions) == entry.count for entry in named)
+        yield judged(
+            _LEDGER, f"it names {asked.total():,} questions that it paid for", reason, holds=whole, how=CLAIMED
+        )
 
 
 def _seconds(time: str) -> float | None:

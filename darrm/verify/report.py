@@ -78,6 +78,7 @@ def json_report(audit: Audit) -> dict[str, Any]:
                     "note": entry.note,
                     "table": entry.table,
                     "labels": entry.labels,
+                    "questions": list(entry.questions),
                 }
                 for entry in ledger.entries
             ],
@@ -177,12 +178,13 @@ def _log(audit: Audit) -> Iterator[str]:
             f"{entry.count:,}",
             entry.what,
             entry.note,
+            ", ".join(entry.questions) or "–",
             entry.table[:_DIGEST_SHOWN] or "–",
             entry.labels[:_DIGEST_SHOWN] or "–",
         )
         for entry in audit.ledger.entries
     )
-    heads = ("time", "labels", "what", "note", "digest of the table", "digest of the labels")
+    heads = ("time", "labels", "what", "note", "questions", "digest of the table", "digest of the labels")
     spent = f"<p>Budget {escape(str(audit.ledger.budget))}; spent: {escape(str(audit.ledger.spent))}.</p>"
     yield _section("The ledger’s log", spent + _table(heads, rows))
 

@@ -1,5 +1,6 @@
 """The ledger: what it admits, what it refuses, and what it says about files that it cannot trust."""
 
+import contextlib
 import os
 import random
 import sqlite3
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from darrm.account import ledger_rows, ledger_store
-from darrm.account.ledger import PrivacyLedger
+from darrm.account.ledger import PrivacyLedger, Turn
 from darrm.account.ledger_rows import Entry
 from darrm.errors import BudgetExceededError, LedgerError
 from darrm.laws.noise_function import NoiseFunction
@@ -105,6 +106,33 @@ def test_the_log(path: Path) -> None:
     assert again.kinds == "planned"
     assert again.accountant().charges == (QUERY.repeated(3), OTHER)
     assert again.spent == ledger.spent
+
+
+def test_an_older_ledger_names_questions_once_it_is_asked_to(path: Path) -> None:
+    """What never names a question stays as it is, for older programs, too; what does says so for each entry."""
+    ledger = PrivacyLedger.create(path, BUDGET)
+    ledger.debit(QUERY)
+
+    def version() -> int:
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+    assert version() == 2
+    labels = np.zeros(2, dtype=np.int64)
+    ledger.debit(QUERY.repeated(2), labels=labels, turn=Turn("-", 0, ("a", "b")))
+    assert version() == 3
+    ledger.debit(QUERY, labels=labels[:1], turn=Turn("-", 2))
+    assert [entry.questions for entry in PrivacyLedger(path).entries()] == [(), ("a", "b"), ()]
+    with pytest.raises(ValueError, match="the ids of questions must be 2, one for each query of the charge, or none"):
+        ledger.debit(QUERY.repeated(2), labels=labels, turn=Turn("-", 3, ("a",)))
+    for change in ('SET questions = \'["a","c"]\' WHERE id = 2', "SET questions = '' WHERE id = 2"):
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            before = connection.execute("SELECT questions FROM charges WHERE id = 2").fetchone()
+            connection.execute(f"UPDATE charges {change}")
+        with pytest.raises(LedgerError, match="entry 2 of the log was changed"):
+            PrivacyLedger(path)
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE charges SET questions = ? WHERE id = 2", before)
 
 
 def test_one_kind_only_unless_declared(path: Path) -> None:
@@ -224,7 +252,7 @@ def test_another_database_and_another_version(path: Path) -> None:
     connection.execute("PRAGMA user_version = 7")
     connection.commit()
     connection.close()
-    with pytest.raises(LedgerError, match="schema version 7, written by a newer darrm; this one reads version 2"):
+    with pytest.raises(LedgerError, match="schema version 7, written by a newer darrm; this one reads version 3"):
         PrivacyLedger(path)
     with pytest.raises(LedgerError, match="schema version 7"):
         ledger.debit(QUERY)
@@ -308,7 +336,7 @@ def test_threads_share_a_ledger(path: Path) -> None:
 PRELUDE = """
 import os, resource, sys
 from darrm.losses.charges import Charge
-from darrm.account.ledger import PrivacyLedger
+from darrm.account.ledger import PrivacyLedger, Turn
 from darrm.errors import LedgerError
 from darrm.privacy import PrivacyParams
 query = Charge("q", guarantee=PrivacyParams("0.1", "1e-6"))

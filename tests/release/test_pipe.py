@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm import optimize_plurality
+from darrm.account import __main__ as account
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import BudgetExceededError, PaidError
 from darrm.laws.noise_function import NoiseFunction
@@ -93,6 +94,44 @@ def test_each_line_is_answered_and_paid_for(name: str, ask: Asking) -> None:
 def test_an_empty_input_is_no_question(ask: Asking) -> None:
     assert ask(b"", "--quiet") == (0, "", "")
     assert ask.paid() == 0
+
+
+def test_the_log_says_which_question_was_paid_by_which_entry(ask: Asking) -> None:
+    assert ask(b"q 7,1,1,0\n", "--quiet", "--ids")[:2] == (0, "1,1\n")
+    assert ask(b"0,0,1\n", "--quiet")[:2] == (0, "2,0\n")
+    status, out, _ = ask('["\u00f1",0,0,1]\n["9/b","1",1,1]\n'.encode(), "--format", "json", "--quiet", "--ids")
+    assert (status, out) == (0, '{"query": 3, "label": 0}\n{"query": 4, "label": 1}\n')
+    path = ask.folder / "l.sqlite"
+    assert [entry.questions for entry in PrivacyLedger(path).entries()] == [("q 7",), (), ("\u00f1", "9/b")]
+    assert run(lambda: account.main(["--ledger", str(path), "--log"])) == 0
+    told = ask.capfd.readouterr().out
+    assert "entry 1 paid for q 7\n" in told
+    assert "entry 3 paid for \u00f1, 9/b\n" in told
+
+
+@pytest.mark.parametrize("question", ["", "x" * 101, "a\x07b"])
+def test_an_id_that_no_log_can_show_is_refused_before_it_is_paid_for(question: str, ask: Asking) -> None:
+    status, out, err = ask(f"first,1,1,0\n{question},1,1,0\n".encode(), "--ids")
+    assert (status, out, err.count("\n")) == (2, "1,1\n", 1)
+    assert "line 2: the id of the question must be printable text of at most 100 characters" in err
+    assert NOTHING_PAID in err
+    assert ask.paid() == 1
+    ledger = PrivacyLedger(ask.folder / "l.sqlite")
+    stream = open_release(load_release(ask.folder / "table.json"), ledger, stream="in Python")
+    if question:
+        with pytest.raises(ValueError, match="the id of a question must be printable"):
+            stream.answer([1, 1, 0], question=question)
+    assert stream.answer([1, 1, 0], question="x" * 100) == 1
+    assert ledger.entries()[-1].questions == ("x" * 100,)
+
+
+def test_of_questions_that_do_not_fit_the_first_ones_are_named(ask: Asking) -> None:
+    (ask.folder / "l.sqlite").unlink()
+    lines = "".join(f"q{number},1,1,0\n" for number in range(60)).encode()
+    status, out, _ = ask(lines, "--ids", "--create-budget", "0.5,1e-3")
+    assert status == 2
+    asked = [question for entry in PrivacyLedger(ask.folder / "l.sqlite").entries() for question in entry.questions]
+    assert asked == [f"q{number}" for number in range(len(out.splitlines()))]
 
 
 def test_json_lines(ask: Asking) -> None:
@@ -213,7 +252,7 @@ def test_the_budget_ends_it_with_a_sentence_after_all_that_fits(ask: Asking) -> 
     assert ledger.queries_that_fit(ledger.accountant().charges[0].kind) == 0
     assert ask(b"1,1,0\n")[:2] == (2, "")
     status, _, err = ask(b"1,1,0\n", "--create-budget", "0.5,1e-3")
-    assert "a new budget would forget what was spent" in err
+    assert "it exists already and paid for" in err
 
 
 def test_the_first_question_is_agreed_on(ask: Asking) -> None:
