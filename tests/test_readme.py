@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from darrm import PrivacyParams, Voters, Workload
+from darrm.plan import plan
+from darrm.plan.families import named
 from experiments.knowledge_transfer import __main__ as knowledge_transfer
 from experiments.pate import __main__ as pate
 
@@ -135,7 +138,7 @@ def test_a_python_block_that_fails_is_found_and_sessions_remember(folder: Path) 
 def test_what_takes_hours_is_at_least_understood() -> None:
     (block,) = (block for kind, block in BLOCK.findall(README) if kind == "sh long")
     install, *commands = block.splitlines()
-    assert install == 'pip install ".[experiments]"'
+    assert install == 'pip install -e ".[experiments]"'
     parsers = {
         "experiments.knowledge_transfer": knowledge_transfer._parser(),
         "experiments.pate": pate._parser(),
@@ -157,7 +160,20 @@ def test_what_the_readme_links_to_is_there() -> None:
 
 
 def test_the_readme_is_two_screens() -> None:
-    assert len(README.splitlines()) <= 140
+    assert len(README.splitlines()) <= 130
+
+
+def test_noise_is_needed_where_the_readme_says_so() -> None:
+    asked = re.search(r"darrm plan --K 11 --queries 20 --total (\S+),(\S+)`", README)
+    assert asked is not None
+    assert f"--create-budget {asked[1]},{asked[2]} " in README
+    enough = re.search(r"would not fit into \(3, 1e-3\), but into \((\S+), (\S+)\)", README)
+    assert enough is not None
+    voters, law = Voters(11, PrivacyParams("0.1", "1e-5")), named("permute-and-flip")  # no noise at the largest ε
+    for (epsilon, delta), most in ((asked.groups(), 0.95), (enough.groups(), 1.0)):
+        found = plan(Workload(voters, 20, PrivacyParams(epsilon, delta)), families=[law]).best.right
+        assert found <= most
+    assert found > 0.9999
 
 
 def test_uses_that_must_be_seen_are_seen() -> None:
