@@ -229,8 +229,7 @@ class Problem:
     Parameters
     ----------
     voters
-        Who votes. With more than two classes voters about whom nothing is promised; for private *models* see
-        `darrm.losses.both_ends`.
+        Who votes.
     target
         What the release must satisfy, a finite ε. Of private voters that are all alike m = target.epsilon /
         each.epsilon lies in [1, K] and target.delta ≥ each.delta; of others any ε > 0 and any δ.
@@ -267,9 +266,6 @@ must be (0.5, 1e-05)-differentially private.
         if self.target.exact_epsilon > LARGEST_EXPONENT:
             advice = "e^(m*epsilon) would overflow, and such a target protects nobody"
             checks.fail("target.epsilon (m * epsilon)", self.target.epsilon, f"at most {LARGEST_EXPONENT}", advice)
-        if self.classes > 2 and not self.voters.are_plain:
-            advice = "voters' own privacy is used for two classes only"
-            checks.fail("the voters", str(self.voters), 'those of PrivacyParams("inf")', advice)
         if self._are_private_alike:
             self._check_allowance()
         elif self.target.exact_epsilon == 0:  # noise can make the release more private than the weakest voter
@@ -296,7 +292,7 @@ must be (0.5, 1e-05)-differentially private.
             checks.fail("target.delta", self.target.delta, f"at least each.delta = {self.voters.each.delta}", advice)
 
     @classmethod
-    def from_allowance(cls, voters: Voters, m: Number, delta: Number | None = None) -> Problem:
+    def from_allowance(cls, voters: Voters, m: Number, delta: Number | None = None, classes: int = 2) -> Problem:
         """State the problem in the paper's way: the target is (m·ε, δ).
 
         Parameters
@@ -307,6 +303,8 @@ must be (0.5, 1e-05)-differentially private.
             The privacy allowance, a real number in [1, K]; of the largest ε and Δ where voters differ.
         delta
             δ of the target; by default 1 − (1 − Δ)^m, rounded down to 15 significant digits.
+        classes
+            C, how many answers a voter chooses from.
 
         Examples
         --------
@@ -320,7 +318,7 @@ must be (0.5, 1e-05)-differentially private.
         if not 1 <= allowance <= voters.K:
             checks.fail("m", m, f"in [1, K] = [1, {voters.K}]", _M_EPSILON)
         target_delta = _default_delta(allowance, each.exact_delta) if delta is None else exact_number("delta", delta)
-        return cls(voters, PrivacyParams(allowance * each.exact_epsilon, target_delta))
+        return cls(voters, PrivacyParams(allowance * each.exact_epsilon, target_delta), classes)
 
     @property
     def exact_m(self) -> Fraction:

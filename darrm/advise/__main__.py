@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, calibrate, rank, print."""
     options = build_parser().parse_args(arguments)
     workload = workload_of(options)
-    workload = replace(workload, voters=fitted(workload.voters, quiet=options.quiet))
+    workload = replace(workload, voters=fitted(workload.voters, workload.classes, quiet=options.quiet))
     with status_line(quiet=options.quiet) as line:
         found = advise(workload, prior=parsed(options.prior, workload.classes), report=line.show)
     print_report(options, text=lambda: text_report(found, everything=options.all), document=lambda: json_report(found))

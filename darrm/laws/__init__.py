@@ -2,6 +2,7 @@
 
 __all__ = [
     "baselines",
+    "histograms",
     "law",
     "noise_function",
     "partitions",

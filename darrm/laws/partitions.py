@@ -28,6 +28,7 @@ Indices = NDArray[np.int64]
 # what is listed in seconds, and what programs that are solved in minutes have
 MOST_PARTITIONS, MOST_PAIRS, MOST_LISTED = 5_000, 30_000, 100
 SIZES = "C = 3 to K = 200, C = 4 to K = 60, C = 5 to K = 35 and C = 10 to K = 22 are solved at overlap 1"
+_LARGEST_KEY = 2**63
 _TOLERANCE = 1e-6  # of the sum of a prior's probabilities: far above rounding
 _ADVICE = f"take fewer voters, fewer classes, or a smaller overlap; {SIZES}"
 
@@ -108,6 +109,29 @@ class Partitions:
     def starts(self) -> Indices:
         """The first group of every partition: that of the classes with the most votes."""
         return np.flatnonzero(np.diff(self.blocks, prepend=-1))
+
+    def places_of(self, counts: Indices) -> Indices:
+        """Return the number of the partition of every histogram, (n, C) → (n,); `ValueError` for other histograms."""
+        ordered = np.sort(counts, axis=1)[:, ::-1]
+        if counts.shape[1:] != (self.classes,) or np.any(counts < 0) or np.any(counts.sum(axis=1) != self.K):
+            checks.fail("votes", counts[:1].tolist(), f"{self.K} votes for {self.classes} classes")
+        length = min(self.K, self.classes)  # the counts after so many are 0
+        base = [(self.K + 1) ** power for power in range(length - 1, -1, -1)]
+        if base[0] * (self.K + 1) < _LARGEST_KEY:  # whole numbers in the order of the partitions, from the last on
+            keys = np.array([part[:length] for part in reversed(self.parts)]) @ np.array(base)
+            return np.asarray(keys.size - 1 - np.searchsorted(keys, ordered[:, :length] @ np.array(base)))
+        rows, where = np.unique(ordered, axis=0, return_inverse=True)
+        places = [self.places[tuple(row)] for row in rows.tolist()]
+        return np.array(places, dtype=np.int64)[where.reshape(-1)]
+
+    def groups_of(self, counts: Indices) -> Indices:
+        """Return the number of the group of every class of every histogram, (n, C) → (n, C); errors as `places_of`."""
+        places = self.places_of(counts)
+        order = np.argsort(-counts, axis=1, kind="stable")
+        falls = np.diff(np.take_along_axis(counts, order, axis=1), axis=1, prepend=counts.max(axis=1)[:, None]) < 0
+        groups = np.empty_like(counts)
+        np.put_along_axis(groups, order, self.starts[places][:, None] + np.cumsum(falls, axis=1), axis=1)
+        return groups
 
     def histograms(self, place: int) -> int:
         """Count the histograms of a partition, C!/Π_g m_g!."""

@@ -23,7 +23,6 @@ from darrm.system.files import Json
 
 WEIGHT_BITS = 53
 ONE = 1 << WEIGHT_BITS
-_LARGEST_KEY = 2**63
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,29 +87,7 @@ class PluralityLaw:
 
     def probabilities(self, counts: ArrayLike) -> Array:
         """Compute the probability of every answer for (n, C) histograms → (n, C)."""
-        given = np.asarray(counts, dtype=np.int64)
-        places, each = self.places_of(given), self.each
-        groups = self.partitions.groups
-        return np.array(
-            [
-                [each[groups[place, int(votes)]] for votes in row]
-                for place, row in zip(places.tolist(), given, strict=True)
-            ]
-        ).reshape(given.shape)
-
-    def places_of(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of the partition of every histogram, (n, C) → (n,); `ValueError` for other histograms."""
-        ordered = np.sort(counts, axis=1)[:, ::-1]
-        if counts.shape[1:] != (self.classes,) or np.any(counts < 0) or np.any(counts.sum(axis=1) != self.K):
-            checks.fail("votes", counts[:1].tolist(), f"{self.K} votes for {self.classes} classes")
-        length = min(self.K, self.classes)  # the counts after so many are 0
-        base = [(self.K + 1) ** power for power in range(length - 1, -1, -1)]
-        if base[0] * (self.K + 1) < _LARGEST_KEY:  # whole numbers in the order of the partitions, from the last on
-            keys = np.array([part[:length] for part in reversed(self.partitions.parts)]) @ np.array(base)
-            return np.asarray(keys.size - 1 - np.searchsorted(keys, ordered[:, :length] @ np.array(base)))
-        rows, where = np.unique(ordered, axis=0, return_inverse=True)
-        found = [self.partitions.places[tuple(row)] for row in rows.tolist()]
-        return np.array(found, dtype=np.int64)[where.reshape(-1)]
+        return np.asarray(self.each[self.partitions.groups_of(np.asarray(counts, dtype=np.int64))])
 
     def mixed(self, share: float) -> PluralityLaw:
         """Answer with a class drawn at random with this probability, else by this law; rounded to weights."""

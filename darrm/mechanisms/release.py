@@ -176,7 +176,7 @@ class _Groups:
 
     def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
         """Answer some queries: (n, C) → (n,)."""
-        places = self.law.places_of(counts)
+        places = self.law.partitions.places_of(counts)
         drawn = below(np.full(len(counts), ONE, dtype=np.int64))
         # the first group whose weights, with those before it, exceed the number drawn
         group = np.sum(drawn[:, None] >= self.bounds[places], axis=1)

@@ -33,8 +33,8 @@ from lp_models.options import SolveOptions
 
 DESCRIPTION = """\
 Find the noise function γ with which the majority of K private voters is released as truthfully as its privacy
-target allows, prove that it is private, and compare it with subsampling and randomized response. For plain voters
-and more classes find the best private plurality, with its proof."""
+target allows, prove that it is private, and compare it with subsampling and randomized response. For more classes
+find the best private plurality, with its proof."""
 
 EPILOG = """\
 examples:
@@ -42,6 +42,7 @@ examples:
   python -m darrm.optimize --K 101 --m 10 --prior common --shape monotone
   python -m darrm.optimize --K 250 --voters plain --target 0.5,1e-6 --overlap 1
   python -m darrm.optimize --epsilon 0.02,0.05,0.1,0.1,0.5 --each-delta 1e-6 --target 0.5,1e-4
+  python -m darrm.optimize --K 7 --epsilon 0.1 --classes 5 --m 3
   python -m darrm.optimize --K 30 --classes 3 --voters plain --target 0.5,1e-5 --overlap 1
 
 The free optimum often rises and falls near the tie: privacy limits averages of γ, and a γ that switches between
@@ -49,7 +50,7 @@ The free optimum often rises and falls near the tie: privacy limits averages of 
 itself; it costs a few per cent of expected error."""
 
 # flags about γ, which more than two classes do not have, beside those that `optimize_table` refuses
-_ABOUT_GAMMA = ("m", "delta", "plot", "all", "missing")
+_ABOUT_GAMMA = ("plot", "all", "missing")
 
 
 def build_parser() -> CommandLine:
@@ -112,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for flag in _ABOUT_GAMMA if classes > 2 else ():
         if getattr(options, flag) != parser.get_default(flag):
             raise ValueError(f"--{flag} is about two classes: leave it out with --classes {classes}")
-    problem = _problem(options, fitted(voters, quiet=options.quiet), classes)
+    problem = _problem(options, fitted(voters, classes, quiet=options.quiet), classes)
     prior = priors.parsed(options.prior, classes)
     if options.draws is not None and options.objective == "linear":
         raise ValueError("--draws is about --objective expected-error: the linear objective needs none")
@@ -172,14 +173,14 @@ def _numbers_missing(options: argparse.Namespace, K: int) -> range:
 
 def _problem(options: argparse.Namespace, voters: Voters, classes: int) -> Problem:
     allowance = [flag for flag in ("m", "delta") if getattr(options, flag) is not None]
-    if options.target is not None or classes > 2:
+    if options.target is not None:
         if allowance:
             raise ValueError(f"--{allowance[0]} and --target both say what the release must satisfy: give one of them")
         return Problem(voters, privacy_pair("--target", options.target, "0.5,1e-5"), classes)
     if not voters.each.is_private:
         who = "--voters plain needs" if voters.are_plain else "voters of whom some are not private need"
         raise ValueError(f"{who} --target EPS,DELTA: an allowance --m is about private voters")
-    return Problem.from_allowance(voters, "3" if options.m is None else options.m, options.delta)
+    return Problem.from_allowance(voters, "3" if options.m is None else options.m, options.delta, classes)
 
 
 if __name__ == "__main__":

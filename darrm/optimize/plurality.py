@@ -1,13 +1,14 @@
 """The best private plurality of any number of classes, with its proof and with a bound on every other mechanism.
 
-Voters are plain: about them nothing is promised, so a release is private if and only if its law on neighboring
-histograms is (`darrm.proof.plurality`), and no mechanism is better than the best that treats classes alike
-(`darrm.proof.share_bound`). Its law is a number for each group of classes of each partition, and solves the
-linear program of `lp_models.plurality_lp`. Nothing that the solver says is believed: privacy comes from the proof, and
-the bound is recomputed from the multipliers, which go with the table.
+No mechanism is better than the best that treats classes alike (`darrm.proof.share_bound`). Its law is a number for each
+group of classes of each partition, and solves the linear program of `lp_models.plurality_lp`. Nothing that the solver
+says is believed: privacy comes from the proof, and the bound is recomputed from the multipliers, which a table keeps.
 
-**One query.** The rows are Σ_{t in S} k_t (h_t − e^ε h'_t) ≤ δ, found for every pair of neighbors at once. A point that
-breaks them is made private by mixing with a random answer, as the proof does it.
+**One query.** Of plain voters, about whom nothing is promised, the rows are Σ_{t in S} k_t (h_t − e^ε h'_t) ≤ δ, found
+for every pair of neighboring histograms at once. Of private voters they are about multisets of corners
+(`darrm.proof.voter_corners`): first those that suffice for a law in which votes never harm their class, then, if none
+of them is broken and the law is none such, all. A point that breaks rows is made private by mixing with a random
+answer, as the proof does it.
 
 **Many queries under a Rényi budget.** For every pair Σ_t k_t h_t^α h'_t^{1−α} ≤ B = e^{(α−1)ρ}, a convex set, which is
 the intersection of its supporting half-planes. The left side E is convex and homogeneous, so ∇E(z)·(h, h') ≤ E(h, h')
@@ -15,8 +16,8 @@ the intersection of its supporting half-planes. The left side E is convex and ho
 Those at the law of the exponential mechanism that the budget allows are a good beginning; then those of broken points,
 where their line to a random answer, (1/C, 1/C) at which E = 1 < B, meets the boundary.
 
-Measured on one busy core, one query: 2 s at C = 3, K = 101, 6 s at C = 4, K = 50, 13 s at C = 5, K = 30, and 6 s at
-C = 10, K = 20.
+Measured on one busy core, one query of plain voters: 2 s at C = 3, K = 101, 6 s at C = 4, K = 50, 13 s at C = 5,
+K = 30, and 6 s at C = 10, K = 20.
 """
 
 import math
@@ -35,10 +36,12 @@ from darrm.laws.priors import Dirichlet, Prior
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Problem, Voters
-from darrm.proof.moves import least_share, pairs_of
+from darrm.proof import voter_corners
+from darrm.proof.moves import pairs_of, share_needed
 from darrm.proof.optimality import Solution
-from darrm.proof.share_bound import PairMultipliers
+from darrm.proof.share_bound import Multiplier, PairMultipliers, RowMultiplier
 from darrm.proof.table import Table, certify
+from darrm.proof.voter_rows import VoterRow, rows_of
 from lp_models.options import Progress, SolveOptions
 from lp_models.plurality_lp import BlockProgram, BlockSeparation, SparseRows, maximize_with_rows
 
@@ -49,6 +52,7 @@ _BROKEN = 1e-11  # a row is broken when it exceeds its limit by more than this
 # histograms that a prior hardly believes in are still answered well: a part of the largest probability that decides
 # between laws which the prior cannot tell apart; value and bound are about the prior alone
 _TIE_BREAK = 1e-8
+_OF_ONE_LOOK, _MOST_AT_ONCE = 5, 100  # broken rows of private voters that are taken
 _BISECTIONS = 60  # of a share in [0, 1]: to the last digit
 
 Report = Callable[[Progress], None]
@@ -98,13 +102,13 @@ def optimize_plurality(
     checks.instance(SolveOptions, options=settings, advice="say SolveOptions(gap=…, time_limit=…)")
     belief = Dirichlet() if prior is None else prior
     check_size(problem.voters, problem.classes)
-    partitions, pairs = partitions_of(problem.voters.K, problem.classes), pairs_of(problem)
+    partitions = partitions_of(problem.voters.K, problem.classes)
     program = _program(partitions, belief, 0.0)
-    oracle = _PrivacyOracle(problem, pairs)
+    oracle = _MoveOracle(problem) if problem.voters.are_plain else _VoterOracle(problem)
     start = uniform_law(partitions.K, partitions.classes).each
     result = maximize_with_rows(program, oracle, settings, start=start, report=report)
     table = certify(problem, PluralityLaw.of_probabilities(partitions.K, partitions.classes, result.point))
-    multipliers = _by_pair(pairs, result.multipliers)
+    multipliers = oracle.multipliers(result.multipliers)
     made_by = {"made by": versions("darrm", "highspy"), **result.provenance}
     return table.with_solution(Solution(belief, multipliers, result.status.value), made_by)
 
@@ -142,6 +146,8 @@ def optimize_plurality_under_renyi(
     0.5481
     """
     checks.instance(Voters, voters=voters, advice="say Voters(K, each, overlap)")
+    if not voters.are_plain:
+        checks.fail("voters.each", str(voters.each), 'PrivacyParams("inf") under a Rényi budget')
     checks.positive(budget=budget)
     if not 1.0 < order < math.inf:
         checks.fail("order", order, "above 1 and finite")
@@ -165,8 +171,9 @@ def versions(*distributions: str) -> str:
 def check_size(voters: Voters, classes: int) -> None:
     """Check before the work that the program is solved in about two minutes; `ValueError` says which ones are."""
     if not voters.are_plain:
-        advice = "with private voters there are two classes"
-        checks.fail("voters.each", str(voters.each), 'PrivacyParams("inf")', advice)
+        partitions_of(voters.K, classes)  # refuses more than can be listed
+        voter_corners.check_size(voters, classes)
+        return
     terms = partitions_of(voters.K, classes).pairs(voters.reached).pair.size
     if terms > MOST_TERMS:
         allowed = f"at most {MOST_TERMS:,}"
@@ -183,22 +190,11 @@ def _program(partitions: Partitions, prior: Prior, least: float) -> BlockProgram
     return BlockProgram(gains, sizes, partitions.blocks, least)
 
 
-def _by_pair(pairs: Pairs, multipliers: tuple[tuple[float, tuple[int, ...]], ...]) -> tuple[PairMultipliers, ...]:
-    """Add up the multipliers of the rows of each pair, a row being known by its terms."""
-    z = np.zeros(pairs.pair.size)
-    for y, terms in multipliers:
-        places = list(terms)
-        z[places] += y * pairs.classes[places]
-    used = np.unique(pairs.pair[z > 0.0]).tolist()
-    by_pair = np.split(z, pairs.starts[1:])
-    return tuple(PairMultipliers(pairs.first[pair], pairs.second[pair], tuple(by_pair[pair].tolist())) for pair in used)
+class _MoveOracle:
+    """The rows of (ε, δ)-privacy for plain voters."""
 
-
-class _PrivacyOracle:
-    """The rows of (ε, δ)-privacy."""
-
-    def __init__(self, problem: Problem, pairs: Pairs) -> None:
-        self.problem, self.pairs = problem, pairs
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.pairs = problem, pairs_of(problem)
         self.ratio, self.delta = math.exp(problem.target.epsilon), problem.target.delta
 
     def separate(self, point: Array) -> BlockSeparation:
@@ -217,9 +213,60 @@ class _PrivacyOracle:
             point.size,
         )
         labels = [tuple(terms.tolist()) for terms in np.split(chosen, np.flatnonzero(np.diff(row)) + 1)]
-        share = least_share(point, self.problem.classes, pairs, self.problem)
+        share = share_needed(self.problem, pairs, point)
         feasible = (1.0 - share) * point + share / self.problem.classes
         return BlockSeparation(rows, labels if broken.size else [], feasible)
+
+    def multipliers(self, found: tuple[tuple[float, tuple[int, ...]], ...]) -> tuple[Multiplier, ...]:
+        """Add up the multipliers of the rows of each pair, a row being known by its terms."""
+        pairs = self.pairs
+        z = np.zeros(pairs.pair.size)
+        for y, terms in found:
+            places = list(terms)
+            z[places] += y * pairs.classes[places]
+        used = np.unique(pairs.pair[z > 0.0]).tolist()
+        weights = np.split(z, pairs.starts[1:])
+        return tuple(
+            PairMultipliers(pairs.first[pair], pairs.second[pair], tuple(weights[pair].tolist())) for pair in used
+        )
+
+
+class _VoterOracle:
+    """The rows of (ε, δ)-privacy for private voters."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.known = problem, set[VoterRow]()
+        self.ratio, self.delta = math.exp(problem.target.epsilon), problem.target.delta
+
+    def separate(self, point: Array) -> BlockSeparation:
+        """Take the worst rows of every number of movers; of all movers only where no others break a row."""
+        broken, share = self._look(point, every=False)
+        if not broken:
+            broken, share = self._look(point, every=None)
+        labels = [row for _, row in sorted(broken, key=lambda pair: -pair[0])[:_MOST_AT_ONCE]]
+        self.known |= set(labels)
+        matrix = np.array([self._coefficients(row) for row in labels]).reshape(-1, point.size)
+        places, columns = np.nonzero(matrix)
+        rows = SparseRows(places, columns, matrix[places, columns], np.full(len(labels), self.delta))
+        return BlockSeparation(rows, labels, (1.0 - share) * point + share / self.problem.classes)
+
+    def _look(self, point: Array, *, every: bool | None) -> tuple[list[tuple[float, VoterRow]], float]:
+        """Return broken rows with their costs, and the share of a random answer that mends them."""
+        broken, share, C = list[tuple[float, VoterRow]](), 0.0, self.problem.classes
+        for look in voter_corners.looks(self.problem, point, voter_corners.sets_of_answers(self.problem), every=every):
+            costs = look.costs(self.problem)
+            broken += rows_of(look, costs, self.delta + _BROKEN, _OF_ONE_LOOK)
+            worst, random = float(np.max(costs)), look.answers / C * (1.0 - self.ratio)
+            share = max(share, (worst - self.delta) / (worst - random))
+        return [(cost, row) for cost, row in broken if row not in self.known], min(1.0, share)
+
+    def _coefficients(self, row: VoterRow) -> Array:
+        before, after = row.coefficients(self.problem)
+        return np.asarray(before - self.ratio * after)
+
+    def multipliers(self, found: tuple[tuple[float, VoterRow], ...]) -> tuple[Multiplier, ...]:
+        """Pair the multipliers with their rows."""
+        return tuple(RowMultiplier(y, row) for y, row in found)
 
 
 class _RenyiOracle:

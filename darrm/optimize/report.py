@@ -14,8 +14,8 @@ from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Prior, in_words
 from darrm.optimize.comparison import Entry, WithMissing, compare, with_missing
+from darrm.optimize.rounding import fitting
 from darrm.problem import Problem, Voters
-from darrm.proof.kinds import fitting
 from darrm.proof.optimality import Optimality
 from darrm.proof.table import Table
 from darrm.system.command_line import absences, level_table, spread
@@ -260,9 +260,9 @@ def _proof(table: Table) -> str:
     return "\n".join(lines)
 
 
-def fitted(voters: Voters, *, quiet: bool) -> Voters:
+def fitted(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:
     """Return what `fitting` returns, and say on standard error what was rounded and by how much."""
-    found = fitting(voters)
+    found = fitting(voters, classes)
     if found != voters and not quiet:
         before, after = voters.private_kinds, found.private_kinds
         lost = sum(n for n, _ in before) - sum(n for n, _ in after)

@@ -14,12 +14,38 @@ import numpy as np
 
 from darrm.laws.priors import Prior, weights_of
 from darrm.problem import Problem, Voters
+from darrm.proof import voter_corners
 from darrm.proof.corners import CornerCounts, budget_below
 from darrm.proof.error_bound import Row, largest, lower_bound
-from darrm.proof.kinds import KindCounts
+from darrm.proof.kinds import MOST_KINDS, KindCounts, can_be_looked_at
 from darrm.proof.table import Table
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.highs import Master
+
+
+def fitting(voters: Voters, classes: int = 2) -> Voters:
+    """Return the same voters if all rows can be looked at, else with ε and Δ rounded up to as many kinds as fit.
+
+    What is proved for the rounded voters holds for these.
+
+    >>> from darrm import PrivacyParams
+    >>> many = Voters.of([PrivacyParams(f"0.{n}") for n in range(10, 50)])
+    >>> len(many.kinds), len(fitting(many).kinds), fitting(many).cover(many)
+    (40, 3, True)
+    """
+
+    def fits(rounded: Voters) -> bool:
+        return can_be_looked_at(rounded) if classes == 2 else voter_corners.can_be_looked_at(rounded, classes)
+
+    if voters.own is None or fits(voters):
+        return voters
+    fitted = Voters(voters.K, voters.each, voters.overlap, voters.models)
+    for kinds in range(2, min(MOST_KINDS, len(voters.kinds)) + 1):
+        rounded = voters.rounded(kinds)
+        if not fits(rounded):
+            break
+        fitted = rounded
+    return fitted
 
 
 def least_error(voters: Voters, table: Table, prior: Prior) -> float:

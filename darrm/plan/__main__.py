@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     check_outputs(options)
     workload = workload_of(options)
-    workload = replace(workload, voters=fitted(workload.voters, quiet=options.quiet))
+    workload = replace(workload, voters=fitted(workload.voters, workload.classes, quiet=options.quiet))
     prior = parsed(options.prior, workload.classes)
     families = None if options.family is None else [named(options.family)]
     with status_line(quiet=options.quiet) as line:

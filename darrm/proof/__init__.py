@@ -18,4 +18,6 @@ __all__ = [
     "share_bound",
     "stored",
     "table",
+    "voter_corners",
+    "voter_rows",
 ]

@@ -6,7 +6,6 @@ import numpy as np
 
 from darrm.errors import checks
 from darrm.losses.charges import Charge
-from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.sample import sample_of
@@ -81,10 +80,7 @@ def _plain_charge(table: Table, overlap: int) -> Charge | None:
 
     Its (ε, δ) is the corner of the profile that carries most of the privacy loss, or the pure ε where that is finite.
     """
-    K = table.gamma.K
-    with np.errstate(divide="ignore"):
-        log_lies = np.log(0.5 * (1.0 - table.gamma.half))
-    profile = profile_of_votes(log_lies, K, overlap)
+    K, (profile, renyi) = table.problem.voters.K, table.evidence.of_plain(table.law, overlap)
     if profile is None:
         return None
     epsilons, deltas = profile.arrays()
@@ -97,5 +93,5 @@ def _plain_charge(table: Table, overlap: int) -> Charge | None:
     if deltas[corner] < 1.0:
         params = PrivacyParams(float(np.nextafter(epsilons[corner], np.inf)), float(deltas[corner]))
     voters = Voters(K, PrivacyParams("inf"), overlap=overlap)
-    what = f"DaRRM over {K} plain voters"
-    return Charge(what, params, curve_of_votes(log_lies, K, overlap), profile, voters=voters, table=table.digest)
+    what = table.evidence.name.format(f"{K} plain", table.problem.classes)
+    return Charge(what, params, renyi, profile, voters=voters, table=table.digest)

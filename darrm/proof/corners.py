@@ -37,6 +37,7 @@ from darrm.probability.binomial import binomial_pmf
 from darrm.problem import Voters
 
 PRECISION_BITS = 128
+WHOLE_NUMBERS = f"whole numbers, e^ε to {PRECISION_BITS} bits"
 _NEGLIGIBLE = 1e-40  # probabilities that no coefficient in floats can show
 _KEPT_LAWS = 2**20  # probabilities in the laws that rows share: eight megabytes
 
@@ -168,8 +169,9 @@ class Corners:
             if each.is_private:
                 growth = _ball(each.exact_epsilon).exp()
                 self.ball_hi = (growth + self.ball_delta) / (growth + 1)
+                self.ball_share = growth / (growth + 1)  # of a randomized response, Δ apart
             else:
-                self.ball_hi = arb(1)
+                self.ball_hi = self.ball_share = arb(1)
             self.hi = float(self.ball_hi.mid())
             self.delta = each.delta
         self._laws: dict[tuple[int, float], _Law] = {}
@@ -225,6 +227,12 @@ def lower_float(ball: arb) -> float:
     """Round the lower end of a ball down to a float."""
     with ctx.workprec(PRECISION_BITS):
         return -upper_float(-ball)
+
+
+def whole_below(ball: arb) -> int:
+    """Return a whole number n with n/2^128 at most every number of a ball, and less than 2/2^128 below them."""
+    with ctx.workprec(4 * PRECISION_BITS):
+        return int((ball.lower() * (1 << PRECISION_BITS)).floor().unique_fmpz()) - 1
 
 
 def corner_pairs(voters: Voters) -> Array:

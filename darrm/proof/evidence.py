@@ -1,27 +1,32 @@
 """What proves a law, and what follows from it: decided once, by what the law is a law of.
 
-A γ is proved over the corners of its voters [D, Lemma 5.1], whatever these promise; a law on histograms over all moves
-of the votes that one person reaches, for voters about whom nothing is promised. `Table` and whoever describes one ask
-`evidence_of`, and know nothing of either.
+A γ is proved over the corners of its voters [D, Lemma 5.1], whatever these promise, and so is a law on histograms of
+private voters; one of plain voters over all moves of the votes that one person reaches. `Table` and whoever describes
+one ask `evidence_of`, and know nothing of either.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.plurality_law import PluralityLaw
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
+from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
 from darrm.problem import Problem
-from darrm.proof import certify, moves
+from darrm.proof import certify, pluralities
 from darrm.proof.certificate import Certificate
 from darrm.proof.histogram_costs import curve_of_law, profile_of_law
 from darrm.proof.optimality import SHARE_RIGHT
 from darrm.proof.profile import privacy_profile
 from darrm.proof.renyi import renyi_curve
+from darrm.proof.voter_costs import are_few, curve_of_answers, profile_of_answers
 from darrm.system.files import Json
 
 # exact descriptions of a γ are computed for every charge up to so many voters, or so many rows of neighbors: those of
@@ -30,6 +35,7 @@ _PROFILE_UP_TO = 301
 _ROWS_UP_TO, _MONOTONE_ROWS_UP_TO = math.comb(_PROFILE_UP_TO + 2, 2), math.comb(1001 + 2, 2)
 
 _AnyLaw = Any  # one of the form that the evidence is about
+_Costs = tuple[PrivacyProfile | None, RenyiCurve | None]
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,7 @@ class Evidence:
     profile: Callable[[Problem, _AnyLaw], PrivacyProfile | None]  # of one query, exact; None where it bounds nothing
     renyi: Callable[[Problem, _AnyLaw], RenyiCurve | None]  # of one query, exact; None where it is not known
     is_cheap: Callable[[Problem, _AnyLaw], bool]  # whether these two are computed for every charge
+    of_plain: Callable[[_AnyLaw, int], _Costs]  # both, for plain voters of whom a person reaches so many
 
 
 def _curve_of_gamma(problem: Problem, gamma: NoiseFunction) -> RenyiCurve | None:
@@ -64,6 +71,29 @@ def _is_cheap(problem: Problem, gamma: NoiseFunction) -> bool:
     return voters.K <= _PROFILE_UP_TO or rows <= (_MONOTONE_ROWS_UP_TO if gamma.is_monotone else _ROWS_UP_TO)
 
 
+def _costs_of_plain_gamma(gamma: NoiseFunction, reached: int) -> _Costs:
+    with np.errstate(divide="ignore"):
+        log_lies = np.log(0.5 * (1.0 - gamma.half))
+    return profile_of_votes(log_lies, gamma.K, reached), curve_of_votes(log_lies, gamma.K, reached)
+
+
+@lru_cache(maxsize=64)  # laws do not change, and every charge of one asks again
+def _costs_of_plain(law: PluralityLaw, reached: int) -> _Costs:
+    """Describe a law on histograms for plain voters; nothing where there are too many pairs of neighbors."""
+    try:
+        return profile_of_law(law, reached), curve_of_law(law, reached)
+    except ValueError:
+        return None, None
+
+
+@lru_cache(maxsize=64)
+def _costs_of_law(problem: Problem, law: PluralityLaw) -> _Costs:
+    """Describe a law on histograms for the voters of its problem."""
+    if problem.voters.are_plain:
+        return _costs_of_plain(law, problem.voters.reached)
+    return profile_of_answers(problem, law), curve_of_answers(problem, law)
+
+
 CORNERS = Evidence(
     name="DaRRM over {} voters",
     format="darrm gamma table",
@@ -77,6 +107,7 @@ CORNERS = Evidence(
     profile=privacy_profile,
     renyi=_curve_of_gamma,
     is_cheap=_is_cheap,
+    of_plain=_costs_of_plain_gamma,
 )
 MOVES = Evidence(
     name="plurality of {} voters, {} classes",
@@ -87,11 +118,12 @@ MOVES = Evidence(
     problem_to_json=lambda problem: {**problem.to_json(), "classes": problem.classes},
     law_from_json=lambda data, problem: PluralityLaw.from_json(problem.voters.K, problem.classes, data),
     said={"shape": "free", "objective": SHARE_RIGHT, "held_out": None},
-    prove=moves.prove,
-    repair=moves.mix_and_prove,
-    profile=lambda problem, law: profile_of_law(law, problem.voters.reached),
-    renyi=lambda problem, law: curve_of_law(law, problem.voters.reached),
-    is_cheap=lambda _problem, _law: True,
+    prove=pluralities.prove,
+    repair=pluralities.mix_and_prove,
+    profile=lambda problem, law: _costs_of_law(problem, law)[0],
+    renyi=lambda problem, law: _costs_of_law(problem, law)[1],
+    is_cheap=lambda problem, _law: problem.voters.are_plain or are_few(problem),
+    of_plain=_costs_of_plain,
 )
 BY_FORMAT = {evidence.format: evidence for evidence in (CORNERS, MOVES)}
 _BY_LAW: dict[type, Evidence] = {NoiseFunction: CORNERS, PluralityLaw: MOVES}

@@ -38,7 +38,7 @@ from darrm.proof.dominating import TAIL, delta_weights, stop_after
 from darrm.proof.full_set import FullSet
 
 MOST_ROWS = 4_000_000  # looked at in a second or two, in some 200 MB
-_MOST_KINDS = 14  # three places each are more rows than that
+MOST_KINDS = 14  # three places each are more rows than that
 _BUCKETS = 240  # rows named in a look
 
 
@@ -109,9 +109,14 @@ def _states(n: int, reached: int, moves: bool, *, free: bool) -> Iterator[Corner
                     yield CornerCounts(high, 0, zeros, ones, moved_zeros=a, moved_ones_prime=b)
 
 
+def can_be_looked_at(voters: Voters) -> bool:
+    """Whether all rows of voters that differ can be."""
+    return voters.own is None or (len(voters.kinds) <= MOST_KINDS and number_of_rows(voters) <= MOST_ROWS)
+
+
 def check_kinds(voters: Voters) -> None:
     """Check that all rows of voters that differ can be looked at."""
-    if len(voters.kinds) > _MOST_KINDS or number_of_rows(voters) > MOST_ROWS:
+    if not can_be_looked_at(voters):
         advice = "round their ε and Δ up to fewer kinds: voters.rounded(3)"
         checks.fail("rows of voters that differ", "more", f"at most {MOST_ROWS:,}", advice)
 
@@ -274,24 +279,3 @@ def _terms(n: int, delta: float) -> int:
     while tail_bound(n, delta, J) > TAIL:
         J += 1
     return J
-
-
-def fitting(voters: Voters) -> Voters:
-    """Return the same voters if all rows can be looked at, else with ε and Δ rounded up to as many kinds as fit.
-
-    What is proved for the rounded voters holds for these.
-
-    >>> from darrm import PrivacyParams
-    >>> many = Voters.of([PrivacyParams(f"0.{n}") for n in range(10, 50)])
-    >>> len(many.kinds), len(fitting(many).kinds), fitting(many).cover(many)
-    (40, 3, True)
-    """
-    if voters.own is None or (len(voters.kinds) <= _MOST_KINDS and number_of_rows(voters) <= MOST_ROWS):
-        return voters
-    found = Voters(voters.K, voters.each, voters.overlap, voters.models)
-    for kinds in range(2, min(_MOST_KINDS, len(voters.kinds)) + 1):
-        rounded = voters.rounded(kinds)
-        if number_of_rows(rounded) > MOST_ROWS:
-            break
-        found = rounded
-    return found

@@ -17,19 +17,15 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from flint import arb, ctx
 
-from darrm.errors import CertificationError, checks
+from darrm.errors import checks
 from darrm.laws.partitions import Pairs, partitions_of
 from darrm.laws.plurality_law import WEIGHT_BITS, PluralityLaw
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Problem
-from darrm.proof.certificate import Certificate
-from darrm.proof.corners import PRECISION_BITS, ratio_of
+from darrm.proof.corners import PRECISION_BITS, ratio_of, whole_below
 
-WHOLE_NUMBERS = f"whole numbers, e^ε to {PRECISION_BITS} bits"
-_MOST_ATTEMPTS = 8
 _ROUNDING, _SAFELY = 2.0**-46, 1.0 + 2.0**-20  # what the first attempt at a repair leaves for rounding
 
 
@@ -48,7 +44,7 @@ def largest_excess(law: PluralityLaw, pairs: Pairs, epsilon: Fraction) -> Fracti
     >>> largest_excess(voter, partitions_of(1, 3).pairs(1), Fraction(1))
     Fraction(1, 1)
     """
-    common, ratio = math.lcm(*range(1, law.classes + 1)), _below(ratio_of(epsilon).ball)
+    common, ratio = math.lcm(*range(1, law.classes + 1)), whole_below(ratio_of(epsilon).ball)
     numbers = [w * (common // m) for w, m in zip(law.weights.tolist(), law.partitions.sizes.tolist(), strict=True)]
     shifted, grown = [number << PRECISION_BITS for number in numbers], [number * ratio for number in numbers]
     sums = [0] * len(pairs.first)
@@ -60,52 +56,7 @@ def largest_excess(law: PluralityLaw, pairs: Pairs, epsilon: Fraction) -> Fracti
     return Fraction(max(sums), common << (WEIGHT_BITS + PRECISION_BITS))
 
 
-def prove(problem: Problem, law: PluralityLaw, scale: float = 1.0) -> Certificate:
-    """Prove that a law is private as it stands; `CertificationError` if (1) does not hold.
-
-    ``worst_cost`` of the certificate bounds the left side of (1), ``budget`` is δ and ``rows`` the number of pairs.
-    """
-    if (law.K, law.classes) != (problem.voters.K, problem.classes):
-        found = f"{law.K} votes for {law.classes} classes"
-        checks.fail("law", found, f"about {problem.voters.K} votes for {problem.classes} classes")
-    pairs, target = pairs_of(problem), problem.target
-    worst = largest_excess(law, pairs, target.exact_epsilon)
-    if worst > target.exact_delta:
-        raise CertificationError(
-            f"at epsilon = {target.epsilon:g} neighbors differ by {float(worst):.6g}, delta is {target.delta:.6g}: "
-            "let certify mix the law with a random answer",
-            worst_cost=float(worst),
-            budget=target.delta,
-        )
-    # both to floats on the safe side of themselves, and of one another
-    cost = 0.0 if worst == 0 else min(float(np.nextafter(float(worst), np.inf)), 1.0)
-    budget = float(np.nextafter(target.delta, 0.0)) if Fraction(target.delta) > target.exact_delta else target.delta
-    return Certificate(cost, budget, len(pairs.first), WHOLE_NUMBERS, scale)
-
-
-def mix_and_prove(problem: Problem, law: PluralityLaw) -> tuple[PluralityLaw, Certificate]:
-    """Mix a law with a random answer as little as its proof needs, and prove the result.
-
-    `CertificationError` if no proof was found; this has not been seen and would be a defect.
-    """
-    checks.instance(Problem, problem=problem, advice="say Problem(voters, target, classes)")
-    checks.instance(PluralityLaw, law=law, advice="say PluralityLaw.of_probabilities(K, classes, probabilities)")
-    try:
-        return law, prove(problem, law)
-    except CertificationError as error:
-        failure = error
-    share = least_share(law.each, law.classes, pairs_of(problem), problem)
-    for _ in range(_MOST_ATTEMPTS):
-        mixed = law.mixed(share)
-        try:
-            return mixed, prove(problem, mixed, scale=1.0 - share)
-        except CertificationError as error:
-            failure = error
-        share = min(1.0, 8.0 * share)
-    raise failure
-
-
-def least_share(each: Array, classes: int, pairs: Pairs, problem: Problem) -> float:
+def share_needed(problem: Problem, pairs: Pairs, each: Array) -> float:
     """Find in floats how much of a random answer makes a law private: the least s of the module, and a hair more.
 
     ``each`` holds the probability of one class of each group.
@@ -116,13 +67,8 @@ def least_share(each: Array, classes: int, pairs: Pairs, problem: Problem) -> fl
     differences = each[pairs.before] - ratio * each[pairs.after]
 
     def allowed(share: float) -> bool:
-        positive = pairs.classes * np.maximum(0.0, (1.0 - share) * differences - share * (ratio - 1.0) / classes)
+        random = share * (ratio - 1.0) / problem.classes
+        positive = pairs.classes * np.maximum(0.0, (1.0 - share) * differences - random)
         return bool(np.max(np.bincount(pairs.pair, positive)) <= delta)
 
     return min(1.0, _SAFELY * last_allowed(allowed, 1.0, 0.0) + _ROUNDING / spare)
-
-
-def _below(ball: arb) -> int:
-    """Return a whole number n with n/2^128 at most every number of a ball of at least 1."""
-    with ctx.workprec(4 * PRECISION_BITS):
-        return int((ball.lower() * (1 << PRECISION_BITS)).floor().unique_fmpz()) - 1

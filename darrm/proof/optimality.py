@@ -68,7 +68,7 @@ SHARE = Merit(
     "{:.10g} of the labels right, no private mechanism above {:.10g} ({})",
     lambda law, prior: law.share_right(prior),
     lambda problem, prior, _, multipliers: share_bound.upper_bound(problem, prior, multipliers),
-    share_bound.to_list,
+    lambda multiplier: multiplier.to_list(),
     share_bound.multipliers_from_json,
     ("value", "bound", "status"),
 )

@@ -22,6 +22,7 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 
+from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.charges import Sample
 from darrm.probability.binomial import hypergeometric_pmf
 from darrm.proof.table import Table
@@ -39,6 +40,8 @@ def sample_of(table: Table) -> Sample | None:
     >>> sample_of(certify(problem, baselines.subsampling(problem))).voters
     3
     """
+    if not isinstance(table.law, NoiseFunction):
+        return None
     K, half = table.gamma.K, [Fraction(float(value)) for value in table.gamma.half]
     first, told = table.problem.voters.first_majority, half[-1]
     for size in range(1, K):

@@ -8,12 +8,17 @@ terms (k_t classes each) and ρ_j = c_j − Σ_t z_t [j = n's group of t] + e^ε
 
     (1)   no (ε, δ)-private mechanism has a share of right labels above   δ Σ_r y_r + Σ_p max_{j in p} ρ_j/m_j.
 
-*Proof.* First a law h that treats classes alike. It is private, so for each pair Σ_t z_t (h_i − e^ε h_j) ≤
-y_r Σ_t k_t (h_i − e^ε h_j)_+ ≤ y_r δ. Hence Σ_j c_j h_j ≤ Σ_j ρ_j h_j + δ Σ_r y_r, and in every partition h_j ≥ 0 and
-Σ_j m_j h_j = 1. Now any mechanism on the votes of K voters, private for every change of at most t votes. Apply a random
-permutation to the voters and to the classes, and undo that of the classes in the answer: the neighbors stay neighbors,
-divergences are jointly convex, and a prior that calls voters and classes by no name sees the same share of right
-labels. What comes out depends on the histogram only and treats classes alike. ∎
+*Proof.* First a law h that treats classes alike. It is private, so for each pair Σ_t z_t (h_i − e^ε h_j) ≤ y_r Σ_t k_t
+(h_i − e^ε h_j)_+ ≤ y_r δ. Hence Σ_j c_j h_j ≤ Σ_j ρ_j h_j + δ Σ_r y_r, and in every partition h_j ≥ 0 and Σ_j m_j h_j =
+1. Now any mechanism on the votes of K voters, private for every change of at most t votes. Apply a random permutation
+to the voters and to the classes, and undo that of the classes in the answer: the neighbors stay neighbors, divergences
+are jointly convex, and a prior that calls voters and classes by no name sees the same share of right labels. What comes
+out depends on the histogram only and treats classes alike. ∎
+
+**Private voters.** For multipliers z_r ≥ 0 of rows E_p[h_S] − e^ε E_{p'}[h_S] ≤ δ of voters at corners
+(`darrm.proof.voter_rows`), with coefficients a_{r,j} and ρ_j = c_j − Σ_r z_r a_{r,j}, the bound is δ Σ_r z_r + Σ_p
+max_{j in p} ρ_j/m_j, for the same reasons; a permutation of the voters is harmless where all promise the same. Where
+they differ it is a bound on mechanisms that see how many votes each class has, not whose they are.
 
 Good multipliers come from the solver; bad ones give a weak bound, never a false one. So a table keeps them, and whoever
 loads it computes (1) again in balls that contain the real numbers. P_p are the floats that the prior computes.
@@ -22,8 +27,9 @@ loads it computes (1) again in balls that contain the real numbers. P_p are the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+import numpy as np
 from flint import arb, ctx, fmpq
 
 from darrm.errors import checks
@@ -32,7 +38,22 @@ from darrm.laws.priors import Prior
 from darrm.problem import Problem
 from darrm.proof.corners import PRECISION_BITS, ratio_of, upper_float
 from darrm.proof.moves import pairs_of
+from darrm.proof.voter_rows import VoterRow, relative_error
 from darrm.system.files import Json
+
+_MOST_ROWS = 10_000  # with multipliers: far more than any program has at its optimum
+
+
+class Multiplier(Protocol):
+    """z of some rows: what it takes off c, and how it is written."""
+
+    def subtract(self, reduced: list[arb], problem: Problem) -> arb:
+        """Subtract the rows, times z; return what stands before δ."""
+        ...
+
+    def to_list(self) -> list[Json]:
+        """Write it as plain data."""
+        ...
 
 
 class PairMultipliers(NamedTuple):
@@ -42,8 +63,44 @@ class PairMultipliers(NamedTuple):
     aligned: Histogram  # n'
     weights: tuple[float, ...]
 
+    def subtract(self, reduced: list[arb], problem: Problem) -> arb:
+        """Subtract the terms, times z, from c; return the largest z/k."""
+        partitions = partitions_of(problem.voters.K, problem.classes)
+        ratio, largest = ratio_of(problem.target.exact_epsilon).ball, arb(0)
+        terms = partitions.terms(self.place, self.aligned)
+        for (before, after, count), weight in zip(terms, self.weights, strict=True):
+            z = arb(weight)
+            reduced[before] -= z
+            reduced[after] += ratio * z
+            largest = largest.max(z / count)
+        return largest
 
-def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[PairMultipliers]) -> float:
+    def to_list(self) -> list[Json]:
+        """Write the number of the partition, its neighbor, and z of every term."""
+        return [self.place, list(self.aligned), list(self.weights)]
+
+
+class RowMultiplier(NamedTuple):
+    """z of one row of private voters."""
+
+    weight: float
+    row: VoterRow
+
+    def subtract(self, reduced: list[arb], problem: Problem) -> arb:
+        """Subtract the row, times z, from c; return z."""
+        ratio, error, z = ratio_of(problem.target.exact_epsilon).ball, relative_error(problem), arb(self.weight)
+        before, after = self.row.coefficients(problem)
+        for group in np.flatnonzero(before + after).tolist():
+            x, y = (arb(float(side[group]), error * float(side[group])) for side in (before, after))
+            reduced[group] -= z * (x - ratio * y)
+        return z
+
+    def to_list(self) -> list[Json]:
+        """Write z, and the row."""
+        return [self.weight, *self.row.to_list()]
+
+
+def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[Multiplier]) -> float:
     """Compute a float that is at least (1), and at most 1, as every share is.
 
     Without multipliers nothing is known but that:
@@ -55,23 +112,14 @@ def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[PairMultip
     1.0
     """
     partitions = partitions_of(problem.voters.K, problem.classes)
-    ratio, delta = ratio_of(problem.target.exact_epsilon).ball, problem.target.exact_delta
-    sizes = partitions.sizes.tolist()
+    delta, sizes = problem.target.exact_delta, partitions.sizes.tolist()
     with ctx.workprec(PRECISION_BITS):
         reduced = [arb(0)] * len(sizes)
         for group, probability in zip(
             partitions.starts.tolist(), partitions.probabilities(prior).tolist(), strict=True
         ):
             reduced[group] = sizes[group] * arb(probability)
-        total = arb(0)
-        for place, aligned, weights in multipliers:
-            largest = arb(0)
-            for (before, after, count), weight in zip(partitions.terms(place, aligned), weights, strict=True):
-                z = arb(weight)
-                reduced[before] -= z
-                reduced[after] += ratio * z
-                largest = largest.max(z / count)
-            total += largest
+        total = sum((multiplier.subtract(reduced, problem) for multiplier in multipliers), arb(0))
         bound = total * arb(fmpq(delta.numerator, delta.denominator))
         best: dict[int, arb] = {}
         for place, size, each in zip(partitions.blocks.tolist(), sizes, reduced, strict=True):
@@ -80,13 +128,21 @@ def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[PairMultip
         return min(1.0, upper_float(sum(best.values(), bound)))
 
 
-def to_list(multiplier: PairMultipliers) -> list[Json]:
-    """Write the multipliers of one pair: the number of the partition, its neighbor, and z of every term."""
-    return [multiplier.place, list(multiplier.aligned), list(multiplier.weights)]
-
-
-def multipliers_from_json(data: Json, problem: Problem) -> tuple[PairMultipliers, ...]:
+def multipliers_from_json(data: Json, problem: Problem) -> tuple[Multiplier, ...]:
     """Read what `to_list` wrote of each; `TypeError`, `KeyError` or `ValueError` if they are no such list."""
+    read = _pairs_from_json if problem.voters.are_plain else _rows_from_json
+    return read(data, problem)
+
+
+def _rows_from_json(data: Json, problem: Problem) -> tuple[RowMultiplier, ...]:
+    if not isinstance(data, list) or len(data) > _MOST_ROWS:
+        checks.fail("multipliers", type(data).__name__, f"a list of at most {_MOST_ROWS:,} rows")
+    for weight, *_ in data:
+        checks.non_negative(multiplier=weight)
+    return tuple(RowMultiplier(float(weight), VoterRow.from_list(row, problem)) for weight, *row in data)
+
+
+def _pairs_from_json(data: Json, problem: Problem) -> tuple[PairMultipliers, ...]:
     pairs, partitions = pairs_of(problem), partitions_of(problem.voters.K, problem.classes)
     known = set(zip(pairs.first, pairs.second, strict=True))
     if not isinstance(data, list) or len(data) > len(known):

@@ -192,7 +192,7 @@ SHELL = {
     "optimize --K 5 --m 2 --target 0.5,1e-5": "--m and --target … give one of them",
     "optimize --K 5 --voters plain --m 2": "--voters plain needs --target EPS,DELTA",
     "optimize --K 5 --voters plain --epsilon 1": "--epsilon is about private voters … leave it out",
-    "optimize --K 5 --classes 3 --voters plain": "--target is needed … --target 0.5,1e-5",
+    "optimize --K 5 --classes 3 --voters plain": "--target EPS,DELTA … private voters",
     "optimize --K 5 --classes 1": "--classes … 1 … at least 2",
     # priors
     "optimize --K 5 --prior uniforn": "prior … 'uniforn' … uniform:LOW,HIGH … for example",
@@ -638,7 +638,10 @@ PYTHON: dict[str, Case] = {
         "sampler must be callable … ndarray of shape (20, 2)",
     ),
     "a gamma in per cent": (lambda: sample_size(gamma=5, m=100), "gamma … in (0, 1) … got 5"),
-    "three classes of private voters": (lambda: Problem(PRIVATE, EACH, 3), "the voters … PrivacyParams("),
+    "private voters and more classes than can be looked at": (
+        lambda: optimize_table(Problem(Voters(40, EACH), EACH, 6)),
+        "multisets of private voters … at most … take fewer",
+    ),
 }
 
 

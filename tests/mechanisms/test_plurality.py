@@ -86,13 +86,13 @@ def test_many_classes_are_found_without_keys() -> None:
     law = uniform_law(22, 22)  # 23^22 is beyond a key of 64 bits
     counts = np.zeros((2, 22), dtype=np.int64)
     counts[0, 5], counts[1, 3], counts[1, 9] = 22, 1, 21
-    assert [law.partitions.parts[place][:3] for place in law.places_of(counts)] == [(22, 0, 0), (21, 1, 0)]
+    assert [law.partitions.parts[place][:3] for place in law.partitions.places_of(counts)] == [(22, 0, 0), (21, 1, 0)]
     small = uniform_law(4, 3)
     histograms = np.array([n for n in itertools.product(range(5), repeat=3) if sum(n) == 4])
-    found = [small.partitions.parts[place] for place in small.places_of(histograms)]
+    found = [small.partitions.parts[place] for place in small.partitions.places_of(histograms)]
     assert found == [tuple(sorted(row, reverse=True)) for row in histograms.tolist()]
     with pytest.raises(ValueError, match="4 votes for 3 classes"):
-        small.places_of(np.array([[3, 0, 0]]))
+        small.partitions.places_of(np.array([[3, 0, 0]]))
 
 
 def test_only_a_proven_table_is_taken() -> None:

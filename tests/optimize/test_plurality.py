@@ -17,7 +17,7 @@ from darrm.optimize.plurality import SMALLEST_PROBABILITY, optimize_plurality, o
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.histogram_costs import curve_of_law, profile_of_law
-from darrm.proof.moves import prove
+from darrm.proof.pluralities import prove
 from darrm.proof.share_bound import PairMultipliers, upper_bound
 from darrm.proof.table import certify
 from darrm.votes import Votes

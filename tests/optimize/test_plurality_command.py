@@ -46,14 +46,14 @@ def test_priors_on_histograms(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("more", "word"),
     [
-        (["--m", "3"], "--m is about two classes"),
+        (["--m", "3"], "--m and --target both say"),
         (["--shape", "monotone"], "shape must be left out for 3 classes"),
         (["--solver", "reference"], "solver must be left out for 3 classes"),
         (["--objective", "expected-error"], "objective must be left out for 3 classes"),
         (["--objective", "expected-error", "--draws", "9"], "must be left out for 3 classes"),
         (["--plot", "picture.png"], "--plot is about two classes"),
         (["--prior", "common"], "the prior must be"),
-        (["--voters", "private"], "the voters must be"),
+        (["--voters", "private", "--epsilon", "1"], "m must be in"),
         (["--K", "400", "--classes", "10"], "the number of partitions"),
         (["--classes", "1"], "classes must be"),
         (["--classes", "65536", "--K", "5"], "classes must be"),

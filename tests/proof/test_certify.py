@@ -16,7 +16,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof import balls, certify, corners, full_set, table
 from darrm.proof.certify import BALLS, FLOATS, bound_worst_cost, prove, scale_and_prove
-from darrm.proof.moves import mix_and_prove
+from darrm.proof.pluralities import mix_and_prove
 from tests.oracle import exact_budget, exact_worst_cost
 from tests.strategies import gammas, problems
 
@@ -164,5 +164,5 @@ def test_a_proof_is_for_the_problems_that_it_is_about() -> None:
     three = Problem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1), 3)
     with pytest.raises(ValueError, match="γ is about two classes"):
         scale_and_prove(three, NoiseFunction(2, [0.1]))
-    with pytest.raises(ValueError, match="voters must be plain"):
-        mix_and_prove(Problem(Voters(2, PrivacyParams(1)), PrivacyParams(1)), uniform_law(2, 2))
+    with pytest.raises(ValueError, match="about 3 votes for 2 classes"):
+        mix_and_prove(Problem(Voters(3, PrivacyParams(1)), PrivacyParams(1)), uniform_law(2, 2))

@@ -23,7 +23,7 @@ from darrm.laws import baselines, priors
 from darrm.laws.noise_function import NoiseFunction, signed_function
 from darrm.losses.composition import optimal_epsilon
 from darrm.optimize.optimizer import optimize_table
-from darrm.optimize.rounding import least_error
+from darrm.optimize.rounding import fitting, least_error
 from darrm.plan.budget import counted
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
@@ -32,7 +32,7 @@ from darrm.problem import Problem, Voters, Workload
 from darrm.proof.charge import charge_of
 from darrm.proof.corners import corner_pairs, corners_of, full_set_size
 from darrm.proof.error_bound import lower_bound
-from darrm.proof.kinds import KindCounts, KindSet, fitting, number_of_rows
+from darrm.proof.kinds import KindCounts, KindSet, number_of_rows
 from darrm.proof.library import load_table
 from darrm.proof.profile import divergence, privacy_profile
 from darrm.proof.renyi import renyi_divergences
@@ -465,7 +465,6 @@ def test_what_is_not_known_of_voters_that_differ_is_refused() -> None:
         (lambda: certify(problem, NoiseFunction(11, [1, 0, 1, 1, 1, 1])), "never falls"),
         (lambda: optimize_table(Problem(too_many, PrivacyParams(1))), r"voters\.rounded"),
         (lambda: Problem.from_allowance(some_plain(), 1), "state the target"),
-        (lambda: Problem(some_plain(), PrivacyParams(1), 3), "two classes only"),
         (lambda: Voters.of([PrivacyParams(0), PrivacyParams(1)]), "no information"),
         (lambda: Voters.of([]), "one for each voter"),
         (lambda: Voters.of(PrivacyParams(1)), "one for each voter"),  # type: ignore[arg-type]

@@ -95,7 +95,7 @@ def changed(path: tuple[Any, ...], value: Any) -> Callable[[dict[str, Any]], dic
         ("gamma", changed(("format",), "darrm gamma table")),
         ("version", changed(("version",), 2)),
         ("version", changed(("version",), True)),
-        ("problem", changed(("problem", "each", "epsilon"), "0.1")),
+        ("optimality", changed(("problem", "each", "epsilon"), "0.1")),
         ("problem", changed(("problem", "classes"), 1)),
         ("problem", changed(("problem", "target", "delta"), 0.5)),
         ("weights", changed(("problem", "classes"), 4)),

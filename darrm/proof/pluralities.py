@@ -1,0 +1,86 @@
+"""That a plurality's answers are private, whatever is promised of the voters, and how a law is made so.
+
+Plain voters may change their votes at will: their neighbors are pairs of histograms (`darrm.proof.moves`). Voters who
+promise something, all or some of them, are at the corners of their promises (`darrm.proof.voter_corners`); plain ones
+among them are corners, too, but a law has far fewer pairs of histograms than multisets of corners.
+
+Either way a law is repaired by mixing it with a random answer, which has room to spare for any ε > 0.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+
+from darrm.errors import CertificationError, checks
+from darrm.laws.plurality_law import PluralityLaw
+from darrm.probability import Array
+from darrm.problem import Problem
+from darrm.proof import moves, voter_corners
+from darrm.proof.certificate import Certificate
+from darrm.proof.corners import WHOLE_NUMBERS
+
+_MOST_ATTEMPTS = 8
+
+
+def bound_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, int, str]:
+    """Bound Pr[S] − e^ε·Pr'[S] from above for all neighbors and answers; return rows and method, too."""
+    voters = problem.voters
+    if voters.are_plain:
+        pairs = moves.pairs_of(problem)
+        return moves.largest_excess(law, pairs, problem.target.exact_epsilon), len(pairs.first), WHOLE_NUMBERS
+    voter_corners.check_size(voters, problem.classes)
+    worst, method = voter_corners.largest_excess(problem, law)
+    return worst, voter_corners.number_of_rows(voters, problem.classes), method
+
+
+def share_needed(problem: Problem, each: Array) -> float:
+    """Find in floats how much of a random answer makes a law private, given one class of each group."""
+    if problem.voters.are_plain:
+        return moves.share_needed(problem, moves.pairs_of(problem), each)
+    return voter_corners.share_needed(problem, each)
+
+
+def prove(problem: Problem, law: PluralityLaw, scale: float = 1.0) -> Certificate:
+    """Prove that a law is private as it stands; `CertificationError` if it is not.
+
+    ``worst_cost`` of the certificate bounds the largest excess, ``budget`` is δ and ``rows`` the number of pairs,
+    or of multisets of voters.
+    """
+    if (law.K, law.classes) != (problem.voters.K, problem.classes):
+        found = f"{law.K} votes for {law.classes} classes"
+        checks.fail("law", found, f"about {problem.voters.K} votes for {problem.classes} classes")
+    target = problem.target
+    worst, rows, method = bound_excess(problem, law)
+    if worst > target.exact_delta:
+        raise CertificationError(
+            f"at epsilon = {target.epsilon:g} neighbors differ by {float(worst):.6g}, delta is {target.delta:.6g}: "
+            "let certify mix the law with a random answer",
+            worst_cost=float(worst),
+            budget=target.delta,
+        )
+    # both to floats on the safe side of themselves, and of one another
+    cost = 0.0 if worst == 0 else min(float(np.nextafter(float(worst), np.inf)), 1.0)
+    budget = float(np.nextafter(target.delta, 0.0)) if Fraction(target.delta) > target.exact_delta else target.delta
+    return Certificate(cost, budget, rows, method, scale)
+
+
+def mix_and_prove(problem: Problem, law: PluralityLaw) -> tuple[PluralityLaw, Certificate]:
+    """Mix a law with a random answer as little as its proof needs, and prove the result.
+
+    `CertificationError` if no proof was found; this has not been seen and would be a defect.
+    """
+    checks.instance(Problem, problem=problem, advice="say Problem(voters, target, classes)")
+    checks.instance(PluralityLaw, law=law, advice="say PluralityLaw.of_probabilities(K, classes, probabilities)")
+    try:
+        return law, prove(problem, law)
+    except CertificationError as error:
+        failure = error
+    share = share_needed(problem, law.each)
+    for _ in range(_MOST_ATTEMPTS):
+        mixed = law.mixed(share)
+        try:
+            return mixed, prove(problem, mixed, scale=1.0 - share)
+        except CertificationError as error:
+            failure = error
+        share = min(1.0, 8.0 * share)
+    raise failure

@@ -1,0 +1,367 @@
+"""What private voters may do to an answer of any number of classes: their corners, and all multisets of them.
+
+One voter has laws p, p' over the C classes on neighboring data, (ε, Δ)-close. With hi = e^ε/(1 + e^ε), lo = 1 − hi:
+
+**Theorem 1.** The pairs (p, p') are the convex hull of the *corners*, for classes a, b and u, v,
+
+    p = (1 − Δ)(hi·1_a + lo·1_b) + Δ·1_u,        p' = (1 − Δ)(lo·1_a + hi·1_b) + Δ·1_v :
+
+a randomized response between two classes, a voter who always says a for a = b, and with probability Δ anything else.
+
+*Proof.* Δ = 0: in every class e^{−ε} ≤ p_c/p'_c ≤ e^ε, so (p_c, p'_c) = α_c(hi, lo) + β_c(lo, hi) with α_c, β_c ≥ 0.
+The sums over c, hi Σα + lo Σβ = lo Σα + hi Σβ = 1, give Σα = Σβ = 1. Draw a from α and b from β, apart: the mean of the
+corners (a, b) is (p, p'). Δ > 0: take r = (p − e^ε p')_+ off p and s = (p' − e^ε p)_+ off p'. Each has a mass of at
+most Δ, and where r_c > 0 is s_c = 0, so what is left, x = p − r and y = p' − s, has e^{−ε} ≤ x_c/y_c ≤ e^ε. Let x have
+the larger mass. Moving x towards e^{−ε}y ≤ x keeps the ratios and brings its mass down to that of y; then both are
+shrunk to the mass 1 − Δ. So (p, p') = ((1 − Δ)x̂ + Δr̂, (1 − Δ)ŷ + Δŝ) with laws x̂, ŷ that are (ε, 0)-close, a mean of
+corners (a, b), and r̂, ŝ, means of u and of v. Draw the three apart. ∎ For C = 2 these are the corners of [D, Lemma
+5.1]. A voter about whom nothing is promised has hi = 1. (Δ = 0 and "randomized response": [Kairouz, Oh, Viswanath 2015,
+Theorem 2].)
+
+Let h_c(n) be the probability of the answer c for a histogram n, and r = e^ε of the target. The release is (ε,
+δ)-private if E_p[h_S] − r·E_{p'}[h_S] ≤ δ for every set S of answers, a function that is linear in each voter's pair:
+so it is if and only if this holds with every voter at a corner, those whom the person does not reach always saying one
+class. As h treats classes alike only the size of S matters, and multisets of voters; for δ = 0 one answer is enough.
+
+**All of them at once.** For a voter who says a with probability hi and else b, (Th)(n) = hi·h(n + 1_a) + lo·h(n + 1_b)
+is a function of the other votes. After one such step for each of the j voters who move, in any order, E[h] stands at
+every histogram of the K − j others. A multiset of movers is made from one with one mover less, so each number costs one
+step.
+
+**Theorem 2.** If h_S never falls when a vote comes to S from another class, movers with a ∉ S and b ∈ S are not needed.
+*Proof.* Let a voter say hi·1_a + lo·1_b on the neighboring data, too: the votes for S become fewer there, so
+E_{p'}[h_S] does not grow and the left side does not fall. The new pair is a mean of the corners of a voter who always
+says a, and of one who always says b: one of them costs as much. ∎
+
+**Δ > 0.** What voters say beyond their randomized response is bounded by its first order: with w the probability that
+nobody does, over the t voters reached,
+
+    E_p[h] ≤ w·E_0[h] + w·Σ_i Δ_i/(1 − Δ_i)·max_u E_{0, i says u}[h] + (1 − w − w·Σ_i Δ_i/(1 − Δ_i))·max h,
+
+and E_{p'} likewise from below: exact but for terms of the order Δ². Only rows that are attained go into a program.
+
+**Whole numbers.** A voter with a larger hi or Δ promises less, and a smaller r asks for more: both rounded to multiples
+of 2^{−128} on that side, a sum over j movers is a whole number over 2^{128j}, and nothing else is rounded. In floats,
+for more rows, every step is off by at most four roundings of numbers of at most 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.errors import checks
+from darrm.laws.histograms import histograms_of
+from darrm.laws.partitions import partitions_of
+from darrm.laws.plurality_law import ONE, PluralityLaw
+from darrm.probability import Array
+from darrm.problem import Problem, Voters
+from darrm.proof.certify import FLOATS
+from darrm.proof.corners import PRECISION_BITS, WHOLE_NUMBERS, corners_of, ratio_of, whole_below
+
+_MOST_NUMBERS = 2**22  # that stand in memory at once
+_MOST_WHOLE = 100_000  # a second of whole numbers
+# half a minute; where voters differ or Δ > 0 the names of classes are not made use of
+_MOST_ROWS, _MOST_ROWS_OF_KINDS = 25 * 10**8, 2 * 10**7
+SIZES_OF_PRIVATE = "where all are alike and Δ = 0 C = 3 to K = 51, C = 4 to K = 17 and C = 5 to K = 11 are solved"
+_STEP = 2.0**-51  # of floats: hi, lo, two products and a sum, each rounded once
+_UNIT = 1 << PRECISION_BITS
+
+
+@dataclass(frozen=True)
+class Mover:
+    """A voter of one kind who says ``first`` with probability hi and else ``second``; on neighboring data reversed."""
+
+    kind: int
+    first: int
+    second: int
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Multisets of so many movers: E_0[h] at every histogram of the other votes, on both data sets."""
+
+    moving: int
+    movers: NDArray[np.int16]  # (m, T), how many of each type
+    last: NDArray[np.int16]  # (m,), the last type of which there are any
+    before: Array  # (m, n)
+    after: Array
+    fewer: Level | None = None  # all multisets of one mover less, where they are needed
+
+    def part(self, rows: slice) -> Level:
+        """Return some of the multisets."""
+        return Level(self.moving, self.movers[rows], self.last[rows], self.before[rows], self.after[rows])
+
+
+class Rounded:
+    """The numbers of voters in floats or, rounded to the side that promises less, as whole numbers over ``unit``."""
+
+    def __init__(self, voters: Voters, *, whole: bool) -> None:
+        self.unit: Any = _UNIT if whole else 1.0
+        corners = [corners_of(each) for _, each in voters.kinds]
+        deltas = [_at_least(each.exact_delta) for _, each in voters.kinds]
+        if voters.overlap is not None:
+            deltas = [max(deltas)] * len(deltas)  # whoever is reached
+        self.shares: list[tuple[Any, Any]] = []
+        for corner in corners:
+            high = min(_UNIT, -whole_below(-corner.ball_share)) if whole else float(corner.ball_share.mid())
+            self.shares.append((high, self.unit - high))
+        sizes = [count for count, _ in voters.kinds]
+        alone = [1 - delta for delta in deltas]
+        reached = sizes if voters.overlap is None else [voters.reached]
+        none = math.prod(share**n for share, n in zip(alone, reached, strict=False))
+        told = [none * delta / (1 - delta) for delta in deltas]  # one voter, and nobody else
+        if whole:
+            none, told = Fraction(int(none * _UNIT), _UNIT), [Fraction(int(share * _UNIT), _UNIT) for share in told]
+        more = 1 - none - sum(n * share for n, share in zip(reached, told, strict=False))
+        write = (lambda share: int(share * _UNIT)) if whole else float
+        self.none, self.more, self.told = write(none), write(more), [write(share) for share in told]
+
+
+class CornerSet:
+    """The movers of voters who choose from C classes, as seen from the first ``answers`` classes.
+
+    Without ``every`` those who bring votes to these answers are left out (theorem 2). In floats, or in whole numbers
+    over `Rounded.unit` to the number of movers.
+    """
+
+    def __init__(self, voters: Voters, classes: int, answers: int, *, every: bool = True, whole: bool = False) -> None:
+        self.voters, self.classes, self.numbers = voters, classes, Rounded(voters, whole=whole)
+        self.sizes = np.array([count for count, _ in voters.kinds])
+        own = range(answers)
+        pairs = permutations(range(classes), 2)
+        places = [(a, b) for a, b in pairs if every or a in own or b not in own]
+        # in front those that lead from the first class away from the answers, whose order can be chosen
+        places.sort(key=lambda place: (place[0] != 0 or place[1] in own, place))
+        self.types = [Mover(kind, a, b) for kind in range(self.sizes.size) for a, b in places]
+        self.kind_of = np.array([mover.kind for mover in self.types], dtype=np.int64)
+        self.says_more = any(each.exact_delta for _, each in voters.kinds)
+        self.ordered = 0 if self.says_more else classes - answers
+
+    def levels(self, values: Array) -> Iterator[Level]:
+        """Average a function on the histograms of all votes over all multisets of movers, a part at a time."""
+        none = np.zeros((1, len(self.types)), dtype=np.int16)
+        yield from self._from(Level(0, none, none[:, 0], values[None], values[None]))
+
+    def _from(self, level: Level) -> Iterator[Level]:
+        yield level
+        if level.moving == self.voters.reached:
+            return
+        left = histograms_of(self.voters.K - level.moving - 1, self.classes).number
+        at_once = max(1, _MOST_NUMBERS // (left * len(self.types)))
+        if self.says_more:
+            at_once = len(level.movers)
+        for start in range(0, len(level.movers), at_once):
+            rows = slice(start, start + at_once)
+            children = self._with_one_more(level.part(rows))
+            if len(children.movers):
+                yield from self._from(children)
+
+    def _with_one_more(self, level: Level) -> Level:
+        """Add a mover to every multiset, none of a type before those that it has: so each multiset is made once."""
+        left = histograms_of(self.voters.K - level.moving - 1, self.classes)
+        full = [level.movers[:, self.kind_of == kind].sum(axis=1) == size for kind, size in enumerate(self.sizes)]
+        parts = []
+        for place, mover in enumerate(self.types):
+            allowed = (level.last <= place) & ~full[mover.kind]
+            if 0 < place < self.ordered:  # classes that are no answers can be exchanged
+                allowed &= level.movers[:, place] < level.movers[:, place - 1]
+            rows = np.flatnonzero(allowed)
+            movers, last = level.movers[rows], np.full(rows.size, place, dtype=np.int16)
+            movers[:, place] += 1
+            hi, lo = self.numbers.shares[mover.kind]
+            first, second = left.plus(mover.first), left.plus(mover.second)
+            x, y = level.before[rows], level.after[rows]
+            parts.append((movers, last, hi * x[:, first] + lo * x[:, second], lo * y[:, first] + hi * y[:, second]))
+        movers, last, before, after = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return Level(level.moving + 1, movers, last, before, after, level if self.says_more else None)
+
+    def bounds(self, level: Level, most: Any, least: Any) -> tuple[Array, Array]:  # noqa: ANN401 (a float or an int)
+        """Bound E_p[h] from above and E_{p'}[h] from below, for h between ``least`` and ``most``.
+
+        Whole numbers are then over one more factor of the unit.
+        """
+        if not self.says_more:
+            return level.before * self.numbers.unit, level.after * self.numbers.unit
+        scale = self.numbers.unit**level.moving * self.numbers.more
+        return (
+            level.before * self.numbers.none + self._told(level, "before", np.maximum) + scale * most,
+            level.after * self.numbers.none + self._told(level, "after", np.minimum) + scale * least,
+        )
+
+    def _told(self, level: Level, side: str, best: np.ufunc) -> Array:
+        """Sum over the voters what the best class for one of them makes of E_0[h], times its weight."""
+        values = getattr(level, side)
+        total = np.zeros_like(values)
+        fewer = level.fewer
+        if fewer is not None:
+            places = {row.tobytes(): place for place, row in enumerate(fewer.movers)}
+            for place, mover in enumerate(self.types):
+                rows = np.flatnonzero(level.movers[:, place])
+                if not rows.size:
+                    continue
+                without = level.movers[rows]
+                without[:, place] -= 1
+                parents = getattr(fewer, side)[[places[row.tobytes()] for row in without]]
+                weight = self.numbers.told[mover.kind] * self.numbers.unit
+                times = weight * level.movers[rows, place, None].astype(values.dtype)
+                total[rows] += times * self._best(parents, best, level.moving)
+        return np.asarray(total + self._told_by_others(level, values, best))
+
+    def _best(self, values: Array, best: np.ufunc, moving: int) -> Array:
+        """Let one more voter say the best class."""
+        left = histograms_of(self.voters.K - moving, self.classes)
+        return np.array(best.reduce([values[:, left.plus(label)] for label in range(self.classes)]))
+
+    def _told_by_others(self, level: Level, values: Array, best: np.ufunc) -> Array:
+        """Sum over voters who do not move: exactly where all are alike and reached, else as if all said the best."""
+        others, told = self.voters.K - level.moving, self.numbers.told
+        total = np.zeros_like(values)
+        if not others:
+            return total
+        fewer, counts = histograms_of(others - 1, self.classes), histograms_of(others, self.classes).counts
+        spoken = self._best(values, best, level.moving + 1)  # at every histogram of the others but one
+        alike = self.voters.overlap is None and len(told) == 1
+        seen = np.zeros(len(counts), dtype=bool)
+        for label in range(self.classes):
+            place = fewer.plus(label)
+            if alike:
+                total[:, place] += told[0] * counts[place, label].astype(values.dtype) * spoken
+                continue
+            total[:, place] = np.where(seen[place], best(total[:, place], spoken), spoken)
+            seen[place] = True
+        return total if alike else np.asarray(self._weight_of_others(level, values.dtype)[:, None] * total)
+
+    def _weight_of_others(self, level: Level, dtype: np.dtype[Any]) -> Array:
+        """Sum the weights of all that are reached and do not move."""
+        told = self.numbers.told
+        if self.voters.overlap is not None:
+            return np.array([told[0] * (self.voters.reached - level.moving)], dtype=dtype)
+        moving = [level.movers[:, self.kind_of == kind].sum(axis=1) for kind in range(len(told))]
+        sizes = self.sizes.tolist()
+        return np.asarray(sum(t * (n - moved.astype(dtype)) for t, n, moved in zip(told, sizes, moving, strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """All rows of some multisets, for the first ``answers`` classes: both expectations, bounded, of shape (m, n).
+
+    In whole numbers they are over `Rounded.unit` to the number of movers and one.
+    """
+
+    answers: int
+    corners: CornerSet
+    level: Level
+    upper: Array  # of E_p[h_S]
+    lower: Array  # of E_{p'}[h_S]
+
+    @property
+    def error(self) -> float:
+        """How far floats are off: a few roundings for each mover, class and type."""
+        return _STEP * (self.level.moving + self.corners.classes + len(self.corners.types) + 8)
+
+    def costs(self, problem: Problem) -> Array:
+        """Compute E_p[h_S] − e^ε E_{p'}[h_S]; in whole numbers over one more factor of the unit."""
+        ratio, unit = ratio_of(problem.target.exact_epsilon), self.corners.numbers.unit
+        return np.asarray(self.upper * unit - (ratio.value if unit == 1 else whole_below(ratio.ball)) * self.lower)
+
+    def worst(self, problem: Problem) -> float:
+        """Bound the largest cost, computed in floats, from above."""
+        ratio = ratio_of(problem.target.exact_epsilon)
+        return float(np.max(self.costs(problem))) + (1.0 + ratio.value) * self.error + ratio.error
+
+
+def looks(
+    problem: Problem, each: Array, answers: Iterable[int], *, every: bool | None = None, whole: bool = False
+) -> Iterator[Look]:
+    """Look at all rows of a law for so many answers, given the probability of one class of each group.
+
+    ``every`` keeps all movers or leaves those of theorem 2 out; None decides by the law.
+    """
+    K, C = problem.voters.K, problem.classes
+    groups, fewer = partitions_of(K, C).groups_of(histograms_of(K, C).counts), histograms_of(K - 1, C)
+    for number in answers:
+        values = each[groups[:, :number]].sum(axis=1)
+        own = np.min([values[fewer.plus(label)] for label in range(number)], axis=0)
+        gains = bool(np.all(own >= np.max([values[fewer.plus(label)] for label in range(number, C)], axis=0)))
+        corners = CornerSet(problem.voters, C, number, every=not gains if every is None else every, whole=whole)
+        for level in corners.levels(values):
+            yield Look(number, corners, level, *corners.bounds(level, values.max(), values.min()))
+
+
+def sets_of_answers(problem: Problem) -> range:
+    """Return how many answers a set has that must be looked at: for δ = 0 one."""
+    return range(1, problem.classes if problem.target.exact_delta else 2)
+
+
+def largest_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, str]:
+    """Bound E_p[h_S] − e^ε E_{p'}[h_S] from above for all rows, at least 0; return how, too.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> voter = Problem(Voters(1, PrivacyParams(1)), PrivacyParams(1), 3)
+    >>> float(largest_excess(voter, PluralityLaw.of_probabilities(1, 3, [1.0, 0.0]))[0])  # tells the only vote
+    0.0
+    """
+    sets, whole = sets_of_answers(problem), number_of_rows(problem.voters, problem.classes) <= _MOST_WHOLE
+    if not whole:
+        return Fraction(max(0.0, *(look.worst(problem) for look in looks(problem, law.each, sets)))), FLOATS
+    common = math.lcm(*range(1, law.classes + 1))
+    numbers = [w * (common // m) for w, m in zip(law.weights.tolist(), law.partitions.sizes.tolist(), strict=True)]
+    worst = (
+        Fraction(int(look.costs(problem).max()), common * ONE * _UNIT ** (look.level.moving + 2))
+        for look in looks(problem, np.array(numbers, dtype=object), sets, whole=True)
+    )
+    return max(Fraction(0), *worst), WHOLE_NUMBERS
+
+
+def share_needed(problem: Problem, each: Array) -> float:
+    """Find in floats how much of a random answer, which costs |S|/C·(1 − e^ε) < 0, brings every row to δ."""
+    share, delta, ratio = 0.0, problem.target.delta, ratio_of(problem.target.exact_epsilon).value
+    for look in looks(problem, each, sets_of_answers(problem)):
+        worst, random = look.worst(problem), look.answers / problem.classes * (1.0 - ratio)
+        share = max(share, (worst - delta) / (worst - random))
+    return min(1.0, share + _STEP)
+
+
+def number_of_rows(voters: Voters, classes: int) -> int:
+    """Count the multisets of movers, with the histograms of the others: what a look at every mover examines.
+
+    >>> from darrm import PrivacyParams
+    >>> number_of_rows(Voters(11, PrivacyParams(0.1)), 3)
+    75582
+    """
+    movers, types = [1], classes * (classes - 1)
+    for count, _ in voters.kinds:
+        own = [math.comb(moving + types - 1, types - 1) for moving in range(min(count, voters.reached) + 1)]
+        sums = range(min(voters.reached, len(movers) + len(own) - 2) + 1)
+        movers = [sum(movers[j - i] * own[i] for i in range(len(own)) if 0 <= j - i < len(movers)) for j in sums]
+    return sum(n * math.comb(voters.K - j + classes - 1, classes - 1) for j, n in enumerate(movers))
+
+
+def can_be_looked_at(voters: Voters, classes: int) -> bool:
+    """Whether all rows can be, in half a minute or so."""
+    return number_of_rows(voters, classes) <= _most_rows(voters)
+
+
+def check_size(voters: Voters, classes: int) -> None:
+    """Check before the work that all rows can be looked at; `ValueError` says what can."""
+    if not can_be_looked_at(voters, classes):
+        name, rows = "the size of the proof, multisets of private voters", number_of_rows(voters, classes)
+        allowed = f"at most {_most_rows(voters):,}"
+        checks.fail(name, checks.Found(f"{rows:,}"), allowed, f"take fewer of either; {SIZES_OF_PRIVATE}")
+
+
+def _most_rows(voters: Voters) -> int:
+    return _MOST_ROWS if len(voters.kinds) == 1 and not voters.each.exact_delta else _MOST_ROWS_OF_KINDS
+
+
+def _at_least(delta: Fraction) -> Fraction:
+    """Round Δ up to a multiple of 2^{−128}."""
+    return Fraction(-(-delta * _UNIT // 1), _UNIT)

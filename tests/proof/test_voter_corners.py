@@ -1,0 +1,371 @@
+"""Private voters of any number of classes against brute force: their corners, all rows, costs, and the optimum."""
+
+import copy
+import json
+from itertools import combinations, combinations_with_replacement, product
+from math import comb, exp
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from darrm import PrivacyParams, Problem, Table, Voters, Votes, available_tables, load_table, optimize_table
+from darrm.errors import TableError
+from darrm.laws.histograms import histograms_of
+from darrm.laws.partitions import partitions_of
+from darrm.laws.plurality_law import PluralityLaw, uniform_law
+from darrm.laws.priors import Dirichlet, weights_of
+from darrm.mechanisms.release import Release
+from darrm.optimize.plurality import _VoterOracle
+from darrm.probability import Array
+from darrm.proof import voter_corners
+from darrm.proof.charge import charge_of
+from darrm.proof.library import Setting
+from darrm.proof.voter_costs import curve_of_answers, profile_of_answers
+from darrm.proof.voter_rows import VoterRow, rows_of
+from lp_models.options import SolveOptions
+from lp_models.plurality_lp import BlockProgram, maximize_with_rows
+
+Corner = tuple[Array, Array]
+
+
+def corners_of(each: PrivacyParams, classes: int) -> list[Corner]:
+    """All corners (a, b, u, v) of theorem 1, written down."""
+    hi = exp(each.epsilon) / (1.0 + exp(each.epsilon)) if each.is_private else 1.0
+    unit, delta = np.eye(classes), each.delta
+    found = {}
+    for a, b, u, v in product(range(classes), repeat=4):
+        p = (1 - delta) * (hi * unit[a] + (1 - hi) * unit[b]) + delta * unit[u]
+        q = (1 - delta) * ((1 - hi) * unit[a] + hi * unit[b]) + delta * unit[v]
+        found[(*p.round(12), *q.round(12))] = (p, q)
+    return list(found.values())
+
+
+def law_of_histograms(laws: list[Array], K: int, classes: int) -> Array:
+    """The law of the histogram of independent voters, one voter at a time."""
+    current: dict[tuple[int, ...], float] = {(0,) * classes: 1.0}
+    for law in laws:
+        following = dict[tuple[int, ...], float]()
+        for counts, probability in current.items():
+            for label in np.flatnonzero(law).tolist():
+                grown = list(counts)
+                grown[label] += 1
+                following[tuple(grown)] = following.get(tuple(grown), 0.0) + probability * law[label]
+        current = following
+    everything = histograms_of(K, classes).counts.tolist()
+    return np.array([current.get(tuple(row), 0.0) for row in everything])
+
+
+def pairs_of_laws(voters: Voters, classes: int) -> list[tuple[Array, Array]]:
+    """The laws of the histogram on both sides for every multiset of corners in which at most t voters change."""
+    found: list[tuple[list[Corner], int]] = [([], 0)]
+    for count, each in voters.kinds:
+        corners = corners_of(each, classes)
+        grown = []
+        for seats in combinations_with_replacement(corners, count):
+            changed = sum(not np.allclose(p, q) for p, q in seats)
+            grown += [([*before, *seats], n + changed) for before, n in found if n + changed <= voters.reached]
+        found = grown
+    K = voters.K
+    return [
+        (law_of_histograms([p for p, _ in seats], K, classes), law_of_histograms([q for _, q in seats], K, classes))
+        for seats, _ in found
+    ]
+
+
+def worst_by_hand(voters: Voters, law: PluralityLaw, ratio: float) -> float:
+    answers = law.probabilities(histograms_of(law.K, law.classes).counts)
+    return max(
+        float(np.maximum(0.0, p @ answers - ratio * (q @ answers)).sum()) for p, q in pairs_of_laws(voters, law.classes)
+    )
+
+
+def optimum_by_hand(problem: Problem, weights: Array) -> float:
+    """The largest share of right labels, every row written down for every set of answers."""
+    K, C = problem.voters.K, problem.classes
+    partitions, counts = partitions_of(K, C), histograms_of(K, C).counts
+    groups, size = partitions.groups_of(counts), partitions.sizes.size
+    ratio, rows = exp(problem.target.epsilon), []
+    for p, q in pairs_of_laws(problem.voters, C):
+        for number in range(1, C) if problem.target.delta else [1]:
+            rows += [
+                sum(np.bincount(groups[:, c], p - ratio * q, minlength=size) for c in chosen)
+                for chosen in combinations(range(C), number)
+            ]
+    gains = np.zeros(size)
+    gains[partitions.starts] = weights * partitions.sizes[partitions.starts]
+    equal = np.zeros((len(partitions.parts), size))
+    equal[partitions.blocks, np.arange(size)] = partitions.sizes
+    matrix = np.unique(np.array(rows).round(13), axis=0)
+    solved = linprog(-gains, matrix, np.full(len(matrix), problem.target.delta), equal, np.ones(len(equal)))
+    return float(-solved.fun)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 0.0), (0.5, 0.05), (1.2, 0.2)])
+def test_no_direction_has_a_private_pair_beyond_the_corners(classes: int, epsilon: float, delta: float) -> None:
+    ratio, rows, limits = exp(epsilon), [], []
+    for number in range(1, classes + 1):
+        for chosen in combinations(range(classes), number):
+            p, q = np.zeros((2, 2 * classes))
+            p[list(chosen)], p[[classes + c for c in chosen]] = 1.0, -ratio
+            q[list(chosen)], q[[classes + c for c in chosen]] = -ratio, 1.0
+            rows += [p, q]
+            limits += [delta, delta]
+    matrix, equal = np.array(rows), np.kron(np.eye(2), np.ones(classes))
+    points = np.array([np.concatenate(pair) for pair in corners_of(PrivacyParams(epsilon, delta), classes)])
+    assert np.all(points @ matrix.T <= np.array(limits) + 1e-12)  # every corner is private
+    rng = np.random.default_rng(7)
+    for direction in rng.normal(size=(40, 2 * classes)):
+        solved = linprog(-direction, matrix, limits, equal, [1.0, 1.0], bounds=[(0.0, 1.0)] * (2 * classes))
+        assert abs(-solved.fun - np.max(points @ direction)) < 1e-9  # and none is beyond
+
+
+PRIVATE = [
+    (Voters(4, PrivacyParams("0.3")), 3),
+    (Voters(3, PrivacyParams("0.7")), 4),
+    (Voters(4, PrivacyParams("0.3"), overlap=2), 3),
+    (Voters.of([PrivacyParams("0.2"), PrivacyParams("0.9"), PrivacyParams("0.9")]), 3),
+    (Voters.of([PrivacyParams("0.2"), PrivacyParams("0.5"), PrivacyParams("inf")]), 3),
+    (Voters(5, PrivacyParams("0.3")), 2),
+]
+MORE = [
+    (Voters(2, PrivacyParams("0.6", "0.001")), 3),
+    (Voters(2, PrivacyParams("0.6", "0.001"), overlap=1), 3),
+    (Voters.of([PrivacyParams("0.2", "0.001"), PrivacyParams("0.5")]), 3),
+    (Voters(3, PrivacyParams("0.4", "0.001")), 2),
+]
+
+
+def any_law(voters: Voters, classes: int, seed: int, *, falls: bool) -> PluralityLaw:
+    """A random law, in which more votes never harm a class unless it falls."""
+    rng, partitions = np.random.default_rng(seed), partitions_of(voters.K, classes)
+    each = np.exp(rng.normal() * partitions.votes) if falls else np.exp(abs(rng.normal()) * partitions.votes)
+    if falls:
+        each = each * rng.random(partitions.sizes.size)
+    each /= np.add.reduceat(each * partitions.sizes, partitions.starts)[partitions.blocks]
+    return PluralityLaw.of_probabilities(voters.K, classes, each)
+
+
+def problem_of(voters: Voters, classes: int, delta: str = "0.01") -> Problem:
+    return Problem(voters, PrivacyParams("1", delta), classes)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(PRIVATE), st.integers(0, 2**32), st.booleans())
+def test_the_worst_row_is_that_of_all_multisets(case: tuple[Voters, int], seed: int, falls: bool) -> None:
+    voters, classes = case
+    law, problem = any_law(voters, classes, seed, falls=falls), problem_of(voters, classes)
+    bound, method = voter_corners.largest_excess(problem, law)
+    by_hand = worst_by_hand(voters, law, exp(1.0))
+    assert "whole" in method
+    assert by_hand - 1e-12 <= float(bound) <= by_hand + 1e-12
+    in_floats = max(look.worst(problem) for look in voter_corners.looks(problem, law.each, range(1, classes)))
+    assert by_hand - 1e-12 <= max(0.0, in_floats) <= by_hand + 1e-12
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.sampled_from(MORE), st.integers(0, 2**32), st.booleans())
+def test_with_a_delta_the_bound_is_above_and_near(case: tuple[Voters, int], seed: int, falls: bool) -> None:
+    voters, classes = case
+    law, problem = any_law(voters, classes, seed, falls=falls), problem_of(voters, classes)
+    bound, _ = voter_corners.largest_excess(problem, law)
+    by_hand = worst_by_hand(voters, law, exp(1.0))
+    second_order = comb(voters.reached, 2) * voters.each.delta**2 * (1.0 + exp(1.0))
+    assert by_hand - 1e-12 <= float(bound) <= by_hand + 1e-12 + second_order + (1e-3 if voters.own else 0.0)
+    broken = [
+        row
+        for look in voter_corners.looks(problem, law.each, range(1, classes))
+        for _, row in rows_of(look, look.costs(problem), -1.0, 3)
+    ]
+    for row in broken:  # and rows are attained
+        before, after = row.coefficients(problem)
+        assert before @ law.each - exp(1.0) * (after @ law.each) <= by_hand + 1e-12
+
+
+def test_numbers_on_which_a_law_is_averaged_are_counted() -> None:
+    for voters, classes in PRIVATE:
+        problem = problem_of(voters, classes)
+        corners = voter_corners.CornerSet(voters, classes, 1)
+        corners.ordered = 0  # the names of classes told apart
+        values = np.zeros(histograms_of(voters.K, classes).number)
+        assert sum(level.before.size for level in corners.levels(values)) == voter_corners.number_of_rows(
+            problem.voters, classes
+        )
+
+
+@pytest.mark.parametrize(
+    ("K", "classes", "epsilon", "target", "share"),
+    [
+        (5, 3, "0.2", "0.2", 0.74286),
+        (5, 3, "0.2", "0.6", 1.0),
+        (7, 3, "0.1", "0.3", 0.97385),
+        (5, 4, "0.2", "0.6", 1.0),
+        (11, 3, "0.1", "0.1", 0.69067),
+        (11, 3, "0.1", "0.2", 0.85278),
+        (11, 3, "0.1", "0.3", 0.93991),
+    ],
+)
+def test_the_optimum_is_that_of_the_full_program(K: int, classes: int, epsilon: str, target: str, share: float) -> None:
+    table = optimize_table(Problem(Voters(K, PrivacyParams(epsilon)), PrivacyParams(target), classes))
+    assert table.optimality is not None
+    assert abs(table.optimality.value - share) < 5e-6
+    assert table.optimality.gap < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("voters", "classes", "target"),
+    [
+        (Voters(3, PrivacyParams("0.5")), 3, PrivacyParams("0.8", "0.01")),
+        (Voters(3, PrivacyParams("0.5"), overlap=2), 4, PrivacyParams("0.8")),
+        (Voters.of([PrivacyParams("0.2"), PrivacyParams("0.9")]), 3, PrivacyParams("0.7", "0.001")),
+        (
+            Voters.of([PrivacyParams("0.2"), PrivacyParams("0.3"), PrivacyParams("inf")]),
+            3,
+            PrivacyParams("0.7", "0.01"),
+        ),
+        (Voters(2, PrivacyParams("0.3", "1e-5")), 3, PrivacyParams("0.4", "2e-5")),
+    ],
+)
+def test_the_optimum_is_that_of_every_row_written_down(voters: Voters, classes: int, target: PrivacyParams) -> None:
+    problem = Problem(voters, target, classes)
+    table = optimize_table(problem)
+    by_hand = optimum_by_hand(problem, partitions_of(voters.K, classes).probabilities(Dirichlet()))
+    assert table.optimality is not None
+    assert abs(table.optimality.value - by_hand) < 1e-8
+    assert table.optimality.bound >= by_hand - 1e-9
+
+
+def error_by_the_program_for_any_classes(problem: Problem, weights: Array) -> float:
+    """Minimize ½ Σ w (1 − γ) = Σ w (1 − h), for the probability h = (1 + γ)/2 of the majority."""
+    partitions = partitions_of(problem.voters.K, 2)
+    gains = np.zeros(partitions.sizes.size)
+    for weight, votes in zip(weights, range(problem.voters.first_majority, problem.voters.K + 1), strict=True):
+        gains[partitions.groups[partitions.places[votes, problem.voters.K - votes], votes]] = weight
+    program = BlockProgram(gains, partitions.sizes.astype(float), partitions.blocks)
+    start = uniform_law(problem.voters.K, 2).each
+    result = maximize_with_rows(program, _VoterOracle(problem), SolveOptions(), start=start)
+    return float(weights.sum() - result.value)
+
+
+def differs_from_the_stored_table(setting: Setting) -> bool:
+    table = load_table(setting.problem, shape=setting.shape)
+    assert table.optimality is not None
+    weights = weights_of(table.optimality.prior, setting.K)
+    error = error_by_the_program_for_any_classes(setting.problem, weights)
+    ratio = exp(setting.problem.target.epsilon)  # a random answer has (e^ε − 1)/2 to spare
+    second_order = comb(setting.K, 2) * setting.each.delta**2 * 2.0 * (1.0 + ratio) / (ratio - 1.0)
+    more = error - table.optimality.value
+    # a γ is at least 0; a law of any classes may tell the minority where few are ahead
+    least = 1e-4 if table.gamma.half.min() == 0.0 else 1e-8 + 1e-6 * table.optimality.value
+    return not -least <= more <= 1e-8 + 1e-6 * table.optimality.value + second_order
+
+
+FREE = [setting for setting in available_tables() if setting.shape == "free" and setting.K <= 21]
+
+
+@pytest.mark.parametrize("setting", FREE[:: len(FREE) // 12], ids=str)
+def test_two_classes_come_out_of_the_same_program(setting: Setting) -> None:
+    assert not differs_from_the_stored_table(setting)
+
+
+@pytest.mark.slow
+def test_the_values_of_stored_tables_come_out_of_the_same_program() -> None:
+    assert not [str(setting) for setting in FREE if differs_from_the_stored_table(setting)]
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.sampled_from(PRIVATE + MORE), st.integers(0, 2**32))
+def test_the_profile_is_the_worst_divergence_at_every_epsilon(case: tuple[Voters, int], seed: int) -> None:
+    voters, classes = case
+    law, problem = any_law(voters, classes, seed, falls=True), problem_of(voters, classes)
+    profile = profile_of_answers(problem, law)
+    assert profile is not None
+    loose = 1e-3 if voters.own is not None else 1e-4  # of Δ = 0.001
+    for epsilon in (0.0, 0.1, 0.4, 0.9, 2.0):
+        by_hand, bound = worst_by_hand(voters, law, exp(epsilon)), profile.delta_at(epsilon)
+        assert by_hand - 1e-12 <= bound
+        if case in PRIVATE:
+            assert bound <= by_hand + 1e-9 + 1e-4 * by_hand  # corners that are nearly one are kept as one
+        else:
+            assert bound <= by_hand + loose
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.sampled_from(PRIVATE), st.integers(0, 2**32))
+def test_the_curve_is_the_worst_renyi_divergence(case: tuple[Voters, int], seed: int) -> None:
+    voters, classes = case
+    law, problem = any_law(voters, classes, seed, falls=True), problem_of(voters, classes)
+    curve = curve_of_answers(problem, law)
+    assert curve is not None
+    answers = law.probabilities(histograms_of(law.K, classes).counts)
+    sides = [(p @ answers, q @ answers) for p, q in pairs_of_laws(voters, classes)]
+    for order in (2.0, 8.0):
+        by_hand = max(np.log(np.sum(p**order * q ** (1.0 - order))) / (order - 1.0) for p, q in sides)
+        assert abs(curve.values[np.flatnonzero(curve.orders == order)[0]] - by_hand) < 1e-9 * (1.0 + by_hand)
+    assert curve_of_answers(problem_of(*MORE[0]), any_law(*MORE[0], 1, falls=False)) is None
+
+
+def test_a_table_is_saved_proved_again_and_drawn_from(tmp_path: Path) -> None:
+    problem = Problem(Voters(4, PrivacyParams("0.5")), PrivacyParams("0.7"), 3)
+    table = optimize_table(problem)
+    table.save(tmp_path / "table.json")
+    loaded = Table.load(tmp_path / "table.json")
+    assert (loaded.digest, loaded.problem, loaded.share_right) == (table.digest, problem, table.share_right)
+    assert str(loaded.optimality) == str(table.optimality)
+    document = json.loads((tmp_path / "table.json").read_text())
+    weaker = copy.deepcopy(document)
+    weaker["problem"]["each"]["epsilon"] = "0.6"
+    with pytest.raises(TableError):
+        Table.from_json(weaker)
+    changed = copy.deepcopy(document)
+    changed["optimality"]["multipliers"][0][2][0][1] = 1  # a kind of voters that there is none of
+    with pytest.raises(TableError, match="optimality"):
+        Table.from_json(changed)
+    labels = Release(table).release(Votes.of_labels([[0, 0, 0, 0]] * 2000, 3), rng=np.random.default_rng(1))
+    expected = table.plurality.probabilities([[4, 0, 0]])[0, 0]
+    assert abs(np.mean(labels == 0) - expected) < 6.0 * np.sqrt(expected * (1 - expected) / 2000)
+    charge = charge_of(table)
+    assert charge.profile is not None
+    assert charge.profile.epsilons[-1] <= 0.7 + 1e-9
+    models = charge_of(table, voters=Voters(4, PrivacyParams("0.5"), models=True))
+    assert models.for_plain_voters
+
+
+def test_a_row_that_is_none_of_the_problem_is_refused() -> None:
+    problem = Problem(Voters(2, PrivacyParams("0.5"), overlap=1), PrivacyParams("0.5"), 3)
+    assert VoterRow.from_list([1, [[1, 0, 0, 1, 0, 0], [1, 0, 2, 2, 2, 2]]], problem).answers == 1
+    for row in (
+        [3, [[2, 0, 0, 0, 0, 0]]],  # all answers
+        [1, [[2, 0, 0, 1, 0, 0]]],  # both are reached
+        [1, [[1, 0, 0, 1, 0, 0]]],  # one voter is missing
+        [1, [[2, 0, 0, 3, 0, 0]]],  # of three classes
+    ):
+        with pytest.raises(ValueError, match="must be"):
+            VoterRow.from_list(row, problem)
+
+
+def test_what_is_too_large_is_refused_before_the_work() -> None:
+    with pytest.raises(ValueError, match=r"multisets of private voters.*at most"):
+        optimize_table(Problem(Voters(30, PrivacyParams("0.1")), PrivacyParams("0.3"), 5))
+
+
+def test_random_private_voters_never_exceed_the_proved_law() -> None:
+    """Random pairs of private voters against one optimal law."""
+    voters, classes, ratio = Voters(4, PrivacyParams("0.5")), 3, exp(0.7)
+    table = optimize_table(Problem(voters, PrivacyParams("0.7"), classes))
+    answers = table.plurality.probabilities(histograms_of(4, classes).counts)
+    rng, corners = np.random.default_rng(3), corners_of(voters.each, classes)
+    for _ in range(2_500):
+        mixes = rng.dirichlet(np.full(len(corners), 0.2), size=4)
+        p, q = (
+            law_of_histograms(
+                [sum(w * corner[side] for w, corner in zip(mix, corners, strict=True)) for mix in mixes], 4, 3
+            )
+            for side in (0, 1)
+        )
+        assert np.max(p @ answers - ratio * (q @ answers)) <= 1e-12
+        assert np.max(q @ answers - ratio * (p @ answers)) <= 1e-12
