@@ -71,9 +71,13 @@ def session(command: list[str], folder: Path) -> Session:
 
 
 def run_blocks(text: str, folder: Path, *, python: str) -> list[str]:
-    """Run every sh block in one shell and every python block in one Python, in order; return what each printed."""
+    """Run every sh block in one shell and every python block in one Python, in order; return what each printed.
+
+    Python is started where the shell is when its first block comes.
+    """
     shown: list[str] = []
     sessions: dict[str, Session] = {}
+    where = folder.parent / "where"
     try:
         for number, (kind, block) in enumerate(BLOCK.findall(text)):
             if kind not in {"sh", "python"}:
@@ -81,8 +85,9 @@ def run_blocks(text: str, folder: Path, *, python: str) -> list[str]:
             path = folder.parent / f"block-{number}"
             path.write_text(block, encoding="utf-8")
             if kind not in sessions:
-                sessions[kind] = session(["sh"] if kind == "sh" else [python, "-c", SESSION], folder)
-            dot = f"set -e; . {path} </dev/null; set +e; printf '\\n{DONE[:-1]}\\n'"
+                command = ["sh"] if kind == "sh" else [python, "-c", SESSION]
+                sessions[kind] = session(command, Path(where.read_text().strip()) if where.exists() else folder)
+            dot = f"set -e; . {path} </dev/null; set +e; pwd >{where}; printf '\\n{DONE[:-1]}\\n'"
             shown.append(sessions[kind].run(dot if kind == "sh" else str(path)))
     finally:
         for each in sessions.values():
@@ -116,6 +121,7 @@ def test_every_block_of_a_page_runs_as_printed(page: str, folder: Path, monkeypa
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns(*NOT_COPIED))
     programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     monkeypatch.setenv("PATH", programs)  # where a shell finds this python
+    monkeypatch.setenv("TMPDIR", str(folder.parent))
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     shown = run_blocks(text, folder, python=sys.executable)
     assert len(shown) == text.count("\n```sh\n") + text.count("\n```python\n") > 0
@@ -133,6 +139,11 @@ def test_a_python_block_that_fails_is_found_and_sessions_remember(folder: Path) 
     assert [text.split() for text in shown] == [[], [], ["5"], ["3"]]
     with pytest.raises(AssertionError, match="NameError"):
         run_blocks("```python\nprint(y)\n```\n", folder, python=sys.executable)
+
+
+def test_python_is_started_where_the_shell_is(folder: Path) -> None:
+    moved = "```sh\nmkdir own\ncd own\n```\n```python\nfrom pathlib import Path\nprint(Path.cwd().name)\n```\n"
+    assert run_blocks(moved, folder, python=sys.executable)[1].split() == ["own"]
 
 
 def test_what_takes_hours_is_at_least_understood() -> None:

@@ -21,6 +21,7 @@ from darrm.system.command_line import absences, level_table
 from darrm.system.figures import saved_figure, style
 
 MOST_LINES = 16
+ERROR_IN_WORDS = "(the error is |Pr[the label is 1] − Pr[the majority is 1]| on average [D, Definition 2.4], not one minus the share)"
 
 
 def text_report(plan: Plan, output: Path | None, *, everything: bool = False) -> str:
@@ -116,7 +117,9 @@ def _candidates(plan: Plan, *, everything: bool) -> str:
             f" by {spent.bound}; a query has {settings_in_words(option.settings) or 'no noise'}"
         )
     lines += absences(plan.refused, everything=everything)
-    if not errors:
+    if errors:
+        lines.append(f"  {ERROR_IN_WORDS}")
+    else:
         share, coins = plan.best.share_right, measure.share_right(coin)
         if share is not None and share.standard_error:
             drawn = f"standard error {share.standard_error:.2g}"
