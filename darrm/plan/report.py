@@ -21,7 +21,9 @@ from darrm.system.command_line import absences, level_table
 from darrm.system.figures import saved_figure, style
 
 MOST_LINES = 16
-ERROR_IN_WORDS = "(the error is |Pr[the label is 1] − Pr[the majority is 1]| on average [D, Definition 2.4], not one minus the share)"
+_NO_SHARE = (
+    "the error is |Pr[the label is 1] − Pr[the majority is 1]| on average [D, Definition 2.4], not 1 − the share"
+)
 
 
 def text_report(plan: Plan, output: Path | None, *, everything: bool = False) -> str:
@@ -118,7 +120,7 @@ def _candidates(plan: Plan, *, everything: bool) -> str:
         )
     lines += absences(plan.refused, everything=everything)
     if errors:
-        lines.append(f"  {ERROR_IN_WORDS}")
+        lines.append(f"  ({_NO_SHARE})")
     else:
         share, coins = plan.best.share_right, measure.share_right(coin)
         if share is not None and share.standard_error:

@@ -7,6 +7,7 @@ Private labels from a scikit-learn ensemble
 | **At the end:** labels for 300 public questions, and a ledger that shows what they
   cost the people in the records.
 | **How long:** ten minutes of reading, half a minute of computing.
+| **It needs:** ``python -m pip install -e '.[sklearn,plot]'`` in a checkout.
 
 A classifier that was trained on private records can give them away: its answers depend
 on each of them. Here many small classifiers vote instead, and only a noisy majority of

@@ -6,6 +6,7 @@ Ten classes
 | **At the end:** private labels for images of digits, and a feeling for what makes many
   classes expensive.
 | **How long:** ten minutes of reading, half a minute of computing.
+| **It needs:** ``python -m pip install -e '.[sklearn,plot]'`` in a checkout.
 
 With two classes a majority is ahead or it is not. With ten, the class with the most
 votes (the *plurality*) may have a quarter of them, and what privacy allows to be told

@@ -6,6 +6,7 @@ PATE: from private labels to a student
 | **At the end:** a student that was trained on private labels alone, and an ε that may
   stand beside it.
 | **How long:** ten minutes of reading, half a minute of computing.
+| **It needs:** ``python -m pip install -e '.[sklearn,plot]'`` in a checkout.
 
 PATE (*private aggregation of teacher ensembles*) goes two steps: teachers that saw
 private data label some public inputs, privately, and a student learns from the labels.

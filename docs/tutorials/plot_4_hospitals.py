@@ -7,6 +7,7 @@ Hospitals: voters that are private themselves
 | **At the end:** a released majority for one question and for twenty, and the price of
   not knowing who shares patients.
 | **How long:** fifteen minutes of reading, half a minute of computing.
+| **It needs:** ``python -m pip install -e '.[plot]'`` in a checkout.
 
 Eleven hospitals are asked whether a drug has a side effect in more than a fifth of
 their patients. Each answers by a test of its own that is (0.1, 1e-5)-differentially

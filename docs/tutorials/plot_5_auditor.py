@@ -7,6 +7,7 @@ An auditor's day
 | **At the end:** every claim of a table, a ledger and labels judged, four forgeries
   found, and an attack that failed.
 | **How long:** ten minutes of reading, half a minute of computing.
+| **It needs:** ``python -m pip install -e '.[plot]'`` in a checkout.
 
 You get three files: the *table* (the noise function with its claim), the *ledger* (what
 was paid, out of which budget) and the *labels*. You do not have to trust the maker, nor

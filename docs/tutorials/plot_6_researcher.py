@@ -7,6 +7,7 @@ A researcher's own γ, prior and aggregator
 | **At the end:** your noise function proved, your belief about voters used, and your
   aggregator ranked beside the rest.
 | **How long:** fifteen minutes of reading, half a minute of computing.
+| **It needs:** ``python -m pip install -e '.[plot]'`` in a checkout.
 
 Everything in the library that is proved, accounted and compared takes pieces of yours
 in place of its own. The details stand on the pages :doc:`/how-to/own-gamma`,

@@ -48,7 +48,9 @@ def test_the_written_table_releases_all_queries_within_the_budget(
     assert run(lambda: main([*MANY_FLAGS, "--output", str(table)])) == 0
     text = capsys.readouterr().out
     assert "40 majority votes" in text
-    assert "the error is |Pr[the label is 1] − Pr[the majority is 1]| on average [D, Definition 2.4], not one" in text
+    assert (
+        "the error is |Pr[the label is 1] − Pr[the majority is 1]| on average [D, Definition 2.4], not 1 − the" in text
+    )
     assert "21 voters, not private themselves; one person's data reach at most 1 of them" in text
     assert f"--table {table} --ledger LEDGER.sqlite --create-budget 2,0.00001" in text
     charge = Release(Table.load(table)).charge(40)
