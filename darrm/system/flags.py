@@ -21,8 +21,8 @@ _MOST_BYTES = 2**22
 _WANTED = "the first line says name,epsilon,delta, and every other line is a voter, like clinic,0.1,1e-6"
 
 
-def read_voters(path: Path) -> list[PrivacyParams]:
-    """Read what each voter satisfies.
+def read_voters(path: Path) -> dict[str, PrivacyParams]:
+    """Read what each voter satisfies, by its name.
 
     `ValueError` if a line is no voter, two have one name, or the file is not text; `OSError` if it cannot be read.
     """
@@ -48,7 +48,7 @@ def read_voters(path: Path) -> list[PrivacyParams]:
             raise ValueError(f"{path}: line {number}: {error}") from error
     if not voters:
         raise ValueError(f"{path}: it holds no voter: {_WANTED}")
-    return list(voters.values())
+    return voters
 
 
 _MOST_NUMBERS = 100  # of queries side by side: a line of a report each
@@ -193,7 +193,7 @@ def voters_of(options: argparse.Namespace) -> Voters:
             return Voters(int(DEFAULT_K) if K is None else K, PrivacyParams("inf"), overlap, options.models)
         if not options.voters.lower().endswith(".csv"):
             checks.fail("--voters", options.voters, "'private', 'plain', or a file that ends in .csv")
-        own = read_voters(Path(options.voters))
+        own = list(read_voters(Path(options.voters)).values())
     else:
         own = _each_of(options, K)
     if K is not None and len(own) != K and (len(own) > 1 or options.voters != "private"):

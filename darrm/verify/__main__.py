@@ -22,6 +22,7 @@ EPILOG = """\
 examples:
   python -m darrm.verify table.json
   python -m darrm.verify table.json --ledger ledger.sqlite --labels labels.csv --report report.html
+  python -m darrm.verify table.json --voters voters.csv
   python -m darrm.verify table.json --attack 1000000 --format json
 
 verdicts:
@@ -41,6 +42,9 @@ def build_parser() -> CommandLine:
     parser.add_argument(
         "--labels", type=Path, metavar="FILE", help="released labels, .npy or .csv, or numbered answers of a stream"
     )
+    parser.add_argument(
+        "--voters", type=Path, metavar="FILE.csv", help="lines of name,epsilon,delta: whether the table counts each so"
+    )
     add_classes(parser, "the labels that stand for 0, 1 and so on")
     parser.add_argument("--attack", metavar="INT", help="draw so many labels on neighboring votes, to refute the claim")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page to read and sign")
@@ -52,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Judge, report, and return 1 if anything is false."""
     options = build_parser().parse_args(arguments)
     check_outputs(options)
-    given = [path for path in (options.table, options.ledger, options.labels) if path is not None]
+    given = [path for path in (options.table, options.ledger, options.labels, options.voters) if path is not None]
     if options.ledger is not None:
         check_kept(options.ledger)
     if options.report is not None:
@@ -68,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.table,
             ledger_path=options.ledger,
             labels_path=options.labels,
+            voters_path=options.voters,
             classes=classes,
             draws=draws,
             report=line.show,

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from darrm.errors import LedgerError, checks
 from darrm.proof.table import Table
 from darrm.system.files import check_regular
+from darrm.system.flags import read_voters
 from darrm.system.votes_file import LabelsFile, read_labels
 from darrm.verify.labels import judge_labels
 from darrm.verify.ledger import LedgerCopy, judge_ledger, ledger_files, read_ledger
+from darrm.verify.members import judge_members
 from darrm.verify.table import Exact, exact_of, judge_table
 from darrm.verify.verdicts import CLAIMED, FALSE, VERDICTS, Verdict, judged
 
@@ -31,7 +33,7 @@ _LIBRARIES = ("darrm", "numpy", "scipy", "python-flint", "highspy", "dp-accounti
 class AuditedFile:
     """A file as it was when it was read."""
 
-    role: str  # table, ledger (and what a crash left beside it) or labels
+    role: str  # table, ledger (and what a crash left beside it), labels or voters
     path: str
     size: int  # bytes
     sha256: str
@@ -67,6 +69,7 @@ def audit(
     *,
     ledger_path: Path | None = None,
     labels_path: Path | None = None,
+    voters_path: Path | None = None,
     classes: tuple[str, ...] | None = None,
     draws: int | None = None,
     report: Callable[[str], None] = lambda _text: None,
@@ -75,8 +78,8 @@ def audit(
 
     Parameters
     ----------
-    table_path, ledger_path, labels_path
-        The files; nothing is written to or beside them.
+    table_path, ledger_path, labels_path, voters_path
+        The files, the last one with what each voter promises by its name; nothing is written to or beside them.
     classes
         The names of the labels, where they have names.
     draws
@@ -104,8 +107,14 @@ def audit(
     if labels_path is not None:
         labels = read_labels(labels_path)
         contents.append(("labels", str(labels_path), _content(labels_path)))
+    members = {}
+    if voters_path is not None:
+        members = read_voters(voters_path)
+        contents.append(("voters", str(voters_path), _content(voters_path)))
     report("proving the table")
     table, verdicts = judge_table(content)
+    if table is not None:
+        verdicts += judge_members(members, table.problem.voters) if members else ()
     ledger = None
     if ledger_path is not None:
         report("adding up the ledger")

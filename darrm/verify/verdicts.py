@@ -13,14 +13,14 @@ verdict                   meaning
 from dataclasses import dataclass
 
 PROVED, CONSISTENT, CLAIMED, FALSE = VERDICTS = ("proved here", "consistent", "claimed by the maker", "false")
-ABOUT_TABLE, NOTE = "table", "a note of whoever made the table"
+ABOUT_TABLE, ABOUT_VOTERS, NOTE = "table", "voters", "a note of whoever made the table"
 
 
 @dataclass(frozen=True)
 class Verdict:
     """One claim, what it is about, and what was found."""
 
-    about: str  # table, ledger, labels or attack
+    about: str  # table, voters, ledger, labels or attack
     claim: str
     verdict: str  # one of `VERDICTS`
     reason: str
