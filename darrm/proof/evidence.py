@@ -58,10 +58,9 @@ class Evidence:
 
 
 def _curve_of_gamma(problem: Problem, gamma: NoiseFunction) -> RenyiCurve | None:
-    """Describe equal voters and γ that do not fall away from the tie."""
-    if not gamma.is_monotone or problem.voters.own is not None:
-        return None
-    return renyi_curve(problem.voters, gamma)
+    """Describe γ that do not fall away from the tie; None where nothing is known at any order."""
+    curve = renyi_curve(problem.voters, gamma) if gamma.is_monotone else None
+    return None if curve is None or (problem.voters.own is not None and np.isinf(curve.values).all()) else curve
 
 
 def _is_cheap(problem: Problem, gamma: NoiseFunction) -> bool:

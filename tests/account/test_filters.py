@@ -13,11 +13,15 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.account.filters import HALF, filter_bound
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import BudgetExceededError
+from darrm.laws.priors import Dirichlet
 from darrm.losses.charges import Charge
 from darrm.losses.composition import optimal_epsilon
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
+from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
+from darrm.problem import Problem, Voters
+from darrm.proof.charge import charge_of
 
 UNIT = 0.1  # of privacy losses
 Kinds = Mapping[str, tuple[Charge, int, float]]  # what is charged, the loss in units, how often all is confessed
@@ -118,3 +122,28 @@ def test_what_has_neither_a_curve_nor_room_for_its_delta_is_refused() -> None:
     assert ledger.spent.queries == 4
     only = Charge("x", profile=PrivacyProfile((0.0, 0.1), (0.1, 0.0)))
     assert PrivacyAccountant(charges=[only]).spent_adaptively(0.01).bound == "none"
+
+
+SEVEN = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.7", "1")
+
+
+def test_a_hospital_without_a_promise_joins_a_stream() -> None:
+    """Thirty questions that were planned for (8, 0.01): the table changes after any of them."""
+    hospitals = [PrivacyParams(epsilon) for epsilon in SEVEN]
+    joined = [*hospitals, PrivacyParams("inf")]
+    targets = (PrivacyParams("0.5208", "0.000166666"), PrivacyParams("0.4963", "0.000166666"))
+    voters = (Voters.of(hospitals), Voters.of(joined, overlap=7))
+    before, after = (
+        charge_of(optimize_table(Problem(who, target), prior=Dirichlet(), shape="monotone"))
+        for who, target in zip(voters, targets, strict=True)
+    )
+    budget = PrivacyParams(8, "0.01")
+    for first in (0, 10, 20):
+        answers = {}
+        for kinds in ("adaptive", "renyi"):
+            ledger = PrivacyLedger.create(":memory:", budget, kinds=kinds)
+            if first:
+                ledger.debit(before.repeated(first))
+            answers[kinds] = first + ledger.queries_that_fit(after)
+        assert answers["renyi"] >= 27
+        assert answers["adaptive"] >= 24

@@ -18,6 +18,7 @@ from scipy.optimize import linprog
 import darrm
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
+from darrm.account.ledger import PrivacyLedger
 from darrm.errors import TableError
 from darrm.laws import baselines, priors
 from darrm.laws.noise_function import NoiseFunction, signed_function
@@ -123,6 +124,25 @@ def test_the_worst_renyi_divergence_is_that_of_all_eight_corners(
     true = np.max(np.log(P**order * Q ** (1 - order) + (1 - P) ** order * (1 - Q) ** (1 - order))) / (order - 1)
     found = renyi_divergences(voters, NoiseFunction(voters.K, half), [order])[0]
     assert true - 1e-12 <= found <= true * (1 + 1e-9) + 1e-9
+
+
+def test_a_ledger_goes_on_that_knew_no_curve() -> None:
+    voters = Voters.of([PrivacyParams(1), PrivacyParams("0.1"), PrivacyParams("0.2")])
+    charge = charge_of(certify(Problem(voters, PrivacyParams("0.5")), NoiseFunction(3, [0.2, 0.4])))
+    assert charge.renyi is not None
+    ledger = PrivacyLedger.create(":memory:", PrivacyParams(5, "0.01"))
+    ledger.debit(replace(charge, renyi=None))
+    ledger.debit(charge.repeated(3))
+    assert ledger.accountant().charges == (replace(charge, renyi=None, count=4),)
+    with pytest.raises(ValueError, match="queries of one kind"):
+        ledger.debit(replace(charge, guarantee=PrivacyParams("0.6")))
+
+
+def test_a_certain_answer_has_no_curve() -> None:
+    voters = Voters.of([PrivacyParams(1), PrivacyParams("0.1"), PrivacyParams("inf")], overlap=1)
+    gamma = NoiseFunction(3, [0.5, 1.0])
+    assert np.isinf(renyi_divergences(voters, gamma, [2.0])).all()
+    assert charge_of(certify(Problem(voters, PrivacyParams(5, "0.9")), gamma)).renyi is None
 
 
 @given(data=st.data(), voters=voters_that_differ(most=6))
