@@ -6,7 +6,7 @@ from darrm.advise.advice import Advice
 from darrm.laws.priors import in_words
 from darrm.plan.budget import counted
 from darrm.plan.option import OF_YOUR_OWN, UNDER_THE_PRIOR, kind_of_votes, settings_in_words
-from darrm.system.command_line import absences
+from darrm.system.command_line import absences, numbered
 from darrm.system.flags import flags_of
 
 
@@ -15,9 +15,9 @@ def text_report(advice: Advice, *, everything: bool = False) -> str:
     work, winner, two = advice.workload, advice.recommended, advice.workload.has_noise_function
     known = (advice.coin_accuracy, None if advice.coin is None else advice.coin.value)
     guess = [f"{value:.5f}" for value in known if value is not None]
-    subject = f"{kind_of_votes(work)} {'vote' if work.queries == 1 else 'votes'}"
+    subject = numbered(work.queries, f"{kind_of_votes(work)} vote", f"{kind_of_votes(work)} votes")
     lines = [
-        f"Which aggregator for {work.queries:,} {subject}{'' if two else f' on {work.classes:,} classes'}?",
+        f"Which aggregator for {subject}{'' if two else f' on {work.classes:,} classes'}?",
         f"  {work.voters}",
         f"  the budget of all answers together is {work.total}",
         f"  {'accuracy, which ranks, and ' if two else ''}share of right labels under {in_words(advice.prior)}",

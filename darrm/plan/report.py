@@ -17,7 +17,7 @@ from darrm.plan.option import (
 from darrm.plan.remedies import reaches_all, remedies
 from darrm.plan.search import Plan
 from darrm.plan.share_right import Measure, coin
-from darrm.system.command_line import absences, level_table
+from darrm.system.command_line import absences, level_table, numbered
 from darrm.system.figures import saved_figure, style
 
 MOST_LINES = 16
@@ -92,7 +92,7 @@ def _heading(plan: Plan) -> str:
     """Write what was asked, and how the voters are counted."""
     work = plan.workload
     lines = [
-        f"Plan for {work.queries:,} {kind_of_votes(work)} votes",
+        f"Plan for {numbered(work.queries, f'{kind_of_votes(work)} vote', f'{kind_of_votes(work)} votes')}",
         f"  {work.voters}",
         f"  all answers together are to be {work.total}-differentially private",
         f"  decided by the {Measure(work, plan.prior).name} under {in_words(plan.prior)}",

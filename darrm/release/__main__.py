@@ -28,7 +28,16 @@ from darrm.release.debited import recover, release_debited
 from darrm.release.delivery import Delivery
 from darrm.release.partitions import recover_partitions, release_surveyed, survey
 from darrm.release.pipe import Pipe, Questions, answer_lines
-from darrm.system.command_line import CommandLine, add_outputs, check_outputs, complain, nearest, print_report, run
+from darrm.system.command_line import (
+    CommandLine,
+    add_outputs,
+    check_outputs,
+    complain,
+    nearest,
+    numbered,
+    print_report,
+    run,
+)
 from darrm.system.flags import add_classes, classes_of, integer, privacy_pair
 from darrm.system.parquet_file import is_parquet
 from darrm.system.progress import StatusLine, status_line
@@ -397,10 +406,11 @@ def _rounded_up(number: float) -> str:
 
 def _report(options: Namespace, ledger: PrivacyLedger, labels: int) -> int:
     """Say what was written and what is spent; whatever fails here, the labels are paid for and written."""
+    told = numbered(labels, "label", "labels")
     try:
         print_report(
             options,
-            text=lambda: f"{labels} labels written to {options.output}\n{ledger.spent}\nbudget: {ledger.budget}\n",
+            text=lambda: f"{told} written to {options.output}\n{ledger.spent}\nbudget: {ledger.budget}\n",
             document=lambda: {
                 "labels": labels,
                 "output": str(options.output),
@@ -414,7 +424,7 @@ def _report(options: Namespace, ledger: PrivacyLedger, labels: int) -> int:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (nothing may look like labels that were not paid)
         with suppress(OSError, ValueError):  # what could not be printed must not fail again when the interpreter ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        written = f"{labels} labels are paid for and written to {options.output}"
+        written = f"{numbered(labels, 'label is', 'labels are')} paid for and written to {options.output}"
         return complain(f"{reason_of(error)}; only the report failed: {written}", PAID_STATUS)
     return 0
 

@@ -207,6 +207,15 @@ def _settle_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def numbered(count: int, one: str, many: str) -> str:
+    """Write a number with the words for one, or for many.
+
+    >>> numbered(1, "query is", "queries are"), numbered(2000, "query is", "queries are")
+    ('1 query is', '2,000 queries are')
+    """
+    return f"{count:,} {one if count == 1 else many}"
+
+
 def spread(count: int, most: int) -> list[int]:
     """Choose at most so many of the places 0 … count − 1 to show, evenly, the first and the last among them.
 

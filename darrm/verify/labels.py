@@ -5,10 +5,11 @@ from itertools import accumulate, pairwise
 
 from darrm.account.ledger_rows import Entry
 from darrm.proof.table import Table
+from darrm.system.command_line import numbered
 from darrm.system.votes_file import LabelsFile, labels_digest
 from darrm.verify.ledger import LedgerCopy
 from darrm.verify.table import exact_of
-from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED, Verdict, judged, numbered
+from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED, Verdict, judged
 
 _LABELS = "labels"
 _DIGESTS, _DIGESTS_AN_ENTRY = 100_000, 8  # computed at most to find labels in a log: 24 microseconds each

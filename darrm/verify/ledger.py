@@ -24,9 +24,10 @@ from darrm.errors import LedgerError
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.proof.table import Table
+from darrm.system.command_line import numbered
 from darrm.verify.exact import composed_delta
 from darrm.verify.table import exact_of
-from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED, Verdict, judged, numbered
+from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED, Verdict, judged
 
 _LEDGER = "ledger"
 _BESIDE = ("-journal", "-wal", "-shm")  # what SQLite leaves beside a file that was being written

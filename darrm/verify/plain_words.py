@@ -14,10 +14,11 @@ from decimal import ROUND_CEILING, Context, Decimal
 
 from darrm.account.accountant import estimated
 from darrm.problem import Voters
+from darrm.system.command_line import numbered
 from darrm.verify.audit import Audit
 from darrm.verify.ledger import LedgerCopy
 from darrm.verify.table import exact_of
-from darrm.verify.verdicts import CLAIMED, FALSE, numbered
+from darrm.verify.verdicts import CLAIMED, FALSE
 
 _ALARMS = 0.05  # of whoever guesses
 

@@ -33,12 +33,3 @@ class Verdict:
 def judged(about: str, claim: str, reason: str, *, holds: bool, how: str = CONSISTENT) -> Verdict:
     """Say that a claim is false, or ``how`` it holds."""
     return Verdict(about, claim, how if holds else FALSE, reason)
-
-
-def numbered(count: int, one: str, many: str) -> str:
-    """Write a number with the words for one, or for many.
-
-    >>> numbered(1, "query is", "queries are"), numbered(2000, "query is", "queries are")
-    ('1 query is', '2,000 queries are')
-    """
-    return f"{count:,} {one if count == 1 else many}"

@@ -49,11 +49,15 @@ def test_a_file_of_votes_becomes_a_file_of_labels(
     out = capsys.readouterr().out
     assert "4 labels written to" in out
     assert "4 queries: (" in out
+    np.save(folder / "one.npy", np.array([[1, 1, 0]]))
+    assert releasing(folder, "one.npy", output="one.csv") == 0
+    assert capsys.readouterr().out.startswith("1 label written to ")
     assert releasing(folder, "votes.npy", "--note", "again", "--quiet", output="more.csv") == 0
     assert capsys.readouterr().out == ""
     entries = PrivacyLedger(folder / "l.sqlite").entries()
     assert [(entry.count, entry.note) for entry in entries] == [
         (4, f"votes.{suffix} to labels.{suffix}"),
+        (1, "one.npy to one.csv"),
         (4, "again"),
     ]
 
