@@ -6,6 +6,7 @@ import numpy as np
 
 from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.plurality_law import PluralityLaw, true_plurality
 from darrm.losses.composition import compose_general, compose_simple
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.probability.binomial import hypergeometric_pmf
@@ -43,6 +44,20 @@ def double_subsampling(problem: Problem) -> NoiseFunction:
     if 2 * m >= problem.voters.K + 1:
         return NoiseFunction(problem.voters.K, np.ones(problem.voters.half_size))
     return _majority_of_sample(problem, 2 * m - 1)
+
+
+def subsampled_plurality(problem: Problem) -> PluralityLaw:
+    """Return the plurality of m voters drawn without replacement, ties at random; `ValueError` if m is no integer.
+
+    It is (mε, 1 − (1 − Δ)^m)-private, as it looks at m voters [D, Lemma 3.1].
+    """
+    return true_plurality(problem.voters.K, problem.classes, _integer_allowance(problem, "γ_Sub"))
+
+
+def double_subsampled_plurality(problem: Problem) -> PluralityLaw:
+    """Return the plurality of 2m − 1 voters, of all for m ≥ (K+1)/2: a proposal, for more classes without a theorem."""
+    seen = 2 * _integer_allowance(problem, "γ_DSub") - 1
+    return true_plurality(problem.voters.K, problem.classes, min(seen, problem.voters.K))
 
 
 def is_covered_by_theorem(problem: Problem) -> bool:

@@ -8,6 +8,7 @@ whatever the sizes of the groups, and an answer is drawn exactly: a group by a 5
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.errors import checks
+from darrm.laws.histograms import histograms_of
 from darrm.laws.partitions import Partitions, partitions_of
 from darrm.laws.priors import Prior
 from darrm.probability import Array
@@ -142,6 +144,29 @@ def uniform_law(K: int, classes: int) -> PluralityLaw:
     """Return the law that looks at nothing: every class has the probability 1/C."""
     partitions = partitions_of(K, classes)
     return PluralityLaw(K, classes, _rounded(partitions, [Fraction(int(m), classes) for m in partitions.sizes]))
+
+
+def true_plurality(K: int, classes: int, seen: int | None = None) -> PluralityLaw:
+    """Return the law that tells a class with the most of ``seen`` votes drawn without replacement, of all K if None.
+
+    >>> true_plurality(3, 2, seen=1).probabilities([[2, 1]]).round(6)
+    array([[0.666667, 0.333333]])
+    """
+    partitions = partitions_of(K, classes)
+    sample = histograms_of(K if seen is None else seen, classes).counts
+    leads = sample == sample.max(axis=1, keepdims=True)
+    share = leads[:, 0] / leads.sum(axis=1)
+    total = math.comb(K, K if seen is None else seen)
+    each = []
+    for part, votes in zip(np.array(partitions.parts)[partitions.blocks], partitions.votes.tolist(), strict=True):
+        first = part.tolist().index(votes)
+        counts = np.array([votes, *part[:first], *part[first + 1 :]])  # the class in front
+        table = [[math.comb(count, drawn) for drawn in range(sample.max() + 1)] for count in counts.tolist()]
+        ways = np.prod(
+            [np.array(row, dtype=float)[column] for row, column in zip(table, sample.T, strict=True)], axis=0
+        )
+        each.append(float(ways @ share) / total)
+    return PluralityLaw.of_probabilities(K, classes, each)
 
 
 def _rounded(partitions: Partitions, shares: Iterable[Fraction]) -> NDArray[np.int64]:

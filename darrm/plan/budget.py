@@ -32,8 +32,6 @@ def account_of(workload: Workload, query: Charge) -> PrivacyAccountant:
 def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
     """State what a sum over the queries may be taken of: several answers of private models count as of plain voters.
 
-    So does a single one about more than two classes, whose mechanisms know nothing of the voters' own privacy.
-
     Their budget is what both ends leave for the release, for a person who reaches as many plain voters as models, or
     with ``one_by_one`` one; the total itself where the models are private enough for any release.
 
@@ -44,7 +42,7 @@ def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
     (False, 1.18, 3.5e-05)
     """
     voters = workload.voters
-    if _one_majority(workload) or not voters.are_private_models:
+    if workload.queries == 1 or not voters.are_private_models:
         return workload
     plain = Voters(voters.K, PrivacyParams("inf"), 1 if one_by_one else voters.overlap)
     whole = PrivacyParams(workload.total.exact_epsilon * (1 - MARGIN), workload.total.exact_delta)
@@ -68,12 +66,7 @@ def needs_no_noise(workload: Workload) -> bool:
     >>> [needs_no_noise(Workload(models, queries, PrivacyParams("0.1"))) for queries in (1, 100)]
     [False, True]
     """
-    if _one_majority(workload) or not workload.voters.are_private_models:
+    if workload.queries == 1 or not workload.voters.are_private_models:
         return False
     cap = models_bound(workload.voters, workload.total.delta)
     return cap is not None and cap.epsilon <= workload.total.epsilon
-
-
-def _one_majority(workload: Workload) -> bool:
-    """Whether a single vote on two classes is asked for, which is proved for the voters as they are."""
-    return workload.queries == 1 and workload.has_noise_function

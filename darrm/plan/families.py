@@ -65,10 +65,8 @@ FAMILIES: tuple[Family, ...] = (
         only_compared="its labels cost less than its noisy counts",
         planned=False,
     ),
-    Family("subsampling", tables.subsampling, "the allowance: " + TABLE, GREEN, classes=TWO, planned=False),
-    Family(
-        "double subsampling", tables.double_subsampling, "the allowance: " + TABLE, GREEN, classes=TWO, planned=False
-    ),
+    Family("subsampling", tables.subsampling, "the allowance: " + TABLE, GREEN, planned=False),
+    Family("double subsampling", tables.double_subsampling, "the allowance: " + TABLE, GREEN, planned=False),
     Family(
         "DaRRM of the paper",
         compared.darrm_of_the_paper,
@@ -83,7 +81,6 @@ FAMILIES: tuple[Family, ...] = (
         tables.randomized_response,
         "one probability of the truth, " + TABLE,
         GRAY,
-        classes=TWO,
         planned=False,
     ),
 )

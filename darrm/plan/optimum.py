@@ -12,7 +12,6 @@ A law of more than two classes is a solution of a program that has to be small e
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from decimal import ROUND_CEILING
 from fractions import Fraction
 from functools import cache
 
@@ -23,7 +22,6 @@ from darrm.laws.partitions import partitions_of
 from darrm.laws.plurality_law import PluralityLaw
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import DEFAULT_ORDERS
-from darrm.mechanisms.release import Release
 from darrm.optimize import SolveOptions
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.optimize.optimizer import default_shape, optimize_table
@@ -32,11 +30,11 @@ from darrm.optimize.under_renyi import COARSE, FINE, RenyiOptimum, optimize_unde
 from darrm.plan.budget import releases_of
 from darrm.plan.family import Search
 from darrm.plan.parameter import Parameter, Precision, Proposal, fixed, rounded
-from darrm.plan.tables import largest_epsilon, smallest_target, table_proposal
+from darrm.plan.tables import certified_plurality, largest_epsilon, mixed, smallest_target, table_proposal
 from darrm.privacy import PrivacyParams
 from darrm.problem import Workload
-from darrm.proof.charge import charge_of
-from darrm.proof.table import Table, certify
+from darrm.proof.table import certify
+from darrm.proof.voter_corners import number_of_rows
 
 # how much of δ goes to the queries' own failures; the rest is left for composition
 SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(1))
@@ -48,20 +46,20 @@ GOAL = 1e-3  # of what is to be beaten: gains below it are not looked for
 FIRST_STEP = 2  # orders, from the one that a search starts with
 LEAST_BUDGET = 1e-11  # of one query: a law of less is the rounding of its own divergence
 BUDGET_MARGIN = 1e-9  # of the budget is left for the rounding of bounds
+MOST_ROWS = 100_000  # of a program of private voters of more than two classes: a second
 MOST_TERMS = 4000  # of a program of more than two classes: a solution takes a second
 LARGEST_EPSILON = Fraction(15)  # of one query of more than two classes; beyond, δ is rounding
 
 
 def per_query(search: Search) -> Iterable[Parameter]:
     """Turn up the ε of the optimal law of one query."""
-    return (_gammas_per_query if search.workload.has_noise_function else _plurality_per_query)(search)
+    return _gammas_per_query(search) if search.workload.has_noise_function else _of_releases(search, _plurality_of_one)
 
 
 def under_renyi(search: Search) -> Iterable[Parameter]:
     """Find the order whose optimal law errs least; what the accountant does not admit of it is scaled or mixed."""
-    if search.workload.has_noise_function:
-        return _of_releases(search, _gamma_under_renyi)
-    return [_plurality_under_renyi(search, _solvable(search.workload))]
+    two = search.workload.has_noise_function
+    return _of_releases(search, _gamma_under_renyi if two else _plurality_under_renyi)
 
 
 def _gammas_per_query(search: Search) -> list[Parameter]:
@@ -81,33 +79,35 @@ def _gammas_per_query(search: Search) -> list[Parameter]:
     return parameters
 
 
-def _plurality_per_query(search: Search) -> list[Parameter]:
+def _plurality_of_one(search: Search, work: Workload) -> Parameter:
     """Turn up the ε of the optimal plurality of one query, half of its share of δ being its own."""
-    work = _solvable(search.workload)
+    each = _solvable(work).voters.each
+    _solvable(search.workload)  # for whom the table is proved in the end
+    if not _deltas(work):
+        raise PlanError(f"{work.queries} queries of voters that are {each}-private do not compose within {work.total}")
     if work.queries == 1:
-        problem = work.problem(work.total)
-        return [fixed(work, _plurality(optimize_plurality(problem, prior=search.measure.prior)))]
-    delta = rounded(work.total.exact_delta / (2 * work.queries))
+        problem = work.problem(PrivacyParams(largest_epsilon(work), work.total.exact_delta))
+        return fixed(work, table_proposal(optimize_plurality(problem, prior=search.measure.prior), {}))
+    delta = max(each.exact_delta, rounded(work.total.exact_delta / (2 * work.queries)))
+    least = each.exact_epsilon if each.is_private and work.voters.own is None else Fraction(0)
 
     def make(epsilon: float) -> Proposal:
         search.report(f"per query: epsilon {epsilon:.4g} for each query")
-        problem = work.problem(PrivacyParams(rounded(epsilon), delta))
-        return _plurality(optimize_plurality(problem, prior=search.measure.prior))
+        problem = work.problem(PrivacyParams(max(least, rounded(epsilon)), delta))
+        return table_proposal(optimize_plurality(problem, prior=search.measure.prior), {"epsilon": epsilon})
 
-    most = float(LARGEST_EPSILON)
-    start = min(most, work.total.epsilon / work.queries)
-    return [
-        Parameter(
-            workload=work,
-            make=make,
-            start=start,
-            limits=(0.0, most),
-            estimate=lambda epsilon: Charge("query", guarantee=PrivacyParams(rounded(epsilon), delta)),
-            hope=LARGEST_GAIN,
-            goal=GOAL,
-            precision=PRECISION,
-        )
-    ]
+    most = float(min(LARGEST_EPSILON, largest_epsilon(work)))
+    start = max(float(least), min(most, work.total.epsilon / work.queries))
+    return Parameter(
+        workload=work,
+        make=make,
+        start=start,
+        limits=(float(least), max(most, float(least))),
+        estimate=lambda epsilon: Charge("query", guarantee=PrivacyParams(rounded(epsilon), delta)),
+        hope=LARGEST_GAIN,
+        goal=GOAL,
+        precision=PRECISION,
+    )
 
 
 def _gamma_of_one(search: Search, release: Workload, delta: Fraction, shape: str, *, followed: int) -> Parameter:
@@ -203,6 +203,9 @@ def _gamma_under_renyi(search: Search, release: Workload) -> Parameter:
 
 def _plurality_under_renyi(search: Search, work: Workload) -> Parameter:
     """Search the accountant's orders for a plurality."""
+    _solvable(search.workload)
+    if not _solvable(work).voters.are_plain:
+        raise PlanError("for more than two classes its program is known for plain voters only")
     budgets = budgets_of(work)
 
     def best(order: float, options: SolveOptions) -> tuple[float, PluralityLaw]:
@@ -215,7 +218,7 @@ def _plurality_under_renyi(search: Search, work: Workload) -> Parameter:
     _, law = best(order, FINE)
 
     def make(share: float) -> Proposal:
-        return _plurality(_certified(work, law.mixed(1.0 - share) if share < 1.0 else law), order=order)
+        return table_proposal(certified_plurality(work, mixed(law, share)), {"order": order})
 
     return Parameter(workload=work, make=make, start=1.0, limits=(0.0, 1.0), value=float)
 
@@ -267,30 +270,11 @@ def _solvable(workload: Workload) -> Workload:
     """Return a workload whose program is small enough; `PlanError` for others."""
     voters = workload.voters
     if not voters.are_plain:
-        raise PlanError("its table is proved for voters that are not private")
+        rows = number_of_rows(voters, workload.classes)
+        if rows > MOST_ROWS and workload.queries > 1:
+            raise PlanError(f"its proof looks at {rows:,} rows, and up to {MOST_ROWS:,} are looked at for a plan")
+        return workload
     terms = partitions_of(voters.K, workload.classes).pairs(voters.reached).pair.size
     if terms > MOST_TERMS:
         raise PlanError(f"its program has {terms:,} terms, and up to {MOST_TERMS:,} are solved for a plan")
     return workload
-
-
-def _plurality(table: Table, **settings: float) -> Proposal:
-    """Propose a certified plurality."""
-    target = table.problem.target
-    return Proposal(
-        law=table.plurality.probabilities,
-        price=lambda: charge_of(table),
-        release=lambda: Release(table),
-        settings={**settings, "epsilon": target.epsilon, "delta": target.delta},
-    )
-
-
-def _certified(workload: Workload, law: PluralityLaw) -> Table:
-    """Certify a law for an (ε, δ) that one query satisfies: δ is half of its share of the total."""
-    delta = rounded(workload.total.exact_delta / (2 * workload.queries))
-    unproved = certify(workload.problem(PrivacyParams(LARGEST_EPSILON, delta)), law)
-    profile = unproved.profile
-    if profile is None:
-        raise PlanError("nothing bounds one query")
-    epsilon = rounded(max(profile.epsilon_at(float(delta)), 1e-6), ROUND_CEILING)
-    return certify(workload.problem(PrivacyParams(epsilon, delta)), law)

@@ -32,10 +32,6 @@ Law = Callable[[NDArray[np.int64]], Array]
 MOST_LISTED = 4096  # histograms: of more partitions, as many are drawn
 MOST_LEVELS = 128  # numbers of votes for the plurality of more than two classes at which the truth is told
 MOST_PLANNED = 1000  # classes: laws are computed class by class
-PRIVATE_FOR_ITSELF = (
-    "voters' own privacy is used for two classes only: plan for more with --voters plain (a vote counts as a vote), or "
-    "say --models where they are models that were trained once"
-)
 SEED = 20_250_101  # public: the same numbers for everybody
 
 
@@ -197,13 +193,9 @@ class Measure:
 
 
 def _check_plurality(workload: Workload) -> None:
-    """Refuse more classes than laws are computed for, and voters whose own privacy would be used."""
+    """Refuse more classes than laws are computed for."""
     advice = "release one of darrm.pate, which take more"
     checks.integer_at_least(2, most=MOST_PLANNED, classes=workload.classes, advice=advice)
-    voters = workload.voters
-    if not (voters.are_plain or voters.models):
-        who = "plain voters or private models for more than two classes"
-        checks.fail("voters", str(voters), who, PRIVATE_FOR_ITSELF)
 
 
 def _leading(K: int, classes: int) -> NDArray[np.int64]:

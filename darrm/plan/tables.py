@@ -20,6 +20,7 @@ from darrm.account.bounds import models_bound
 from darrm.errors import PlanError
 from darrm.laws import baselines
 from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.plurality_law import PluralityLaw, true_plurality
 from darrm.mechanisms.release import Release
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.plan import by_label
@@ -77,8 +78,11 @@ def randomized_response(search: Search) -> Iterable[Parameter]:
     for release in releases_of(search.workload):
         if release.queries == 1:
             table = largest_constant(release)
-            gamma = float(table.gamma.half[0])
-            yield fixed(release, table_proposal(table, {"gamma": gamma}))
+            truth = table.certificate.scale if not release.has_noise_function else float(table.gamma.half[0])
+            yield fixed(release, table_proposal(table, {"gamma": truth}))
+            continue
+        if not release.has_noise_function:
+            yield _mixed_truth(release)
             continue
         most = 1.0 if release.voters.each.is_private else float(largest_constant(release).gamma.half[0])
         start = most if release.voters.each.is_private else most / math.sqrt(release.queries)
@@ -91,13 +95,15 @@ def randomized_response(search: Search) -> Iterable[Parameter]:
 
 
 def subsampling(search: Search) -> Iterable[Parameter]:
-    """Turn up the integer m of γ_Sub [D, Lemma 3.1]."""
-    return [_subsampled(search, baselines.subsampling)]
+    """Turn up the integer m of γ_Sub [D, Lemma 3.1]; of more classes the plurality of m voters answers."""
+    two = search.workload.has_noise_function
+    return [_subsampled(search, baselines.subsampling if two else baselines.subsampled_plurality)]
 
 
 def double_subsampling(search: Search) -> Iterable[Parameter]:
-    """Turn up the integer m of γ_DSub [D, Theorem 4.1]."""
-    return [_subsampled(search, baselines.double_subsampling)]
+    """Turn up the integer m of γ_DSub [D, Theorem 4.1]; of more classes the plurality of 2m − 1 voters answers."""
+    two = search.workload.has_noise_function
+    return [_subsampled(search, baselines.double_subsampling if two else baselines.double_subsampled_plurality)]
 
 
 def check_private(workload: Workload) -> None:
@@ -119,7 +125,24 @@ def largest_constant(workload: Workload) -> Table:
     if alike and (total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta):
         raise PlanError("the budget is smaller than one voter's own")
     problem = workload.problem(PrivacyParams(largest_epsilon(workload), total.exact_delta))
+    if not workload.has_noise_function:
+        return certify(problem, true_plurality(workload.voters.K, workload.classes))
     return certify(problem, NoiseFunction(workload.voters.K, np.ones(workload.voters.half_size)))
+
+
+def _mixed_truth(workload: Workload) -> Parameter:
+    """Turn up the ε of a query that is answered by the plurality or at random, as often whatever the votes."""
+    voters, each = workload.voters, workload.voters.each
+    delta = max(each.exact_delta, rounded(workload.total.exact_delta / (2 * workload.queries)))
+    least = each.exact_epsilon if each.is_private and voters.own is None else Fraction(1, 10**6)
+
+    def make(epsilon: float) -> Proposal:
+        problem = workload.problem(PrivacyParams(max(least, rounded(epsilon)), delta))
+        table = certify(problem, true_plurality(voters.K, workload.classes))
+        return table_proposal(table, {"gamma": table.certificate.scale})
+
+    most = float(min(LARGEST_TARGET, max(least, largest_epsilon(workload))))
+    return Parameter(workload=workload, make=make, start=float(least), limits=(float(least), most))
 
 
 def certified(workload: Workload, gamma: NoiseFunction, settings: Mapping[str, float]) -> Proposal:
@@ -129,7 +152,47 @@ def certified(workload: Workload, gamma: NoiseFunction, settings: Mapping[str, f
 
 def table_proposal(table: Table, settings: Mapping[str, float]) -> Proposal:
     """Propose a certified table."""
-    return _proposal(table.gamma, lambda: table, settings)
+    if table.problem.has_noise_function:
+        return _proposal(table.gamma, lambda: table, settings)
+    target = table.problem.target
+    return Proposal(
+        law=table.plurality.probabilities,
+        price=lambda: charge_of(table),
+        release=lambda: Release(table),
+        settings={**settings, "epsilon": target.epsilon, "delta": target.delta},
+        shrunk=lambda asked: _mixing(asked, table.plurality, settings),
+    )
+
+
+def _mixing(workload: Workload, law: PluralityLaw, settings: Mapping[str, float]) -> Parameter:
+    """Turn up the share of a law, the rest being random answers, certified for the voters of a workload."""
+
+    def make(share: float) -> Proposal:
+        return table_proposal(certified_plurality(workload, mixed(law, share)), settings)
+
+    return Parameter(
+        workload=workload, make=make, start=1.0, limits=(0.0, 1.0), value=float, precision=Precision(unused=2e-6)
+    )
+
+
+def mixed(law: PluralityLaw, share: float) -> PluralityLaw:
+    """Answer by a law with this probability, else at random."""
+    return law.mixed(1.0 - share) if share < 1.0 else law
+
+
+def certified_plurality(workload: Workload, law: PluralityLaw) -> Table:
+    """Certify a law for an (ε, δ) that one query satisfies: δ is half of its share of the total, where allowed."""
+    each = workload.voters.each
+    alike = each.is_private and workload.voters.own is None
+    most = min(LARGEST_TARGET, workload.voters.K * each.exact_epsilon) if each.is_private else LARGEST_TARGET
+    delta = max(each.exact_delta, rounded(workload.total.exact_delta / (2 * workload.queries)))
+    unproved = certify(workload.problem(PrivacyParams(most, delta)), law)
+    profile = unproved.profile
+    if profile is None:
+        raise PlanError("nothing bounds one query")
+    least = each.exact_epsilon if alike else Fraction(1, 10**6)
+    epsilon = min(most, max(rounded(profile.epsilon_at(float(delta)), ROUND_CEILING), least))
+    return certify(workload.problem(PrivacyParams(epsilon, delta)), law)
 
 
 def _proposal(gamma: NoiseFunction, certificate: Callable[[], Table], settings: Mapping[str, float]) -> Proposal:
@@ -214,13 +277,13 @@ def _by_lead(search: Search, gamma: Callable[[Array], Array]) -> Iterable[Parame
         )
 
 
-def _subsampled(search: Search, proposal: Callable[[Problem], NoiseFunction]) -> Parameter:
+def _subsampled(search: Search, proposal: Callable[[Problem], NoiseFunction | PluralityLaw]) -> Parameter:
     """Turn up an allowance; `PlanError` if not even that of one voter composes within the budget."""
     work = search.workload
     check_private(work)
 
     def make(m: float) -> Proposal:
-        problem = Problem.from_allowance(work.voters, int(m))
+        problem = Problem.from_allowance(work.voters, int(m), classes=work.classes)
         if problem.target.exact_epsilon > work.total.exact_epsilon * work.queries:
             raise PlanError(f"not even the majority of one voter (m = 1) composes within {work.total}")
         return table_proposal(certify(problem, proposal(problem)), {"m": m})

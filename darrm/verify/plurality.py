@@ -5,13 +5,18 @@ probability that the answer is one of the classes with so many votes, in units o
 So it names a law h on every histogram. It is (ε, δ)-private exactly if Σ_c max(0, h_c(n) − e^ε·h_c(n')) ≤ δ for all
 histograms n and n' with Σ_c |n_c − n'_c| ≤ 2t. As h treats classes alike, n may be taken among the partitions; n' runs
 over all histograms, class by class. With the least common multiple of 1 … C all numbers are whole; only e^ε is rounded.
+
+Private voters sit at corners: on the two data sets one says (a, b) with probabilities (hi, lo) and (lo, hi), and with
+probability Δ u and v instead. Every multiset of them is walked through, voter by voter, as a law on histograms; with hi
+and Δ rounded either way the result is enclosed.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import factorial, lcm, prod
+from itertools import product
+from math import comb, factorial, lcm, prod
 
 from darrm.laws.priors import Dirichlet
 from darrm.losses.charges import Charge
@@ -24,9 +29,11 @@ from darrm.verify.exact import Enclosure, exponential
 from darrm.verify.verdicts import CLAIMED, Verdict
 
 MOST_WORK = 20_000_000  # classes of pairs of histograms: about twenty seconds
-_UNIT = 2**53
+_UNIT, _GRAIN = 2**53, 2**64
 
 Histogram = tuple[int, ...]
+_Weights = dict[Histogram, int]
+_Corner = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +63,10 @@ class ExactPlurality:
         return Enclosure(target.exact_delta, target.exact_delta)
 
     def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
-        """Enclose the smallest δ of one label for each ε; None if there are too many pairs of neighbors."""
-        return worst_differences(self.table, epsilons)
+        """Enclose the smallest δ of one label for each ε; None if there are too many neighbors."""
+        if self.table.problem.voters.are_plain:
+            return worst_differences(self.table, epsilons)
+        return worst_of_private_voters(self.table, epsilons)
 
     def value(self) -> Fraction | None:
         """Compute the share of right labels exactly; None if the file does not hold the prior."""
@@ -83,9 +92,9 @@ class ExactPlurality:
         """Look for nothing: the file must hold what proves its bound."""
         return CLAIMED, "the file does not hold what it takes to compute it"
 
-    def cost(self, *, voters: Voters | None = None, exact: bool | None = None) -> Charge:  # noqa: ARG002 (plain voters)
-        """Describe what a query costs."""
-        return _charge_of_one(self.table)
+    def cost(self, *, voters: Voters | None = None, exact: bool | None = None) -> Charge:
+        """Describe what a query costs, for voters of whom it is proved."""
+        return _charge_of_one(self.table, voters, exact)
 
     def in_words(self, labels: str) -> str:
         """Say what one of the labels tells."""
@@ -124,6 +133,89 @@ def worst_differences(table: Table, epsilons: Sequence[Fraction]) -> list[Enclos
                     worst[at][end] = max(worst[at][end], total)
     unit = common * _UNIT * bits
     return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all pairs of histograms") for low, high in worst]
+
+
+def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+    """Enclose the largest Σ_c max(0, Pr[c] − e^ε·Pr'[c]) for each ε; None if there are too many multisets."""
+    problem = table.problem
+    K, C, kinds = problem.voters.K, problem.classes, problem.voters.kinds
+    ends = [[_corners(each, C, up=up) for _, each in kinds] for up in (False, True)]
+    multisets = prod(comb(n + len(corners) - 1, n) for (n, _), corners in zip(kinds, ends[0], strict=True))
+    if multisets * comb(K + C - 1, K) * 4 > MOST_WORK:
+        return None
+    common = lcm(*range(1, C + 1))
+    law = {}
+    for part, given in zip(sorted(_partitions(K, C), reverse=True), table.plurality.to_json(), strict=True):
+        values = sorted(set(part), reverse=True)
+        law[part] = {votes: w * common // part.count(votes) for votes, w in zip(values, given, strict=True)}
+    ratios, bits = [exponential(epsilon) for epsilon in epsilons], 1 << 128
+    worst, nobody = [[0, 0] for _ in epsilons], ({(0,) * C: 1}, {(0,) * C: 1})
+    for end, corners in enumerate(ends):
+        grown = [int(ratio.lower * bits) if end else int(ratio.upper * bits) + 1 for ratio in ratios]
+        for before, after in _laws_of_histograms([n for n, _ in kinds], corners, problem.voters.reached, nobody):
+            sides = [[_mean(side, law, label) for label in range(C)] for side in (before, after)]
+            for at, ratio in enumerate(grown):
+                total = sum(max(0, p * bits - ratio * q) for p, q in zip(*sides, strict=True))
+                worst[at][end] = max(worst[at][end], total)
+    unit = common * _UNIT * bits * _GRAIN**K
+    return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all multisets of corners") for low, high in worst]
+
+
+def _corners(each: PrivacyParams, C: int, *, up: bool) -> list[_Corner]:
+    """List the corners of a voter in units of 2^-64, with hi and Δ rounded up or down."""
+    high = Fraction(1)
+    if each.is_private:
+        growth = exponential(each.exact_epsilon)
+        end = growth.upper if up else growth.lower
+        high = end / (1 + end)
+    delta = int(each.exact_delta * _GRAIN) + (up and each.exact_delta > 0)
+    rest = _GRAIN - delta
+    first = min(rest, int(high * rest) + (up and high < 1))
+    corners = set()
+    for a, b, u, v in product(range(C), repeat=4):
+        p, q = [0] * C, [0] * C
+        for law, main, other, more in ((p, a, b, u), (q, b, a, v)):
+            law[main] += first
+            law[other] += rest - first
+            law[more] += delta
+        corners.add((tuple(p), tuple(q)))
+    return sorted(corners)
+
+
+def _laws_of_histograms(
+    sizes: Sequence[int],
+    corners: Sequence[Sequence[_Corner]],
+    reached: int,
+    both: tuple[_Weights, _Weights],
+    first: int = 0,
+) -> Iterator[tuple[_Weights, _Weights]]:
+    """Yield both laws for every multiset of corners in which at most so many voters change, a voter at a time."""
+    if not any(sizes):
+        yield both
+        return
+    kind = next(number for number, left in enumerate(sizes) if left)
+    left = [size - (number == kind) for number, size in enumerate(sizes)]
+    for place in range(first, len(corners[kind])):
+        p, q = corners[kind][place]
+        if p == q or reached:
+            grown = (_with_one_more(both[0], p), _with_one_more(both[1], q))
+            after = place if left[kind] else 0
+            yield from _laws_of_histograms(left, corners, reached - (p != q), grown, after)
+
+
+def _with_one_more(law: _Weights, voter: Sequence[int]) -> _Weights:
+    grown: _Weights = {}
+    for counts, weight in law.items():
+        for c, share in enumerate(voter):
+            if share:
+                key = (*counts[:c], counts[c] + 1, *counts[c + 1 :])
+                grown[key] = grown.get(key, 0) + weight * share
+    return grown
+
+
+def _mean(side: _Weights, law: dict[Histogram, dict[int, int]], label: int) -> int:
+    """Compute the probability of an answer, in the units of both."""
+    return sum(weight * law[tuple(sorted(counts, reverse=True))][counts[label]] for counts, weight in side.items())
 
 
 def share_right(table: Table) -> Fraction | None:
@@ -171,5 +263,5 @@ def _within(part: Histogram, reached: int) -> set[Histogram]:
 
 
 @lru_cache(maxsize=8)  # tables do not change, and their exact descriptions take seconds
-def _charge_of_one(table: Table) -> Charge:
-    return charge_of(table)
+def _charge_of_one(table: Table, voters: Voters | None, exact: bool | None) -> Charge:
+    return charge_of(table, voters=voters, exact=exact)

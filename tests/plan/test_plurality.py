@@ -30,9 +30,11 @@ from darrm.plan.families import named
 from darrm.plan.family import largest_rate
 from darrm.plan.remedies import GOAL, remedies
 from darrm.plan.report import json_report, text_report
+from darrm.plan.search import options_of
 from darrm.plan.share_right import Measure, coin, share_right
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
+from darrm.proof.charge import charge_of
 from darrm.release import release_debited
 from darrm.release.__main__ import main as release
 from darrm.system.command_line import run
@@ -209,11 +211,37 @@ def test_remedies_are_what_they_say() -> None:
     assert words in advice_text(advise(work, families=laws))
 
 
-def test_private_voters_and_other_beliefs_are_refused() -> None:
-    fresh = Workload(Voters(11, PrivacyParams("0.1")), 10, PrivacyParams(2, 1e-5), 3)
+def test_what_private_voters_promise_is_worth_most_of_the_labels() -> None:
+    work = Workload(Voters(5, PrivacyParams("0.1")), 10, PrivacyParams(1, 1e-5), 3)
+    options, _ = options_of(work, Measure(work, None), FAMILIES, complete=True)
+    shares = {option.name: 1.0 - option.wrong for option in options}
+    assert max(shares, key=shares.__getitem__) == "per query"
+    assert shares["per query"] > 1.8 * shares["GNMax by label"]
+    assert {"subsampling", "double subsampling", "randomized response"} <= set(shares)
+    best = plan(work)
+    assert best.best.name == "per query"
+    assert best.spent.epsilon <= 1
+    assert best.table.problem.voters == work.voters
+    ledger_charge = charge_of(best.table, 10)
+    assert PrivacyAccountant(work.voters, [ledger_charge]).spent(1e-5).epsilon <= 1
+
+
+def test_one_answer_of_private_voters_is_the_optimum_of_one() -> None:
+    work = Workload(Voters(7, PrivacyParams("0.1")), 1, PrivacyParams("0.3"), 3)
+    assert abs(1.0 - plan(work).best.wrong - 0.97385) < 1e-5
+    with pytest.raises(PlanError, match="do not compose"):
+        plan(Workload(Voters(7, PrivacyParams(1)), 1, PrivacyParams("0.01"), 3), families=[named("per query")])
+
+
+def test_models_of_three_classes_are_planned_through_both_ends() -> None:
+    work = Workload(Voters(5, PrivacyParams("0.5"), overlap=1, models=True), 30, PrivacyParams("0.3", "1e-5"), 3)
+    found = plan(work, families=[named("per query")])
+    assert found.spent.bound == "both ends"
+    assert found.table.problem.voters == work.voters
+
+
+def test_other_beliefs_are_refused() -> None:
     for door in (plan, advise):
-        with pytest.raises(ValueError, match=r"--voters plain .* or say --models"):
-            door(fresh)
         with pytest.raises(ValueError, match="a belief about 4 classes"):
             door(WORK, prior=Point(0.8))
         with pytest.raises(ValueError, match="the 3 of the recorded votes"):
@@ -237,9 +265,9 @@ def test_advice_ranks_by_labels_and_says_who_is_missing(monkeypatch: pytest.Monk
     assert rights == sorted(rights, reverse=True)
     assert found.recommended.name == plan(WORK).best.name
     absent = dict(found.absent)
-    two_classes = {"subsampling", "double subsampling", "DaRRM of the paper", "randomized response"}
-    assert set(absent) == {"per query", "Rényi"} | two_classes
-    assert "two classes" in absent["subsampling"]
+    assert set(absent) == {"per query", "Rényi", "subsampling", "double subsampling", "DaRRM of the paper"}
+    assert "two classes" in absent["DaRRM of the paper"]
+    assert "own privacy" in absent["subsampling"]
     pure = advise(Workload(WORK.voters, 12, PrivacyParams(3), 4))
     assert dict(pure.absent)["GNMax, tight σ"] == "Gaussian noise gives no (epsilon, 0)"
 
@@ -317,7 +345,6 @@ class TestCommands:
             ("--classes 4 --prior common", "dirichlet:CONCENTRATION or votes:FILE for more than two classes"),
             ("--classes 2 --prior beta", "the prior must be uniform"),
             ("--classes 4 --prior votes:none.npy", "none.npy"),
-            ("--classes 4 --voters private", "say --models where they are models"),
         ],
     )
     def test_bad_words_are_one_line(self, words: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:

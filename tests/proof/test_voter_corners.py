@@ -260,7 +260,7 @@ def differs_from_the_stored_table(setting: Setting) -> bool:
     second_order = comb(setting.K, 2) * setting.each.delta**2 * 2.0 * (1.0 + ratio) / (ratio - 1.0)
     more = error - table.optimality.value
     # a γ is at least 0; a law of any classes may tell the minority where few are ahead
-    least = 1e-4 if table.gamma.half.min() == 0.0 else 1e-8 + 1e-6 * table.optimality.value
+    least = 1e-3 if table.gamma.half.min() < 1e-6 else 1e-8 + 1e-6 * table.optimality.value
     return not -least <= more <= 1e-8 + 1e-6 * table.optimality.value + second_order
 
 
