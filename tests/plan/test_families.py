@@ -10,9 +10,9 @@ from darrm.problem import Voters
 
 PLAIN = PrivacyParams("inf")
 WORKS = (
-    Workload(Voters(7, PLAIN, overlap=1), 20, PrivacyParams("2", "1e-5")),
-    Workload(Voters(3, PrivacyParams("0.2"), overlap=2), 4, PrivacyParams("2", "1e-3")),
-    Workload(Voters(8, PLAIN, overlap=1), 20, PrivacyParams("2", "1e-5"), classes=3),
+    Workload(Voters(5, PLAIN, overlap=1), 20, PrivacyParams("2", "1e-5")),
+    Workload(Voters(3, PrivacyParams("0.2"), overlap=2), 2, PrivacyParams("1", "1e-3")),
+    Workload(Voters(5, PLAIN, overlap=1), 5, PrivacyParams("2", "1e-5"), classes=3),
 )
 QUICK = [family for family in FAMILIES if family.name not in {"shaped noise", "Rényi", "per query", "no noise"}]
 

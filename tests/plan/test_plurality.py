@@ -47,7 +47,7 @@ FLAGS = ["--K", "30", "--voters", "plain", "--overlap", "1", "--classes", "4", "
 MODELS = Workload(
     Voters(12, PrivacyParams("1", "1e-6"), overlap=1, models=True), 30, PrivacyParams("0.8", "1e-5"), classes=3
 )
-SMALL = Workload(Voters(8, PLAIN, overlap=1), 5, PrivacyParams("2", "1e-5"), classes=3)
+SMALL = Workload(Voters(5, PLAIN, overlap=1), 5, PrivacyParams("2", "1e-5"), classes=3)
 WORKS = [SMALL, *(pytest.param(work, marks=pytest.mark.slow) for work in (WORK, MODELS))]
 SCHEMAS = Path(__file__).parents[2] / "darrm/schemas"
 NOISY = {"GNMax by label", "LNMax by label", "shaped noise"}  # whose charges take time

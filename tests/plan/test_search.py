@@ -232,19 +232,19 @@ def test_a_gamma_that_only_delta_one_admits_has_no_target() -> None:
 @pytest.mark.parametrize("overlap", [1, 2])
 def test_private_models_are_planned_for_both_ends(tmp_path: Path, overlap: int) -> None:
     """The whole stays within the budget by what is proved for models, and a ledger admits it; one is one query."""
-    asked = Workload(Voters(5, WITH_DELTA_OF_ONE, overlap=overlap, models=True), 10, PrivacyParams("0.5", "1e-5"))
+    asked = Workload(Voters(3, WITH_DELTA_OF_ONE, overlap=overlap, models=True), 4, PrivacyParams("0.5", "1e-5"))
     law = [named("permute-and-flip")]
     found = plan(asked, families=law)
-    alone = plan(replace(asked, voters=Voters(5, PLAIN, overlap=overlap)), families=law)
+    alone = plan(replace(asked, voters=Voters(3, PLAIN, overlap=overlap)), families=law)
     assert found.workload == asked
     assert found.table.problem.voters == asked.voters
     assert found.best.wrong < alone.best.wrong
     assert found.spent.bound == "both ends"
     assert 0.95 * 0.5 < found.spent.epsilon <= 0.5
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", asked.total)
-    ledger.debit(found.aggregator.charge(10))
+    ledger.debit(found.aggregator.charge(4))
     with pytest.raises(BudgetExceededError):
-        ledger.debit(found.aggregator.charge(10))
+        ledger.debit(found.aggregator.charge(4))
     assert "--models" in found.option.instructions[0]
     once = Workload(Voters(3, WITH_DELTA, models=True), 1, PrivacyParams("0.2", "1e-4"))
     assert planned(once).table.problem.voters == once.voters
@@ -252,9 +252,9 @@ def test_private_models_are_planned_for_both_ends(tmp_path: Path, overlap: int) 
 
 @pytest.mark.parametrize(("overlap", "total"), [(1, "0.1"), (2, "0.2")])
 def test_models_within_the_budget_need_no_noise(overlap: int, total: str) -> None:
-    asked = Workload(Voters(5, WITH_DELTA, overlap=overlap, models=True), 1000, PrivacyParams(total, "1e-4"))
+    asked = Workload(Voters(3, WITH_DELTA, overlap=overlap, models=True), 1000, PrivacyParams(total, "1e-4"))
     found = plan(asked)
-    assert found.table.gamma.half.tolist() == [1.0] * 3
+    assert found.table.gamma.half.tolist() == [1.0] * 2
     assert found.spent.bound == "private models"
     assert found.spent.epsilon <= float(total)
     short = plan(replace(asked, queries=2, total=PrivacyParams(0.99 * float(total), "1e-4")))
