@@ -375,6 +375,9 @@ class Workload:
     classes
         C ≥ 2, how many answers a voter chooses from. With more than two only votes of voters that are not private, and
         of private models, are planned.
+    missing
+        How many of the K votes are usually missing, 0 … K − 1: what is right is what most of the others say. The budget
+        is that of K votes.
 
     Examples
     --------
@@ -387,9 +390,13 @@ class Workload:
     queries: int
     total: PrivacyParams
     classes: int = 2
+    missing: int = 0
 
     def __post_init__(self) -> None:
         checks.instance(Voters, voters=self.voters, advice="say Voters(K, each)")
+        advice = "without a vote nothing is right"
+        checks.integer_at_least(0, most=self.voters.K - 1, missing=self.missing, advice=advice)
+        object.__setattr__(self, "missing", int(self.missing))
         checks.instance(PrivacyParams, total=self.total, advice=_SAY_PRIVACY)
         advice = "how many votes are to be released"
         checks.integer_at_least(1, most=MOST_QUERIES, queries=self.queries, advice=advice)
@@ -411,7 +418,9 @@ class Workload:
 
     def to_json(self) -> dict[str, Any]:
         """Write the workload as plain data."""
-        return {**self.voters.to_json(), **_named(self.classes), "queries": self.queries, "total": self.total.to_json()}
+        missing = {"missing": self.missing} if self.missing else {}
+        asked = {**_named(self.classes), "queries": self.queries, **missing, "total": self.total.to_json()}
+        return {**self.voters.to_json(), **asked}
 
 
 def answer_in_words(classes: int) -> str:

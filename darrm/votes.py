@@ -6,10 +6,12 @@ aggregator that takes one for the other claims a privacy that it does not have. 
 
 Both are held as counts: an answer depends on how many voters chose what, never on who they were.
 
-A vote of two classes may be missing, if that is asked for: a fair coin stands for it. *Theorem.* What a release of K
-votes guarantees it guarantees with coins for some of them, if which ones are missing does not depend on the private
-data. *Proof.* A coin does not look at the data: it is a (0, 0)-private voter, and so an (ε, Δ)-private one, whom no
-person's data reach. ∎
+A vote may be missing, if that is asked for: a fair coin stands for it, of more than two classes a fair die. *Theorem.*
+What a release of K votes guarantees it guarantees with coins for some of them, if which ones are missing does not
+depend on the private data. *Proof.* A coin does not look at the data: it is a (0, 0)-private voter, and so an
+(ε, Δ)-private one, whom no person's data reach. ∎ About plain voters nothing is promised: what a person reaches of them
+may answer anything, also what a die says. So for plain voters the guarantee holds between data, too, with which up to
+t votes differ, appear or disappear, t being the overlap; the others, and which of them are missing, stay the same.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.errors import checks
 from darrm.probability.exact_coins import ExactCoins
-from darrm.probability.exact_sampling import require_generator
+from darrm.probability.exact_sampling import UniformBelow, require_generator, uniform_below
 from darrm.problem import MOST_CLASSES
 from darrm.system.extras import Untyped
 from darrm.system.parquet_file import SUFFIX, Layout, count_batches, layout_of
@@ -62,7 +64,7 @@ class Votes:
     given
         What the votes were made from: ``"labels"`` or ``"counts"``.
     missing
-        (Q,) how many votes of each query are missing, of two classes; None if all are there.
+        (Q,) how many votes of each query are missing; None if all are there.
 
     Examples
     --------
@@ -104,8 +106,8 @@ class Votes:
         if missing.shape != (len(counts),) or missing.dtype.kind not in "iu" or np.any(missing < 0):
             found = checks.Found(f"shape {missing.shape}, type {missing.dtype}")
             checks.fail("missing", found, f"{len(counts)} whole numbers of at least 0, one a query")
-        if self.given == "counts" or counts.shape[1] != 2:
-            checks.fail("missing", checks.Found("some"), "None, or about labels of two classes", "a coin has two sides")
+        if self.given == "counts":
+            checks.fail("missing", checks.Found("some"), "None, or about labels", "counts do not say whose are missing")
         return missing.astype(np.int64)
 
     def _hold(
@@ -138,17 +140,17 @@ class Votes:
             The number C of classes 0 … C − 1, or what they are called, in order; by default two, 0 and 1. It is public:
             found in the labels, it would change with one voter, and no guarantee would hold.
         missing
-            ``"refuse"``, or ``"coin"``: of two classes a fair coin stands for each vote that is missing, tossed when a
-            label is released (`completed`). Missing are None, NaN, pandas' NA and NaT, and in text what is empty or NA,
-            unless a class is called so; −1 is not. Which votes are missing must not depend on the private data.
+            ``"refuse"``, or ``"coin"``: a fair coin, of more than two classes a fair die, stands for each vote that is
+            missing, tossed when a label is released (`completed`). Missing are None, NaN, pandas' NA and NaT, and in
+            text what is empty or NA, unless a class is called so; −1 is not. Which votes are missing must not depend on
+            the private data.
         line
             Where to show progress.
 
         Raises
         ------
         ValueError
-            If some vote is no vote (NaN, an abstention, another class), the shape is wrong, or coins are asked for and
-            there are more than two classes.
+            If some vote is no vote (NaN, an abstention, another class), or the shape is wrong.
 
         Examples
         --------
@@ -175,9 +177,6 @@ class Votes:
             checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
         names = class_names(2 if classes is None else classes)
         checks.one_of(MISSING, missing=missing)
-        if missing == "coin" and len(names) != 2:
-            advice = "a coin has two sides: leave out the queries that some voter did not answer"
-            checks.fail("missing (--missing)", missing, f"'refuse' for {len(names)} classes", advice)
         if len(matrix) * len(names) > MOST_COUNTS:
             found = f"{len(matrix):,} queries and {len(names):,} classes"
             advice = "count some of the queries at a time"
@@ -337,9 +336,9 @@ class Votes:
         return cls(counts, first.voters, first.classes, given, np.concatenate(missing) if are_missing else None)
 
     def completed(self, *, rng: np.random.Generator | None = None) -> Votes:
-        """Return votes of which none is missing: a fair coin, tossed now, stands for each that was.
+        """Return votes of which none is missing: a fair coin, of more classes a die, tossed now, stands for each.
 
-        `DaRRM.release` does so by itself, with new coins for every release; other aggregators of two classes take what
+        Tables and planned mechanisms do so by themselves, with new coins for every release; other aggregators take what
         is returned here, as K votes that were all given. What is drawn is exact.
 
         Parameters
@@ -359,6 +358,8 @@ class Votes:
             require_generator(rng)
         if self.missing is None:
             return self
+        if len(self.classes) > 2:
+            return self._with_dice(uniform_below(rng))
         last, heads = np.cumsum(self.missing), np.zeros(self.queries, dtype=np.int64)
         coin = ExactCoins([Fraction(1, 2)])
         for start in range(0, int(last[-1]), _COINS_AT_ONCE):
@@ -368,6 +369,15 @@ class Votes:
             queries = np.searchsorted(last, start + np.flatnonzero(tossed), side="right")
             heads += np.bincount(queries, minlength=self.queries)
         counts = self.counts + np.column_stack([self.missing - heads, heads])
+        return Votes(counts, self.voters, self.classes, self.given)
+
+    def _with_dice(self, below: UniformBelow) -> Votes:
+        """Roll a die for each vote that is missing."""
+        counts, classes = self.counts.copy(), len(self.classes)
+        for start in range(0, self.queries, ROWS_AT_ONCE):
+            rows = np.arange(start, min(start + ROWS_AT_ONCE, self.queries))
+            queries = np.repeat(rows, np.zeros(rows.size, int) if self.missing is None else self.missing[rows])
+            np.add.at(counts, (queries, below(np.full(queries.size, classes, dtype=np.int64))), 1)
         return Votes(counts, self.voters, self.classes, self.given)
 
     def of_voters(self, K: int) -> Votes:
@@ -444,7 +454,7 @@ def require_votes(votes: object) -> Votes:
     """Return votes that say what they are, all of them; refuse anything else with `ValueError`, an array among it."""
     if isinstance(votes, Votes):
         if votes.missing is not None:
-            advice = "DaRRM tosses a coin for each by itself, and votes.completed() does it for others"
+            advice = "tables and planned mechanisms toss a coin for each, and votes.completed() does it for others"
             checks.fail("votes", checks.Found(f"{votes.missing.sum():,} missing"), "complete", advice)
         return votes
     advice = "labels and counts look alike: say Votes.of_labels(labels, classes) or Votes.of_counts(counts)"

@@ -3,27 +3,39 @@
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import darrm
+from darrm import optimize_plurality
 from darrm import votes as votes_module
 from darrm.account.ledger import PrivacyLedger
+from darrm.advise import __main__ as advise_command
 from darrm.errors import PaidError
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import RecordedVotes
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.release import Release
+from darrm.mechanisms.selection import ExponentialMechanism
+from darrm.plan import __main__ as plan_command
+from darrm.plan import share_right as share_right_module
+from darrm.plan.by_label import exponential_law
+from darrm.plan.share_right import Measure
 from darrm.privacy import PrivacyParams
-from darrm.problem import Problem, Voters
+from darrm.problem import Problem, Voters, Workload
 from darrm.proof.table import certify
 from darrm.release import __main__ as release
 from darrm.release import debited, release_debited
@@ -32,6 +44,7 @@ from darrm.system.command_line import run
 from darrm.verify import __main__ as verify
 from darrm.votes import Votes, counts_of
 
+SCHEMAS = Path(darrm.__file__).parent / "schemas"
 NAN = math.nan
 NO_YES = ("no", "yes")
 TABLE = certify(Problem.from_allowance(Voters(5, PrivacyParams("0.3", "1e-3")), 3), NoiseFunction(5, [0.3, 0.1, 0.9]))
@@ -89,7 +102,7 @@ def test_what_is_missing_is_refused_or_counted(name: str) -> None:
         ([[0, 1], [None, 7]], 2, "got 7 from voter 1 to query 1"),
         ([["", "maybe"]], NO_YES, "got 'maybe' from voter 1"),
         ([["no", "nan"]], NO_YES, "got 'nan' from voter 1"),
-        ([[None, 0]], 3, "missing .--missing. must be 'refuse' for 3 classes, got 'coin': a coin has two sides"),
+        ([[None, 3]], 3, "got 3 from voter 1 to query 0"),
         ([[0, 1]], ("a", NAN), "classes must be text or numbers"),
         (np.ma.masked_equal([[0, 7]], 7), 2, "masked entries: .* None"),
     ],
@@ -193,8 +206,7 @@ def test_missing_votes_of_csv_files(
         (b",0,1,2\n0,1,0,1\n", {}, "line 1 looks like a header"),
         (b",north,south\n0,1,0\n", {}, "line 1 looks like a header"),
         (b"0,,1\n", {"voters": 5}, "of K = 5 voters, got 3 columns"),
-        (b"0,,1\n", {"classes": 3}, "must be 'refuse' for 3 classes"),
-        (b"a,,b\n", {"classes": ("a", "b", "c")}, "must be 'refuse' for 3 classes"),
+        (b"a,,d\n", {"classes": ("a", "b", "c")}, "'d' is none of the classes 'a', 'b', 'c'"),
         (b"3,1\n", {"votes_format": "counts"}, "must be 'refuse' for counts"),
         (b"3,1\n", {"voters": 4}, "votes must be 0 or 1, got 3"),
     ],
@@ -326,6 +338,116 @@ def test_the_release_stays_private(missing: int) -> None:
             p, q = np.convolve(p, [1 - first, first]), np.convolve(q, [1 - second, second])
         worst = max(worst, p @ law - c * (q @ law), p @ (1 - law) - c * (q @ (1 - law)))
     assert worst <= allowed + 1e-12
+
+
+# the dice of more classes
+
+
+def test_every_die_is_one_vote_and_all_rolls_are_equally_likely(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = np.array([["a", None, None], ["c", "b", None], [None] * 3])
+    votes = Votes.of_labels(labels, classes=("a", "b", "c"), missing="coin")
+    assert votes.missing is not None
+    assert (votes.counts.tolist(), votes.missing.tolist()) == ([[1, 0, 0], [0, 1, 1], [0, 0, 0]], [2, 1, 3])
+    asked: list[int] = []
+    for roll in product(range(3), repeat=6):
+
+        def below(limits: Any, roll: tuple[int, ...] = roll) -> Any:
+            asked.extend(limits.tolist())
+            return np.array(roll[: limits.size])
+
+        monkeypatch.setattr(votes_module, "uniform_below", lambda _, below=below: below)
+        full = votes.completed()
+        dealt = [Counter(roll[:2]), Counter(roll[2:3]), Counter(roll[3:])]
+        assert full.counts.tolist() == [
+            [count + die[c] for c, count in enumerate(row)]
+            for row, die in zip(votes.counts.tolist(), dealt, strict=True)
+        ]
+        assert (full.missing, full.voters, full.given) == (None, 3, "labels")
+    assert set(asked) == {3}
+
+
+@pytest.mark.statistical
+def test_released_frequencies_of_three_classes() -> None:
+    n, plain = 40_000, Voters(4, PrivacyParams("inf"), overlap=1)
+    table = optimize_plurality(Problem(plain, PrivacyParams(1), classes=3))
+    mechanism = NoisyMaximum(ExponentialMechanism(2.0, reached=1), plain, 3)
+    for aggregator, law in (
+        (Release(table), table.law.probabilities),
+        (mechanism, exponential_law(2.0, 1)),
+    ):
+        votes = Votes.of_labels(np.tile([2.0, 2.0, 0.0, NAN], (n, 1)), classes=3, missing="coin")
+        found = np.bincount(aggregator.release(votes, rng=np.random.default_rng(3)), minlength=3) / n
+        true = law(np.array([[2, 0, 2], [1, 1, 2], [1, 0, 3]])).mean(axis=0)
+        # 5.5 standard deviations: a false alarm of 4e-8 each
+        assert np.all(np.abs(found - true) <= 5.5 * np.sqrt(true * (1 - true) / n))
+
+
+# what plans say
+
+
+def test_a_plan_is_about_the_votes_that_are_there() -> None:
+    """The figures of the table that a plan finds, with coins, by listing all labels and all rolls."""
+    voters = Voters(5, PrivacyParams("0.3", "1e-3"))
+    for missing in range(5):
+        work = Workload(voters, 3, PrivacyParams(3, "0.01"), missing=missing)
+        measure, law = Measure(work, None), TABLE.gamma.probabilities
+        gamma = TABLE.gamma.with_missing(missing)
+        assert measure.expected_error(law) == pytest.approx(gamma.expected_error(priors.Dirichlet()), abs=1e-15)
+        share = measure.share_right(law)
+        assert share is not None
+        assert share.value == pytest.approx(gamma.share_right(priors.Dirichlet()), abs=1e-15)
+        assert measure.truth(law) == pytest.approx(0.5 + 0.5 * gamma.half)
+        assert measure.levels.tolist() == gamma.levels.tolist()
+
+
+@pytest.mark.parametrize(("missing", "drawn"), [(1, False), (2, False), (3, False), (2, True)])
+def test_shares_of_three_classes_are_those_of_all_labels_and_rolls(
+    missing: int, drawn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    K, law = 5, exponential_law(1.5, 1)
+    total = weight = 0.0
+    for votes in product(range(3), repeat=K - missing):
+        counts = np.bincount(votes, minlength=3)
+        # every histogram is equally likely: a label tuple by the number of those that have its histogram
+        chance = math.prod(map(math.factorial, counts.tolist())) / math.factorial(K - missing)
+        rolls = np.array([counts + np.bincount(roll, minlength=3) for roll in product(range(3), repeat=missing)])
+        total += chance * float(law(rolls).mean(axis=0)[counts == counts.max()].sum())
+        weight += chance
+    if drawn:
+        monkeypatch.setattr(share_right_module, "MOST_ROLLED", 20_000)
+        share_right_module._asked.cache_clear()
+        monkeypatch.setattr(share_right_module, "number_of_rolls", lambda *_: 10**9)
+    found = share_right_module.share_right(law, K, 3, priors.Dirichlet(), missing=missing)
+    share_right_module._asked.cache_clear()
+    assert (found.standard_error > 0.0) == drawn
+    assert found.value == pytest.approx(total / weight, abs=6.0 * found.standard_error + 1e-12)
+
+
+def test_plan_and_advise_rank_by_the_votes_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["--epsilon", "0.1,0.2,0.3,0.4,0.5,0.7,1", "--each-delta", "0", "--queries", "30", "--total", "8,0.01"]
+    reports = []
+    for missing in ("0", "2"):
+        words = [*asked, "--missing", missing, "--format", "json"]
+        assert run(partial(plan_command.main, words)) == 0
+        reports.append(json.loads(capsys.readouterr().out))
+        jsonschema.validate(reports[-1], json.loads((SCHEMAS / "plan_report.json").read_text()))
+    all_there, two_late = reports
+    assert all_there["candidates"][0]["method"] == "per query"
+    assert two_late["candidates"][0]["method"] == "exponential mechanism"  # it is right more often than that
+    assert two_late["workload"]["missing"] == 2
+    errors = [candidate["expected_error"] for candidate in two_late["candidates"]]
+    assert errors == sorted(errors)
+    assert two_late["levels"] == [3, 4, 5]
+    assert run(lambda: advise_command.main([*asked, "--missing", "2"])) == 0
+    told = capsys.readouterr().out
+    assert "2 of 7 votes are missing: shares and errors are about the other 5, a fair coin standing for each" in told
+    assert "--missing 2 --total 8,0.01" in told
+    assert "--missing coin --ledger" in told
+    assert run(lambda: plan_command.main([*asked, "--missing", "7"])) == 2
+    assert "--missing must be below K = 7" in capsys.readouterr().err
 
 
 # what is paid

@@ -7,7 +7,7 @@ calibrated as for voters that are not private, within what both ends leave for i
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -137,5 +137,9 @@ def _limit(workload: Workload, measure: Measure) -> tuple[str, ...]:
     """Write how often no private release whatsoever can be right."""
     if measure.expected_error(coin) is not None or not workload.voters.are_plain:
         return ()
-    share = share_right_at_most(workload, *histograms(measure.prior, workload.voters.K, workload.classes, MOST_LISTED))
+    # with dice for those that are missing a release is one of the votes that are there
+    there, overlap = workload.voters.K - workload.missing, workload.voters.overlap
+    voters = replace(workload.voters, K=there, overlap=None if overlap is None else min(overlap, there))
+    present = replace(workload, voters=voters, missing=0)
+    share = share_right_at_most(present, *histograms(measure.prior, there, workload.classes, MOST_LISTED))
     return (f"No private release whatsoever is right more often than {share:.5f} under this prior.",)

@@ -5,7 +5,7 @@ from typing import Any
 from darrm.advise.advice import Advice
 from darrm.laws.priors import in_words
 from darrm.plan.budget import counted
-from darrm.plan.option import OF_YOUR_OWN, UNDER_THE_PRIOR, kind_of_votes, settings_in_words
+from darrm.plan.option import OF_YOUR_OWN, UNDER_THE_PRIOR, how_many_are_there, kind_of_votes, settings_in_words
 from darrm.system.command_line import absences, numbered
 from darrm.system.flags import flags_of
 
@@ -22,6 +22,7 @@ def text_report(advice: Advice, *, everything: bool = False) -> str:
         f"  the budget of all answers together is {work.total}",
         f"  {'accuracy, which ranks, and ' if two else ''}share of right labels under {in_words(advice.prior)}",
         UNDER_THE_PRIOR,
+        *([f"  {how_many_are_there(work)}"] if work.missing else []),
         f"  a {'fair coin' if two else 'label that looks at nothing'} has {' and '.join(guess)}",
         "",
         f"  {'accuracy  ' if two else ''}{'right':>8}  {'total ε':>9}   mechanism",  # the first one ranks

@@ -107,8 +107,11 @@ class NoisyMaximum:
         return replace(charge, for_plain_voters=(replace(charge.kind, voters=plain, alone=False),))
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
-        """Release one class for each query, as `Aggregator.release`; the votes are those of K voters on C classes."""
-        given = require_votes(votes).of_voters(self.voters.K)
+        """Release one class for each query, as `Aggregator.release`; the votes are those of K voters on C classes.
+
+        Votes may be missing, where that was allowed: each release tosses coins, or dice, of its own for these.
+        """
+        given = require_votes(votes.completed(rng=rng) if isinstance(votes, Votes) else votes).of_voters(self.voters.K)
         if len(given.classes) != self.classes:
             checks.fail("votes", checks.Found(f"{len(given.classes)} classes"), f"about C = {self.classes} classes")
         return self.mechanism.release(given, rng=rng)

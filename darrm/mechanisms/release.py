@@ -109,7 +109,7 @@ class Release:
         """Release one label for each query, as `Aggregator.release`.
 
         The votes are those of K voters about C classes. Of two classes a (Q, K) matrix of 0/1 or booleans is read as
-        labels, and votes may be missing, where that was allowed: each release tosses coins of its own for these.
+        labels. Votes may be missing, where that was allowed: each release tosses coins, or dice, of its own for these.
         """
         given = self._sampler.read(votes).of_voters(self.voters.K)
         return given.labeled(self._sampler.draw(given, rng))
@@ -161,8 +161,8 @@ class _Groups:
         self.votes[partitions.blocks, column] = partitions.votes
 
     def read(self, votes: Votes | ArrayLike) -> Votes:
-        """Take votes about as many classes, of which none is missing."""
-        given = require_votes(votes)
+        """Take votes about as many classes."""
+        given = votes if isinstance(votes, Votes) else require_votes(votes)
         if len(given.classes) != self.law.classes:
             number = checks.Found(f"about {len(given.classes)} classes")
             checks.fail("votes", number, f"about the table's {self.law.classes}")
@@ -170,7 +170,7 @@ class _Groups:
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query: (Q,)."""
-        below = uniform_below(rng)
+        below, votes = uniform_below(rng), votes.completed(rng=rng)
         blocks = [self._draw(votes.counts[start : start + _BLOCK], below) for start in range(0, votes.queries, _BLOCK)]
         return np.concatenate([*blocks, np.empty(0, dtype=np.int64)])
 

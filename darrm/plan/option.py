@@ -37,9 +37,9 @@ class Option:
     workload
         What is released.
     truth
-        Pr[the answer is the true majority | l ones] for l = floor(K/2) + 1 … K, shape (K − floor(K/2),): the mean of
-        both sides where a mechanism breaks ties for one answer. For more classes that of a plurality of as many votes
-        as ``levels`` lists, the other classes sharing the rest.
+        Pr[the answer is the true majority | l ones] for l = floor(K/2) + 1 … K, shape (K − floor(K/2),), of the K votes
+        that are there: the mean of both sides where a mechanism breaks ties for one answer. For more classes that of a
+        plurality of as many votes as ``levels`` lists, the other classes sharing the rest.
     spent
         What all queries cost at the budget's δ, and who says so: the accountant, or a theorem.
     settings
@@ -123,7 +123,7 @@ class Option:
         Where an answer is worse than a coin it counts as a coin, as if the majority were not asked.
         """
         gamma = np.clip(2.0 * self.truth - 1.0, 0.0, 1.0)
-        return 1.0 - NoiseFunction(self.workload.voters.K, gamma).expected_error(prior)
+        return 1.0 - NoiseFunction(self.workload.voters.K - self.workload.missing, gamma).expected_error(prior)
 
 
 def how_to_release(workload: Workload, prior: object, family: str | None = None) -> tuple[str, ...]:
@@ -146,6 +146,22 @@ def _flag_of(prior: Any, workload: Workload) -> str:  # noqa: ANN401 (either kin
     if not is_built_in(prior) or prior == Measure(workload, None).prior:
         return ""
     return f" --prior {shlex.quote(prior.text)}"
+
+
+def how_many_are_there(workload: Workload) -> str:
+    """Write what shares are of where votes are missing; empty where all are there.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> print(how_many_are_there(Workload(Voters(7, PrivacyParams("0.1")), 30, PrivacyParams(8), missing=2)))
+    2 of 7 votes are missing: shares and errors are about the other 5, a fair coin standing for each of these; the \
+budget is that of 7
+    """
+    if not workload.missing:
+        return ""
+    K, dice = workload.voters.K, "coin" if workload.has_noise_function else "die"
+    are = f"{workload.missing} of {K} votes {'is' if workload.missing == 1 else 'are'} missing"
+    there = f"shares and errors are about the other {K - workload.missing}"
+    return f"{are}: {there}, a fair {dice} standing for each of these; the budget is that of {K}"
 
 
 def how_counted(workload: Workload) -> str:
@@ -187,4 +203,5 @@ def release_command(table: str | Path, workload: Workload) -> str:
     """
     total = workload.total
     ledger = f"--ledger LEDGER.sqlite --create-budget {total.epsilon_text},{total.delta_text}"
-    return f"python -m darrm.release VOTES.csv --table {shlex.quote(str(table))} {ledger} --output LABELS.csv"
+    missing = "--missing coin " if workload.missing else ""
+    return f"python -m darrm.release VOTES.csv --table {shlex.quote(str(table))} {missing}{ledger} --output LABELS.csv"

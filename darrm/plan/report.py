@@ -10,6 +10,7 @@ from darrm.plan.option import (
     UNDER_THE_PRIOR,
     Option,
     how_counted,
+    how_many_are_there,
     kind_of_votes,
     release_command,
     settings_in_words,
@@ -97,7 +98,7 @@ def _heading(plan: Plan) -> str:
         f"  all answers together are to be {work.total}-differentially private",
         f"  decided by the {Measure(work, plan.prior).name} under {in_words(plan.prior)}",
         UNDER_THE_PRIOR,
-        *([f"  {how_counted(work)}"] if how_counted(work) else []),
+        *[f"  {said}" for said in (how_many_are_there(work), how_counted(work)) if said],
     ]
     return "\n".join(lines)
 

@@ -195,7 +195,7 @@ def options_of(
             continue
         if options[-1].wrong == 0.0:
             settled = "nothing is left to gain"
-        elif family.best_of_one and workload.queries == 1:
+        elif family.best_of_one and workload.queries == 1 and not workload.missing:
             settled = "of one query the optimum is known"
     if options:
         best = min(options, key=lambda option: option.wrong)

@@ -22,6 +22,7 @@ from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.partitions import falling_counts
 from darrm.laws.priors import Dirichlet, Prior, RecordedVotes, law_of_ones, log_arrangements, weights_of
+from darrm.plan.missing import MOST_ROLLED, Rolled, number_of_rolls, rolled
 from darrm.probability import Array
 from darrm.problem import Workload
 from darrm.system.command_line import spread
@@ -31,6 +32,7 @@ Law = Callable[[NDArray[np.int64]], Array]
 
 MOST_LISTED = 4096  # histograms: of more partitions, as many are drawn
 MOST_LEVELS = 128  # numbers of votes for the plurality of more than two classes at which the truth is told
+MOST_DRAWN = 256  # rolls of dice for each of these, where there are more
 MOST_PLANNED = 1000  # classes: laws are computed class by class
 SEED = 20_250_101  # public: the same numbers for everybody
 
@@ -50,7 +52,9 @@ class ShareRight:
         return {"value": self.value, "standard_error": self.standard_error}
 
 
-def share_right(law: Law, K: int, classes: int, prior: Prior, *, draws: int = MOST_LISTED) -> ShareRight:
+def share_right(
+    law: Law, K: int, classes: int, prior: Prior, *, draws: int = MOST_LISTED, missing: int = 0
+) -> ShareRight:
     """Compute the probability that a label is right, under a prior.
 
     Parameters
@@ -63,6 +67,8 @@ def share_right(law: Law, K: int, classes: int, prior: Prior, *, draws: int = MO
         A public belief about their votes.
     draws
         How many histograms are listed, or drawn where there are more.
+    missing
+        How many of the K votes are missing: a label is right about the others, and fair dice stand for these.
 
     Examples
     --------
@@ -71,11 +77,23 @@ def share_right(law: Law, K: int, classes: int, prior: Prior, *, draws: int = MO
     >>> print(share_right(coin, 4, 2, Dirichlet()))
     0.60000
     """
-    counts, weights = histograms(prior, K, classes, draws)
-    right = np.clip(np.sum(law(counts) * (counts == counts[:, :1]), axis=1), 0.0, 1.0)
+    asked, weights = _asked(prior, K - missing, classes, draws, missing)
+    right = asked.shares(law)
+    if weights is not None and asked.drawn:  # a share of rolls has a variance of at most 1/4
+        return ShareRight(float(weights @ right), float(np.linalg.norm(weights)) / (2.0 * math.sqrt(asked.drawn)))
     if weights is not None:
         return ShareRight(float(weights @ right))
     return ShareRight(float(right.mean()), float(right.std(ddof=1) / np.sqrt(len(right))))
+
+
+@lru_cache(maxsize=8)
+def _asked(prior: Prior, K: int, classes: int, most: int, missing: int) -> tuple[Rolled, Array | None]:
+    """Say what a law is asked for a share of right labels, and how histograms weigh; drawn ones are rolled once."""
+    counts, weights = histograms(prior, K, classes, most)
+    drawn = None
+    if missing and (weights is None or len(counts) * number_of_rolls(missing, classes) > MOST_ROLLED):
+        drawn = 1 if weights is None else max(1, MOST_ROLLED // len(counts))
+    return rolled(counts, counts == counts[:, :1], missing, drawn=drawn), weights
 
 
 def coin(counts: NDArray[np.int64]) -> Array:
@@ -151,12 +169,12 @@ class Measure:
 
     def __init__(self, workload: Workload, prior: Prior | None) -> None:
         self.prior: Prior = Dirichlet() if prior is None else prior
-        self.K, self.classes, self.by_error = workload.voters.K, workload.classes, workload.has_noise_function
+        self.missing, self.K = workload.missing, workload.voters.K - workload.missing
+        self.classes, self.by_error = workload.classes, workload.has_noise_function
         self.name = "expected error" if self.by_error else "share of right labels"
         if self.by_error:
             weights_of(self.prior, self.K)  # a prior without linear expected error says so before the search
-            winning = np.arange(self.K // 2 + 1, self.K + 1)
-            self.counts = np.column_stack([winning, self.K - winning])
+            self.counts = _majorities(self.K)
         else:
             _check_plurality(workload)
             priors.check(self.prior, self.classes)
@@ -166,7 +184,15 @@ class Measure:
 
     def truth(self, law: Law) -> Array:
         """Compute Pr[the answer is the winner] at `levels`, the other classes sharing the rest."""
-        return np.clip(law(self.counts)[:, 0], 0.0, 1.0)
+        if not self.missing:
+            return np.clip(law(self.counts)[:, 0], 0.0, 1.0)
+        if self.by_error:
+            voters = self.K + self.missing
+            told = np.clip(law(_majorities(voters))[:, 0], 0.5, 1.0)
+            return np.asarray(0.5 + 0.5 * NoiseFunction(voters, 2.0 * told - 1.0).with_missing(self.missing).half)
+        few = self.counts.shape[0] * number_of_rolls(self.missing, self.classes) <= MOST_ROLLED
+        winner = np.broadcast_to(np.arange(self.classes) == 0, self.counts.shape)
+        return rolled(self.counts, winner, self.missing, drawn=None if few else MOST_DRAWN).shares(law)
 
     def expected_error(self, law: Law) -> float | None:
         """Compute the expected error; None for more than two classes."""
@@ -174,13 +200,13 @@ class Measure:
 
     def wrong(self, law: Law) -> float:
         """Compute what decides, the smaller the better."""
-        return self._error(law) if self.by_error else 1.0 - self._share(law, self.K, MOST_LISTED).value
+        return self._error(law) if self.by_error else 1.0 - self._share(law, self.K + self.missing, MOST_LISTED).value
 
     def share_right(self, law: Law, K: int | None = None, draws: int = MOST_LISTED) -> ShareRight | None:
         """Compute the share of right labels, of more classes for other K, too; None where too little is known."""
         if self.by_error:
             return share_of_majorities(self.truth(law), self.K, self.prior)
-        return self._share(law, K or self.K, draws)
+        return self._share(law, K or self.K + self.missing, draws)
 
     def _error(self, law: Law) -> float:
         return NoiseFunction(self.K, np.clip(2.0 * self.truth(law) - 1.0, 0.0, 1.0)).expected_error(self.prior)
@@ -188,7 +214,7 @@ class Measure:
     def _share(self, law: Law, K: int, draws: int) -> ShareRight:
         asked = (law, K, draws)
         if asked not in self._shares:  # a search and a report ask about the same law
-            self._shares[asked] = share_right(law, K, self.classes, self.prior, draws=draws)
+            self._shares[asked] = share_right(law, K, self.classes, self.prior, draws=draws, missing=self.missing)
         return self._shares[asked]
 
 
@@ -196,6 +222,12 @@ def _check_plurality(workload: Workload) -> None:
     """Refuse more classes than laws are computed for."""
     advice = "release one of darrm.pate, which take more"
     checks.integer_at_least(2, most=MOST_PLANNED, classes=workload.classes, advice=advice)
+
+
+def _majorities(K: int) -> NDArray[np.int64]:
+    """List the histograms of two classes in which the first has more votes, from the closest on."""
+    winning = np.arange(K // 2 + 1, K + 1)
+    return np.column_stack([winning, K - winning])
 
 
 def _leading(K: int, classes: int) -> NDArray[np.int64]:

@@ -166,8 +166,8 @@ def _add_release(parser: CommandLine) -> None:
         "--missing",
         choices=MISSING,
         default="refuse",
-        help="a vote that is missing (an empty field or NA, in .npy NaN) is an error (default), or a fair coin of two "
-        "classes: the guarantee stays, if which votes are missing does not depend on the private data",
+        help="a vote that is missing (an empty field or NA, in .npy NaN) is an error (default), or a fair coin, of "
+        "more classes a die: the guarantee stays, if which votes are missing does not depend on the private data",
     )
     parser.add_argument(
         "--table", type=Path, required=True, metavar="T.json", help="what a plan wrote: a proven table, or a mechanism"
@@ -248,7 +248,7 @@ def _release(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
     )
     if votes.missing is not None and not options.quiet:
         absent = f"{votes.missing.sum():,} of {votes.queries * K:,} votes are missing"
-        complain(f"{absent}, and a fair coin stands for each", 0, "note")
+        complain(f"{absent}, and a fair {'coin' if aggregator.classes == 2 else 'die'} stands for each", 0, "note")
     line.show(f"drawing {votes.queries:,} labels")
     note = note_of(options)
     ledger = _ledger_of(options, aggregator, votes.queries, note)

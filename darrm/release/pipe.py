@@ -91,8 +91,6 @@ class Questions:
             missing,
             [word for word in ABSENT if missing == "coin" and word not in self._names],
         )
-        if missing == "coin":
-            Votes.of_labels([[0] * voters], C, missing=missing)  # refused for more than two classes
         if votes_format == "auto" and voters == C:
             found = checks.Found(f"auto, with {voters} voters and {C} classes")
             checks.fail("--votes-format", found, "labels or counts", "a line of votes looks like either")

@@ -240,6 +240,13 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is released")
     group.add_argument("--queries", default="1", metavar="INT", help="how many votes are released (default 1)")
     add_classes(group, "the answers a voter chooses from, or how many (default 2)", "2")
+    group.add_argument(
+        "--missing",
+        default="0",
+        metavar="INT",
+        help="how many votes are usually missing: fair coins, of more classes dice, stand for them (release --missing "
+        "coin), and a label is right about the votes that are there (default 0)",
+    )
     group.add_argument("--total", metavar="EPS,DELTA", help="the budget of all answers together, like 2,1e-5")
 
 
@@ -247,7 +254,10 @@ def workload_of(options: argparse.Namespace) -> Workload:
     """Read the flags of `add_workload`; `ValueError` if one is missing, malformed or out of range."""
     voters, queries = voters_of(options), integer("--queries", options.queries, 1)
     classes = number_of_classes(options.classes)
-    return Workload(voters, queries, privacy_pair("--total", options.total), classes)
+    missing = integer("--missing", options.missing, 0)
+    if missing >= voters.K:
+        checks.fail("--missing", missing, f"below K = {voters.K}", "without a vote nothing is right")
+    return Workload(voters, queries, privacy_pair("--total", options.total), classes, missing)
 
 
 def flags_of(workload: Workload) -> str:
@@ -264,4 +274,5 @@ def flags_of(workload: Workload) -> str:
     overlap = "" if voters.overlap is None else f" --overlap {voters.overlap}"
     who = f"--K {voters.K} {kind}{overlap}{' --models' if voters.models else ''}"
     classes = "" if workload.has_noise_function else f" --classes {workload.classes}"
-    return f"{who}{classes} --queries {workload.queries} --total {total.epsilon_text},{total.delta_text}"
+    missing = f" --missing {workload.missing}" if workload.missing else ""
+    return f"{who}{classes} --queries {workload.queries}{missing} --total {total.epsilon_text},{total.delta_text}"

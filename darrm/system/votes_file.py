@@ -55,7 +55,7 @@ ALREADY_THERE = (
     "another file"
 )
 ABSENT = ("", "NA")  # what stands for a missing vote in text, where missing votes are allowed; the others stay errors
-OR_A_COIN = 'of two classes let a fair coin stand for it (release --missing coin, missing="coin")'
+OR_A_COIN = 'let a fair coin stand for it, of more classes a die (release --missing coin, missing="coin")'
 _NPY_MAGIC = b"\x93NUMPY"
 _NPY_HEADER = re.compile(
     r"\{\s*'descr':\s*'(?P<type>[<>|=]?(?:b1|[iu][1248]|f[248]|U[1-9][0-9]{0,5}))',"
