@@ -1,7 +1,8 @@
 """The teachers: a linear layer on fixed edge maps, trained by DP-SGD, and the same without privacy.
 
-A network whose every weight is trained needs a larger ε than this to learn ten classes from 5,454 images: noise grows
-with the number of weights, and the first layers need many steps. Edges need no training and look at one image alone.
+Edges need no training and look at one image alone. The convolutional network of the two-class experiment, all of whose
+weights are trained, is worse at so small an ε: at 0.2, the best of six settings, a teacher was right on 0.68 (MNIST) and
+0.55 (Fashion-MNIST) of held-out training images, where this one was right on 0.76 and 0.71.
 """
 
 from functools import partial
