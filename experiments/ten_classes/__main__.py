@@ -51,12 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def counted(folder: Path, name: str) -> pages.Row:
     """Count the kept votes of one data set."""
     votes, setup = KeptVotes.load(folder / f"{name}-votes.npz"), SETUPS[name]
+    drawn = {entry["m"]: entry for entry in pages.read_json(folder / f"{name}-training.json")["drawn"]}
     return {
         "dataset": name,
         "questions": len(votes.truth),
         "each": {"epsilon": setup.each.epsilon, "delta": setup.each.delta},
         "labels": [{"m": m, "epsilon": setup.target(m).epsilon, "delta": setup.target(m).delta} for m in ALLOWANCES],
-        "rows": list(rows(votes, setup)),
+        "rows": list(rows(votes, setup, drawn)),
         "sums": list(sums(setup)),
     }
 

@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm.laws.plurality_law import PluralityLaw
 from darrm.losses.composition import compose_general, compose_optimal
 from darrm.optimize.optimizer import optimize_table
 from darrm.plan.families import named
@@ -21,16 +22,23 @@ from experiments.ten_classes.settings import ALLOWANCES, BELIEF, CLASSES, QUERIE
 from experiments.ten_classes.votes import KeptVotes, plurality, shares_right
 
 PLAIN = Voters(K, PrivacyParams("inf"), overlap=1)
-BEST_OF_PLAIN = "best law for plain voters"
+BEST_OF_PLAIN, BEST_OF_PRIVATE = "best law for plain voters", "best law for drawn private voters"
 SUBSAMPLING, BARE, ONE_TEACHER = "sub-sampling", "no noise", "one teacher"
-NEED_PRIVATE = {SUBSAMPLING}  # their guarantee rests on the teachers' own privacy
+NEED_PRIVATE = {SUBSAMPLING, BEST_OF_PRIVATE}  # their guarantee rests on the teachers' own privacy
 FAMILIES = ("permute-and-flip", "exponential mechanism", "GNMax by label", "GNMax, tight σ")
 
 
-def laws(setup: Setup, m: int) -> Iterator[tuple[str, Law, Row]]:
-    """Make every release whose label may cost what m teachers cost: its name, its law and its numbers."""
+def laws(setup: Setup, m: int, drawn: Row | None) -> Iterator[tuple[str, Law, Row]]:
+    """Make every release whose label may cost what m teachers cost: its name, its law and its numbers.
+
+    ``drawn`` says how many teachers the best law for private voters asks, and which ε and δ each of them has then; None
+    where there is no such law.
+    """
     target = setup.target(m)
-    yield SUBSAMPLING, lambda counts: subsampling(counts, m), {}
+    yield SUBSAMPLING, of_sample(plurality, m), {}
+    if drawn is not None:
+        law = best_for_private(target, drawn)
+        yield BEST_OF_PRIVATE, of_sample(law.probabilities, law.K), {**drawn, "weights": law.to_json()}
     best = optimize_table(Problem(PLAIN, target, CLASSES), prior=BELIEF)
     yield BEST_OF_PLAIN, best.law.probabilities, {}
     for name in FAMILIES:
@@ -38,27 +46,44 @@ def laws(setup: Setup, m: int) -> Iterator[tuple[str, Law, Row]]:
         yield name, cast("Law", option.law), dict(option.settings)
 
 
-def subsampling(counts: NDArray[np.int64], m: int) -> NDArray[np.float64]:
-    """Answer with the plurality of m voters drawn without replacement, ties at random: (n, C) → (n, C).
+def best_for_private(target: PrivacyParams, drawn: Row) -> PluralityLaw:
+    """Find and prove the best law for a few private voters of ten classes, of those that lose no δ themselves.
 
-    >>> subsampling(np.array([[3, 1, 0]]), 1).tolist(), subsampling(np.array([[2, 1, 0]]), 3).tolist()
+    An (ε, Δ)-private voter is ε-private with probability 1 − Δ, whatever it does else [KOV15]: so the label loses the
+    δ with which one of the voters is not.
+    """
+    voters = Voters(drawn["voters"], PrivacyParams(str(drawn["epsilon"])))
+    table = optimize_table(Problem(voters, PrivacyParams(target.exact_epsilon), CLASSES), prior=BELIEF)
+    return cast("PluralityLaw", table.law)
+
+
+def of_sample(law: Law, m: int) -> Law:
+    """Apply a law to the votes of m voters drawn without replacement: the label is as private as that of any m voters.
+
+    The divergence of a mixture is at most the mixture of the divergences (joint convexity).
+
+    >>> of_sample(plurality, 1)(np.array([[3, 1, 0]])).tolist(), of_sample(plurality, 3)(np.array([[2, 1, 0]])).tolist()
     ([[0.75, 0.25, 0.0]], [[1.0, 0.0, 0.0]])
     """
-    voters, classes = int(counts[0].sum()), counts.shape[1]
-    drawn = combinations_with_replacement(range(classes), m)
-    samples = np.array([np.bincount(labels, minlength=classes) for labels in drawn])
-    answers = plurality(samples)
-    choose = np.array([[math.comb(of, some) for some in range(m + 1)] for of in range(voters + 1)], dtype=float)
-    chances = [choose[row, samples].prod(axis=1) @ answers for row in counts]
-    return np.asarray(chances) / math.comb(voters, m)
+
+    def probabilities(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        voters, classes = int(counts[0].sum()), counts.shape[1]
+        labels = combinations_with_replacement(range(classes), m)
+        samples = np.array([np.bincount(sample, minlength=classes) for sample in labels])
+        answers = law(samples)
+        choose = np.array([[math.comb(of, some) for some in range(m + 1)] for of in range(voters + 1)], dtype=float)
+        chances = [choose[row, samples].prod(axis=1) @ answers for row in counts]
+        return np.asarray(chances) / math.comb(voters, m)
+
+    return probabilities
 
 
-def rows(votes: KeptVotes, setup: Setup) -> Iterator[Row]:
+def rows(votes: KeptVotes, setup: Setup, drawn: dict[int, Row]) -> Iterator[Row]:
     """Count how often every release is right: first what needs no budget, then for each m."""
-    yield _counted(votes, None, ONE_TEACHER, lambda counts: subsampling(counts, 1))
+    yield _counted(votes, None, ONE_TEACHER, of_sample(plurality, 1))
     yield _counted(votes, None, BARE, plurality)
     for m in ALLOWANCES:
-        for name, law, facts in laws(setup, m):
+        for name, law, facts in laws(setup, m, drawn.get(m)):
             yield _counted(votes, m, name, law) | {"facts": facts}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from experiments.composition_tables import NAMES
 from experiments.pages import Claim, Row, claims_table, filled, read_json
-from experiments.ten_classes.comparison import BARE, BEST_OF_PLAIN, FAMILIES, ONE_TEACHER, SUBSAMPLING
+from experiments.ten_classes.comparison import BARE, BEST_OF_PLAIN, BEST_OF_PRIVATE, FAMILIES, ONE_TEACHER, SUBSAMPLING
 from experiments.ten_classes.settings import ALLOWANCES, BELIEF, ENOUGH, SETUPS, K
 
 
@@ -47,6 +47,7 @@ def _table(result: Row, m: int) -> Row:
         "m": m,
         "label": next(entry for entry in result["labels"] if entry["m"] == m),
         "rows": sorted(rows, key=lambda row: -row["private"]["mean"]),
+        "drawn": next((row["facts"] for row in rows if row["name"] == BEST_OF_PRIVATE), None),
         "sigmas": ", ".join(f"{name} {sigma:.2f}" for name, sigma in sigmas.items()),
     }
 
@@ -59,12 +60,14 @@ def decide(results: Sequence[Row]) -> list[Claim]:
     )
     measured = ", ".join(f"{alone:.4f} and {together:.4f}" for alone, together in zip(one, most, strict=True))
     best = [lead for kind in ("private", "plain") for lead in _leads(results, kind, BEST_OF_PLAIN, set(FAMILIES))]
+    drawn = list(_leads(results, "private", BEST_OF_PRIVATE, {SUBSAMPLING}))
     sampled = list(_leads(results, "private", SUBSAMPLING, {BEST_OF_PLAIN, *FAMILIES}))
     return [
         Claim(
             "the plurality of private teachers is right more often than one of them", measured, all(map(lt, one, most))
         ),
         _claim("of plain voters the best law is right at least as often as every other release", best),
+        _claim("of private voters the best law for five drawn ones is right more often than sub-sampling", drawn),
         _claim("sub-sampling, which uses that teachers are private, beats whatever counts them as plain", sampled),
     ]
 
@@ -74,7 +77,7 @@ def _leads(results: Sequence[Row], kind: str, name: str, others: set[str]) -> It
     for result in results:
         ours = {row["m"]: row[kind]["mean"] for row in result["rows"] if row["name"] == name}
         for row in result["rows"]:
-            if row["name"] in others:
+            if row["name"] in others and row["m"] in ours:
                 where = f"{row['name']}, {NAMES[result['dataset']]}, m = {row['m']}, {kind} teachers"
                 yield ours[row["m"]] - row[kind]["mean"], where
 

@@ -8,7 +8,8 @@ from darrm.problem import Problem, Voters
 
 K, CLASSES = 11, 10
 DELTA = "1e-5"  # δ of one teacher
-ALLOWANCES = (1, 3, 5)  # m: one label may cost what m teachers cost
+ALLOWANCES = (1, 2, 3, 5)  # m: one label may cost what m teachers cost
+DRAWN = {2: 5, 3: 5}  # m: voters that the best law is found for; six did not end in ten minutes
 QUERIES = (20, 50, 100)  # at which sums are shown
 TRAININGS = 3
 BELIEF = Dirichlet(0.1)  # about the votes, settled before any were counted: most voters agree

@@ -1,16 +1,22 @@
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from darrm.laws.plurality_law import PluralityLaw
 from darrm.losses.gaussian import gaussian_delta
+from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import DiscreteGaussian
+from darrm.problem import Problem, Voters
+from darrm.proof.table import certify
 from experiments.pages import read_json
-from experiments.ten_classes.comparison import BARE, ONE_TEACHER, SUBSAMPLING, rows, subsampling, sums
+from experiments.ten_classes import comparison
+from experiments.ten_classes.comparison import BARE, BEST_OF_PRIVATE, ONE_TEACHER, SUBSAMPLING, of_sample, rows, sums
 from experiments.ten_classes.page import decide, read
-from experiments.ten_classes.settings import DELTA, ENOUGH, SETUPS, TRAININGS, K
-from experiments.ten_classes.votes import KeptVotes, shares_right
+from experiments.ten_classes.settings import CLASSES, DELTA, DRAWN, ENOUGH, SETUPS, TRAININGS, K
+from experiments.ten_classes.votes import KeptVotes, plurality, shares_right
 
 DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "ten_classes"
 PUBLISHED = ("mnist", "fashion-mnist")
@@ -19,7 +25,7 @@ PUBLISHED = ("mnist", "fashion-mnist")
 @pytest.mark.parametrize("m", [1, 2, 3, 4])
 def test_subsampling_is_the_plurality_of_every_choice_of_voters(m: int) -> None:
     counts = np.array([[3, 2, 1, 0], [2, 2, 1, 1], [6, 0, 0, 0]])
-    for row, found in zip(counts, subsampling(counts, m), strict=True):
+    for row, found in zip(counts, of_sample(plurality, m)(counts), strict=True):
         votes = np.repeat(np.arange(4), row)
         expected = np.zeros(4)
         for chosen in combinations(range(6), m):
@@ -42,11 +48,22 @@ def test_shares_right_ask_the_law_about_every_question() -> None:
         assert found == pytest.approx(law(counts)[np.arange(40), truth].mean(), rel=1e-12)
 
 
+def drawn_laws(name: str) -> dict[int, tuple[dict[str, Any], PluralityLaw]]:
+    """The published laws for drawn private voters, by m, each with its numbers."""
+    facts = {
+        row["m"]: row["facts"] for row in read_json(DATA / f"{name}.json")["rows"] if row["name"] == BEST_OF_PRIVATE
+    }
+    return {m: (fact, PluralityLaw.from_json(fact["voters"], CLASSES, fact["weights"])) for m, fact in facts.items()}
+
+
 @pytest.mark.parametrize("name", [PUBLISHED[0], pytest.param(PUBLISHED[1], marks=pytest.mark.slow)])
-def test_the_published_shares_are_those_of_the_kept_votes(name: str) -> None:
+def test_the_published_shares_are_those_of_the_kept_votes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {SETUPS[name].target(m): law for m, (_, law) in drawn_laws(name).items()}
+    monkeypatch.setattr(comparison, "best_for_private", lambda target, _: kept[target])  # each takes a minute
+    drawn = {entry["m"]: entry for entry in read_json(DATA / f"{name}-training.json")["drawn"]}
     votes, published = KeptVotes.load(DATA / f"{name}-votes.npz"), read_json(DATA / f"{name}.json")
     assert votes.private.shape == votes.plain.shape == (TRAININGS, published["questions"], K)
-    counted = list(rows(votes, SETUPS[name]))
+    counted = list(rows(votes, SETUPS[name], drawn))
     assert [(row["m"], row["name"]) for row in counted] == [(row["m"], row["name"]) for row in published["rows"]]
     for ours, theirs in zip(counted, published["rows"], strict=True):
         for kind in ("private", "plain"):
@@ -58,6 +75,41 @@ def test_the_published_shares_are_those_of_the_kept_votes(name: str) -> None:
     assert shares[None, ONE_TEACHER] == shares[1, SUBSAMPLING] == pytest.approx(right.mean(), abs=1e-8)
     surely = np.mean(right.sum(axis=2) > K / 2)
     assert surely < shares[None, BARE] < np.mean(right.any(axis=2))
+
+
+@pytest.mark.parametrize("m", DRAWN)
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_laws_for_drawn_voters_keep_their_budget_at_all_corners_of_three_classes(name: str, m: int) -> None:
+    fact, law = drawn_laws(name)[m]
+    target, setup = SETUPS[name].target(m), SETUPS[name]
+    assert 1.0 - (1.0 - fact["delta"]) ** fact["voters"] <= target.delta < 1.0 - (1.0 - 1.01 * fact["delta"]) ** 5
+    assert setup.each.epsilon <= fact["epsilon"] < target.epsilon
+    high = np.exp(fact["epsilon"]) / (1.0 + np.exp(fact["epsilon"]))
+    labels = list(combinations_with_replacement(range(3), 5))
+    answers = law.probabilities([np.bincount(votes, minlength=CLASSES) for votes in labels])
+    answer_to: dict[tuple[int, ...], Any] = dict(zip(labels, answers, strict=True))
+    arcs = list(product(range(3), repeat=2))  # a voter says the first with probability high, else the second
+    worst = -1.0
+    for corner in combinations_with_replacement(arcs, 5):
+        movers = [arc for arc in corner if arc[0] != arc[1]]
+        label = np.zeros((2, CLASSES))
+        for kept in product((0, 1), repeat=len(movers)):
+            said = [arc[not keep] for arc, keep in zip(movers, kept, strict=True)]
+            votes = tuple(sorted(said + [first for first, second in corner if first == second]))
+            chances = [high**some * (1.0 - high) ** (len(movers) - some) for some in (sum(kept), len(kept) - sum(kept))]
+            label += np.outer(chances, answer_to[votes])
+        worst = max(worst, float(np.max(label[0] - np.exp(target.epsilon) * label[1])))
+    assert -1e-3 < worst <= 1e-12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("m", DRAWN)
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_laws_for_drawn_voters_are_proved_again(name: str, m: int) -> None:
+    fact, law = drawn_laws(name)[m]
+    voters = Voters(fact["voters"], PrivacyParams(str(fact["epsilon"])))
+    table = certify(Problem(voters, PrivacyParams(SETUPS[name].target(m).exact_epsilon), CLASSES), law)
+    assert np.array_equal(table.plurality.weights, law.weights)
 
 
 def test_what_the_page_says_is_so() -> None:
@@ -119,6 +171,7 @@ def test_selecting_training_and_counting_on_digits(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(teachers, "TRIED_EPSILONS", ("4",))
     monkeypatch.setattr(teachers, "TRIED_RATES", (4.0,))
+    monkeypatch.setattr(teachers, "DRAWN", {2: 3})
     where, folder = ("--output", str(tmp_path), "--models", str(tmp_path / "models")), tmp_path / "ten_classes"
     assert main(["--select", "digits", "--train", "digits", "--trainings", "2", *where]) == 0
     first, (tried,) = (read_json(folder / f"digits{kind}.json") for kind in ("", "-selection"))
