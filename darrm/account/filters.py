@@ -9,22 +9,31 @@ here        meaning
 ==========  =========================================================================================================
 α           the order, which ε and r determine: see below
 c(α)        log(1 − 1/α) − (log r + log α)/(α − 1): what turns a divergence into ε [CKS20, Proposition 12]
-ρ_i         bounds the Rényi divergence of order α of query i: by its curve or, if Σδ_i ≤ d, that of randomized response
-            with ε_i
+ρ_i         bounds the Rényi divergence of order α of query i: by its curve or, if Σδ_i ≤ d, what is left of it where
+            likelihood ratios are cut off at e^{ε_i}: by that of randomized response, or by the query's profile
 ==========  =========================================================================================================
 
 **Theorem.** Let every course of answers end, whatever the next query was chosen by, with (i) Σε_i ≤ ε and Σδ_i ≤ d, or
 (ii) Σρ_i ≤ ε − c(α). Then all answers together are (ε, δ)-private.
 
-*Proof.* Laws that are (ε_i, δ_i)-close are the image of a response that confesses with probability δ_i, and else is one
-of ε_i-randomized response [KOV15, Theorem 3.3]. Let queries up to where the sum of the δ_i first passes d be drawn so;
-one of these confesses with probability at most d, as their δ_i add up to no more on any course. Let x be the ratio of
-the likelihoods of a course without a confession, of the response where ρ_i is that of randomized response, of the
-answer where it is the curve's. Given what came before, the mean of x_i^{α−1} under P is at most e^{(α−1)ρ_i}, so
-x^{α−1}·e^{−(α−1)Σρ_i} is a supermartingale [FZ21], and over courses that end by (ii) the mean of x^{α−1} is at most
-e^{(α−1)(ε−c(α))}. As max(0, 1 − e^ε/x) ≤ x^{α−1}·e^{−(α−1)ε}·(1 − 1/α)^{α−1}/α, they add at most r to P(S) − e^ε·P'(S).
-Courses that end by (i) have, without a confession, x ≤ e^ε, and add nothing. The sum is at most d + r = δ. ∎ The test
-that would catch a failure searches the best strategy of an adversary (`tests/account/test_filters.py`).
+*Proof.* Let a query *confess* by what its law p under P has beyond e^{ε_i} times its law q under P', a mass of at most
+δ_i; what is left is p ∧ e^{ε_i}·q. Of the queries up to where the sum of the δ_i first passes d one confesses with
+probability at most d, as their δ_i add up to no more on any course. Let x be the product of the likelihood ratios of a
+course, cut off at e^{ε_i} for queries that may confess and whose ρ_i says so. Given what came before, the mean of
+x_i^{α−1} under P without a confession is at most e^{(α−1)ρ_i}, so x^{α−1}·e^{−(α−1)Σρ_i} is a supermartingale [FZ21],
+and over courses that end by (ii) the mean of x^{α−1} is at most e^{(α−1)(ε−c(α))}. As max(0, 1 − e^ε/x) is at most
+x^{α−1}·e^{−(α−1)ε}·(1 − 1/α)^{α−1}/α, they add at most r to P(S) − e^ε·P'(S). Courses that end by (i) have, without a
+confession, x ≤ e^ε, and add nothing. The sum is at most d + r = δ. ∎ The test that would catch a failure searches the
+best strategy of an adversary (`tests/account/test_filters.py`).
+
+**What is left after the cut.** e^{(α−1)ρ_i} is to bound E[min(x, c)^α] for x = p/q under q and c = e^{ε_i}. No pair of
+(ε_i, δ_i)-close laws has more than randomized response that confesses [KOV15]. And x^α, from c on its tangent, is
+α(α − 1)∫_0^c t^{α−2}·(x − t)_+ dt, at least min(x, c)^α. So with the profile H(t) = sup E[(x − t)_+] of all neighbors,
+which is 1 − t + t·H(1/t) at most for t < 1,
+
+    E[min(x, c)^α] ≤ 1 + α(α − 1)·(∫_1^∞ u^{−α−1}·H(u) du + ∫_1^c u^{α−2}·H(u) du),
+
+chord by chord of the profile, in closed form.
 
 **The order.** Of queries with ρ_i = ρ·α most are admitted where (ε − c(α))/α is largest: where
 
@@ -38,9 +47,12 @@ what one budget admits every larger one does: what an account has spent is the s
 import math
 from fractions import Fraction
 
+import numpy as np
+
 from darrm.account.bounds import Account, Bound, exact_sum, simple_bound
 from darrm.losses.charges import Charge
 from darrm.losses.composition import round_up
+from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
@@ -99,7 +111,36 @@ def _divergence(charge: Charge, order: float, *, confessing: bool) -> float:
         bounds.append(math.inf if math.isnan(value) else value)
     if charge.guarantee is not None and (confessing or charge.guarantee.exact_delta == 0):
         bounds.append(float(RenyiCurve.of_pure(charge.guarantee.epsilon, [order]).values[0]))
+        if charge.profile is not None:
+            bounds.append(_left_after_cut(charge.profile, charge.guarantee.epsilon, order))
     return min(bounds)
+
+
+def _left_after_cut(profile: PrivacyProfile, epsilon: float, order: float) -> float:
+    """Bound the Rényi divergence of what is left where likelihood ratios are cut off at e^ε, see the module.
+
+    >>> response = PrivacyProfile((0.0, 1.0), (math.tanh(0.5), 0.0))
+    >>> round(_left_after_cut(response, 1.0, 2.0), 6), round(float(RenyiCurve.of_pure(1.0, [2.0]).values[0]), 6)
+    (0.735326, 0.735326)
+    """
+    # a cut that lies further on leaves more: it is at a point of the profile, or beyond its last
+    last = profile.epsilons[-1]
+    at = np.array([*profile.epsilons, *([max(epsilon, last * (1.0 + 1e-9) + 1e-9)] if epsilon > last else [])])
+    heights, u = profile.deltas_at(at), np.exp(at)
+    slopes = np.diff(heights) / np.diff(u)
+    bases, sizes = heights[:-1] - slopes * u[:-1], heights[:-1] - 2.0 * slopes * u[:-1]
+    integral, rounding = float(heights[-1] * u[-1] ** -order / order), 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for power, until in ((-order, math.inf), (order - 1.0, epsilon)):
+            inside = at[:-1] < until  # the integral of (base + slope·u)·u^{power − 1}
+            first, second = np.diff(u**power) / power, np.diff(u ** (power + 1.0)) / (power + 1.0)
+            integral += float(np.sum((bases * first + slopes * second)[inside]))
+            ends = (u[:-1] ** power + u[1:] ** power)[inside] * (1.0 / abs(power) + u[1:][inside] / abs(power + 1.0))
+            rounding += float(np.sum(sizes[inside] * ends))
+    # a power of a rounded number is off by as many units as its exponent
+    integral += (order + 16.0) * 2.0**-52 * (rounding + abs(integral))
+    moment = order * (order - 1.0) * integral
+    return math.log1p(moment) * (1.0 + _ROUNDING) / (order - 1.0) if math.isfinite(moment) else math.inf
 
 
 def _last(rest: float) -> float:
