@@ -65,7 +65,7 @@ class Questions:
     Raises
     ------
     ValueError
-        If ``votes_format`` is ``auto`` and there are as many voters as classes.
+        If ``votes_format`` is ``auto`` and there are as many voters as classes, or, with ids, one more.
     """
 
     def __init__(
@@ -91,7 +91,8 @@ class Questions:
             missing,
             [word for word in ABSENT if missing == "coin" and word not in self._names],
         )
-        if votes_format == "auto" and voters == C:
+        # labels whose id was forgotten may be an id and counts; of two classes they do not add up to K
+        if votes_format == "auto" and (voters == C or (ids and voters == C + 1 > 3)):
             found = checks.Found(f"auto, with {voters} voters and {C} classes")
             checks.fail("--votes-format", found, "labels or counts", "a line of votes looks like either")
         kinds = {"labels": voters, "counts": C}
@@ -160,9 +161,10 @@ class Questions:
         if kind is None:
             each = {"labels": "votes, one of each voter", "counts": "counts, one of each class"}
             allowed = " or ".join(f"{width} {each[kind]}" for width, kind in self._kinds.items())
+            after = " after its id" if self._ids else ""
             few = len(fields) < self._voters in self._kinds
             advice = f"; a voter that does not answer keeps its field: {OR_A_COIN}" if few else ""
-            raise ValueError(f"line {line} has {len(fields)} fields, where a question has {allowed}{advice}")
+            raise ValueError(f"line {line} has {len(fields)} fields{after}, where a question has {allowed}{advice}")
         absent = {"", *self._absent} if self._missing == "coin" and kind == "labels" else set()
         if absent.issuperset(field.strip() for field in fields):
             raise ValueError(f"line {line} has no vote at all: leave the question out")

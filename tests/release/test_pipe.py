@@ -125,6 +125,15 @@ def test_an_id_that_no_log_can_show_is_refused_before_it_is_paid_for(question: s
     assert ledger.entries()[-1].questions == ("x" * 100,)
 
 
+def test_votes_without_the_id_that_was_announced_are_refused(ask: Asking) -> None:
+    status, out, err = ask(b"1,1,0,1,0\n", "--ids")
+    assert (status, out, ask.paid()) == (2, "", 0)
+    assert "line 1 has 4 fields after its id" in err
+    assert ask(b"1,1,0\n", "--ids")[0] == 2  # an id and counts of one vote
+    with pytest.raises(ValueError, match="--votes-format must be labels or counts, got auto"):
+        Questions(0, 4, 3, "auto", json_lines=False, ids=True)  # 0,1,1,2 are four labels, or three counts
+
+
 def test_of_questions_that_do_not_fit_the_first_ones_are_named(ask: Asking) -> None:
     (ask.folder / "l.sqlite").unlink()
     lines = "".join(f"q{number},1,1,0\n" for number in range(60)).encode()
