@@ -101,11 +101,15 @@ class SparseRows:
 
 @dataclass(frozen=True, eq=False)
 class BlockSeparation:
-    """An oracle's answer about one point: the rows that it breaks, what they are, and a point near it breaking none."""
+    """An oracle's answer about one point: the rows that it breaks, what they are, and a point near it breaking none.
+
+    Without ``thorough`` only some rows were looked at, and the point near it may break others.
+    """
 
     rows: SparseRows
     labels: Sequence[Any]
     feasible: Array
+    thorough: bool = True
 
 
 class BlockOracle(Protocol):
@@ -136,7 +140,7 @@ def maximize_with_rows(
         master.add(known.rows, known.labels)
     best, value, bound = start, float(program.gains @ start), np.inf
     multipliers: tuple[tuple[float, Any], ...] = ()
-    rounds = last_move = 0
+    near, rounds, last_move = value, 0, 0
     status = Status.INTERRUPTED
     with suppress(KeyboardInterrupt):
         while True:
@@ -147,12 +151,13 @@ def maximize_with_rows(
             rounds += 1
             found, cuts = program.bound(master.rows, master.duals), oracle.separate(np.maximum(point, program.least))
             reached = float(program.gains @ cuts.feasible)
-            if min(found, bound) - max(reached, value) < 0.99 * (bound - value):
+            if min(found, bound) - max(reached, near) < 0.99 * (bound - near):
                 last_move = rounds
             if found < bound:
                 bound, multipliers = found, master.multipliers()
-            if reached > value:
+            if cuts.thorough and reached > value:
                 best, value = cuts.feasible, reached
+            near = value if cuts.thorough else max(reached, near)
             if report is not None:
                 report(Progress(rounds, master.rows.limits.size, value, bound, time.perf_counter() - began))
             if bound - value <= max(options.gap * abs(value), options.floor):

@@ -7,8 +7,9 @@ says is believed: privacy comes from the proof, and the bound is recomputed from
 **One query.** Of plain voters, about whom nothing is promised, the rows are Σ_{t in S} k_t (h_t − e^ε h'_t) ≤ δ, found
 for every pair of neighboring histograms at once. Of private voters they are about multisets of corners
 (`darrm.proof.voter_corners`): first those that suffice for a law in which votes never harm their class, then, if none
-of them is broken and the law is none such, all. A point that breaks rows is made private by mixing with a random
-answer, as the proof does it.
+of them is broken and the law is none such, all. Where these are too many to look at, the bound comes from those who
+move among three classes, and the law from the program for voters in turn (`darrm.proof.adaptive_voters`). A point that
+breaks rows is made private by mixing with a random answer, as the proof does it.
 
 **Many queries under a Rényi budget.** For every pair Σ_t k_t h_t^α h'_t^{1−α} ≤ B = e^{(α−1)ρ}, a convex set, which is
 the intersection of its supporting half-planes. The left side E is convex and homogeneous, so ∇E(z)·(h, h') ≤ E(h, h')
@@ -37,6 +38,7 @@ from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Problem, Voters
 from darrm.proof import voter_corners
+from darrm.proof.adaptive_voters import VotersInTurn
 from darrm.proof.moves import pairs_of, share_needed
 from darrm.proof.optimality import Solution
 from darrm.proof.share_bound import Multiplier, PairMultipliers, RowMultiplier
@@ -52,6 +54,7 @@ _BROKEN = 1e-11  # a row is broken when it exceeds its limit by more than this
 # histograms that a prior hardly believes in are still answered well: a part of the largest probability that decides
 # between laws which the prior cannot tell apart; value and bound are about the prior alone
 _TIE_BREAK = 1e-8
+_MANY = 10**6  # rows that are looked at a part at a time
 _OF_ONE_LOOK, _MOST_AT_ONCE = 5, 100  # broken rows of private voters that are taken
 _BISECTIONS = 60  # of a share in [0, 1]: to the last digit
 
@@ -107,8 +110,10 @@ def optimize_plurality(
     oracle = _MoveOracle(problem) if problem.voters.are_plain else _VoterOracle(problem)
     start = uniform_law(partitions.K, partitions.classes).each
     result = maximize_with_rows(program, oracle, settings, start=start, report=report)
-    table = certify(problem, PluralityLaw.of_probabilities(partitions.K, partitions.classes, result.point))
     multipliers = oracle.multipliers(result.multipliers)
+    if isinstance(oracle, _VoterOracle) and oracle.few:  # what is proved is another program's optimum
+        result = maximize_with_rows(program, _TurnOracle(problem), settings, start=start, report=report)
+    table = certify(problem, PluralityLaw.of_probabilities(partitions.K, partitions.classes, result.point))
     made_by = {"made by": versions("darrm", "highspy"), **result.provenance}
     return table.with_solution(Solution(belief, multipliers, result.status.value), made_by)
 
@@ -236,28 +241,30 @@ class _VoterOracle:
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.known = problem, set[VoterRow]()
+        self.few = not voter_corners.can_be_looked_at(problem.voters, problem.classes)
+        self.many = voter_corners.number_of_rows(problem.voters, problem.classes) > _MANY
         self.ratio, self.delta = math.exp(problem.target.epsilon), problem.target.delta
 
     def separate(self, point: Array) -> BlockSeparation:
-        """Take the worst rows of every number of movers; of all movers only where no others break a row."""
-        broken, share = self._look(point, every=False)
-        if not broken:
+        """Take the worst rows of every number of movers; where there are many, of all only if no others are broken."""
+        broken, share = self._look(point, every=False) if self.many or self.few else ([], 1.0)
+        thorough = self.few or not broken
+        if not broken and not self.few:
             broken, share = self._look(point, every=None)
         labels = [row for _, row in sorted(broken, key=lambda pair: -pair[0])[:_MOST_AT_ONCE]]
         self.known |= set(labels)
         matrix = np.array([self._coefficients(row) for row in labels]).reshape(-1, point.size)
         places, columns = np.nonzero(matrix)
         rows = SparseRows(places, columns, matrix[places, columns], np.full(len(labels), self.delta))
-        return BlockSeparation(rows, labels, (1.0 - share) * point + share / self.problem.classes)
+        return BlockSeparation(rows, labels, (1.0 - share) * point + share / self.problem.classes, thorough)
 
     def _look(self, point: Array, *, every: bool | None) -> tuple[list[tuple[float, VoterRow]], float]:
         """Return broken rows with their costs, and the share of a random answer that mends them."""
-        broken, share, C = list[tuple[float, VoterRow]](), 0.0, self.problem.classes
-        for look in voter_corners.looks(self.problem, point, voter_corners.sets_of_answers(self.problem), every=every):
+        broken, share, sets = list[tuple[float, VoterRow]](), 0.0, voter_corners.sets_of_answers(self.problem)
+        for look in voter_corners.looks(self.problem, point, sets, every=every, few=self.few):
             costs = look.costs(self.problem)
             broken += rows_of(look, costs, self.delta + _BROKEN, _OF_ONE_LOOK)
-            worst, random = float(np.max(costs)), look.answers / C * (1.0 - self.ratio)
-            share = max(share, (worst - self.delta) / (worst - random))
+            share = max(share, voter_corners.share_for(self.problem, look.answers, float(np.max(costs))))
         return [(cost, row) for cost, row in broken if row not in self.known], min(1.0, share)
 
     def _coefficients(self, row: VoterRow) -> Array:
@@ -267,6 +274,28 @@ class _VoterOracle:
     def multipliers(self, found: tuple[tuple[float, VoterRow], ...]) -> tuple[Multiplier, ...]:
         """Pair the multipliers with their rows."""
         return tuple(RowMultiplier(y, row) for y, row in found)
+
+
+class _TurnOracle:
+    """The rows of voters in turn: more than those of private voters, so what fulfills them is private."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.voters = [VotersInTurn(problem, number) for number in voter_corners.sets_of_answers(problem)]
+
+    def separate(self, point: Array) -> BlockSeparation:
+        """Take the worst row of every number of answers."""
+        delta, share, matrix = self.problem.target.delta, 0.0, []
+        for voters in self.voters:
+            worst, row = voters.worst(point)
+            share = max(share, voter_corners.share_for(self.problem, voters.answers, worst))
+            if float(row @ point) > delta + _BROKEN:
+                matrix.append(row)
+        labels = [f"{len(matrix)} in turn" for _ in matrix]
+        entries = np.array(matrix).reshape(-1, point.size)
+        places, columns = np.nonzero(entries)
+        rows = SparseRows(places, columns, entries[places, columns], np.full(len(labels), delta))
+        return BlockSeparation(rows, labels, (1.0 - share) * point + share / self.problem.classes)
 
 
 class _RenyiOracle:

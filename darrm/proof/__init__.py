@@ -1,6 +1,7 @@
 """The proof that a law is private, γ or one on histograms: certificates, tables and what one query costs."""
 
 __all__ = [
+    "adaptive_voters",
     "charge",
     "corners",
     "definition",

@@ -61,8 +61,10 @@ from darrm.errors import checks
 from darrm.laws.histograms import histograms_of
 from darrm.laws.partitions import partitions_of
 from darrm.laws.plurality_law import ONE, PluralityLaw
+from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.problem import Problem, Voters
+from darrm.proof.adaptive_voters import VotersInTurn
 from darrm.proof.certify import FLOATS
 from darrm.proof.corners import PRECISION_BITS, WHOLE_NUMBERS, corners_of, ratio_of, whole_below
 
@@ -70,7 +72,8 @@ _MOST_NUMBERS = 2**22  # that stand in memory at once
 _MOST_WHOLE = 100_000  # a second of whole numbers
 # half a minute; where voters differ or Δ > 0 the names of classes are not made use of
 _MOST_ROWS, _MOST_ROWS_OF_KINDS = 25 * 10**8, 2 * 10**7
-SIZES_OF_PRIVATE = "where all are alike and Δ = 0 C = 3 to K = 51, C = 4 to K = 17 and C = 5 to K = 11 are solved"
+SIZES_OF_PRIVATE = "where voters differ C = 3 to K = 8 is solved, and more where few of them differ"
+IN_TURN = f"voters in turn, {FLOATS}"
 _STEP = 2.0**-51  # of floats: hi, lo, two products and a sum, each rounded once
 _UNIT = 1 << PRECISION_BITS
 
@@ -128,22 +131,31 @@ class Rounded:
 class CornerSet:
     """The movers of voters who choose from C classes, as seen from the first ``answers`` classes.
 
-    Without ``every`` those who bring votes to these answers are left out (theorem 2). In floats, or in whole numbers
-    over `Rounded.unit` to the number of movers.
+    Without ``every`` those who bring votes to these answers are left out (theorem 2); ``among`` names some classes, and
+    leaves movers between others out. In floats, or in whole numbers over `Rounded.unit` to the number of movers.
     """
 
-    def __init__(self, voters: Voters, classes: int, answers: int, *, every: bool = True, whole: bool = False) -> None:
+    def __init__(
+        self,
+        voters: Voters,
+        classes: int,
+        answers: int,
+        *,
+        every: bool = True,
+        whole: bool = False,
+        among: Iterable[int] | None = None,
+    ) -> None:
         self.voters, self.classes, self.numbers = voters, classes, Rounded(voters, whole=whole)
         self.sizes = np.array([count for count, _ in voters.kinds])
         own = range(answers)
-        pairs = permutations(range(classes), 2)
+        pairs = permutations(range(classes) if among is None else among, 2)
         places = [(a, b) for a, b in pairs if every or a in own or b not in own]
         # in front those that lead from the first class away from the answers, whose order can be chosen
         places.sort(key=lambda place: (place[0] != 0 or place[1] in own, place))
         self.types = [Mover(kind, a, b) for kind in range(self.sizes.size) for a, b in places]
         self.kind_of = np.array([mover.kind for mover in self.types], dtype=np.int64)
         self.says_more = any(each.exact_delta for _, each in voters.kinds)
-        self.ordered = 0 if self.says_more else classes - answers
+        self.ordered = 0 if self.says_more or among is not None else classes - answers
 
     def levels(self, values: Array) -> Iterator[Level]:
         """Average a function on the histograms of all votes over all multisets of movers, a part at a time."""
@@ -279,19 +291,33 @@ class Look:
 
 
 def looks(
-    problem: Problem, each: Array, answers: Iterable[int], *, every: bool | None = None, whole: bool = False
+    problem: Problem,
+    each: Array,
+    answers: Iterable[int],
+    *,
+    every: bool | None = None,
+    whole: bool = False,
+    few: bool = False,
 ) -> Iterator[Look]:
     """Look at all rows of a law for so many answers, given the probability of one class of each group.
 
-    ``every`` keeps all movers or leaves those of theorem 2 out; None decides by the law.
+    ``every`` keeps all movers or leaves those of theorem 2 out; None decides by the law. With ``few`` voters move among
+    an answer and two other classes only, and say nothing more with their Δ.
     """
     K, C = problem.voters.K, problem.classes
     groups, fewer = partitions_of(K, C).groups_of(histograms_of(K, C).counts), histograms_of(K - 1, C)
+    voters = problem.voters
+    if few:
+        pure = [PrivacyParams(each.exact_epsilon if each.is_private else "inf") for _, each in voters.kinds]
+        own = [each for (n, _), each in zip(voters.kinds, pure, strict=True) for _ in range(n)]
+        voters = Voters.of(own, voters.overlap)
     for number in answers:
         values = each[groups[:, :number]].sum(axis=1)
         own = np.min([values[fewer.plus(label)] for label in range(number)], axis=0)
         gains = bool(np.all(own >= np.max([values[fewer.plus(label)] for label in range(number, C)], axis=0)))
-        corners = CornerSet(problem.voters, C, number, every=not gains if every is None else every, whole=whole)
+        among = (0, *range(number, min(number + 2, C))) if few else None
+        kept = not gains if every is None else every
+        corners = CornerSet(voters, C, number, every=kept, whole=whole, among=among)
         for level in corners.levels(values):
             yield Look(number, corners, level, *corners.bounds(level, values.max(), values.min()))
 
@@ -306,10 +332,12 @@ def largest_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, str]:
 
     >>> from darrm import PrivacyParams, Voters
     >>> voter = Problem(Voters(1, PrivacyParams(1)), PrivacyParams(1), 3)
-    >>> float(largest_excess(voter, PluralityLaw.of_probabilities(1, 3, [1.0, 0.0]))[0])  # tells the only vote
-    0.0
+    >>> bool(largest_excess(voter, PluralityLaw.of_probabilities(1, 3, [1.0, 0.0]))[0] < 1e-16)  # tells the only vote
+    True
     """
     sets, whole = sets_of_answers(problem), number_of_rows(problem.voters, problem.classes) <= _MOST_WHOLE
+    if not can_be_looked_at(problem.voters, problem.classes):
+        return Fraction(max(0.0, *(VotersInTurn(problem, n).worst(law.each)[0] for n in sets))), IN_TURN
     if not whole:
         return Fraction(max(0.0, *(look.worst(problem) for look in looks(problem, law.each, sets)))), FLOATS
     common = math.lcm(*range(1, law.classes + 1))
@@ -323,11 +351,18 @@ def largest_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, str]:
 
 def share_needed(problem: Problem, each: Array) -> float:
     """Find in floats how much of a random answer, which costs |S|/C·(1 − e^ε) < 0, brings every row to δ."""
-    share, delta, ratio = 0.0, problem.target.delta, ratio_of(problem.target.exact_epsilon).value
-    for look in looks(problem, each, sets_of_answers(problem)):
-        worst, random = look.worst(problem), look.answers / problem.classes * (1.0 - ratio)
-        share = max(share, (worst - delta) / (worst - random))
-    return min(1.0, share + _STEP)
+    sets = sets_of_answers(problem)
+    if can_be_looked_at(problem.voters, problem.classes):
+        worst = ((look.answers, look.worst(problem)) for look in looks(problem, each, sets))
+    else:
+        worst = ((number, VotersInTurn(problem, number).worst(each)[0]) for number in sets)
+    return min(1.0, max(0.0, *(share_for(problem, number, cost) for number, cost in worst)) + _STEP)
+
+
+def share_for(problem: Problem, answers: int, cost: float) -> float:
+    """Compute how much of a random answer brings a cost to δ."""
+    random = answers / problem.classes * (1.0 - ratio_of(problem.target.exact_epsilon).value)
+    return (cost - problem.target.delta) / (cost - random)
 
 
 def number_of_rows(voters: Voters, classes: int) -> int:
@@ -351,8 +386,8 @@ def can_be_looked_at(voters: Voters, classes: int) -> bool:
 
 
 def check_size(voters: Voters, classes: int) -> None:
-    """Check before the work that all rows can be looked at; `ValueError` says what can."""
-    if not can_be_looked_at(voters, classes):
+    """Check before the work that all rows can be looked at, or that voters are alike; `ValueError` says what can."""
+    if len(voters.kinds) > 1 and not can_be_looked_at(voters, classes):
         name, rows = "the size of the proof, multisets of private voters", number_of_rows(voters, classes)
         allowed = f"at most {_most_rows(voters):,}"
         checks.fail(name, checks.Found(f"{rows:,}"), allowed, f"take fewer of either; {SIZES_OF_PRIVATE}")

@@ -98,7 +98,7 @@ def _row(look: Look, place: int, others: int) -> VoterRow:
     seats = []
     for type_, count in enumerate(movers.tolist()):
         mover = corners.types[type_]
-        more = (mover.first, mover.first)
+        more = (mover.first, mover.second)
         if count and level.fewer is not None:
             without = movers.copy()
             without[type_] -= 1

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from darrm import PrivacyParams, Problem, Table, Voters, Votes, available_tables, load_table, optimize_table
+from darrm import PrivacyParams, Problem, Table, Voters, Votes, available_tables, certify, load_table, optimize_table
 from darrm.errors import TableError
 from darrm.laws.histograms import histograms_of
 from darrm.laws.partitions import partitions_of
@@ -22,6 +22,7 @@ from darrm.mechanisms.release import Release
 from darrm.optimize.plurality import _VoterOracle
 from darrm.probability import Array
 from darrm.proof import voter_corners
+from darrm.proof.adaptive_voters import VotersInTurn
 from darrm.proof.charge import charge_of
 from darrm.proof.library import Setting
 from darrm.proof.voter_costs import curve_of_answers, profile_of_answers
@@ -349,8 +350,69 @@ def test_a_row_that_is_none_of_the_problem_is_refused() -> None:
 
 
 def test_what_is_too_large_is_refused_before_the_work() -> None:
+    many = Voters.of([PrivacyParams(f"0.{n}") for n in range(10, 30)])
     with pytest.raises(ValueError, match=r"multisets of private voters.*at most"):
-        optimize_table(Problem(Voters(30, PrivacyParams("0.1")), PrivacyParams("0.3"), 5))
+        optimize_table(Problem(many, PrivacyParams("0.3"), 5))
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.sampled_from([PRIVATE[0], PRIVATE[1], PRIVATE[5], MORE[0], MORE[3]]), st.integers(0, 2**32), st.booleans())
+def test_voters_in_turn_are_worse_than_any_voters(case: tuple[Voters, int], seed: int, falls: bool) -> None:
+    voters, classes = case
+    law, problem = any_law(voters, classes, seed, falls=falls), problem_of(voters, classes)
+    worst = []
+    for number in range(1, classes):
+        bound, row = VotersInTurn(problem, number).worst(law.each)
+        assert abs(bound - row @ law.each) < 1e-11  # attained, and linear in the law
+        worst.append(bound)
+        other = any_law(voters, classes, seed + 1, falls=True)
+        assert row @ other.each <= VotersInTurn(problem, number).worst(other.each)[0] + 1e-12
+    assert max(0.0, *worst) >= worst_by_hand(voters, law, exp(1.0)) - 1e-12
+
+
+def turn(voters: Voters, classes: int, answers: int, law: PluralityLaw, ratio: float) -> float:
+    """Voters in turn, with memory of the order of votes and of both probabilities, for Δ = 0."""
+    hi = exp(voters.each.epsilon) / (1.0 + exp(voters.each.epsilon))
+
+    def worst(counts: tuple[int, ...], p: float, q: float) -> float:
+        if sum(counts) == voters.K:
+            return (p - ratio * q) * float(law.probabilities([counts])[0, :answers].sum())
+        grown = [tuple(n + (c == label) for c, n in enumerate(counts)) for label in range(classes)]
+        return max(
+            worst(grown[a], hi * p, (1 - hi) * q) + worst(grown[b], (1 - hi) * p, hi * q)
+            if a != b
+            else worst(grown[a], p, q)
+            for a, b in product(range(classes), repeat=2)
+        )
+
+    return worst((0,) * classes, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("answers", [1, 2])
+def test_the_bound_of_voters_in_turn_is_their_worst(answers: int) -> None:
+    voters = Voters(3, PrivacyParams("0.5"))
+    law, problem = any_law(voters, 3, 5, falls=True), problem_of(voters, 3)
+    by_hand = turn(voters, 3, answers, law, exp(1.0))
+    assert abs(VotersInTurn(problem, answers).worst(law.each)[0] - by_hand) < 1e-11
+
+
+@pytest.mark.parametrize("each", [PrivacyParams("0.2"), PrivacyParams("0.2", "1e-4")])
+def test_voters_too_many_to_look_at_get_a_proven_law_and_a_bound(
+    each: PrivacyParams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = Problem(Voters(5, each), PrivacyParams("0.4", "1e-3"), 3)
+    best = optimize_table(problem).optimality
+    monkeypatch.setattr(voter_corners, "can_be_looked_at", lambda *_: False)
+    table = optimize_table(problem)
+    assert best is not None
+    assert table.optimality is not None
+    assert table.certificate.method == voter_corners.IN_TURN
+    assert table.optimality.value <= best.bound
+    assert best.value <= table.optimality.bound
+    assert table.optimality.bound <= best.bound + 1e-3  # three classes are all there are
+    monkeypatch.undo()
+    voter_corners.largest_excess(problem, table.plurality)
+    assert certify(problem, table.law).certificate.scale == 1.0
 
 
 def test_random_private_voters_never_exceed_the_proved_law() -> None:
