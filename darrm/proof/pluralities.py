@@ -20,6 +20,7 @@ from darrm.proof.certificate import Certificate
 from darrm.proof.corners import WHOLE_NUMBERS
 
 _MOST_ATTEMPTS = 8
+_ROUNDING = 2.0**-46  # what a second attempt at a repair leaves for rounding
 
 
 def bound_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, int, str]:
@@ -75,12 +76,12 @@ def mix_and_prove(problem: Problem, law: PluralityLaw) -> tuple[PluralityLaw, Ce
         return law, prove(problem, law)
     except CertificationError as error:
         failure = error
-    share = share_needed(problem, law.each)
+    share, more = share_needed(problem, law.each), _ROUNDING
     for _ in range(_MOST_ATTEMPTS):
         mixed = law.mixed(share)
         try:
             return mixed, prove(problem, mixed, scale=1.0 - share)
         except CertificationError as error:
             failure = error
-        share = min(1.0, 8.0 * share)
+        share, more = min(1.0, share + more), 64.0 * more
     raise failure

@@ -1,7 +1,7 @@
 """Every aggregator side by side, at equal budgets.
 
-Writes OUTPUT/aggregators/{plain,private}.json and .png, {votes,pluralities,plurality_votes}.json, and the page
-OUTPUT/aggregators.md made from them.
+Writes OUTPUT/aggregators/{plain,private,private_classes}.json and .png, {votes,pluralities,plurality_votes}.json, and
+the page OUTPUT/aggregators.md made from them.
 """
 
 import sys
@@ -15,6 +15,7 @@ from experiments import pages
 from experiments.aggregators.comparison import Comparison, compare
 from experiments.aggregators.page import Results, page
 from experiments.aggregators.pictures import save_margins
+from experiments.aggregators.private_classes import compare_private, save_private
 from experiments.aggregators.settings import (
     plain_workloads,
     plurality_vote_workloads,
@@ -43,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pages.write_json(folder / "votes.json", _votes(quick=options.quick))
         pluralities = [_compared(*asked) for asked in plurality_workloads(quick=options.quick)]
         pages.write_json(folder / "pluralities.json", [asdict(comparison) for comparison in pluralities])
+        private = compare_private(quick=options.quick)
+        pages.write_json(folder / "private_classes.json", private)
+        save_private(folder / "private_classes.png", private)
         pages.write_json(folder / "plurality_votes.json", _plurality_votes(quick=options.quick))
     results = Results.read(folder)
     return pages.finish(folder, page(results, quick=options.quick), results.claims)

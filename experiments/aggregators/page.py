@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.aggregators.comparison import Comparison, decide, listed
+from experiments.aggregators.private_classes import private_table
 from experiments.pages import Claim, Row, claims_table, filled, read_json, table
 
 
@@ -17,6 +18,7 @@ class Results:
     votes: list[Row]
     pluralities: list[Comparison]
     plurality_votes: list[Row]
+    private_classes: list[Row]
 
     @classmethod
     def read(cls, folder: Path) -> "Results":
@@ -25,7 +27,8 @@ class Results:
             Comparison.read(folder / f"{name}.json") for name in ("plain", "private", "pluralities")
         )
         votes, plurality_votes = (read_json(folder / f"{name}.json") for name in ("votes", "plurality_votes"))
-        return cls(plain, private, votes, pluralities, plurality_votes)
+        private_classes = read_json(folder / "private_classes.json")
+        return cls(plain, private, votes, pluralities, plurality_votes, private_classes)
 
     @property
     def claims(self) -> list[Claim]:
@@ -62,6 +65,7 @@ def page(results: Results, *, quick: bool) -> str:
             for chosen in sections
         ],
         "plurality_votes": shares_table(plurality_votes) if plurality_votes else "",
+        "private_classes": private_table(results.private_classes),
         "truth": "; ".join(
             f"{prior.removeprefix('votes:')} {share:.4f}"
             for prior, share in {row["prior"]: row["plurality"] for row in results.plurality_votes}.items()

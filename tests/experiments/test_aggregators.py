@@ -23,6 +23,7 @@ from experiments.aggregators import __main__ as aggregators
 from experiments.aggregators.comparison import BY_COUNTS, OURS, Comparison, compare, decide, listed
 from experiments.aggregators.page import Results, page, shares_table
 from experiments.aggregators.pictures import save_margins, styles
+from experiments.aggregators.private_classes import compare_private
 from experiments.aggregators.settings import plain_workloads, private_workloads
 from experiments.aggregators.votes import EnsembleVotes, available, available_of_ten_classes, digits
 from tests.planned import ONE, ORACLE, share
@@ -159,7 +160,7 @@ def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypa
         assert margins == [2 * level - 11 for level in found.levels]
         assert truth == pytest.approx(option.truth.tolist(), abs=1e-6)
         assert linewidth == known[option.name].width
-    written = page(Results([found], [], [], [], []), quick=True)
+    written = page(Results([found], [], [], [], [], compare_private(quick=True)), quick=True)
     assert "* *oracle*: knows the answer." in written
     assert "| randomized response | oracle |" in written
     ours = found.options[0]

@@ -16,7 +16,7 @@ from darrm import PrivacyParams, Problem, Table, Voters, Votes, available_tables
 from darrm.errors import TableError
 from darrm.laws.histograms import histograms_of
 from darrm.laws.partitions import partitions_of
-from darrm.laws.plurality_law import PluralityLaw, uniform_law
+from darrm.laws.plurality_law import PluralityLaw, true_plurality, uniform_law
 from darrm.laws.priors import Dirichlet, weights_of
 from darrm.mechanisms.release import Release
 from darrm.optimize.plurality import _VoterOracle
@@ -334,6 +334,17 @@ def test_a_table_is_saved_proved_again_and_drawn_from(tmp_path: Path) -> None:
     assert charge.profile.epsilons[-1] <= 0.7 + 1e-9
     models = charge_of(table, voters=Voters(4, PrivacyParams("0.5"), models=True))
     assert models.for_plain_voters
+
+
+def test_a_law_that_needs_much_noise_is_not_thrown_away() -> None:
+    """Mixed with the share that floats need, it may still be above by a rounding."""
+    problem = Problem(Voters(7, PrivacyParams("0.1")), PrivacyParams("0.2"), 5)
+    table = certify(problem, true_plurality(7, 5))
+    assert 0.5 < table.certificate.scale < 1.0
+    assert table.certificate.worst_cost == 0.0
+    slightly_less = table.plurality.mixed(1e-3)
+    assert certify(problem, slightly_less).certificate.scale == 1.0
+    assert certify(problem, true_plurality(7, 5).mixed(0.9 * (1.0 - table.certificate.scale))).certificate.scale < 1.0
 
 
 def test_a_row_that_is_none_of_the_problem_is_refused() -> None:
