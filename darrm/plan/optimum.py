@@ -46,7 +46,7 @@ GOAL = 1e-3  # of what is to be beaten: gains below it are not looked for
 FIRST_STEP = 2  # orders, from the one that a search starts with
 LEAST_BUDGET = 1e-11  # of one query: a law of less is the rounding of its own divergence
 BUDGET_MARGIN = 1e-9  # of the budget is left for the rounding of bounds
-MOST_ROWS = 100_000  # of a program of private voters of more than two classes: a second
+MOST_ROWS = 3_000_000  # of a program of private voters of more than two classes: a second
 MOST_TERMS = 4000  # of a program of more than two classes: a solution takes a second
 LARGEST_EPSILON = Fraction(15)  # of one query of more than two classes; beyond, δ is rounding
 

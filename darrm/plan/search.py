@@ -151,7 +151,10 @@ def plan(
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
     measure = Measure(workload, prior)
-    asked = [family for family in families or FAMILIES if (family.planned or families) and not family.only_compared]
+    # where the optimum of private voters is out of reach, what it always beats may be the best there is
+    all_of_them = families or (workload.classes > 2 and workload.voters.private_kinds)
+    asked = [family for family in families or FAMILIES if family.planned or all_of_them]
+    asked = [family for family in asked if not family.only_compared]
     asked = [family for family in asked if family.classes[0] <= workload.classes <= family.classes[1]]
     check_size_of(workload)
     options, refused = options_of(workload, measure, asked, report)

@@ -19,13 +19,14 @@ from darrm.probability import Array
 from darrm.problem import Problem
 from darrm.proof.voter_corners import CornerSet, looks, number_of_rows
 
-MOST_ROWS = 100_000  # a second for the profile; the curve takes them for every class and order
+# a few seconds: the curve takes rows for every class and order
+_MOST_ROWS, _MOST_ROWS_OF_CURVE = 3_000_000, 100_000
 _AT_ONCE = 2**21
 
 
 def are_few(problem: Problem) -> bool:
-    """Whether profile and curve take a few seconds at most."""
-    return number_of_rows(problem.voters, problem.classes) <= MOST_ROWS
+    """Whether profile and curve, if there is one, take a few seconds at most."""
+    return number_of_rows(problem.voters, problem.classes) <= _MOST_ROWS
 
 
 def profile_of_answers(problem: Problem, law: PluralityLaw) -> PrivacyProfile | None:
@@ -54,7 +55,7 @@ def profile_of_answers(problem: Problem, law: PluralityLaw) -> PrivacyProfile | 
 
 
 def curve_of_answers(problem: Problem, law: PluralityLaw) -> RenyiCurve | None:
-    """Compute the largest Rényi divergence of one answer at every order, rounded up; None for voters with Δ > 0.
+    """Compute the largest Rényi divergence of one answer at every order, rounded up; None with Δ > 0, or for many rows.
 
     >>> from darrm import PrivacyParams, Voters
     >>> voter = Problem(Voters(1, PrivacyParams(1)), PrivacyParams(1), 3)
@@ -64,7 +65,7 @@ def curve_of_answers(problem: Problem, law: PluralityLaw) -> RenyiCurve | None:
     """
     K, C = problem.voters.K, problem.classes
     corners = CornerSet(problem.voters, C, 1)
-    if corners.says_more:
+    if corners.says_more or number_of_rows(problem.voters, C) > _MOST_ROWS_OF_CURVE:
         return None
     values = law.probabilities(histograms_of(K, C).counts)
     with np.errstate(divide="ignore"):
