@@ -639,7 +639,7 @@ PYTHON: dict[str, Case] = {
     ),
     "a gamma in per cent": (lambda: sample_size(gamma=5, m=100), "gamma … in (0, 1) … got 5"),
     "private voters and more classes than can be looked at": (
-        lambda: optimize_table(Problem(Voters(40, EACH), EACH, 6)),
+        lambda: optimize_table(Problem(Voters.of([PrivacyParams(f"0.{n}") for n in range(10, 30)]), EACH, 5)),
         "multisets of private voters … at most … take fewer",
     ),
 }
