@@ -76,9 +76,10 @@ class Spent:
     def __str__(self) -> str:
         if not self.queries:
             return f"nothing spent yet (delta = {self.delta:g})"
+        asked = "1 query" if self.queries == 1 else f"{self.queries} queries"
         if math.isinf(self.epsilon):
-            return f"{self.queries} queries: no finite epsilon at delta = {self.delta:g}; {self.explanation}"
-        spent = f"{self.queries} queries: ({self.epsilon:.4f}, {self.delta:g}) by {self.bound}: {self.explanation}"
+            return f"{asked}: no finite epsilon at delta = {self.delta:g}; {self.explanation}"
+        spent = f"{asked}: ({self.epsilon:.4f}, {self.delta:g}) by {self.bound}: {self.explanation}"
         return spent if self.understated is None else f"{spent}; {estimated(self.understated)}"
 
     def to_json(self) -> Document:

@@ -119,9 +119,7 @@ class LedgerStore:
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError as error:
-            message = (
-                "it exists already, and a new budget would forget what was spent: open it as it is, or name another"
-            )
+            message = "it exists already, and a new budget would forget what was spent: open it as it is"
             raise LedgerError(self.path, message) from error
         except OSError as error:
             raise LedgerError(self.path, f"it cannot be created: {error.strerror}; check its folder") from error

@@ -75,10 +75,13 @@ def _answers(table: Table) -> str:
 
 def _proof(table: Table) -> str:
     certificate = table.certificate
+    covered = "neighboring histograms, up to the names of classes"
+    if not table.problem.voters.are_plain:
+        covered = "multisets of voters who change, and histograms of the others"
     return "\n".join(
         [
             "Certificate",
-            f"  pairs covered  {certificate.rows:,} (all neighboring histograms, up to the names of classes)",
+            f"  rows covered   {certificate.rows:,} (all {covered})",
             f"  they differ by {certificate.worst_cost!r} at most",
             f"  the budget is  {certificate.budget!r}  (δ)",
             f"  proved by      {certificate.method}",
