@@ -30,11 +30,10 @@ from darrm.optimize.under_renyi import COARSE, FINE, RenyiOptimum, optimize_unde
 from darrm.plan.budget import releases_of
 from darrm.plan.family import Search
 from darrm.plan.parameter import Parameter, Precision, Proposal, fixed, rounded
-from darrm.plan.tables import certified_plurality, largest_epsilon, mixed, smallest_target, table_proposal
+from darrm.plan.tables import certified_plurality, check_rows, largest_epsilon, mixed, smallest_target, table_proposal
 from darrm.privacy import PrivacyParams
 from darrm.problem import Workload
 from darrm.proof.table import certify
-from darrm.proof.voter_corners import number_of_rows
 
 # how much of δ goes to the queries' own failures; the rest is left for composition
 SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(1))
@@ -46,7 +45,6 @@ GOAL = 1e-3  # of what is to be beaten: gains below it are not looked for
 FIRST_STEP = 2  # orders, from the one that a search starts with
 LEAST_BUDGET = 1e-11  # of one query: a law of less is the rounding of its own divergence
 BUDGET_MARGIN = 1e-9  # of the budget is left for the rounding of bounds
-MOST_ROWS = 3_000_000  # of a program of private voters of more than two classes: a second
 MOST_TERMS = 4000  # of a program of more than two classes: a solution takes a second
 LARGEST_EPSILON = Fraction(15)  # of one query of more than two classes; beyond, δ is rounding
 
@@ -270,9 +268,7 @@ def _solvable(workload: Workload) -> Workload:
     """Return a workload whose program is small enough; `PlanError` for others."""
     voters = workload.voters
     if not voters.are_plain:
-        rows = number_of_rows(voters, workload.classes)
-        if rows > MOST_ROWS and workload.queries > 1:
-            raise PlanError(f"its proof looks at {rows:,} rows, and up to {MOST_ROWS:,} are looked at for a plan")
+        check_rows(workload)
         return workload
     terms = partitions_of(voters.K, workload.classes).pairs(voters.reached).pair.size
     if terms > MOST_TERMS:

@@ -152,7 +152,8 @@ def plan(
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
     measure = Measure(workload, prior)
     # where the optimum of private voters is out of reach, what it always beats may be the best there is
-    all_of_them = families or (workload.classes > 2 and workload.voters.private_kinds)
+    voters = workload.voters
+    all_of_them = families or (workload.classes > 2 and voters.private_kinds and not voters.models)
     asked = [family for family in families or FAMILIES if family.planned or all_of_them]
     asked = [family for family in asked if not family.only_compared]
     asked = [family for family in asked if family.classes[0] <= workload.classes <= family.classes[1]]

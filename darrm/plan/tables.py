@@ -37,9 +37,11 @@ from darrm.problem import Problem, Workload
 from darrm.proof.charge import charge_of
 from darrm.proof.profile import divergence
 from darrm.proof.table import Table, certify
+from darrm.proof.voter_corners import number_of_rows
 
 LARGEST_TARGET = Fraction(15)  # of one query; beyond, δ is rounding
 BISECTIONS = 40
+MOST_ROWS = 3_000_000  # of private voters of more than two classes: a proof takes a second
 LEAST_RATE, MOST_RATE = 2e-9, 80.0  # of ε/t: with less every answer is a coin, with more the truth, to the last digits
 
 
@@ -112,6 +114,15 @@ def check_private(workload: Workload) -> None:
         raise PlanError("it rests on the voters' own privacy, which is not counted here")
 
 
+def check_rows(workload: Workload) -> None:
+    """Raise `PlanError` where a proof for more than two classes takes too long to be tried again and again."""
+    voters = workload.voters
+    if workload.has_noise_function or voters.are_plain or workload.queries == 1:
+        return
+    if (rows := number_of_rows(voters, workload.classes)) > MOST_ROWS:
+        raise PlanError(f"its proof looks at {rows:,} rows, and up to {MOST_ROWS:,} are looked at for a plan")
+
+
 def largest_epsilon(workload: Workload) -> Fraction:
     """Compute min(total ε, K·ε): beyond, a query of private voters costs no more."""
     total, voters = workload.total.exact_epsilon, workload.voters
@@ -132,6 +143,7 @@ def largest_constant(workload: Workload) -> Table:
 
 def _mixed_truth(workload: Workload) -> Parameter:
     """Turn up the ε of a query that is answered by the plurality or at random, as often whatever the votes."""
+    check_rows(workload)
     voters, each = workload.voters, workload.voters.each
     delta = max(each.exact_delta, rounded(workload.total.exact_delta / (2 * workload.queries)))
     least = each.exact_epsilon if each.is_private and voters.own is None else Fraction(1, 10**6)
@@ -281,6 +293,7 @@ def _subsampled(search: Search, proposal: Callable[[Problem], NoiseFunction | Pl
     """Turn up an allowance; `PlanError` if not even that of one voter composes within the budget."""
     work = search.workload
     check_private(work)
+    check_rows(work)
 
     def make(m: float) -> Proposal:
         problem = Problem.from_allowance(work.voters, int(m), classes=work.classes)

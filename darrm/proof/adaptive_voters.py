@@ -12,7 +12,11 @@ number s. So the worst is known from the votes so far, n, and s alone, from the 
 
 where U and L are the largest and the smallest h_S that the voters to come can make of n. The bound is W(0, 0). It is
 more than the truth: a law that is proved so has more noise than it needs, and its table says how far from the optimum
-it may be. Of classes only their counts matter, within the answers S and without.
+it may be.
+
+Roundings are few units of 1 + e^{ε − ε_0 s} at every (n, s), as W is no larger; that weight is the same on average
+after every vote, hi·e^{−ε_0(s+1)} + lo·e^{−ε_0(s−1)} = e^{−ε_0 s}, so at the first voter they add up to K times 1 + e^ε
+of them. Of classes only their counts matter, within the answers S and without.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from darrm.probability import Array
 from darrm.problem import Problem
 from darrm.proof.corners import corners_of, ratio_of
 
-_STEP = 2.0**-50  # of a number of at most 1: hi, lo and a few products and sums, each rounded once
+_STEP = 2.0**-50  # relative: hi, lo and a few products and sums, each rounded once
 
 State = tuple[tuple[int, ...], tuple[int, ...]]  # the counts of the answers, and those of the other classes
 
@@ -48,7 +52,7 @@ class VotersInTurn:
     def __init__(self, problem: Problem, answers: int) -> None:
         self.problem, self.answers, self.K = problem, answers, problem.voters.K
         corners, each = corners_of(problem.voters.each), problem.voters.each
-        self.hi, self.delta = float(corners.ball_share.mid()), each.delta
+        self.hi, self.lo, self.delta = corners.share, corners.share_left, each.delta
         s = np.arange(-self.K, self.K + 1)
         ratio = ratio_of(problem.target.exact_epsilon).value
         self.ratio = ratio * np.exp(-each.epsilon * s)  # of p' to p, times e^ε
@@ -69,8 +73,8 @@ class VotersInTurn:
         for votes in reversed(self.votes[:-1]):
             worst, upper, lower, chosen = self._step(votes, worst, upper, lower)
             choices.append(chosen)
-        size = 1.0 + float(np.max(self.ratio))
-        error = _STEP * (self.K + self.problem.classes + 4) * size * max(1.0, float(np.max(np.abs(self.ratio))))
+        roundings = self.K * (1.0 + self.problem.voters.each.epsilon) + self.problem.classes + 4
+        error = _STEP * roundings * (1.0 + float(self.ratio[self.K]))
         return float(worst[0, self.K]) + error, self._attained(choices[::-1], each.size)
 
     def _step(
@@ -80,7 +84,7 @@ class VotersInTurn:
         to = votes.following
         most, least = to[np.arange(len(to)), upper[to].argmax(axis=1)], to[np.arange(len(to)), lower[to].argmin(axis=1)]
         up, down = np.full(worst.shape, -math.inf), np.full(worst.shape, -math.inf)
-        up[:, :-1], down[:, 1:] = self.hi * worst[:, 1:], (1.0 - self.hi) * worst[:, :-1]
+        up[:, :-1], down[:, 1:] = self.hi * worst[:, 1:], self.lo * worst[:, :-1]
         still, first, second = (rows[to].argmax(axis=1) for rows in (worst, up, down))
         place = np.arange(worst.shape[1])
         one, two, three = (np.take_along_axis(to, chosen, axis=1) for chosen in (still, first, second))
@@ -104,7 +108,7 @@ class VotersInTurn:
             place = np.broadcast_to(np.arange(both.shape[1]), said.shape)
             np.add.at(following, (one[~moves], place[~moves]), said[~moves])
             np.add.at(following, (two[moves], np.minimum(place[moves] + 1, 2 * self.K)), self.hi * said[moves])
-            np.add.at(following, (three[moves], np.maximum(place[moves] - 1, 0)), (1.0 - self.hi) * said[moves])
+            np.add.at(following, (three[moves], np.maximum(place[moves] - 1, 0)), self.lo * said[moves])
             both, p_only, q_only = following, p_next, q_next
         weights = (both * (1.0 - self.ratio)).sum(axis=1) + p_only - q_only
         entries = [np.bincount(column, weights, minlength=size) for column in self.groups.T]

@@ -173,6 +173,7 @@ class Corners:
             else:
                 self.ball_hi = self.ball_share = arb(1)
             self.hi = float(self.ball_hi.mid())
+            self.share, self.share_left = float(self.ball_share.mid()), float((1 - self.ball_share).mid())
             self.delta = each.delta
         self._laws: dict[tuple[int, float], _Law] = {}
         self._kept = 0

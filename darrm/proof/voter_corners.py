@@ -71,7 +71,7 @@ from darrm.proof.corners import PRECISION_BITS, WHOLE_NUMBERS, corners_of, ratio
 _MOST_NUMBERS = 2**22  # that stand in memory at once
 _MOST_WHOLE = 100_000  # a second of whole numbers
 # half a minute; where voters differ or Δ > 0 the names of classes are not made use of
-_MOST_ROWS, _MOST_ROWS_OF_KINDS = 25 * 10**8, 2 * 10**7
+_MOST_ROWS, _MOST_ROWS_OF_KINDS = 25 * 10**8, 12 * 10**6
 SIZES_OF_PRIVATE = "where voters differ C = 3 to K = 8 is solved, and more where few of them differ"
 IN_TURN = f"voters in turn, {FLOATS}"
 _STEP = 2.0**-51  # of floats: hi, lo, two products and a sum, each rounded once
@@ -114,7 +114,7 @@ class Rounded:
             deltas = [max(deltas)] * len(deltas)  # whoever is reached
         self.shares: list[tuple[Any, Any]] = []
         for corner in corners:
-            high = min(_UNIT, -whole_below(-corner.ball_share)) if whole else float(corner.ball_share.mid())
+            high = min(_UNIT, -whole_below(-corner.ball_share)) if whole else corner.share
             self.shares.append((high, self.unit - high))
         sizes = [count for count, _ in voters.kinds]
         alone = [1 - delta for delta in deltas]

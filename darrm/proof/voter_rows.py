@@ -149,8 +149,7 @@ def _coefficients(row: VoterRow, problem: Problem) -> tuple[Array, Array]:
     for is_after in (False, True):
         law, votes = np.ones(1), 0
         for seat in row.seats:
-            high, delta = float(corners[seat.kind].ball_share.mid()), corners[seat.kind].delta
-            low = float((1 - corners[seat.kind].ball_share).mid())
+            high, low, delta = corners[seat.kind].share, corners[seat.kind].share_left, corners[seat.kind].delta
             first, second = (seat.second, seat.first) if is_after else (seat.first, seat.second)
             parts = [((1.0 - delta) * high, first), ((1.0 - delta) * low, second)]
             parts.append((delta, seat.more_after if is_after else seat.more))

@@ -182,9 +182,36 @@ def test_with_a_delta_the_bound_is_above_and_near(case: tuple[Voters, int], seed
         for look in voter_corners.looks(problem, law.each, range(1, classes))
         for _, row in rows_of(look, look.costs(problem), -1.0, 3)
     ]
-    for row in broken:  # and rows are attained
+    for row in broken:  # and rows are attained, and those of the problem
+        assert VoterRow.from_list(row.to_list(), problem) == row
         before, after = row.coefficients(problem)
         assert before @ law.each - exp(1.0) * (after @ law.each) <= by_hand + 1e-12
+
+
+def test_what_two_voters_say_at_once_is_paid_for() -> None:
+    """With a large Δ terms of the second order matter: the law of the only winner, in both directions."""
+    voters = Voters(2, PrivacyParams("0.6", "0.2"))
+    for law in (true_plurality(2, 3), any_law(voters, 3, 2, falls=True)):
+        problem = problem_of(voters, 3, "0.3")
+        bound, _ = voter_corners.largest_excess(problem, law)
+        assert worst_by_hand(voters, law, exp(1.0)) - 1e-12 <= float(bound)
+
+
+def test_two_answers_together_may_tell_more_than_one() -> None:
+    """The plurality of four votes tells more of which two classes are behind it than of which one."""
+    voters, law = Voters(4, PrivacyParams(1)), true_plurality(4, 4)
+    problem = problem_of(voters, 4)
+    alone, both = (max(x.worst(problem) for x in voter_corners.looks(problem, law.each, [n])) for n in (1, 2))
+    assert both > alone + 0.03
+    bound, _ = voter_corners.largest_excess(problem, law)
+    assert abs(float(bound) - worst_by_hand(voters, law, exp(1.0))) < 1e-12
+
+
+def test_many_voters_in_turn_lose_nothing_to_rounding() -> None:
+    for K, epsilon, delta in ((40, "1", "0"), (30, "2", "1e-6")):
+        problem = Problem(Voters(K, PrivacyParams(epsilon, delta)), PrivacyParams(3, "1e-4"), 3)
+        worst, _ = VotersInTurn(problem, 1).worst(uniform_law(K, 3).each)
+        assert abs(worst - (1.0 - exp(3.0)) / 3.0) < 1e-9
 
 
 def test_numbers_on_which_a_law_is_averaged_are_counted() -> None:
