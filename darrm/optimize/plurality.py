@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from darrm.errors import checks
 from darrm.laws.partitions import SIZES, Pairs, Partitions, partitions_of
-from darrm.laws.plurality_law import PluralityLaw, uniform_law
+from darrm.laws.plurality_law import PluralityLaw, true_plurality, uniform_law
 from darrm.laws.priors import Dirichlet, Prior
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
@@ -113,7 +113,10 @@ def optimize_plurality(
     multipliers = oracle.multipliers(result.multipliers)
     if isinstance(oracle, _VoterOracle) and oracle.few:  # what is proved is another program's optimum
         result = maximize_with_rows(program, _TurnOracle(problem), settings, start=start, report=report)
-    table = certify(problem, PluralityLaw.of_probabilities(partitions.K, partitions.classes, result.point))
+    law = PluralityLaw.of_probabilities(partitions.K, partitions.classes, result.point)
+    if isinstance(oracle, _VoterOracle) and oracle.few:
+        law = max(law, *_drawn_laws(problem), key=lambda other: other.share_right(belief))
+    table = certify(problem, law)
     made_by = {"made by": versions("darrm", "highspy"), **result.provenance}
     return table.with_solution(Solution(belief, multipliers, result.status.value), made_by)
 
@@ -193,6 +196,16 @@ def _program(partitions: Partitions, prior: Prior, least: float) -> BlockProgram
     gains = np.zeros(sizes.size)
     gains[partitions.starts] = weights * sizes[partitions.starts]
     return BlockProgram(gains, sizes, partitions.blocks, least)
+
+
+def _drawn_laws(problem: Problem) -> list[PluralityLaw]:
+    """Return the plurality of as many voters, drawn at random, as the target allows; none where voters differ."""
+    voters = problem.voters
+    if not voters.each.is_private or voters.own is not None:
+        return []
+    number = min(voters.K, int(problem.exact_m))
+    fails = 1 - (1 - voters.each.exact_delta) ** number
+    return [true_plurality(voters.K, problem.classes, number)] if fails <= problem.target.exact_delta else []
 
 
 class _MoveOracle:

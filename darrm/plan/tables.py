@@ -293,7 +293,6 @@ def _subsampled(search: Search, proposal: Callable[[Problem], NoiseFunction | Pl
     """Turn up an allowance; `PlanError` if not even that of one voter composes within the budget."""
     work = search.workload
     check_private(work)
-    check_rows(work)
 
     def make(m: float) -> Proposal:
         problem = Problem.from_allowance(work.voters, int(m), classes=work.classes)

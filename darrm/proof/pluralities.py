@@ -18,7 +18,10 @@ from darrm.problem import Problem
 from darrm.proof import moves, voter_corners
 from darrm.proof.certificate import Certificate
 from darrm.proof.corners import WHOLE_NUMBERS
+from darrm.proof.drawn_voters import excess_of_drawn, share_for_drawn
 
+DRAWN = "the plurality of voters drawn at random, which is as private as they are together"
+_MANY = 3_000_000  # rows: looking at them takes more than a second
 _MOST_ATTEMPTS = 8
 _ROUNDING = 2.0**-46  # what a second attempt at a repair leaves for rounding
 
@@ -30,15 +33,21 @@ def bound_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, int, st
         pairs = moves.pairs_of(problem)
         return moves.largest_excess(law, pairs, problem.target.exact_epsilon), len(pairs.first), WHOLE_NUMBERS
     voter_corners.check_size(voters, problem.classes)
+    rows = voter_corners.number_of_rows(voters, problem.classes)
+    drawn = excess_of_drawn(problem, law) if rows > _MANY else None
+    if drawn is not None:
+        return drawn, rows, DRAWN
     worst, method = voter_corners.largest_excess(problem, law)
-    return worst, voter_corners.number_of_rows(voters, problem.classes), method
+    return worst, rows, method
 
 
 def share_needed(problem: Problem, each: Array) -> float:
     """Find in floats how much of a random answer makes a law private, given one class of each group."""
     if problem.voters.are_plain:
         return moves.share_needed(problem, moves.pairs_of(problem), each)
-    return voter_corners.share_needed(problem, each)
+    many = voter_corners.number_of_rows(problem.voters, problem.classes) > _MANY
+    share = share_for_drawn(problem, each) if many else None
+    return voter_corners.share_needed(problem, each) if share is None else share
 
 
 def prove(problem: Problem, law: PluralityLaw, scale: float = 1.0) -> Certificate:

@@ -24,7 +24,9 @@ from darrm.probability import Array
 from darrm.proof import voter_corners
 from darrm.proof.adaptive_voters import VotersInTurn
 from darrm.proof.charge import charge_of
+from darrm.proof.drawn_voters import excess_of_drawn, share_for_drawn
 from darrm.proof.library import Setting
+from darrm.proof.pluralities import DRAWN
 from darrm.proof.voter_costs import curve_of_answers, profile_of_answers
 from darrm.proof.voter_rows import VoterRow, rows_of
 from lp_models.options import SolveOptions
@@ -372,6 +374,37 @@ def test_a_law_that_needs_much_noise_is_not_thrown_away() -> None:
     slightly_less = table.plurality.mixed(1e-3)
     assert certify(problem, slightly_less).certificate.scale == 1.0
     assert certify(problem, true_plurality(7, 5).mixed(0.9 * (1.0 - table.certificate.scale))).certificate.scale < 1.0
+
+
+@pytest.mark.parametrize(
+    ("each", "m"), [(PrivacyParams("0.4"), 1), (PrivacyParams("0.4"), 3), (PrivacyParams("0.4", "0.01"), 1)]
+)
+@pytest.mark.parametrize("random", [0.0, 0.3])
+def test_voters_drawn_at_random_are_as_private_as_they_are_together(each: PrivacyParams, m: int, random: float) -> None:
+    voters = Voters(3 if each.delta else 4, each)
+    problem = Problem.from_allowance(voters, m, classes=3)
+    law = true_plurality(voters.K, 3, m).mixed(random)
+    bound = excess_of_drawn(problem, law)
+    assert bound is not None
+    assert worst_by_hand(voters, law, exp(problem.target.epsilon)) - 1e-12 <= float(bound)
+    assert float(bound) <= problem.target.delta + 1e-12
+    assert share_for_drawn(problem, law.each) < 1e-10  # type: ignore[operator]
+    told = true_plurality(voters.K, 3)
+    if m < 3:
+        assert excess_of_drawn(problem, told) is None  # looks at more voters than the target allows
+    assert excess_of_drawn(problem, any_law(voters, 3, 1, falls=True)) is None
+    assert (
+        excess_of_drawn(Problem(Voters.of([each, PrivacyParams("0.1")]), problem.target, 3), true_plurality(2, 3, 1))
+        is None
+    )
+
+
+def test_the_plurality_of_drawn_voters_is_proved_for_many() -> None:
+    problem = Problem.from_allowance(Voters(15, PrivacyParams("0.1", "1e-5")), 2, classes=10)
+    table = certify(problem, true_plurality(15, 10, 2))
+    assert table.certificate.method == DRAWN
+    assert table.certificate.scale > 1.0 - 1e-9
+    assert certify(problem, table.law).certificate.scale == 1.0
 
 
 def test_a_row_that_is_none_of_the_problem_is_refused() -> None:
