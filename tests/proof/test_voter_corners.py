@@ -190,6 +190,17 @@ def test_with_a_delta_the_bound_is_above_and_near(case: tuple[Voters, int], seed
         assert before @ law.each - exp(1.0) * (after @ law.each) <= by_hand + 1e-12
 
 
+def test_no_row_lets_more_voters_change_than_are_reached() -> None:
+    voters = Voters(3, PrivacyParams("0.5", "0.1"), overlap=1)
+    problem, law = problem_of(voters, 3, "0.2"), true_plurality(3, 3)
+    for look in voter_corners.looks(problem, law.each, [1, 2]):
+        for place in range(look.upper.shape[1]):
+            costs = np.zeros_like(look.upper)
+            costs[:, place] = 1.0
+            for _, row in rows_of(look, costs, 0.5, len(costs)):
+                assert VoterRow.from_list(row.to_list(), problem) == row
+
+
 def test_what_two_voters_say_at_once_is_paid_for() -> None:
     """With a large Δ terms of the second order matter: the law of the only winner, in both directions."""
     voters = Voters(2, PrivacyParams("0.6", "0.2"))
