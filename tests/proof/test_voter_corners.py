@@ -27,7 +27,7 @@ from darrm.proof.charge import charge_of
 from darrm.proof.drawn_voters import excess_of_drawn, share_for_drawn
 from darrm.proof.library import Setting
 from darrm.proof.pluralities import DRAWN
-from darrm.proof.voter_costs import curve_of_answers, profile_of_answers
+from darrm.proof.voter_costs import _undominated, curve_of_answers, profile_of_answers
 from darrm.proof.voter_rows import VoterRow, rows_of
 from lp_models.options import SolveOptions
 from lp_models.plurality_lp import BlockProgram, maximize_with_rows
@@ -333,6 +333,14 @@ def test_the_profile_is_the_worst_divergence_at_every_epsilon(case: tuple[Voters
             assert bound <= by_hand + 1e-9 + 1e-4 * by_hand  # corners that are nearly one are kept as one
         else:
             assert bound <= by_hand + loose
+
+
+def test_lines_that_are_left_out_are_never_the_highest() -> None:
+    p, q = np.random.default_rng(4).random((2, 400))
+    kept = _undominated(p, q)
+    assert len(kept) < 40
+    for ratio in np.exp(np.linspace(0.0, 6.0, 50)):
+        assert np.max(p[kept] - ratio * q[kept]) == np.max(p - ratio * q)
 
 
 @settings(max_examples=10, deadline=None)
