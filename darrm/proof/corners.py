@@ -231,9 +231,15 @@ def lower_float(ball: arb) -> float:
 
 
 def whole_below(ball: arb) -> int:
-    """Return a whole number n with n/2^128 at most every number of a ball, and less than 2/2^128 below them."""
+    """Return a whole number n with n/2^128 at most every number of a ball."""
     with ctx.workprec(4 * PRECISION_BITS):
         return int((ball.lower() * (1 << PRECISION_BITS)).floor().unique_fmpz()) - 1
+
+
+def whole_above(ball: arb) -> int:
+    """Return a whole number n with n/2^128 at least every number of a ball."""
+    with ctx.workprec(4 * PRECISION_BITS):
+        return -whole_below(-ball)
 
 
 def corner_pairs(voters: Voters) -> Array:

@@ -66,7 +66,7 @@ from darrm.probability import Array
 from darrm.problem import Problem, Voters
 from darrm.proof.adaptive_voters import VotersInTurn
 from darrm.proof.certify import FLOATS
-from darrm.proof.corners import PRECISION_BITS, WHOLE_NUMBERS, corners_of, ratio_of, whole_below
+from darrm.proof.corners import PRECISION_BITS, WHOLE_NUMBERS, corners_of, ratio_of, whole_above, whole_below
 
 _MOST_NUMBERS = 2**22  # that stand in memory at once
 _MOST_WHOLE = 100_000  # a second of whole numbers
@@ -114,7 +114,7 @@ class Rounded:
             deltas = [max(deltas)] * len(deltas)  # whoever is reached
         self.shares: list[tuple[Any, Any]] = []
         for corner in corners:
-            high = min(_UNIT, -whole_below(-corner.ball_share)) if whole else corner.share
+            high = min(_UNIT, whole_above(corner.ball_share)) if whole else corner.share
             self.shares.append((high, self.unit - high))
         sizes = [count for count, _ in voters.kinds]
         alone = [1 - delta for delta in deltas]

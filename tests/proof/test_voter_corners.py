@@ -2,7 +2,8 @@
 
 import copy
 import json
-from itertools import combinations, combinations_with_replacement, product
+from fractions import Fraction
+from itertools import combinations, combinations_with_replacement, permutations, product
 from math import comb, exp
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from darrm.proof.library import Setting
 from darrm.proof.pluralities import DRAWN
 from darrm.proof.voter_costs import _undominated, curve_of_answers, profile_of_answers
 from darrm.proof.voter_rows import VoterRow, rows_of
+from darrm.verify.exact import exponential
 from lp_models.options import SolveOptions
 from lp_models.plurality_lp import BlockProgram, maximize_with_rows
 
@@ -190,6 +192,39 @@ def test_with_a_delta_the_bound_is_above_and_near(case: tuple[Voters, int], seed
         assert before @ law.each - exp(1.0) * (after @ law.each) <= by_hand + 1e-12
 
 
+@pytest.mark.parametrize(("K", "classes", "answers"), [(3, 3, 1), (3, 4, 1), (2, 4, 2)])
+def test_of_multisets_that_differ_by_names_of_classes_one_is_looked_at(K: int, classes: int, answers: int) -> None:
+    def multisets(*, by_name: bool) -> set[tuple[tuple[int, int], ...]]:
+        corners = voter_corners.CornerSet(Voters(K, PrivacyParams(1)), classes, answers)
+        corners.ordered = 0 if by_name else corners.ordered
+        values = np.zeros(histograms_of(K, classes).number)
+        return {
+            tuple(sorted((t.first, t.second) for t, n in zip(corners.types, row, strict=True) for _ in range(n)))
+            for level in corners.levels(values)
+            for row in level.movers.tolist()
+        }
+
+    few, others = multisets(by_name=False), range(answers, classes)
+    every = multisets(by_name=True)
+    assert few < every
+    for chosen in every:
+        names = ([*range(answers), *order] for order in permutations(others))
+        assert any(tuple(sorted((name[a], name[b]) for a, b in chosen)) in few for name in names)
+
+
+@pytest.mark.parametrize("epsilon", ["0.01", "0.1", "3"])
+def test_whole_numbers_are_rounded_to_the_side_that_promises_less(epsilon: str) -> None:
+    each = PrivacyParams(epsilon, "1/3")
+    numbers = voter_corners.Rounded(Voters(2, each), whole=True)
+    growth = exponential(each.exact_epsilon)  # within 1e-80
+    exact, unit = growth.upper / (1 + growth.upper), 1 << 128
+    assert exact <= Fraction(numbers.shares[0][0], unit) <= exact + Fraction(8, unit)
+    assert sum(numbers.shares[0]) == unit
+    assert numbers.none + 2 * numbers.told[0] + numbers.more == unit
+    assert numbers.none * 9 <= 4 * unit  # what is left of it is said by two
+    assert numbers.more * 9 >= unit
+
+
 def test_no_row_lets_more_voters_change_than_are_reached() -> None:
     voters = Voters(3, PrivacyParams("0.5", "0.1"), overlap=1)
     problem, law = problem_of(voters, 3, "0.2"), true_plurality(3, 3)
@@ -336,6 +371,8 @@ def test_the_profile_is_the_worst_divergence_at_every_epsilon(case: tuple[Voters
 
 
 def test_lines_that_are_left_out_are_never_the_highest() -> None:
+    slopes = np.linspace(0.0, 1.0, 200)
+    assert len(_undominated(np.sqrt(slopes), slopes)) == 200  # each is the highest somewhere
     p, q = np.random.default_rng(4).random((2, 400))
     kept = _undominated(p, q)
     assert len(kept) < 40
