@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from darrm.laws.histograms import histograms_of
 from darrm.laws.plurality_law import PluralityLaw, true_plurality
 from darrm.probability import Array
 from darrm.problem import Problem
@@ -62,9 +63,11 @@ def _drawn(problem: Problem, each: Array) -> _Drawn | None:
         law = true_plurality(voters.K, C, number)
         partitions = law.partitions
         apart = partitions.sizes * np.abs(each - (1.0 - random) * law.each - random / C)
-        distance = float(np.max(np.add.reduceat(apart, partitions.starts))) + _ROUNDING
+        distance = float(np.max(np.add.reduceat(apart, partitions.starts)))
         if distance <= _MOST_DISTANCE:
-            return _Drawn(random, number, distance)
+            # h itself is a sum of so many rounded products of C factors, and its weights add up to one again
+            roundings = histograms_of(number, C).number + 2 * C + 8
+            return _Drawn(random, number, distance + _ROUNDING * roundings)
     return None
 
 

@@ -276,8 +276,13 @@ class Look:
 
     @property
     def error(self) -> float:
-        """How far floats are off: a few roundings for each mover, class and type."""
-        return _STEP * (self.level.moving + self.corners.classes + len(self.corners.types) + 8)
+        """How far floats are off: a few roundings for each mover, class and type, and what theorem 2 leaves.
+
+        That votes never harm their class is seen in floats: each voter of a row that is left out may gain by as much as
+        two sums over the classes are off.
+        """
+        classes, types = self.corners.classes, len(self.corners.types)
+        return _STEP * (self.level.moving + (self.corners.voters.reached + 1) * (classes + 1) + types + 8)
 
     def costs(self, problem: Problem) -> Array:
         """Compute E_p[h_S] − e^ε E_{p'}[h_S]; in whole numbers over one more factor of the unit."""
