@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
@@ -83,6 +84,17 @@ def profile_of_lines(p: Array, q: Array, *, largest: float, certain: float) -> P
     deltas[-1] = certain + ROUNDING if certain else 0.0  # the last loss was rounded up instead
     falling = np.minimum(1.0, np.maximum.accumulate(deltas[::-1])[::-1])
     return PrivacyProfile(tuple(grid.tolist()), tuple(falling.tolist()))
+
+
+def undominated(p: Array, q: Array) -> NDArray[np.int64]:
+    """Return the places of the lines p − e^ε·q than which no other is higher everywhere, in the order of q.
+
+    >>> undominated(np.array([0.5, 0.7, 0.6]), np.array([0.2, 0.3, 0.3])).tolist()
+    [0, 1]
+    """
+    order = np.lexsort((-p, q))
+    highest = np.maximum.accumulate(p[order])
+    return np.asarray(order[np.concatenate([[True], p[order][1:] > highest[:-1]])])
 
 
 def _neighbors(log_lies: Array, K: int, moved: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:

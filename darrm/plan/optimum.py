@@ -30,7 +30,15 @@ from darrm.optimize.under_renyi import COARSE, FINE, RenyiOptimum, optimize_unde
 from darrm.plan.budget import releases_of
 from darrm.plan.family import Search
 from darrm.plan.parameter import Parameter, Precision, Proposal, fixed, rounded
-from darrm.plan.tables import certified_plurality, check_rows, largest_epsilon, mixed, smallest_target, table_proposal
+from darrm.plan.tables import (
+    certified_plurality,
+    check_rows,
+    delta_of_one,
+    largest_epsilon,
+    mixed,
+    smallest_target,
+    table_proposal,
+)
 from darrm.privacy import PrivacyParams
 from darrm.problem import Workload
 from darrm.proof.table import certify
@@ -86,7 +94,7 @@ def _plurality_of_one(search: Search, work: Workload) -> Parameter:
     if work.queries == 1:
         problem = work.problem(PrivacyParams(largest_epsilon(work), work.total.exact_delta))
         return fixed(work, table_proposal(optimize_plurality(problem, prior=search.measure.prior), {}))
-    delta = max(each.exact_delta, rounded(work.total.exact_delta / (2 * work.queries)))
+    delta = delta_of_one(work)
     least = each.exact_epsilon if each.is_private and work.voters.own is None else Fraction(0)
 
     def make(epsilon: float) -> Proposal:

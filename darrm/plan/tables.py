@@ -123,6 +123,11 @@ def check_rows(workload: Workload) -> None:
         raise PlanError(f"its proof looks at {rows:,} rows, and up to {MOST_ROWS:,} are looked at for a plan")
 
 
+def delta_of_one(workload: Workload) -> Fraction:
+    """Return half of a query's share of δ, or the voters' own if that is more."""
+    return max(workload.voters.each.exact_delta, rounded(workload.total.exact_delta / (2 * workload.queries)))
+
+
 def largest_epsilon(workload: Workload) -> Fraction:
     """Compute min(total ε, K·ε): beyond, a query of private voters costs no more."""
     total, voters = workload.total.exact_epsilon, workload.voters
@@ -145,7 +150,7 @@ def _mixed_truth(workload: Workload) -> Parameter:
     """Turn up the ε of a query that is answered by the plurality or at random, as often whatever the votes."""
     check_rows(workload)
     voters, each = workload.voters, workload.voters.each
-    delta = max(each.exact_delta, rounded(workload.total.exact_delta / (2 * workload.queries)))
+    delta = delta_of_one(workload)
     least = each.exact_epsilon if each.is_private and voters.own is None else Fraction(1, 10**6)
 
     def make(epsilon: float) -> Proposal:
@@ -197,7 +202,7 @@ def certified_plurality(workload: Workload, law: PluralityLaw) -> Table:
     each = workload.voters.each
     alike = each.is_private and workload.voters.own is None
     most = min(LARGEST_TARGET, workload.voters.K * each.exact_epsilon) if each.is_private else LARGEST_TARGET
-    delta = max(each.exact_delta, rounded(workload.total.exact_delta / (2 * workload.queries)))
+    delta = delta_of_one(workload)
     unproved = certify(workload.problem(PrivacyParams(most, delta)), law)
     profile = unproved.profile
     if profile is None:
@@ -257,7 +262,7 @@ def smallest_target(workload: Workload, gamma: NoiseFunction) -> Problem:
     least = each.exact_epsilon if each.is_private else Fraction(1, 10**6)
     most = each.exact_epsilon * voters.reached if each.is_private else LARGEST_TARGET
     most = max(least, min(most, LARGEST_TARGET))
-    delta = max(each.exact_delta, rounded(workload.total.exact_delta / (2 * workload.queries)))
+    delta = delta_of_one(workload)
     if (at_most := divergence(voters, gamma, most)) > delta:
         delta = rounded(at_most, ROUND_CEILING)
     if delta >= 1:

@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from darrm.laws.noise_function import NoiseFunction
+from darrm.losses.vote_counts import undominated
 from darrm.probability import Array
 from darrm.problem import Voters
 from darrm.proof.corners import ratio_of
@@ -37,9 +38,7 @@ def divergences_of_kinds(voters: Voters, gamma: NoiseFunction, orders: Array) ->
     first, second = rows.expectations(gamma.half)
     off = 0.5 * rows.rounding(equal) + 4.0 * _UNIT
     P, Q = np.minimum(0.5 * (1.0 + first) + off, 1.0), np.maximum(0.5 * (1.0 + second) - off, 0.0)
-    order = np.lexsort((-P, Q))  # Q first, then the largest P
-    highest = np.maximum.accumulate(P[order])
-    front = order[np.concatenate([[True], P[order][1:] > highest[:-1]])]
+    front = undominated(P, Q)
     if Q[front[0]] == 0.0:
         return np.full(orders.shape, np.inf)
     with np.errstate(divide="ignore"):

@@ -14,7 +14,7 @@ from darrm.laws.histograms import histograms_of
 from darrm.laws.plurality_law import PluralityLaw
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
-from darrm.losses.vote_counts import ROUNDING, profile_of_lines
+from darrm.losses.vote_counts import ROUNDING, profile_of_lines, undominated
 from darrm.probability import Array
 from darrm.problem import Problem
 from darrm.proof.voter_corners import CornerSet, looks, number_of_rows
@@ -48,7 +48,7 @@ def profile_of_answers(problem: Problem, law: PluralityLaw) -> PrivacyProfile | 
         certain = max(certain, float(np.max(p, where=q == 0.0, initial=0.0)))
         with np.errstate(divide="ignore"):
             largest = max(largest, float(np.max(np.log(p) - np.log(q), where=q > 0.0, initial=0.0)))
-        kept = _undominated(p, q)
+        kept = undominated(p, q)
         highest.append(p[kept])
         slopes.append(q[kept])
     return profile_of_lines(np.concatenate(highest), np.concatenate(slopes), largest=largest, certain=certain)
@@ -91,10 +91,3 @@ def curve_of_answers(problem: Problem, law: PluralityLaw) -> RenyiCurve | None:
         return np.asarray((np.maximum(worst, 0.0) + slack) * (1.0 + ROUNDING))
 
     return RenyiCurve.of(value_at)
-
-
-def _undominated(p: Array, q: Array) -> Array:
-    """Return the lines p − e^ε·q than which no other is higher everywhere."""
-    order = np.lexsort((-p, q))
-    highest = np.maximum.accumulate(p[order])
-    return np.asarray(order[np.concatenate([[True], p[order][1:] > highest[:-1]])])

@@ -19,6 +19,7 @@ from darrm.laws.histograms import histograms_of
 from darrm.laws.partitions import partitions_of
 from darrm.laws.plurality_law import PluralityLaw, true_plurality, uniform_law
 from darrm.laws.priors import Dirichlet, weights_of
+from darrm.losses.vote_counts import undominated
 from darrm.mechanisms.release import Release
 from darrm.optimize.plurality import _VoterOracle
 from darrm.probability import Array
@@ -28,7 +29,7 @@ from darrm.proof.charge import charge_of
 from darrm.proof.drawn_voters import excess_of_drawn, share_for_drawn
 from darrm.proof.library import Setting
 from darrm.proof.pluralities import DRAWN
-from darrm.proof.voter_costs import _undominated, curve_of_answers, profile_of_answers
+from darrm.proof.voter_costs import curve_of_answers, profile_of_answers
 from darrm.proof.voter_rows import VoterRow, rows_of
 from darrm.verify.exact import exponential
 from lp_models.options import SolveOptions
@@ -372,9 +373,9 @@ def test_the_profile_is_the_worst_divergence_at_every_epsilon(case: tuple[Voters
 
 def test_lines_that_are_left_out_are_never_the_highest() -> None:
     slopes = np.linspace(0.0, 1.0, 200)
-    assert len(_undominated(np.sqrt(slopes), slopes)) == 200  # each is the highest somewhere
+    assert len(undominated(np.sqrt(slopes), slopes)) == 200  # each is the highest somewhere
     p, q = np.random.default_rng(4).random((2, 400))
-    kept = _undominated(p, q)
+    kept = undominated(p, q)
     assert len(kept) < 40
     for ratio in np.exp(np.linspace(0.0, 6.0, 50)):
         assert np.max(p[kept] - ratio * q[kept]) == np.max(p - ratio * q)
