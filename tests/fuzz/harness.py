@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 WALL_SECONDS = 120.0  # for what waits instead of working
-MOST_KIB = 2**20  # resident: 1 GiB
+MOST_KIB = 2**20  # resident, beyond what is there at the start: 1 GiB
 ADDRESS_SPACE = 4 * 2**30  # beyond what is there at the start, so that what asks for more gets a MemoryError
 
 Case = Callable[[], object]  # raises on a failure; what is documented is caught inside
@@ -69,11 +69,11 @@ def search(target: Target, seeds: Iterable[int], folder: Path, until: float) -> 
         child[0].join()
 
 
-def check(target: Target, seed: int) -> tuple[str, str] | None:
-    """Run a case here; return its words and what is wrong, or None."""
+def check(target: Target, seed: int, most_kib: int) -> tuple[str, str] | None:
+    """Run a case here; return its words and what is wrong, or None: more than ``most_kib`` resident is, too."""
     words = "(while it was made)"
     signal.signal(signal.SIGPROF, _too_long)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = _resident_kib()
     try:
         words, case = target.make(Random(f"{target.name} {seed}"))  # noqa: S311 (no secret)
         signal.setitimer(signal.ITIMER_PROF, target.seconds)
@@ -84,8 +84,13 @@ def check(target: Target, seed: int) -> tuple[str, str] | None:
         return words, traceback.format_exc(limit=-6)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return (words, f"{after / 2**20:.2f} GiB of memory") if after > max(before, MOST_KIB) else None
+    after = _resident_kib()
+    return (words, f"{after / 2**20:.2f} GiB of memory") if after > max(before, most_kib) else None
+
+
+def _resident_kib() -> int:
+    """The most that was resident so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _too_long(*_: object) -> None:
@@ -106,5 +111,6 @@ def _serve(target: Target, folder: Path, pipe: Connection) -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + ADDRESS_SPACE
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    most_kib = _resident_kib() + MOST_KIB
     while True:
-        pipe.send(check(target, pipe.recv()))
+        pipe.send(check(target, pipe.recv(), most_kib))
