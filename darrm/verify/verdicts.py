@@ -1,4 +1,4 @@
-"""What an audit says about one claim, in four words.
+"""What an audit says about one claim, in five words.
 
 ========================  ============================================================================================
 verdict                   meaning
@@ -6,13 +6,20 @@ verdict                   meaning
 ``proved here``           recomputed by this audit, with every rounding bounded
 ``consistent``            agrees with everything else that was given; nothing here would show a careful forgery
 ``claimed by the maker``  cannot be seen in the files: whoever signs believes the maker
+``cannot be known``       neither shown nor refuted by what was given; the reason says what would decide it
 ``false``                 contradicted by the files themselves
 ========================  ============================================================================================
 """
 
 from dataclasses import dataclass
 
-PROVED, CONSISTENT, CLAIMED, FALSE = VERDICTS = ("proved here", "consistent", "claimed by the maker", "false")
+PROVED, CONSISTENT, CLAIMED, UNKNOWN, FALSE = VERDICTS = (
+    "proved here",
+    "consistent",
+    "claimed by the maker",
+    "cannot be known",
+    "false",
+)
 ABOUT_TABLE, ABOUT_VOTERS, NOTE = "table", "voters", "a note of whoever made the table"
 
 
