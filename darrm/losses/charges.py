@@ -77,7 +77,8 @@ class Charge:
         True where one query is proved and no more is known: always so for private models, and for those that a ledger
         kept before charges named their voters.
     table
-        The digest of the proven table that answers, `darrm.proof.table.Table.digest`; empty where there is none.
+        The digest of the proven table that answers, `darrm.proof.table.Table.digest`, or of a mechanism's file; empty
+        where there is none.
 
     Raises
     ------

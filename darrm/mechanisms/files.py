@@ -1,4 +1,8 @@
-"""Releases in files: what a plan wrote, whichever of the formats it is, as the aggregator that releases from it."""
+"""Releases in files: what a plan wrote, whichever of the formats it is, as the aggregator that releases from it.
+
+A plan's file also holds what was claimed of it, under ``plan``: the workload, the total and by which bound, the share
+right under which prior. Whoever releases does not read that; `darrm.verify` judges every number of it.
+"""
 
 import os
 from collections.abc import Callable
@@ -14,6 +18,7 @@ from darrm.proof.table import Table
 from darrm.system.files import Document, Json
 
 Released = Release | NoisyMaximum
+CLAIMS = "plan"
 _FORMATS: dict[str, Callable[[Json], Released]] = {
     **dict.fromkeys(BY_FORMAT, lambda data: Release(Table.from_json(data))),
     noisy_maximum.FORMAT: NoisyMaximum.from_json,
@@ -35,14 +40,20 @@ def load_release(path: str | os.PathLike[str]) -> Released:
 
 def release_of(data: Json) -> Released:
     """Return what releases from the document of a file; `TableError` as `load_release`."""
+    data = without_claims(data)
     named = data.get("format") if isinstance(data, dict) else None
     # a file of no format is refused as a table, which says what is missing
     return _FORMATS.get(named if isinstance(named, str) else "", _FORMATS[CORNERS.format])(data)
 
 
-def save_release(path: str | os.PathLike[str], aggregator: Aggregator) -> None:
-    """Write what releases to a file, replacing an old one in one step; `ValueError` if it has no format."""
-    write_document(path, document_of(aggregator))
+def without_claims(data: Json) -> Json:
+    """Return a document without what a plan claims of it."""
+    return {name: value for name, value in data.items() if name != CLAIMS} if isinstance(data, dict) else data
+
+
+def save_release(path: str | os.PathLike[str], aggregator: Aggregator, claims: Document | None = None) -> None:
+    """Write what releases, and what is claimed of it, to a file in one step; `ValueError` if it has no format."""
+    write_document(path, document_of(aggregator) | ({} if claims is None else {CLAIMS: claims}))
 
 
 def document_of(aggregator: Aggregator) -> Document:

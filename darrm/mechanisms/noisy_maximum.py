@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import MOST_CLASSES, Voters
-from darrm.proof.stored import read_document, write_document
+from darrm.proof.stored import checksum_of, read_document, write_document
 from darrm.system.files import Document, Json
 from darrm.votes import Labels, Votes, require_votes
 
@@ -93,6 +94,11 @@ class NoisyMaximum:
         """What one answer satisfies, whatever the votes."""
         return self.mechanism.guarantee
 
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256, in hexadecimal, of what its file holds: what ledgers and auditors know it by."""
+        return checksum_of(self.to_json())
+
     def charge(self, queries: int = 1) -> Charge:
         """Describe what ``queries`` answers cost, whatever the votes.
 
@@ -100,7 +106,8 @@ class NoisyMaximum:
         what follows for several answers.
         """
         charge = self.mechanism.charge(queries)
-        charge = replace(charge, what=f"{charge.what} over {self.voters.K} voters", voters=self.voters)
+        what = f"{charge.what} over {self.voters.K} voters"
+        charge = replace(charge, what=what, voters=self.voters, table=self.digest)
         if not self.voters.are_private_models:
             return charge
         plain = Voters(self.voters.K, PrivacyParams("inf"), overlap=self.voters.overlap)

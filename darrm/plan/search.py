@@ -24,6 +24,7 @@ from typing import Any
 
 from darrm.account.accountant import Spent
 from darrm.errors import PlanError, checks
+from darrm.laws import priors
 from darrm.laws.priors import Prior
 from darrm.losses.composition import TooManyKindsError
 from darrm.mechanisms.files import Released, save_release
@@ -91,8 +92,22 @@ class Plan:
         return aggregator  # type: ignore[no-any-return]
 
     def save(self, path: str | Path) -> None:
-        """Write what releases the answers to a file that `darrm.mechanisms.files.load_release` reads."""
-        save_release(path, self.aggregator)
+        """Write what releases the answers, and `claims`, to a file that `darrm.mechanisms.files.load_release` reads."""
+        save_release(path, self.aggregator, self.claims)
+
+    @property
+    def claims(self) -> dict[str, Any]:
+        """What is claimed of the answers, as plain data: whoever verifies the file judges every number of it."""
+        spent, share, error = self.spent, self.best.share_right, self.best.expected_error
+        claimed: dict[str, Any] = {
+            "family": self.best.name,
+            "workload": {**self.workload.to_json(), "classes": self.workload.classes},
+            "spent": {"epsilon": spent.epsilon, "delta": spent.delta, "bound": spent.bound},
+            "prior": priors.to_json(self.prior, self.workload.voters.K),
+        }
+        if share is not None:
+            claimed["share_right"] = share.to_json()
+        return claimed if error is None else {**claimed, "expected_error": error}
 
     @property
     def spent(self) -> Spent:

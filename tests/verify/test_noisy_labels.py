@@ -1,0 +1,109 @@
+"""The verifier's own costs of noisy maxima: never below brute force over histograms, and close to the prover's."""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from darrm.losses.label import label_curve, label_profile
+from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise, ShapedNoise
+from darrm.verify.noisy_labels import Array, TooWideError, delta_of_label, renyi_of_label
+
+GAUSSIAN, LAPLACE, SHAPED = DiscreteGaussian(1.5), DiscreteLaplace(0.6), ShapedNoise(3.0, 3.0, 1.5, 1.25)
+NOISES = {"Gaussian": GAUSSIAN, "Laplace": LAPLACE, "shaped": SHAPED}
+LEAST = {
+    "Gaussian": 0.9,
+    "Laplace": 0.7,
+    "shaped": 0.6,
+}  # of the bound: a level of the others that does not vary is worse
+
+
+def weights_of(noise: IntegerNoise) -> Callable[[Array], Array]:
+    return lambda points: noise.log_weights(points.astype(np.int64))
+
+
+def label_law(noise: IntegerNoise, histogram: tuple[int, ...], *, first_wins: bool) -> Array:
+    """Add up Pr[label] over all noises of two and three classes; ties are shared, or go to the first class."""
+    points = np.arange(-60, 61)
+    masses = np.exp(noise.log_weights(points))
+    masses /= masses.sum()
+    law = np.zeros(len(histogram))
+    for place in range(len(histogram)):
+        for value, mass in zip(points + histogram[place], masses, strict=True):
+            below, level = [], []
+            for other, votes in enumerate(histogram):
+                if other != place:
+                    level.append(masses[points + votes == value].sum())
+                    below.append(masses[points + votes < value].sum())
+            for tied in itertools.product((0, 1), repeat=len(below)):
+                others = [k for k in range(len(histogram)) if k != place]
+                chance = mass * math.prod(level[k] if tie else below[k] for k, tie in enumerate(tied))
+                if first_wins:
+                    chance *= all(not tie or others[k] > place for k, tie in enumerate(tied))
+                else:
+                    chance /= 1 + sum(tied)
+                law[place] += chance
+    return law
+
+
+def neighbors(K: int, C: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    found = []
+    for histogram in itertools.product(range(K + 1), repeat=C):
+        if sum(histogram) == K:
+            for a, b in itertools.permutations(range(C), 2):
+                if histogram[a]:
+                    moved = [votes - (c == a) + (c == b) for c, votes in enumerate(histogram)]
+                    found.append((histogram, tuple(moved)))
+    return found
+
+
+@pytest.mark.parametrize("first_wins", [False, True])
+@pytest.mark.parametrize("name", NOISES)
+def test_no_pair_of_histograms_costs_more(name: str, *, first_wins: bool) -> None:
+    noise, pairs = NOISES[name], neighbors(4, 3) + neighbors(9, 2)
+    laws = {histogram: label_law(noise, histogram, first_wins=first_wins) for pair in pairs for histogram in pair}
+    for order in (1.5, 4.0):
+        bound = renyi_of_label(weights_of(noise), order)
+        costs = [math.log(np.sum(laws[p] ** order * laws[q] ** (1 - order))) / (order - 1) for p, q in pairs]
+        assert LEAST[name] * bound < max(costs) <= bound
+    for epsilon in (0.0, 0.4):
+        bound = delta_of_label(weights_of(noise), epsilon)
+        deltas = [np.maximum(0.0, laws[p] - math.exp(epsilon) * laws[q]).sum() for p, q in pairs]
+        assert LEAST[name] * bound < max(deltas) <= bound
+
+
+@pytest.mark.parametrize("noise", [DiscreteGaussian(40.0), DiscreteLaplace(0.05), ShapedNoise(30.0, 20.0, 2.5, 1.5)])
+@pytest.mark.parametrize("order", [2.0, 8.0, 20.0])
+def test_it_is_the_provers_curve_within_two_percent(noise: IntegerNoise, order: float) -> None:
+    curve = label_curve(noise)
+    theirs = float(curve.values[curve.orders == order][0])
+    assert 0.975 * theirs < renyi_of_label(weights_of(noise), order) <= theirs * (1.0 + 1e-3)
+
+
+def test_the_profile_of_gaussian_noise_is_that_of_the_counts() -> None:
+    profile = label_profile(GAUSSIAN)
+    assert profile is not None
+    for epsilon, delta in list(zip(profile.epsilons, profile.deltas, strict=True))[5:60:9]:
+        exact = math.fsum(
+            max(0.0, p - math.exp(epsilon) * q) for p, q in zip(difference(0), difference(2), strict=True)
+        )
+        assert exact <= delta_of_label(weights_of(GAUSSIAN), epsilon) <= exact * (1.0 + 2e-3) + 1e-15
+        assert delta >= exact * (1 - 1e-9)
+
+
+def difference(shift: int) -> list[float]:
+    points = np.arange(-40, 41)
+    masses = np.exp(GAUSSIAN.log_weights(points))
+    law = np.convolve(masses / masses.sum(), masses / masses.sum())
+    return np.roll(law, -shift).tolist()
+
+
+def test_what_takes_too_long_says_so() -> None:
+    with pytest.raises(TooWideError):
+        renyi_of_label(lambda points: -((points / 1e7) ** 2), 2.0)
+    with pytest.raises(TooWideError):
+        renyi_of_label(lambda points: -1e6 * np.abs(points), 2.0)
+    with pytest.raises(TooWideError, match="order"):
+        renyi_of_label(lambda points: -(points**2) / 2.0, 1e4)
