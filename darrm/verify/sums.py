@@ -1,0 +1,270 @@
+"""What queries cost together, in the auditor's own arithmetic: sums of privacy losses, every rounding on the safe side.
+
+A *kind* of query is what is proved of one: points (ε_a, δ_a), ε_a ≥ 0, such that every such query is (ε_a, δ_a)-private
+in both directions, and how many there are. Let H(t) = sup_S P(S) − t·P'(S) for neighbors P, P' and t ≥ 0: it is convex,
+falls, H(0) = 1 and H(t) ≤ δ_a at t = e^{ε_a}. A random *loss* L in (−∞, ∞] stands for a kind if E[max(0, 1 − t·e^{−L})]
+≥ H(t) for all t, neighbors and earlier answers. Then the sum of independent losses, one for each query, stands for all
+answers [ZDW22]: they are (ε, δ)-private with
+
+    δ = E[max(0, 1 − e^{ε−ΣL})].
+
+This grows with every L, so every rounding moves masses to larger losses, or to infinite ones.
+
+**Theorem.** Let y_j ≥ H(e^{jh}) for j = 0 … n, in both directions, never rising, and
+
+    P(L > (j−1)h) ≥ y_{j−1} + (y_{j−1} − y_j)/(e^h − 1)            for j = 1 … n,        P(L > nh) ≥ y_n,
+    P(L > −jh) ≥ 1 − (y_{j−1} − y_j)/(e^{jh} − e^{(j−1)h})         for j = 1 … n,
+
+or P(L > ·) = 1, for a loss on the multiples of h from −n on. It stands for the kind.
+
+*Proof.* With S(l) = P(L > l) the mean is G(t) = ∫_{log t}^∞ t·e^{−l}·S(l) dl. As S is constant between the multiples of
+h, G(e^{jh}) = (1 − e^{−h})·S(jh) + e^{−h}·G(e^{(j+1)h}); with equality above this gives y_j for j ≥ 0, and z_j = 1 −
+e^{−jh} + e^{−jh}·y_j at −j, and larger S larger G. Exchanging the neighbors, H(e^{−jh}) ≤ z_j. So G ≥ H at all e^{jh}
+with S < 1 from there on. Between them, and beyond, G is linear or constant, and H convex or falling. Below the first, G
+is 1 − c·t, the chord to 1 at t = 0. ∎ As y_j bounds both directions, L stands for either.
+
+A chord of proved points, as function of t, lies above H: the y_j come from there, and every (ε, δ) proves the point (1,
+(e^ε − 1 + 2δ)/(e^ε + 1)). The means of 1 and of e^{−L} are kept, so errors are of second order in h [DGKKM22].
+
+This is about kinds and numbers that were fixed before the first answer; answers may choose the questions, and when to
+stop. Of kinds that are chosen on the way it says nothing.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise, takewhile
+from math import ceil, floor, lcm, sqrt
+from operator import itemgetter
+
+from flint import fmpz_poly
+
+from darrm.losses.charges import Charge
+from darrm.verify.exact import exponential
+
+Point = tuple[Fraction, Fraction]  # (ε, δ) of one query
+Kind = tuple[Sequence[Point], int]  # what is proved of one query, and how many there are
+_Law = tuple[int, list[int]]  # the lowest loss in steps, and the masses from there on
+MOST_EPSILON = 700  # of one query: beyond it e^ε is no float, with which steps are chosen
+_NOTHING = Fraction(0)
+_GUARD = 128  # bits behind those of a sum, while the loss of one query is built
+_BITS, _SPARE = 64, 2**30  # of a sum, beyond those of δ and of the number of queries; the part of δ that ends are worth
+_MOST_CELLS, _MOST_WORK = 2**18, 2**22  # of a sum, and of all its products: about half a minute
+_REACH = 24.0  # standard deviations of a sum, at most, that are kept
+_GAIN, _GAIN_OF_DELTA = Fraction(1, 500), Fraction(1, 50)  # relative: a half step that gains less is the last
+_NEAR = Fraction(1, 10**9)  # relative: a lattice that is missed by less is hit
+_PARTS = 2**16  # of a step, to which ε is rounded
+_MOST_RATIO = 1024  # of the smallest ε to a common step
+
+
+@dataclass(frozen=True)
+class LossSum:
+    """The law of a sum of losses, rounded up: what is missing in the masses is the mass of an infinite loss."""
+
+    step: Fraction
+    lowest: int  # the loss of the first mass, in steps
+    masses: tuple[int, ...]  # in units of 2^-bits
+    bits: int
+
+    def delta(self, epsilon: Fraction) -> Fraction:
+        """Bound δ at ε from above."""
+        *_, (cell, above, damped) = self._tails(until=floor(epsilon / self.step) + 1)
+        gap = max(_NOTHING, cell * self.step - epsilon)
+        return min(Fraction(1), (above - damped / exponential(gap).upper) / (1 << self.bits))
+
+    def epsilon(self, delta: Fraction) -> Fraction | None:
+        """Bound the smallest ε ≥ 0 with this δ from above; None where there is none."""
+        allowed = floor(delta * (1 << self.bits))
+        enough = list(takewhile(lambda tail: tail[1] - tail[2] <= allowed, self._tails(until=0)))
+        if not enough:
+            return None
+        cell, above, damped = enough[-1]
+        low, high = 0, _PARTS
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = (above - allowed) * exponential(self.step * middle / _PARTS).upper <= damped
+            low, high = (middle, high) if fits else (low, middle)
+        return max(_NOTHING, (cell - Fraction(low, _PARTS)) * self.step)
+
+    def _tails(self, until: int) -> Iterator[tuple[int, int, int]]:
+        """Yield from the largest loss on a cell and two masses: at x ≤ step below it δ is one − e^{−x}·the other."""
+        cell, above, damped = self.lowest + len(self.masses), (1 << self.bits) - sum(self.masses), 0
+        yield cell, above, damped
+        shrink = floor((1 << self.bits) / exponential(self.step).upper)
+        while cell > max(until, self.lowest):
+            cell -= 1
+            mass = self.masses[cell - self.lowest]
+            above, damped = above + mass, mass + (damped * shrink >> self.bits)
+            yield cell, above, damped
+
+
+def kinds_of(charges: Sequence[Charge]) -> list[Kind] | None:
+    """Read the points off charges, of a profile where there is one; None if one of them has none below `MOST_EPSILON`.
+
+    Whether the points hold is not looked at: that is to be proved elsewhere.
+    """
+    kinds: list[Kind] = []
+    for charge in charges:
+        if charge.profile is not None:
+            pairs = zip(charge.profile.epsilons, charge.profile.deltas, strict=True)
+            kinds.append(([(Fraction(epsilon), Fraction(delta)) for epsilon, delta in pairs], charge.count))
+        elif charge.guarantee is not None and charge.guarantee.exact_epsilon <= MOST_EPSILON:
+            kinds.append(([(charge.guarantee.exact_epsilon, charge.guarantee.exact_delta)], charge.count))
+        else:
+            return None
+    return kinds
+
+
+def composed_epsilon(kinds: Sequence[Kind], delta: Fraction, *, enough: Fraction = _NOTHING) -> Fraction | None:
+    """Bound the ε of all queries together at one δ from above; None where none is finite at this δ.
+
+    The step of losses is halved until that gains next to nothing, or ``enough`` is reached.
+
+    Thirty queries of ε = 0.5, which add up to 15:
+
+    >>> round(float(composed_epsilon([([(Fraction(1, 2), Fraction(0))], 30)], Fraction(1, 10**5))), 3)
+    12.984
+    """
+    epsilon = sum((count * max(points)[0] for points, count in kinds), _NOTHING)
+    simple = epsilon if sum(count * max(points)[1] for points, count in kinds) <= delta else None
+    if delta <= 0:
+        return simple
+    settled = _settled((total.epsilon(delta) for total in _sums(kinds, delta)), _GAIN, enough)
+    return settled if simple is None or (settled is not None and settled < simple) else simple
+
+
+def composed_delta(kinds: Sequence[Kind], epsilon: Fraction, *, least: Fraction = Fraction(1, 10**12)) -> Fraction:
+    """Bound the δ of all queries together at one ε from above, up to some thousandth of ``least``, which is positive.
+
+    >>> round(float(composed_delta([([(Fraction(1, 2), Fraction(0))], 30)], Fraction(12))), 7)
+    7.85e-05
+    """
+    settled = _settled((total.delta(epsilon) for total in _sums(kinds, least)), _GAIN_OF_DELTA, least)
+    return Fraction(1) if settled is None else settled
+
+
+def compose(kinds: Sequence[Kind], step: Fraction, delta: Fraction) -> LossSum:
+    """Add the losses of all queries on the multiples of a step; δ says which masses are next to nothing."""
+    queries = sum(count for _, count in kinds)
+    bits = _BITS + queries.bit_length() + ceil(1 / delta).bit_length()
+    spare = floor(delta * (1 << bits) / (2 * _SPARE * (len(kinds) + 1)))
+    total = (0, [1 << bits])
+    for points, count in kinds:
+        total = _cut(_times(total, _power(_loss(points, step, bits), count, bits, spare), bits), spare)
+    return LossSum(step, total[0], tuple(total[1]), bits)
+
+
+def _loss(points: Sequence[Point], step: Fraction, bits: int) -> _Law:
+    """Round the loss of one query up to the multiples of a step, see the module."""
+    fine = bits + _GUARD
+    one, corners = 1 << fine, _corners(points, 1 << fine)
+    cells = max(1, ceil(max(points)[0] / step))
+    growth = exponential(step)
+    low, high = floor(growth.lower * one), ceil(growth.upper * one)
+    heights, at, above, rises, falls = [_height(corners, one)], one, one, [], []
+    for _ in range(cells):
+        at, above = at * low >> fine, -(-above * high >> fine)
+        heights.append(min(heights[-1], _height(corners, at)))
+        fall = heights[-2] - heights[-1]
+        rises.append(heights[-2] - (-fall * one // (low - one)))
+        falls.append(one - fall * one * high // (above * (high - one)))
+    tails, largest = [], 0
+    for tail in reversed([one, *reversed(falls), *rises, heights[-1]]):
+        largest = max(largest, tail)
+        tails.append(min(1 << bits, -(-largest >> _GUARD)))
+    return -cells, [before - after for after, before in pairwise(tails)][::-1]
+
+
+def _corners(points: Sequence[Point], one: int) -> list[tuple[int, int]]:
+    """List (e^ε, δ), rounded up, from ε = 0 on: the corners of the largest convex function below them."""
+    proved = sorted((ceil(exponential(epsilon).upper * one), ceil(delta * one)) for epsilon, delta in points)
+    middle = min(-((growth - one + 2 * height) * one // -(growth + one)) for growth, height in proved)
+    corners: list[tuple[int, int]] = []
+    for growth, height in [(one, middle), *proved]:
+        if corners and height >= corners[-1][1]:
+            continue
+        while len(corners) > 1:
+            (first, top), (last, bottom) = corners[-2:]
+            if (bottom - top) * (growth - first) < (height - top) * (last - first):
+                break
+            corners.pop()
+        corners.append((growth, height))
+    return corners
+
+
+def _height(corners: Sequence[tuple[int, int]], at: int) -> int:
+    """Round the chord of corners up, at a place from the first on."""
+    after = bisect_right(corners, at, key=itemgetter(0))
+    if after == len(corners):
+        return corners[-1][1]
+    (first, top), (last, bottom) = corners[after - 1 : after + 1]
+    return bottom - (-(top - bottom) * (last - at) // (last - first))
+
+
+def _power(law: _Law, count: int, bits: int, spare: int) -> _Law:
+    """Add so many losses of one law, cutting off ends that are worth ``spare`` together."""
+    result, done = law, 1
+    for digit in bin(count)[3:]:
+        for factor, more in ((result, done), (law, 1))[: 1 + int(digit)]:
+            done += more
+            result = _cut(_times(result, factor, bits), spare * done // (4 * count * count.bit_length()))
+    return result
+
+
+def _times(first: _Law, second: _Law, bits: int) -> _Law:
+    """Add two independent losses; what rounding takes is missing, hence infinite."""
+    product = fmpz_poly(first[1]) * fmpz_poly(second[1])
+    return first[0] + second[0], [int(mass) >> bits for mass in product.coeffs()] or [0]
+
+
+def _cut(law: _Law, spare: int) -> _Law:
+    """Cut off both ends, each of a mass up to ``spare``: the upper is missing then, the lower moves up."""
+    lowest, masses = law
+    last, cut = len(masses), 0
+    while last > 1 and cut + masses[last - 1] <= spare:
+        last, cut = last - 1, cut + masses[last - 1]
+    start, moved = 0, 0
+    while start + 1 < last and moved + masses[start] <= spare:
+        start, moved = start + 1, moved + masses[start]
+    return lowest + start, [masses[start] + moved, *masses[start + 1 : last]]
+
+
+def _sums(kinds: Sequence[Kind], delta: Fraction) -> Iterator[LossSum]:
+    """Yield sums, the step of one half of that before, while they take less than a minute; or one that is exact."""
+    queries, products = sum(count for _, count in kinds), sum(min(count.bit_length(), 4) for _, count in kinds)
+    largest = max((max(points)[0] for points, _ in kinds), default=_NOTHING) or Fraction(1)
+    finest = largest * Fraction(_REACH * sqrt(queries) / _MOST_CELLS)  # no sum spreads further
+    if finest > largest:
+        return
+    common = _common_step(kinds)
+    if common is not None and common >= finest:
+        yield compose(kinds, common, delta)
+        return
+    step, work = largest, Fraction(0)
+    while 2 * work <= _MOST_WORK:
+        total = compose(kinds, step, delta)
+        yield total
+        work, step = products * (len(total.masses) + 2 * largest / step), step / 2
+
+
+def _common_step(kinds: Sequence[Kind]) -> Fraction | None:
+    """Return the largest step whose multiples hit every ε, next to; None where it is much smaller than all of them."""
+    epsilons = [epsilon for points, _ in kinds for epsilon, _ in points if epsilon]
+    least = min(epsilons, default=Fraction(1))
+    ratios = [(epsilon / least).limit_denominator(_MOST_RATIO) for epsilon in epsilons]
+    if any(abs(ratio * least - epsilon) > _NEAR * epsilon for ratio, epsilon in zip(ratios, epsilons, strict=True)):
+        return None
+    return least / lcm(*(ratio.denominator for ratio in ratios))
+
+
+def _settled(values: Iterator[Fraction | None], gain: Fraction, enough: Fraction) -> Fraction | None:
+    """Return the smallest of values up to one that is ``enough``, or gains less than a part of the one before."""
+    best: Fraction | None = None
+    for value in values:
+        if value is None:
+            return best
+        before, best = best, value if best is None else min(best, value)
+        if best <= enough or (before is not None and before - best <= gain * before):
+            return best
+    return best

@@ -1,0 +1,307 @@
+"""The auditor's sums of losses against explicit laws, exact composition, the accountant, and coarse arithmetic."""
+
+import ast
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from darrm import PrivacyParams
+from darrm.account.accountant import PrivacyAccountant
+from darrm.losses.charges import Charge
+from darrm.losses.label import label_profile
+from darrm.losses.profile import PrivacyProfile
+from darrm.losses.renyi import RenyiCurve
+from darrm.probability.integer_noise import DiscreteGaussian
+from darrm.verify import exact, sums
+from darrm.verify.sums import Kind, LossSum
+
+SOURCE = Path(sums.__file__).read_text(encoding="utf-8")
+Compose = Callable[[list[Kind], Fraction, Fraction], LossSum]
+EPSILONS = [Fraction(number, 10) for number in range(0, 45, 3)]
+ONE_TENTH = Fraction(1, 10)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Laws of one answer on a data set and on its neighbor, with room for a third that is far from both."""
+
+    own: tuple[Fraction, ...]
+    other: tuple[Fraction, ...]
+
+    @property
+    def reversed(self) -> "Pair":
+        return Pair(self.other, self.own)
+
+    def times(self, others: Sequence["Pair"]) -> "Pair":
+        """A second answer, from a pair that the first answer chose."""
+        own = [p * q for p, pair in zip(self.own, others, strict=True) for q in pair.own]
+        other = [p * q for p, pair in zip(self.other, others, strict=True) for q in pair.other]
+        return Pair(tuple(own), tuple(other))
+
+    def delta(self, ratio: Fraction) -> Fraction:
+        return sum((max(p - ratio * q, Fraction(0)) for p, q in zip(self.own, self.other, strict=True)), Fraction(0))
+
+
+def true_delta(pair: Pair, epsilon: Fraction) -> Fraction:
+    """At least what is true, by less than 1e-70."""
+    return pair.delta(exact.exponential(epsilon).lower)
+
+
+def points_of(pairs: Sequence[Pair], epsilons: Sequence[Fraction]) -> list[tuple[Fraction, Fraction]]:
+    both = [*pairs, *(pair.reversed for pair in pairs)]
+    return [(epsilon, max(true_delta(pair, epsilon) for pair in both)) for epsilon in epsilons]
+
+
+@st.composite
+def pairs(draw: st.DrawFn, outcomes: int = 3) -> Pair:
+    def law() -> tuple[Fraction, ...]:
+        weights = draw(st.lists(st.integers(0, 20), min_size=outcomes, max_size=outcomes).filter(any))
+        return tuple(Fraction(weight, sum(weights)) for weight in weights)
+
+    return Pair(law(), law())
+
+
+@st.composite
+def courses(draw: st.DrawFn) -> tuple[list[Kind], Pair]:
+    """Two kinds, and three answers of them, the second and the third of a pair that the answers before chose."""
+    first, second = (draw(st.lists(pairs(), min_size=1, max_size=3)) for _ in range(2))
+    chosen = draw(st.sampled_from(first))
+    whole = chosen
+    for kind in (first, second):
+        choices = [draw(st.sampled_from([*kind, *(pair.reversed for pair in kind)])) for _ in whole.own]
+        whole = whole.times(choices)
+    kinds: list[Kind] = []
+    for kind, count in ((first, 2), (second, 1)):
+        places = draw(st.lists(st.sampled_from(EPSILONS), min_size=1, max_size=4, unique=True))
+        kinds.append((points_of(kind, places), count))
+    return kinds, whole
+
+
+def check_course(compose: Compose, kinds: list[Kind], whole: Pair, step: Fraction, small: Fraction) -> None:
+    total = compose(kinds, step, small)
+    assert sum(total.masses) <= 1 << total.bits
+    assert min(total.masses) >= 0
+    for pair in (whole, whole.reversed):
+        for epsilon in (*EPSILONS[:8], Fraction(7, 10), Fraction(20)):
+            assert total.delta(epsilon) >= pair.delta(exact.exponential(epsilon).upper)
+        for delta in (Fraction(1, 1000), ONE_TENTH, Fraction(1, 2)):
+            least = total.epsilon(delta)
+            if least is not None:
+                assert pair.delta(exact.exponential(least).upper) <= delta
+
+
+@settings(max_examples=40)
+@given(courses(), st.fractions(Fraction(1, 50), 3, max_denominator=60))
+def test_no_adaptive_course_costs_more(course: tuple[list[Kind], Pair], step: Fraction) -> None:
+    check_course(sums.compose, *course, step, Fraction(1, 10**9))
+
+
+RESPONSE = Pair((Fraction(3, 4), Fraction(1, 4)), (Fraction(1, 4), Fraction(3, 4)))
+CONFESSING = Pair(
+    (ONE_TENTH, Fraction(6, 10), Fraction(3, 10), Fraction(0)),
+    (Fraction(0), Fraction(3, 10), Fraction(6, 10), ONE_TENTH),
+)
+UNEVEN = Pair(
+    tuple(Fraction(part, 64) for part in (32, 16, 8, 5, 3)),
+    tuple(Fraction(part, 64) for part in (20, 15, 10, 9, 10)),
+)
+
+
+def check_coarsely(module: ModuleType, patch: pytest.MonkeyPatch) -> None:
+    """Let every rounding be seen: numbers have a dozen bits, and ends of some mass are cut off."""
+    for name, value in (("_BITS", 4), ("_SPARE", 1)):
+        patch.setattr(module, name, value)
+    for guard in (3, 0):
+        patch.setattr(module, "_GUARD", guard)
+        check_one_response(module)
+        for pair, count in product((RESPONSE, CONFESSING, UNEVEN), (1, 3)):
+            kind = (points_of([pair], [Fraction(place, 8) for place in range(13)]), count)
+            whole = pair
+            for _ in range(count - 1):
+                whole = whole.times([pair] * len(whole.own))
+            for step in (Fraction(1, 8), Fraction(1, 3), Fraction(1, 20)):
+                check_course(module.compose, [kind], whole, step, ONE_TENTH)
+    check_readings(module)
+
+
+def read(law: LossSum, epsilon: Fraction) -> Fraction:
+    """Read δ off a law, within 1e-70."""
+    masses = [(mass, (law.lowest + place) * law.step - epsilon) for place, mass in enumerate(law.masses)]
+    finite = [mass * (1 - 1 / exact.exponential(loss).lower) for mass, loss in masses if loss > 0]
+    return (sum(finite, Fraction(0)) + (1 << law.bits) - sum(law.masses)) / (1 << law.bits)
+
+
+def check_one_response(module: ModuleType) -> None:
+    """Randomized response with ε has (e^ε − e^x)/(1 + e^ε) at x."""
+    for place, parts in product(range(1, 60, 5), (1, 2, 3)):
+        epsilon = Fraction(place, 20)
+        growth = exact.exponential(epsilon).lower
+        lowest, masses = module._loss([(epsilon, Fraction(0))], epsilon / parts, 8)
+        law = LossSum(epsilon / parts, lowest, tuple(masses), 8)
+        for x in (Fraction(0), epsilon / 3, epsilon / 2):
+            assert read(law, x) >= (growth - exact.exponential(x).upper) / (1 + growth)
+        assert module._height([(0, place), (7, 3)], 2 * parts) * 7 >= 3 * 2 * parts + place * (7 - 2 * parts)
+
+
+def check_readings(module: ModuleType) -> None:
+    """Read δ off laws of many losses, of few bits."""
+    laws = [(lowest, Fraction(1, 7), (3, 0, *[1, 2] * 50)) for lowest in (-30, 0, 5)]
+    laws += [(-3, Fraction(1, parts), (0, 0, 0, 0, 0, 500)) for parts in range(5, 40)]
+    for lowest, step, masses in laws:
+        law = module.LossSum(step, lowest, masses, 9)
+        for epsilon in (Fraction(0), ONE_TENTH, step, 3 * step, 20 * step, 70 * step):
+            assert read(law, epsilon) <= law.delta(epsilon) + Fraction(1, 10**70)
+
+
+def test_coarse_roundings_are_on_the_safe_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_coarsely(sums, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("bottom - (-(top - bottom) * (last - at) //", "bottom + ((top - bottom) * (last - at) //"),
+        ("heights[-2] - (-fall * one // (low - one))", "heights[-2] + fall * one // (low - one)"),
+        ("-fall * one // (low - one)", "-fall * one // low"),
+        ("one - fall * one * high //", "one + -2 * fall * one * high //"),
+        ("one + 2 * height", "one + height"),
+        ("-(-largest >> _GUARD)", "largest >> _GUARD"),
+        ("largest = max(largest, tail)", "largest = tail"),
+        ("int(mass) >> bits", "-(-int(mass) >> bits)"),
+        ("[masses[start] + moved,", "[masses[start] + moved + cut,"),
+        ("lowest + start, [", "lowest, ["),
+        (
+            "floor((1 << self.bits) / exponential(self.step).upper)",
+            "ceil((1 << self.bits) / exponential(self.step).lower)",
+        ),
+        ("epsilon / self.step) + 1)", "epsilon / self.step) + 2)"),
+        ("(above - damped / ", "(above - damped * "),
+        ("(above - allowed) * exp", "(above - 2 * allowed) * exp"),
+        ("fmpz_poly(second[1])", "fmpz_poly(first[1])"),
+    ],
+)
+def test_a_planted_error_is_seen(monkeypatch: pytest.MonkeyPatch, right: str, wrong: str) -> None:
+    assert SOURCE.count(right) == 1
+    planted = ModuleType("darrm.verify.sums")
+    exec(compile(SOURCE.replace(right, wrong), "planted", "exec"), planted.__dict__)  # noqa: S102 (the planted module)
+    with pytest.raises(AssertionError):
+        check_coarsely(planted, monkeypatch)
+
+
+def gaussian_delta(distance: float, epsilon: Fraction) -> Fraction:
+    """δ of two Gaussians so many standard deviations apart, within 1e-40."""
+    with mpmath.workdps(60):
+        mu, x = mpmath.mpf(distance), mpmath.mpf(epsilon.numerator) / epsilon.denominator
+        delta = mpmath.ncdf(mu / 2 - x / mu) - mpmath.exp(x) * mpmath.ncdf(-mu / 2 - x / mu)
+        return Fraction(int(delta * 10**45), 10**45) + Fraction(1, 10**40)
+
+
+@pytest.mark.parametrize(("distance", "count"), [(0.5, 1), (0.25, 64), (1 / 64, 1024), (1 / 256, 2**14)])
+def test_gaussians_add_up_to_a_gaussian(distance: float, count: int) -> None:
+    delta, width = Fraction(1, 10**6), Fraction(distance) / 4
+    points = [(width * place, gaussian_delta(distance, width * place)) for place in range(30)]
+    points += [(width * place, gaussian_delta(distance, width * place)) for place in range(30, 60, 3)]
+    found = sums.composed_epsilon([(points, count)], delta)
+    assert found is not None
+    whole = distance * math.sqrt(count)
+    assert gaussian_delta(whole, found) <= delta
+    assert gaussian_delta(whole, found * 99 / 100) >= delta
+    least = sums.composed_delta([(points, count)], found)
+    assert gaussian_delta(whole, found) <= least <= delta * 11 / 10
+
+
+def one(epsilon: str, delta: str, count: int) -> Charge:
+    return Charge("a query", guarantee=PrivacyParams(epsilon, delta), count=count)
+
+
+def labels(sigma: float, count: int) -> Charge:
+    return Charge("labels", profile=label_profile(DiscreteGaussian(sigma)), count=count)
+
+
+ACCOUNTS = {
+    "thirty": ([one("0.5", "1e-12", 30)], "1e-5"),
+    "a hundred thousand": ([one("0.001", "0", 100_000)], "1e-6"),
+    "a thousand labels": ([labels(100.0, 1000)], "1e-5"),
+    "all of δ": ([one("0.5", "0", 10), one("0.3", "0", 20), one("0.1", "1e-7", 100)], "1e-5"),
+    "one of many": ([one("1", "0", 1), one("0.0001", "0", 1000)], "1e-6"),
+    "profile and pair": ([labels(40.0, 200), one("0.25", "1e-9", 10)], "1e-5"),
+    "no common step": ([one("0.123456789", "0", 40), one("0.7654321", "0", 7), one("0.0333333331", "0", 500)], "1e-6"),
+    "one label": ([labels(10.0, 1)], "1e-6"),
+}
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_within_one_percent_of_the_accountant(name: str) -> None:
+    charges, delta = ACCOUNTS[name]
+    spent = PrivacyAccountant(charges=charges).spent(float(delta))
+    kinds = sums.kinds_of(charges)
+    assert kinds is not None
+    found = sums.composed_epsilon(kinds, Fraction(delta))
+    assert found is not None
+    assert spent.epsilon * (1.0 - 1e-5) <= found <= spent.epsilon * 1.01
+    assert sums.composed_delta(kinds, found, least=Fraction(delta)) <= Fraction(delta) * 21 / 20
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "count"), [("0.5", "0", 30), ("0.1", "0.001", 50), ("3", "1e-9", 4)])
+def test_pairs_compose_optimally(epsilon: str, delta: str, count: int) -> None:
+    pair, total = (Fraction(epsilon), Fraction(delta)), Fraction(epsilon) * math.isqrt(2 * count)
+    optimal = exact.composed_delta(*pair, count, total)
+    found = sums.composed_delta([([pair], count)], total)
+    assert abs(found - optimal) <= Fraction(1, 10**20)
+
+
+def test_limits() -> None:
+    pure, failing = [(Fraction(1, 2), Fraction(0))], [(Fraction(0), Fraction(1, 4))]
+    assert sums.composed_epsilon([], Fraction(1, 2)) == sums.composed_delta([], Fraction(0)) == 0
+    assert sums.composed_epsilon([(pure, 3)], Fraction(0)) == Fraction(3, 2)
+    assert sums.composed_epsilon([(failing, 1)], Fraction(0)) is None
+    assert sums.composed_epsilon([(failing, 2)], Fraction(43, 100)) is None
+    assert sums.composed_epsilon([(failing, 2)], Fraction(44, 100)) == 0
+    assert 0 <= sums.composed_delta([(failing, 2)], Fraction(3)) - Fraction(7, 16) < Fraction(1, 10**20)
+    assert sums.composed_delta([([(Fraction(1), Fraction(1))], 2)], Fraction(1)) == 1
+    assert sums.composed_epsilon([(pure, 2**53)], Fraction(1, 100)) == Fraction(2**52)  # as they add up: no sum fits
+
+
+def test_enough_stops_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = sums.kinds_of(ACCOUNTS["no common step"][0])
+    assert kinds is not None
+    steps, compose = [], sums.compose
+
+    def composed(kinds: Sequence[Kind], step: Fraction, delta: Fraction) -> LossSum:
+        steps.append(step)
+        return compose(kinds, step, delta)
+
+    monkeypatch.setattr(sums, "compose", composed)
+    found = sums.composed_epsilon(kinds, Fraction(1, 10**6), enough=Fraction(14))
+    first = len(steps)
+    best = sums.composed_epsilon(kinds, Fraction(1, 10**6))
+    assert found is not None
+    assert best is not None
+    assert best < found <= 14
+    assert 1 <= first < len(steps) - first
+
+
+def test_kinds_are_read_off_charges() -> None:
+    profile = PrivacyProfile((0.0, 0.5), (0.25, 0.125))
+    both = Charge("a", guarantee=PrivacyParams(3), profile=profile, count=2)
+    curve = Charge("b", renyi=RenyiCurve.of_pure(1.0))
+    assert sums.kinds_of([both, one("0.1", "1e-5", 7)]) == [
+        ([(Fraction(0), Fraction(1, 4)), (Fraction(1, 2), Fraction(1, 8))], 2),
+        ([(ONE_TENTH, Fraction(1, 100_000))], 7),
+    ]
+    assert sums.kinds_of([both, curve]) is None
+    assert sums.kinds_of([one("701", "0", 1)]) is None
+
+
+def test_it_shares_nothing_with_the_accountant() -> None:
+    names = {node.module or "" for node in ast.walk(ast.parse(SOURCE)) if isinstance(node, ast.ImportFrom)}
+    assert {name for name in names if name.startswith("darrm")} == {"darrm.losses.charges", "darrm.verify.exact"}
