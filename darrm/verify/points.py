@@ -1,4 +1,4 @@
-"""Which points of a profile are worth a proof: a choice by floats, on which no claim rests.
+"""Points of charges, and which of them are worth a proof: a choice by floats, on which no claim rests.
 
 A proof of one point takes as long as a proof of privacy, and chords between the proved points lie above the profile. A
 corner at t = e^ε where the slope in t rises by s has masses t·s and s at the losses ε and −ε, so it adds s·φ(t) to the
@@ -17,8 +17,10 @@ from fractions import Fraction
 from itertools import pairwise
 from math import exp, inf, log, sqrt
 
+from darrm.losses.charges import Charge
 from darrm.verify.sums import Kind, Point
 
+MOST_EPSILON = 700  # of one query: beyond it e^ε is no float
 _MOST_EXPONENT = 600.0  # so that moments are floats
 
 
@@ -28,6 +30,23 @@ class _Corner:
 
     t: float
     height: float
+
+
+def kinds_of(charges: Sequence[Charge]) -> list[Kind] | None:
+    """Read the points off charges, of a profile where there is one; None if one of them has none below `MOST_EPSILON`.
+
+    Whether the points hold is not looked at: that is to be proved elsewhere.
+    """
+    kinds: list[Kind] = []
+    for charge in charges:
+        if charge.profile is not None:
+            pairs = zip(charge.profile.epsilons, charge.profile.deltas, strict=True)
+            kinds.append(([(Fraction(epsilon), Fraction(delta)) for epsilon, delta in pairs], charge.count))
+        elif charge.guarantee is not None and charge.guarantee.exact_epsilon <= MOST_EPSILON:
+            kinds.append(([(charge.guarantee.exact_epsilon, charge.guarantee.exact_delta)], charge.count))
+        else:
+            return None
+    return kinds
 
 
 def telling_points(kinds: Sequence[Kind], delta: Fraction, most: int) -> list[list[Point]]:

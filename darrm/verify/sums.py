@@ -40,22 +40,19 @@ from operator import itemgetter
 
 from flint import fmpz_poly
 
-from darrm.losses.charges import Charge
 from darrm.verify.exact import exponential
 
 Point = tuple[Fraction, Fraction]  # (ε, δ) of one query
 Kind = tuple[Sequence[Point], int]  # what is proved of one query, and how many there are
 _Law = tuple[int, list[int]]  # the lowest loss in steps, and the masses from there on
-MOST_EPSILON = 700  # of one query: beyond it e^ε is no float, with which steps are chosen
 _NOTHING = Fraction(0)
 _GUARD = 128  # bits behind those of a sum, while the loss of one query is built
-_BITS, _SPARE = 64, 2**30  # of a sum, beyond those of δ and of the number of queries; the part of δ that ends are worth
+_BITS, _SPARE = 80, 2**40  # of a sum, beyond those of δ and of the number of queries; the part of δ that ends are worth
 _MOST_CELLS, _MOST_WORK = 2**18, 2**23  # of a sum, and of all its products: about ten seconds
 _REACH = 24.0  # standard deviations of a sum, at most, that are kept
 _GAIN, _GAIN_OF_DELTA = Fraction(1, 2000), Fraction(1, 100)  # relative: a half step that gains less is the last
-_NEAR = Fraction(1, 10**9)  # relative: a lattice that is missed by less is hit
-_PARTS = 2**16  # of a step, to which ε is rounded
-_MOST_RATIO = 1024  # of the smallest ε to a common step
+_NEAR, _MOST_RATIO = Fraction(1, 10**9), 1024  # relative: of an ε to a lattice; of the smallest ε to a common step
+_PARTS = 2**40  # of a step, to which ε is rounded
 
 
 @dataclass(frozen=True)
@@ -97,23 +94,6 @@ class LossSum:
             mass = self.masses[cell - self.lowest]
             above, damped = above + mass, mass + (damped * shrink >> self.bits)
             yield cell, above, damped
-
-
-def kinds_of(charges: Sequence[Charge]) -> list[Kind] | None:
-    """Read the points off charges, of a profile where there is one; None if one of them has none below `MOST_EPSILON`.
-
-    Whether the points hold is not looked at: that is to be proved elsewhere.
-    """
-    kinds: list[Kind] = []
-    for charge in charges:
-        if charge.profile is not None:
-            pairs = zip(charge.profile.epsilons, charge.profile.deltas, strict=True)
-            kinds.append(([(Fraction(epsilon), Fraction(delta)) for epsilon, delta in pairs], charge.count))
-        elif charge.guarantee is not None and charge.guarantee.exact_epsilon <= MOST_EPSILON:
-            kinds.append(([(charge.guarantee.exact_epsilon, charge.guarantee.exact_delta)], charge.count))
-        else:
-            return None
-    return kinds
 
 
 def composed_epsilon(kinds: Sequence[Kind], delta: Fraction, *, enough: Fraction = _NOTHING) -> Fraction | None:

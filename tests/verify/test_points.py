@@ -7,11 +7,14 @@ from itertools import pairwise
 
 import pytest
 
+from darrm import PrivacyParams
 from darrm.losses.charges import Charge
 from darrm.losses.label import label_profile
+from darrm.losses.profile import PrivacyProfile
+from darrm.losses.renyi import RenyiCurve
 from darrm.probability.integer_noise import DiscreteGaussian
-from darrm.verify.points import telling_points
-from darrm.verify.sums import Kind, Point, composed_epsilon, kinds_of
+from darrm.verify.points import kinds_of, telling_points
+from darrm.verify.sums import Kind, Point, composed_epsilon
 
 SMALL = Fraction(1, 10**6)
 
@@ -67,3 +70,15 @@ def test_limits() -> None:
     assert telling_points([([*line, (Fraction(4), Fraction(1))], 1)], SMALL, 9) == [line]
     far = [(Fraction(place * 100), Fraction(1, 2**place)) for place in range(8)]
     assert len(telling_points([(far, 1)], SMALL, 3)[0]) == 3
+
+
+def test_kinds_are_read_off_charges() -> None:
+    profile = PrivacyProfile((0.0, 0.5), (0.25, 0.125))
+    both = Charge("a", guarantee=PrivacyParams(3), profile=profile, count=2)
+    curve = Charge("b", renyi=RenyiCurve.of_pure(1.0))
+    assert kinds_of([both, Charge("c", guarantee=PrivacyParams("0.1", "1e-5"), count=7)]) == [
+        ([(Fraction(0), Fraction(1, 4)), (Fraction(1, 2), Fraction(1, 8))], 2),
+        ([(Fraction(1, 10), Fraction(1, 100_000))], 7),
+    ]
+    assert kinds_of([both, curve]) is None
+    assert kinds_of([Charge("c", guarantee=PrivacyParams(701))]) is None
