@@ -113,7 +113,7 @@ def test_files_of_older_versions_are_read_as_they_were() -> None:
 
 @pytest.mark.parametrize("name", ["table-overlap", "plurality-2", "plurality-3", "table-version-1"])
 def test_an_auditor_finds_nothing_false_in_files_of_older_versions(name: str) -> None:
-    assert [verdict for verdict in audit(FILES / f"{name}.json").verdicts if verdict.verdict == FALSE] == []
+    assert [verdict for verdict in audit([FILES / f"{name}.json"]).verdicts if verdict.verdict == FALSE] == []
 
 
 def test_a_table_names_no_file_to_be_read(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Command line ``python -m darrm.verify``: what an auditor runs on a table, a ledger and labels."""
+"""Command line ``python -m darrm.verify``: what an auditor runs on everything that was released."""
 
 import sys
 from collections.abc import Sequence
@@ -14,14 +14,16 @@ from darrm.verify.audit import audit
 from darrm.verify.report import html_report, json_report, text_report
 
 DESCRIPTION = """\
-Judge every claim of a table, of the ledger that paid for its answers, and of the labels: one line a claim. Privacy is
-decided in exact rational arithmetic by code that shares nothing with the prover. Nothing is written to the files or
-beside them: copies are enough, read-only ones too."""
+Judge every claim of tables, mechanisms, the plans that they came from, ledgers, labels and saved estimators, in each
+file and between them: one line a claim. What each file is, is found out from what it holds. Privacy is decided by code
+that shares nothing with the prover. Nothing is written to the files or beside them: copies are enough, read-only ones
+too."""
 
 EPILOG = """\
 examples:
   python -m darrm.verify table.json
-  python -m darrm.verify table.json --ledger ledger.sqlite --labels labels.csv --report report.html
+  python -m darrm.verify plan.json ledger.sqlite labels.csv --report report.html
+  python -m darrm.verify FOLDER --report report.html
   python -m darrm.verify table.json --voters voters.csv
   python -m darrm.verify table.json --attack 1000000 --format json
 
@@ -29,6 +31,7 @@ verdicts:
   proved here           recomputed by this audit, with every rounding bounded
   consistent            agrees with everything else that was given; nothing here would show a careful forgery
   claimed by the maker  cannot be seen in the files
+  cannot be known       what was given does not decide it; the reason says what would
   false                 contradicted by the files themselves
 
 Exit status: 0 if nothing is false, 1 if a claim is, 2 if a file could not be read or a flag is wrong."""
@@ -36,11 +39,14 @@ Exit status: 0 if nothing is false, 1 if a claim is, 2 if a file could not be re
 
 def build_parser() -> CommandLine:
     """Describe the command line."""
-    parser = CommandLine(prog="python -m darrm.verify", description=DESCRIPTION, epilog=EPILOG)
-    parser.add_argument("table", type=Path, metavar="T.json", help="a table with its proof")
-    parser.add_argument("--ledger", type=Path, metavar="L.sqlite", help="the ledger that paid for its answers")
+    by_name = dict.fromkeys(("--ledger", "--labels"), "named like any other file")
+    parser = CommandLine(prog="python -m darrm.verify", description=DESCRIPTION, epilog=EPILOG, renamed=by_name)
     parser.add_argument(
-        "--labels", type=Path, metavar="FILE", help="released labels, .npy or .csv, or numbered answers of a stream"
+        "paths",
+        type=Path,
+        nargs="+",
+        metavar="PATH",
+        help="a table, a mechanism, a ledger, labels (.csv, .npy, .parquet), an estimator, or a folder of them",
     )
     parser.add_argument(
         "--voters", type=Path, metavar="FILE.csv", help="lines of name,epsilon,delta: whether the table counts each so"
@@ -56,9 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Judge, report, and return 1 if anything is false."""
     options = build_parser().parse_args(arguments)
     check_outputs(options)
-    given = [path for path in (options.table, options.ledger, options.labels, options.voters) if path is not None]
-    if options.ledger is not None:
-        check_kept(options.ledger)
+    given = [*options.paths, *([] if options.voters is None else [options.voters])]
+    for path in options.paths:
+        check_kept(path)
     if options.report is not None:
         check_parent(options.report)
         if any(is_same_file(options.report, path) for path in given):
@@ -69,9 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     draws = None if options.attack is None else integer("--attack", options.attack, 1)
     with status_line(quiet=options.quiet) as line:
         found = audit(
-            options.table,
-            ledger_path=options.ledger,
-            labels_path=options.labels,
+            options.paths,
             voters_path=options.voters,
             classes=classes,
             draws=draws,

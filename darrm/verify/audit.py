@@ -3,29 +3,27 @@
 import hashlib
 import platform
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from darrm.errors import LedgerError, checks
 from darrm.proof.table import Table
-from darrm.system.files import check_regular
 from darrm.system.flags import read_voters
-from darrm.system.votes_file import LabelsFile, read_labels
+from darrm.system.votes_file import LabelsFile
+from darrm.verify.evidence import ESTIMATOR, LABELS, LEDGER, RELEASE, Piece, pieces_of
 from darrm.verify.labels import judge_labels
-from darrm.verify.ledger import LedgerCopy, judge_ledger, ledger_files, read_ledger
+from darrm.verify.ledger import LedgerCopy, judge_ledger, read_ledger
 from darrm.verify.members import judge_members
-from darrm.verify.table import Exact, exact_of, judge_table
-from darrm.verify.verdicts import CLAIMED, FALSE, VERDICTS, Verdict, judged
+from darrm.verify.saved import judge_estimator
+from darrm.verify.table import Answering, Exact, exact_of, judge_release
+from darrm.verify.verdicts import ABOUT_FILE, CLAIMED, FALSE, UNKNOWN, VERDICTS, Verdict, judged
 
 _MOST_DRAWS = 10**9  # of an attack: minutes
-_MOST_BYTES = 2**30  # of a file; tables hold kilobytes
 _LIBRARIES = ("darrm", "numpy", "scipy", "python-flint", "highspy", "dp-accounting")
 
 
@@ -33,7 +31,7 @@ _LIBRARIES = ("darrm", "numpy", "scipy", "python-flint", "highspy", "dp-accounti
 class AuditedFile:
     """A file as it was when it was read."""
 
-    role: str  # table, ledger (and what a crash left beside it), labels or voters
+    role: str  # release, ledger (and what a crash left beside it), labels, estimator, voters or other
     path: str
     size: int  # bytes
     sha256: str
@@ -41,14 +39,17 @@ class AuditedFile:
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What was found."""
+    """What was found.
+
+    ``releases``, ``ledgers`` and ``labels`` hold what can be used, by the file's path.
+    """
 
     files: tuple[AuditedFile, ...]
     verdicts: tuple[Verdict, ...]
-    table: Table | None  # None if it cannot be used
-    ledger: LedgerCopy | None
-    labels: NDArray[Any] | None
-    attack: Mapping[str, Any] | None  # `darrm.verify.attack.Refutation` as plain data
+    releases: Mapping[str, Answering]
+    ledgers: Mapping[str, LedgerCopy]
+    labels: Mapping[str, LabelsFile]
+    attacks: Mapping[str, Mapping[str, Any]]  # `darrm.verify.attack.Refutation` as plain data
     made: str  # when, in UTC
     versions: Mapping[str, str]
 
@@ -63,76 +64,136 @@ class Audit:
         found = Counter(verdict.verdict for verdict in self.verdicts)
         return {name: found[name] for name in VERDICTS}
 
+    @property
+    def tables(self) -> dict[str, Table]:
+        """The releases that are proven tables."""
+        return {path: answering for path, answering in self.releases.items() if isinstance(answering, Table)}
+
+
+@dataclass(eq=False)
+class _Judging:
+    """An audit on its way: what was read, and what was found so far."""
+
+    classes: tuple[str, ...] | None
+    report: Callable[[str], None]
+    verdicts: list[Verdict] = field(default_factory=list)
+    releases: dict[str, Answering] = field(default_factory=dict)
+    ledgers: dict[str, LedgerCopy] = field(default_factory=dict)
+    labels: dict[str, LabelsFile] = field(default_factory=dict)
+    attacks: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def add(self, path: str, verdicts: Iterator[Verdict] | Sequence[Verdict]) -> None:
+        """Keep verdicts about a file."""
+        self.verdicts += [verdict.of(path) for verdict in verdicts]
+
 
 def audit(
-    table_path: Path,
+    paths: Sequence[Path],
     *,
-    ledger_path: Path | None = None,
-    labels_path: Path | None = None,
     voters_path: Path | None = None,
     classes: tuple[str, ...] | None = None,
     draws: int | None = None,
     report: Callable[[str], None] = lambda _text: None,
 ) -> Audit:
-    """Judge every claim of a table, of a ledger that paid for its answers, and of labels that it answered.
+    """Judge every claim of files and folders, in each and between them.
 
     Parameters
     ----------
-    table_path, ledger_path, labels_path, voters_path
-        The files, the last one with what each voter promises by its name; nothing is written to or beside them.
+    paths
+        Tables, mechanisms, ledgers, labels, estimators, or folders that hold them; nothing is written to or beside
+        them.
+    voters_path
+        What each voter of a table promises, by its name.
     classes
         The names of the labels, where they have names.
     draws
-        Attack the table with so many labels, see `darrm.verify.attack`.
+        Attack every release with so many labels, see `darrm.verify.attack`.
     report
         Is told what is being judged.
 
     Raises
     ------
     ValueError
-        If a file cannot be understood at all.
+        If a file that was named cannot be understood at all, or there is nothing to judge.
     OSError
         If a file cannot be read.
     """
     if draws is not None:
         checks.integer_at_least(1, most=_MOST_DRAWS, attack=draws, advice="a million labels take seconds")
-    content = _content(table_path)
-    contents = [("table", str(table_path), content)]
-    copied = {}
-    if ledger_path is not None:
-        check_regular(ledger_path, _MOST_BYTES)
-        copied = ledger_files(ledger_path)
-        contents += [("ledger", f"{ledger_path}{beside}", copied[beside]) for beside in copied]
-    labels: LabelsFile | None = None
-    if labels_path is not None:
-        labels = read_labels(labels_path)
-        contents.append(("labels", str(labels_path), _content(labels_path)))
-    members = {}
+    pieces = list(pieces_of(paths))
+    now = _Judging(classes, report)
+    by_role = {role: [piece for piece in pieces if piece.role == role] for role in (RELEASE, LEDGER, LABELS, ESTIMATOR)}
+    for piece in by_role[RELEASE]:
+        _judge_release(now, piece)
+    _judge_ledgers(now, by_role[LEDGER])
+    for piece in by_role[LABELS]:
+        report(f"comparing {piece.path}")
+        now.labels[piece.path] = piece.labels
+        now.add(piece.path, list(judge_labels(piece.labels, now.releases, now.ledgers, classes)))
+    for piece in by_role[ESTIMATOR]:
+        report(f"reading {piece.path}")
+        now.add(piece.path, list(judge_estimator(piece.content, now.ledgers)))
+    files = [_audited(piece.role, f"{piece.path}{end}", content) for piece in pieces for end, content in piece.parts]
     if voters_path is not None:
         members = read_voters(voters_path)
-        contents.append(("voters", str(voters_path), _content(voters_path)))
-    report("proving the table")
-    table, verdicts = judge_table(content)
-    if table is not None:
-        verdicts += judge_members(members, table.problem.voters) if members else ()
-    ledger = None
-    if ledger_path is not None:
-        report("adding up the ledger")
-        try:
-            ledger = read_ledger(ledger_path, copied)
-            verdicts += judge_ledger(ledger, table)
-        except LedgerError as error:
-            verdicts.append(Verdict("ledger", "it is a whole ledger", FALSE, str(error)))
-    if labels is not None:
-        verdicts += judge_labels(labels, table, ledger, classes)
-    attack = None
+        for path, table in ((path, table) for path, table in now.releases.items() if isinstance(table, Table)):
+            now.add(path, list(judge_members(members, table.problem.voters)))
+        files.append(_audited("voters", str(voters_path), voters_path.read_bytes()))
+    for piece in pieces:
+        if piece.role not in by_role:
+            now.add(piece.path, [Verdict(ABOUT_FILE, "it is not judged", UNKNOWN, piece.reason)])
     if draws is not None:
-        attack, verdict = _attacked(None if table is None else exact_of(table), draws, report)
-        verdicts.append(verdict)
-    files = tuple(AuditedFile(role, path, len(held), hashlib.sha256(held).hexdigest()) for role, path, held in contents)
+        _attack(now, draws)
     made = datetime.now(UTC).isoformat(timespec="seconds")
-    drawn = None if labels is None else labels.labels
-    return Audit(files, tuple(verdicts), table, ledger, drawn, attack, made, _versions())
+    found = (now.releases, now.ledgers, now.labels, now.attacks)
+    return Audit(tuple(files), tuple(now.verdicts), *found, made, _versions())
+
+
+def _judge_release(now: _Judging, piece: Piece) -> None:
+    """Judge a table or a mechanism."""
+    now.report(f"proving {piece.path}")
+    answering, verdicts = judge_release(piece.content)
+    now.add(piece.path, verdicts)
+    if answering is not None:
+        now.releases[piece.path] = answering
+
+
+def _judge_ledgers(now: _Judging, pieces: Sequence[Piece]) -> None:
+    """Judge ledgers, each with what answered it among the files, and with what no ledger names."""
+    for piece in pieces:
+        now.report(f"reading {piece.path}")
+        try:
+            now.ledgers[piece.path] = read_ledger(Path(piece.path), dict(piece.parts))
+        except LedgerError as error:
+            now.add(piece.path, [Verdict("ledger", "it is a whole ledger", FALSE, str(error))])
+    placed = {digest for ledger in now.ledgers.values() for digest in ledger.digests}
+    known = {answering.digest for answering in now.releases.values()}
+    idle = {path: one for path, one in now.releases.items() if one.digest not in placed}
+    for path, ledger in now.ledgers.items():
+        now.report(f"adding up {path}")
+        # what no entry names may have answered those that name what is not here, or nothing
+        open_questions = ledger.digests - known or any(not entry.table for entry in ledger.entries)
+        releases = [one for one in now.releases.values() if one.digest in ledger.digests]
+        if open_questions or not ledger.entries:
+            releases += list(idle.values())
+            idle = {}
+        now.ledgers[path] = ledger.answered_by(releases)
+        now.add(path, list(judge_ledger(now.ledgers[path])))
+    for path, answering in idle.items() if now.ledgers else ():
+        reason = f"no entry of a ledger among the files holds its digest {answering.digest}: it may be unused"
+        now.add(path, [Verdict("ledger", "it has answered queries that were paid for", UNKNOWN, reason)])
+
+
+def _attack(now: _Judging, draws: int) -> None:
+    """Draw labels from every release, and say what they refute."""
+    for path, answering in now.releases.items():
+        exact = exact_of(answering) if isinstance(answering, Table) else None
+        attack, verdict = _attacked(exact, draws, now.report)
+        now.add(path, [verdict])
+        if attack is not None:
+            now.attacks[path] = attack
+    if not now.releases:
+        now.add("", [Verdict("attack", "labels do not refute it", UNKNOWN, "without a table no label was drawn")])
 
 
 def _attacked(
@@ -151,9 +212,8 @@ def _attacked(
     return found.to_json(), judged("attack", claim, reason, holds=holds)
 
 
-def _content(path: Path) -> bytes:
-    check_regular(path, _MOST_BYTES)
-    return path.read_bytes()
+def _audited(role: str, path: str, content: bytes) -> AuditedFile:
+    return AuditedFile(role, path, len(content), hashlib.sha256(content).hexdigest())
 
 
 def _versions() -> dict[str, str]:

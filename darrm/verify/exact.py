@@ -189,6 +189,28 @@ def divergences(numbers: ReleaseNumbers, epsilons: Sequence[Fraction]) -> list[E
     ]
 
 
+def worst_labels(numbers: ReleaseNumbers) -> Iterator[tuple[list[list[float]], list[list[float]]]] | None:
+    """Yield the laws of the label on both data sets, for every multiset of corners; None if there are too many.
+
+    A divergence that is jointly convex is largest at one of them: it is convex in each voter's pair.
+
+    >>> one = ReleaseNumbers(1, None, 1, (Fraction(1, 2),))
+    >>> [law for law in worst_labels(one) if law[0] != law[1]]
+    [([[0.75, 0.25]], [[0.25, 0.75]]), ([[0.25, 0.75]], [[0.75, 0.25]])]
+    """
+    kinds = [(voters, 0, corners) for voters, corners in numbers.kinds]
+    if _work(numbers, kinds) > MOST_WORK:
+        return None
+    scale = lcm(*(value.denominator for value in numbers.half))
+    g = [int(value * scale) for value in numbers.signed]
+
+    def laws(values: list[int], unit: int) -> list[list[float]]:
+        return [[(unit - value) / (2 * unit), (unit + value) / (2 * unit)] for value in values]
+
+    states = _states(kinds, numbers.reached, g)
+    return ((laws(first, scale << (_BITS * n)), laws(second, scale << (_BITS * n))) for n, first, second in states)
+
+
 def expected_error(K: int, half: Sequence[Fraction], p: Fraction | None) -> Fraction:
     """Compute ½ Σ_l w_l (1 − γ(l)), l > K/2, for K voters who answer 1 with probability p each.
 

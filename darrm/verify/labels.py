@@ -1,6 +1,6 @@
 """The claims of a file of labels: that they were paid for, with this table, and are what was paid for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from darrm.account.ledger_rows import Entry
@@ -8,19 +8,25 @@ from darrm.proof.table import Table
 from darrm.system.command_line import numbered
 from darrm.system.votes_file import LabelsFile, labels_digest
 from darrm.verify.ledger import LedgerCopy
-from darrm.verify.table import exact_of
-from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED, Verdict, judged
+from darrm.verify.table import Answering, costs_of
+from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
 
 _LABELS = "labels"
 _DIGESTS, _DIGESTS_AN_ENTRY = 100_000, 8  # computed at most to find labels in a log: 24 microseconds each
 
 
 def judge_labels(
-    file: LabelsFile, table: Table | None, ledger: LedgerCopy | None, classes: tuple[str, ...] | None
+    file: LabelsFile,
+    releases: Mapping[str, Answering],
+    ledgers: Mapping[str, LedgerCopy],
+    classes: tuple[str, ...] | None,
 ) -> Iterator[Verdict]:
     """Judge every claim of released labels; ``classes`` names them where they have names."""
     labels = file.labels
-    number = 2 if table is None else exact_of(table).classes
+    payments = [list(_judge_payment(file, list(releases.values()), ledger)) for ledger in ledgers.values()]
+    # of several ledgers one has paid
+    payment = next((found for found in payments if all(verdict.verdict != FALSE for verdict in found)), None)
+    number = max((costs_of(answering).classes for answering in releases.values()), default=2)
     names = sorted(set(map(str, labels.tolist())))
     allowed = f"of the classes {', '.join(classes)}" if classes else f"of {number} classes"
     inside = set(names) <= set(classes) if classes else len(names) <= number
@@ -31,13 +37,13 @@ def judge_labels(
         yield Verdict(
             _LABELS, f"the file has {file.spelling}", CONSISTENT, "another program wrote it; no label differs"
         )
-    if ledger is None:
-        yield Verdict(_LABELS, "they were paid for", CLAIMED, "--ledger says whether")
+    if not payments:
+        yield Verdict(_LABELS, "they were paid for", UNKNOWN, "the ledger that paid would show it: give it, too")
         return
-    yield from _judge_payment(file, table, ledger)
+    yield from payment or payments[0]
 
 
-def _judge_payment(file: LabelsFile, table: Table | None, ledger: LedgerCopy) -> Iterator[Verdict]:
+def _judge_payment(file: LabelsFile, releases: Sequence[Answering], ledger: LedgerCopy) -> Iterator[Verdict]:
     """Judge that they are the labels of a debit, as many as it paid for, drawn with this table."""
     labels = file.labels
     digest = labels_digest(labels)
@@ -80,11 +86,17 @@ def _judge_payment(file: LabelsFile, table: Table | None, ledger: LedgerCopy) ->
         holds=fits,
         how=PROVED,
     )
-    if table is not None:
-        same = any(all(entry.table == table.digest for entry in entries) for entries in paid)
-        tables = {entry.table or "no digest" for entries in paid for entry in entries}
-        reason = f"the debit holds {', '.join(sorted(tables))}"
-        yield judged(_LABELS, "they were drawn with this table", reason, holds=same)
+    if not releases:
+        return
+    digests = {answering.digest for answering in releases}
+    same = any(all(entry.table in digests for entry in entries) for entries in paid)
+    what = "table" if all(isinstance(answering, Table) for answering in releases) else "release"
+    claim = f"they were drawn with this {what}" if len(releases) == 1 else f"they were drawn with a {what} of the files"
+    reason = f"the debit holds {', '.join(sorted({entry.table or 'no digest' for run in paid for entry in run}))}"
+    if same or len(releases) == 1:
+        yield judged(_LABELS, claim, reason, holds=same)
+    else:
+        yield Verdict(_LABELS, claim, UNKNOWN, f"{reason}: what has that digest would decide")
 
 
 def _in_parts(file: LabelsFile, entries: Sequence[Entry]) -> tuple[list[list[Entry]], list[Entry]] | None:

@@ -3,6 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 from darrm.errors import DarrmError
 from darrm.laws import priors
@@ -14,7 +18,8 @@ from darrm.problem import Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.evidence import CORNERS
 from darrm.proof.table import Table
-from darrm.verify.exact import Enclosure, ReleaseNumbers, budget, divergences, expected_error, worst_costs
+from darrm.verify.exact import Enclosure, ReleaseNumbers, budget, divergences, expected_error, worst_costs, worst_labels
+from darrm.verify.noisy_labels import Array, Between, between, divergence
 from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, Verdict, judged
 
 _SEARCH_SECONDS = 10.0  # for a noise function that is better than the file says one can be
@@ -51,6 +56,20 @@ class ExactMajority:
     def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
         """Enclose the smallest δ of one label for each ε; None if there are too many rows."""
         return divergences(self.release, epsilons)
+
+    @property
+    def voters(self) -> Voters:
+        """Whose votes it is for."""
+        return self.table.problem.voters
+
+    def renyi(self, order: float) -> Between | None:
+        """Enclose the Rényi divergence of a label at an order; None if there are too many rows."""
+        return _renyi(self.table, order)
+
+    def law(self, counts: NDArray[np.int64]) -> Array:
+        """Compute Pr[label] for histograms of zeros and ones, (n, 2) → (n, 2)."""
+        one = np.array([float((1 + value) / 2) for value in self.release.signed])[counts[:, 1]]
+        return np.column_stack([1.0 - one, one])
 
     def value(self) -> Fraction | None:
         """Compute the expected error exactly; None if the file does not say all that it takes."""
@@ -118,6 +137,17 @@ class ExactMajority:
         varies = "the larger the more of them agree" if self.table.gamma.is_monotone else "by how many of them agree"
         truth = f"with a probability γ between {half.min():.4g} and {half.max():.4g}, {varies}"
         return f"{labels} tells the majority of {self.table.gamma.K} voters {truth}; otherwise it is a fair coin."
+
+
+@lru_cache(maxsize=64)  # tables do not change, and a ledger and a plan ask for the same orders
+def _renyi(table: Table, order: float) -> Between | None:
+    found = worst_labels(ExactMajority(table).release)
+    if found is None:
+        return None
+    largest = 0.0
+    for first, second in found:
+        largest = max(largest, divergence(np.array(first), np.array(second), order))
+    return between(largest)
 
 
 def _numbers(each: PrivacyParams) -> tuple[Fraction, Fraction] | None:

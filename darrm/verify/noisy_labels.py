@@ -15,7 +15,7 @@ halved until what is left is within `_TOLERANCE` of the largest value found.
 **Outside** of −R ≤ i, j ≤ 3R, |i − j| ≤ 2R. Let τ be the mass of X beyond −l or r, l and r ≤ R, and for α-divergences
 A(w) = f(w)^α·f(w + 1)^{1−α}, B(w) = f(w)^α·f(w − 1)^{1−α} with sums H_A, H_B and tails beyond −l or r of at most T_A,
 T_B. By Hölder's inequality an outcome that needs a pair of noises in a set adds at most Σ A(u)·B(v) over the set, so
-one that needs some noise beyond −l or r adds at most T = T_A·H_B + H_A·T_B: also one of probability below e^{−460},
+one that needs some noise beyond −l or r adds at most T = T_A·H_B + H_A·T_B: also one of probability below `_UNHELD`,
 for with both noises within it is likelier.
 
 - i < −R: a needs X_a ≥ R. Then b and neither have p at most, and q at least 1 − τ times, that of the single bit
@@ -40,14 +40,17 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _TINY = 39.0  # −log of what lies beyond R
-_LAST = 690.0  # −log of the smallest weights that are summed
+_LAST, _NARROW = 250.0, 80.0  # −log of the smallest weights that are summed, and of those next to R
 _TOLERANCE = 1e-3  # relative, of a divergence above the largest value found
 _MOST_BLOCKS, _MOST_SUMMED = 1 << 20, 1 << 31  # at once; noises along diagonals: a minute
 _LONGEST = 1 << 21  # numbers of a support: noise of 100,000 votes
+_OF_FLOATS = 1e-9  # relative: probabilities are off by 2^-53, losses by 2^-50
+_EXPONENT = 700.0  # of what floats hold
 _SHORTEST = 8  # numbers of a support
+_LONGEST_LINE = 1 << 15  # votes: the convolution takes a second
 _RELATIVE = 1e-12  # of f, beside what sums add
 _SLOPE, _LEFT_OUT = 1e-4, 1e-25  # of tails where they are cut off: what is left out adds e^{−48} at most
-_UNHELD = 1e-200  # the least probability that is added: below it noises are beyond ±R, which `outside` counts
+_UNHELD = math.exp(-2.0 * _NARROW - 6.0)  # the least probability that is added: below it a noise is beyond −l or r
 
 
 class TooWideError(ValueError):
@@ -65,15 +68,16 @@ class _Penalty(Protocol):
 
 
 @dataclass(frozen=True)
-class _Renyi:
+class RenyiPenalty:
     """exp((α − 1)·D_α) − 1 = Σ q·φ(L) with φ(L) = e^{αL} − 1 − α(e^L − 1)."""
 
     order: float
 
     def of(self, losses: Array) -> Array:
         """Compute φ(L)."""
-        small = np.minimum(losses, 700.0 / self.order)
-        return np.asarray(np.expm1(self.order * small) - self.order * np.expm1(small))
+        small = np.minimum(losses, _EXPONENT / self.order)
+        values = np.expm1(self.order * small) - self.order * np.expm1(small)
+        return np.asarray(np.where(losses > small, np.inf, values))
 
     def outside(self, noise: "_Noise", inner: float) -> float:
         """Bound it as the module says; terms linear in p and q are of outcomes that need a noise beyond ±R, too."""
@@ -89,15 +93,41 @@ class _HockeyStick:
 
     def of(self, losses: Array) -> Array:
         """Compute φ(L)."""
-        return np.asarray(np.maximum(0.0, np.exp(np.minimum(losses, 700.0)) - math.exp(self.epsilon)))
+        return np.asarray(np.maximum(0.0, np.exp(np.minimum(losses, _EXPONENT)) - math.exp(self.epsilon)))
 
     def outside(self, noise: "_Noise", inner: float) -> float:
         """Bound it as the module says."""
         return inner + (2.0 + 2.0 * math.exp(self.epsilon)) * noise.beyond
 
 
-def renyi_of_label(log_weights: Callable[[Array], Array], order: float) -> float:
-    """Bound the Rényi divergence of a label at an order, where one vote moves.
+@dataclass(frozen=True)
+class Between:
+    """The largest cost over all votes lies between two numbers."""
+
+    low: float
+    high: float
+
+
+def divergence(p: Array, q: Array, order: float) -> float:
+    """Compute the largest D_α of rows of outcomes, (n, C) each, whose probabilities are exact but for their floats."""
+    if np.any((p > 0.0) & (q == 0.0)):
+        return math.inf
+    with np.errstate(divide="ignore", invalid="ignore"):
+        losses = np.where(p > 0.0, np.log(p) - np.log(q), -_EXPONENT)
+        if np.max(losses) * order < _EXPONENT:
+            terms = np.where(p > 0.0, q * RenyiPenalty(order).of(losses), q * (order - 1.0))
+            return float(np.max(np.log1p(terms.sum(axis=-1)))) / (order - 1.0)
+        logs = np.where(p > 0.0, order * losses + np.log(q), -np.inf)
+    return float(np.max(np.logaddexp.reduce(logs, axis=-1))) / (order - 1.0)
+
+
+def between(value: float) -> Between:
+    """Enclose what `divergence` computed."""
+    return Between(value * (1.0 - _OF_FLOATS), value * (1.0 + _OF_FLOATS))
+
+
+def renyi_of_label(log_weights: Callable[[Array], Array], order: float) -> Between:
+    """Enclose the Rényi divergence of a label at an order, where one vote moves.
 
     Parameters
     ----------
@@ -115,20 +145,46 @@ def renyi_of_label(log_weights: Callable[[Array], Array], order: float) -> float
     --------
     GNMax with σ = 40 at order 8: the label costs 0.003204, the noisy counts 0.005.
 
-    >>> 0.003203 < renyi_of_label(lambda x: -(x**2) / 3200.0, 8.0) < 0.003209
+    >>> found = renyi_of_label(lambda x: -(x**2) / 3200.0, 8.0)
+    >>> 0.003203 < found.low < found.high < 0.003209
     True
     """
-    noise = _Noise(log_weights, order)
-    return math.log1p(_largest(noise, _Renyi(order))) / (order - 1.0) * (1.0 + 1e-13)
+    low, high = _largest(_Noise(log_weights, order), RenyiPenalty(order))
+    scale = 1.0 / (order - 1.0)
+    return Between(math.log1p(low) * scale * (1.0 - 1e-13), math.log1p(high) * scale * (1.0 + 1e-13))
 
 
-def delta_of_label(log_weights: Callable[[Array], Array], epsilon: float) -> float:
-    """Bound the δ of a label at an ε, where one vote moves; parameters as for `renyi_of_label`.
+def delta_of_label(log_weights: Callable[[Array], Array], epsilon: float) -> Between:
+    """Enclose the δ of a label at an ε, where one vote moves; parameters as for `renyi_of_label`.
 
-    >>> round(delta_of_label(lambda x: -(x**2) / 200.0, 0.1), 4)
-    0.0212
+    >>> found = delta_of_label(lambda x: -(x**2) / 200.0, 0.1)
+    >>> 0.0209 < found.low < found.high < 0.021
+    True
     """
-    return min(1.0, _largest(_Noise(log_weights, 1.0), _HockeyStick(epsilon)))
+    low, high = _largest(_Noise(log_weights, 1.0), _HockeyStick(epsilon))
+    return Between(low, min(1.0, high))
+
+
+def delta_of_gaussian_label(sigma: float, epsilon: float) -> Between:
+    """Enclose the δ of a label of Gaussian noise: that of both noisy counts, which only their difference tells apart.
+
+    A label is made of the noisy counts, and whether a beats b without others is their best test.
+
+    >>> found = delta_of_gaussian_label(10.0, 0.1)
+    >>> 0.0209 < found.low < found.high < 0.021, found.high < found.low * (1 + 1e-9)
+    (True, True)
+    """
+    noise = _Noise(lambda x: -(x**2) / (2.0 * sigma**2), 1.0)
+    if noise.reach > _LONGEST_LINE:
+        raise TooWideError("noise this wide takes too long")
+    inner = noise.f[(np.abs(np.arange(noise.first, noise.last + 1)) <= noise.reach)]
+    law = np.convolve(inner, inner)
+    moved = np.append(law[2:], [0.0, 0.0])
+    gained = law - math.exp(epsilon) * moved
+    rounded = 4.0 * noise.rounding * law  # of both terms, where the first is larger
+    delta = float(np.sum(np.maximum(0.0, gained)))
+    error = float(np.sum(rounded[gained > -rounded]))
+    return Between(max(0.0, delta - error), min(1.0, delta + error + 4.0 * noise.beyond))
 
 
 class _Noise:
@@ -176,8 +232,12 @@ class _Noise:
                 raise TooWideError(f"order {order:g} is too large for noise with these tails")
             total = float(np.sum(weights))
             self._log_sums.append(top + math.log(total))
-            for tail, far in ((np.cumsum(weights), -self.first), (np.cumsum(weights[::-1]), self.last)):
-                reach = max(reach, far - int(np.searchsorted(tail, total * math.exp(-_TINY - 1.0))) + 2)
+            for outwards, far in ((slice(None), -self.first), (slice(None, None, -1), self.last)):
+                tail = np.cumsum(weights[outwards])
+                own = far - int(np.searchsorted(tail, total * math.exp(-_TINY - 1.0))) + 2
+                if own > far or self.logs[outwards][far - own] < -_NARROW:
+                    raise TooWideError(f"order {order:g} is too large for noise with these tails, or it is too narrow")
+                reach = max(reach, own)
         return reach
 
     def tilted_beyond(self, order: float) -> float:
@@ -225,21 +285,24 @@ def _losses(p: Array, q: Array) -> Array:
         return np.asarray(np.log(p) - np.log(q))
 
 
-def _largest(noise: _Noise, penalty: _Penalty) -> float:
-    """Bound Σ q·φ(L) over all places: blocks of the box, and of the three lines outside it."""
+def _largest(noise: _Noise, penalty: _Penalty) -> tuple[float, float]:
+    """Enclose the largest Σ q·φ(L) over all places: blocks of the box, and of the three lines outside it."""
     blocks, best, highest = _first_blocks(noise), 0.0, 0.0
     while blocks.shape[1]:
         if blocks.shape[1] > _MOST_BLOCKS:
             raise TooWideError("too many places cost about as much")
         i, j, across, along = blocks
-        values = np.maximum(*(_value(noise, penalty, i + across // 2, j + along // 2, z) for z in (0, 1)))
-        best = max(best, float(np.max(values)))
+        middle = i + across // 2, j + along // 2
+        values = np.maximum(*(_value(noise, penalty, *middle, z, 1.0) for z in (0, 1)))
+        best = max(best, *(float(np.max(_value(noise, penalty, *middle, z, 0.0))) for z in (0, 1)))
         single = across + along == 0
         bounds = np.where(single, values, _bounds(noise, penalty, blocks))
         done = single | (bounds <= best * (1.0 + _TOLERANCE))
         highest = max(highest, float(np.max(bounds[done], initial=0.0)))
         blocks = _halved(blocks[:, ~done])
-    return penalty.outside(noise, highest * (1.0 + 4.0 * noise.rounding))
+    if not math.isfinite(best):
+        raise TooWideError("it is more than floats hold")
+    return best * (1.0 - 1e-6), penalty.outside(noise, highest * (1.0 + 4.0 * noise.rounding))
 
 
 def _first_blocks(noise: _Noise) -> Integers:
@@ -269,11 +332,11 @@ def _halved(blocks: Integers) -> Integers:
     return blocks
 
 
-def _value(noise: _Noise, penalty: _Penalty, i: Integers, j: Integers, z: int) -> Array:
-    """Compute Σ q·φ(L), each loss no less far from 0 than it is."""
+def _value(noise: _Noise, penalty: _Penalty, i: Integers, j: Integers, z: int, rounded: float) -> Array:
+    """Compute Σ q·φ(L), with so many roundings on each loss."""
     total = np.zeros(i.shape)
     for p, q in _outcomes(noise, i, j, z):
-        total += _added(noise, penalty, q, [_losses(p, q)])
+        total += _added(noise, penalty, q, [_losses(p, q)], rounded)
     return total
 
 
@@ -288,9 +351,9 @@ def _bounds(noise: _Noise, penalty: _Penalty, blocks: Integers) -> Array:
     return total
 
 
-def _added(noise: _Noise, penalty: _Penalty, q: Array, losses: list[Array]) -> Array:
+def _added(noise: _Noise, penalty: _Penalty, q: Array, losses: list[Array], rounded: float = 1.0) -> Array:
     """Bound what one outcome adds; what floats do not hold needs noises so far beyond ±R that nothing is added."""
-    slack = 2.0 * noise.rounding
+    slack = 2.0 * rounded * noise.rounding
     ends = [penalty.of(end) for loss in losses for end in (loss + slack, loss - slack)]
     with np.errstate(invalid="ignore", over="ignore"):
         added = np.where(q > _UNHELD, q * np.max(ends, axis=0), 0.0)

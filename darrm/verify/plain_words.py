@@ -13,32 +13,59 @@ import math
 from decimal import ROUND_CEILING, Context, Decimal
 
 from darrm.account.accountant import estimated
+from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
+from darrm.proof.table import Table
 from darrm.system.command_line import numbered
 from darrm.verify.audit import Audit
+from darrm.verify.evidence import RELEASE
 from darrm.verify.ledger import LedgerCopy
-from darrm.verify.table import exact_of
-from darrm.verify.verdicts import CLAIMED, FALSE
+from darrm.verify.table import Answering, costs_of
+from darrm.verify.verdicts import CLAIMED, FALSE, UNKNOWN
 
 _ALARMS = 0.05  # of whoever guesses
+_NEAR = 1e-4  # relative: a figure that is smaller by less says the same
 
 
 def who_may_know(audit: Audit) -> list[str]:
     """Write, one sentence a fact, what was released, whom it protects, from whom, and on what conditions."""
-    if audit.table is None:
-        return ["The table cannot be trusted, so nothing is known about what its labels give away."]
-    voters, target = audit.table.problem.voters, audit.table.problem.target
-    labels = "Each label"
-    if audit.labels is not None:
-        labels = "The one label" if audit.labels.size == 1 else f"Each of the {audit.labels.size:,} labels"
-    return [
-        exact_of(audit.table).in_words(labels),
-        "The number of votes is not released, and nothing but the labels is.",
-        f"Protected is every person whose data reach {_reach(voters)}.",
-        _learned("one label", target.epsilon, target.delta) + ".",
-        *_together(audit),
-        *_conditions(voters),
-    ]
+    if not audit.releases:
+        judged = any(file.role == RELEASE for file in audit.files)
+        said = ["The table cannot be trusted, so nothing is known about what its labels give away."] if judged else []
+        return [*said, *_of_ledgers(audit)]
+    size = sum(file.labels.size for file in audit.labels.values())
+    labels = "Each label" if not audit.labels else "The one label" if size == 1 else f"Each of the {size:,} labels"
+    said = []
+    for path, answering in audit.releases.items():
+        start = f"{path}: " if len(audit.releases) > 1 else ""
+        voters, target = costs_of(answering).voters, _target(answering)
+        said += [
+            start + costs_of(answering).in_words("Each label" if start else labels),
+            "The number of votes is not released, and nothing but the labels is.",
+            f"Protected is every person whose data reach {_reach(voters)}.",
+            *([] if target is None else [_learned("one label", target.epsilon, target.delta) + "."]),
+        ]
+    said += _of_ledgers(audit)
+    for answering in audit.releases.values():
+        said += [sentence for sentence in _conditions(costs_of(answering).voters) if sentence not in said]
+    return said
+
+
+def _target(answering: Answering) -> PrivacyParams | None:
+    """Return the (ε, δ) of one label, where there is one."""
+    return answering.problem.target if isinstance(answering, Table) else answering.charge().guarantee
+
+
+def _of_ledgers(audit: Audit) -> list[str]:
+    """Say what all labels of each ledger give away together."""
+    if not audit.ledgers:
+        return ["What several labels give away together is not said here: it takes the ledger."]
+    held = sum(file.labels.size for file in audit.labels.values())
+    said = []
+    for path, ledger in audit.ledgers.items():
+        start = [f"Of {path}:"] if len(audit.ledgers) > 1 else []
+        said += [*start, *_together(ledger, held if len(audit.ledgers) == 1 else 0)]
+    return said
 
 
 def _reach(voters: Voters) -> str:
@@ -47,17 +74,16 @@ def _reach(voters: Voters) -> str:
     return f"at most {voters.reached} of the {voters.K} voters; others are not protected by this proof"
 
 
-def _together(audit: Audit) -> list[str]:
-    if audit.ledger is None:
-        return ["What several labels give away together is not said here: it takes the ledger."]
-    spent, budget, proved = audit.ledger.spent, audit.ledger.budget, audit.ledger.proved
+def _together(ledger: LedgerCopy, labels: int) -> list[str]:
+    """Say what all labels of one ledger give away together; ``labels`` of them are among the files."""
+    spent, budget, proved = ledger.spent, ledger.budget, ledger.proved
     if not spent.queries:
         return ["The ledger has paid for no label yet."]
     if spent.understated is not None:
         given = f"What all {spent.queries:,} labels of the ledger give away is not bounded"
         return [f"{given}: {estimated(spent.understated)}."]
     what = _of_ledger(spent.queries)
-    held = "" if audit.labels is None else f" (the audited file holds {audit.labels.size:,})"
+    held = f" (the audited files hold {labels:,})" if labels else ""
     paid = numbered(spent.queries, "label", "labels")
     scope = (
         f"The ledger paid for {paid} in all{held}, and what follows is about all of them, whatever files they are in."
@@ -75,22 +101,33 @@ def _together(audit: Audit) -> list[str]:
         scope,
         f"{_learned(what, proved.epsilon, budget.delta)} (by the bound {proved.name!r}, proved here){allowed}",
     ]
-    if spent.epsilon < proved.epsilon:
+    if spent.epsilon < proved.epsilon * (1 - _NEAR):
         smaller = f"The smaller ε = {spent.epsilon:.4g} of the bound {spent.bound!r}"
         sentences.append(f"{smaller} agrees with the files; this audit does not prove it by other means.")
     return sentences
 
 
 def to_quote(audit: Audit) -> str:
-    """Write the one line that may be quoted, about all labels of the ledger: what was proved here stands first."""
-    if audit.counts[FALSE] or audit.table is None:
+    """Write the one line that may be quoted, about all labels of the ledgers: what was proved here stands first."""
+    if audit.counts[FALSE]:
         return "To quote: nothing, for a claim is false."
-    figure, remark = f"one label is {audit.table.problem.target}-private, proved here", ""
-    if audit.ledger is not None:
-        figure, remark = _figure(audit.ledger)
-    if not figure:
-        return f"To quote: nothing, for {remark}."
-    return f"To quote: {figure}, if the {numbered(audit.counts[CLAIMED], 'claim', 'claims')} of the maker hold{remark}."
+    figures = [_figure(ledger) for ledger in audit.ledgers.values()]
+    names = [f"of {path} " if len(audit.ledgers) > 1 else "" for path in audit.ledgers]
+    if not figures:
+        tables = list(audit.tables.values())
+        if not tables:
+            return "To quote: nothing, for what several labels cost takes the ledger."
+        figures = [(f"one label is {table.problem.target}-private, proved here", "") for table in tables]
+        names = [f"of {path} " if len(tables) > 1 else "" for path in audit.tables]
+    without = next((remark for figure, remark in figures if not figure), "")
+    if without:
+        return f"To quote: nothing, for {without}."
+    told = "; ".join(f"{name}{figure}" for name, (figure, _) in zip(names, figures, strict=True))
+    remarks = "".join(remark for _, remark in figures)
+    unknown = audit.counts[UNKNOWN]
+    asked = f" and the {numbered(unknown, 'claim', 'claims')} that cannot be known" if unknown else ""
+    made = numbered(audit.counts[CLAIMED], "claim", "claims")
+    return f"To quote: {told}, if the {made} of the maker{asked} hold{remarks}."
 
 
 def _figure(ledger: LedgerCopy) -> tuple[str, str]:
@@ -107,7 +144,7 @@ def _figure(ledger: LedgerCopy) -> tuple[str, str]:
     of_files = f"({_rounded_up(spent.epsilon)}, {delta})-private by {spent.bound!r}"
     if proved is None:
         return f"{whole} {of_files}, which {agrees}", ""
-    remark = f"; {of_files} {agrees}" if spent.epsilon < proved.epsilon else ""
+    remark = f"; {of_files} {agrees}" if spent.epsilon < proved.epsilon * (1 - _NEAR) else ""
     return f"{whole} ({_rounded_up(proved.epsilon)}, {delta})-private, proved here by {proved.name!r}", remark
 
 

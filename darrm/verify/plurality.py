@@ -18,6 +18,9 @@ from functools import lru_cache
 from itertools import product
 from math import comb, factorial, lcm, prod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from darrm.laws.priors import Dirichlet
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
@@ -26,6 +29,7 @@ from darrm.proof.charge import charge_of
 from darrm.proof.evidence import MOVES
 from darrm.proof.table import Table
 from darrm.verify.exact import Enclosure, exponential
+from darrm.verify.noisy_labels import Array, Between, between, divergence
 from darrm.verify.verdicts import CLAIMED, Verdict
 
 MOST_WORK = 20_000_000  # classes of pairs of histograms: about twenty seconds
@@ -68,6 +72,22 @@ class ExactPlurality:
             return worst_differences(self.table, epsilons)
         return worst_of_private_voters(self.table, epsilons)
 
+    @property
+    def voters(self) -> Voters:
+        """Whose votes it is for."""
+        return self.table.problem.voters
+
+    def renyi(self, order: float) -> Between | None:
+        """Enclose the Rényi divergence of a label at an order; None if there are too many neighbors."""
+        return _renyi(self.table, order)
+
+    def law(self, counts: NDArray[np.int64]) -> Array:
+        """Compute Pr[label] for histograms, (n, C) → (n, C)."""
+        law = _law(self.table)
+        unit = float(lcm(*range(1, self.classes + 1)) * _UNIT)
+        rows = [[law[tuple(sorted(row, reverse=True))][votes] / unit for votes in row] for row in counts.tolist()]
+        return np.array(rows)
+
     def value(self) -> Fraction | None:
         """Compute the share of right labels exactly; None if the file does not hold the prior."""
         return share_right(self.table)
@@ -107,15 +127,10 @@ class ExactPlurality:
 def worst_differences(table: Table, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
     """Enclose the largest Σ_c max(0, h_c(n) − e^ε·h_c(n')) for each ε; None if there are too many pairs."""
     problem = table.problem
-    K, C, reached = problem.voters.K, problem.classes, min(problem.voters.reached, problem.voters.K)
-    weights = table.plurality.to_json()
-    if len(weights) * (C * (C - 1)) ** reached * C * len(epsilons) > MOST_WORK:
+    C, reached = problem.classes, min(problem.voters.reached, problem.voters.K)
+    if len(table.plurality.to_json()) * (C * (C - 1)) ** reached * C * len(epsilons) > MOST_WORK:
         return None
-    common = lcm(*range(1, C + 1))
-    law = {}
-    for part, given in zip(sorted(_partitions(K, C), reverse=True), weights, strict=True):
-        values = sorted(set(part), reverse=True)
-        law[part] = {votes: w * common // part.count(votes) for votes, w in zip(values, given, strict=True)}
+    common, law = lcm(*range(1, C + 1)), _law(table)
     ratios = [exponential(epsilon) for epsilon in epsilons]
     bits = 1 << 128
     below, above = (
@@ -143,11 +158,7 @@ def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[
     multisets = prod(comb(n + len(corners) - 1, n) for (n, _), corners in zip(kinds, ends[0], strict=True))
     if multisets * comb(K + C - 1, K) * 4 > MOST_WORK:
         return None
-    common = lcm(*range(1, C + 1))
-    law = {}
-    for part, given in zip(sorted(_partitions(K, C), reverse=True), table.plurality.to_json(), strict=True):
-        values = sorted(set(part), reverse=True)
-        law[part] = {votes: w * common // part.count(votes) for votes, w in zip(values, given, strict=True)}
+    common, law = lcm(*range(1, C + 1)), _law(table)
     ratios, bits = [exponential(epsilon) for epsilon in epsilons], 1 << 128
     worst, nobody = [[0, 0] for _ in epsilons], ({(0,) * C: 1}, {(0,) * C: 1})
     for end, corners in enumerate(ends):
@@ -159,6 +170,32 @@ def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[
                 worst[at][end] = max(worst[at][end], total)
     unit = common * _UNIT * bits * _GRAIN**K
     return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all multisets of corners") for low, high in worst]
+
+
+def _law(table: Table) -> dict[Histogram, dict[int, int]]:
+    """Return Pr[a class with so many votes] for each partition, in units of 2^-53 over lcm(1 … C)."""
+    K, C = table.problem.voters.K, table.problem.classes
+    common, law = lcm(*range(1, C + 1)), {}
+    for part, given in zip(sorted(_partitions(K, C), reverse=True), table.plurality.to_json(), strict=True):
+        values = sorted(set(part), reverse=True)
+        law[part] = {votes: w * common // part.count(votes) for votes, w in zip(values, given, strict=True)}
+    return law
+
+
+@lru_cache(maxsize=64)  # tables do not change, and a ledger and a plan ask for the same orders
+def _renyi(table: Table, order: float) -> Between | None:
+    """Enclose the Rényi divergence of labels of plain voters over all pairs of histograms."""
+    problem = table.problem
+    C, reached = problem.classes, min(problem.voters.reached, problem.voters.K)
+    if not problem.voters.are_plain or len(table.plurality.to_json()) * (C * (C - 1)) ** reached * C > MOST_WORK:
+        return None
+    law, unit, largest = _law(table), float(lcm(*range(1, C + 1)) * _UNIT), 0.0
+    for part, own in law.items():
+        others = [(other, law[tuple(sorted(other, reverse=True))]) for other in sorted(_within(part, reached))]
+        after = np.array([[weights[votes] for votes in other] for other, weights in others], dtype=float) / unit
+        before = np.array([own[votes] for votes in part], dtype=float) / unit
+        largest = max(largest, divergence(np.broadcast_to(before, after.shape), after, order))
+    return between(largest)
 
 
 def _corners(each: PrivacyParams, C: int, *, up: bool) -> list[_Corner]:

@@ -15,16 +15,20 @@ from typing import Any
 
 from darrm.errors import DarrmError
 from darrm.laws import priors
-from darrm.mechanisms import noisy_maximum
+from darrm.mechanisms.files import CLAIMS, without_claims
+from darrm.mechanisms.noisy_maximum import FORMAT, NoisyMaximum
 from darrm.proof.evidence import CORNERS, MOVES
 from darrm.proof.table import Table
 from darrm.system.files import parse_json
 from darrm.verify.exact import Enclosure
 from darrm.verify.majority import ExactMajority
+from darrm.verify.mechanism import ExactMechanism, judge_mechanism
+from darrm.verify.plan import judge_plan
 from darrm.verify.plurality import ExactPlurality
 from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, Verdict, judged
 
 Exact = ExactMajority | ExactPlurality
+Answering = Table | NoisyMaximum  # what answers, as a file holds it
 _BY_FORMAT: dict[object, type[Exact]] = {CORNERS.format: ExactMajority, MOVES.format: ExactPlurality}
 
 _FIGURES = 1e-9  # relative: machines agree on a figure of the certificate to so much
@@ -43,17 +47,33 @@ def exact_of(table: Table) -> Exact:
     return _BY_FORMAT[table.evidence.format](table)
 
 
+def costs_of(answering: Answering) -> Exact | ExactMechanism:
+    """Return what computes anew what one answer costs."""
+    return ExactMechanism(answering) if isinstance(answering, NoisyMaximum) else exact_of(answering)
+
+
+def judge_release(content: bytes) -> tuple[Answering | None, list[Verdict]]:
+    """Judge every claim of a file that is released from, a table or a mechanism, and of the plan that it came from.
+
+    `ValueError` if the file holds no JSON object at all.
+    """
+    data = parsed(content)
+    answering: Answering | None
+    if data.get("format") == FORMAT:
+        answering, verdicts = judge_mechanism(without_claims(data))
+    else:
+        answering, verdicts = judge_table(content)
+    if CLAIMS in data and answering is not None:
+        verdicts += judge_plan(data[CLAIMS], costs_of(answering))
+    return answering, verdicts
+
+
 def judge_table(content: bytes) -> tuple[Table | None, list[Verdict]]:
     """Judge every claim of a table's file; the table is None if it cannot be used.
 
-    `ValueError` if the file holds no JSON object at all, or a mechanism.
+    `ValueError` if the file holds no JSON object at all.
     """
-    data = parsed(content)
-    if data.get("format") == noisy_maximum.FORMAT:
-        raise ValueError(
-            "it is a mechanism, which holds no proof to judge: what its labels cost is computed when they are charged, "
-            "and python -m darrm.account --ledger says what was"
-        )
+    data = without_claims(parsed(content))
     named = data.get("format")
     kind = _BY_FORMAT.get(named, ExactMajority) if isinstance(named, str) else ExactMajority
     sound = judge_checksum(data, kind.numbers)

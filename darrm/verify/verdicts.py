@@ -11,7 +11,7 @@ verdict                   meaning
 ========================  ============================================================================================
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PROVED, CONSISTENT, CLAIMED, UNKNOWN, FALSE = VERDICTS = (
     "proved here",
@@ -20,21 +20,28 @@ PROVED, CONSISTENT, CLAIMED, UNKNOWN, FALSE = VERDICTS = (
     "cannot be known",
     "false",
 )
-ABOUT_TABLE, ABOUT_VOTERS, NOTE = "table", "voters", "a note of whoever made the table"
+ABOUT_TABLE, ABOUT_MECHANISM, ABOUT_VOTERS, ABOUT_PLAN = "table", "mechanism", "voters", "plan"
+ABOUT_FILE, ABOUT_ESTIMATOR = "file", "estimator"
+NOTE = "a note of whoever made the table"
 
 
 @dataclass(frozen=True)
 class Verdict:
     """One claim, what it is about, and what was found."""
 
-    about: str  # table, voters, ledger, labels or attack
+    about: str  # table, mechanism, plan, voters, ledger, labels, attack or file
     claim: str
     verdict: str  # one of `VERDICTS`
     reason: str
+    file: str = ""  # in which it is claimed; of a claim between files the one that says more
 
     def __str__(self) -> str:
         shown = "FALSE" if self.verdict == FALSE else self.verdict
         return f"{shown:<22}{self.about}: {self.claim} ({self.reason})"
+
+    def of(self, file: str) -> "Verdict":
+        """Say in which file it is claimed, unless that is said."""
+        return self if self.file else replace(self, file=file)
 
 
 def judged(about: str, claim: str, reason: str, *, holds: bool, how: str = CONSISTENT) -> Verdict:

@@ -74,13 +74,7 @@ def verify(*arguments):
 
 
 status, printed = verify(
-    "table.json",
-    "--ledger",
-    "ledger.sqlite",
-    "--labels",
-    "labels.csv",
-    "--report",
-    "report.html",
+    "table.json", "ledger.sqlite", "labels.csv", "--report", "report.html"
 )
 for line in printed.splitlines():
     print(line[:84] + ("…" if len(line) > 84 else ""))
@@ -116,11 +110,7 @@ def rewritten(place, change):
 
 def judged(place):
     """All verdicts on the files of a folder."""
-    files = {
-        "ledger_path": place / "ledger.sqlite",
-        "labels_path": place / "labels.csv",
-    }
-    return audit(place / "table.json", **files)
+    return audit([place / "table.json", place / "ledger.sqlite", place / "labels.csv"])
 
 
 def louder(data):

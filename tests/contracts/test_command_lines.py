@@ -83,9 +83,10 @@ DOORS = (
     ),
     Door(
         "verify",
-        "table.json --ledger ledger.sqlite",
+        "table.json ledger.sqlite",
         "verify_report",
-        shared=("--ledger", "--labels", "--classes", "--format", "--quiet"),
+        (("--ledger", "named like any other file"), ("--labels", "named like any other file")),
+        shared=("--classes", "--format", "--quiet"),
     ),
     Door(
         "pate",

@@ -237,9 +237,9 @@ SHELL = {
     "release votes.csv --table cut.json --ledger ledger.sqlite --output out.csv": "'cut.json' … no table … wrote",
     "release votes.csv --table edited.json --ledger ledger.sqlite --output out.csv": "changed … optimize again",
     "release votes.csv --table foreign.json --ledger ledger.sqlite --output out.csv": "format … optimize or plan",
-    "verify votes.csv": "no JSON … optimize or plan",
+    "verify votes.csv": "'votes.csv' … one line is one answer",
     "verify --table table.json": "no flag --table … --help",
-    "verify table.json --labels votes.csv": "'votes.csv' … one line is one answer",
+    "verify table.json votes.csv": "'votes.csv' … one line is one answer",
     # ledgers
     "release votes.csv --table table.json --output out.csv": "--ledger … required",
     f"{ONTO} none.sqlite": "none.sqlite … --create-budget",

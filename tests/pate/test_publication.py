@@ -113,7 +113,7 @@ def test_an_audit_promises_nothing_by_an_estimate(released: Analysis, tmp_path: 
     ledger.debit(sanitize(released, PARAMETERS).charge(consent=ESTIMATED_TOTAL))
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2")), 2)
     certify(problem, NoiseFunction(3, [0.1, 0.2])).save(tmp_path / "table.json")
-    found = audit(tmp_path / "table.json", ledger_path=tmp_path / "ledger.sqlite")
+    found = audit([tmp_path / "table.json", tmp_path / "ledger.sqlite"])
     about = ("together are", "the total")
     sums = {verdict.verdict for verdict in found.verdicts if any(words in verdict.claim for words in about)}
     assert sums == {CLAIMED}

@@ -393,7 +393,7 @@ def test_some_voters_may_promise_nothing(tmp_path: Path) -> None:
     assert Table.load(tmp_path / "table.json").problem == problem
     _, verdicts = judge_table((tmp_path / "table.json").read_bytes())
     assert {PROVED} <= {verdict.verdict for verdict in verdicts} <= {PROVED, CLAIMED, CONSISTENT}
-    said = " ".join(who_may_know(audit(tmp_path / "table.json")))
+    said = " ".join(who_may_know(audit([tmp_path / "table.json"])))
     assert "5 of them (0.1, 1e-05); of the others nothing is asked" in said
     assert (voters.are_plain, voters.are_private_models, plain.are_plain) == (False, False, True)
     assert [n for n, _ in voters.private_kinds] == [5]

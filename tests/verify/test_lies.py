@@ -54,7 +54,7 @@ def files(made: Path, tmp_path: Path) -> Path:
 
 
 def judged(files: Path, labels: str = "labels.csv") -> Audit:
-    return audit(files / "table.json", ledger_path=files / "ledger.sqlite", labels_path=files / labels)
+    return audit([files / "table.json", files / "ledger.sqlite", files / labels])
 
 
 def false_claims(found: Audit) -> list[str]:
@@ -152,7 +152,7 @@ def test_a_lie_in_a_table_is_false(files: Path, place: str, name: str, value: ob
     if value is None:
         del inside[name]
     (files / "table.json").write_text(signed(data))
-    assert false_claims(audit(files / "table.json"))
+    assert false_claims(audit([files / "table.json"]))
 
 
 @pytest.mark.parametrize("version", ["1", "1-plain", "2-monotone"])
@@ -168,7 +168,7 @@ def test_a_lie_in_an_old_table_is_false(tmp_path: Path, version: str, lie: str) 
     for place, change in changes[lie].items():
         data[place].update(change)
     (tmp_path / "table.json").write_text(signed(data))
-    assert false_claims(audit(tmp_path / "table.json"))
+    assert false_claims(audit([tmp_path / "table.json"]))
 
 
 MARK = b"\xef\xbb\xbf"

@@ -65,7 +65,7 @@ def test_each_member_is_told_its_row(
         (f"{name!r} is counted as ({pair})-private", FALSE if name in wrong else CONSISTENT)
         for name, pair in verdicts.items()
     ]
-    assert [file["role"] for file in report["files"]] == ["table", "voters"]
+    assert [file["role"] for file in report["files"]] == ["release", "voters"]
 
 
 def test_a_member_that_joined_is_not_counted(table: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,147 @@
+"""What each file that an auditor was given is: found out from its first bytes, never from its name alone.
+
+A folder stands for the files in it and below it, but for hidden ones. What is given by its name must be understood, or
+is an error; what lies in a folder may be anything, and is listed as not judged, with the reason.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.errors import checks
+from darrm.mechanisms.noisy_maximum import FORMAT
+from darrm.proof.evidence import BY_FORMAT
+from darrm.system.extras import require
+from darrm.system.files import check_regular, parse_json
+from darrm.system.votes_file import SUFFIXES, LabelsFile, read_labels
+from darrm.verify.ledger import BESIDE, ledger_files
+
+RELEASE, LEDGER, LABELS, ESTIMATOR, OTHER = "release", "ledger", "labels", "estimator", "other"
+_MOST_BYTES = 2**30  # of a file that is read whole; tables hold kilobytes
+_MOST_FILES = 10_000  # of a folder
+_PARTITION, _LABEL = ".parquet", "label"
+_SQLITE, _ZIP, _PARQUET = b"SQLite format 3\x00", b"PK\x03\x04", b"PAR1"
+_RELEASES = {FORMAT, *BY_FORMAT}
+_VOTERS_HEAD = b"name,epsilon,delta"
+_REPORTS = "it is what a command printed, and repeats what other files claim"
+_ABSENT = "give a table, a mechanism (plan.json), a ledger, labels, an estimator, or a folder that holds them"
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """One file: what it is, and what it holds."""
+
+    role: str
+    path: str
+    parts: tuple[tuple[str, bytes], ...]  # what stands in it, and beside it by the end of its name
+    labels: Any = None  # `LabelsFile` of labels
+    reason: str = ""  # why it is not judged
+
+    @property
+    def content(self) -> bytes:
+        """What stands in it."""
+        return self.parts[0][1]
+
+
+def pieces_of(paths: Sequence[Path]) -> Iterator[Piece]:
+    """Read files and folders; `ValueError` or `OSError` for what is named and cannot be used."""
+    if not paths:
+        checks.fail("PATH", checks.Found("nothing"), "a file or a folder", _ABSENT)
+    read = set[Path]()
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(part for part in path.rglob("*") if part.is_file() and not _hidden(part, path))
+            if not inside or len(inside) > _MOST_FILES:
+                found = checks.Found(f"{len(inside):,} files")
+                checks.fail(f"folder {str(path)!r}", found, f"one of 1 to {_MOST_FILES:,} files", _ABSENT)
+            inside = [part for part in inside if part.resolve() not in read and not part.name.endswith(BESIDE)]
+            read |= {part.resolve() for part in inside}
+            for folder, parts in groupby(inside, key=lambda part: (part.parent, part.suffix == _PARTITION)):
+                alike = list(parts)
+                yield from [_of_partitions(folder[0], alike)] if folder[1] else map(_of_folder, alike)
+        elif path.resolve() not in read:
+            read.add(path.resolve())
+            yield _named(path)
+
+
+def _hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+
+
+def _of_folder(path: Path) -> Piece:
+    """Read a file that lies in a folder, whatever it is."""
+    try:
+        return _named(path)
+    except (ValueError, OSError) as error:
+        return Piece(OTHER, str(path), (("", b""),), reason=str(error))
+
+
+def _named(path: Path) -> Piece:
+    """Read a file that must be something."""
+    check_regular(path, _MOST_BYTES)
+    with path.open("rb") as file:
+        start = file.read(len(_SQLITE))
+    if start == _SQLITE:
+        return Piece(LEDGER, str(path), tuple(ledger_files(path).items()))
+    if start.startswith(_PARQUET):
+        return Piece(LABELS, str(path), (("", path.read_bytes()),), labels=_of_parquet(path))
+    if path.suffix in SUFFIXES:
+        content = path.read_bytes()
+        if content.removeprefix(b"\xef\xbb\xbf").startswith(_VOTERS_HEAD):
+            return Piece(OTHER, str(path), (("", content),), reason="it names voters: give it with --voters")
+        return Piece(LABELS, str(path), (("", content),), labels=read_labels(path))
+    content = path.read_bytes()
+    if start.startswith(_ZIP):
+        return Piece(ESTIMATOR, str(path), (("", content),))
+    return _of_text(path, content)
+
+
+def _of_text(path: Path, content: bytes) -> Piece:
+    """Tell JSON from other text; what claims to be a release, or nothing in particular, is judged as one."""
+    parts = (("", content),)
+    try:
+        data = parse_json(content.decode("utf-8-sig"))
+    except ValueError as error:
+        if path.suffix == ".json":
+            raise ValueError(
+                f"{str(path)!r} holds no JSON: {error}; wanted is what --output of optimize or plan wrote"
+            ) from error
+        return Piece(OTHER, str(path), parts, reason=f"nothing is known of such files; {_ABSENT}")
+    if not isinstance(data, dict):
+        raise ValueError(f"{str(path)!r} holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)
+    named = data.get("format")
+    if named in _RELEASES or "checksum" in data or not isinstance(named, str):
+        return Piece(RELEASE, str(path), parts)
+    return Piece(OTHER, str(path), parts, reason=f"{_REPORTS} (format {named!r})")
+
+
+def _of_partitions(folder: Path, paths: Sequence[Path]) -> Piece:
+    """Read the labels of the Parquet files of one folder, which a release wrote together."""
+    contents = tuple((f"/{path.name}", path.read_bytes()) for path in paths)
+    try:
+        labels = LabelsFile(np.concatenate([_of_parquet(path).labels for path in paths]))
+    except (ValueError, OSError) as error:
+        return Piece(OTHER, str(folder), contents, reason=str(error))
+    return Piece(LABELS, str(folder), contents, labels=labels)
+
+
+def _of_parquet(path: Path) -> LabelsFile:
+    """Read the labels of a Parquet file: its only column, or the one that is called label."""
+    file = require("pyarrow.parquet").ParquetFile(path)
+    names = file.schema_arrow.names
+    name = _LABEL if _LABEL in names else names[-1]
+    parts = [_narrow(batch.column(0).to_numpy(zero_copy_only=False)) for batch in file.iter_batches(columns=[name])]
+    return LabelsFile(np.concatenate(parts) if parts else np.empty(0, dtype=np.int64))
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[Any]:
+    """Keep whole numbers in as few bytes as they need, other labels as text."""
+    if values.dtype.kind not in "iu":
+        return values.astype(str)
+    low, high = int(values.min(initial=0)), int(values.max(initial=0))
+    return values.astype(np.result_type(np.min_scalar_type(low), np.min_scalar_type(high)))

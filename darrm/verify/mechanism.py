@@ -1,0 +1,306 @@
+"""The claims of a mechanism's file: what one label costs, by arithmetic that shares nothing with the prover.
+
+==========================  ==========================================================================================
+mechanism                   what one label costs, where a person moves t votes
+==========================  ==========================================================================================
+GNMax, LNMax, ShapedMax     `darrm.verify.noisy_labels` for t = 1; beyond, two noisy counts that change by t each:
+                            α·t²/σ² of Gaussian, a pure 2tγ of Laplace noise
+ExponentialMechanism        e_c ∝ e^{ε·votes/(2t)}: the odds of two classes change by at most e^ε, so it is (ε, 0)-
+                            private [MT07]. Pr' = Pr·r/E r with e^{−ε/2} ≤ r ≤ e^{ε/2}, and E[r^{1−α}]·(E r)^{α−1} is
+                            convex in r: with u = Pr[r = e^{−ε/2}], 0 ≤ u ≤ 1, two values are the worst, and both
+                            factors are logarithmically concave in u.
+PermuteAndFlip              (ε, 0)-private: Pr[c] = e_c·∫ Π (1 − e_o·s) ds over the others, s in [0, 1] [MS20]
+==========================  ==========================================================================================
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from darrm.losses.charges import Charge
+from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.problem import Voters
+from darrm.verify.exact import Enclosure
+from darrm.verify.noisy_labels import (
+    Array,
+    Between,
+    TooWideError,
+    delta_of_gaussian_label,
+    delta_of_label,
+    renyi_of_label,
+)
+from darrm.verify.verdicts import ABOUT_MECHANISM, CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
+
+_DIGITS = 2e-9  # relative: floats on either side; says "nine digits"
+_BISECTIONS = 400
+_NODES = 400  # at most, of an integral over ties
+_CHECKED, _ORDERS = 3, (4.0, 16.0, 64.0)  # points of a profile, orders of a curve: a second each where noise is wide
+
+
+@dataclass(frozen=True, eq=False)
+class ExactMechanism:
+    """A mechanism's costs, recomputed."""
+
+    mechanism: NoisyMaximum
+
+    can_be_attacked = True
+
+    @property
+    def voters(self) -> Voters:
+        """Whose votes it is for."""
+        return self.mechanism.voters
+
+    @property
+    def classes(self) -> int:
+        """How many different labels there can be."""
+        return self.mechanism.classes
+
+    def cost(self, *, voters: Voters | None = None, exact: bool | None = None) -> Charge:  # noqa: ARG002 (as of tables)
+        """Describe what a query costs; `ValueError` for voters that it is not for."""
+        if voters not in {None, self.mechanism.voters}:
+            raise ValueError("it is for other voters")
+        return self.mechanism.charge()
+
+    def renyi(self, order: float) -> Between | None:
+        """Enclose the Rényi divergence of a label; None where it takes too long."""
+        return _renyi(self.mechanism, order)
+
+    def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+        """Enclose the smallest δ of one label for each ε; None where it takes too long."""
+        return _deltas(self.mechanism, tuple(epsilons))
+
+    def law(self, counts: NDArray[np.int64]) -> Array:
+        """Compute Pr[label] for histograms, (n, C) → (n, C)."""
+        return label_law(self.mechanism, counts)
+
+    def in_words(self, labels: str) -> str:
+        """Say what one of the labels tells."""
+        what = f"{labels} is one of {self.classes} classes: the first after noise of {self.mechanism.mechanism}"
+        return f"{what}, which looks at the votes of {self.voters.K} voters."
+
+
+def judge_mechanism(data: dict[str, Any]) -> tuple[NoisyMaximum | None, list[Verdict]]:
+    """Judge every claim of a mechanism's file but those of a plan; the mechanism is None if it cannot be used."""
+    claim = "it is a mechanism, with what is needed to release from it and nothing else"
+    try:
+        mechanism = NoisyMaximum.from_json(data)
+    except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError, RecursionError) as error:
+        return None, [Verdict(ABOUT_MECHANISM, claim, FALSE, str(error) or repr(error))]
+    reason = f"written again, it is equal; the SHA-256 of what it holds is {mechanism.digest}"
+    verdicts = [Verdict(ABOUT_MECHANISM, claim, CONSISTENT, reason)]
+    verdicts += judge_costs(ExactMechanism(mechanism), mechanism.charge(), ABOUT_MECHANISM)
+    verdicts += judge_reach(mechanism.voters, ABOUT_MECHANISM)
+    return mechanism, verdicts
+
+
+def judge_costs(exact: Any, charge: Charge, about: str) -> Iterator[Verdict]:  # noqa: ANN401 (a table or a mechanism)
+    """Judge the descriptions of what one query costs: guarantee, Rényi curve, profile."""
+    if charge.guarantee is not None:
+        yield from _judge_guarantee(exact, charge, about)
+    if charge.renyi is not None:
+        known = charge.renyi.orders[np.isfinite(charge.renyi.values)]
+        orders = sorted({float(known[known <= most][-1]) for most in _ORDERS if known.size and known[0] <= most})
+        stored = [float(charge.renyi.values[charge.renyi.orders == order][0]) for order in orders]
+        ours = [exact.renyi(order) for order in orders]
+        shown = [f"{order:g}" for order in orders]
+        yield _compared(about, "the Rényi curve of a query", f"orders {', '.join(shown)}", stored, ours)
+    if charge.profile is not None:
+        size = len(charge.profile.epsilons)
+        places = sorted({(size - 1) * place // (_CHECKED + 1) for place in range(1, _CHECKED + 1)})
+        found = exact.deltas([Fraction(charge.profile.epsilons[place]) for place in places])
+        ours = [None] * len(places) if found is None else [Between(float(e.lower), float(e.upper)) for e in found]
+        stored = [charge.profile.deltas[place] for place in places]
+        yield _compared(about, "the privacy profile of a query", f"{len(places)} of {size} points", stored, ours)
+
+
+def _judge_guarantee(exact: Any, charge: Charge, about: str) -> Iterator[Verdict]:  # noqa: ANN401
+    if not isinstance(exact, ExactMechanism) or charge.guarantee is None:
+        return
+    epsilon, claim = own_epsilon(exact.mechanism), f"one label is {charge.guarantee}-differentially private"
+    reason = f"by theorem it is ({epsilon:g}, 0)-private where a person moves {exact.mechanism.mechanism.reached} votes"
+    yield judged(about, claim, reason, holds=charge.guarantee.epsilon >= epsilon * (1.0 - _DIGITS), how=PROVED)
+
+
+def _compared(about: str, what: str, where: str, stored: Sequence[float], ours: Sequence[Between | None]) -> Verdict:
+    """Judge costs that a file or the library states against those that are computed here."""
+    known = [(theirs, own) for theirs, own in zip(stored, ours, strict=True) if own is not None]
+    claim = f"{what} is at least what it costs, at {where}"
+    if not known:
+        return Verdict(about, claim, UNKNOWN, "it takes too long here: wide noise, large orders or many votes")
+    if any(theirs < own.low for theirs, own in known):
+        theirs, own = next((theirs, own) for theirs, own in known if theirs < own.low)
+        return Verdict(about, claim, FALSE, f"{theirs:.9g} is stated and {own.low:.9g} is attained")
+    most = max(own.high / theirs if theirs else (math.inf if own.high > 0.0 else 1.0) for theirs, own in known)
+    if most <= 1.0 + _DIGITS:
+        return Verdict(
+            about, claim, PROVED, f"arithmetic of its own finds at most {min(1.0, most):.4f} of it, to nine digits"
+        )
+    return Verdict(
+        about,
+        claim,
+        CONSISTENT,
+        f"arithmetic of its own proves {most:.6g} times as much; what it finds attained is less",
+    )
+
+
+def judge_reach(voters: Voters, about: str) -> Iterator[Verdict]:
+    """Judge what a mechanism's file says of voters and no file can show."""
+    if voters.reached == voters.K:
+        yield Verdict(about, "one person's data reach every voter", PROVED, "true of any voters")
+    else:
+        claim = f"one person's data reach at most {voters.reached} of the {voters.K} voters"
+        yield Verdict(about, claim, CLAIMED, "how the data were dealt out is not in the files")
+
+
+def own_epsilon(mechanism: NoisyMaximum) -> float:
+    """Compute the pure ε of one label; ∞ where there is none."""
+    inner = mechanism.mechanism
+    if isinstance(inner, LNMax):
+        return 2.0 * inner.reached * inner.gamma * (1.0 + 1e-15)
+    return inner.epsilon if isinstance(inner, ExponentialMechanism | PermuteAndFlip) else math.inf
+
+
+@lru_cache(maxsize=256)
+def _renyi(mechanism: NoisyMaximum, order: float) -> Between | None:
+    inner = mechanism.mechanism
+    if isinstance(inner, PermuteAndFlip):
+        pure = _pure(inner.epsilon, order)
+        return Between(0.0, pure)
+    if isinstance(inner, ExponentialMechanism):
+        return _of_exponential(inner.epsilon, order)
+    if inner.reached == 1:
+        try:
+            found = renyi_of_label(log_weights_of(mechanism), order)
+            pure = own_epsilon(mechanism)
+            return found if math.isinf(pure) else Between(found.low, min(found.high, _pure(pure, order)))
+        except TooWideError:
+            return None
+    if isinstance(inner, GNMax):
+        return Between(0.0, order * (inner.reached / inner.sigma) ** 2 * (1.0 + 1e-12))
+    return Between(0.0, _pure(own_epsilon(mechanism), order)) if isinstance(inner, LNMax) else None
+
+
+@lru_cache(maxsize=64)
+def _deltas(mechanism: NoisyMaximum, epsilons: tuple[Fraction, ...]) -> list[Enclosure] | None:
+    inner, found = mechanism.mechanism, []
+    for epsilon in epsilons:
+        if isinstance(inner, ExponentialMechanism):
+            # max over u of u − e^x·u/(u + (1 − u)e^ε): two values of r, as for the curve
+            e, at = ball(inner.epsilon), arb(epsilon.numerator) / epsilon.denominator
+            delta = ((at - e) / 2).expm1() ** 2 / -(-e).expm1() if at < e else arb(0)
+            found.append(Between(max(0.0, -upper(-delta)), upper(delta)))
+        elif inner.reached > 1 or isinstance(inner, PermuteAndFlip):
+            return None
+        else:
+            try:
+                found.append(
+                    delta_of_gaussian_label(inner.sigma, float(epsilon))
+                    if isinstance(inner, GNMax)
+                    else delta_of_label(log_weights_of(mechanism), float(epsilon))
+                )
+            except TooWideError:
+                return None
+    return [Enclosure(Fraction(own.low), Fraction(own.high), "all places of two classes") for own in found]
+
+
+def log_weights_of(mechanism: NoisyMaximum) -> Callable[[Array], Array]:
+    """Return log w(x) of the noise, from the file's parameters alone."""
+    inner: Any = mechanism.mechanism
+    if isinstance(inner, GNMax):
+        rate = 1.0 / (2.0 * inner.sigma**2)
+        return lambda x: -rate * x**2
+    if isinstance(inner, LNMax):
+        return lambda x: -inner.gamma * np.abs(x)
+    noise = inner.noise
+    return lambda x: (
+        -np.where(
+            x >= 0.0, (np.abs(x) / noise.right) ** noise.right_power, (np.abs(x) / noise.left) ** noise.left_power
+        )
+    )
+
+
+def _pure(epsilon: float, order: float) -> float:
+    """Bound the Rényi divergence of an (ε, 0)-private answer: that of randomized response, in balls."""
+    alpha, e = arb(order), ball(epsilon)
+    high = e - (1 + e.exp()).log()  # logarithms of both probabilities
+    low = high - e
+    value = ((alpha * high + (1 - alpha) * low).exp() + (alpha * low + (1 - alpha) * high).exp()).log() / (alpha - 1)
+    return upper(value) if value.is_finite() else epsilon
+
+
+def _of_exponential(epsilon: float, order: float) -> Between:
+    """Enclose the largest log E[r^{1−α}]·(E r)^{α−1}/(α − 1) over u, with r scaled to e^{−ε} and 1: it is concave."""
+    alpha, e = arb(order), ball(epsilon)
+    rise, fall = ((alpha - 1) * e).expm1(), (-e).expm1()
+
+    def logarithm(u: arb) -> arb:
+        return (1 + u * rise).log() + (alpha - 1) * (1 + u * fall).log()
+
+    def slope(u: arb) -> arb:
+        return rise / (1 + u * rise) + (alpha - 1) * fall / (1 + u * fall)
+
+    low, high = arb(0), arb(1)
+    for _ in range(_BISECTIONS):
+        middle = ((low + high) / 2).mid()
+        if slope(middle) > 0:
+            low = middle
+        elif slope(middle) < 0:
+            high = middle
+        else:
+            break
+    most = (logarithm(low) + slope(low) * (high - low)) / (alpha - 1)  # a tangent, left of the top
+    least = logarithm(low) / (alpha - 1)
+    return Between(max(0.0, -upper(-least)), upper(most) if most.is_finite() else epsilon)
+
+
+def ball(parameter: float) -> arb:
+    """Enclose the number that the shortest decimal of a float means."""
+    top, bottom = Fraction(repr(float(parameter))).as_integer_ratio()
+    return arb(top) / bottom
+
+
+def upper(value: arb) -> float:
+    """Round up to a float."""
+    return math.nextafter(float(value.upper()), math.inf)
+
+
+def label_law(mechanism: NoisyMaximum, counts: NDArray[np.int64]) -> Array:
+    """Compute Pr[label] of histograms by sums and quadrature, (n, C) → (n, C); ties are shared."""
+    inner, classes = mechanism.mechanism, counts.shape[1]
+    nodes, weights = np.polynomial.legendre.leggauss(min(_NODES, classes // 2 + 1))
+    at, by = (nodes + 1.0) / 2.0, weights / 2.0  # on [0, 1], exact for polynomials of degree C
+    if isinstance(inner, ExponentialMechanism | PermuteAndFlip):
+        rate = inner.epsilon / (2.0 * inner.reached)
+        odds = np.exp(-rate * (counts.max(axis=1, keepdims=True) - counts))
+        if isinstance(inner, ExponentialMechanism):
+            return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+        law = np.zeros(counts.shape)
+        for s, weight in zip(at, by, strict=True):
+            others = 1.0 - odds * s
+            law += weight * odds * np.prod(others, axis=1, keepdims=True) / others
+        return law
+    log_weights, width = log_weights_of(mechanism), 16
+    while min(-log_weights(np.array([-width, width], dtype=np.float64))) < 40.0:
+        width *= 2
+    points = np.arange(-width, width + 1)
+    f = np.exp(log_weights(points.astype(np.float64)))
+    f /= f.sum()
+    below = np.concatenate([[0.0], np.cumsum(f), [1.0]])  # Pr[X < point]
+    law = np.zeros(counts.shape)
+    for row, histogram in enumerate(counts):
+        for votes in np.unique(histogram):
+            others = np.delete(histogram, int(np.argmax(histogram == votes)))
+            place = np.clip(points[:, None] + votes - others[None, :] + width, 0, points.size)
+            strictly, level = below[place], below[place + 1] - below[place]
+            chance = sum(w * np.prod(strictly + s * level, axis=1) for s, w in zip(at, by, strict=True))
+            law[row, histogram == votes] = float(f @ chance)
+    return law

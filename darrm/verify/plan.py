@@ -1,0 +1,188 @@
+"""What a plan claims of its release: the workload, the total and by which bound, the share right under which prior."""
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import count, takewhile
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.account.accountant import PrivacyAccountant
+from darrm.laws import priors
+from darrm.laws.priors import Dirichlet, Prior
+from darrm.losses.charges import Charge
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters, Workload
+from darrm.verify.exact import expected_error
+from darrm.verify.noisy_labels import Array
+from darrm.verify.totals import proved_total
+from darrm.verify.verdicts import ABOUT_PLAN, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, UNKNOWN, Verdict, judged
+
+_AGREES = 1e-6  # relative: machines agree on a total to so much
+_LISTED, _DRAWN = 20_000, 4_000  # histograms that are added up, or drawn where there are more
+_ERRORS = 5.0  # standard errors: chance alone is beyond once in two million plans
+_EXACTLY = 1e-6  # of shares that are added up, under priors in floats
+_SEED = 20260  # what is drawn is the same in each audit
+_FIELDS = {"family", "workload", "spent", "prior"}
+_MORE = {"share_right", "expected_error"}
+
+
+def judge_plan(claims: Any, exact: Any) -> Iterator[Verdict]:  # noqa: ANN401 (whatever JSON holds; a table or a mechanism)
+    """Judge what a file says under ``plan`` of what it releases."""
+    form = "it says what a plan says"
+    try:
+        workload, prior = _read(claims)
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+        yield Verdict(ABOUT_PLAN, form, FALSE, f"{type(error).__name__}: {error}")
+        return
+    yield Verdict(ABOUT_PLAN, form, CONSISTENT, "all fields are there, with what they hold, and no others")
+    same = (workload.voters, workload.classes) == (exact.voters, exact.classes)
+    asked = f"{workload.queries:,} votes of {workload.voters} on {workload.classes} classes"
+    yield judged(ABOUT_PLAN, f"it is for {asked}", "the voters and classes of the release", holds=same)
+    yield Verdict(ABOUT_PLAN, f"the family is called {claims['family']!r}", CLAIMED, NOTE)
+    if not same:
+        return
+    yield from _judge_total(claims["spent"], workload, exact)
+    yield from _judge_share(claims, workload, prior, exact)
+
+
+def judge_workload(told: Any, exact: Any) -> Iterator[Verdict]:  # noqa: ANN401 (whatever JSON holds; what answers)
+    """Judge what a saved estimator says of all its answers: that they stay within their budget."""
+    try:
+        workload = _workload({"classes": 2, **told})
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+        yield Verdict(ABOUT_PLAN, "it says what it was planned for", FALSE, f"{type(error).__name__}: {error}")
+        return
+    charge: Charge = exact.cost().repeated(workload.queries)
+    spent = PrivacyAccountant(charges=(charge,)).spent(workload.total.delta)
+    claim = f"all {workload.queries:,} answers together are within the budget {workload.total}"
+    if spent.epsilon > workload.total.epsilon * (1.0 + _AGREES):
+        yield Verdict(ABOUT_PLAN, claim, FALSE, f"the accountant has ({spent.epsilon:.9g}, {spent.delta:g})")
+    else:
+        yield from proved_total(
+            ABOUT_PLAN, claim, workload.total.epsilon, [(charge, exact)], workload.total.exact_delta
+        )
+
+
+def _workload(told: Any) -> Workload:  # noqa: ANN401
+    """Read a workload; an error of reading where it is none."""
+    told = dict(told)
+    queries, missing, classes = told.pop("queries"), told.pop("missing", 0), told.pop("classes")
+    total = PrivacyParams.from_json(told.pop("total"))
+    workload = Workload(Voters.from_json(told), queries, total, classes, missing)
+    if workload.voters.to_json() != told:
+        raise ValueError("the voters are not as this release would write them")
+    return workload
+
+
+def _read(claims: Any) -> tuple[Workload, Prior]:  # noqa: ANN401
+    """Read a plan's claims; an error of reading where they are none."""
+    if not isinstance(claims, dict) or not _FIELDS <= claims.keys() <= _FIELDS | _MORE:
+        raise ValueError(f"a plan says {', '.join(sorted(_FIELDS | _MORE))}")
+    workload, spent = _workload(claims["workload"]), claims["spent"]
+    if spent.keys() != {"epsilon", "delta", "bound"} or not isinstance(spent["bound"], str):
+        raise ValueError("spent is epsilon, delta and the name of a bound")
+    numbers = [spent["epsilon"], spent["delta"], claims.get("expected_error", 0.0)]
+    numbers += [claims["share_right"][name] for name in ("value", "standard_error")] if "share_right" in claims else []
+    if any(isinstance(number, bool) or not math.isfinite(number) or number < 0.0 for number in numbers):
+        raise ValueError("a figure is no number")
+    return workload, priors.from_json(claims["prior"])
+
+
+def _judge_total(spent: dict[str, Any], workload: Workload, exact: Any) -> Iterator[Verdict]:  # noqa: ANN401
+    """Judge what all answers together cost."""
+    charge: Charge = exact.cost().repeated(workload.queries)
+    account = PrivacyAccountant(charges=(charge,))
+    again = account.spent(workload.total.delta)
+    epsilon, total = spent["epsilon"], workload.total
+    claim = f"all {workload.queries:,} answers together are ({epsilon:.9g}, {spent['delta']:g})-private"
+    told = {bound.name: bound.epsilon for bound in again.bounds}.get(spent["bound"])
+    claim += f" by the bound {spent['bound']!r}"
+    if spent["delta"] != total.delta or told is None or epsilon < told * (1.0 - _AGREES):
+        reason = f"the accountant has ({again.epsilon:.9g}, {again.delta:g}) by {again.bound!r}"
+        yield Verdict(ABOUT_PLAN, claim, FALSE, reason)
+    else:
+        yield from proved_total(ABOUT_PLAN, claim, epsilon, [(charge, exact)], total.exact_delta)
+    within = Fraction(repr(float(epsilon))) <= total.exact_epsilon * (1 + Fraction(1, 10**12))
+    yield judged(ABOUT_PLAN, f"that is within the budget {total}", f"ε is {epsilon:.9g}", holds=within, how=PROVED)
+
+
+def _judge_share(claims: dict[str, Any], workload: Workload, prior: Prior, exact: Any) -> Iterator[Verdict]:  # noqa: ANN401
+    """Judge how many labels are right under the prior, and the expected error of two classes."""
+    figures = [(name, claims[name]) for name in ("share_right", "expected_error") if name in claims]
+    for name, figure in figures:
+        value = figure["value"] if isinstance(figure, dict) else figure
+        error = figure["standard_error"] if isinstance(figure, dict) else 0.0
+        claim = f"the {name.replace('_', ' ')} is {value:.9g} under {priors.in_words(prior)}"
+        if workload.missing:
+            yield Verdict(ABOUT_PLAN, claim, CLAIMED, "fair dice stand for missing votes; that is not computed here")
+            continue
+        try:
+            ours, own_error = _figure(name, workload, prior, exact)
+        except ValueError as failed:
+            yield Verdict(ABOUT_PLAN, claim, UNKNOWN, str(failed))
+            continue
+        apart, allowed = abs(value - ours), _EXACTLY + _ERRORS * math.hypot(error, own_error)
+        shown = f"computed anew it is {ours:.9g}" + (f" ± {own_error:.2g}" if own_error else "")
+        told = f"{shown}; up to {allowed:.2g} more or less would not be seen"
+        yield judged(ABOUT_PLAN, claim, told, holds=apart <= allowed, how=CONSISTENT if error or own_error else PROVED)
+
+
+def _figure(name: str, workload: Workload, prior: Prior, exact: Any) -> tuple[float, float]:  # noqa: ANN401
+    """Compute a figure and its standard error; `ValueError` where it is not known."""
+    K = workload.voters.K
+    counts, weights = _histograms(prior, K, workload.classes)
+    law: Array = exact.law(counts)
+    if name == "expected_error":
+        gamma = np.clip(law[K // 2 + 1 :, 1] + law[::-1][K // 2 + 1 :, 0] - 1.0, 0.0, 1.0)
+        if prior == Dirichlet():
+            return float(expected_error(K, [Fraction(value) for value in gamma.tolist()], None)), 0.0
+        return float(priors.weights_of(prior, K) @ (1.0 - gamma)) / 2.0, 0.0
+    values = np.sum(np.where(counts == counts.max(axis=1, keepdims=True), law, 0.0), axis=1)
+    if weights is not None:
+        return float(values @ weights), 0.0
+    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def _histograms(prior: Prior, K: int, C: int) -> tuple[NDArray[np.int64], Array | None]:
+    """List partitions with their probabilities under a Dirichlet prior, or draw histograms from any prior."""
+    if C == 2:
+        ones = np.arange(K + 1)
+        counts = np.column_stack([K - ones, ones])
+        if isinstance(prior, Dirichlet):
+            return counts, _dirichlet(counts, prior.concentration)
+        return counts, np.exp(prior.log_probabilities(counts))
+    if isinstance(prior, Dirichlet):
+        parts = list(takewhile(lambda numbered: numbered[0] <= _LISTED, zip(count(), _partitions(K, C, K))))
+        if len(parts) <= _LISTED:
+            counts = np.array([part for _, part in parts])
+            arranged = [_arrangements(part.tolist()) for part in counts]
+            return counts, _dirichlet(counts, prior.concentration) * np.array(arranged)
+    rng = np.random.default_rng(_SEED)
+    return prior.sample(K, C, _DRAWN, rng=rng), None
+
+
+def _dirichlet(counts: NDArray[np.int64], concentration: float) -> Array:
+    """Compute K!/Π n_c!·Π (a)_{n_c}/(Ca)_K of single histograms."""
+    K, C = int(counts[0].sum()), counts.shape[1]
+    rising = [math.lgamma(n + concentration) - math.lgamma(concentration) - math.lgamma(n + 1) for n in range(K + 1)]
+    whole = math.lgamma(K + 1) - math.lgamma(K + C * concentration) + math.lgamma(C * concentration)
+    return np.asarray(np.exp(np.array(rising)[counts].sum(axis=1) + whole))
+
+
+def _arrangements(part: list[int]) -> float:
+    """Count the histograms of a partition."""
+    return math.factorial(len(part)) / math.prod(math.factorial(part.count(votes)) for votes in set(part))
+
+
+def _partitions(K: int, C: int, most: int) -> Iterator[tuple[int, ...]]:
+    """List the partitions of K votes into C counts of at most so many votes, the largest first."""
+    if C == 1:
+        if most >= K:
+            yield (K,)
+        return
+    for first in range(min(K, most), -(-K // C) - 1, -1):
+        for rest in _partitions(K - first, C - 1, first):
+            yield (first, *rest)

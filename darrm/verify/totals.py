@@ -1,0 +1,119 @@
+"""What many answers cost together, proved here: exact sums, losses added in whole numbers, or a Rényi bound.
+
+The cost of one answer is taken from what answers, where that is among the files: computed by `darrm.verify.exact`,
+`darrm.verify.plurality` or `darrm.verify.mechanism`, none of which shares code with the prover. Otherwise it is what
+the ledger says of it, and the sum holds if that does; a claim of its own says so.
+
+Rényi divergences at one order add up, and ρ in all at order α gives [CKS20, Proposition 12]
+
+    ε = ρ + log(1 − 1/α) − (log δ + log α)/(α − 1).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from flint import arb
+
+from darrm.account.bounds import exact_sum
+from darrm.losses.charges import Charge
+from darrm.verify.mechanism import upper
+from darrm.verify.points import kinds_of, telling_points
+from darrm.verify.sums import Kind, composed_epsilon
+from darrm.verify.verdicts import CONSISTENT, PROVED, Verdict
+
+_POINTS = 16  # of a profile that are proved: each takes as long as the proof of privacy
+_NEAR = 1e-9  # relative: floats on either side
+Priced = tuple[Charge, Any]  # what was charged, and what answered (a table or a mechanism), or None
+
+
+@dataclass(frozen=True)
+class Proved:
+    """The ε of all answers together at a δ, with how it was found."""
+
+    epsilon: float
+    how: str
+    given: bool  # some cost of one answer is what the ledger says, as what answered is not among the files
+
+
+def proved_total(
+    about: str, claim: str, epsilon: float, priced: Sequence[Priced], delta: Fraction
+) -> Iterator[Verdict]:
+    """Judge that all answers together are (ε, δ)-private, where the accountant has found the same."""
+    own = smallest(priced, delta, enough=epsilon)
+    if own is None:
+        yield Verdict(
+            about, claim, CONSISTENT, "the accountant finds it, too; this audit has no bound of its own for it"
+        )
+        return
+    holds = own.epsilon <= epsilon * (1.0 + _NEAR)
+    reason = f"{own.how} gives {own.epsilon:.6g}" + ("" if holds else "; the accountant's figure is computed again")
+    yield Verdict(about, claim, PROVED if holds else CONSISTENT, reason)
+
+
+def smallest(priced: Sequence[Priced], delta: Fraction, *, enough: float) -> Proved | None:
+    """Prove the smallest ε that is found, looking no further once it is ``enough``; None where nothing is known."""
+    if not priced or any(charge.models is not None or charge.alone or charge.data_dependent for charge, _ in priced):
+        return None
+    given, best = any(exact is None for _, exact in priced), None
+    for bound, how in (
+        (_simple, "the sum of ε and δ"),
+        (_renyi, "Rényi divergences added, of order {}"),
+        (_losses, "losses added in whole numbers"),
+    ):
+        found = bound(priced, delta, enough)
+        if found is not None and (best is None or found[0] < best.epsilon):
+            best = Proved(found[0], how.format(found[1]), given)
+        if best is not None and best.epsilon <= enough * (1.0 + _NEAR):
+            break
+    return best
+
+
+def _simple(priced: Sequence[Priced], delta: Fraction, _enough: float) -> tuple[float, str] | None:
+    """Add what each query guarantees."""
+    total = exact_sum(tuple(charge for charge, _ in priced))
+    return None if total is None or total[1] > delta else (upper(arb(total[0].numerator) / total[0].denominator), "")
+
+
+def _renyi(priced: Sequence[Priced], delta: Fraction, _enough: float) -> tuple[float, str] | None:
+    """Add Rényi divergences at the order at which the charges' curves are best."""
+    curves = [charge.renyi.repeated(charge.count) for charge, _ in priced if charge.renyi is not None]
+    if len(curves) < len(priced) or not delta or any(not np.array_equal(c.orders, curves[0].orders) for c in curves):
+        return None
+    order = reduce(add, curves).best(float(delta)).order
+    total = arb(0)
+    for charge, exact in priced:
+        stated = float(charge.renyi.values[charge.renyi.orders == order][0]) if charge.renyi is not None else 0.0
+        own = None if exact is None else exact.renyi(order)
+        if exact is not None and own is None:
+            return None
+        total += charge.count * arb(stated if own is None else own.high)
+    alpha, small = arb(order), arb(delta.numerator) / delta.denominator
+    epsilon = total + (1 - 1 / alpha).log() - (small.log() + alpha.log()) / (alpha - 1)
+    return (max(0.0, upper(epsilon)), f"{order:g}") if epsilon.is_finite() else None
+
+
+def _losses(priced: Sequence[Priced], delta: Fraction, enough: float) -> tuple[float, str] | None:
+    """Add privacy losses, from the points of each query's profile that tell most and are proved."""
+    kinds = kinds_of([charge for charge, _ in priced])
+    if kinds is None:
+        return None
+    chosen = telling_points(kinds, delta, _POINTS)
+    proved: list[Kind] = []
+    for (charge, exact), points in zip(priced, chosen, strict=True):
+        guarantee = charge.guarantee
+        own = [] if guarantee is None else [(guarantee.exact_epsilon, guarantee.exact_delta)]
+        if charge.profile is not None and exact is not None:
+            ours = exact.deltas([epsilon for epsilon, _ in points])
+            own += [] if ours is None else [(e, most.upper) for (e, _), most in zip(points, ours, strict=True)]
+        elif charge.profile is not None:
+            own += points
+        if not own:
+            return None
+        proved.append((own, charge.count))
+    found = composed_epsilon(proved, delta, enough=Fraction(enough))
+    return None if found is None else (upper(arb(found.numerator) / found.denominator), "")
