@@ -461,13 +461,8 @@ def _covers(most: PrivacyParams, each: PrivacyParams) -> bool:
 
 
 def _default_delta(m: Fraction, each_delta: Fraction) -> Fraction:
-    """Compute the paper's δ = 1 − (1 − Δ)^m, rounded down to 15 significant digits but never below Δ.
-
-    Rounding down is the safe side: a release private with the smaller δ is private with the larger one.
-
-    >>> float(_default_delta(Fraction(2), Fraction(1, 10))), float(_default_delta(Fraction(5, 2), Fraction(0)))
-    (0.19, 0.0)
-    """
+    """Compute the paper's δ = 1 − (1 − Δ)^m, rounded down to 15 significant digits but never below Δ."""
+    # rounding down is the safe side: a release private with the smaller δ is private with the larger one
     if each_delta == 0:
         return Fraction(0)
     fifteen_digits = Context(prec=15, rounding=ROUND_DOWN)

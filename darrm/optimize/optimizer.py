@@ -301,10 +301,8 @@ def _solve_production(
     weights: Array,
     sampled: SampledError | None = None,
 ) -> _Found:
-    """Generate rows for the linear objective; for a sampled one, if the γ found for its weights turns draws, go on.
-
-    Few γ turn draws enough to matter: for many voters the sampled error costs what the linear one does.
-    """
+    """Generate rows for the linear objective; for a sampled one, if the γ found for its weights turns draws, go on."""
+    # few γ turn draws enough to matter: for many voters the sampled error costs what the linear one does
     started, oracle = time.perf_counter(), PrivacyOracle(problem, shape)
     tie_break = _tie_break(weights, problem.voters.K, shape)
     result = _solve_linear(oracle, weights, options, tie_break, report, known)
@@ -328,10 +326,8 @@ def _solve_linear(
     report: Callable[[Progress], None] | None,
     known: Sequence[Row] = (),
 ) -> Result:
-    """Generate rows, from coarse to fine where there are many variables.
-
-    A free γ then starts from a monotone one, and a monotone one from the rows that hold for fewer voters.
-    """
+    """Generate rows, from coarse to fine where there are many variables."""
+    # a free γ then starts from a monotone one, and a monotone one from the rows that hold for fewer voters
     program, start = expected_error_program(weights, oracle.shape), oracle.beginning(known)
     if weights.size <= _MOST_AT_ONCE:
         return minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, start=start)
@@ -366,10 +362,8 @@ def _of_fewer(problem: Problem) -> Problem | None:
 
 
 def _solve_for_fewer(oracle: PrivacyOracle, problem: Problem, weights: Array, options: SolveOptions) -> Result:
-    """Solve a monotone problem for fewer voters; stretch γ, and the rows that hold: valid ones, whatever they are of.
-
-    About the same share of the voters sits at each corner where a row holds, so few rows are missing.
-    """
+    """Solve a monotone problem for fewer voters; stretch γ and the rows that hold, valid ones whatever they are of."""
+    # about the same share of the voters sits at each corner where a row holds, so few rows are missing
     n = problem.voters.half_size
     bounds = np.arange(n) * weights.size // n
     found = _solve_linear(PrivacyOracle(problem, oracle.shape), np.add.reduceat(weights, bounds), options, None, None)
@@ -433,11 +427,9 @@ def _solve_reference(problem: Problem, weights: Array, shape: Shape) -> _Found:
 
 
 def _tie_break(weights: Array, K: int, shape: Shape) -> Array | None:
-    """Return a small cost that prefers what a common prior likes, where the prior has next to no opinion.
-
-    U[0.5, 1] gives the numbers of ones near a tie weights down to 1e-60 at K = 501; without this the solver would leave
-    γ there wherever it happens to be. The bound and the value are about the prior alone.
-    """
+    """Return a small cost that prefers what a common prior likes, where the prior has next to no opinion."""
+    # U[0.5, 1] gives the numbers of ones near a tie weights down to 1e-60 at K = 501; without this the solver would
+    # leave γ there wherever it happens to be. The bound and the value are about the prior alone.
     largest = float(np.max(weights))
     silent = weights < _SMALLEST_WEIGHT * largest
     if not np.any(silent):

@@ -334,11 +334,9 @@ def _ratio(value: float, other: float) -> float:
 def _last_below(
     excess: Callable[[float], float], start: float, limits: tuple[float, float], precision: Precision = SINGLE
 ) -> tuple[float, float]:
-    """Find where an excess that grows with the rate reaches 0: the last rate below, 0 if none is, and the first above.
-
-    Secants in logarithms, and after some trials every third step a bisection. A rate that is returned was tried, but
-    for the ends 0 and infinity.
-    """
+    """Find where an excess that grows with the rate reaches 0: the last rate below, or 0, and the first above."""
+    # secants in logarithms, and after some trials every third step a bisection; a rate that is returned was tried, but
+    # for the ends 0 and infinity
     least, most = max(limits[0], precision.least), limits[1]
     ends = {
         True: (0.0, -math.inf),

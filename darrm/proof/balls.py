@@ -93,10 +93,8 @@ def _windows(level: _Level, voters: Voters) -> Iterator[tuple[_Level, _Level]]:
 
 
 def _best_moves(level: _Level, delta: arb) -> _Level:
-    """Compute V(n_1) = max over a, a_1 of E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] for n_1 = 0 … N.
-
-    Where T does not fall, a = n_0 and a_1 = 0 are best.
-    """
+    """Compute V(n_1) = max over a, a_1 of E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] for n_1 = 0 … N."""
+    # where T does not fall, a = n_0 and a_1 = 0 are best
     if all(second >= first for first, second in pairwise(level)):
         return _all_zeros_moved(level, delta)
     best = list(level)

@@ -76,14 +76,12 @@ def _for_plain_voters(table: Table, voters: Voters) -> tuple[Charge, ...]:
 
 @lru_cache(maxsize=64)  # tables do not change, and every charge of one asks again
 def _plain_charge(table: Table, overlap: int) -> Charge | None:
-    """Describe one query for plain voters; None where nothing bounds it.
-
-    Its (ε, δ) is the corner of the profile that carries most of the privacy loss, or the pure ε where that is finite.
-    """
+    """Describe one query for plain voters; None where nothing bounds it."""
     K, (profile, renyi) = table.problem.voters.K, table.evidence.of_plain(table.law, overlap)
     if profile is None:
         return None
     epsilons, deltas = profile.arrays()
+    # (ε, δ) is the corner of the profile that carries most of the privacy loss, or the pure ε where that is finite
     corner = -1
     if deltas[-1] > 0.0 and epsilons.size > 2:
         # an outcome of loss ε has the probability e^ε·(change of slope in e^ε) [ZDW22, Proposition 8]

@@ -193,12 +193,10 @@ def certify(problem: Problem, law: Law) -> Table:
 
 
 def _claim(data: dict[str, Json], problem: Problem, law: Law, version: int) -> Optimality:
-    """Read what is said about how good a law is.
-
-    The text of a prior in version 1 of a γ's table was rounded, and an own prior could have the name of another: where
-    the error is not the one that the file claims, the text is a name only.
-    """
+    """Read what is said about how good a law is."""
     claim = Optimality.from_json(data, problem)
+    # the text of a prior in version 1 of a γ's table was rounded, and an own prior could have the name of another:
+    # where the error is not the one that the file claims, the text is a name only
     if isinstance(data["prior"], str) and version == 1:
         try:
             claim.checked(problem, law)
