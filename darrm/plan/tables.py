@@ -177,18 +177,9 @@ def table_proposal(table: Table, settings: Mapping[str, float]) -> Proposal:
         price=lambda: charge_of(table),
         release=lambda: Release(table),
         settings={**settings, "epsilon": target.epsilon, "delta": target.delta},
-        shrunk=lambda asked: _mixing(asked, table.plurality, settings),
-    )
-
-
-def _mixing(workload: Workload, law: PluralityLaw, settings: Mapping[str, float]) -> Parameter:
-    """Turn up the share of a law, the rest being random answers, certified for the voters of a workload."""
-
-    def make(share: float) -> Proposal:
-        return table_proposal(certified_plurality(workload, mixed(law, share)), settings)
-
-    return Parameter(
-        workload=workload, make=make, start=1.0, limits=(0.0, 1.0), value=float, precision=Precision(unused=2e-6)
+        shrunk=lambda asked: _shrinking(
+            asked, lambda share: table_proposal(certified_plurality(asked, mixed(table.plurality, share)), settings)
+        ),
     )
 
 
@@ -222,16 +213,12 @@ def _proposal(gamma: NoiseFunction, certificate: Callable[[], Table], settings: 
         quick=lambda: charge_of(table(), exact=False),
         release=lambda: Release(table()),
         settings=settings,
-        shrunk=lambda asked: shrinking(asked, table().gamma, settings),
+        shrunk=lambda asked: _shrinking(asked, lambda share: certified(asked, table().gamma.scaled(share), settings)),
     )
 
 
-def shrinking(workload: Workload, gamma: NoiseFunction, settings: Mapping[str, float]) -> Parameter:
-    """Turn up the share of γ, certified for the voters of a workload, up to all of it."""
-
-    def make(share: float) -> Proposal:
-        return certified(workload, gamma.scaled(share), settings)
-
+def _shrinking(workload: Workload, make: Callable[[float], Proposal]) -> Parameter:
+    """Turn up the share of a law, the rest being random answers, up to all of it."""
     return Parameter(
         workload=workload, make=make, start=1.0, limits=(0.0, 1.0), value=float, precision=Precision(unused=2e-6)
     )

@@ -275,14 +275,27 @@ def full_set_size(voters: Voters) -> int:
 
 def placements(voters: Voters, places: Sequence[int]) -> int:
     """Count where alike voters of each kind may sit: at most t in all at so many places, the others at two more."""
-    total = [1]  # the ways in which so many are touched
-    for (n, _), others in zip(voters.kinds, places, strict=True):
-        own = [comb(j + others - 1, others - 1) * (n - j + 1) for j in range(min(n, voters.reached) + 1)]
+    own = [
+        [comb(j + others - 1, others - 1) * (n - j + 1) for j in range(min(n, voters.reached) + 1)]
+        for (n, _), others in zip(voters.kinds, places, strict=True)
+    ]
+    return sum(touched_together(voters, own))
+
+
+def touched_together(voters: Voters, ways: Sequence[Sequence[int]]) -> list[int]:
+    """Count the ways in which 0, 1, … and at most t voters are touched, from those of every kind alone.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> touched_together(Voters(3, PrivacyParams(0.1), overlap=2), [[1, 2], [1, 5, 7]])
+    [1, 7, 17]
+    """
+    total = [1]
+    for own in ways:
         sums = range(min(voters.reached, len(total) + len(own) - 2) + 1)
         total = [
             sum(total[a] * own[j - a] for a in range(max(0, j - len(own) + 1), min(j + 1, len(total)))) for j in sums
         ]
-    return sum(total)
+    return total
 
 
 def _ball(value: Fraction) -> arb:

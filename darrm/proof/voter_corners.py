@@ -66,7 +66,15 @@ from darrm.probability import Array
 from darrm.problem import Problem, Voters
 from darrm.proof.adaptive_voters import VotersInTurn
 from darrm.proof.certify import FLOATS
-from darrm.proof.corners import PRECISION_BITS, WHOLE_NUMBERS, corners_of, ratio_of, whole_above, whole_below
+from darrm.proof.corners import (
+    PRECISION_BITS,
+    WHOLE_NUMBERS,
+    corners_of,
+    ratio_of,
+    touched_together,
+    whole_above,
+    whole_below,
+)
 
 _MOST_NUMBERS = 2**22  # that stand in memory at once
 _MOST_WHOLE = 100_000  # a second of whole numbers
@@ -377,11 +385,12 @@ def number_of_rows(voters: Voters, classes: int) -> int:
     >>> number_of_rows(Voters(11, PrivacyParams(0.1)), 3)
     75582
     """
-    movers, types = [1], classes * (classes - 1)
-    for count, _ in voters.kinds:
-        own = [math.comb(moving + types - 1, types - 1) for moving in range(min(count, voters.reached) + 1)]
-        sums = range(min(voters.reached, len(movers) + len(own) - 2) + 1)
-        movers = [sum(movers[j - i] * own[i] for i in range(len(own)) if 0 <= j - i < len(movers)) for j in sums]
+    types = classes * (classes - 1)
+    own = [
+        [math.comb(moving + types - 1, types - 1) for moving in range(min(count, voters.reached) + 1)]
+        for count, _ in voters.kinds
+    ]
+    movers = touched_together(voters, own)
     return sum(n * math.comb(voters.K - j + classes - 1, classes - 1) for j, n in enumerate(movers))
 
 
