@@ -279,7 +279,7 @@ must be (0.5, 1e-05)-differentially private.
     @property
     def has_noise_function(self) -> bool:
         """Whether there are two classes, whose law is a γ: a number for each number of ones."""
-        return self.classes == 2
+        return is_law_a_gamma(self.classes)
 
     def _check_allowance(self) -> None:
         """Check the target of private voters, all alike."""
@@ -410,7 +410,7 @@ class Workload:
     @property
     def has_noise_function(self) -> bool:
         """Whether there are two classes, as `Problem.has_noise_function`."""
-        return self.classes == 2
+        return is_law_a_gamma(self.classes)
 
     def problem(self, target: PrivacyParams) -> Problem:
         """State the problem of one query that is to be ``target``-private; `ValueError` where there is none."""
@@ -423,18 +423,27 @@ class Workload:
         return {**self.voters.to_json(), **asked}
 
 
+def is_law_a_gamma(classes: int) -> bool:
+    """Whether a law for so many classes is a γ: of two a number for each number of ones, of more for each histogram.
+
+    >>> is_law_a_gamma(2), is_law_a_gamma(3)
+    (True, False)
+    """
+    return classes == 2
+
+
 def answer_in_words(classes: int) -> str:
     """Return what the most votes make: a majority of two classes, a plurality of more.
 
     >>> answer_in_words(2), answer_in_words(10)
     ('majority', 'plurality of 10 classes')
     """
-    return "majority" if classes == 2 else f"plurality of {classes:,} classes"
+    return "majority" if is_law_a_gamma(classes) else f"plurality of {classes:,} classes"
 
 
 def _named(classes: int) -> dict[str, int]:
     """Write the number of classes as plain data; two are not named."""
-    return {} if classes == 2 else {"classes": classes}
+    return {} if is_law_a_gamma(classes) else {"classes": classes}
 
 
 def _strength(each: PrivacyParams) -> tuple[bool, Fraction, Fraction]:

@@ -55,6 +55,7 @@ from darrm.errors import checks
 from darrm.privacy import exact_number
 from darrm.probability import Array
 from darrm.probability.binomial import binomial_pmf
+from darrm.problem import is_law_a_gamma
 from darrm.votes import Votes, require_votes
 
 Counts = NDArray[np.int64]
@@ -475,19 +476,20 @@ def parse(text: str, classes: int = 2) -> Prior:
     kind, colon, arguments = text.partition(":")
     if text.startswith(_RECORDED) and arguments:
         return RecordedVotes(arguments, Votes.read(arguments, classes=classes))
-    if text == _COMMON and classes == 2:
+    of_two = is_law_a_gamma(classes)
+    if text == _COMMON and of_two:
         return Dirichlet()
     try:
         numbers = [float(checks.ascii_digits(part)) for part in arguments.split(",")] if colon else []
     except ValueError:
         numbers = [math.nan] * 3  # as many as no prior has
     known = _KINDS.get(kind)
-    usable = known is Dirichlet or (known is not None and classes == 2)
+    usable = known is Dirichlet or (known is not None and of_two)
     by_default = text in {Independent.kind, Dirichlet.kind}
     is_whole = known is not None and (len(numbers) == len(fields(known)) or by_default)
     if known is not None and usable and is_whole and not any(map(math.isnan, numbers)):
         return known(*numbers)
-    if classes > 2:
+    if not of_two:
         return checks.fail(
             "the prior", text, f"{_OF_ANY_CLASSES} for more than two classes", "for example dirichlet:0.5"
         )
@@ -547,7 +549,7 @@ def from_json(data: Any) -> Prior:  # noqa: ANN401 (whatever a JSON file holds)
 
 def digest_of(prior: Prior, K: int, classes: int = 2) -> str:
     """Compute the SHA-256 of a prior's coefficients for K voters; of a few draws, if it has no coefficients."""
-    if classes > 2:
+    if not is_law_a_gamma(classes):
         numbers: NDArray[Any] = prior.sample(K, classes, _DIGEST_DRAWS, rng=np.random.default_rng(0))
     elif prior.has_closed_form:
         numbers = weights_of(prior, K)

@@ -13,7 +13,7 @@ from darrm.optimize.optimizer import SOLVERS, optimize_table
 from darrm.optimize.plurality_report import PluralityReport
 from darrm.optimize.report import GammaReport, Report, fitted
 from darrm.optimize.rounding import least_error
-from darrm.problem import Problem, Voters
+from darrm.problem import Problem, Voters, is_law_a_gamma
 from darrm.proof.loops import advice
 from darrm.proof.optimality import OBJECTIVES, SHAPES
 from darrm.proof.table import Table
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     check_outputs(options)
     classes, voters = number_of_classes(options.classes), voters_of(options)
-    for flag in _ABOUT_GAMMA if classes > 2 else ():
+    for flag in () if is_law_a_gamma(classes) else _ABOUT_GAMMA:
         if getattr(options, flag) != parser.get_default(flag):
             raise ValueError(f"--{flag} is about two classes: leave it out with --classes {classes}")
     problem = _problem(options, fitted(voters, classes, quiet=options.quiet), classes)

@@ -13,7 +13,7 @@ from itertools import islice
 import numpy as np
 
 from darrm.laws.priors import Prior, weights_of
-from darrm.problem import Problem, Voters
+from darrm.problem import Problem, Voters, is_law_a_gamma
 from darrm.proof import voter_corners
 from darrm.proof.corners import CornerCounts, budget_below
 from darrm.proof.error_bound import Row, largest, lower_bound
@@ -35,7 +35,9 @@ def fitting(voters: Voters, classes: int = 2) -> Voters:
     """
 
     def fits(rounded: Voters) -> bool:
-        return can_be_looked_at(rounded) if classes == 2 else voter_corners.can_be_looked_at(rounded, classes)
+        if is_law_a_gamma(classes):
+            return can_be_looked_at(rounded)
+        return voter_corners.can_be_looked_at(rounded, classes)
 
     if voters.own is None or fits(voters):
         return voters

@@ -59,7 +59,7 @@ class Plan:
     """
 
     workload: Workload
-    prior: Any  # opaque: a belief about votes
+    prior: Prior
     options: tuple[Option, ...]
     refused: tuple[tuple[str, str], ...]
 
@@ -168,7 +168,7 @@ def plan(
     measure = Measure(workload, prior)
     # where the optimum of private voters is out of reach, what it always beats may be the best there is
     voters = workload.voters
-    all_of_them = families or (workload.classes > 2 and voters.private_kinds and not voters.models)
+    all_of_them = families or (not workload.has_noise_function and voters.private_kinds and not voters.models)
     asked = [family for family in families or FAMILIES if family.planned or all_of_them]
     asked = [family for family in asked if not family.only_compared]
     asked = [family for family in asked if family.classes[0] <= workload.classes <= family.classes[1]]
