@@ -30,12 +30,13 @@ from darrm.errors import checks
 from darrm.probability.exact_coins import ExactCoins
 from darrm.probability.exact_sampling import UniformBelow, require_generator, uniform_below
 from darrm.problem import MOST_CLASSES
+from darrm.system import votes_file
 from darrm.system.extras import Untyped
 from darrm.system.parquet_file import SUFFIX, Layout, count_batches, layout_of
 from darrm.system.progress import StatusLine, blocks
 from darrm.system.votes_file import ABSENT, LONGEST_NAME, OR_A_COIN, is_csv, is_text, load_matrix
 
-Labels = NDArray[Any]  # (Q,) names of classes: whole numbers or texts
+Labels = votes_file.Labels
 ABSTAIN = -1  # the answer to a query that is not answered (⊥ in [P])
 FORMATS = ("auto", "labels", "counts")
 MISSING = ("refuse", "coin")  # what is done about a vote that is missing

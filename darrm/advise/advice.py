@@ -8,7 +8,6 @@ calibrated as for voters that are not private, within what both ends leave for i
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -45,7 +44,7 @@ class Advice:
     """
 
     workload: Workload
-    prior: Any  # opaque: a belief about votes
+    prior: Prior
     options: tuple[Option, ...]
     absent: tuple[tuple[str, str], ...]
     coin: ShareRight | None = None

@@ -1,12 +1,11 @@
 """What `python -m darrm.advise` prints and writes as JSON."""
 
-from typing import Any
-
 from darrm.advise.advice import Advice
 from darrm.laws.priors import in_words
 from darrm.plan.budget import counted
 from darrm.plan.option import OF_YOUR_OWN, UNDER_THE_PRIOR, how_many_are_there, kind_of_votes, settings_in_words
 from darrm.system.command_line import absences, numbered
+from darrm.system.files import Document
 from darrm.system.flags import flags_of
 
 
@@ -44,7 +43,7 @@ def text_report(advice: Advice, *, everything: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def json_report(advice: Advice) -> dict[str, Any]:
+def json_report(advice: Advice) -> Document:
     """Write the advice as plain data; the schema is ``darrm/schemas/advice.json``."""
     return {
         "format": "darrm advice",

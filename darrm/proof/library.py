@@ -20,6 +20,7 @@ from darrm.problem import Problem, Voters
 from darrm.proof.evidence import CORNERS
 from darrm.proof.optimality import SHAPES
 from darrm.proof.table import Table, certify
+from darrm.system.files import Document
 
 _LIBRARY_FORMAT = "darrm table library"
 _LIBRARY_VERSION = 3
@@ -139,7 +140,7 @@ def compress(K: int, prior: Prior, provenance: dict[str, str], tables: Sequence[
     return gzip.compress(text.encode(), compresslevel=9, mtime=0)
 
 
-def _entry(setting: Setting, table: Table) -> dict[str, Any]:
+def _entry(setting: Setting, table: Table) -> Document:
     data = table.to_json()
     if data["optimality"] is None:
         raise TableError("optimality", "a library table needs it")
@@ -155,7 +156,7 @@ def _entry(setting: Setting, table: Table) -> dict[str, Any]:
     }
 
 
-def _table_json(problem: Problem, entry: dict[str, Any], library: dict[str, Any]) -> dict[str, Any]:
+def _table_json(problem: Problem, entry: dict[str, Any], library: dict[str, Any]) -> Document:
     """Complete a library entry to what `Table.from_json` reads."""
     return {
         "format": CORNERS.format,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from darrm.errors import CertificationError, TableError, checks
-from darrm.system.files import Json, parse_json, read_json, write_text
+from darrm.system.files import Document, Json, parse_json, read_json, write_text
 
 MOST_BYTES = 2**26  # of a file: some hundred thousand voters, with the multipliers
 _WRITTEN = "wanted is what table.save or --output of optimize or plan wrote"
@@ -35,7 +35,7 @@ def parse_document(text: str) -> Any:  # noqa: ANN401 (as above)
         raise TableError("file", f"{error}; {_WRITTEN}") from error
 
 
-def write_document(path: str | os.PathLike[str], document: dict[str, Any]) -> None:
+def write_document(path: str | os.PathLike[str], document: Document) -> None:
     """Write a table to a file, replacing an old one in one step."""
     checks.file_name(path=path)
     write_text(Path(path), json.dumps(document, indent=1, ensure_ascii=False) + "\n")
@@ -126,7 +126,7 @@ def scale_of(certificate: dict[str, Any]) -> float:
     return float(scale)
 
 
-def checksum_of(content: dict[str, Any]) -> str:
+def checksum_of(content: Document) -> str:
     """Compute the SHA-256, in hexadecimal, of plain data as JSON."""
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

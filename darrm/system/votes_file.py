@@ -31,6 +31,8 @@ from darrm.system.files import check_parent, replacing
 from darrm.system.plain_csv import read_characters, read_words
 from darrm.system.progress import StatusLine, blocks
 
+Labels = NDArray[Any]  # (Q,) names of classes: whole numbers or texts
+
 SUFFIXES = (".npy", ".csv")
 MOST_CSV_BYTES = 2**30  # its numbers may take four times as much memory; an .npy file is mapped and may be larger
 MOST_NPY_BYTES = 2**40
@@ -307,7 +309,7 @@ def _shown(words: Collection[str]) -> str:
     return ", ".join(repr(word[:40]) for word in islice(words, 4)) + (", …" if len(words) > 4 else "")
 
 
-def labels_digest(labels: NDArray[Any]) -> str:
+def labels_digest(labels: Labels) -> str:
     """Return the SHA-256, in hexadecimal, of labels as `write_labels` writes them to .csv, whatever file they are in.
 
     >>> labels_digest(np.array([1, 0, 1]))[:16], labels_digest(np.array(["1", "0", "1"]))[:16]
@@ -319,13 +321,13 @@ def labels_digest(labels: NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-def save_labels(path: Path, labels: NDArray[Any], line: StatusLine | None = None) -> None:
+def save_labels(path: Path, labels: Labels, line: StatusLine | None = None) -> None:
     """Write labels in one step: the file is complete or it is not there; ``line`` shows how many are written."""
     with replacing(path) as temporary:
         write_labels(temporary, labels, line)
 
 
-def write_labels(path: Path, labels: NDArray[Any], line: StatusLine | None = None) -> None:
+def write_labels(path: Path, labels: Labels, line: StatusLine | None = None) -> None:
     """Write labels to a file that nobody reads yet; `load_labels` reads them back.
 
     A .csv file has one label a line, quoted where it holds a comma, a quote or a line break, or ends in a space.
@@ -335,7 +337,7 @@ def write_labels(path: Path, labels: NDArray[Any], line: StatusLine | None = Non
             file.write(piece)
 
 
-def _npy_pieces(labels: NDArray[Any], line: StatusLine | None) -> Iterator[bytes]:
+def _npy_pieces(labels: Labels, line: StatusLine | None) -> Iterator[bytes]:
     """Yield what an .npy file of labels holds, some at a time."""
     header = BytesIO()
     np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(labels))
@@ -344,7 +346,7 @@ def _npy_pieces(labels: NDArray[Any], line: StatusLine | None) -> Iterator[bytes
         yield block.tobytes()
 
 
-def _label_blocks(labels: NDArray[Any], line: StatusLine | None) -> Iterator[NDArray[Any]]:
+def _label_blocks(labels: Labels, line: StatusLine | None) -> Iterator[Labels]:
     return blocks(labels, _LABELS_AT_ONCE, line or StatusLine(enabled=False), "writing labels")
 
 
@@ -372,12 +374,12 @@ class LabelsFile:
         In which way the file is not to the byte what a release writes; no label differs. Empty where it is.
     """
 
-    labels: NDArray[Any]
+    labels: Labels
     first: int | None = None
     spelling: str = ""
 
 
-def load_labels(path: Path) -> NDArray[Any]:
+def load_labels(path: Path) -> Labels:
     """Read the (Q,) labels of a file, see `read_labels`."""
     return read_labels(path).labels
 
@@ -429,12 +431,12 @@ def _spelling(content: bytes, written: bytes) -> str:
     return ", ".join(mark for mark, is_there in marks.items() if is_there)
 
 
-def _typed(texts: list[str]) -> NDArray[Any]:
+def _typed(texts: list[str]) -> Labels:
     whole = all(map(_WHOLE_NUMBER.fullmatch, texts))
     return np.array([int(text) for text in texts], dtype=np.int64) if whole else np.array(texts)
 
 
-def _in_order(numbered: dict[int, str], others: list[str]) -> NDArray[Any]:
+def _in_order(numbered: dict[int, str], others: list[str]) -> Labels:
     """Return the labels of lines ``number,label``, as questions are answered one by one."""
     first = min(numbered)
     if others or max(numbered) - first + 1 != len(numbered):
@@ -460,7 +462,7 @@ class _Lines(dict[str, str]):
         return line
 
 
-def _csv_pieces(labels: NDArray[Any], line: StatusLine | None = None) -> Iterator[bytes]:
+def _csv_pieces(labels: Labels, line: StatusLine | None = None) -> Iterator[bytes]:
     """Yield labels as text that says where each one ends, some at a time."""
     known = _Lines()
     for block in _label_blocks(labels, line):
