@@ -478,7 +478,7 @@ def test_a_file_is_released_paid_for_and_audited(votes: str, folder: Path, capsy
     assert shown.err == "note: 7 of 20 votes are missing, and a fair coin stands for each\n"
     assert json.loads(shown.out)["labels"] == 4
     assert PrivacyLedger(folder / "l.sqlite").spent.queries == 4
-    audited = [str(folder / "table.json"), "--ledger", str(folder / "l.sqlite"), "--labels", str(folder / "labels.csv")]
+    audited = [str(folder / "table.json"), str(folder / "l.sqlite"), str(folder / "labels.csv")]
     assert run(lambda: verify.main(audited)) == 0
     assert "they are the labels of a debit" in capsys.readouterr().out
     assert releasing(folder, votes, "--missing", "coin", "--quiet", output="more.npy") == 0
