@@ -30,6 +30,7 @@ Say what a ledger has spent; or put every bound on the total privacy loss of que
 EPILOG = """\
 examples:
   python -m darrm.account --ledger ledger.sqlite --log
+  python -m darrm.account --ledger ledger.sqlite --head >> heads.txt
   python -m darrm.account --table table.json --queries 20,50,100 --delta 1e-2 --plot loss.png
 
 bounds:
@@ -56,6 +57,9 @@ def build_parser() -> CommandLine:
     )
     parser.add_argument("--ledger", type=Path, metavar="L.sqlite", help="report what this ledger has spent")
     parser.add_argument("--log", action="store_true", help="list all entries of the ledger, not the last ten")
+    parser.add_argument(
+        "--head", action="store_true", help="print the ledger's head only: the line that an audit compares later"
+    )
     parser.add_argument("--table", type=Path, metavar="T.json", help="bound the cost of queries with what a plan wrote")
     parser.add_argument("--queries", metavar="Q,Q,…", help="how many queries, like 20,50,100")
     parser.add_argument("--delta", metavar="REAL", help="total δ of the queries")
@@ -75,9 +79,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report_table(options)
     given = (options.queries, options.delta, options.plot, options.models or None, options.overlap)
     if any(value is not None for value in given):
-        raise ValueError("--ledger goes with --log, --format and --quiet only: its budget says the rest")
+        raise ValueError("--ledger goes with --log, --head, --format and --quiet only: its budget says the rest")
     check_kept(options.ledger)
     ledger = PrivacyLedger(options.ledger)
+    if options.head:
+        head = ledger.head()
+        print_report(options, text=lambda: f"{head}\n", document=head.to_json)
+        return 0
     with status_line(quiet=options.quiet) as line:
         line.show("adding up the ledger's entries")
         report = ledger_json(ledger) if options.format == "json" else ledger_text(ledger, everything=options.log)
@@ -86,8 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report_table(options: argparse.Namespace) -> int:
-    if options.log:
-        raise ValueError("--log lists the entries of a --ledger")
+    if options.log or options.head:
+        raise ValueError("--log lists the entries of a --ledger, and --head is a ledger's")
     if options.queries is None or options.delta is None:
         raise ValueError("--table needs --queries and --delta, like --queries 20,50,100 --delta 1e-2")
     counts = integers("--queries", options.queries)

@@ -33,7 +33,7 @@ import os
 import secrets
 import shlex
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -44,6 +44,7 @@ from typing import Any
 import numpy as np
 
 from darrm.account.accountant import KINDS, Admission, PrivacyAccountant, Spent
+from darrm.account.head import Head
 from darrm.account.ledger_rows import STREAM, Entry, Identity, Rows, corrupted
 from darrm.account.ledger_store import MEMORY, LedgerStore
 from darrm.errors import LedgerError, PaidError, PrivateFigureError, checks
@@ -124,6 +125,7 @@ class PrivacyLedger:
         budget: PrivacyParams,
         *,
         kinds: str = "one",
+        population: str = "",
         timeout: float = DEFAULT_TIMEOUT,
     ) -> PrivacyLedger:
         """Make a new ledger; an existing file is never replaced, because that would forget what was spent.
@@ -136,21 +138,28 @@ class PrivacyLedger:
             What all debited queries together must satisfy, ε > 0.
         kinds
             ``"one"``, ``"planned"``, ``"renyi"`` or ``"adaptive"``, see the module.
+        population
+            A public name for the people behind the votes, at most `LONGEST_ID` printable characters: of several ledgers
+            of one population an audit adds up what they spent.
 
         Raises
         ------
+        ValueError
+            If the budget, the kinds or the name is none that a ledger can have.
         LedgerError
             If the file exists or cannot be written.
         """
         checks.instance(PrivacyParams, budget=budget, advice="say PrivacyParams(epsilon, delta), after the path")
         checks.positive(budget_epsilon=budget.epsilon, advice="a budget of 0 admits nothing")
         checks.one_of(KINDS, kinds=kinds)
+        if population != "":
+            check_id("population", population)
         checks.file_name(path=path)
         store = LedgerStore(str(path), timeout=timeout)
         store.create()
         try:
             with store.transaction(write=True) as connection:
-                Rows(connection, store.path).create(Identity.of(budget, kinds))
+                Rows(connection, store.path).create(Identity.of(budget, kinds, population))
         except LedgerError:
             store.discard()
             raise
@@ -181,6 +190,33 @@ class PrivacyLedger:
         """What may be debited, one of `KINDS`: see the module."""
         return self._kinds
 
+    @property
+    def population(self) -> str:
+        """What whoever made it calls the people behind the votes; empty for no name."""
+        return "" if self._identity is None else self._identity.population
+
+    def head(self, number: int | None = None) -> Head:
+        """Return what shows later whether entries were changed or are gone: at an entry, by default the last.
+
+        Raises
+        ------
+        ValueError
+            If there is no such entry, or the ledger is of version 1, which has a head from its next debit on.
+        LedgerError
+            If the ledger cannot be read.
+
+        Examples
+        --------
+        >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(3, 1e-5), population="ward 7")
+        >>> ledger.debit(Charge("majority of 11", guarantee=PrivacyParams(0.3, 0)).repeated(10))
+        1
+        >>> head = ledger.head()
+        >>> head.number, head.queries, head.population, Head.from_text(str(head)) == head
+        (1, 10, 'ward 7', True)
+        """
+        with self._transaction(write=False) as (rows, _):
+            return rows.head(number)
+
     def debit(
         self,
         charge: Charge,
@@ -190,7 +226,7 @@ class PrivacyLedger:
         manifest: bytes | None = None,
         output: Path | None = None,
         turn: Turn | None = None,
-        deliver: Callable[[], object] | None = None,
+        deliver: Callable[[int], Mapping[str, str] | None] | None = None,
     ) -> int:
         """Debit a charge, durably, or raise and change nothing.
 
@@ -211,7 +247,8 @@ class PrivacyLedger:
             In place of ``output`` the place of the labels in a stream: they stay in the ledger when this returns, and
             the same transaction drops those of the entry before. Refused if the stream went on meanwhile.
         deliver
-            Called after the debit: hands the labels over. They then leave the ledger, unless they are of a stream.
+            Called with the entry's number after the debit: hands the labels over. They then leave the ledger, unless
+            they are of a stream. It may return the SHA-256 of files that it drew, by their names: the entry keeps them.
 
         Returns
         -------
@@ -256,10 +293,9 @@ class PrivacyLedger:
                             rows.forget_labels(turn.after)
                 if number:
                     break
-            if deliver is not None:
-                deliver()
+            files = None if deliver is None else deliver(number)
             if kept is not None and turn is None:
-                self.forget_labels(number)
+                self.forget_labels(number, files)
         except BaseException as error:
             if number:
                 self._raise_if_paid(token, error)
@@ -325,10 +361,10 @@ class PrivacyLedger:
             row = rows.connection.execute("SELECT labels, digest FROM charges WHERE id = ?", (number,)).fetchone()
         return row[0], str(row[1])
 
-    def forget_labels(self, number: int) -> None:
-        """Drop the labels of an entry from the ledger, because they were delivered."""
+    def forget_labels(self, number: int, files: Mapping[str, str] | None = None) -> None:
+        """Drop the labels of an entry from the ledger, because they were delivered: to files with these digests."""
         with self._transaction(write=True) as (rows, _):
-            rows.forget_labels(number)
+            rows.forget_labels(number, files)
 
     def recovery(self, number: int | str, output: str = "") -> str:
         """Return the command that delivers the labels of an undelivered entry, and pays nothing.
@@ -349,11 +385,11 @@ class PrivacyLedger:
             if self._identity is not None and not identity.follows(self._identity):
                 raise rows.corrupted("its budget or its identity changed since it was opened")
             self._identity = identity
-            if write:
-                rows.upgrade()
             account = rows.account()
             rows.check_holds(self._seen)
-            self._seen = rows.newest()
+            self._seen = rows.newest()  # as it stands if all is rolled back
+            if write:
+                rows.upgrade()
             yield rows, account
             newest = rows.newest()
         self._seen = newest  # committed

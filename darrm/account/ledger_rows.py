@@ -6,25 +6,31 @@ the log, so that a flipped bit in either shows. A row's seal is a digest of its 
 Version 2 added an identity of the file, and to each debit the digests of its table and its labels, a token of the call
 that made it, the labels themselves until they are delivered, and where they go. Of the votes nothing is kept, not even
 a digest, which could be guessed back. A file of version 1 is read as it is, and becomes one of version 2 when it is
-written to. It becomes one of version 3 when a debit names its questions: the public ids under which they were asked.
+written to. Version 3 added the public ids under which questions were asked. Version 4, which every ledger becomes when
+it is written to, added the links of `darrm.account.head` in place of the seals of entries, a population, and digests of
+the files that were drawn after a debit, which no link holds.
 """
 
 import hashlib
 import json
 import secrets
 import sqlite3
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from darrm.account.accountant import KINDS, SET_ASIDE, PrivacyAccountant
 from darrm.account.filters import HALF
+from darrm.account.head import Head
 from darrm.account.ledger_store import HOW_TO_CREATE, RESTORE
 from darrm.errors import LedgerError, checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
+from darrm.system.files import Json
 
 _APPLICATION_ID = 0x64617272  # "darr"
-_VERSION, _NAMED = 2, 3  # of a ledger, and of one that names questions
+_VERSION, _SEALED, _NAMED = 4, 2, 3  # of a ledger now; the first with sealed entries, and the first with questions
 _SCHEMA = (
     """CREATE TABLE budget (id INTEGER PRIMARY KEY CHECK (id = 1), epsilon TEXT NOT NULL, delta TEXT NOT NULL,
        kinds TEXT NOT NULL, created TEXT NOT NULL, seal TEXT NOT NULL)""",
@@ -45,18 +51,30 @@ _UPGRADE = (
     "ALTER TABLE charges ADD COLUMN labels BLOB",
     "CREATE INDEX counts ON charges (kind, count)",  # makes the comparison with the totals cheap
     "CREATE INDEX undelivered ON charges (output) WHERE labels IS NOT NULL",
-    f"PRAGMA user_version = {_VERSION}",
+    f"PRAGMA user_version = {_SEALED}",
 )
 _NAMING = ("ALTER TABLE charges ADD COLUMN questions TEXT NOT NULL DEFAULT ''", f"PRAGMA user_version = {_NAMED}")
+_LINKING = (
+    "ALTER TABLE budget ADD COLUMN population TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE charges ADD COLUMN link TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE charges ADD COLUMN files TEXT NOT NULL DEFAULT ''",
+    f"PRAGMA user_version = {_VERSION}",
+)
+_FIELDS_OF_BUDGET = {1: 6, _SEALED: 7, _NAMED: 7, _VERSION: 8}
 _WRITTEN = (
     "SELECT charges.id, time, what, count, note, proof, digest, token, output, charges.seal, labels IS NOT NULL, "
     "kinds.seal, kind"
 )
 _LOG = {
-    1: "SELECT charges.id, time, what, count, note, '', '', '', '', '', 0, kinds.seal, kind, ''",
-    _VERSION: f"{_WRITTEN}, ''",
-    _NAMED: f"{_WRITTEN}, questions",
+    1: "SELECT charges.id, time, what, count, note, '', '', '', '', '', 0, kinds.seal, kind, '', '', ''",
+    _SEALED: f"{_WRITTEN}, '', '', ''",
+    _NAMED: f"{_WRITTEN}, questions, '', ''",
+    _VERSION: f"{_WRITTEN}, questions, link, files",
 }
+_SEEN = (  # by what an object knows an entry again; a link says all that is before it, too
+    "SELECT id, time, kind, count, note FROM charges",
+    "SELECT id, time, kind, count, note, link FROM charges",
+)
 STREAM = "-"  # begins the output of a stream: that of a file is an absolute path
 
 
@@ -75,6 +93,8 @@ class Entry:
     number: int = 0  # counts from 1
     kind: int = 0  # of the query, a key of `Rows.costs`
     questions: tuple[str, ...] = ()  # the public ids of what was asked in a stream, in order; empty where it has none
+    files: tuple[tuple[str, str], ...] = ()  # drawn after the debit: the name and the SHA-256 of each
+    link: str = field(default="", compare=False)  # see `darrm.account.head`; empty in version 1
 
     @property
     def is_of_a_stream(self) -> bool:
@@ -91,20 +111,28 @@ class Identity:
     kinds: str
     created: str
     name: str = ""  # what no other ledger has; empty in version 1
+    population: str = ""  # whom the votes are about, in the words of whoever made it
 
     @classmethod
-    def of(cls, budget: PrivacyParams, kinds: str) -> "Identity":
+    def of(cls, budget: PrivacyParams, kinds: str, population: str = "") -> "Identity":
         """Describe a ledger that is made now."""
-        return cls(budget.epsilon_text, budget.delta_text, kinds, now())
+        return cls(budget.epsilon_text, budget.delta_text, kinds, now(), secrets.token_hex(16), population)
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What the seal is made of: a ledger of version 1 has no name."""
-        return (self.epsilon, self.delta, self.kinds, self.created, *filter(None, [self.name]))
+        """What the seal is made of: a ledger of version 1 has no name, and few have a population."""
+        named = filter(None, [self.name, self.population])
+        return (self.epsilon, self.delta, self.kinds, self.created, *named)
+
+    @property
+    def link(self) -> str:
+        """What the first entry follows."""
+        return seal("darrm", self.name, self.epsilon, self.delta, self.kinds, self.created, self.population)
 
     def follows(self, other: "Identity") -> bool:
         """Whether this may be the other one later: a ledger gets a name when it leaves version 1."""
-        return self.fields[:4] == other.fields[:4] and other.name in {"", self.name}
+        same = self.fields[:4] == other.fields[:4] and self.population == other.population
+        return same and other.name in {"", self.name}
 
 
 @dataclass(frozen=True)
@@ -130,37 +158,49 @@ class Rows:
         if self.connection.execute(added).fetchone() != (0,):
             raise self.corrupted("a trigger or a view was added, which may undo a debit")
         if version not in _LOG:
-            relation = "a newer" if version > _NAMED else "an older"
+            relation = "a newer" if version > _VERSION else "an older"
             message = f"it has schema version {version}, written by {relation} darrm; this one reads version"
-            raise LedgerError(self.path, f"{message} {_NAMED}: use the version of darrm that wrote it")
+            raise LedgerError(self.path, f"{message} {_VERSION}: use the version of darrm that wrote it")
         return int(version)
 
     def create(self, identity: Identity) -> None:
         """Fill an empty database."""
         for statement in _SCHEMA:
             self.connection.execute(statement)
-        row = (*identity.fields, seal(*identity.fields))
-        self.connection.execute("INSERT INTO budget VALUES (1, ?, ?, ?, ?, ?)", row)
-        self._upgrade()
+        self.connection.execute("INSERT INTO budget VALUES (1, ?, ?, ?, ?, '')", identity.fields[:4])
+        self._upgrade(1)
+        sealed = (identity.name, identity.population, seal(*identity.fields))
+        self.connection.execute("UPDATE budget SET identity = ?, population = ?, seal = ?", sealed)
 
     def upgrade(self) -> None:
-        """Turn version 1 into version 2, once its log was read and found whole."""
-        if self.version < _VERSION:
+        """Turn an older version into this one, once its log was read and found whole."""
+        if (version := self.version) < _VERSION:
             self.entries()
-            self._upgrade()
+            self._upgrade(version)
 
-    def _upgrade(self) -> None:
-        for statement in _UPGRADE:
+    def _upgrade(self, version: int) -> None:
+        """Add what each version since has; the links are those of the entries as they stand there."""
+        steps = {1: _UPGRADE, _SEALED: _NAMING, _NAMED: _LINKING}
+        for statement in (statement for old in range(version, _VERSION) for statement in steps[old]):
             self.connection.execute(statement)
-        budget = self.connection.execute("SELECT epsilon, delta, kinds, created FROM budget").fetchone()
-        row = (*budget, secrets.token_hex(16))
-        self.connection.execute("UPDATE budget SET identity = ?, seal = ?", (row[-1], seal(*row)))
-        old = self.connection.execute(
-            "SELECT charges.id, time, kinds.seal, count, note FROM charges JOIN kinds ON kinds.id = kind"
-        ).fetchall()
-        self.connection.executemany(
-            "UPDATE charges SET seal = ? WHERE id = ?", [(seal(*entry, "", "", "", ""), entry[0]) for entry in old]
-        )
+        if version == 1:
+            budget = self.connection.execute("SELECT epsilon, delta, kinds, created FROM budget").fetchone()
+            row = (*budget, secrets.token_hex(16))
+            self.connection.execute("UPDATE budget SET identity = ?, seal = ?", (row[-1], seal(*row)))
+        links = [(link, number) for number, link in self._links()]
+        self.connection.executemany("UPDATE charges SET link = ? WHERE id = ?", links)
+
+    def _links(self) -> Iterator[tuple[int, str]]:
+        """Compute the link of every entry, oldest first."""
+        link = self.identity().link
+        for row in self._log():
+            link = _link_of(link, row)
+            yield row[0], link
+
+    def _log(self) -> Iterator[tuple[Any, ...]]:
+        """Read the rows of the log, oldest first, as `_LOG` names their columns."""
+        log = f"{_LOG[self.version]} FROM charges JOIN kinds ON kinds.id = kind ORDER BY charges.id"
+        yield from self.connection.execute(log)
 
     def check_pages(self) -> None:
         """Read the whole file, page by page and row by row."""
@@ -173,10 +213,12 @@ class Rows:
         """Read the budget and what no other ledger has."""
         version = self.version  # first: another database has no such table, or one that is no budget
         row = self.connection.execute("SELECT * FROM budget").fetchone()
-        named = row is not None and len(row) > 6
-        if row is None or named is (version == 1) or row[5] != seal(*row[1:5], *row[6:]):
+        if row is None or len(row) != _FIELDS_OF_BUDGET[version]:
             raise self.corrupted("the budget was changed")
-        return Identity(*row[1:5], *row[6:])
+        identity = Identity(*row[1:5], *row[6:])
+        if bool(identity.name) is (version == 1) or row[5] != seal(*identity.fields):
+            raise self.corrupted("the budget was changed")
+        return identity
 
     def budget(self) -> PrivacyParams:
         """Read what all debited queries together satisfy."""
@@ -222,37 +264,41 @@ class Rows:
         return account
 
     def entries(self) -> tuple[Entry, ...]:
-        """Read the log, oldest first, and check its seals, where it has some."""
-        version, entries = self.version, []
-        log = f"{_LOG[version]} FROM charges JOIN kinds ON kinds.id = kind ORDER BY charges.id"
-        for row in self.connection.execute(log):
-            number, time, what, count, note, proof, digest, token, output, stored, waits, sealed, kind, named = row
-            words = (note, proof, digest, token, output, *filter(None, [named]))
-            if version > 1 and stored != seal(number, time, sealed, count, *words):
+        """Read the log, oldest first, and check its links, or the seals of older versions."""
+        version, link, entries = self.version, self.identity().link, []
+        for row in self._log():
+            number, time, what, count, note, proof, digest, _, output, sealed, waits, _, kind, named, linked, drawn = (
+                row
+            )
+            link = _link_of(link, row)
+            if (linked != link) if version == _VERSION else version > 1 and sealed != _seal_of(row):
                 raise self.corrupted(f"entry {number} of the log was changed")
-            asked = self._questions(named)
-            entries.append(Entry(time, what, count, note, proof, digest, not waits, output, number, kind, asked))
+            asked = tuple(self._texts(named)) if named else ()
+            files = tuple(self._texts(drawn, dict).items()) if drawn else ()
+            of_entry = (time, what, count, note, proof, digest, not waits, output, number, kind, asked, files)
+            entries.append(Entry(*of_entry, link if version > 1 else ""))
         return tuple(entries)
 
-    def _questions(self, named: str) -> tuple[str, ...]:
-        """Read the ids of the questions of an entry."""
+    def _texts(self, written: str, kind: type = list) -> Json:
+        """Read texts: the ids of the questions of an entry, or the digests of its files by their names."""
         try:
-            asked = json.loads(named or "[]")
+            texts = json.loads(written)
         except (ValueError, RecursionError) as error:
-            raise self.corrupted("the questions of an entry are no list") from error
-        if not isinstance(asked, list) or not all(isinstance(question, str) for question in asked):
-            raise self.corrupted("the questions of an entry are no list")
-        return tuple(asked)
+            raise self.corrupted("the questions or files of an entry are no list") from error
+        values = texts.values() if isinstance(texts, dict) else texts
+        if not isinstance(texts, kind) or not all(isinstance(text, str) for text in values):
+            raise self.corrupted("the questions or files of an entry are no list")
+        return texts
 
     def newest(self) -> tuple[object, ...]:
         """Read the last entry, empty if there is none."""
-        newest = "SELECT id, time, kind, count, note FROM charges ORDER BY id DESC LIMIT 1"
+        newest = f"{_SEEN[self.version == _VERSION]} ORDER BY id DESC LIMIT 1"
         return self.connection.execute(newest).fetchone() or ()
 
     def check_holds(self, seen: tuple[object, ...]) -> None:
         """Refuse a file without an entry that was its newest before."""
-        entry = "SELECT id, time, kind, count, note FROM charges WHERE id = ?"
-        if seen and seen != self.connection.execute(entry, seen[:1]).fetchone():
+        entry = f"{_SEEN[self.version == _VERSION]} WHERE id = ?"
+        if seen and seen != (self.connection.execute(entry, seen[:1]).fetchone() or ())[: len(seen)]:
             lost = f"entry {seen[0]}, which it had, is gone or was changed"
             raise self.corrupted(f"{lost}: an older copy took its place")
 
@@ -260,10 +306,8 @@ class Rows:
         """Add a charge to totals and log, return the entry's number; ``words`` are note, digests, token and output."""
         cost, count, time = charge.to_text(), int(charge.count), now()
         named = json.dumps(questions, ensure_ascii=False) if questions else ""
-        if named and self.version < _NAMED:
-            for statement in _NAMING:
-                self.connection.execute(statement)
         execute = self.connection.execute
+        before = execute("SELECT link FROM charges ORDER BY id DESC LIMIT 1").fetchone() or (self.identity().link,)
         execute(
             "INSERT INTO kinds (cost, what, total, seal) VALUES (?, ?, 0, ?) ON CONFLICT (cost) DO NOTHING",
             (cost, charge.what, seal(cost, charge.what)),
@@ -271,20 +315,38 @@ class Rows:
         execute("UPDATE kinds SET total = total + ? WHERE cost = ?", (count, cost))
         kind, stored = execute("SELECT id, seal FROM kinds WHERE cost = ?", (cost,)).fetchone()
         number = execute(
-            "INSERT INTO charges (time, kind, count, note, proof, digest, token, output) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (time, kind, count, *words),
+            "INSERT INTO charges (time, kind, count, note, proof, digest, token, output, questions) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (time, kind, count, *words, named),
         ).lastrowid
         # the labels come last: an UPDATE writes a whole row again
-        sealed = (seal(number, time, stored, count, *words, *filter(None, [named])), kept, number)
-        execute("UPDATE charges SET seal = ?, labels = ? WHERE id = ?", sealed)
-        if named:
-            execute("UPDATE charges SET questions = ? WHERE id = ?", (named, number))
+        link = seal(*before, number, time, stored, count, *words, named)
+        execute("UPDATE charges SET link = ?, labels = ? WHERE id = ?", (link, kept, number))
         return int(number or 0)
 
-    def forget_labels(self, number: int) -> None:
-        """Drop the labels of an entry."""
-        self.connection.execute("UPDATE charges SET labels = NULL WHERE id = ?", (number,))
+    def head(self, number: int | None = None) -> Head:
+        """Return the head at an entry, by default the last; `ValueError` for a ledger without an identity."""
+        identity = self.identity()
+        if not identity.name:
+            checks.fail("a ledger's version", self.version, f"at least {_SEALED}", "its first debit gives it a head")
+        (last,) = self.connection.execute("SELECT ifnull(max(id), 0) FROM charges").fetchone()
+        number = last if number is None else number
+        checks.integer_at_least(0, most=last, entry=number)
+        paid = "SELECT ifnull(sum(count), 0) FROM charges WHERE id <= ?"
+        (queries,) = self.connection.execute(paid, (number,)).fetchone()
+        if number == 0:
+            link = identity.link
+        elif self.version == _VERSION:
+            (link,) = self.connection.execute("SELECT link FROM charges WHERE id = ?", (number,)).fetchone()
+        else:
+            link = dict(self._links())[number]
+        return Head(identity.name, identity.population, number, queries, self.budget(), identity.kinds, link)
+
+    def forget_labels(self, number: int, files: Mapping[str, str] | None = None) -> None:
+        """Drop the labels of an entry; of files that were drawn after the debit it keeps the digests."""
+        written = json.dumps(files, ensure_ascii=False) if files else None
+        forget = "UPDATE charges SET labels = NULL, files = ifnull(?, files) WHERE id = ?"
+        self.connection.execute(forget, (written, number))
 
     def corrupted(self, what: str) -> LedgerError:
         """Return the error that says what is damaged."""
@@ -299,6 +361,18 @@ def corrupted(path: str, what: str) -> LedgerError:
 def seal(*fields: object) -> str:
     """Return a digest of the fields of a row: finds damage (a text that became a blob, too), not forgery."""
     return hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest()
+
+
+def _link_of(before: str, row: tuple[Any, ...]) -> str:
+    """Return the link of an entry, a row of `_LOG`, that follows another link; what it is called is in the seal."""
+    number, time, _, count, note, proof, digest, token, output, _, _, kind = row[:12]
+    return seal(before, number, time, kind, count, note, proof, digest, token, output, row[13])
+
+
+def _seal_of(row: tuple[Any, ...]) -> str:
+    """Return the seal of an entry of version 2 or 3, a row of `_LOG`."""
+    number, time, _, count, note, proof, digest, token, output, _, _, kind = row[:12]
+    return seal(number, time, kind, count, note, proof, digest, token, output, *filter(None, [row[13]]))
 
 
 def now() -> str:

@@ -30,6 +30,9 @@ def ledger_text(ledger: PrivacyLedger, *, everything: bool = False) -> str:
         fit = ledger.queries_that_fit(charge, most=_MOST_QUERIES_COUNTED)
         least = "at least " if fit == _MOST_QUERIES_COUNTED else ""
         lines.append(f"left:   {least}{fit} more queries of {charge.what}")
+    if ledger.identity:
+        lines += [f"of:     {ledger.population}"] if ledger.population else []
+        lines.append(f"head:   {ledger.head()}")
     shown = entries if everything else entries[-_LAST_ENTRIES:]
     if len(entries) > len(shown):
         lines.append(f"the last {len(shown)} of {len(entries)} entries (--log lists all):")
@@ -52,7 +55,9 @@ def ledger_json(ledger: PrivacyLedger) -> Document:
         "budget": ledger.budget.to_json(),
         "kinds": ledger.kinds,
         "spent": ledger.spent.to_json(),
-        "entries": [vars(entry) for entry in ledger.entries()],
+        "population": ledger.population,
+        "head": ledger.head().to_json() if ledger.identity else None,
+        "entries": [{**vars(entry), "files": dict(entry.files)} for entry in ledger.entries()],
     }
 
 

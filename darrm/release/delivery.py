@@ -142,7 +142,7 @@ class Delivery:
         paid = False
 
         def pay(queries: int, labels: NDArray[Any] | None) -> None:
-            def deliver() -> None:
+            def deliver(_: int) -> None:
                 nonlocal paid
                 paid = True
                 hand_over(labels)

@@ -46,6 +46,12 @@ def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert document["budget"] == {"epsilon": "2", "delta": "0.001"}
     assert document["spent"]["epsilon"] == spent.epsilon
     assert document["entries"][0]["count"] == 4
+    assert (document["head"]["text"], document["population"]) == (str(ledger.head()), "")
+    assert f"\nhead:   {ledger.head()}\n" in out
+    assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--head"])) == 0
+    assert capsys.readouterr().out == f"{ledger.head()}\n"
+    assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--head", "--format", "json"])) == 0
+    assert json.loads(capsys.readouterr().out) == document["head"]
 
 
 def test_account_of_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +152,7 @@ def test_every_point_of_the_picture_is_a_bound(folder: Path, monkeypatch: pytest
         (["--table", "TABLE", "--queries", "5", "--delta", "1"], "--delta must be in"),
         (["--table", "TABLE", "--queries", "5", "--delta", "nan"], "--delta must be a finite number"),
         (["--ledger", "LEDGER"], "no such file"),
-        (["--ledger", "LEDGER", "--delta", "0.1"], "--ledger goes with --log, --format and --quiet only"),
+        (["--ledger", "LEDGER", "--delta", "0.1"], "--ledger goes with --log, --head, --format and --quiet only"),
         (["--table", "LEDGER", "--queries", "5", "--delta", "0.1"], "No such file"),
     ],
 )

@@ -400,5 +400,5 @@ def test_labels_that_wait_are_checked(path: Path) -> None:
         ledger.kept_labels(1)
 
 
-def no_way() -> None:
+def no_way(_: int) -> None:
     raise OSError("no way")

@@ -314,9 +314,9 @@ def test_published_labels_are_durable_before_the_ledger_forgets_them(
         synced.add(os.fstat(handle).st_ino)
         sync(handle)
 
-    def watched(self: PrivacyLedger, number: int) -> None:
+    def watched(self: PrivacyLedger, number: int, *files: Any) -> None:
         assert {output.stat().st_ino, folder.stat().st_ino} <= synced
-        forget(self, number)
+        forget(self, number, *files)
 
     monkeypatch.setattr(os, "fsync", syncing)
     monkeypatch.setattr(PrivacyLedger, "forget_labels", watched)

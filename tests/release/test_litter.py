@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,8 +83,8 @@ def test_who_is_interrupted_after_the_delivery_learns_where_the_labels_are(
     aggregator = Release(certify(PROBLEM, baselines.double_subsampling(PROBLEM)))
     forget = PrivacyLedger.forget_labels
 
-    def interrupted(self: PrivacyLedger, number: int) -> None:
-        forget(self, number)
+    def interrupted(self: PrivacyLedger, number: int, *files: Any) -> None:
+        forget(self, number, *files)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(PrivacyLedger, "forget_labels", interrupted)

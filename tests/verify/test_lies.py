@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 from darrm import PrivacyLedger, PrivacyParams, Problem, Table, Voters, open_release, optimize_table, release_debited
-from darrm.account.ledger_rows import seal
 from darrm.laws.priors import Dirichlet
 from darrm.mechanisms.release import Release
 from darrm.verify.audit import Audit, audit
 from darrm.verify.plain_words import power_of_test
 from darrm.verify.verdicts import FALSE
+from tests.relinked import relink
 
 OLD = Path(__file__).parents[1] / "files" / "old"
 CHEAP = '{"guarantee":["0.000001","0"],"profile":null,"renyi":null}'
@@ -63,20 +63,7 @@ def false_claims(found: Audit) -> list[str]:
 
 def forge(files: Path, *statements: str) -> None:
     """Change a ledger, make its totals fit its log, and seal all of it anew."""
-    connection = sqlite3.connect(files / "ledger.sqlite", isolation_level=None)
-    for statement in statements:
-        connection.execute(statement)
-    sums = "(SELECT coalesce(sum(count), 0) FROM charges WHERE kind = kinds.id)"
-    connection.execute(f"UPDATE kinds SET total = {sums}")
-    connection.execute("DELETE FROM kinds WHERE total = 0")
-    budget = connection.execute("SELECT epsilon, delta, kinds, created, identity FROM budget").fetchone()
-    connection.execute("UPDATE budget SET seal = ?", (seal(*budget),))
-    for number, *words in connection.execute("SELECT id, cost, what FROM kinds").fetchall():
-        connection.execute("UPDATE kinds SET seal = ? WHERE id = ?", (seal(*words), number))
-    rows = "SELECT charges.id, time, seals.seal, count, note, proof, digest, token, output FROM charges"
-    for row in connection.execute(f"{rows} JOIN kinds AS seals ON seals.id = kind").fetchall():
-        connection.execute("UPDATE charges SET seal = ? WHERE id = ?", (seal(*row), row[0]))
-    connection.close()
+    relink(files / "ledger.sqlite", *statements)
 
 
 def cheaper(number: int) -> tuple[str, str]:

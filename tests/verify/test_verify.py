@@ -34,7 +34,7 @@ from darrm import (
     release_debited,
 )
 from darrm.account.bounds import Bound
-from darrm.account.ledger_rows import Entry, seal
+from darrm.account.ledger_rows import Entry
 from darrm.errors import LedgerError
 from darrm.laws.priors import Dirichlet, Independent, Point, Prior
 from darrm.losses.charges import Charge
@@ -55,6 +55,7 @@ from darrm.verify.plain_words import to_quote, who_may_know
 from darrm.verify.table import differences, exact_of, judge_optimality, judge_table
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict
 from tests.exhaustive import EXHAUSTIVE
+from tests.relinked import relink
 
 SCHEMA = Path(__file__).parents[2] / "darrm" / "schemas" / "verify_report.json"
 BUDGET = PrivacyParams(20, "1e-2")
@@ -562,15 +563,8 @@ class TestLiesInALedger:
         ],
     )
     def test_an_entry_that_was_sealed_anew(self, trio: Trio, column: str, value: object, claim: str) -> None:
-        connection = sqlite3.connect(trio.ledger_path, isolation_level=None)
-        connection.execute(f"UPDATE charges SET {column} = ? WHERE id = 1", (value,))  # noqa: S608 (a test's own words)
-        connection.execute("UPDATE kinds SET total = (SELECT sum(count) FROM charges)")
-        (kind,) = connection.execute("SELECT seal FROM kinds").fetchone()
-        row = connection.execute(
-            "SELECT id, time, ?, count, note, proof, digest, token, output FROM charges WHERE id = 1", (kind,)
-        ).fetchone()
-        connection.execute("UPDATE charges SET seal = ? WHERE id = 1", (seal(*row),))
-        connection.close()
+        written = f"'{value}'" if isinstance(value, str) else value
+        relink(trio.ledger_path, f"UPDATE charges SET {column} = {written} WHERE id = 1")  # noqa: S608 (a test's own words)
         found = audit([trio.table_path, trio.ledger_path, trio.labels_path])
         assert claim in false_claims(list(found.verdicts))
         assert "it is a whole ledger" not in false_claims(list(found.verdicts))
