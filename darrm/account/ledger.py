@@ -50,6 +50,7 @@ from darrm.account.ledger_store import MEMORY, LedgerStore
 from darrm.errors import LedgerError, PaidError, PrivateFigureError, checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
+from darrm.system.files import Document
 from darrm.system.parquet_file import check_absent
 from darrm.system.votes_file import SUFFIXES, check_new, labels_digest
 from darrm.votes import Labels
@@ -216,6 +217,11 @@ class PrivacyLedger:
         """
         with self._transaction(write=False) as (rows, _):
             return rows.head(number)
+
+    def receipt(self, number: int) -> Document:
+        """Return what an entry paid for, and the head at it, to be kept beside its labels; errors as `head`."""
+        with self._transaction(write=False) as (rows, _):
+            return rows.receipt(number)
 
     def debit(
         self,

@@ -27,7 +27,7 @@ from darrm.account.ledger_store import HOW_TO_CREATE, RESTORE
 from darrm.errors import LedgerError, checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-from darrm.system.files import Json
+from darrm.system.files import Document, Json
 
 _APPLICATION_ID = 0x64617272  # "darr"
 _VERSION, _SEALED, _NAMED = 4, 2, 3  # of a ledger now; the first with sealed entries, and the first with questions
@@ -75,6 +75,7 @@ _SEEN = (  # by what an object knows an entry again; a link says all that is bef
     "SELECT id, time, kind, count, note FROM charges",
     "SELECT id, time, kind, count, note, link FROM charges",
 )
+RECEIPT = "darrm-receipt 1"  # what a receipt says that it is
 STREAM = "-"  # begins the output of a stream: that of a file is an absolute path
 
 
@@ -341,6 +342,16 @@ class Rows:
         else:
             link = dict(self._links())[number]
         return Head(identity.name, identity.population, number, queries, self.budget(), identity.kinds, link)
+
+    def receipt(self, number: int) -> Document:
+        """Return what an entry paid for and the head at it, as plain data; errors as `head`."""
+        head = self.head(number)
+        entry = f"{_LOG[self.version]} FROM charges JOIN kinds ON kinds.id = kind WHERE charges.id = ?"
+        _, time, what, count, _, proof, digest, *_ = self.connection.execute(entry, (number,)).fetchone()
+        paid = "SELECT cost FROM kinds WHERE id = (SELECT kind FROM charges WHERE id = ?)"
+        (cost,) = self.connection.execute(paid, (number,)).fetchone()
+        of_entry = {"time": time, "what": what, "count": count, "table": proof, "labels": digest, "cost": cost}
+        return {"format": RECEIPT, "head": head.to_json(), "entry": of_entry}
 
     def forget_labels(self, number: int, files: Mapping[str, str] | None = None) -> None:
         """Drop the labels of an entry; of files that were drawn after the debit it keeps the digests."""

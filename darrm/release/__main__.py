@@ -24,7 +24,7 @@ from darrm.losses.charges import Charge
 from darrm.mechanisms.files import Released, load_release
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
-from darrm.release.debited import recover, release_debited
+from darrm.release.debited import receipt_path, recover, release_debited
 from darrm.release.delivery import Delivery
 from darrm.release.partitions import recover_partitions, release_surveyed, survey
 from darrm.release.pipe import Pipe, Questions, answer_lines
@@ -410,12 +410,17 @@ def _report(options: Namespace, ledger: PrivacyLedger, labels: int) -> int:
     try:
         print_report(
             options,
-            text=lambda: f"{told} written to {options.output}\n{ledger.spent}\nbudget: {ledger.budget}\n",
+            text=lambda: (
+                f"{told} written to {options.output}\n{ledger.spent}\nbudget: {ledger.budget}\n"
+                f"receipt: {receipt_path(options.output)}\nhead: {ledger.head()}\n"
+            ),
             document=lambda: {
                 "labels": labels,
                 "output": str(options.output),
                 "spent": ledger.spent.to_json(),
                 "budget": ledger.budget.to_json(),
+                "receipt": str(receipt_path(options.output)),
+                "head": ledger.head().to_json(),
             },
         )
         sys.stdout.flush()

@@ -4,16 +4,18 @@ What `darrm.release.delivery` asks of a sink, a file keeps so: (i) before the de
 beside the output, without a byte in it; (ii) the labels are written and synced under the temporary name, and published
 by a link, which cannot replace a file, and the folder is synced; (iii) they are those that the ledger keeps. `recover`
 writes these, and where a process died after it had published them, finds the file, byte for byte what it would write.
+A receipt is published beside them in the same way, after them and before the ledger forgets them.
 """
 
 import fcntl
 import filecmp
 import glob
+import json
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,7 @@ class LabelsFile(Sink):
         """Yield what publishes labels, after the folder was seen to take files and links."""
         path = self.output
         check_new(path)
+        check_no_receipt(path)
         with _folder_beside(path) as folder:
             temporary = folder / f"labels{path.suffix}"
             temporary.touch()
@@ -58,6 +61,43 @@ class LabelsFile(Sink):
                 sync(path.parent)
 
             yield publish
+
+    def leave_receipt(self, ledger: PrivacyLedger, number: int) -> None:
+        """Leave a receipt beside the file."""
+        leave_receipt(ledger, number, self.output)
+
+
+def receipt_path(output: Path) -> Path:
+    """Return where the receipt of labels stands.
+
+    >>> receipt_path(Path("labels.csv")).name
+    'labels.csv.receipt.json'
+    """
+    return output.with_name(f"{output.name}.receipt.json")
+
+
+def check_no_receipt(output: Path) -> None:
+    """Raise `ValueError` where a receipt of other labels stands: it is a proof about their ledger, and never lost."""
+    if (path := receipt_path(output)).exists():
+        raise ValueError(f"{str(path)!r} is the receipt of other labels: move it to these, or name another output")
+
+
+def leave_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Mapping[str, str] | None = None) -> None:
+    """Publish the receipt of an entry beside its labels, once; `ValueError` where another one stands."""
+    path = receipt_path(output)
+    drawn = {"files": dict(files)} if files else {}
+    text = json.dumps({**ledger.receipt(number), **drawn}, indent=1, ensure_ascii=False)
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        sync(path)  # whoever left it may have died before this
+        sync(path.parent)
+        return
+    check_no_receipt(output)
+    with _folder_beside(output) as folder:
+        temporary = folder / "receipt.json"
+        temporary.write_text(text, encoding="utf-8")
+        sync(temporary)
+        os.link(temporary, path)
+        sync(path.parent)
 
 
 @contextmanager
@@ -199,6 +239,7 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) 
     else:
         with LabelsFile(path).prepared() as publish:
             publish(labels)
+    leave_receipt(ledger, number, path)
     ledger.forget_labels(number)
     for left in {path, Path(meant)} if meant else {path}:
         remove_left(left)

@@ -8,7 +8,8 @@ stream of answers, in Python or into a pipe (`darrm.release.one_by_one`, `pipe`)
 2. *Draw.* The labels are drawn, in memory. Bad votes raise here, and nothing is paid. Labels that fit into no memory
    are not drawn yet: a manifest, on a disk, says what will be drawn for what.
 3. *Pay and keep.* One transaction of the ledger debits the labels and keeps them, or the digest of the manifest.
-4. *Hand over.* The sink puts them where they belong, or draws first what the manifest says.
+4. *Hand over.* The sink puts them where they belong, or draws first what the manifest says. Beside a file it leaves a
+   *receipt*, NAME.receipt.json: what was paid for, and the head of the ledger then (`darrm.account.head`).
 5. *Acknowledge.* They leave the ledger when whoever they are for has them: when file and name are durable, when the
    call returns, or, in a stream, in the transaction that pays for the next question, and when it is closed.
 
@@ -26,7 +27,7 @@ Labels that are returned in memory are the caller's to lose. Whoever wants them 
 or takes them from a stream, which is acknowledged later.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,9 @@ class Sink:
     def prepared(self) -> Iterator[HandOver]:
         """Try the place of the labels; yield what hands them over, which is called after the debit."""
         yield lambda _: None
+
+    def leave_receipt(self, ledger: PrivacyLedger, number: int) -> Mapping[str, str] | None:
+        """Leave a receipt beside the labels; return the SHA-256 of files that were drawn for this entry, if any."""
 
     def acknowledge(self, number: int) -> None:
         """Take the number of the ledger's entry, after the labels were handed over."""
@@ -142,10 +146,11 @@ class Delivery:
         paid = False
 
         def pay(queries: int, labels: NDArray[Any] | None) -> None:
-            def deliver(_: int) -> None:
+            def deliver(number: int) -> Mapping[str, str] | None:
                 nonlocal paid
                 paid = True
                 hand_over(labels)
+                return sink.leave_receipt(self.ledger, number)
 
             if self.line is not None:
                 self.line.show(f"debiting {queries:,} queries")

@@ -11,7 +11,7 @@ Labels of 10⁸ rows cannot wait in a ledger. So the sink of `darrm.release.deli
    in the staging, makes it durable, and *decides*: it links the file to the partition's name in the staging. A link
    never replaces a file, so the first attempt decides and later ones discard what they drew. When all are decided they
    are published together, by one rename of their folder (a single file by a link), and the staging is removed.
-5. The ledger forgets the manifest.
+5. A receipt is left beside the output, and the ledger forgets the manifest: it keeps the digest of every file.
 
 *Why this is what a sink owes*, however attempts end, repeat and overlap. (i) Attempts read the manifest, whose digest
 they are handed after the debit, and draw at most as many labels as it has rows. (ii) The only names outside the staging
@@ -37,7 +37,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
@@ -49,7 +49,7 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
 from darrm.errors import LedgerError, PaidError, checks
 from darrm.mechanisms.files import Released, document_of, release_of
-from darrm.release.debited import check_links
+from darrm.release.debited import check_links, check_no_receipt, leave_receipt
 from darrm.release.delivery import Delivery, HandOver, Sink, check_ledger
 from darrm.release.engine import Advance, Engine, engine_of
 from darrm.system.extras import Untyped
@@ -317,6 +317,12 @@ class Staged(Sink):
             engine.check(_manifest, str(staging), digest)
             yield lambda _: _finish(engine, self.document, staging, digest, self.output, self.line)
 
+    def leave_receipt(self, ledger: PrivacyLedger, number: int) -> Mapping[str, str]:
+        """Leave a receipt beside the file or the folder; return the digest of each file."""
+        files = _digests(self.output)
+        leave_receipt(ledger, number, self.output, files)
+        return files
+
 
 def recover_partitions(
     ledger: PrivacyLedger,
@@ -359,7 +365,9 @@ def recover_partitions(
         with engine_of(cluster) as engine:
             engine.check(_manifest, str(staging), digest)
             _finish(engine, manifest, staging, digest, target, line)
-    ledger.forget_labels(number)
+    digests = _digests(target)
+    leave_receipt(ledger, number, target, digests)
+    ledger.forget_labels(number, digests)
     return ReleasedPartitions(target, rows, files)
 
 
@@ -377,6 +385,7 @@ def _check_names(source: Path, target: Path, *, single: bool) -> None:
     if source == target or source in target.parents:
         checks.fail("the output", str(target), "outside the folder of the votes")
     check_absent(target)
+    check_no_receipt(target)
 
 
 def _staging(target: Path, release: str) -> Path:
@@ -498,6 +507,12 @@ def _published(target: Path, release: str, rows: int) -> int:
         return 0
     whole = {name for name, _ in published} == {release} and sum(count for _, count in published) == rows
     return len(published) if whole else 0
+
+
+def _digests(target: Path) -> dict[str, str]:
+    """Return the SHA-256 of the bytes of every file of an output, by its name in it."""
+    folder = target if target.is_dir() else target.parent
+    return {name: stamp_of(folder / name).sha256 for name in partitions_of(target)}
 
 
 def _of_entry(ledger: PrivacyLedger, number: int) -> tuple[str, str]:

@@ -684,6 +684,7 @@ def test_a_power_failure_finds_what_the_next_step_rests_on(folder: Path, monkeyp
 
     def forgotten(*arguments: Any) -> None:
         steps.append("forget")
+        assert is_durable(folder / "labels.receipt.json")
         forget(*arguments)
 
     for owner, name, function in (
@@ -696,7 +697,8 @@ def test_a_power_failure_finds_what_the_next_step_rests_on(folder: Path, monkeyp
     ):
         monkeypatch.setattr(owner, name, function)
     release(folder)
-    assert steps == ["debit", *["decide"] * len(NAMES), "publish", "remove", "forget"]
+    receipt = ["decide", "remove"]  # a file of its own, linked to its name
+    assert steps == ["debit", *["decide"] * len(NAMES), "publish", "remove", *receipt, "forget"]
 
 
 # deaths

@@ -1,0 +1,164 @@
+"""Receipts: what they say, that no death loses one, and that none is overwritten."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm import PrivacyLedger, PrivacyParams, Problem, Release, Voters, Votes, certify, release_debited
+from darrm.errors import PaidError
+from darrm.laws import baselines
+from darrm.release import debited, recover_partitions, release_partitions
+from darrm.release.debited import recover
+from darrm.system import votes_file
+
+PROBLEM = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
+VOTES = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
+# a release that dies before a step: what the step is called, and where
+STEPS = {
+    "labels are drawn, nothing is paid": ("PrivacyLedger", "debit"),
+    "paid": ("debited", "save_labels"),
+    "labels are published": ("debited", "leave_receipt"),
+    "the receipt is made": ("PrivacyLedger", "receipt"),
+    "the receipt is written": ("json_link", ""),
+    "the receipt is published": ("PrivacyLedger", "forget_labels"),
+}
+DYING = """
+import os, signal, sys
+from darrm import PrivacyLedger, PrivacyParams, Problem, Release, Voters, Votes, certify, release_debited
+from darrm.laws import baselines
+from darrm.release import debited
+def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
+owner, name = sys.argv[1:3]
+link = os.link
+if owner == "json_link":
+    debited.os.link = lambda source, target: die() if str(source).endswith(".json") else link(source, target)
+else:
+    setattr({"PrivacyLedger": PrivacyLedger, "debited": debited}[owner], name, die)
+problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
+release = Release(certify(problem, baselines.double_subsampling(problem)))
+votes = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
+release_debited(release, votes, ledger=PrivacyLedger("ledger.sqlite"), output="labels.csv")
+"""
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PrivacyLedger:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(debited, "_SECONDS_TO_LOCK", -1.0)
+    return PrivacyLedger.create("ledger.sqlite", PrivacyParams(9), population="ward 7")
+
+
+@pytest.fixture(scope="module")
+def aggregator() -> Release:
+    return Release(certify(PROBLEM, baselines.double_subsampling(PROBLEM)))
+
+
+def receipt(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(Path(f"{name}.receipt.json").read_text(encoding="utf-8"))
+    assert document["format"] == "darrm-receipt 1"
+    return document
+
+
+def check(ledger: PrivacyLedger, number: int, name: str) -> None:
+    document, entry = receipt(name), ledger.entries()[number - 1]
+    assert document["head"] == json.loads(json.dumps(ledger.head(number).to_json()))
+    assert document["head"]["text"] == str(ledger.head(number))
+    assert document["head"]["population"] == "ward 7"
+    said = document["entry"]
+    assert (said["time"], said["what"], said["count"]) == (entry.time, entry.what, entry.count)
+    assert (said["table"], said["labels"]) == (entry.table, entry.labels)
+    assert said["cost"] == ledger.costs()[entry.kind].to_text()
+    assert document.get("files", {}) == dict(entry.files)
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.npy"])
+def test_a_file_has_the_receipt_of_its_debit(name: str, ledger: PrivacyLedger, aggregator: Release) -> None:
+    release_debited(aggregator, VOTES, ledger=ledger)  # in memory: none
+    release_debited(aggregator, VOTES, ledger=ledger, output=name)
+    release_debited(aggregator, VOTES, ledger=ledger, output=f"later-{name}")
+    check(ledger, 2, name)
+    check(ledger, 3, f"later-{name}")
+    assert sorted(path.name for path in Path().glob("*.json")) == [f"{name}.receipt.json", f"later-{name}.receipt.json"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_who_dies_leaves_labels_and_receipt_to_a_recovery(
+    step: str, tmp_path: Path, ledger: PrivacyLedger, aggregator: Release
+) -> None:
+    died = subprocess.run([sys.executable, "-c", DYING, *STEPS[step]], check=False, cwd=tmp_path)
+    assert died.returncode == -signal.SIGKILL
+    release_debited(aggregator, VOTES, ledger=ledger)  # others go on meanwhile
+    waiting = [entry.number for entry in ledger.undelivered()]
+    assert waiting == [] if step.endswith("nothing is paid") else [1]
+    assert Path("labels.csv.receipt.json").exists() is (step == "the receipt is published")
+    for number in waiting:
+        recover(ledger, number, "labels.csv")
+        check(ledger, number, "labels.csv")
+    assert ledger.undelivered() == ()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".") and waiting] == []
+
+
+def test_a_receipt_of_other_labels_is_never_lost(
+    ledger: PrivacyLedger, aggregator: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release_debited(aggregator, VOTES, ledger=ledger, output="labels.csv")
+    before = Path("labels.csv.receipt.json").read_bytes()
+    Path("labels.csv").unlink()
+    with pytest.raises(ValueError, match=r"labels.csv.receipt.json' is the receipt of other labels: move it"):
+        release_debited(aggregator, VOTES, ledger=ledger, output="labels.csv")
+    assert ledger.accountant().queries == 2
+    Path("labels.csv.receipt.json").rename("older.json")
+    write = votes_file.save_labels
+
+    def meanwhile(*arguments: Any) -> None:
+        write(*arguments)
+        Path("labels.csv.receipt.json").write_bytes(before)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(debited, "save_labels", meanwhile)
+        with pytest.raises(PaidError, match="the receipt of other labels"):
+            release_debited(aggregator, VOTES, ledger=ledger, output="labels.csv")
+    with pytest.raises(ValueError, match="the receipt of other labels"):
+        recover(ledger, 2, Path("labels.csv").absolute())
+    assert Path("labels.csv.receipt.json").read_bytes() == before
+    Path("labels.csv.receipt.json").unlink()
+    labels = recover(ledger, 2, Path("labels.csv").absolute())
+    assert Path("labels.csv").read_text() == "".join(f"{label}\n" for label in labels)
+
+
+def test_parquet_files_have_one_receipt_and_a_digest_a_file(
+    tmp_path: Path, ledger: PrivacyLedger, aggregator: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "votes" / "day=1").mkdir(parents=True)
+    names = ("a.parquet", "day=1/b.parquet")
+    for name in names:
+        columns = {f"v{k}": np.array([0, 1, 1, k % 2]) for k in range(3)}
+        parquet.write_table(arrow.table(columns), tmp_path / "votes" / name)
+    release_partitions(aggregator, "votes", ledger=ledger, output="labels")
+    check(ledger, 1, "labels")
+    digests = {name: hashlib.sha256((tmp_path / "labels" / name).read_bytes()).hexdigest() for name in names}
+    assert receipt("labels")["files"] == digests == dict(ledger.entries()[0].files)
+    release_partitions(aggregator, "votes/a.parquet", ledger=ledger, output="one.parquet")
+    check(ledger, 2, "one.parquet")
+    assert list(receipt("one.parquet")["files"]) == ["one.parquet"]
+    with pytest.raises(ValueError, match="already"):
+        release_partitions(aggregator, "votes", ledger=ledger, output="labels")
+    (tmp_path / "labels").rename(tmp_path / "moved")
+    with pytest.raises(ValueError, match="the receipt of other labels"):
+        release_partitions(aggregator, "votes", ledger=ledger, output="labels")
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivacyLedger, "receipt", lambda *_: 1 / 0)
+        with pytest.raises(PaidError):
+            release_partitions(aggregator, "votes", ledger=ledger, output="again")
+    assert not os.path.lexists("again.receipt.json")
+    recover_partitions(ledger, 3, "again")
+    check(ledger, 3, "again")
