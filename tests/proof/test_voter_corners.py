@@ -3,7 +3,7 @@
 import copy
 import json
 from fractions import Fraction
-from itertools import combinations, combinations_with_replacement, permutations, product
+from itertools import combinations, permutations, product
 from math import comb, exp
 from pathlib import Path
 
@@ -50,43 +50,57 @@ def corners_of(each: PrivacyParams, classes: int) -> list[Corner]:
     return list(found.values())
 
 
-def law_of_histograms(laws: list[Array], K: int, classes: int) -> Array:
-    """The law of the histogram of independent voters, one voter at a time."""
-    current: dict[tuple[int, ...], float] = {(0,) * classes: 1.0}
-    for law in laws:
-        following = dict[tuple[int, ...], float]()
-        for counts, probability in current.items():
-            for label in np.flatnonzero(law).tolist():
-                grown = list(counts)
-                grown[label] += 1
-                following[tuple(grown)] = following.get(tuple(grown), 0.0) + probability * law[label]
-        current = following
-    everything = histograms_of(K, classes).counts.tolist()
-    return np.array([current.get(tuple(row), 0.0) for row in everything])
+def with_one_more(laws: Array, said: Array) -> Array:
+    """The laws of the histogram, in cells of C digits to the base K + 1, when a voter is added to each.
+
+    The voters' laws have the shape (n, C) or (C,), those of histograms (n, cells).
+    """
+    classes = said.shape[-1]
+    base = round(laws.shape[-1] ** (1.0 / classes))
+    grown = np.zeros_like(laws)
+    for label in range(classes):
+        step = base ** (classes - 1 - label)
+        grown[:, step:] += said[..., label, None] * laws[:, :-step]
+    return grown
 
 
-def pairs_of_laws(voters: Voters, classes: int) -> list[tuple[Array, Array]]:
+def nobody(K: int, classes: int, number: int = 1) -> Array:
+    return np.repeat(np.eye(1, (K + 1) ** classes), number, axis=0)
+
+
+def cells_of(K: int, classes: int) -> Array:
+    return histograms_of(K, classes).counts @ (K + 1) ** np.arange(classes)[::-1]
+
+
+def pairs_of_laws(voters: Voters, classes: int) -> tuple[Array, Array]:
     """The laws of the histogram on both sides for every multiset of corners in which at most t voters change."""
-    found: list[tuple[list[Corner], int]] = [([], 0)]
+    before = after = nobody(voters.K, classes)
+    changed = np.zeros(1, dtype=int)
     for count, each in voters.kinds:
         corners = corners_of(each, classes)
-        grown = []
-        for seats in combinations_with_replacement(corners, count):
-            changed = sum(not np.allclose(p, q) for p, q in seats)
-            grown += [([*before, *seats], n + changed) for before, n in found if n + changed <= voters.reached]
-        found = grown
-    K = voters.K
-    return [
-        (law_of_histograms([p for p, _ in seats], K, classes), law_of_histograms([q for _, q in seats], K, classes))
-        for seats, _ in found
-    ]
+        changes = [not np.allclose(p, q) for p, q in corners]
+        last = np.zeros(len(changed), dtype=int)  # a multiset is a row that never goes back
+        for _ in range(count):
+            kept = [
+                np.flatnonzero((last <= index) & (changed + changes[index] <= voters.reached))
+                for index in range(len(corners))
+            ]
+            before, after = (
+                np.concatenate(
+                    [with_one_more(laws[rows], corner[side]) for rows, corner in zip(kept, corners, strict=True)]
+                )
+                for side, laws in enumerate((before, after))
+            )
+            changed = np.concatenate([changed[rows] + more for rows, more in zip(kept, changes, strict=True)])
+            last = np.repeat(np.arange(len(corners)), [len(rows) for rows in kept])
+    cells = cells_of(voters.K, classes)
+    return before[:, cells], after[:, cells]
 
 
 def worst_by_hand(voters: Voters, law: PluralityLaw, ratio: float) -> float:
     answers = law.probabilities(histograms_of(law.K, law.classes).counts)
-    return max(
-        float(np.maximum(0.0, p @ answers - ratio * (q @ answers)).sum()) for p, q in pairs_of_laws(voters, law.classes)
-    )
+    p, q = pairs_of_laws(voters, law.classes)
+    return float(np.maximum(0.0, p @ answers - ratio * (q @ answers)).sum(axis=1).max())
 
 
 def optimum_by_hand(problem: Problem, weights: Array) -> float:
@@ -95,7 +109,7 @@ def optimum_by_hand(problem: Problem, weights: Array) -> float:
     partitions, counts = partitions_of(K, C), histograms_of(K, C).counts
     groups, size = partitions.groups_of(counts), partitions.sizes.size
     ratio, rows = exp(problem.target.epsilon), []
-    for p, q in pairs_of_laws(problem.voters, C):
+    for p, q in zip(*pairs_of_laws(problem.voters, C), strict=True):
         for number in range(1, C) if problem.target.delta else [1]:
             rows += [
                 sum(np.bincount(groups[:, c], p - ratio * q, minlength=size) for c in chosen)
@@ -389,9 +403,9 @@ def test_the_curve_is_the_worst_renyi_divergence(case: tuple[Voters, int], seed:
     curve = curve_of_answers(problem, law)
     assert curve is not None
     answers = law.probabilities(histograms_of(law.K, classes).counts)
-    sides = [(p @ answers, q @ answers) for p, q in pairs_of_laws(voters, classes)]
+    p, q = (laws @ answers for laws in pairs_of_laws(voters, classes))
     for order in (2.0, 8.0):
-        by_hand = max(np.log(np.sum(p**order * q ** (1.0 - order))) / (order - 1.0) for p, q in sides)
+        by_hand = np.max(np.log(np.sum(p**order * q ** (1.0 - order), axis=1)) / (order - 1.0))
         assert abs(curve.values[np.flatnonzero(curve.orders == order)[0]] - by_hand) < 1e-9 * (1.0 + by_hand)
     assert curve_of_answers(problem_of(*MORE[0]), any_law(*MORE[0], 1, falls=False)) is None
 
@@ -549,13 +563,13 @@ def test_random_private_voters_never_exceed_the_proved_law() -> None:
     table = optimize_table(Problem(voters, PrivacyParams("0.7"), classes))
     answers = table.plurality.probabilities(histograms_of(4, classes).counts)
     rng, corners = np.random.default_rng(3), corners_of(voters.each, classes)
-    for _ in range(2_500):
-        mixes = rng.dirichlet(np.full(len(corners), 0.2), size=4)
-        p, q = (
-            law_of_histograms(
-                [sum(w * corner[side] for w, corner in zip(mix, corners, strict=True)) for mix in mixes], 4, 3
-            )
-            for side in (0, 1)
-        )
-        assert np.max(p @ answers - ratio * (q @ answers)) <= 1e-12
-        assert np.max(q @ answers - ratio * (p @ answers)) <= 1e-12
+    mixes = rng.dirichlet(np.full(len(corners), 0.2), size=(2_500, 4))
+    sides = []
+    for side in (0, 1):
+        laws = nobody(4, classes, 2_500)
+        for said in np.moveaxis(mixes @ np.array([corner[side] for corner in corners]), 1, 0):
+            laws = with_one_more(laws, said)
+        sides.append(laws[:, cells_of(4, classes)])
+    p, q = sides
+    assert np.max(p @ answers - ratio * (q @ answers)) <= 1e-12
+    assert np.max(q @ answers - ratio * (p @ answers)) <= 1e-12
