@@ -28,6 +28,7 @@ Every number is rounded to the safe side: R up, y and the δ that is left for th
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from darrm.errors import checks
 from darrm.losses.composition import LossDistribution
@@ -37,7 +38,7 @@ from darrm.problem import Voters
 
 _ROUNDING = 1e-12  # relative; of every result, fewer than a hundred operations of 2^-53 each, and of ε and Δ as floats
 _ROUNDS = 40  # five are enough where the release's ε' depends on δ' smoothly; else it is bisection
-_TOLERANCE = 1e-6  # relative, of the ε that is found
+_TOLERANCE = 1e-8  # relative, of the ε that is found
 
 
 def models_delta(each: PrivacyParams, count: int, epsilon: float) -> float:
@@ -46,13 +47,31 @@ def models_delta(each: PrivacyParams, count: int, epsilon: float) -> float:
     >>> round(models_delta(PrivacyParams(1), 1, 0.0) - math.tanh(0.5), 9)  # the total variation of one bit
     0.0
     """
-    if not each.is_private:
-        return 1.0
-    log_divergence = LossDistribution.of_groups([(each.epsilon, count)]).log_divergence(epsilon)
-    kept = count * math.log1p(-each.delta)
-    if log_divergence >= 0.0:
-        return 1.0
-    return min(1.0, -math.expm1(kept + math.log1p(-math.exp(log_divergence))) * (1.0 + _ROUNDING))
+    return _Models.of(each, count).delta(epsilon)
+
+
+@dataclass(frozen=True)
+class _Models:
+    """The models that a person reaches at once, with the losses of their randomized responses."""
+
+    each: PrivacyParams
+    count: int
+    losses: LossDistribution | None  # None where the models promise nothing
+
+    @classmethod
+    def of(cls, each: PrivacyParams, count: int) -> "_Models":
+        losses = LossDistribution.of_groups([(each.epsilon, count)]) if each.is_private else None
+        return cls(each, count, losses)
+
+    def delta(self, epsilon: float) -> float:
+        """Bound R from above."""
+        if self.losses is None:
+            return 1.0
+        log_divergence = self.losses.log_divergence(epsilon)
+        if log_divergence >= 0.0:
+            return 1.0
+        kept = self.count * math.log1p(-self.each.delta)
+        return min(1.0, -math.expm1(kept + math.log1p(-math.exp(log_divergence))) * (1.0 + _ROUNDING))
 
 
 def release_within(voters: Voters, whole: PrivacyParams, *, one_by_one: bool = False) -> PrivacyParams | None:
@@ -79,12 +98,12 @@ def release_within(voters: Voters, whole: PrivacyParams, *, one_by_one: bool = F
     >>> round(release.epsilon, 2), release.delta
     (1.0, 0.0)
     """
-    steps, size = _steps(voters, one_by_one=one_by_one)
+    steps, models = _steps(voters, one_by_one=one_by_one)
     x = whole.epsilon / steps
     if models_delta(voters.each, voters.reached, whole.epsilon) <= whole.delta:
         return None
-    allowed = min(_delta_for_release(voters.each, steps, size, x, whole.delta), math.nextafter(1.0, 0.0))
-    epsilon = min(_epsilon_for_release(voters.each, size, x), float(LARGEST_EXPONENT))
+    allowed = min(_delta_for_release(models, steps, x, whole.delta), math.nextafter(1.0, 0.0))
+    epsilon = min(_epsilon_for_release(models, x), float(LARGEST_EXPONENT))
     return PrivacyParams(epsilon, allowed if allowed > math.ulp(0.0) * 2**60 else 0)
 
 
@@ -111,60 +130,67 @@ def smallest_whole(
     0.434
     """
     checks.probability_below_one(delta=delta)
-    each, (steps, size) = voters.each, _steps(voters, one_by_one=one_by_one)
+    steps, models = _steps(voters, one_by_one=one_by_one)
+    all_models = models.count * models.each.epsilon if models.each.is_private else math.inf
     forbidden, allowed, x = 0.0, math.inf, 0.0  # of one step; what is returned was tried
-    for index in range(_ROUNDS):
-        left = _delta_for_release(each, steps, size, x, delta)
+    halved = math.inf  # the interval has to be this small, else it is bisected
+    for _ in range(_ROUNDS):
+        left = _delta_for_release(models, steps, x, delta)
         # any release has δ' < 1
         epsilon = 0.0 if left >= 1.0 else release_epsilon(left)
-        if epsilon <= _epsilon_for_release(each, size, x):
-            allowed = min(allowed, x)
+        if epsilon <= _epsilon_for_release(models, x):
+            allowed, side = min(allowed, x), -0.5
         else:
-            forbidden = max(forbidden, x)
-        if math.isfinite(allowed) and allowed - forbidden <= _TOLERANCE * allowed:
+            forbidden, side = max(forbidden, x), 0.25
+        width = allowed - forbidden
+        if math.isfinite(allowed) and width <= _TOLERANCE * allowed:
             break
-        # the fixed point for this ε' lies on the other side of what is searched for, and near it
-        x = _smallest_step(each, size, epsilon) * (1.0 + _TOLERANCE / 2.0)
-        # beyond size·ε R does not fall any more: nowhere is more δ' left
-        if each.is_private and forbidden < size * each.epsilon < x:
-            x = size * each.epsilon
+        # what is searched for lies between x and the fixed point for this ε', and near the latter: a step beyond it
+        # closes the interval on the other side
+        x = _smallest_step(models, epsilon) * (1.0 + side * _TOLERANCE)
+        # beyond count·ε R does not fall any more: nowhere is more δ' left
+        if forbidden < all_models < x:
+            x = all_models
         elif math.isinf(allowed) and 0.0 < forbidden < x:  # it comes slowly from below: further on
             x += 2.0 * (x - forbidden)
-        elif not forbidden < x < allowed or index % 2:
+        elif not forbidden < x < allowed or width > halved:
             if math.isinf(allowed):
                 break
             x = 0.5 * (forbidden + allowed)
+        halved = 0.5 * width
     return steps * allowed * (1.0 + _ROUNDING)
 
 
-def _steps(voters: Voters, *, one_by_one: bool) -> tuple[int, int]:
-    return (voters.reached, 1) if one_by_one else (1, voters.reached)
+def _steps(voters: Voters, *, one_by_one: bool) -> tuple[int, _Models]:
+    """Tell how many steps there are, and which models are exchanged at once in each."""
+    steps, count = (voters.reached, 1) if one_by_one else (1, voters.reached)
+    return steps, _Models.of(voters.each, count)
 
 
-def _epsilon_for_release(each: PrivacyParams, size: int, x: float) -> float:
+def _epsilon_for_release(models: _Models, x: float) -> float:
     """Compute y = log(1 + (e^x − 1)/R), rounded down; ∞ for R = 0."""
-    model = models_delta(each, size, x)
-    if x > LARGEST_EXPONENT or model == 0.0:
+    divergence = models.delta(x)
+    if x > LARGEST_EXPONENT or divergence == 0.0:
         return math.inf
-    ratio = math.expm1(x) / model
+    ratio = math.expm1(x) / divergence
     return math.inf if math.isinf(ratio) else math.log1p(ratio) * (1.0 - _ROUNDING)
 
 
-def _delta_for_release(each: PrivacyParams, steps: int, size: int, x: float, delta: float) -> float:
+def _delta_for_release(models: _Models, steps: int, x: float, delta: float) -> float:
     """Compute d with R·d·(1 + e^x + … + e^{(steps−1)x}) = δ, rounded down; it may exceed 1."""
-    model = models_delta(each, size, x)
+    divergence = models.delta(x)
     if steps > 1:
         exponent = (steps - 1) * x
         if exponent > LARGEST_EXPONENT:
             return 0.0
         delta /= math.fsum(math.exp(index * x) for index in range(steps))
-    return delta / model * (1.0 - _ROUNDING) if model > 0.0 else float(delta > 0.0)
+    return delta / divergence * (1.0 - _ROUNDING) if divergence > 0.0 else float(delta > 0.0)
 
 
-def _smallest_step(each: PrivacyParams, size: int, epsilon: float) -> float:
+def _smallest_step(models: _Models, epsilon: float) -> float:
     """Find the smallest x whose y is at least ε', rounded up; ∞ for ε' = ∞."""
     # y ≥ x, because R ≤ 1
     most = epsilon * (1.0 + 10.0 * _ROUNDING)
     if not 0.0 < most <= LARGEST_EXPONENT:
         return most if most == 0.0 else math.inf
-    return last_allowed(lambda x: _epsilon_for_release(each, size, x) >= epsilon, most, 0.0, tolerance=_ROUNDING)
+    return last_allowed(lambda x: _epsilon_for_release(models, x) >= epsilon, most, 0.0, tolerance=_ROUNDING)

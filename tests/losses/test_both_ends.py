@@ -82,3 +82,19 @@ def test_models_that_are_private_enough_leave_the_release_free() -> None:
     # a release that nothing bounds costs what the models cost
     assert smallest_whole(models, 1e-5, lambda delta: 0.0 if delta > 0.999 else math.inf) <= 0.2 * (1 + 1e-4)
     assert smallest_whole(models, 1e-7, lambda _delta: math.inf) == math.inf
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.01, 0.05])
+def test_few_rounds_close_the_interval_from_both_sides(slope: float) -> None:
+    """An ε' that falls smoothly with δ', as that of a release does; each round is an account of all queries."""
+    models, asked = Voters(11, PrivacyParams(1, "1e-6"), overlap=2, models=True), []
+
+    def release_epsilon(delta: float) -> float:
+        asked.append(delta)
+        return 1.0 - slope * math.log(delta)
+
+    whole = smallest_whole(models, 1e-5, release_epsilon)
+    assert len(asked) <= 8
+    left = release_within(models, PrivacyParams(repr(whole * (1.0 - 1e-7)), "1e-5"))
+    assert left is not None
+    assert left.epsilon < release_epsilon(left.delta)  # hardly less is too little
