@@ -68,7 +68,7 @@ def nobody(K: int, classes: int, number: int = 1) -> Array:
     return np.repeat(np.eye(1, (K + 1) ** classes), number, axis=0)
 
 
-def cells_of(K: int, classes: int) -> Array:
+def cells_of(K: int, classes: int) -> np.ndarray:
     return histograms_of(K, classes).counts @ (K + 1) ** np.arange(classes)[::-1]
 
 
