@@ -33,6 +33,7 @@ from darrm.mechanisms.selection import ExponentialMechanism
 from darrm.plan import __main__ as plan_command
 from darrm.plan import share_right as share_right_module
 from darrm.plan.by_label import exponential_law
+from darrm.plan.families import named
 from darrm.plan.share_right import Measure
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
@@ -441,6 +442,7 @@ def test_plan_and_advise_rank_by_the_votes_that_are_there(
     errors = [candidate["expected_error"] for candidate in two_late["candidates"]]
     assert errors == sorted(errors)
     assert two_late["levels"] == [3, 4, 5]
+    monkeypatch.setattr("darrm.advise.advice.FAMILIES", [named("exponential mechanism"), named("permute-and-flip")])
     assert run(lambda: advise_command.main([*asked, "--missing", "2"])) == 0
     told = capsys.readouterr().out
     assert "2 of 7 votes are missing: shares and errors are about the other 5, a fair coin standing for each" in told

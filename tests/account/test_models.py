@@ -63,7 +63,7 @@ def laws(table: Table, reached: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         (1, 1, "1", [0.6]),
         pytest.param(2, 1, "0.5", [0.8], marks=pytest.mark.slow),
         pytest.param(3, 1, "1", [0.3, 0.9], marks=pytest.mark.slow),
-        (3, 2, "0.5", [0.4, 0.7]),
+        pytest.param(3, 2, "0.5", [0.4, 0.7], marks=pytest.mark.slow),
         (3, 3, "0.1", [1.0, 1 / 3]),  # the false sum says 0.2 for two questions, and 0.2394 is true
         pytest.param(3, 3, "1", [0.1, 0.5], marks=pytest.mark.slow),
         # one voter drawn at random; the same, and every other label a fair coin

@@ -100,6 +100,7 @@ def test_fresh_voters_on_disjoint_shards_need_no_noise_either() -> None:
     assert "--models" in found.remarks[1]
 
 
+@pytest.mark.slow
 def test_the_ranking_is_of_the_librarys_own_numbers() -> None:
     prior = priors.Point(0.7)
     found = advised(MANY, prior)

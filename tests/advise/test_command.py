@@ -90,10 +90,14 @@ def test_both_doors_say_what_a_newcomer_misses(
     ("arguments", "reasons"),
     [
         ("--total 1e-2,0 --queries 100000000000", {"LNMax": "no parameter composes within (0.01, 0)"}),
-        ("--total 600,1e-5", {}),
+        pytest.param("--total 600,1e-5", {}, marks=pytest.mark.slow),
         ("--total 690,1e-5", {}),
         ("--total 700,0", {}),
-        ("--total 1e-300,1e-5", {"GNMax, paper's σ": "target.epsilon must be at least 0.02307"}),
+        pytest.param(
+            "--total 1e-300,1e-5",
+            {"GNMax, paper's σ": "target.epsilon must be at least 0.02307"},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_budget_beyond_one_aggregators_range_leaves_the_others(

@@ -89,6 +89,7 @@ def test_noise_is_the_smallest_that_fits(epsilon: float) -> None:
     assert privacy_of(recipe(noise * 0.998, 0.02, 200), 1e-5).epsilon > epsilon
 
 
+@pytest.mark.slow
 def test_more_noise_fewer_steps_smaller_batches_cost_less() -> None:
     base = privacy_of(recipe(2.0, 0.1, 50), 1e-5).epsilon
     for cheaper in (recipe(2.5, 0.1, 50), recipe(2.0, 0.08, 50), recipe(2.0, 0.1, 40)):

@@ -68,19 +68,18 @@ def test_every_check_passes_of_the_others(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
     [
         PrivateVotingClassifier(tree(), 3, epsilon=20, max_queries=400),
-        pytest.param(PrivateVotingClassifier(tree(), 3), marks=pytest.mark.slow),
-        pytest.param(PATEClassifier(tree(), n_teachers=3, public_share=0.5), marks=pytest.mark.slow),
-        pytest.param(PATEClassifier(tree(), LogisticRegression(), n_teachers=3, public_share=0.5, aggregator="best"),
-                     marks=pytest.mark.slow),
-        pytest.param(PrivateModelsVotingClassifier(KNeighborsClassifier(1), 3, epsilon_each=4, epsilon=2),
-                     marks=pytest.mark.slow),
+        PrivateVotingClassifier(tree(), 3),
+        PATEClassifier(tree(), n_teachers=3, public_share=0.5),
+        PATEClassifier(tree(), LogisticRegression(), n_teachers=3, public_share=0.5, aggregator="best"),
+        PrivateModelsVotingClassifier(KNeighborsClassifier(1), 3, epsilon_each=4, epsilon=2),
     ],
     ids=lambda each: type(each).__name__,
-)  # fmt: skip
+)
 def test_with_noise_all_pass_but_those_that_are_named(estimator: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

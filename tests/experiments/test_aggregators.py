@@ -136,6 +136,7 @@ def test_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "digits, 50 voters" in text
 
 
+@pytest.mark.slow
 def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One entry of the list is all; every line shows the truth of its option."""
     families = (*FAMILIES, ORACLE)
@@ -212,6 +213,7 @@ def test_the_table_of_shares_holds_every_release_and_the_bound() -> None:
     assert cells == [["0.1000", "0.2500", "**0.5000**", "0.9000"], ["0.1000", "–", "**0.1250**", "0.9000"]]
 
 
+@pytest.mark.slow
 def test_a_plurality_workload_is_compared_by_shares_of_right_labels() -> None:
     """The share of permute-and-flip for one query, from its law by enumeration, lies under the bound of the optimum."""
     work = Workload(Voters(8, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.5", "1e-5"), 3)

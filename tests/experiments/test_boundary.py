@@ -20,7 +20,9 @@ SMALL = [Fraction(1, 4), Fraction(5, 8)]
 
 
 @pytest.mark.parametrize("questions", [1, 2])
-@pytest.mark.parametrize("half", [SMALL, exact.THREE, SMALL[::-1]])
+@pytest.mark.parametrize(
+    "half", [SMALL, *(pytest.param(half, marks=pytest.mark.slow) for half in (exact.THREE, SMALL[::-1]))]
+)
 def test_all_models_are_those_of_exact_fractions(half: list[Fraction], questions: int) -> None:
     worst = exact.worst_of(half, exponential(Fraction(7, 10)), questions)
     gamma = NoiseFunction(3, [float(value) for value in half])

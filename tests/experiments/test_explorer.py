@@ -316,7 +316,7 @@ def test_the_data_have_the_form_that_the_script_writes() -> None:
     assert explorer_data.OUTPUT.read_text(encoding="utf-8") == written
 
 
-@pytest.mark.parametrize("K", make_tables.SIZES)
+@pytest.mark.parametrize("K", [pytest.param(K, marks=[pytest.mark.slow] if K > 21 else []) for K in make_tables.SIZES])
 @pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_data_are_those_of_the_tables(K: int, *, all_of_them: bool) -> None:
     data, settings = explorer_data.read(explorer_data.OUTPUT), available_tables(K)

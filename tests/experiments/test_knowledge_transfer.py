@@ -126,9 +126,10 @@ def published() -> dict[str, dict[str, Any]]:
     return {path.stem: read_json(path) for path in DATA.glob("*.json")}
 
 
-@pytest.mark.parametrize("queries", [20, *(pytest.param(count, marks=pytest.mark.slow) for count in (50, 100))])
-@pytest.mark.parametrize("data", ["mnist", pytest.param("fashion-mnist", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("m", [3, *(pytest.param(m, marks=pytest.mark.slow) for m in (1, 5, 7))])
+@pytest.mark.slow
+@pytest.mark.parametrize("queries", [20, 50, 100])
+@pytest.mark.parametrize("data", ["mnist", "fashion-mnist"])
+@pytest.mark.parametrize("m", [1, 3, 5, 7])
 def test_published_numbers_that_need_no_training_are_those_of_today(
     data: str, m: int, queries: int, published: dict[str, dict[str, Any]]
 ) -> None:

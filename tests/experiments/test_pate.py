@@ -286,7 +286,10 @@ def test_a_data_set_that_is_not_at_hand_is_one_line(monkeypatch: pytest.MonkeyPa
 ALL = {"LNMax": LNMax, "GNMax": GNMax, "ConfidentGNMax": ConfidentGNMax}
 
 
-@pytest.mark.parametrize("name", ["adult", "digits", "fashion-mnist", "glyph", "mnist"])
+@pytest.mark.parametrize(
+    "name",
+    ["adult", "digits", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fashion-mnist", "glyph", "mnist"))],
+)
 def test_what_needs_no_votes_is_what_the_page_says(name: str) -> None:
     """Every figure by label, from the numbers of queries and answers, which are public."""
     result = read_json(PAGES / "pate" / f"{name}.json")

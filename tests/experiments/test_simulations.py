@@ -94,6 +94,7 @@ def test_known_errors_at_m_3(figures: dict[str, dict[str, Any]]) -> None:
         assert found[name] == pytest.approx(value, rel=0.06)
 
 
+@pytest.mark.slow
 def test_one_figure_from_the_command_line(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     assert simulations.main(["--figure", "2", "--output", str(tmp_path)]) == 0

@@ -56,7 +56,8 @@ def drawn_laws(name: str) -> dict[int, tuple[dict[str, Any], PluralityLaw]]:
     return {m: (fact, PluralityLaw.from_json(fact["voters"], CLASSES, fact["weights"])) for m, fact in facts.items()}
 
 
-@pytest.mark.parametrize("name", [PUBLISHED[0], pytest.param(PUBLISHED[1], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_the_published_shares_are_those_of_the_kept_votes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {SETUPS[name].target(m): law for m, (_, law) in drawn_laws(name).items()}
     monkeypatch.setattr(comparison, "best_for_private", lambda target, _: kept[target])  # each takes a minute

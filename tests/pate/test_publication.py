@@ -165,6 +165,7 @@ def test_the_search_beats_its_neighbors_and_the_rules_of_thumb(released: Analysi
         assert best <= other.epsilon + 2.0 * other.deviation
 
 
+@pytest.mark.slow
 def test_the_search_takes_the_best_of_the_three_first_orders_that_meet_the_conditions() -> None:
     def at(orders: list[float]) -> Analysis:
         return quiet(VOTES, CONFIDENT, 1e-5, answered=ANSWERED, conversion="classic", orders=orders)

@@ -213,6 +213,7 @@ def test_remedies_are_what_they_say() -> None:
     assert words in advice_text(advise(work, families=laws))
 
 
+@pytest.mark.slow
 def test_what_private_voters_promise_is_worth_most_of_the_labels() -> None:
     work = Workload(Voters(5, PrivacyParams("0.1")), 10, PrivacyParams(1, 1e-5), 3)
     options, _ = options_of(work, Measure(work, None), FAMILIES, complete=True)
@@ -260,6 +261,7 @@ def test_models_that_are_private_enough_need_no_noise() -> None:
     assert "publish the plurality of the models' votes as it is" in advice_text(found)
 
 
+@pytest.mark.slow
 def test_advice_ranks_by_labels_and_says_who_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     without_noise(monkeypatch)
     found = advise(WORK)

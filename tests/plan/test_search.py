@@ -45,11 +45,11 @@ SETTINGS = [
     pytest.param(11, PLAIN, 3, 10, ("2", "1e-5"), marks=pytest.mark.slow),
     (6, PRIVATE, None, 50, ("3", "1e-4")),
     pytest.param(11, PRIVATE, None, 50, ("3", "1e-4"), marks=pytest.mark.slow),
-    (6, WITH_DELTA, 2, 30, ("2", "1e-2")),
+    pytest.param(6, WITH_DELTA, 2, 30, ("2", "1e-2"), marks=pytest.mark.slow),
     pytest.param(11, WITH_DELTA, 4, 30, ("2", "1e-2"), marks=pytest.mark.slow),
     (9, PRIVATE, 1, 10, ("2", "1e-5")),
     (11, WITH_DELTA, None, 1000, ("2", "1e-5")),
-    (5, PRIVATE, None, 1000, ("2", "1e-5")),
+    pytest.param(5, PRIVATE, None, 1000, ("2", "1e-5"), marks=pytest.mark.slow),
     (1, PRIVATE, None, 3, ("0.1", "1e-6")),
     (3, PRIVATE, None, 2, ("5", "1e-5")),
     (2, PLAIN, 2, 5, ("4", "1e-7")),
@@ -229,7 +229,7 @@ def test_a_gamma_that_only_delta_one_admits_has_no_target() -> None:
         smallest_target(Workload(Voters(3, PLAIN, overlap=1), 2, PrivacyParams(2, "1e-5")), NoiseFunction(3, [1, 1]))
 
 
-@pytest.mark.parametrize("overlap", [1, 2])
+@pytest.mark.parametrize("overlap", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_private_models_are_planned_for_both_ends(tmp_path: Path, overlap: int) -> None:
     """The whole stays within the budget by what is proved for models, and a ledger admits it; one is one query."""
     asked = Workload(Voters(3, WITH_DELTA_OF_ONE, overlap=overlap, models=True), 4, PrivacyParams("0.5", "1e-5"))
@@ -250,7 +250,7 @@ def test_private_models_are_planned_for_both_ends(tmp_path: Path, overlap: int) 
     assert planned(once).table.problem.voters == once.voters
 
 
-@pytest.mark.parametrize(("overlap", "total"), [(1, "0.1"), (2, "0.2")])
+@pytest.mark.parametrize(("overlap", "total"), [(1, "0.1"), pytest.param(2, "0.2", marks=pytest.mark.slow)])
 def test_models_within_the_budget_need_no_noise(overlap: int, total: str) -> None:
     asked = Workload(Voters(3, WITH_DELTA, overlap=overlap, models=True), 1000, PrivacyParams(total, "1e-4"))
     found = plan(asked)
@@ -274,6 +274,7 @@ def test_a_plan_that_takes_minutes_says_so(voters: Voters, warned: bool) -> None
     assert [said in str(one.message) for one in heard] == [True] * warned
 
 
+@pytest.mark.slow
 def test_a_million_millions_of_queries_leave_a_way() -> None:
     found = plan(Workload(Voters(3, PrivacyParams("inf"), overlap=1), 10**12, PrivacyParams(2, "1e-5")))
     assert found.spent.epsilon <= 2

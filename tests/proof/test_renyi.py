@@ -56,7 +56,7 @@ def laws(gamma: NoiseFunction, p: np.ndarray, p_prime: np.ndarray) -> list[tuple
 
 
 @pytest.mark.parametrize("each", EACH, ids=str)
-@pytest.mark.parametrize("K", [1, 2, 3, 4, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("K", [1, 2, 3, *(pytest.param(K, marks=pytest.mark.slow) for K in (4, 5))])
 def test_every_multiset_of_every_corner_for_every_overlap(K: int, each: PrivacyParams) -> None:
     rng = np.random.default_rng(K)
     for overlap in range(1, K + 1):
