@@ -71,6 +71,10 @@ class ExactMajority:
         one = np.array([float((1 + value) / 2) for value in self.release.signed])[counts[:, 1]]
         return np.column_stack([1.0 - one, one])
 
+    def right(self, counts: NDArray[np.int64]) -> Array:
+        """Compute Pr[a class with the most votes] for histograms, (n, C) → (n,)."""
+        return np.asarray(np.where(counts == counts.max(axis=1, keepdims=True), self.law(counts), 0.0).sum(axis=1))
+
     def value(self) -> Fraction | None:
         """Compute the expected error exactly; None if the file does not say all that it takes."""
         optimality, numbers = self.table.optimality, self.release

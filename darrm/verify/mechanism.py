@@ -24,6 +24,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from darrm.errors import DarrmError
 from darrm.losses.charges import Charge
 from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
@@ -82,6 +83,10 @@ class ExactMechanism:
         """Compute Pr[label] for histograms, (n, C) → (n, C)."""
         return label_law(self.mechanism, counts)
 
+    def right(self, counts: NDArray[np.int64]) -> Array:
+        """Compute Pr[a class with the most votes] for histograms, (n, C) → (n,)."""
+        return np.asarray(label_law(self.mechanism, counts, leading=True).sum(axis=1))
+
     def in_words(self, labels: str) -> str:
         """Say what one of the labels tells."""
         what = f"{labels} is one of {self.classes} classes: the first after noise of {self.mechanism.mechanism}"
@@ -93,7 +98,7 @@ def judge_mechanism(data: dict[str, Any]) -> tuple[NoisyMaximum | None, list[Ver
     claim = "it is a mechanism, with what is needed to release from it and nothing else"
     try:
         mechanism = NoisyMaximum.from_json(data)
-    except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError, RecursionError) as error:
+    except (DarrmError, ValueError, TypeError, KeyError, ArithmeticError, AttributeError, RecursionError) as error:
         return None, [Verdict(ABOUT_MECHANISM, claim, FALSE, str(error) or repr(error))]
     reason = f"written again, it is equal; the SHA-256 of what it holds is {mechanism.digest}"
     verdicts = [Verdict(ABOUT_MECHANISM, claim, CONSISTENT, reason)]
@@ -273,21 +278,17 @@ def upper(value: arb) -> float:
     return math.nextafter(float(value.upper()), math.inf)
 
 
-def label_law(mechanism: NoisyMaximum, counts: NDArray[np.int64]) -> Array:
-    """Compute Pr[label] of histograms by sums and quadrature, (n, C) → (n, C); ties are shared."""
+def label_law(mechanism: NoisyMaximum, counts: NDArray[np.int64], *, leading: bool = False) -> Array:
+    """Compute Pr[label] of histograms by sums and quadrature, (n, C) → (n, C); ties are shared.
+
+    With ``leading`` those of classes with the most votes alone, 0 elsewhere.
+    """
     inner, classes = mechanism.mechanism, counts.shape[1]
     nodes, weights = np.polynomial.legendre.leggauss(min(_NODES, classes // 2 + 1))
     at, by = (nodes + 1.0) / 2.0, weights / 2.0  # on [0, 1], exact for polynomials of degree C
     if isinstance(inner, ExponentialMechanism | PermuteAndFlip):
-        rate = inner.epsilon / (2.0 * inner.reached)
-        odds = np.exp(-rate * (counts.max(axis=1, keepdims=True) - counts))
-        if isinstance(inner, ExponentialMechanism):
-            return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-        law = np.zeros(counts.shape)
-        for s, weight in zip(at, by, strict=True):
-            others = 1.0 - odds * s
-            law += weight * odds * np.prod(others, axis=1, keepdims=True) / others
-        return law
+        law = _selected(inner, counts, at, by)
+        return np.where(counts == counts.max(axis=1, keepdims=True), law, 0.0) if leading else law
     log_weights, width = log_weights_of(mechanism), 16
     while min(-log_weights(np.array([-width, width], dtype=np.float64))) < 40.0:
         width *= 2
@@ -297,10 +298,22 @@ def label_law(mechanism: NoisyMaximum, counts: NDArray[np.int64]) -> Array:
     below = np.concatenate([[0.0], np.cumsum(f), [1.0]])  # Pr[X < point]
     law = np.zeros(counts.shape)
     for row, histogram in enumerate(counts):
-        for votes in np.unique(histogram):
+        for votes in np.unique(histogram)[-1 if leading else 0 :]:
             others = np.delete(histogram, int(np.argmax(histogram == votes)))
             place = np.clip(points[:, None] + votes - others[None, :] + width, 0, points.size)
             strictly, level = below[place], below[place + 1] - below[place]
             chance = sum(w * np.prod(strictly + s * level, axis=1) for s, w in zip(at, by, strict=True))
             law[row, histogram == votes] = float(f @ chance)
+    return law
+
+
+def _selected(inner: ExponentialMechanism | PermuteAndFlip, counts: NDArray[np.int64], at: Array, by: Array) -> Array:
+    """Compute Pr[label] of a selection from its weights e_c, by quadrature on [0, 1]."""
+    odds = np.exp(-inner.epsilon / (2.0 * inner.reached) * (counts.max(axis=1, keepdims=True) - counts))
+    if isinstance(inner, ExponentialMechanism):
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    law = np.zeros(counts.shape)
+    for s, weight in zip(at, by, strict=True):
+        others = 1.0 - odds * s
+        law += weight * odds * np.prod(others, axis=1, keepdims=True) / others
     return law

@@ -134,13 +134,13 @@ def _figure(name: str, workload: Workload, prior: Prior, exact: Any) -> tuple[fl
     """Compute a figure and its standard error; `ValueError` where it is not known."""
     K = workload.voters.K
     counts, weights = _histograms(prior, K, workload.classes)
-    law: Array = exact.law(counts)
     if name == "expected_error":
+        law: Array = exact.law(counts)
         gamma = np.clip(law[K // 2 + 1 :, 1] + law[::-1][K // 2 + 1 :, 0] - 1.0, 0.0, 1.0)
         if prior == Dirichlet():
             return float(expected_error(K, [Fraction(value) for value in gamma.tolist()], None)), 0.0
         return float(priors.weights_of(prior, K) @ (1.0 - gamma)) / 2.0, 0.0
-    values = np.sum(np.where(counts == counts.max(axis=1, keepdims=True), law, 0.0), axis=1)
+    values: Array = exact.right(counts)
     if weights is not None:
         return float(values @ weights), 0.0
     return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))

@@ -88,6 +88,10 @@ class ExactPlurality:
         rows = [[law[tuple(sorted(row, reverse=True))][votes] / unit for votes in row] for row in counts.tolist()]
         return np.array(rows)
 
+    def right(self, counts: NDArray[np.int64]) -> Array:
+        """Compute Pr[a class with the most votes] for histograms, (n, C) → (n,)."""
+        return np.asarray(np.where(counts == counts.max(axis=1, keepdims=True), self.law(counts), 0.0).sum(axis=1))
+
     def value(self) -> Fraction | None:
         """Compute the share of right labels exactly; None if the file does not hold the prior."""
         return share_right(self.table)

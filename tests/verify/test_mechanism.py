@@ -1,0 +1,156 @@
+"""Mechanisms and plans in an audit: costs against brute force, laws against draws, every changed figure found."""
+
+import json
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from darrm import PrivacyParams, Voters, Votes, Workload
+from darrm.mechanisms.files import CLAIMS, load_release
+from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
+from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
+from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.plan import plan
+from darrm.plan.families import named
+from darrm.probability.integer_noise import ShapedNoise
+from darrm.verify.audit import audit
+from darrm.verify.mechanism import ExactMechanism, judge_costs
+from darrm.verify.verdicts import CONSISTENT, FALSE, PROVED, UNKNOWN
+from tests.verify.test_noisy_labels import neighbors
+
+SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
+PLAIN = Voters(9, PrivacyParams("inf"), overlap=1)
+MECHANISMS: dict[str, Mechanism] = {
+    "GNMax": GNMax(2.0),
+    "LNMax": LNMax(0.4),
+    "ShapedMax": ShapedMax(ShapedNoise(2.0, 3.0, 2.0, 1.5)),
+    "ExponentialMechanism": ExponentialMechanism(0.8),
+    "PermuteAndFlip": PermuteAndFlip(0.8),
+}
+
+
+def exact(name: str, classes: int = 3) -> ExactMechanism:
+    return ExactMechanism(NoisyMaximum(MECHANISMS[name], PLAIN, classes))
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_no_pair_of_histograms_costs_more(name: str) -> None:
+    checked = exact(name)
+    pairs = neighbors(9, 3)[::7]
+    p, q = (checked.law(np.array([pair[side] for pair in pairs])) for side in (0, 1))
+    for order in (1.5, 4.0):
+        found = checked.renyi(order)
+        assert found is not None
+        assert np.log(np.sum(p**order * q ** (1.0 - order), axis=1)).max() / (order - 1.0) <= found.high
+    epsilons = [Fraction(0), Fraction(1, 3)]
+    for epsilon, delta in zip(epsilons, checked.deltas(epsilons) or [], strict=False):
+        assert np.maximum(0.0, p - math.exp(epsilon) * q).sum(axis=1).max() <= delta.upper + Fraction(1, 10**12)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_labels_have_the_law_that_is_computed(name: str) -> None:
+    checked, histogram = exact(name, 4), np.array([[3, 3, 2, 1]])
+    law, draws = checked.law(histogram)[0], 20_000
+    assert law.sum() == pytest.approx(1.0, abs=1e-9)
+    assert checked.right(histogram)[0] == pytest.approx(law[:2].sum(), abs=1e-12)
+    votes = Votes.of_counts(np.repeat(histogram, draws, axis=0))
+    drawn = checked.mechanism.release(votes, rng=np.random.default_rng(7))
+    shares = np.bincount(drawn, minlength=4) / draws
+    assert np.all(np.abs(shares - law) <= 5.0 * np.sqrt(law * (1.0 - law) / draws))
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_librarys_costs_pass_and_smaller_ones_are_false(name: str) -> None:
+    checked = exact(name)
+    charge = checked.cost()
+    verdicts = list(judge_costs(checked, charge, "ledger"))
+    assert {verdict.verdict for verdict in verdicts} <= {PROVED, CONSISTENT, UNKNOWN}
+    assert PROVED in {verdict.verdict for verdict in verdicts}
+    softened: dict[str, Mechanism] = {
+        "GNMax": GNMax(2.02),
+        "LNMax": LNMax(0.39),
+        "ShapedMax": ShapedMax(ShapedNoise(2.05, 3.1, 2.0, 1.5)),
+        "ExponentialMechanism": ExponentialMechanism(0.79),
+        "PermuteAndFlip": PermuteAndFlip(0.79),
+    }
+    cheaper = NoisyMaximum(softened[name], PLAIN, 3).charge()
+    assert FALSE in {verdict.verdict for verdict in judge_costs(checked, cheaper, "ledger")}
+
+
+FAMILIES = ("GNMax by label", "LNMax by label", "shaped noise", "exponential mechanism", "permute-and-flip")
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plans")
+    voters = Voters(30, PrivacyParams("inf"), overlap=1)
+    for name in FAMILIES:
+        work = Workload(voters, 20, PrivacyParams(2, "1e-5"), classes=3)
+        if name == "shaped noise":  # no better than Gaussian noise for few classes
+            work = Workload(Voters(100, PrivacyParams("inf"), overlap=1), 20, PrivacyParams(2, "1e-5"), classes=10)
+        plan(work, families=[named(name)]).save(folder / f"{name}.json")
+    plan(Workload(voters, 20, PrivacyParams(2, "1e-5"))).save(folder / "table.json")
+    plan(Workload(Voters(8, PrivacyParams("inf"), overlap=1), 1, PrivacyParams(1, "1e-5"), classes=3)).save(
+        folder / "plurality.json"
+    )
+    return folder
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "table", "plurality"])
+def test_honest_plans_pass_with_their_total_proved(name: str, plans: Path) -> None:
+    path = plans / f"{name}.json"
+    verdicts = audit([path]).verdicts
+    assert [str(verdict) for verdict in verdicts if verdict.verdict in {FALSE, UNKNOWN}] == []
+    (total,) = [verdict for verdict in verdicts if "together are (" in verdict.claim]
+    # sums of Laplace noise in whole numbers are next to those of the accountant, not below
+    assert total.verdict == (CONSISTENT if name == "LNMax by label" else PROVED)
+    schema = {"table": "gamma_table", "plurality": "plurality_table"}.get(name, "release")
+    jsonschema.validate(json.loads(path.read_text()), json.loads((SCHEMAS / f"{schema}.json").read_text()))
+    load_release(path)
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "less noise": lambda data: data["mechanism"].update(
+        {key: "1.1" for key in ("sigma", "right") if key in data["mechanism"]}
+    ),
+    "more overlap": lambda data: data["voters"].update(overlap=2),
+    "other voters": lambda data: data["plan"]["workload"].update(K=31),
+    "more queries": lambda data: data["plan"]["workload"].update(queries=21),
+    "a smaller total": lambda data: data["plan"]["spent"].update(epsilon=data["plan"]["spent"]["epsilon"] * 0.99),
+    "a smaller delta": lambda data: data["plan"]["spent"].update(delta=1e-6),
+    "a budget that is smaller": lambda data: data["plan"]["workload"]["total"].update(epsilon="1.9"),
+    "another bound": lambda data: data["plan"]["spent"].update(bound="simple"),
+    "no bound": lambda data: data["plan"]["spent"].update(bound="magic"),
+    "more right labels": lambda data: data["plan"]["share_right"].update(
+        value=data["plan"]["share_right"]["value"] + 0.01
+    ),
+    "another prior": lambda data: data["plan"]["prior"].update(concentration="0.1"),
+    "an extra word": lambda data: data["plan"].update(comment="proved"),
+    "no workload": lambda data: data["plan"].pop("workload"),
+    "a list": lambda data: data.update(plan=[1]),
+    "a total that is none": lambda data: data["plan"]["spent"].update(epsilon=True),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_plan_is_false(change: str, plans: Path, tmp_path: Path) -> None:
+    data = json.loads((plans / "GNMax by label.json").read_text())
+    CHANGES[change](data)
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(data))
+    assert FALSE in {verdict.verdict for verdict in audit([path]).verdicts}
+
+
+def test_who_releases_does_not_read_what_a_plan_claims(plans: Path, tmp_path: Path) -> None:
+    path = plans / "GNMax by label.json"
+    data = json.loads(path.read_text())
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps({name: value for name, value in data.items() if name != CLAIMS}))
+    assert load_release(bare) == load_release(path)
+    assert load_release(bare).digest == load_release(path).digest  # type: ignore[union-attr]
