@@ -39,7 +39,7 @@ def of_vote(vote: Untyped) -> str:
         ],
         f"({vote.privacy_spent_.epsilon if vote.plan_.aggregator is None else total.epsilon:.6g}, {total.delta:g})",
         released,
-        _spent_line(vote.privacy_spent_),
+        [_spent_line(vote.privacy_spent_), *_head_line(vote._spending.head)],  # noqa: SLF001 (one package)
         vote,
         assumptions,
         models=models,
@@ -58,7 +58,7 @@ def of_student(pate: Untyped) -> str:
         ],
         f"({report.spent.epsilon:.6g}, {report.spent.delta:g})",
         "the student, its parameters, its answers, and the labels that it learned from",
-        _spent_line(report.spent),
+        [_spent_line(report.spent), *_head_line(report.head)],
         pate,
         [
             "The public inputs hold no private data, and were not chosen by looking at any.",
@@ -89,11 +89,16 @@ def _spent_line(spent: Spent) -> str:
     return f"Spent so far: ({spent.epsilon:.6g}, {spent.delta:g}), by {by}. {rests[0].upper()}{rests[1:]}."
 
 
+def _head_line(head: str) -> list[str]:
+    """Write the head of the ledger that paid, where it has one: a later audit compares it."""
+    return [f"Paid by the ledger whose head was then `{head}`."] if head else []
+
+
 def _card(
     about: list[str],
     guarantee: str,
     released: str,
-    spent: str,
+    spent: list[str],
     model: Untyped,
     assumptions: list[str],
     *,
@@ -113,7 +118,7 @@ def _card(
         f"- **{guarantee}-differential privacy** of {released}, all together.",
         f"- To every person in the private data; {_GROUPS if model._grouped else _ROWS}.",  # noqa: SLF001
         f"- Two data sets are neighbors if {neighbors}.",
-        f"- {spent}",
+        *(f"- {line}" for line in spent),
         "",
         "## Under which assumptions",
         "",

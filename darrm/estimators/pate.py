@@ -55,6 +55,7 @@ class PATEReport:
     by_class: tuple[tuple[Any, int], ...]  # how many labels of each class the student learned from
     mechanism: str
     spent: Spent
+    head: str = ""  # of the ledger that paid, see `darrm.account.head`
 
     def __str__(self) -> str:
         classes = ", ".join(f"{name}: {count}" for name, count in self.by_class)
@@ -378,4 +379,5 @@ class PATEClassifier(Ensemble):
             by_class=tuple(zip(self.classes_.tolist(), by_class, strict=True)),
             mechanism=mechanism,
             spent=handle.ledger.spent,
+            head=handle.head,
         )

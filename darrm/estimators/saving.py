@@ -264,6 +264,7 @@ def _student_state(pate: PATEClassifier) -> dict[str, Any]:
             "answered": report.answered,
             "by_class": [list(pair) for pair in report.by_class],
             "mechanism": report.mechanism,
+            "head": report.head,
         },
         "spent": {
             "epsilon": spent.epsilon,

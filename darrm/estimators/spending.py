@@ -121,6 +121,11 @@ class LedgerHandle:
         except LedgerError:
             return self._seen > 0
 
+    @property
+    def head(self) -> str:
+        """The ledger's head, for whoever audits it later; empty for one of version 1 that nothing was debited from."""
+        return str(self.ledger.head()) if self.ledger.identity else ""
+
     def answers(self) -> int:
         """Return how many answers the ledger holds."""
         self._seen = self.ledger.accountant().queries

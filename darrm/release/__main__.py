@@ -183,6 +183,12 @@ def _add_release(parser: CommandLine) -> None:
         "of several at will, as a stream may ask when voters join or change their promise: renyi for those with a "
         "Rényi curve, adaptive for any, which costs more",
     )
+    parser.add_argument(
+        "--population",
+        metavar="NAME",
+        help="a public name of the people behind the votes, for the new ledger: what ledgers of one population spent "
+        "adds up",
+    )
     parser.add_argument("--note", default="", metavar="TEXT", help="a note for the ledger's log")
 
 
@@ -336,8 +342,9 @@ def _aggregator_of(options: Namespace) -> tuple[Released, int | tuple[str, ...]]
     if options.create_budget is not None:
         privacy_pair("--create-budget", options.create_budget, "3,1e-5")
         _check_no_ledger(options.ledger)
-    elif options.kinds is not None:
-        raise ValueError("--kinds is said when a ledger is made: give it with --create-budget; it stays as it was made")
+    elif options.kinds is not None or options.population is not None:
+        flag = "--population" if options.kinds is None else "--kinds"
+        raise ValueError(f"{flag} is said when a ledger is made: give it with --create-budget; it stays as it was made")
     aggregator = load_release(options.table)
     number = aggregator.classes
     named = classes_of(options.classes)
@@ -355,11 +362,12 @@ def _ledger_of(options: Namespace, aggregator: Released, queries: int, note: str
     budget = privacy_pair("--create-budget", options.create_budget, "3,1e-5")
     # a budget that does not admit the votes, or a note that is refused, leaves no ledger behind
     kinds, charge = options.kinds or KINDS[0], aggregator.charge(queries)
+    population = "" if options.population is None else options.population
     try:
-        PrivacyLedger.create(":memory:", budget, kinds=kinds).debit(charge, note=note)
+        PrivacyLedger.create(":memory:", budget, kinds=kinds, population=population).debit(charge, note=note)
     except BudgetExceededError as error:
         raise ValueError(f"{error}{_larger_budget(charge, budget, kinds)}") from error
-    return PrivacyLedger.create(options.ledger, budget, kinds=kinds)
+    return PrivacyLedger.create(options.ledger, budget, kinds=kinds, population=population)
 
 
 def _check_no_ledger(path: Path) -> None:

@@ -25,6 +25,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from darrm import PrivacyLedger, PrivacyParams
 from darrm.account.accountant import Spent
+from darrm.account.head import Head
 from darrm.errors import BudgetExceededError, LedgerError, PaidError, PlanError
 from darrm.estimators import (
     PATEClassifier,
@@ -269,6 +270,8 @@ def test_a_student_is_paid_for_once(aggregator: Any, most: int) -> None:
     assert pate.privacy_spent_.epsilon == before
     assert pate.report_.answered == np.sum(pate.answers_ >= 0) <= most
     assert f"({before:.6g}, 1e-05)-differential privacy" in pate.to_model_card()
+    assert Head.from_text(pate.report_.head).number == 1
+    assert f"`{pate.report_.head}`" in pate.to_model_card()
 
 
 def test_what_a_confident_run_costs_does_not_depend_on_how_many_it_answers() -> None:

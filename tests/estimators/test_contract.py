@@ -101,6 +101,7 @@ def test_classes_that_no_shard_has_may_be_named_and_others_are_refused() -> None
     vote = PrivateVotingClassifier(GaussianNB(), 5, epsilon=30, max_queries=60, classes=["class 9", *np.unique(y)])
     assert vote.fit(X, y).classes_.tolist()[-1] == "class 9"
     assert "was given" in vote.to_model_card()
+    assert f"Paid by the ledger whose head was then `{vote.ledger_.head()}`." in vote.to_model_card()
     with pytest.raises(ValueError, match="classes contains NaN"):
         PrivateVotingClassifier(GaussianNB(), 5, classes=[0, 1, np.nan]).fit(X, np.unique(y, return_inverse=True)[1])
     vote.set_params(classes=["class 0", "class 1"])

@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 
 from darrm import PrivacyLedger, PrivacyParams, Problem, Release, Voters, Votes, certify, release_debited
+from darrm.account.__main__ import main as account
 from darrm.errors import PaidError
 from darrm.laws import baselines
 from darrm.release import debited, recover_partitions, release_partitions
+from darrm.release.__main__ import main
 from darrm.release.debited import recover
 from darrm.system import votes_file
+from darrm.system.command_line import run
 
 PROBLEM = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
 VOTES = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
@@ -132,6 +135,29 @@ def test_a_receipt_of_other_labels_is_never_lost(
     Path("labels.csv.receipt.json").unlink()
     labels = recover(ledger, 2, Path("labels.csv").absolute())
     assert Path("labels.csv").read_text() == "".join(f"{label}\n" for label in labels)
+
+
+def test_the_command_line_names_the_population_of_a_new_ledger(
+    tmp_path: Path, ledger: PrivacyLedger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certify(PROBLEM, baselines.double_subsampling(PROBLEM)).save(tmp_path / "table.json")
+    (tmp_path / "votes.csv").write_text("0,1,1\n")
+    words = ["votes.csv", "--table", "table.json", "--ledger", "new.sqlite", "--output", "l.csv"]
+    assert run(lambda: main([*words, "--population", "ward 7"])) == 2
+    assert "--population is said when a ledger is made" in capsys.readouterr().err
+    words += ["--create-budget", "2,1e-5", "--population"]
+    assert run(lambda: main([*words, "two\nlines"])) == 2
+    assert not Path("new.sqlite").exists()
+    capsys.readouterr()
+    assert run(lambda: main([*words, "ward 7"])) == 0
+    assert ledger.entries() == ()  # another one
+    paid = PrivacyLedger("new.sqlite")
+    assert paid.population == "ward 7"
+    out = capsys.readouterr().out
+    assert f"receipt: l.csv.receipt.json\nhead: {paid.head()}\n" in out
+    check(paid, 1, "l.csv")
+    assert run(lambda: account(["--ledger", "new.sqlite"])) == 0
+    assert "\nof:     ward 7\n" in capsys.readouterr().out
 
 
 def test_parquet_files_have_one_receipt_and_a_digest_a_file(
