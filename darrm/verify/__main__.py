@@ -7,11 +7,14 @@ from pathlib import Path
 from darrm.account.ledger_store import check_kept
 from darrm.errors import checks
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
-from darrm.system.files import check_parent, is_same_file, write_text
+from darrm.system.files import check_parent, check_regular, is_same_file, write_text
 from darrm.system.flags import add_classes, classes_of, integer
 from darrm.system.progress import status_line
 from darrm.verify.audit import audit
+from darrm.verify.chain import HEAD, ShownHead, read_head
 from darrm.verify.report import html_report, json_report, text_report
+
+_MOST_BYTES = 2**20  # of a file with a head
 
 DESCRIPTION = """\
 Judge every claim of tables, mechanisms, the plans that they came from, ledgers, labels and saved estimators, in each
@@ -51,11 +54,26 @@ def build_parser() -> CommandLine:
     parser.add_argument(
         "--voters", type=Path, metavar="FILE.csv", help="lines of name,epsilon,delta: whether the table counts each so"
     )
+    parser.add_argument(
+        "--head",
+        action="append",
+        default=[],
+        metavar="FILE|TEXT",
+        help="a head of a ledger that was copied earlier (account --head, a receipt); again for more",
+    )
     add_classes(parser, "the labels that stand for 0, 1 and so on")
     parser.add_argument("--attack", metavar="INT", help="draw so many labels on neighboring votes, to refute the claim")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page to read and sign")
     add_outputs(parser)
     return parser
+
+
+def _head(text: str) -> ShownHead:
+    """Read a head from its line, or from a file that holds one."""
+    if text.startswith(HEAD):
+        return read_head(text)
+    check_regular(Path(text), _MOST_BYTES)
+    return read_head(Path(text).read_text(encoding="utf-8-sig"), text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,6 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     classes = classes_of(options.classes)
     if classes is not None and not isinstance(classes, tuple):
         checks.fail("--classes", options.classes, "different labels, like no,yes", "they name what the labels are")
+    heads = [_head(text) for text in options.head]
     draws = None if options.attack is None else integer("--attack", options.attack, 1)
     with status_line(quiet=options.quiet) as line:
         found = audit(
@@ -79,6 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             voters_path=options.voters,
             classes=classes,
             draws=draws,
+            heads=heads,
             report=line.show,
         )
     if options.report is not None:

@@ -15,10 +15,12 @@ from darrm.errors import LedgerError, checks
 from darrm.proof.table import Table
 from darrm.system.flags import read_voters
 from darrm.system.votes_file import LabelsFile
-from darrm.verify.evidence import ESTIMATOR, LABELS, LEDGER, RELEASE, Piece, pieces_of
+from darrm.verify.chain import ShownHead, SpentOf, judge_chain, judge_populations
+from darrm.verify.evidence import ESTIMATOR, LABELS, LEDGER, RECEIPT, RELEASE, ROLES, Piece, pieces_of
 from darrm.verify.labels import judge_labels
-from darrm.verify.ledger import LedgerCopy, judge_ledger, read_ledger
+from darrm.verify.ledger import LedgerCopy, copied, judge_ledger, read_ledger
 from darrm.verify.members import judge_members
+from darrm.verify.receipts import Receipt, judge_receipt, read_receipt, unmatched
 from darrm.verify.saved import judge_estimator
 from darrm.verify.table import Answering, Exact, exact_of, judge_release
 from darrm.verify.verdicts import ABOUT_FILE, CLAIMED, FALSE, UNKNOWN, VERDICTS, Verdict, judged
@@ -93,6 +95,7 @@ def audit(
     voters_path: Path | None = None,
     classes: tuple[str, ...] | None = None,
     draws: int | None = None,
+    heads: Sequence[ShownHead] = (),
     report: Callable[[str], None] = lambda _text: None,
 ) -> Audit:
     """Judge every claim of files and folders, in each and between them.
@@ -108,6 +111,8 @@ def audit(
         The names of the labels, where they have names.
     draws
         Attack every release with so many labels, see `darrm.verify.attack`.
+    heads
+        Heads of ledgers that were copied earlier, beside those of receipts: `darrm.verify.chain`.
     report
         Is told what is being judged.
 
@@ -122,17 +127,8 @@ def audit(
         checks.integer_at_least(1, most=_MOST_DRAWS, attack=draws, advice="a million labels take seconds")
     pieces = list(pieces_of(paths))
     now = _Judging(classes, report)
-    by_role = {role: [piece for piece in pieces if piece.role == role] for role in (RELEASE, LEDGER, LABELS, ESTIMATOR)}
-    for piece in by_role[RELEASE]:
-        _judge_release(now, piece)
-    _judge_ledgers(now, by_role[LEDGER])
-    for piece in by_role[LABELS]:
-        report(f"comparing {piece.path}")
-        now.labels[piece.path] = piece.labels
-        now.add(piece.path, list(judge_labels(piece.labels, now.releases, now.ledgers, classes)))
-    for piece in by_role[ESTIMATOR]:
-        report(f"reading {piece.path}")
-        now.add(piece.path, list(judge_estimator(piece.content, now.ledgers)))
+    by_role = {role: [piece for piece in pieces if piece.role == role] for role in ROLES}
+    _judge_all(now, by_role, heads)
     files = [_audited(piece.role, f"{piece.path}{end}", content) for piece in pieces for end, content in piece.parts]
     if voters_path is not None:
         members = read_voters(voters_path)
@@ -149,6 +145,24 @@ def audit(
     return Audit(tuple(files), tuple(now.verdicts), *found, made, _versions())
 
 
+def _judge_all(now: _Judging, by_role: Mapping[str, Sequence[Piece]], heads: Sequence[ShownHead]) -> None:
+    """Judge all files of every role, first those that others are judged by."""
+    for piece in by_role[RELEASE]:
+        _judge_release(now, piece)
+    receipts = _receipts(now, by_role[RECEIPT])
+    _judge_ledgers(now, by_role[LEDGER], [*heads, *(receipt.head for receipt in receipts)])
+    now.add("", list(unmatched(heads, now.ledgers)))
+    for piece in by_role[LABELS]:
+        now.report(f"comparing {piece.path}")
+        now.labels[piece.path] = piece.labels
+        now.add(piece.path, list(judge_labels(piece.labels, now.releases, now.ledgers, now.classes)))
+    for receipt in receipts:
+        now.add(receipt.path, list(judge_receipt(receipt, now.ledgers, now.labels, by_role[LABELS])))
+    for piece in by_role[ESTIMATOR]:
+        now.report(f"reading {piece.path}")
+        now.add(piece.path, list(judge_estimator(piece.content, now.ledgers)))
+
+
 def _judge_release(now: _Judging, piece: Piece) -> None:
     """Judge a table or a mechanism."""
     now.report(f"proving {piece.path}")
@@ -158,12 +172,27 @@ def _judge_release(now: _Judging, piece: Piece) -> None:
         now.releases[piece.path] = answering
 
 
-def _judge_ledgers(now: _Judging, pieces: Sequence[Piece]) -> None:
-    """Judge ledgers, each with what answered it among the files, and with what no ledger names."""
+def _receipts(now: _Judging, pieces: Sequence[Piece]) -> list[Receipt]:
+    """Read receipts; what is none is false."""
+    receipts = []
+    for piece in pieces:
+        receipt = read_receipt(piece)
+        if isinstance(receipt, Receipt):
+            receipts.append(receipt)
+        else:
+            now.add(piece.path, [receipt])
+    return receipts
+
+
+def _judge_ledgers(now: _Judging, pieces: Sequence[Piece], heads: Sequence[ShownHead]) -> None:
+    """Judge ledgers, each with its heads, with what answered it among the files, and with what no ledger names."""
     for piece in pieces:
         now.report(f"reading {piece.path}")
         try:
-            now.ledgers[piece.path] = read_ledger(Path(piece.path), dict(piece.parts))
+            ledger = now.ledgers[piece.path] = read_ledger(Path(piece.path), dict(piece.parts))
+            own = [head for head in heads if head.identity == ledger.identity]
+            with copied(dict(piece.parts)) as copy:
+                now.add(piece.path, list(judge_chain(copy, own)))
         except LedgerError as error:
             now.add(piece.path, [Verdict("ledger", "it is a whole ledger", FALSE, str(error))])
     placed = {digest for ledger in now.ledgers.values() for digest in ledger.digests}
@@ -179,6 +208,11 @@ def _judge_ledgers(now: _Judging, pieces: Sequence[Piece]) -> None:
             idle = {}
         now.ledgers[path] = ledger.answered_by(releases)
         now.add(path, list(judge_ledger(now.ledgers[path])))
+    spent = [
+        SpentOf(path, ledger.population, ledger.identity, ledger.spent.epsilon, ledger.budget.delta)
+        for path, ledger in now.ledgers.items()
+    ]
+    now.add("", list(judge_populations(spent)))
     for path, answering in idle.items() if now.ledgers else ():
         reason = f"no entry of a ledger among the files holds its digest {answering.digest}: it may be unused"
         now.add(path, [Verdict("ledger", "it has answered queries that were paid for", UNKNOWN, reason)])

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict
 
 _LEDGER = "ledger"
-_TEXT, _RECEIPT = "darrm-head:1:", "darrm-receipt 1"
+HEAD, _RECEIPT = "darrm-head:1:", "darrm-receipt 1"
 _WORDS = 8  # of a head's text between its format and its check
 _LINKED = 4  # the first version of a ledger that stores links
 _SHOW = "show a head or a receipt that was copied later: NAME.receipt.json, or python -m darrm.account --ledger --head"
@@ -61,9 +61,9 @@ def read_head(text: str, source: str = "a head") -> ShownHead:
         data = data.get("head", data)
         line = data.get("text", "") if isinstance(data, dict) else ""
     head, _, check = str(line).rpartition(":")
-    words = head.removeprefix(_TEXT).split(":")
-    if not head.startswith(_TEXT) or len(words) != _WORDS or hashlib.sha256(head.encode()).hexdigest()[:8] != check:
-        raise ValueError(f"{source} is no head of a ledger, or was not copied as it was: a line {_TEXT}…")
+    words = head.removeprefix(HEAD).split(":")
+    if not head.startswith(HEAD) or len(words) != _WORDS or hashlib.sha256(head.encode()).hexdigest()[:8] != check:
+        raise ValueError(f"{source} is no head of a ledger, or was not copied as it was: a line {HEAD}…")
     identity, number, queries, epsilon, delta, kinds, population, link = words
     return ShownHead(identity, int(number), int(queries), epsilon, delta, kinds, unquote(population), link, source)
 

@@ -19,9 +19,11 @@ from darrm.proof.evidence import BY_FORMAT
 from darrm.system.extras import require
 from darrm.system.files import check_regular, parse_json
 from darrm.system.votes_file import SUFFIXES, LabelsFile, read_labels
+from darrm.verify.chain import is_receipt
 from darrm.verify.ledger import BESIDE, ledger_files
 
-RELEASE, LEDGER, LABELS, ESTIMATOR, OTHER = "release", "ledger", "labels", "estimator", "other"
+RELEASE, LEDGER, LABELS, RECEIPT, ESTIMATOR = ROLES = ("release", "ledger", "labels", "receipt", "estimator")
+OTHER = "other"
 _MOST_BYTES = 2**30  # of a file that is read whole; tables hold kilobytes
 _MOST_FILES = 10_000  # of a folder
 _PARTITION, _LABEL = ".parquet", "label"
@@ -104,6 +106,8 @@ def _named(path: Path) -> Piece:
 def _of_text(path: Path, content: bytes) -> Piece:
     """Tell JSON from other text; what claims to be a release, or nothing in particular, is judged as one."""
     parts = (("", content),)
+    if is_receipt(content):
+        return Piece(RECEIPT, str(path), parts)
     try:
         data = parse_json(content.decode("utf-8-sig"))
     except ValueError as error:

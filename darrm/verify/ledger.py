@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -57,6 +58,7 @@ class LedgerCopy:
     created: str = ""  # when, in UTC
     spoilt: tuple[int, ...] = ()  # entries whose labels wait in it, and are not those that it paid for
     identity: str = ""  # what no other ledger has
+    population: str = ""  # what whoever made it calls the people behind the votes
     answering: tuple[Answering, ...] = ()  # tables and mechanisms among the files that may have answered
 
     def answered_by(self, answering: Sequence[Answering]) -> LedgerCopy:
@@ -114,10 +116,7 @@ def read_ledger(path: Path, files: Mapping[str, bytes] | None = None) -> LedgerC
     OSError
         If the file cannot be read.
     """
-    with tempfile.TemporaryDirectory(prefix="darrm-verify-") as folder:
-        copy = Path(folder) / "ledger.sqlite"
-        for beside, content in (ledger_files(path) if files is None else files).items():
-            copy.with_name(copy.name + beside).write_bytes(content)
+    with copied(ledger_files(path) if files is None else files) as copy:
         try:
             ledger = PrivacyLedger(copy)
             entries = ledger.entries()
@@ -132,9 +131,20 @@ def read_ledger(path: Path, files: Mapping[str, bytes] | None = None) -> LedgerC
                 ledger.created,
                 spoilt,
                 identity=ledger.identity,
+                population=ledger.population,
             )
         except LedgerError as error:
             raise LedgerError(str(path), str(error).removeprefix(f"ledger {error.path!r}: ")) from error
+
+
+@contextmanager
+def copied(files: Mapping[str, bytes]) -> Iterator[Path]:
+    """Write what a ledger's files hold into a folder of their own, for as long as it is read."""
+    with tempfile.TemporaryDirectory(prefix="darrm-verify-") as folder:
+        copy = Path(folder) / "ledger.sqlite"
+        for beside, content in files.items():
+            copy.with_name(copy.name + beside).write_bytes(content)
+        yield copy
 
 
 def _is_kept(ledger: PrivacyLedger, entry: Entry) -> bool:

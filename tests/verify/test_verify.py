@@ -340,7 +340,7 @@ def test_the_last_line_is_the_one_to_quote(tmp_path: Path, capsys: pytest.Captur
     copy = read_ledger(tmp_path / name).answered_by([table])
     quoted = re.fullmatch(
         r"To quote: all 31 labels of the ledger together are \((\S+), 0\.0123456789\)-private, proved here by "
-        r"\"([^\"]+)\", if the \d+ claims of the maker hold\.",
+        r"\"([^\"]+)\", if the \d+ claims of the maker and the 1 claim that cannot be known hold\.",
         last(*files),
     )
     assert quoted is not None

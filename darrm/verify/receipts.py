@@ -1,0 +1,115 @@
+"""The claims of receipts: what an entry of a ledger paid for, and the labels beside them, are what they were.
+
+A receipt repeats an entry, and holds the head of the ledger at it: `darrm.verify.chain` judges the ledger by that. Of
+labels that were drawn file by file it holds the SHA-256 of each.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from darrm.account.ledger_rows import Entry
+from darrm.system.votes_file import LabelsFile, labels_digest
+from darrm.verify.chain import ShownHead, read_head
+from darrm.verify.evidence import Piece
+from darrm.verify.ledger import LedgerCopy
+from darrm.verify.verdicts import ABOUT_RECEIPT, FALSE, PROVED, UNKNOWN, Verdict, judged
+
+_END = ".receipt.json"
+_FIELDS = ("time", "what", "count", "table", "labels")
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a receipt says."""
+
+    path: str
+    head: ShownHead
+    entry: Mapping[str, Any]
+    files: Mapping[str, str]  # the SHA-256 of labels that were drawn file by file
+
+    @property
+    def labels(self) -> str:
+        """The path of the labels that it stands beside."""
+        return self.path.removesuffix(_END)
+
+
+def read_receipt(piece: Piece) -> Receipt | Verdict:
+    """Read a receipt, or say that it is none."""
+    try:
+        data = json.loads(piece.content)
+        head = read_head(piece.content.decode("utf-8-sig"), Path(piece.path).name)
+        _check_repeats(data, head)
+        return Receipt(piece.path, head, dict(data["entry"]), dict(data.get("files", {})))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return Verdict(ABOUT_RECEIPT, "it is a receipt", FALSE, f"{type(error).__name__}: {error}")
+
+
+def _check_repeats(data: Mapping[str, Any], head: ShownHead) -> None:
+    """Raise `ValueError` unless a receipt has its fields, and its head says the same in fields as in its line."""
+    if not {"format", "head", "entry"} <= data.keys() <= {"format", "head", "entry", "files"}:
+        raise ValueError("a receipt has a format, a head, an entry, and files of some")
+    told = data["head"]
+    line = (head.identity, head.population, head.number, head.queries, head.epsilon, head.delta, head.kinds, head.link)
+    budget = told["budget"]
+    fields = [told[name] for name in ("identity", "population", "number", "queries")]
+    if (*fields, budget["epsilon"], budget["delta"], told["kinds"], told["link"]) != line:
+        raise ValueError("the fields of its head are not what its line says")
+
+
+def judge_receipt(
+    receipt: Receipt, ledgers: Mapping[str, LedgerCopy], labels: Mapping[str, LabelsFile], pieces: Sequence[Piece]
+) -> Iterator[Verdict]:
+    """Judge a receipt against the ledger that it is of, and the labels that it stands beside."""
+    own = [ledger for ledger in ledgers.values() if ledger.identity == receipt.head.identity]
+    claim = f"it repeats entry {receipt.head.number} of the ledger {receipt.head.identity}"
+    if own:
+        reason, holds = _repeats(receipt, own[0])
+        yield judged(ABOUT_RECEIPT, claim, reason, holds=holds, how=PROVED)
+    else:
+        yield Verdict(ABOUT_RECEIPT, claim, UNKNOWN, "that ledger is not among the files: it would decide")
+    claim = f"the labels of {Path(receipt.labels).name} are those that were paid for"
+    beside = [piece for piece in pieces if receipt.files and Path(piece.path) == Path(receipt.labels)]
+    if beside:
+        found = {name.lstrip("/"): hashlib.sha256(content).hexdigest() for name, content in beside[0].parts}
+        wrong = sorted(
+            name for name in found.keys() | receipt.files.keys() if found.get(name) != receipt.files.get(name)
+        )
+        reason = f"SHA-256 differs, or is missing: {', '.join(wrong[:5])}" if wrong else "the SHA-256 of each file"
+        yield judged(ABOUT_RECEIPT, claim, reason, holds=not wrong, how=PROVED)
+    elif receipt.labels in labels and receipt.entry.get("labels"):
+        digest = labels_digest(labels[receipt.labels].labels)
+        yield judged(
+            ABOUT_RECEIPT, claim, f"their SHA-256 is {digest}", holds=digest == receipt.entry["labels"], how=PROVED
+        )
+    else:
+        yield Verdict(ABOUT_RECEIPT, claim, UNKNOWN, "they are not beside it")
+
+
+def _repeats(receipt: Receipt, ledger: LedgerCopy) -> tuple[str, bool]:
+    """Return what differs from the entry of a ledger, and whether nothing does; as a reason and ``holds``."""
+    found = [entry for entry in ledger.entries if entry.number == receipt.head.number]
+    if not found:
+        return f"it has {len(ledger.entries)} entries", False
+    told = _told(found[0], ledger)
+    wrong = sorted(name for name in told.keys() | receipt.entry.keys() if told.get(name) != receipt.entry.get(name))
+    return (f"other than there: {', '.join(wrong)}" if wrong else "time, count, cost and digests are equal"), not wrong
+
+
+def _told(entry: Entry, ledger: LedgerCopy) -> dict[str, Any]:
+    """Return what a receipt says of an entry."""
+    told = {name: getattr(entry, name) for name in _FIELDS}
+    return {**told, "cost": ledger.costs[entry.kind].to_text()} if entry.kind in ledger.costs else told
+
+
+def unmatched(heads: Sequence[ShownHead], ledgers: Mapping[str, LedgerCopy]) -> Iterator[Verdict]:
+    """Judge heads that were given by hand, and are of no ledger among the files."""
+    known = {ledger.identity for ledger in ledgers.values()}
+    for head in heads:
+        if head.identity not in known:
+            claim = f"{head.source} is of a ledger among the files"
+            reason = f"it is of the ledger {head.identity}; here are {', '.join(sorted(filter(None, known))) or 'none'}"
+            yield Verdict(ABOUT_RECEIPT, claim, FALSE if known else UNKNOWN, reason)
