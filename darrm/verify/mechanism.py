@@ -89,8 +89,7 @@ class ExactMechanism:
 
     def in_words(self, labels: str) -> str:
         """Say what one of the labels tells."""
-        what = f"{labels} is one of {self.classes} classes: the first after noise of {self.mechanism.mechanism}"
-        return f"{what}, which looks at the votes of {self.voters.K} voters."
+        return f"{labels} is one of {self.classes} classes, what {self.mechanism.charge().what} answers to their votes."
 
 
 def judge_mechanism(data: dict[str, Any]) -> tuple[NoisyMaximum | None, list[Verdict]]:

@@ -102,7 +102,13 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", [*FAMILIES, "table", "plurality"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * name.startswith("LN"))
+        for name in (*FAMILIES, "table", "plurality")
+    ],
+)
 def test_honest_plans_pass_with_their_total_proved(name: str, plans: Path) -> None:
     path = plans / f"{name}.json"
     verdicts = audit([path]).verdicts

@@ -26,7 +26,7 @@ def weights_of(noise: IntegerNoise) -> Callable[[Array], Array]:
 
 def label_law(noise: IntegerNoise, histogram: tuple[int, ...], *, first_wins: bool) -> Array:
     """Add up Pr[label] over all noises of two and three classes; ties are shared, or go to the first class."""
-    points = np.arange(-60, 61)
+    points = np.arange(-40, 41)
     masses = np.exp(noise.log_weights(points))
     masses /= masses.sum()
     law = np.zeros(len(histogram))
