@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict
@@ -185,39 +184,6 @@ def _fault(chain: Chain, head: ShownHead) -> str:
             f"{head.source} has another link at entry {head.number}: an entry up to it was changed, moved or replaced"
         )
     return ""
-
-
-def judge_receipt(content: bytes, path: Path) -> Verdict:
-    """Judge whether a receipt says of its entry what a copied ledger says; `judge_chain` judges the head in it."""
-    claim = "what the receipt says was paid for is what the ledger says"
-    try:
-        data, head = json.loads(content), read_head(content.decode(), "the receipt")
-        told = data["head"]
-        words = (told["identity"], told["number"], told["queries"], *told["budget"].values(), told["kinds"])
-        if words != (head.identity, head.number, head.queries, head.epsilon, head.delta, head.kinds):
-            return Verdict(_LEDGER, claim, FALSE, "the words of its head are not those of its line")
-        paid = _paid(path, head.number)
-        files = paid.pop("files")
-        wrong = [name for name, value in paid.items() if data["entry"].get(name) != value]
-        wrong += ["files"] if files and data.get("files", {}) != json.loads(files) else []
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, sqlite3.Error) as error:
-        return Verdict(_LEDGER, claim, FALSE, f"it cannot be compared ({type(error).__name__}: {error})")
-    if wrong:
-        return Verdict(_LEDGER, claim, FALSE, f"of entry {head.number} it says another {', '.join(wrong)}")
-    return Verdict(_LEDGER, claim, CONSISTENT, f"entry {head.number}: {', '.join(paid)}")
-
-
-def _paid(path: Path, number: int) -> dict[str, Any]:
-    """Read what a receipt repeats of an entry."""
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        files = "files" if version >= _LINKED else "''"
-        row = connection.execute(
-            f"SELECT time, what, count, proof, digest, cost, {files} FROM charges JOIN kinds ON kinds.id = kind "  # noqa: S608
-            "WHERE charges.id = ?",
-            (number,),
-        ).fetchone()
-    return dict(zip(("time", "what", "count", "table", "labels", "cost", "files"), row, strict=True))
 
 
 @dataclass(frozen=True)

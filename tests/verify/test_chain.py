@@ -12,7 +12,7 @@ import pytest
 from darrm.account.ledger import PrivacyLedger, Turn
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-from darrm.verify.chain import SpentOf, is_receipt, judge_chain, judge_populations, judge_receipt, read_head
+from darrm.verify.chain import SpentOf, is_receipt, judge_chain, judge_populations, read_head
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict
 from tests.account.test_chain import CHANGES
 from tests.account.test_ledger_distrust import edit, first_version
@@ -158,29 +158,6 @@ def test_a_head_is_read_from_whatever_carries_it(path: Path) -> None:
     ):
         with pytest.raises(ValueError, match="is no head of a ledger"):
             read_head(wrong)
-
-
-def test_a_receipt_says_what_its_entry_says(path: Path) -> None:
-    ledger = PrivacyLedger(path)
-    receipt = json.loads(json.dumps(ledger.receipt(2)))
-
-    def judged(**changes: object) -> str:
-        content = {**receipt, "entry": {**receipt["entry"], **changes}}
-        return judge_receipt(json.dumps(content).encode(), path).verdict
-
-    assert judged() == CONSISTENT
-    for name, value in {"time": "", "what": "x", "count": 3, "table": "", "labels": "ab", "cost": "{}"}.items():
-        assert judged(**{name: value}) == FALSE
-    for changed in ({"number": 1}, {"identity": "x"}, {"queries": 9}, {"budget": {"epsilon": "9", "delta": "0"}}):
-        content = {**receipt, "head": {**receipt["head"], **changed}}
-        assert judge_receipt(json.dumps(content).encode(), path).verdict == FALSE
-    ledger.forget_labels(2, {"a.parquet": "ab"})
-    for files, verdict in (({"a.parquet": "ab"}, CONSISTENT), ({"a.parquet": "cd"}, FALSE), ({}, FALSE)):
-        assert judge_receipt(json.dumps({**receipt, "files": files}).encode(), path).verdict == verdict
-    for damaged in (b"", b"[]", b"{}", str(ledger.head()).encode()):
-        assert judge_receipt(damaged, path).verdict == FALSE
-    relink(path, "DELETE FROM charges WHERE id > 1", SEQUENCE)
-    assert judged() == FALSE
 
 
 def test_ledgers_of_one_population_are_added_up() -> None:
