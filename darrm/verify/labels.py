@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 
+import numpy as np
+
 from darrm.account.ledger_rows import Entry
 from darrm.proof.table import Table
 from darrm.system.command_line import numbered
@@ -26,13 +28,17 @@ def judge_labels(
     payments = [list(_judge_payment(file, list(releases.values()), ledger)) for ledger in ledgers.values()]
     # of several ledgers one has paid
     payment = next((found for found in payments if all(verdict.verdict != FALSE for verdict in found)), None)
-    number = max((costs_of(answering).classes for answering in releases.values()), default=2)
-    names = sorted(set(map(str, labels.tolist())))
+    number = max((costs_of(answering).classes for answering in releases.values()), default=0)
+    names = sorted(map(str, np.unique(labels).tolist()))
     allowed = f"of the classes {', '.join(classes)}" if classes else f"of {number} classes"
     inside = set(names) <= set(classes) if classes else len(names) <= number
     shown = f"the labels are {', '.join(map(repr, names[: number + 1]))}{', …' if len(names) > number + 1 else ''}"
     whole = "the one label is" if labels.size == 1 else f"all {labels.size} labels are"
-    yield judged(_LABELS, f"{whole} {allowed}", shown, holds=inside)
+    if number or classes:
+        yield judged(_LABELS, f"{whole} {allowed}", shown, holds=inside)
+    else:
+        what = "what released them is not among the files: it would say how many classes there are"
+        yield Verdict(_LABELS, f"the labels are of {len(names):,} classes", UNKNOWN, what)
     if file.spelling:
         yield Verdict(
             _LABELS, f"the file has {file.spelling}", CONSISTENT, "another program wrote it; no label differs"

@@ -66,9 +66,15 @@ def judge_receipt(
     """Judge a receipt against the ledger that it is of, and the labels that it stands beside."""
     own = [ledger for ledger in ledgers.values() if ledger.identity == receipt.head.identity]
     claim = f"it repeats entry {receipt.head.number} of the ledger {receipt.head.identity}"
+    alike = [ledger for ledger in ledgers.values() if _is_of(receipt, ledger)]
     if own:
         reason, holds = _repeats(receipt, own[0])
         yield judged(ABOUT_RECEIPT, claim, reason, holds=holds, how=PROVED)
+    elif alike:
+        reason = (
+            f"the ledger that holds it, of the same moment, is called {alike[0].identity}: its identity was changed"
+        )
+        yield Verdict(ABOUT_RECEIPT, claim, FALSE, reason)
     else:
         yield Verdict(ABOUT_RECEIPT, claim, UNKNOWN, "that ledger is not among the files: it would decide")
     claim = f"the labels of {Path(receipt.labels).name} are those that were paid for"
@@ -87,6 +93,15 @@ def judge_receipt(
         )
     else:
         yield Verdict(ABOUT_RECEIPT, claim, UNKNOWN, "they are not beside it")
+
+
+def _is_of(receipt: Receipt, ledger: LedgerCopy) -> bool:
+    """Whether a ledger of another name holds the very entry: labels, table, count, and the millisecond."""
+    return any(
+        all(getattr(entry, name) == receipt.entry.get(name) for name in _FIELDS)
+        for entry in ledger.entries
+        if entry.number == receipt.head.number and entry.labels
+    )
 
 
 def _repeats(receipt: Receipt, ledger: LedgerCopy) -> tuple[str, bool]:

@@ -1,0 +1,145 @@
+"""A whole folder in one audit: what each file is, claims between files, receipts and heads, what is not judged."""
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm import NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Voters, Votes, certify, release_debited
+from darrm.mechanisms.noisy_max import GNMax
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.mechanisms.release import Release
+from darrm.system.command_line import run
+from darrm.verify.__main__ import main
+from darrm.verify.audit import Audit, audit
+from darrm.verify.verdicts import ABOUT_FILE, ABOUT_RECEIPT, FALSE, PROVED, UNKNOWN
+
+PLAIN = Voters(20, PrivacyParams("inf"), overlap=1)
+NOISY = NoisyMaximum(GNMax(12.0), PLAIN, 3)
+TABLE = certify(Problem(Voters(3, PrivacyParams("0.2")), PrivacyParams("0.3")), NoiseFunction(3, [0.3, 0.5]))
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("honest") / "folder"
+    (folder / "deeper").mkdir(parents=True)
+    NOISY.save(folder / "plan.json")
+    NoisyMaximum(GNMax(30.0), PLAIN, 3).save(folder / "never used.json")
+    TABLE.save(folder / "deeper" / "table.json")
+    rng = np.random.default_rng(2)
+    noisy = PrivacyLedger.create(folder / "noisy.sqlite", PrivacyParams(9, "1e-5"), population="ward 7")
+    votes = Votes.of_counts(rng.multinomial(20, [0.5, 0.3, 0.2], 15))
+    release_debited(NOISY, votes, ledger=noisy, output=folder / "classes.csv")
+    two = PrivacyLedger.create(folder / "deeper" / "two.sqlite", PrivacyParams(9, "1e-5"), population="ward 7")
+    for name in ("first.npy", "second.csv"):
+        release_debited(Release(TABLE), rng.integers(0, 2, (8, 3)), ledger=two, output=folder / "deeper" / name)
+        if name == "first.npy":
+            shutil.copy(two.path, folder / "deeper" / ".older")
+    (folder / "notes.txt").write_text("ask Ada about the shards\n")
+    (folder / "plan report.json").write_text(json.dumps({"format": "darrm plan report", "version": 1}))
+    (folder / ".hidden").write_text("nobody's business")
+    return folder
+
+
+@pytest.fixture
+def folder(honest: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(honest, tmp_path / "folder"))
+
+
+def claims(found: Audit, verdict: str) -> list[str]:
+    return [f"{Path(one.file).name}: {one.claim}" for one in found.verdicts if one.verdict == verdict]
+
+
+def test_an_honest_folder_is_whole(folder: Path) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    found = audit([folder])
+    assert claims(found, FALSE) == []
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    roles = {Path(file.path).name: file.role for file in found.files}
+    assert (roles["plan.json"], roles["two.sqlite"], roles["first.npy"]) == ("release", "ledger", "labels")
+    assert roles["second.csv.receipt.json"] == "receipt"
+    assert ".hidden" not in roles
+    left = [Path(one.file).name for one in found.verdicts if one.about == ABOUT_FILE]
+    assert left == ["notes.txt", "plan report.json"]
+    assert "never used.json: it has answered queries that were paid for" in claims(found, UNKNOWN)
+    paid = [one for one in found.verdicts if one.claim == "they are the labels of a debit"]
+    assert [one.verdict for one in paid] == [PROVED] * 3
+    together = [one for one in found.verdicts if "one population, 'ward 7'" in one.claim]
+    assert len(together) == 1
+    totals = [one for one in found.verdicts if one.claim.startswith("the total stays within the budget")]
+    assert [one.verdict for one in totals] == [PROVED] * 2
+
+
+def test_files_that_are_named_twice_are_judged_once(folder: Path) -> None:
+    whole = audit([folder])
+    again = audit([folder, folder / "plan.json", folder / "deeper"])
+    assert [str(one) for one in again.verdicts] == [str(one) for one in whole.verdicts]
+
+
+def change(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    data = json.loads(path.read_text())
+    edit(data)
+    path.write_text(json.dumps(data))
+
+
+LIES: dict[str, Callable[[Path], object]] = {
+    "a label": lambda folder: (folder / "classes.csv").write_text("0\n" * 15),
+    "another mechanism": lambda folder: NoisyMaximum(GNMax(13.0), PLAIN, 3).save(folder / "plan.json"),
+    "a receipt's count": lambda folder: change(
+        folder / "classes.csv.receipt.json", lambda data: data["entry"].update(count=14)
+    ),
+    "a receipt's labels": lambda folder: change(
+        folder / "classes.csv.receipt.json", lambda data: data["entry"].update(labels="0" * 64)
+    ),
+    "a receipt's head": lambda folder: change(
+        folder / "classes.csv.receipt.json", lambda data: data["head"].update(queries=14)
+    ),
+    "an extra field": lambda folder: change(folder / "classes.csv.receipt.json", lambda data: data.update(note="fine")),
+    "an older copy": lambda folder: older(folder / "deeper" / "two.sqlite"),
+}
+
+
+def older(path: Path) -> None:
+    """Put a copy from before the second release in its place."""
+    shutil.copy(path.with_name(".older"), path)
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_in_a_folder_is_false(lie: str, folder: Path) -> None:
+    LIES[lie](folder)
+    assert claims(audit([folder]), FALSE) != []
+
+
+def test_a_lost_end_is_false_with_a_head_and_cannot_be_known_without(folder: Path, tmp_path: Path) -> None:
+    ledger = folder / "deeper" / "two.sqlite"
+    head = PrivacyLedger(ledger).head().to_text()
+    (tmp_path / "head.txt").write_text(f"{head}\n")
+    older(ledger)
+    for path in folder.rglob("*.receipt.json"):
+        path.unlink()
+    (folder / "deeper" / "second.csv").unlink()
+    alone = audit([folder / "deeper"])
+    assert claims(alone, FALSE) == []
+    assert any("it is the ledger that it was" in claim for claim in claims(alone, UNKNOWN))
+    for shown in (head, str(tmp_path / "head.txt")):
+        assert run(partial(main, [str(folder / "deeper"), "--head", shown, "--quiet"])) == 1
+    assert run(lambda: main([str(folder / "noisy.sqlite"), "--head", head, "--quiet"])) == 1  # of another ledger
+
+
+def test_a_receipt_without_its_ledger_cannot_be_known(folder: Path) -> None:
+    (folder / "noisy.sqlite").unlink()
+    found = audit([folder / "classes.csv", folder / "classes.csv.receipt.json", folder / "plan.json"])
+    assert claims(found, FALSE) == []
+    receipts = [one.verdict for one in found.verdicts if one.about == ABOUT_RECEIPT]
+    assert receipts == [UNKNOWN, PROVED]
+
+
+@pytest.mark.parametrize("text", ["darrm-head:1:x", "no head", "nowhere.txt"])
+def test_what_is_no_head_is_one_line(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: main([str(folder), "--head", text])) == 2
+    assert capsys.readouterr().err.count("\n") == 1
