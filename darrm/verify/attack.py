@@ -1,9 +1,7 @@
-"""Lower bounds from outside: what released labels refute, beside what a table claims and what is true.
+"""Lower bounds from outside: what released labels refute, beside what a release claims and what is true.
 
-The prover knows two neighboring votes on which a table loses most. Labels are drawn through the release itself, with
-the voters at p and at p', and counted; likewise on the neighbors on which a majority without noise would lose most,
-where a release with too little noise shows, and on random ones. With P and P' the probabilities of an event on both
-sides, the claim says
+Labels are drawn through the release itself, on two neighboring votes (`darrm.verify.neighbors`), and counted. With P
+and P' the probabilities of an event on both sides, a claim (ε, δ) says
 
     P ≤ e^ε·P' + δ    and    P' ≤ e^ε·P + δ.
 
@@ -18,15 +16,19 @@ confidence stated. Then log((a − δ)/b) < ε for any true (ε, δ)-claim, wher
 on P'; and D_α(Bern(P) ‖ Bern(P')) is at least its value at the two nearest points of the intervals, for it grows as P
 or P' moves away from the other. By data processing it is a lower bound on the divergence of the labels.
 
-**Events.** Every label is released beside the label of a vote that nobody moves, floor(K/2) ones on both sides, which
-costs nothing. So any event of both labels is bound by the claim about one, and a release that reuses a coin, or lets
-one label depend on another, is seen: the known label tells what the coin was.
+**Events.** Every label is released beside the label of a vote that nobody moves, a near tie on both sides, which costs
+nothing. So any event of both labels is bound by the claim about one, and a release that reuses a coin, or lets one
+label depend on another, is seen: the known label tells what the coin was. The events are each label, alone and with
+whether the known label is the same; and, for every claim, the set where P > e^ε·P', chosen by the first half of the
+draws and counted in the other half, which knows nothing of the choice.
+
+**The law.** Whether the labels are those of the release is judged beside: the probability of every event follows from
+`darrm.verify.label_law`, and one outside of its bounds says that something else is drawn.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -35,33 +37,23 @@ from scipy.special import betaincinv
 
 from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
+from darrm.losses.charges import Charge
+from darrm.mechanisms.files import Released
 from darrm.mechanisms.release import Release
-from darrm.privacy import PrivacyParams
 from darrm.probability import Array
-from darrm.probability.binomial import poisson_binomial_pmf
-from darrm.problem import Voters
-from darrm.proof.corners import corner_pairs
-from darrm.proof.full_set import FullSet
-from darrm.proof.kinds import KindSet
-from darrm.proof.table import Table
+from darrm.verify.label_law import Histogram, Law, Pair, TooLongError, law_of
+from darrm.verify.neighbors import near_ties, random_pair, voters_of, worst_pairs
+from darrm.verify.verdicts import UNKNOWN, Verdict, judged
 from darrm.votes import Votes
 
 CONFIDENCE = 0.999999  # of all bounds together: one false alarm in a million attacks
 ORDERS = (2.0, 8.0, 32.0)
+MOST_DRAWS = 10**9  # of an attack: minutes
+_SHARES, _SOME_DELTA = (0.5, 0.1), 0.01  # of the total variation: δ for a profile; δ for a curve that stands alone
 _RANDOM_PAIRS = 2  # beside the worst ones
 _DRAWS_AT_ONCE = 2**14  # labels of one call: small beside what a release decides with one block of random bytes
-_MOST_STEPS = 60  # of Dinkelbach's iteration, which ends after a few
-_LAW_ERROR = 1e-11  # of a probability that is computed in floats for thousands of voters
-# the columns are (known label, label) = 00, 01, 10, 11
-_EVENTS = {
-    "label 1": (0, 1, 0, 1),
-    "label 0": (1, 0, 1, 0),
-    "known label 0, label 0": (1, 0, 0, 0),
-    "known label 0, label 1": (0, 1, 0, 0),
-    "known label 1, label 0": (0, 0, 1, 0),
-    "known label 1, label 1": (0, 0, 0, 1),
-}
-_MEMBERS = np.array(list(_EVENTS.values()))
+_LAW_ERROR, _RAREST = 1e-9, 1e-15  # of a probability that is summed in floats; one that no draws show
+_LARGEST_LOSS = 700.0  # e^709 is the largest float
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,14 +64,14 @@ class Intervals:
     upper: Array
 
     @classmethod
-    def of_counts(cls, counts: ArrayLike, draws: int, miss: float) -> Self:
-        """Bound probabilities from counts of ``draws`` draws; each single bound fails with probability ≤ ``miss``.
+    def of_counts(cls, counts: ArrayLike, draws: ArrayLike, miss: float) -> Self:
+        """Bound probabilities from counts of so many draws; each single bound fails with probability ≤ ``miss``.
 
         >>> bounds = Intervals.of_counts([[0, 10], [5, 10]], 10, 0.025)
         >>> bounds.lower.round(4).tolist(), bounds.upper.round(4).tolist()
         ([[0.0, 0.6915], [0.1871, 0.6915]], [[0.3085, 1.0], [0.8129, 1.0]])
         """
-        seen = np.asarray(counts, dtype=np.float64)
+        seen, draws = np.asarray(counts, dtype=np.float64), np.asarray(draws, dtype=np.float64)
         return cls(_lower(seen, draws, miss), 1.0 - _lower(draws - seen, draws, miss))
 
     def epsilon(self, delta: float) -> float:
@@ -95,54 +87,101 @@ class Intervals:
         above, under = self.lower > other_upper, self.upper < other_lower
         own = np.where(above, self.lower, self.upper)
         other = np.where(above, other_upper, other_lower)
-        return float(np.max(np.where(above | under, bernoulli_divergence(own, other, order), 0.0)))
+        both = renyi_divergence(np.stack([own, 1.0 - own], axis=-1), np.stack([other, 1.0 - other], axis=-1), order)
+        return float(np.max(np.where(above | under, both, 0.0)))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What the labels refute of one claim: ε at a δ, or the Rényi divergence of an order."""
+
+    is_epsilon: bool
+    at: float  # δ, or the order
+    claimed: float | None  # None where nothing is claimed
+    refuted: float = 0.0
+    true: float = 0.0  # the largest of the pairs that were drawn on
+
+    @property
+    def is_false(self) -> bool:
+        """Whether the labels refute the claim."""
+        return self.claimed is not None and self.refuted > self.claimed
+
+    def true_of(self, laws: Array) -> float:
+        """Compute the true number of two laws of the label, (2, C), in the worse direction, but for the rarest."""
+        laws = np.where(laws.max(axis=0) > _RAREST, laws, 0.0)
+        if not self.is_epsilon:
+            return max(*(float(renyi_divergence(laws[k], laws[1 - k], self.at)) for k in (0, 1)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rising = np.argsort(laws[0] / laws[1])  # of all sets the first so many, from either end, lose most
+        sums = np.hstack([np.cumsum(laws[:, rising], axis=1), np.cumsum(laws[:, rising[::-1]], axis=1)])
+        return Intervals(sums, sums).epsilon(self.at)
+
+    def with_pair(self, bounds: Intervals, laws: Array) -> "Bound":
+        """Return what is refuted, and true, with one more pair."""
+        refuted = bounds.epsilon(self.at) if self.is_epsilon else bounds.renyi(self.at)
+        return replace(self, refuted=max(self.refuted, refuted), true=max(self.true, self.true_of(laws)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the numbers as plain data."""
+        at = "delta" if self.is_epsilon else "order"
+        return {at: self.at, "refuted": self.refuted, "true": self.true, "claimed": self.claimed}
+
+    def __str__(self) -> str:
+        what = f"ε at δ = {self.at:.6g}" if self.is_epsilon else f"Rényi divergence of order {self.at:g}"
+        claimed = "nothing claimed" if self.claimed is None else f"claimed {self.claimed:.6g}"
+        return f"{what}: refuted {self.refuted:.6g}, true on these pairs {self.true:.6g}, {claimed}"
 
 
 @dataclass(frozen=True, eq=False)
 class Refutation:
     """What an attack refuted, beside what is claimed and what is true."""
 
-    epsilon: float  # the largest ε that the labels refute at the target's δ
-    claimed: PrivacyParams  # the table's target
-    worst: float  # the smallest true ε at that δ: what the worst pair of neighbors attains
-    renyi: Mapping[float, float]  # order: lower bound on the divergence from the labels
-    worst_renyi: Mapping[float, float]  # order: the true divergence, the largest of the pairs that were drawn
-    departures: tuple[str, ...]  # events whose frequency is not that of the table: the release is another mechanism
+    bounds: tuple[Bound, ...]  # the guarantee first, where there is one
+    departures: tuple[str, ...]  # events more, or less, frequent than by the release: it is another mechanism
     draws: int  # labels from either side of each pair
     pairs: int
     confidence: float
 
     @property
+    def epsilon(self) -> float:
+        """The largest ε that the labels refute at the δ of the first claim."""
+        return self.bounds[0].refuted
+
+    @property
+    def worst(self) -> float:
+        """The smallest true ε at that δ on the pairs that were drawn on; of a γ the worst of all is one of them."""
+        return self.bounds[0].true
+
+    @property
+    def false(self) -> tuple[Bound, ...]:
+        """The claims that the labels refute."""
+        return tuple(bound for bound in self.bounds if bound.is_false)
+
+    @property
     def refuted(self) -> bool:
-        """Whether the labels refute the claim."""
-        return self.epsilon > self.claimed.epsilon
+        """Whether the labels refute a claim."""
+        return bool(self.false)
 
     @property
     def text(self) -> str:
         """The numbers in words."""
-        orders = ", ".join(f"{self.renyi[at]:.4g} of {self.worst_renyi[at]:.4g} at order {at:g}" for at in self.renyi)
         size = f"{self.draws:,} labels from either side of {self.pairs} pairs of neighbors"
-        numbers = f"refuted {self.epsilon:.6g}, true worst case {self.worst:.6g}, claimed {self.claimed.epsilon:.6g}"
-        lines = [
-            f"attack: {size}, confidence {self.confidence:g}",
-            f"epsilon at delta = {self.claimed.delta:g}: {numbers}",
-            f"Rényi divergence: {orders}",
-        ]
+        lines = [f"attack: {size}, confidence {self.confidence:g}", *map(str, self.bounds)]
         if self.refuted:
             lines.append("THE CLAIM IS FALSE: the labels refute it")
         if self.departures:
-            lines.append(f"THE LABELS ARE NOT THOSE OF THE TABLE: {'; '.join(self.departures)}")
+            lines.append(f"THE LABELS ARE NOT THOSE OF THE RELEASE: {'; '.join(self.departures)}")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
         """Write the numbers as plain data."""
+        first = self.bounds[0]
         return {
-            "refuted_epsilon": self.epsilon,
-            "claimed": self.claimed.to_json(),
-            "worst_epsilon": self.worst,
-            "renyi": [
-                {"order": order, "refuted": self.renyi[order], "true": self.worst_renyi[order]} for order in self.renyi
-            ],
+            "refuted_epsilon": first.refuted,
+            "claimed": {"epsilon": repr(first.claimed), "delta": repr(first.at)},
+            "worst_epsilon": first.true,
+            "epsilons": [bound.to_json() for bound in self.bounds if bound.is_epsilon],
+            "renyi": [bound.to_json() for bound in self.bounds if not bound.is_epsilon],
             "claim_refuted": self.refuted,
             "departures": list(self.departures),
             "draws": self.draws,
@@ -151,24 +190,40 @@ class Refutation:
         }
 
 
+def judge_attack(
+    aggregator: Released, draws: int, report: Callable[[str], None]
+) -> tuple[dict[str, Any] | None, Verdict]:
+    """Attack a release, see `attack`: the numbers as plain data, and what they say of its claims."""
+    claim = f"{draws:,} labels from either side of neighboring votes do not refute it"
+    try:
+        result = attack(aggregator, draws, report=report)
+    except TooLongError as error:
+        return None, Verdict("attack", claim, UNKNOWN, f"no label was drawn: {error}")
+    parts = [*dict.fromkeys([result.bounds[0], *result.false]), f"confidence {result.confidence:g}"]
+    parts += [f"not the labels of the release: {', '.join(result.departures)}"] if result.departures else []
+    holds = not result.refuted and not result.departures
+    return result.to_json(), judged("attack", claim, "; ".join(map(str, parts)), holds=holds)
+
+
 def attack(
-    table: Table,
+    aggregator: Released,
     draws: int,
     *,
     confidence: float = CONFIDENCE,
     orders: tuple[float, ...] = ORDERS,
     rng: np.random.Generator | None = None,
-    report: Callable[[str], None] | None = None,
+    report: Callable[[str], None] = lambda _text: None,
 ) -> Refutation:
-    """Draw labels on the worst pairs of neighbors and on random ones, and say what they refute.
+    """Draw labels on pairs of neighbors, costly and random ones, and say what they refute.
 
     Parameters
     ----------
-    table
-        The table whose release is attacked, `darrm.mechanisms.majority.DaRRM`.
+    aggregator
+        What is attacked: what `darrm.mechanisms.files.load_release` reads from a file. Its claims are those of the
+        charge of one query.
     draws
-        How many labels are drawn from either side of every pair, at least 1; with a million a loss of 0.3 is seen to
-        about 0.01.
+        How many labels are drawn from either side of every pair, from 1 to a thousand million; with a million a loss of
+        0.3 is seen to about 0.01.
     confidence
         Of everything that is said, in (0, 1): an honest release is called false with at most the rest.
     orders
@@ -177,152 +232,164 @@ def attack(
         For experiments: draws the votes and the labels. None draws the votes from a fresh generator, since they are
         made up, and the labels from the operating system, as every release.
     report
-        Is told what is being drawn.
+        Is told what is being drawn on, and how much of all is done.
 
     Raises
     ------
     ValueError
-        If an argument lies outside its range.
+        If an argument lies outside its range, or the law of the labels has too many terms to be summed.
 
     Examples
     --------
-    >>> from darrm import Problem, PrivacyParams, Voters, certify
-    >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(1)), 3)
-    >>> table = certify(problem, NoiseFunction(11, [1.0] * 6))
-    >>> found = attack(table, 20_000, rng=np.random.default_rng(1))
-    >>> found.epsilon < found.worst <= found.claimed.epsilon, found.refuted, found.departures
+    >>> from darrm import PrivacyParams, Voters
+    >>> from darrm.mechanisms.noisy_maximum import NoisyMaximum
+    >>> from darrm.mechanisms.selection import ExponentialMechanism
+    >>> aggregator = NoisyMaximum(ExponentialMechanism(1.0), Voters(11, PrivacyParams("inf"), 1), classes=3)
+    >>> result = attack(aggregator, 20_000, rng=np.random.default_rng(1))
+    >>> result.epsilon < result.worst <= result.bounds[0].claimed, result.refuted, result.departures
     (True, False, ())
     """
-    checks.instance(Table, table=table)
-    checks.integer_at_least(1, draws=draws, advice="how many labels are drawn from either side of a pair")
+    if not isinstance(aggregator, Released):
+        checks.fail("aggregator", aggregator, "a Release or a NoisyMaximum", "load_release reads one from a file")
+    advice = "how many labels are drawn from either side of a pair"
+    checks.integer_at_least(1, most=MOST_DRAWS, draws=draws, advice=advice)
     checks.open_probability(confidence=confidence)
     if not all(1.0 < order < math.inf for order in orders):
         checks.fail("orders", orders, "finite and above 1")
-    gamma, target = table.gamma, table.problem.target
     generator = np.random.default_rng() if rng is None else rng
-    aggregator, worst, pairs = Release(table), worst_pair(table)[0], _pairs(table, generator)
-    miss = (1.0 - confidence) / (len(pairs) * 2 * len(_EVENTS) * 2)  # sides, and bounds from below and above
-    known = float(0.5 * (1.0 + gamma.signed[gamma.K // 2]))
-    epsilon, departures = 0.0, []
-    divergences, truth = dict.fromkeys(orders, 0.0), dict.fromkeys(orders, 0.0)
-    for name, sides in pairs.items():
-        if report is not None:
-            report(f"drawing labels on the {name}")
-        cells = np.array([_cells(aggregator, p, draws, generator, real=rng is None) for p in sides])
-        bounds = Intervals.of_counts(cells @ _MEMBERS.T, draws, miss)
-        ones = [_probability_of_one(gamma, p) for p in sides]
-        laws = np.array([np.outer([1.0 - known, known], [1.0 - one, one]).ravel() for one in ones]) @ _MEMBERS.T
-        epsilon = max(epsilon, bounds.epsilon(target.delta))
-        for order in orders:
-            divergences[order] = max(divergences[order], bounds.renyi(order))
-            truth[order] = max(truth[order], Intervals(laws, laws).renyi(order))
-        outside = (laws < bounds.lower - _LAW_ERROR) | (laws > bounds.upper + _LAW_ERROR)
-        departures += [
-            f"{event}, {name}, side {side + 1}"
-            for side in range(2)
-            for event, departs in zip(_EVENTS, outside[side], strict=True)
-            if departs
-        ]
-    return Refutation(epsilon, target, worst, divergences, truth, tuple(departures), draws, len(pairs), confidence)
+    law, claims, departures = law_of(aggregator), _claims(aggregator.charge(), orders), list[str]()
+    pairs = _pairs(aggregator, law, claims, generator)
+    known = law(_tie(aggregator.voters.K, aggregator.classes)[None])[0]
+    sizes = (draws // 2, draws - draws // 2)
+    for name, pair in pairs.items():
+        tell = _progress(report, f"drawing labels on the {name}", 2 * draws)
+        halves = [_cells(aggregator, pair, size, generator, tell, real=rng is None) for size in sizes]
+        sets = _sets(halves[0], claims)
+        counts = np.hstack([_events(halves[0] + halves[1]), halves[1] @ sets.T])
+        of = np.repeat([draws, sizes[1]], [counts.shape[1] - len(sets), len(sets)])
+        # sides, events, bounds from below and above
+        bounds = Intervals.of_counts(counts, of, (1.0 - confidence) / (len(pairs) * counts.size * 2))
+        labels = pair.labels(law)
+        cells = np.stack([labels * (1.0 - known), labels * known], axis=-1).reshape(2, -1)
+        departures += _departures(name, bounds, np.hstack([_events(cells), cells @ sets.T]))
+        claims = [claim.with_pair(bounds, labels) for claim in claims]
+    return Refutation(tuple(claims), tuple(departures), draws, len(pairs), confidence)
 
 
-def _pairs(table: Table, rng: np.random.Generator) -> dict[str, tuple[Array, Array]]:
-    """Choose the neighbors on which labels are drawn, by name."""
-    voters, target = table.problem.voters, table.problem.target
-    bare = NoiseFunction(voters.K, np.ones(voters.half_size))
-    without_noise = _costliest(voters, bare, target.exact_epsilon)
-    random = {f"random pair {number + 1}": _random_pair(voters, rng) for number in range(_RANDOM_PAIRS)}
-    return {"worst pair": worst_pair(table)[1], "worst pair without noise": without_noise} | random
+def _progress(report: Callable[[str], None], words: str, total: int) -> Callable[[int], None]:
+    """Return what reports how many of so many draws are done."""
+    done = 0
+
+    def advance(draws: int) -> None:
+        nonlocal done
+        done += draws
+        report(f"{words}: {done / total:.0%}")
+
+    return advance
 
 
-def worst_pair(table: Table) -> tuple[float, tuple[Array, Array]]:
-    """Find the smallest true ε at the target's δ and probabilities (p, p') of neighbors that attain it, both (K,).
-
-    Dinkelbach's iteration: the row that costs most at e^ε has the loss ε₁ = log((P − δ)/P'), the row that costs most at
-    e^{ε₁} a larger one, until nothing changes: then no row costs more than δ at that ε.
-
-    >>> from darrm import Problem, PrivacyParams, Voters, certify
-    >>> problem = Problem.from_allowance(Voters(1, PrivacyParams("0.1", "1e-5")), 1)
-    >>> epsilon, (p, p_prime) = worst_pair(certify(problem, NoiseFunction(1, [0.5])))
-    >>> round(epsilon, 6), p.round(6), p_prime.round(6)
-    (0.049959, array([0.524984]), array([0.475016]))
-    """
-    voters, gamma, target = table.problem.voters, table.gamma, table.problem.target
-    best, at, found = -1.0, target.exact_epsilon, None
-    for _ in range(_MOST_STEPS):
-        pair = _costliest(voters, gamma, at)
-        first, second = (np.array([_probability_of_one(gamma, p)]) for p in pair)
-        loss = Intervals(np.stack([first, second]), np.stack([np.ones(1), second])).epsilon(target.delta)
-        loss = min(loss, target.epsilon)  # as is proved: what is above it is rounding
-        if found is not None and loss <= best:
-            break
-        best, at, found = loss, Fraction(loss), pair
-    return best, found if found is not None else pair
+def _claims(charge: Charge, orders: tuple[float, ...]) -> list[Bound]:
+    """List what is claimed of one query: its (ε, δ), points of its profile, and its Rényi curve at some orders."""
+    curve, points = charge.renyi, []
+    if charge.guarantee is not None:
+        points.append((charge.guarantee.delta, charge.guarantee.epsilon))
+    if charge.profile is not None:
+        deltas = [share * charge.profile.delta_at(0.0) for share in _SHARES]
+        points += [(delta, charge.profile.epsilon_at(delta)) for delta in deltas]
+    if curve is not None and not points:
+        points.append((_SOME_DELTA, curve.convert(_SOME_DELTA).epsilon))
+    bounds = [Bound(is_epsilon=True, at=delta, claimed=e) for delta, e in points if math.isfinite(e)]
+    for order in orders:  # a divergence grows with its order
+        above = math.inf if curve is None else float(np.min(curve.values[curve.orders >= order], initial=math.inf))
+        bounds.append(Bound(is_epsilon=False, at=order, claimed=above if math.isfinite(above) else None))
+    return bounds
 
 
-def _costliest(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> tuple[Array, Array]:
-    """Find the row of the full set with the largest privacy cost at e^ε."""
-    if voters.own is not None:
-        return KindSet(voters, epsilon).maxima(gamma.half, -math.inf).broken[0][1].probabilities(voters)
-    separation = FullSet(voters, epsilon)
-    found = separation.family.maxima(gamma.half, separation.ratio)
-    level = int(np.argmax(found.costs))
-    row = separation.family.row(found, level)
-    if not gamma.is_monotone:
-        worse = separation.maxima(gamma.half, float(found.costs[level])).broken
-        row = max(worse, key=lambda item: item[0], default=(0.0, row))[1]
-    return row.probabilities(voters)
+def _events(cells: NDArray[Any]) -> NDArray[Any]:
+    """Sum to every label alone, beside every label with another known label, or with the same: (…, 2C) → (…, 3C)."""
+    return np.concatenate([cells[..., ::2] + cells[..., 1::2], cells], axis=-1)
 
 
-def _random_pair(voters: Voters, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Choose a corner for every voter, with random shares of the corners; those out of reach are 0 or 1."""
-    within = np.arange(voters.K) < voters.reached
-    if voters.own is not None:
-        rng.shuffle(within)  # where voters are alike, it does not matter who is within reach
-    first, second, start = np.empty(voters.K), np.empty(voters.K), 0
-    for n, each in voters.kinds:
-        corners, here = corner_pairs(Voters(1, each)), slice(start, start + n)
-        chosen = rng.choice(len(corners), size=n, p=rng.dirichlet(np.ones(len(corners))))
-        chosen = np.where(within[here], chosen, chosen % 2)  # the first two corners are (0, 0) and (1, 1)
-        first[here], second[here], start = corners[chosen, 0], corners[chosen, 1], start + n
-    return first, second
+def _sets(cells: NDArray[np.int64], claims: list[Bound]) -> NDArray[np.int64]:
+    """Choose for every claimed ε the cells that are e^ε times as frequent on one side: (2, 2C) → (sets, 2C) of 0, 1."""
+    ratios = [math.exp(min(claim.claimed or 0.0, _LARGEST_LOSS)) for claim in claims if claim.is_epsilon]
+    sets = [own > ratio * other for ratio in ratios for own, other in (cells, cells[::-1])]
+    return np.array(sets, dtype=np.int64)
 
 
-def _probability_of_one(gamma: NoiseFunction, p: Array) -> float:
-    """Compute Pr[output 1] = (1 + E[g(L)])/2 for voters at p."""
-    return float(0.5 * (1.0 + poisson_binomial_pmf(p) @ gamma.signed))
+def _departures(name: str, bounds: Intervals, laws: Array) -> list[str]:
+    """Name the sides on which events are more, or less, frequent than by their laws, (2, events)."""
+    outside = (laws < bounds.lower - _LAW_ERROR) | (laws > bounds.upper + _LAW_ERROR)
+    counts = [f"{np.sum(side)} of {side.size} events, {name}, side {place}" for place, side in enumerate(outside, 1)]
+    return [count for count, side in zip(counts, outside, strict=True) if np.any(side)]
 
 
-def _cells(aggregator: Release, p: Array, draws: int, rng: np.random.Generator, *, real: bool) -> NDArray[np.int64]:
-    """Count (known label, label) = 00, 01, 10, 11 among labels released on drawn votes of voters at p."""
-    K = p.size
-    values, sizes = np.unique(p, return_counts=True)
-    cells = np.zeros(4, dtype=np.int64)
-    for start in range(0, draws, _DRAWS_AT_ONCE):
-        size = min(_DRAWS_AT_ONCE, draws - start)
-        ones = np.full((size, 2), K // 2, dtype=np.int64)
-        # voters at one probability are independent, so the number of their ones is binomial
-        ones[:, 1] = sum(rng.binomial(n, value, size) for n, value in zip(sizes, values, strict=True))
-        votes = Votes.of_counts(np.stack([K - ones.ravel(), ones.ravel()], axis=1), K)
-        labels = aggregator.release(votes, rng=None if real else rng).reshape(size, 2)
-        cells += np.bincount(2 * labels[:, 0] + labels[:, 1], minlength=4)
+def _tie(K: int, classes: int) -> Histogram:
+    """Return a vote that is nearly a tie of two classes: of all the label that coins decide most."""
+    return np.array([K - K // 2, K // 2, *(0,) * (classes - 2)], dtype=np.int64)
+
+
+def _cells(
+    aggregator: Released, pair: Pair, draws: int, rng: np.random.Generator, tell: Callable[[int], None], *, real: bool
+) -> NDArray[np.int64]:
+    """Count labels on drawn votes of both sides, beside another known label, or the same: (2, 2C)."""
+    C, K = aggregator.classes, aggregator.voters.K
+    cells = np.zeros((2, 2 * C), dtype=np.int64)
+    at_once = max(2 * _DRAWS_AT_ONCE // C, _DRAWS_AT_ONCE // 16)
+    for side, laws in enumerate(pair.sides):
+        for start in range(0, draws, at_once):
+            size = min(at_once, draws - start)
+            counts = np.empty((size, 2, C), dtype=np.int64)
+            counts[:, 0], counts[:, 1] = _tie(K, C), _votes(pair.sizes, laws, size, rng)
+            votes = Votes.of_counts(counts.reshape(-1, C), K)
+            labels = aggregator.release(votes, rng=None if real else rng).reshape(size, 2)
+            cells[side] += np.bincount(2 * labels[:, 1] + (labels[:, 0] == labels[:, 1]), minlength=2 * C)
+            tell(size)
     return cells
 
 
-def _lower(counts: Array, draws: int, miss: float) -> Array:
+def _votes(sizes: Histogram, laws: Array, draws: int, rng: np.random.Generator) -> Histogram:
+    """Draw votes, (draws, C): those of voters with the same law are multinomial."""
+    votes = np.zeros((draws, laws.shape[1]), dtype=np.int64)
+    for n, law in zip(sizes.tolist(), laws, strict=True):
+        said = np.flatnonzero(law)
+        if said.size == 1:
+            votes[:, said] += n
+        elif said.size == 2:  # faster than the general case
+            first = rng.binomial(n, law[said[0]], draws)
+            votes[:, said[0]] += first
+            votes[:, said[1]] += n - first
+        else:
+            votes[:, said] += rng.multinomial(n, law[said] / law[said].sum(), draws)
+    return votes
+
+
+def _pairs(aggregator: Released, law: Law, claims: list[Bound], rng: np.random.Generator) -> dict[str, Pair]:
+    """Choose the neighbors on which labels are drawn, by name: those that cost most, ties, and random ones."""
+    voters, C = voters_of(aggregator), aggregator.classes
+    if isinstance(aggregator, Release) and isinstance(aggregator.table.law, NoiseFunction):
+        pairs = worst_pairs(aggregator.table)
+    else:
+        tried = dict(near_ties(voters, C))
+        laws = {name: pair.labels(law) for name, pair in tried.items()}
+        costs = [{name: claim.true_of(laws[name]) for name in tried} for claim in (claims[0], claims[-1])]
+        names = [max(cost, key=cost.__getitem__) for cost in costs]
+        names += [next(name for name in tried if name.startswith(f"{leaders} classes ")) for leaders in (2, C)]  # ties
+        pairs = {name: tried[name] for name in names}
+    return pairs | {f"random pair {number + 1}": random_pair(voters, C, rng) for number in range(_RANDOM_PAIRS)}
+
+
+def _lower(counts: Array, draws: Array, miss: float) -> Array:
     """Compute the lower bounds of Clopper and Pearson: the ``miss``-quantiles of Beta(N, n − N + 1), 0 for N = 0."""
     return np.where(counts > 0, betaincinv(np.maximum(counts, 1.0), draws - counts + 1.0, miss), 0.0)
 
 
-def bernoulli_divergence(P: Array, Q: Array, order: float) -> Array:
-    """Compute D_α(Bern(P) ‖ Bern(Q)) = log(P^α Q^{1−α} + (1 − P)^α (1 − Q)^{1−α})/(α − 1), elementwise.
+def renyi_divergence(P: Array, Q: Array, order: float) -> Array:
+    """Compute D_α(P ‖ Q) = log Σ P^α Q^{1−α}/(α − 1) of laws along the last axis.
 
-    >>> bernoulli_divergence(np.array([0.75]), np.array([0.25]), 2.0).round(6)
-    array([0.847298])
+    >>> renyi_divergence(np.array([0.75, 0.25]), np.array([0.25, 0.75]), 2.0).round(6)
+    np.float64(0.847298)
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        terms = [
-            np.where(p > 0.0, order * np.log(p) + (1.0 - order) * np.log(q), -np.inf)
-            for p, q in ((P, Q), (1 - P, 1 - Q))
-        ]
-        return np.maximum(0.0, np.logaddexp(*terms) / (order - 1.0))
+        terms = np.where(P > 0.0, order * np.log(P) + (1.0 - order) * np.log(Q), -np.inf)
+        return np.asarray(np.maximum(0.0, np.logaddexp.reduce(terms, axis=-1) / (order - 1.0)))

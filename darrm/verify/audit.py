@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from darrm.errors import LedgerError, checks
+from darrm.mechanisms.release import Release
 from darrm.proof.table import Table
 from darrm.system.flags import read_voters
 from darrm.system.votes_file import LabelsFile
@@ -22,10 +23,10 @@ from darrm.verify.ledger import LedgerCopy, copied, judge_ledger, read_ledger
 from darrm.verify.members import judge_members
 from darrm.verify.receipts import Receipt, judge_receipt, read_receipt, unmatched
 from darrm.verify.saved import judge_estimator
-from darrm.verify.table import Answering, Exact, exact_of, judge_release
-from darrm.verify.verdicts import ABOUT_FILE, CLAIMED, FALSE, UNKNOWN, VERDICTS, Verdict, judged
+from darrm.verify.table import Answering, judge_release
+from darrm.verify.verdicts import ABOUT_FILE, FALSE, UNKNOWN, VERDICTS, Verdict
 
-_MOST_DRAWS = 10**9  # of an attack: minutes
+_ATTACK, _QUICK = "darrm.verify.attack", "a million labels take seconds"
 _LIBRARIES = ("darrm", "numpy", "scipy", "python-flint", "highspy", "dp-accounting")
 
 
@@ -124,7 +125,7 @@ def audit(
         If a file cannot be read.
     """
     if draws is not None:
-        checks.integer_at_least(1, most=_MOST_DRAWS, attack=draws, advice="a million labels take seconds")
+        checks.integer_at_least(1, most=import_module(_ATTACK).MOST_DRAWS, attack=draws, advice=_QUICK)
     pieces = list(pieces_of(paths))
     now = _Judging(classes, report)
     by_role = {role: [piece for piece in pieces if piece.role == role] for role in ROLES}
@@ -220,30 +221,15 @@ def _judge_ledgers(now: _Judging, pieces: Sequence[Piece], heads: Sequence[Shown
 
 def _attack(now: _Judging, draws: int) -> None:
     """Draw labels from every release, and say what they refute."""
+    judge_attack = import_module(_ATTACK).judge_attack
     for path, answering in now.releases.items():
-        exact = exact_of(answering) if isinstance(answering, Table) else None
-        attack, verdict = _attacked(exact, draws, now.report)
+        aggregator = Release(answering) if isinstance(answering, Table) else answering
+        attack, verdict = judge_attack(aggregator, draws, now.report)
         now.add(path, [verdict])
         if attack is not None:
             now.attacks[path] = attack
     if not now.releases:
         now.add("", [Verdict("attack", "labels do not refute it", UNKNOWN, "without a table no label was drawn")])
-
-
-def _attacked(
-    exact: Exact | None, draws: int, report: Callable[[str], None]
-) -> tuple[Mapping[str, Any] | None, Verdict]:
-    """Draw labels and say what they refute."""
-    if exact is None or not exact.can_be_attacked:
-        why = "without a table no label was drawn" if exact is None else "tables of a majority are attacked only"
-        return None, Verdict("attack", "labels do not refute it", CLAIMED, why)
-    found = import_module("darrm.verify.attack").attack(exact.table, draws, report=report)
-    numbers = f"refuted ε {found.epsilon:.6g}, true worst case {found.worst:.6g}, claimed {found.claimed.epsilon:.6g}"
-    claim = f"{draws:,} labels from either side of neighboring votes do not refute it"
-    departures = f"; not the table's own labels: {', '.join(found.departures)}" if found.departures else ""
-    holds = not found.refuted and not found.departures
-    reason = f"{numbers}, at confidence {found.confidence:g}{departures}"
-    return found.to_json(), judged("attack", claim, reason, holds=holds)
 
 
 def _audited(role: str, path: str, content: bytes) -> AuditedFile:

@@ -6,11 +6,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm.errors import DarrmError
 from darrm.laws import priors
 from darrm.losses.charges import Charge
+from darrm.mechanisms.release import Release
 from darrm.optimize import SolveOptions
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
@@ -19,7 +19,7 @@ from darrm.proof.charge import charge_of
 from darrm.proof.evidence import CORNERS
 from darrm.proof.table import Table
 from darrm.verify.exact import Enclosure, ReleaseNumbers, budget, divergences, expected_error, worst_costs, worst_labels
-from darrm.verify.noisy_labels import Array, Between, between, divergence
+from darrm.verify.noisy_labels import Between, between, divergence
 from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, Verdict, judged
 
 _SEARCH_SECONDS = 10.0  # for a noise function that is better than the file says one can be
@@ -32,7 +32,7 @@ class ExactMajority:
     table: Table
 
     numbers, version, read = "gamma", CORNERS.versions[-1], Table.from_json
-    classes, can_be_attacked = 2, True
+    classes = 2
     merit, sign, tolerance = "expected error", -1, Fraction(1, 10**12)
     not_in_the_file = "the file does not hold what it takes to compute it: an own prior, or draws"
 
@@ -62,18 +62,14 @@ class ExactMajority:
         """Whose votes it is for."""
         return self.table.problem.voters
 
+    @property
+    def aggregator(self) -> Release:
+        """What releases from it."""
+        return Release(self.table)
+
     def renyi(self, order: float) -> Between | None:
         """Enclose the Rényi divergence of a label at an order; None if there are too many rows."""
         return _renyi(self.table, order)
-
-    def law(self, counts: NDArray[np.int64]) -> Array:
-        """Compute Pr[label] for histograms of zeros and ones, (n, 2) → (n, 2)."""
-        one = np.array([float((1 + value) / 2) for value in self.release.signed])[counts[:, 1]]
-        return np.column_stack([1.0 - one, one])
-
-    def right(self, counts: NDArray[np.int64]) -> Array:
-        """Compute Pr[a class with the most votes] for histograms, (n, C) → (n,)."""
-        return np.asarray(np.where(counts == counts.max(axis=1, keepdims=True), self.law(counts), 0.0).sum(axis=1))
 
     def value(self) -> Fraction | None:
         """Compute the expected error exactly; None if the file does not say all that it takes."""

@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from darrm.errors import DarrmError
 from darrm.losses.charges import Charge
@@ -43,7 +42,6 @@ from darrm.verify.verdicts import ABOUT_MECHANISM, CLAIMED, CONSISTENT, FALSE, P
 
 _DIGITS = 2e-9  # relative: floats on either side; says "nine digits"
 _BISECTIONS = 400
-_NODES = 400  # at most, of an integral over ties
 _CHECKED, _ORDERS = 3, (4.0, 16.0, 64.0)  # points of a profile, orders of a curve: a second each where noise is wide
 
 
@@ -53,7 +51,10 @@ class ExactMechanism:
 
     mechanism: NoisyMaximum
 
-    can_be_attacked = True
+    @property
+    def aggregator(self) -> NoisyMaximum:
+        """What releases."""
+        return self.mechanism
 
     @property
     def voters(self) -> Voters:
@@ -78,14 +79,6 @@ class ExactMechanism:
     def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
         """Enclose the smallest δ of one label for each ε; None where it takes too long."""
         return _deltas(self.mechanism, tuple(epsilons))
-
-    def law(self, counts: NDArray[np.int64]) -> Array:
-        """Compute Pr[label] for histograms, (n, C) → (n, C)."""
-        return label_law(self.mechanism, counts)
-
-    def right(self, counts: NDArray[np.int64]) -> Array:
-        """Compute Pr[a class with the most votes] for histograms, (n, C) → (n,)."""
-        return np.asarray(label_law(self.mechanism, counts, leading=True).sum(axis=1))
 
     def in_words(self, labels: str) -> str:
         """Say what one of the labels tells."""
@@ -275,44 +268,3 @@ def ball(parameter: float) -> arb:
 def upper(value: arb) -> float:
     """Round up to a float."""
     return math.nextafter(float(value.upper()), math.inf)
-
-
-def label_law(mechanism: NoisyMaximum, counts: NDArray[np.int64], *, leading: bool = False) -> Array:
-    """Compute Pr[label] of histograms by sums and quadrature, (n, C) → (n, C); ties are shared.
-
-    With ``leading`` those of classes with the most votes alone, 0 elsewhere.
-    """
-    inner, classes = mechanism.mechanism, counts.shape[1]
-    nodes, weights = np.polynomial.legendre.leggauss(min(_NODES, classes // 2 + 1))
-    at, by = (nodes + 1.0) / 2.0, weights / 2.0  # on [0, 1], exact for polynomials of degree C
-    if isinstance(inner, ExponentialMechanism | PermuteAndFlip):
-        law = _selected(inner, counts, at, by)
-        return np.where(counts == counts.max(axis=1, keepdims=True), law, 0.0) if leading else law
-    log_weights, width = log_weights_of(mechanism), 16
-    while min(-log_weights(np.array([-width, width], dtype=np.float64))) < 40.0:
-        width *= 2
-    points = np.arange(-width, width + 1)
-    f = np.exp(log_weights(points.astype(np.float64)))
-    f /= f.sum()
-    below = np.concatenate([[0.0], np.cumsum(f), [1.0]])  # Pr[X < point]
-    law = np.zeros(counts.shape)
-    for row, histogram in enumerate(counts):
-        for votes in np.unique(histogram)[-1 if leading else 0 :]:
-            others = np.delete(histogram, int(np.argmax(histogram == votes)))
-            place = np.clip(points[:, None] + votes - others[None, :] + width, 0, points.size)
-            strictly, level = below[place], below[place + 1] - below[place]
-            chance = sum(w * np.prod(strictly + s * level, axis=1) for s, w in zip(at, by, strict=True))
-            law[row, histogram == votes] = float(f @ chance)
-    return law
-
-
-def _selected(inner: ExponentialMechanism | PermuteAndFlip, counts: NDArray[np.int64], at: Array, by: Array) -> Array:
-    """Compute Pr[label] of a selection from its weights e_c, by quadrature on [0, 1]."""
-    odds = np.exp(-inner.epsilon / (2.0 * inner.reached) * (counts.max(axis=1, keepdims=True) - counts))
-    if isinstance(inner, ExponentialMechanism):
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-    law = np.zeros(counts.shape)
-    for s, weight in zip(at, by, strict=True):
-        others = 1.0 - odds * s
-        law += weight * odds * np.prod(others, axis=1, keepdims=True) / others
-    return law

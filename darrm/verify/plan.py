@@ -16,6 +16,7 @@ from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.verify.exact import expected_error
+from darrm.verify.label_law import law_of
 from darrm.verify.noisy_labels import Array
 from darrm.verify.totals import proved_total
 from darrm.verify.verdicts import ABOUT_PLAN, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, UNKNOWN, Verdict, judged
@@ -132,15 +133,15 @@ def _judge_share(claims: dict[str, Any], workload: Workload, prior: Prior, exact
 
 def _figure(name: str, workload: Workload, prior: Prior, exact: Any) -> tuple[float, float]:  # noqa: ANN401
     """Compute a figure and its standard error; `ValueError` where it is not known."""
-    K = workload.voters.K
+    K, law_of_label = workload.voters.K, law_of(exact.aggregator)
     counts, weights = _histograms(prior, K, workload.classes)
     if name == "expected_error":
-        law: Array = exact.law(counts)
+        law = law_of_label(counts)
         gamma = np.clip(law[K // 2 + 1 :, 1] + law[::-1][K // 2 + 1 :, 0] - 1.0, 0.0, 1.0)
         if prior == Dirichlet():
             return float(expected_error(K, [Fraction(value) for value in gamma.tolist()], None)), 0.0
         return float(priors.weights_of(prior, K) @ (1.0 - gamma)) / 2.0, 0.0
-    values: Array = exact.right(counts)
+    values = np.where(counts == counts.max(axis=1, keepdims=True), law_of_label(counts), 0.0).sum(axis=1)
     if weights is not None:
         return float(values @ weights), 0.0
     return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))

@@ -19,17 +19,17 @@ from itertools import product
 from math import comb, factorial, lcm, prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm.laws.priors import Dirichlet
 from darrm.losses.charges import Charge
+from darrm.mechanisms.release import Release
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.evidence import MOVES
 from darrm.proof.table import Table
 from darrm.verify.exact import Enclosure, exponential
-from darrm.verify.noisy_labels import Array, Between, between, divergence
+from darrm.verify.noisy_labels import Between, between, divergence
 from darrm.verify.verdicts import CLAIMED, Verdict
 
 MOST_WORK = 20_000_000  # classes of pairs of histograms: about twenty seconds
@@ -47,7 +47,6 @@ class ExactPlurality:
     table: Table
 
     numbers, version, read = "weights", MOVES.versions[-1], Table.from_json
-    can_be_attacked = False
     merit, sign = "share of right labels", 1
     tolerance = Fraction(1, 10**10)  # a prior is computed in floats
     not_in_the_file = "the file holds the name of the prior only"
@@ -77,20 +76,14 @@ class ExactPlurality:
         """Whose votes it is for."""
         return self.table.problem.voters
 
+    @property
+    def aggregator(self) -> Release:
+        """What releases from it."""
+        return Release(self.table)
+
     def renyi(self, order: float) -> Between | None:
         """Enclose the Rényi divergence of a label at an order; None if there are too many neighbors."""
         return _renyi(self.table, order)
-
-    def law(self, counts: NDArray[np.int64]) -> Array:
-        """Compute Pr[label] for histograms, (n, C) → (n, C)."""
-        law = _law(self.table)
-        unit = float(lcm(*range(1, self.classes + 1)) * _UNIT)
-        rows = [[law[tuple(sorted(row, reverse=True))][votes] / unit for votes in row] for row in counts.tolist()]
-        return np.array(rows)
-
-    def right(self, counts: NDArray[np.int64]) -> Array:
-        """Compute Pr[a class with the most votes] for histograms, (n, C) → (n,)."""
-        return np.asarray(np.where(counts == counts.max(axis=1, keepdims=True), self.law(counts), 0.0).sum(axis=1))
 
     def value(self) -> Fraction | None:
         """Compute the share of right labels exactly; None if the file does not hold the prior."""

@@ -184,12 +184,12 @@ plt.show()
 # itself, and counted. Whatever ε the counts refute, with a confidence of 0.999999,
 # cannot be the true one.
 
-refutation = attack(table, 200_000)
+refutation = attack(Release(table), 200_000)
 print(
     f"refuted ε {refutation.epsilon:.4f}, true worst case {refutation.worst:.4f}, ",
     end="",
 )
-print(f"claimed {refutation.claimed}")
+print(f"claimed {refutation.bounds[0].claimed}")
 print("the claim is", "refuted" if refutation.refuted else "not refuted")
 shutil.rmtree(folder)
 

@@ -14,6 +14,7 @@ from dataclasses import asdict
 import numpy as np
 
 from darrm.ensemble import PrivateSGD
+from darrm.mechanisms.release import Release
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
@@ -43,8 +44,8 @@ TRAINING_CONFIDENCE = 0.999
 def attacked(draws: int) -> Iterator[Row]:
     """Attack the table of every problem."""
     for number, (name, problem) in enumerate(PROBLEMS.items()):
-        found = attack(optimize_table(problem), draws, rng=np.random.default_rng([SEED, number]))
-        numbers = {"claimed_epsilon": found.claimed.epsilon, "claimed_delta": found.claimed.delta}
+        found = attack(Release(optimize_table(problem)), draws, rng=np.random.default_rng([SEED, number]))
+        numbers = {"claimed_epsilon": found.bounds[0].claimed, "claimed_delta": found.bounds[0].at}
         yield {"name": name, **found.to_json(), **numbers}
 
 

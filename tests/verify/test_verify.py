@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import sqlite3
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -13,7 +12,6 @@ from functools import partial
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -838,41 +836,32 @@ class TestTheReport:
 
 
 class TestTheAttack:
-    def attacked(
-        self, trio: Trio, monkeypatch: pytest.MonkeyPatch, *, refuted: bool, departures: tuple[str, ...]
-    ) -> int:
-        def attack(table: Table, draws: int, *, report: Callable[[str], None]) -> SimpleNamespace:
-            report("drawing")
-            assert (table.digest, draws) == (trio.table.digest, 1000)
-            return SimpleNamespace(
-                epsilon=0.4 if refuted else 0.21,
-                worst=0.299,
-                claimed=table.problem.target,
-                refuted=refuted,
-                departures=departures,
-                confidence=0.999999,
-                to_json=lambda: {"refuted_epsilon": 0.21},
-            )
-
-        monkeypatch.setitem(sys.modules, "darrm.verify.attack", SimpleNamespace(attack=attack))
-        return run(lambda: main([str(trio.table_path), "--attack", "1000"]))
-
-    def test_three_numbers_are_shown(
-        self, trio: Trio, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    @pytest.mark.parametrize("verdict", [CONSISTENT, FALSE])
+    def test_its_verdict_is_shown(
+        self, verdict: str, trio: Trio, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert self.attacked(trio, monkeypatch, refuted=False, departures=()) == 0
-        assert "refuted ε 0.21, true worst case 0.299, claimed 0.3, at confidence 0.999999" in capsys.readouterr().out
+        def judge(aggregator: Release, draws: int, report: Callable[[str], None]) -> tuple[dict[str, float], Verdict]:
+            report("drawing")
+            assert (aggregator.table.digest, draws) == (trio.table.digest, 1000)
+            return {"refuted_epsilon": 0.21}, Verdict("attack", "it stands", verdict, "refuted 0.21")
+
+        monkeypatch.setattr("darrm.verify.attack.judge_attack", judge)
+        arguments = [str(trio.table_path), "--attack", "1000", "--format", "json"]
+        assert run(lambda: main(arguments)) == (verdict == FALSE)
+        data = json.loads(capsys.readouterr().out)
+        assert data["verdicts"][-1] == {
+            "file": str(trio.table_path),
+            "about": "attack",
+            "claim": "it stands",
+            "verdict": verdict,
+            "reason": "refuted 0.21",
+        }
+        assert data["attacks"] == [{"file": str(trio.table_path), "refuted_epsilon": 0.21}]
 
     def test_a_table_that_cannot_be_used_is_not_attacked(self, trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
         trio.table_path.write_bytes(rewritten(trio, lambda data: data.update(gamma=[1.0, 1.0])))
         assert run(lambda: main([str(trio.table_path), "--attack", "1000"])) == 1
         assert "without a table no label was drawn" in capsys.readouterr().out
-
-    @pytest.mark.parametrize(("refuted", "departures"), [(True, ()), (False, ("label 1, worst pair, side 1",))])
-    def test_what_it_refutes_is_false(
-        self, trio: Trio, monkeypatch: pytest.MonkeyPatch, refuted: bool, departures: tuple[str, ...]
-    ) -> None:
-        assert self.attacked(trio, monkeypatch, refuted=refuted, departures=departures) == 1
 
 
 # what the report calls the maker's own words

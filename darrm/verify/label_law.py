@@ -1,0 +1,158 @@
+"""What a label is by the numbers of its file: the probability of every class, summed by no code that draws.
+
+With U uniform in [0, 1], which is how early a class comes or who wins a tie, a class of n votes is answered with
+probability
+
+    Σ_v f(v − n)·E[Π (F(v − 1 − n_j) + U·f(v − n_j))]    or    e^{−r·lag}·E[Π (1 − U·e^{−r·lag_j})],
+
+products over the other classes: by noise of mass f and distribution function F on every count, and by permute and flip.
+Both are polynomials of U, which Gauss's rule integrates without error. The exponential mechanism and tables are read
+off. Where voters are private, labels are averaged over all that they may say.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from darrm.laws.histograms import histograms_of
+from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.plurality_law import ONE, PluralityLaw
+from darrm.mechanisms.files import Released
+from darrm.mechanisms.noisy_max import NoisyMax
+from darrm.mechanisms.release import Release
+from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.probability import Array
+from darrm.probability.integer_noise import IntegerNoise
+
+_MOST_CLASSES = 1_000
+_MOST_TERMS, _MOST_VOTES = 2**23, 2**21  # of a sum: a quarter of a second; different votes: seconds
+_LEAST_LOG_WEIGHT = -50.0  # of noise that counts
+
+Histogram = NDArray[np.int64]  # (C,); several are (n, C)
+_OfVotes = Callable[[Histogram, Histogram], Array]  # different numbers of votes, how many classes have each → one's law
+Law = Callable[[Histogram], Array]  # votes to the probability of every label: (n, C) → (n, C)
+
+
+_nodes = lru_cache(maxsize=8)(np.polynomial.legendre.leggauss)
+
+
+class TooLongError(ValueError):
+    """The law of the labels has too many terms."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two neighboring votes: groups of voters, those of a group with the same law of what they say."""
+
+    sizes: Histogram  # (G,)
+    sides: Array  # (2, G, C)
+
+    def labels(self, law: Law) -> Array:
+        """Compute the probability of every label on both sides, (2, C), over all votes."""
+        return np.array([chances @ law(votes) for votes, chances in map(self._votes, self.sides)])
+
+    def _votes(self, side: Array) -> tuple[Histogram, Array]:
+        """List all votes of a side with their probabilities: (n, C) and (n,)."""
+        votes, chances = np.zeros((1, side.shape[1]), dtype=np.int64), np.ones(1)
+        for n, each in zip(self.sizes.tolist(), side, strict=True):
+            said = np.flatnonzero(each)
+            if len(votes) * math.comb(n + said.size - 1, n) > _MOST_VOTES:
+                raise TooLongError("private voters may vote in too many ways to be summed")
+            own = np.zeros((math.comb(n + said.size - 1, n), side.shape[1]), dtype=np.int64)
+            own[:, said] = histograms_of(n, said.size).counts
+            logs = gammaln(n + 1.0) - np.sum(gammaln(own + 1.0), axis=1) + own[:, said] @ np.log(each[said])
+            sums = (votes[:, None] + own).reshape(-1, side.shape[1])
+            votes, place = np.unique(sums, axis=0, return_inverse=True)
+            chances = np.asarray(np.bincount(place.ravel(), np.outer(chances, np.exp(logs)).ravel()), dtype=np.float64)
+        return votes, chances
+
+
+def law_of(aggregator: Released) -> Law:
+    """Return the law of the label as a function of the votes; `TooLongError` there, or here, if it takes too long.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> from darrm.mechanisms.noisy_max import GNMax
+    >>> from darrm.mechanisms.noisy_maximum import NoisyMaximum
+    >>> aggregator = NoisyMaximum(GNMax(2.0), Voters(5, PrivacyParams("inf"), 1), classes=3)
+    >>> law_of(aggregator)(np.array([[3, 1, 1]])).round(4)
+    array([[0.6307, 0.1847, 0.1847]])
+    """
+    if aggregator.classes > _MOST_CLASSES:
+        raise TooLongError(f"labels of more than {_MOST_CLASSES:,} classes are not summed")
+    if isinstance(aggregator, Release):
+        law = aggregator.table.law
+        if isinstance(law, NoiseFunction):
+            return law.probabilities
+        of_votes = _of_weights(aggregator.table.plurality)
+    elif isinstance(aggregator.mechanism, NoisyMax):
+        of_votes = _of_noise(aggregator.mechanism.law)
+    else:
+        of_votes = _of_selection(aggregator.mechanism)
+
+    def of_row(row: Histogram) -> Array:
+        votes, place, classes = np.unique(row, return_inverse=True, return_counts=True)
+        return of_votes(votes, classes)[place.ravel()]
+
+    return lambda rows: np.array([of_row(row) for row in rows])
+
+
+def _of_weights(law: PluralityLaw) -> _OfVotes:
+    """Read a law on histograms: the classes with equally many votes share a weight."""
+    stored = dict(zip(law.partitions.parts, law.to_json(), strict=True))
+
+    def of_votes(votes: Histogram, classes: Histogram) -> Array:
+        falling = tuple(np.repeat(votes, classes)[::-1].tolist())
+        return np.asarray(np.array(stored[falling][::-1]) / (classes * float(ONE)))
+
+    return of_votes
+
+
+def _of_noise(noise: IntegerNoise) -> _OfVotes:
+    """Sum over where the winner's noisy count stands."""
+    reach = 1
+    while np.max(noise.log_weights(np.array([-reach, reach]))) > _LEAST_LOG_WEIGHT:
+        reach *= 2
+        if reach > _MOST_TERMS:
+            raise TooLongError("the noise is too wide to be summed")
+    weights = np.exp(noise.log_weights(np.arange(-reach, reach + 1)))
+    masses = np.append(weights / np.sum(weights), 0.0)
+    below = np.append(0.0, np.cumsum(masses[:-1]))
+
+    def of_votes(votes: Histogram, classes: Histogram) -> Array:
+        # the winner stands no lower than the leader can
+        places = np.minimum(np.arange(2 * reach + 1) + (votes[-1] - votes)[:, None], 2 * reach + 1)
+        return _of_first(below[places], masses[places], classes)
+
+    return of_votes
+
+
+def _of_selection(mechanism: ExponentialMechanism | PermuteAndFlip) -> _OfVotes:
+    """Compute how likely coins show heads, which is how a class is chosen."""
+    rate = mechanism.epsilon / (2 * mechanism.reached)
+
+    def of_votes(votes: Histogram, classes: Histogram) -> Array:
+        heads = np.exp(rate * (votes - votes[-1]))
+        if isinstance(mechanism, ExponentialMechanism):
+            return np.asarray(heads / (heads @ classes))
+        return -_of_first(np.ones((heads.size, 1)), -heads[:, None], classes)
+
+    return of_votes
+
+
+def _of_first(starts: Array, slopes: Array, classes: Histogram) -> Array:
+    """Sum b_k·∫₀¹ Π (a_j + u·b_j)^{m_j − (j = k)} du over the columns of a and b: (n, columns) and (n,) → (n,)."""
+    size = -(-int(classes.sum()) // 2)
+    if starts.size * size > _MOST_TERMS:
+        raise TooLongError("the noise is too wide, or the classes too many, to be summed")
+    result = np.zeros(classes.size)
+    for node, weight in zip(*_nodes(size), strict=True):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(starts + (node + 1.0) / 2.0 * slopes)
+            others = np.exp(classes @ logs - logs)
+        result += weight / 2.0 * np.sum(np.where(slopes != 0.0, slopes * others, 0.0), axis=1)
+    return result
