@@ -84,7 +84,9 @@ print("status", status)
 # *Proved here* was recomputed with every rounding bounded. *Consistent* agrees with all
 # else that was given; a careful forger could have written it. *Claimed by the maker*
 # cannot be seen in any file: that the voters are as private as they say, that they draw
-# fresh randomness. Those are the questions to ask the maker.
+# fresh randomness. Those are the questions to ask the maker. What *cannot be known* was
+# neither shown nor refuted by what was given: that the ledger is not an older copy, of
+# which a later head or receipt would tell.
 
 # %%
 # Four forgeries
@@ -153,7 +155,7 @@ for name, found in audits.items():
 
 fig, axis = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
 left = np.zeros(len(audits))
-colors = ("#0072b2", "#56b4e9", "#bbbbbb", "#d55e00")
+colors = ("#0072b2", "#56b4e9", "#bbbbbb", "#cc79a7", "#d55e00")
 for word, color in zip(VERDICTS, colors, strict=True):
     counts = np.array([found.counts[word] for found in audits.values()])
     bars = axis.barh(
@@ -170,7 +172,7 @@ axis.invert_yaxis()
 axis.set_xlim(0, 1.03 * left.max())
 axis.set_xlabel("claims")
 axis.set_title("What the audit says about the files and four forged copies")
-fig.legend(loc="outside lower center", ncols=4)
+fig.legend(loc="outside lower center", ncols=5)
 plt.show()
 
 # %%
