@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from darrm.errors import LedgerError, checks
 from darrm.mechanisms.release import Release
 from darrm.proof.table import Table
+from darrm.system.files import Document
 from darrm.system.flags import read_voters
 from darrm.system.votes_file import LabelsFile
 from darrm.verify.chain import ShownHead, SpentOf, judge_chain, judge_populations
@@ -52,7 +52,7 @@ class Audit:
     releases: Mapping[str, Answering]
     ledgers: Mapping[str, LedgerCopy]
     labels: Mapping[str, LabelsFile]
-    attacks: Mapping[str, Mapping[str, Any]]  # `darrm.verify.attack.Refutation` as plain data
+    attacks: Mapping[str, Document]  # `darrm.verify.attack.Refutation` as plain data
     made: str  # when, in UTC
     versions: Mapping[str, str]
 
@@ -83,7 +83,7 @@ class _Judging:
     releases: dict[str, Answering] = field(default_factory=dict)
     ledgers: dict[str, LedgerCopy] = field(default_factory=dict)
     labels: dict[str, LabelsFile] = field(default_factory=dict)
-    attacks: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    attacks: dict[str, Document] = field(default_factory=dict)
 
     def add(self, path: str, verdicts: Iterator[Verdict] | Sequence[Verdict]) -> None:
         """Keep verdicts about a file."""
@@ -155,8 +155,9 @@ def _judge_all(now: _Judging, by_role: Mapping[str, Sequence[Piece]], heads: Seq
     now.add("", list(unmatched(heads, now.ledgers)))
     for piece in by_role[LABELS]:
         now.report(f"comparing {piece.path}")
-        now.labels[piece.path] = piece.labels
-        now.add(piece.path, list(judge_labels(piece.labels, now.releases, now.ledgers, now.classes)))
+        if piece.labels is not None:
+            now.labels[piece.path] = piece.labels
+            now.add(piece.path, list(judge_labels(piece.labels, now.releases, now.ledgers, now.classes)))
     for receipt in receipts:
         now.add(receipt.path, list(judge_receipt(receipt, now.ledgers, now.labels, by_role[LABELS])))
     for piece in by_role[ESTIMATOR]:

@@ -41,7 +41,7 @@ class Piece:
     role: str
     path: str
     parts: tuple[tuple[str, bytes], ...]  # what stands in it, and beside it by the end of its name
-    labels: Any = None  # `LabelsFile` of labels
+    labels: LabelsFile | None = None
     reason: str = ""  # why it is not judged
 
     @property

@@ -29,6 +29,8 @@ from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.problem import Voters
+from darrm.system.files import Json
+from darrm.verify.answering import Costs
 from darrm.verify.exact import Enclosure
 from darrm.verify.noisy_labels import (
     Array,
@@ -85,7 +87,7 @@ class ExactMechanism:
         return f"{labels} is one of {self.classes} classes, what {self.mechanism.charge().what} answers to their votes."
 
 
-def judge_mechanism(data: dict[str, Any]) -> tuple[NoisyMaximum | None, list[Verdict]]:
+def judge_mechanism(data: Json) -> tuple[NoisyMaximum | None, list[Verdict]]:
     """Judge every claim of a mechanism's file but those of a plan; the mechanism is None if it cannot be used."""
     claim = "it is a mechanism, with what is needed to release from it and nothing else"
     try:
@@ -99,7 +101,7 @@ def judge_mechanism(data: dict[str, Any]) -> tuple[NoisyMaximum | None, list[Ver
     return mechanism, verdicts
 
 
-def judge_costs(exact: Any, charge: Charge, about: str) -> Iterator[Verdict]:  # noqa: ANN401 (a table or a mechanism)
+def judge_costs(exact: Costs, charge: Charge, about: str) -> Iterator[Verdict]:
     """Judge the descriptions of what one query costs: guarantee, Rényi curve, profile."""
     if charge.guarantee is not None:
         yield from _judge_guarantee(exact, charge, about)
@@ -119,7 +121,7 @@ def judge_costs(exact: Any, charge: Charge, about: str) -> Iterator[Verdict]:  #
         yield _compared(about, "the privacy profile of a query", f"{len(places)} of {size} points", stored, ours)
 
 
-def _judge_guarantee(exact: Any, charge: Charge, about: str) -> Iterator[Verdict]:  # noqa: ANN401
+def _judge_guarantee(exact: Costs, charge: Charge, about: str) -> Iterator[Verdict]:
     if not isinstance(exact, ExactMechanism) or charge.guarantee is None:
         return
     epsilon, claim = own_epsilon(exact.mechanism), f"one label is {charge.guarantee}-differentially private"

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import count, takewhile
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,8 @@ from darrm.laws.priors import Dirichlet, Prior
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
+from darrm.system.files import Json
+from darrm.verify.answering import Costs
 from darrm.verify.exact import expected_error
 from darrm.verify.label_law import law_of
 from darrm.verify.noisy_labels import Array
@@ -30,7 +31,7 @@ _FIELDS = {"family", "workload", "spent", "prior"}
 _MORE = {"share_right", "expected_error"}
 
 
-def judge_plan(claims: Any, exact: Any) -> Iterator[Verdict]:  # noqa: ANN401 (whatever JSON holds; a table or a mechanism)
+def judge_plan(claims: Json, exact: Costs) -> Iterator[Verdict]:
     """Judge what a file says under ``plan`` of what it releases."""
     form = "it says what a plan says"
     try:
@@ -49,7 +50,7 @@ def judge_plan(claims: Any, exact: Any) -> Iterator[Verdict]:  # noqa: ANN401 (w
     yield from _judge_share(claims, workload, prior, exact)
 
 
-def judge_workload(told: Any, exact: Any) -> Iterator[Verdict]:  # noqa: ANN401 (whatever JSON holds; what answers)
+def judge_workload(told: Json, exact: Costs) -> Iterator[Verdict]:
     """Judge what a saved estimator says of all its answers: that they stay within their budget."""
     try:
         workload = _workload({"classes": 2, **told})
@@ -67,7 +68,7 @@ def judge_workload(told: Any, exact: Any) -> Iterator[Verdict]:  # noqa: ANN401 
         )
 
 
-def _workload(told: Any) -> Workload:  # noqa: ANN401
+def _workload(told: Json) -> Workload:
     """Read a workload; an error of reading where it is none."""
     told = dict(told)
     queries, missing, classes = told.pop("queries"), told.pop("missing", 0), told.pop("classes")
@@ -78,7 +79,7 @@ def _workload(told: Any) -> Workload:  # noqa: ANN401
     return workload
 
 
-def _read(claims: Any) -> tuple[Workload, Prior]:  # noqa: ANN401
+def _read(claims: Json) -> tuple[Workload, Prior]:
     """Read a plan's claims; an error of reading where they are none."""
     if not isinstance(claims, dict) or not _FIELDS <= claims.keys() <= _FIELDS | _MORE:
         raise ValueError(f"a plan says {', '.join(sorted(_FIELDS | _MORE))}")
@@ -92,7 +93,7 @@ def _read(claims: Any) -> tuple[Workload, Prior]:  # noqa: ANN401
     return workload, priors.from_json(claims["prior"])
 
 
-def _judge_total(spent: dict[str, Any], workload: Workload, exact: Any) -> Iterator[Verdict]:  # noqa: ANN401
+def _judge_total(spent: Json, workload: Workload, exact: Costs) -> Iterator[Verdict]:
     """Judge what all answers together cost."""
     charge: Charge = exact.cost().repeated(workload.queries)
     account = PrivacyAccountant(charges=(charge,))
@@ -110,7 +111,7 @@ def _judge_total(spent: dict[str, Any], workload: Workload, exact: Any) -> Itera
     yield judged(ABOUT_PLAN, f"that is within the budget {total}", f"ε is {epsilon:.9g}", holds=within, how=PROVED)
 
 
-def _judge_share(claims: dict[str, Any], workload: Workload, prior: Prior, exact: Any) -> Iterator[Verdict]:  # noqa: ANN401
+def _judge_share(claims: Json, workload: Workload, prior: Prior, exact: Costs) -> Iterator[Verdict]:
     """Judge how many labels are right under the prior, and the expected error of two classes."""
     figures = [(name, claims[name]) for name in ("share_right", "expected_error") if name in claims]
     for name, figure in figures:
@@ -131,7 +132,7 @@ def _judge_share(claims: dict[str, Any], workload: Workload, prior: Prior, exact
         yield judged(ABOUT_PLAN, claim, told, holds=apart <= allowed, how=CONSISTENT if error or own_error else PROVED)
 
 
-def _figure(name: str, workload: Workload, prior: Prior, exact: Any) -> tuple[float, float]:  # noqa: ANN401
+def _figure(name: str, workload: Workload, prior: Prior, exact: Costs) -> tuple[float, float]:
     """Compute a figure and its standard error; `ValueError` where it is not known."""
     K, law_of_label = workload.voters.K, law_of(exact.aggregator)
     counts, weights = _histograms(prior, K, workload.classes)

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from darrm.account.ledger_rows import Entry
+from darrm.system.files import Document, Json
 from darrm.system.votes_file import LabelsFile, labels_digest
 from darrm.verify.chain import ShownHead, read_head
 from darrm.verify.evidence import Piece
@@ -28,7 +28,7 @@ class Receipt:
 
     path: str
     head: ShownHead
-    entry: Mapping[str, Any]
+    entry: Mapping[str, Json]
     files: Mapping[str, str]  # the SHA-256 of labels that were drawn file by file
 
     @property
@@ -48,7 +48,7 @@ def read_receipt(piece: Piece) -> Receipt | Verdict:
         return Verdict(ABOUT_RECEIPT, "it is a receipt", FALSE, f"{type(error).__name__}: {error}")
 
 
-def _check_repeats(data: Mapping[str, Any], head: ShownHead) -> None:
+def _check_repeats(data: Mapping[str, Json], head: ShownHead) -> None:
     """Raise `ValueError` unless a receipt has its fields, and its head says the same in fields as in its line."""
     if not {"format", "head", "entry"} <= data.keys() <= {"format", "head", "entry", "files"}:
         raise ValueError("a receipt has a format, a head, an entry, and files of some")
@@ -114,7 +114,7 @@ def _repeats(receipt: Receipt, ledger: LedgerCopy) -> tuple[str, bool]:
     return (f"other than there: {', '.join(wrong)}" if wrong else "time, count, cost and digests are equal"), not wrong
 
 
-def _told(entry: Entry, ledger: LedgerCopy) -> dict[str, Any]:
+def _told(entry: Entry, ledger: LedgerCopy) -> Document:
     """Return what a receipt says of an entry."""
     told = {name: getattr(entry, name) for name in _FIELDS}
     return {**told, "cost": ledger.costs[entry.kind].to_text()} if entry.kind in ledger.costs else told

@@ -7,9 +7,9 @@ nodes that each say what they are, the numbers and texts are read.
 import json
 from collections.abc import Iterator, Mapping
 from io import BytesIO
-from typing import Any
 from zipfile import BadZipFile, ZipFile
 
+from darrm.system.files import Json
 from darrm.verify.ledger import LedgerCopy
 from darrm.verify.plan import judge_workload
 from darrm.verify.table import costs_of, judge_release
@@ -48,7 +48,7 @@ def judge_estimator(content: bytes, ledgers: Mapping[str, LedgerCopy]) -> Iterat
         yield Verdict(ABOUT_ESTIMATOR, claim, UNKNOWN, "that ledger is not among the files: it would decide")
 
 
-def _document(content: bytes) -> dict[str, Any]:
+def _document(content: bytes) -> dict[str, Json]:
     """Read the plain data of a file; an error of reading where there is none."""
     with ZipFile(BytesIO(content)) as archive:
         if archive.getinfo("schema.json").file_size > _MOST_BYTES:
@@ -59,7 +59,7 @@ def _document(content: bytes) -> dict[str, Any]:
     return dict(document)
 
 
-def _plain(node: Any) -> Any:  # noqa: ANN401 (whatever JSON holds)
+def _plain(node: Json) -> Json:
     """Read a node of a tree: dictionaries, lists, texts and numbers; None for all else."""
     content = node.get("content")
     match node.get("__class__"):

@@ -19,7 +19,7 @@ from darrm.mechanisms.files import CLAIMS, without_claims
 from darrm.mechanisms.noisy_maximum import FORMAT, NoisyMaximum
 from darrm.proof.evidence import CORNERS, MOVES
 from darrm.proof.table import Table
-from darrm.system.files import parse_json
+from darrm.system.files import Json, parse_json
 from darrm.verify.exact import Enclosure
 from darrm.verify.majority import ExactMajority
 from darrm.verify.mechanism import ExactMechanism, judge_mechanism
@@ -92,7 +92,7 @@ def judge_table(content: bytes) -> tuple[Table | None, list[Verdict]]:
     return table, [sound, judge_form(data, table, kind.version), *claims]
 
 
-def parsed(content: bytes) -> dict[str, Any]:
+def parsed(content: bytes) -> dict[str, Json]:
     """Read the JSON object of a table's file; `ValueError` if it holds none."""
     try:
         data = parse_json(content.decode("utf-8-sig"))
@@ -105,7 +105,7 @@ def parsed(content: bytes) -> dict[str, Any]:
     return data
 
 
-def judge_checksum(data: Mapping[str, Any], numbers_of: str) -> Verdict:
+def judge_checksum(data: Mapping[str, Json], numbers_of: str) -> Verdict:
     """Judge the checksum of the problem and of the field that holds the numbers."""
     numbers = {name: data.get(name) for name in ("problem", numbers_of)}
     text = json.dumps(numbers, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
@@ -115,7 +115,7 @@ def judge_checksum(data: Mapping[str, Any], numbers_of: str) -> Verdict:
     return judged(ABOUT_TABLE, "its numbers are as they were saved", reason, holds=data.get("checksum") == digest)
 
 
-def judge_form(data: dict[str, Any], table: Table, version: object) -> Verdict:
+def judge_form(data: dict[str, Json], table: Table, version: object) -> Verdict:
     """Judge that a file holds what this release would write, and nothing else."""
     claim = "the file says nothing else than a table says"
     written = json.loads(json.dumps(table.to_json()))
@@ -126,7 +126,7 @@ def judge_form(data: dict[str, Any], table: Table, version: object) -> Verdict:
     return judged(ABOUT_TABLE, claim, reason, holds=not differing)
 
 
-def _spelled_anew(data: dict[str, Any], version: object) -> dict[str, Any]:
+def _spelled_anew(data: dict[str, Json], version: object) -> dict[str, Json]:
     """Spell a file as this release does: earlier ones wrote ``common``, 1.0, priors as text, and no multipliers."""
     data, optimality = {**data, "version": version}, data.get("optimality")
     if optimality is None:
@@ -135,7 +135,7 @@ def _spelled_anew(data: dict[str, Any], version: object) -> dict[str, Any]:
     return {**data, "optimality": {"multipliers": None, **optimality, "prior": prior}}
 
 
-def judge_name(data: Mapping[str, Any], exact: Exact) -> Iterator[Verdict]:
+def judge_name(data: Mapping[str, Json], exact: Exact) -> Iterator[Verdict]:
     """Judge the expected error of a file of the first version under the prior that its text names, with six digits."""
     claim, optimality = data.get("optimality"), exact.table.optimality
     if not claim or optimality is None or data["version"] != 1 or not isinstance(claim["prior"], str):

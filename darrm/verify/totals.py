@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from operator import add
-from typing import Any
 
 import numpy as np
 from flint import arb
 
 from darrm.account.bounds import exact_sum
 from darrm.losses.charges import Charge
+from darrm.verify.answering import Costs
 from darrm.verify.mechanism import upper
 from darrm.verify.points import kinds_of, telling_points
 from darrm.verify.sums import Kind, composed_epsilon
@@ -28,7 +28,7 @@ from darrm.verify.verdicts import CONSISTENT, PROVED, Verdict
 
 _POINTS = 16  # of a profile that are proved: each takes as long as the proof of privacy
 _NEAR = 1e-9  # relative: floats on either side
-Priced = tuple[Charge, Any]  # what was charged, and what answered (a table or a mechanism), or None
+Priced = tuple[Charge, Costs | None]  # what was charged, and what answered, where it is among the files
 
 
 @dataclass(frozen=True)

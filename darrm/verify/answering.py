@@ -1,0 +1,39 @@
+"""What an audit asks of everything that answers, a table or a mechanism, to judge its costs."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Protocol
+
+from darrm.losses.charges import Charge
+from darrm.mechanisms.files import Released
+from darrm.problem import Voters
+from darrm.verify.exact import Enclosure
+from darrm.verify.noisy_labels import Between
+
+
+class Costs(Protocol):
+    """Computes anew what one answer costs."""
+
+    @property
+    def aggregator(self) -> Released:
+        """What releases."""
+
+    @property
+    def voters(self) -> Voters:
+        """Whose votes it is for."""
+
+    @property
+    def classes(self) -> int:
+        """How many different labels there can be."""
+
+    def cost(self, *, voters: Voters | None = None, exact: bool | None = None) -> Charge:
+        """Describe what a query costs; `ValueError` for voters of whom it is not proved."""
+
+    def renyi(self, order: float) -> Between | None:
+        """Enclose the Rényi divergence of a label at an order; None where it takes too long."""
+
+    def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+        """Enclose the smallest δ of one label for each ε; None where it takes too long."""
+
+    def in_words(self, labels: str) -> str:
+        """Say what one of the labels tells."""
