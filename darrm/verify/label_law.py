@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from darrm.laws.histograms import histograms_of
-from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.plurality_law import ONE, PluralityLaw
 from darrm.mechanisms.files import Released
 from darrm.mechanisms.noisy_max import NoisyMax
@@ -28,6 +27,7 @@ from darrm.mechanisms.release import Release
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.probability import Array
 from darrm.probability.integer_noise import IntegerNoise
+from darrm.problem import is_law_a_gamma
 
 _MOST_CLASSES = 1_000
 _MOST_TERMS, _MOST_VOTES = 2**23, 2**21  # of a sum: a quarter of a second; different votes: seconds
@@ -85,9 +85,8 @@ def law_of(aggregator: Released) -> Law:
     if aggregator.classes > _MOST_CLASSES:
         raise TooLongError(f"labels of more than {_MOST_CLASSES:,} classes are not summed")
     if isinstance(aggregator, Release):
-        law = aggregator.table.law
-        if isinstance(law, NoiseFunction):
-            return law.probabilities
+        if is_law_a_gamma(aggregator.classes):
+            return aggregator.table.gamma.probabilities
         of_votes = _of_weights(aggregator.table.plurality)
     elif isinstance(aggregator.mechanism, NoisyMax):
         of_votes = _of_noise(aggregator.mechanism.law)

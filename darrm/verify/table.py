@@ -49,7 +49,7 @@ def exact_of(table: Table) -> Exact:
 
 def costs_of(answering: Answering) -> Exact | ExactMechanism:
     """Return what computes anew what one answer costs."""
-    return ExactMechanism(answering) if isinstance(answering, NoisyMaximum) else exact_of(answering)
+    return exact_of(answering) if isinstance(answering, Table) else ExactMechanism(answering)
 
 
 def judge_release(content: bytes) -> tuple[Answering | None, list[Verdict]]:
