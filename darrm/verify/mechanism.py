@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from flint import arb
+from flint import arb, ctx
 
 from darrm.errors import DarrmError
 from darrm.losses.charges import Charge
@@ -43,7 +43,7 @@ from darrm.verify.noisy_labels import (
 from darrm.verify.verdicts import ABOUT_MECHANISM, CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
 
 _DIGITS = 2e-9  # relative: floats on either side; says "nine digits"
-_BISECTIONS = 400
+_BISECTIONS, _PRECISION = 400, 512  # bits
 _CHECKED, _ORDERS = 3, (4.0, 16.0, 64.0)  # points of a profile, orders of a curve: a second each where noise is wide
 
 
@@ -238,27 +238,27 @@ def _pure(epsilon: float, order: float) -> float:
 
 def _of_exponential(epsilon: float, order: float) -> Between:
     """Enclose the largest log E[r^{1−α}]·(E r)^{α−1}/(α − 1) over u, with r scaled to e^{−ε} and 1: it is concave."""
-    alpha, e = arb(order), ball(epsilon)
-    rise, fall = ((alpha - 1) * e).expm1(), (-e).expm1()
+    with ctx.workprec(_PRECISION):
+        alpha, e = arb(order), ball(epsilon)
+        rise, fall = ((alpha - 1) * e).expm1(), (-e).expm1()
 
-    def logarithm(u: arb) -> arb:
-        return (1 + u * rise).log() + (alpha - 1) * (1 + u * fall).log()
+        def logarithm(u: arb) -> arb:
+            return (1 + u * rise).log() + (alpha - 1) * (1 + u * fall).log()
 
-    def slope(u: arb) -> arb:
-        return rise / (1 + u * rise) + (alpha - 1) * fall / (1 + u * fall)
+        def slope(u: arb) -> arb:
+            return rise / (1 + u * rise) + (alpha - 1) * fall / (1 + u * fall)
 
-    low, high = arb(0), arb(1)
-    for _ in range(_BISECTIONS):
-        middle = ((low + high) / 2).mid()
-        if slope(middle) > 0:
-            low = middle
-        elif slope(middle) < 0:
-            high = middle
-        else:
-            break
-    most = (logarithm(low) + slope(low) * (high - low)) / (alpha - 1)  # a tangent, left of the top
-    least = logarithm(low) / (alpha - 1)
-    return Between(max(0.0, -upper(-least)), upper(most) if most.is_finite() else epsilon)
+        low, high = arb(0), arb(1)
+        for step in range(_BISECTIONS):
+            # not in the middle, where the slope may be 0, which no ball decides
+            middle = (low + (high - low) * (step % 3 + 2) / 7).mid()
+            if slope(middle) > 0:
+                low = middle
+            elif slope(middle) < 0:
+                high = middle
+        most = (logarithm(low) + slope(low) * (high - low)) / (alpha - 1)  # a tangent, left of the top
+        least = logarithm(low) / (alpha - 1)
+        return Between(max(0.0, -upper(-least)), upper(most) if most.is_finite() else epsilon)
 
 
 def ball(parameter: float) -> arb:

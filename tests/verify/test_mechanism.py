@@ -160,3 +160,20 @@ def test_who_releases_does_not_read_what_a_plan_claims(plans: Path, tmp_path: Pa
     bare.write_text(json.dumps({name: value for name, value in data.items() if name != CLAIMS}))
     assert load_release(bare) == load_release(path)
     assert load_release(bare).digest == load_release(path).digest  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 0.1, 1.3, 30.0])
+@pytest.mark.parametrize("order", [1.25, 2.0, 30.0, 1024.0])
+def test_the_curve_of_the_exponential_mechanism_is_enclosed(epsilon: float, order: float) -> None:
+    curve = ExponentialMechanism(epsilon).charge().renyi
+    assert curve is not None
+    stated = float(curve.values[curve.orders == order][0])
+    u = np.linspace(0.0, 1.0, 2001)  # its definition, two values of r at a time
+    with np.errstate(over="ignore"):
+        logs = np.log1p(u * np.expm1(min((order - 1.0) * epsilon, 700.0))) + (order - 1.0) * np.log1p(
+            u * np.expm1(-epsilon)
+        )
+    found = ExactMechanism(NoisyMaximum(ExponentialMechanism(epsilon), PLAIN, 3)).renyi(order)
+    assert found is not None
+    assert max(logs) / (order - 1.0) * (1.0 - 1e-9) <= found.high <= stated * (1.0 + 1e-9)
+    assert found.low <= stated
