@@ -177,3 +177,33 @@ def test_the_curve_of_the_exponential_mechanism_is_enclosed(epsilon: float, orde
     assert found is not None
     assert max(logs) / (order - 1.0) * (1.0 - 1e-9) <= found.high <= stated * (1.0 + 1e-9)
     assert found.low <= stated
+
+
+@pytest.mark.slow
+def test_random_mechanisms_cost_what_the_prover_says_within_two_percent() -> None:
+    rng = np.random.default_rng(5)
+    voters, ratios = Voters(50, PrivacyParams("inf"), overlap=1), []
+    for n in range(100):
+        scale = float(f"{math.exp(rng.uniform(math.log(1.5), math.log(60.0))):.4g}")
+        left, right_power, left_power = (
+            scale * rng.uniform(0.7, 2.0),
+            rng.choice([1.5, 2.0, 3.0]),
+            rng.choice([1.25, 2.0]),
+        )
+        mechanism: Mechanism = (
+            GNMax(scale),
+            LNMax(float(f"{1.4 / scale:.4g}")),
+            ShapedMax(ShapedNoise(scale, float(f"{left:.4g}"), float(right_power), float(left_power))),
+            ExponentialMechanism(float(f"{2.0 / scale:.4g}")),
+            PermuteAndFlip(float(f"{2.0 / scale:.4g}")),
+        )[n % 5]
+        checked = ExactMechanism(NoisyMaximum(mechanism, voters, 4))
+        curve = checked.cost().renyi
+        assert curve is not None
+        for order in (2.0, 5.0, float(min(30, max(8, int(scale))))):
+            own, stated = checked.renyi(order), float(curve.values[curve.orders == order][0])
+            if own is not None and math.isfinite(stated):
+                assert stated >= own.low * (1.0 - 1e-9)
+                ratios.append(own.high / stated)
+    assert len(ratios) > 250
+    assert 0.98 < min(ratios) <= max(ratios) < 1.002
