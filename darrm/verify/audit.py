@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 
 from darrm.errors import LedgerError, checks
@@ -17,11 +18,11 @@ from darrm.system.files import Document
 from darrm.system.flags import read_voters
 from darrm.system.votes_file import LabelsFile
 from darrm.verify.chain import ShownHead, SpentOf, judge_chain, judge_populations
-from darrm.verify.evidence import ESTIMATOR, LABELS, LEDGER, RECEIPT, RELEASE, ROLES, Piece, pieces_of
+from darrm.verify.evidence import ESTIMATOR, LABELS, LEDGER, NOTES, RECEIPT, RELEASE, ROLES, Piece, pieces_of
 from darrm.verify.labels import judge_labels
 from darrm.verify.ledger import LedgerCopy, copied, judge_ledger, read_ledger
 from darrm.verify.members import judge_members
-from darrm.verify.receipts import Receipt, judge_receipt, read_receipt, unmatched
+from darrm.verify.receipts import Receipt, heads_in, judge_heads, judge_receipt, read_receipt, unmatched
 from darrm.verify.saved import judge_estimator
 from darrm.verify.table import Answering, judge_release
 from darrm.verify.verdicts import ABOUT_FILE, FALSE, UNKNOWN, VERDICTS, Verdict
@@ -151,7 +152,11 @@ def _judge_all(now: _Judging, by_role: Mapping[str, Sequence[Piece]], heads: Seq
     for piece in by_role[RELEASE]:
         _judge_release(now, piece)
     receipts = _receipts(now, by_role[RECEIPT])
-    _judge_ledgers(now, by_role[LEDGER], [*heads, *(receipt.head for receipt in receipts)])
+    noted = {piece.path: _noted(now, piece) for piece in by_role[NOTES]}
+    in_files = [*(receipt.head for receipt in receipts), *chain.from_iterable(noted.values())]
+    _judge_ledgers(now, by_role[LEDGER], [*heads, *in_files])
+    for path, shown in noted.items():
+        now.add(path, list(judge_heads(shown, now.ledgers)))
     now.add("", list(unmatched(heads, now.ledgers)))
     for piece in by_role[LABELS]:
         now.report(f"comparing {piece.path}")
@@ -184,6 +189,13 @@ def _receipts(now: _Judging, pieces: Sequence[Piece]) -> list[Receipt]:
         else:
             now.add(piece.path, [receipt])
     return receipts
+
+
+def _noted(now: _Judging, piece: Piece) -> list[ShownHead]:
+    """Read the heads of a text; what is none is false."""
+    found = list(heads_in(piece))
+    now.add(piece.path, [one for one in found if isinstance(one, Verdict)])
+    return [one for one in found if isinstance(one, ShownHead)]
 
 
 def _judge_ledgers(now: _Judging, pieces: Sequence[Piece], heads: Sequence[ShownHead]) -> None:

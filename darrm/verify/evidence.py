@@ -19,10 +19,11 @@ from darrm.proof.evidence import BY_FORMAT
 from darrm.system.extras import require
 from darrm.system.files import check_regular, parse_json
 from darrm.system.votes_file import SUFFIXES, LabelsFile, read_labels
-from darrm.verify.chain import is_receipt
+from darrm.verify.chain import HEAD, is_receipt
 from darrm.verify.ledger import BESIDE, ledger_files
 
-RELEASE, LEDGER, LABELS, RECEIPT, ESTIMATOR = ROLES = ("release", "ledger", "labels", "receipt", "estimator")
+ROLES = ("release", "ledger", "labels", "receipt", "notes", "estimator")
+RELEASE, LEDGER, LABELS, RECEIPT, NOTES, ESTIMATOR = ROLES
 OTHER = "other"
 _MOST_BYTES = 2**30  # of a file that is read whole; tables hold kilobytes
 _MOST_FILES = 10_000  # of a folder
@@ -115,6 +116,8 @@ def _of_text(path: Path, content: bytes) -> Piece:
             raise ValueError(
                 f"{str(path)!r} holds no JSON: {error}; wanted is what --output of optimize or plan wrote"
             ) from error
+        if HEAD.encode() in content:  # a model card, a report, or a head that somebody kept
+            return Piece(NOTES, str(path), parts)
         return Piece(OTHER, str(path), parts, reason=f"nothing is known of such files; {_ABSENT}")
     if not isinstance(data, dict):
         raise ValueError(f"{str(path)!r} holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)

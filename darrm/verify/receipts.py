@@ -6,6 +6,7 @@ labels that were drawn file by file it holds the SHA-256 of each.
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,13 @@ from pathlib import Path
 from darrm.account.ledger_rows import Entry
 from darrm.system.files import Document, Json
 from darrm.system.votes_file import LabelsFile, labels_digest
-from darrm.verify.chain import ShownHead, read_head
+from darrm.verify.chain import HEAD, ShownHead, read_head
 from darrm.verify.evidence import Piece
 from darrm.verify.ledger import LedgerCopy
-from darrm.verify.verdicts import ABOUT_RECEIPT, FALSE, PROVED, UNKNOWN, Verdict, judged
+from darrm.verify.verdicts import ABOUT_RECEIPT, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
 
 _END = ".receipt.json"
+_HEAD = re.compile(rf"{HEAD}[0-9A-Za-z:.%_/-]+")
 _FIELDS = ("time", "what", "count", "table", "labels")
 
 
@@ -118,6 +120,25 @@ def _told(entry: Entry, ledger: LedgerCopy) -> Document:
     """Return what a receipt says of an entry."""
     told = {name: getattr(entry, name) for name in _FIELDS}
     return {**told, "cost": ledger.costs[entry.kind].to_text()} if entry.kind in ledger.costs else told
+
+
+def heads_in(piece: Piece) -> Iterator[ShownHead | Verdict]:
+    """Read every head in a text: a model card, a report, or a note; what was not copied as it was is false."""
+    for line in sorted(set(_HEAD.findall(piece.content.decode("utf-8", errors="replace")))):
+        try:
+            yield read_head(line, Path(piece.path).name)
+        except ValueError as error:
+            yield Verdict(ABOUT_RECEIPT, f"it holds the head {line}", FALSE, str(error))
+
+
+def judge_heads(heads: Sequence[ShownHead], ledgers: Mapping[str, LedgerCopy]) -> Iterator[Verdict]:
+    """Judge that the heads of a text are of ledgers among the files, by which these are judged."""
+    for head in heads:
+        claim = f"it holds the head of the ledger {head.identity} at entry {head.number}"
+        if any(ledger.identity == head.identity for ledger in ledgers.values()):
+            yield Verdict(ABOUT_RECEIPT, claim, CONSISTENT, "that ledger is judged by it; nothing else is read here")
+        else:
+            yield Verdict(ABOUT_RECEIPT, claim, UNKNOWN, "that ledger is not among the files: it would decide")
 
 
 def unmatched(heads: Sequence[ShownHead], ledgers: Mapping[str, LedgerCopy]) -> Iterator[Verdict]:

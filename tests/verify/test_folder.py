@@ -131,6 +131,16 @@ def test_a_lost_end_is_false_with_a_head_and_cannot_be_known_without(folder: Pat
     assert run(lambda: main([str(folder / "noisy.sqlite"), "--head", head, "--quiet"])) == 1  # of another ledger
 
 
+def test_heads_in_model_cards_and_notes_are_shown(folder: Path) -> None:
+    ledger, card = folder / "deeper" / "two.sqlite", folder / "card.md"
+    card.write_text(f"# A model\n\n- Paid by the ledger whose head was then `{PrivacyLedger(ledger).head()}`.\n")
+    assert claims(audit([folder]), FALSE) == []
+    older(ledger)
+    assert any("up to entry 2" in claim for claim in claims(audit([ledger, card]), FALSE))
+    card.write_text(card.read_text().replace(":2:", ":3:", 1))
+    assert any(claim.startswith("card.md: it holds the head") for claim in claims(audit([folder]), FALSE))
+
+
 def test_a_receipt_without_its_ledger_cannot_be_known(folder: Path) -> None:
     (folder / "noisy.sqlite").unlink()
     found = audit([folder / "classes.csv", folder / "classes.csv.receipt.json", folder / "plan.json"])
