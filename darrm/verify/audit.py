@@ -18,12 +18,12 @@ from darrm.system.files import Document
 from darrm.system.flags import read_voters
 from darrm.system.votes_file import LabelsFile
 from darrm.verify.chain import ShownHead, SpentOf, judge_chain, judge_populations
-from darrm.verify.evidence import ESTIMATOR, LABELS, LEDGER, NOTES, RECEIPT, RELEASE, ROLES, Piece, pieces_of
+from darrm.verify.evidence import ESTIMATOR, LABELS, LEDGER, NOTES, PARQUET, RECEIPT, RELEASE, ROLES, Piece, pieces_of
 from darrm.verify.labels import judge_labels
 from darrm.verify.ledger import LedgerCopy, copied, judge_ledger, read_ledger
 from darrm.verify.members import judge_members
 from darrm.verify.receipts import Receipt, heads_in, judge_heads, judge_receipt, read_receipt, unmatched
-from darrm.verify.saved import judge_estimator
+from darrm.verify.saved import Saved, judge_estimator, read_estimator
 from darrm.verify.table import Answering, judge_release
 from darrm.verify.verdicts import ABOUT_FILE, FALSE, UNKNOWN, VERDICTS, Verdict
 
@@ -151,6 +151,7 @@ def _judge_all(now: _Judging, by_role: Mapping[str, Sequence[Piece]], heads: Seq
     """Judge all files of every role, first those that others are judged by."""
     for piece in by_role[RELEASE]:
         _judge_release(now, piece)
+    estimators = _estimators(now, by_role[ESTIMATOR])
     receipts = _receipts(now, by_role[RECEIPT])
     noted = {piece.path: _noted(now, piece) for piece in by_role[NOTES]}
     in_files = [*(receipt.head for receipt in receipts), *chain.from_iterable(noted.values())]
@@ -162,12 +163,12 @@ def _judge_all(now: _Judging, by_role: Mapping[str, Sequence[Piece]], heads: Seq
         now.report(f"comparing {piece.path}")
         if piece.labels is not None:
             now.labels[piece.path] = piece.labels
-            now.add(piece.path, list(judge_labels(piece.labels, now.releases, now.ledgers, now.classes)))
+            own = [hashlib.sha256(content).hexdigest() for _, content in piece.parts if content.startswith(PARQUET)]
+            now.add(piece.path, list(judge_labels(piece.labels, now.releases, now.ledgers, now.classes, own)))
     for receipt in receipts:
         now.add(receipt.path, list(judge_receipt(receipt, now.ledgers, now.labels, by_role[LABELS])))
-    for piece in by_role[ESTIMATOR]:
-        now.report(f"reading {piece.path}")
-        now.add(piece.path, list(judge_estimator(piece.content, now.ledgers)))
+    for path, saved in estimators.items():
+        now.add(path, list(judge_estimator(saved, now.ledgers)))
 
 
 def _judge_release(now: _Judging, piece: Piece) -> None:
@@ -177,6 +178,21 @@ def _judge_release(now: _Judging, piece: Piece) -> None:
     now.add(piece.path, verdicts)
     if answering is not None:
         now.releases[piece.path] = answering
+
+
+def _estimators(now: _Judging, pieces: Sequence[Piece]) -> dict[str, Saved]:
+    """Read saved estimators, with what answers in them; what is none is false."""
+    estimators = {}
+    for piece in pieces:
+        now.report(f"reading {piece.path}")
+        saved = read_estimator(piece.content)
+        if isinstance(saved, Verdict):
+            now.add(piece.path, [saved])
+            continue
+        estimators[piece.path] = saved
+        if saved.answering is not None:
+            now.releases[piece.path] = saved.answering
+    return estimators
 
 
 def _receipts(now: _Judging, pieces: Sequence[Piece]) -> list[Receipt]:

@@ -28,7 +28,7 @@ OTHER = "other"
 _MOST_BYTES = 2**30  # of a file that is read whole; tables hold kilobytes
 _MOST_FILES = 10_000  # of a folder
 _PARTITION, _LABEL = ".parquet", "label"
-_SQLITE, _ZIP, _PARQUET = b"SQLite format 3\x00", b"PK\x03\x04", b"PAR1"
+_SQLITE, _ZIP, PARQUET = b"SQLite format 3\x00", b"PK\x03\x04", b"PAR1"
 _RELEASES = {FORMAT, *BY_FORMAT}
 _VOTERS_HEAD = b"name,epsilon,delta"
 _REPORTS = "it is what a command printed, and repeats what other files claim"
@@ -91,7 +91,7 @@ def _named(path: Path) -> Piece:
         start = file.read(len(_SQLITE))
     if start == _SQLITE:
         return Piece(LEDGER, str(path), tuple(ledger_files(path).items()))
-    if start.startswith(_PARQUET):
+    if start.startswith(PARQUET):
         return Piece(LABELS, str(path), (("", path.read_bytes()),), labels=_of_parquet(path))
     if path.suffix in SUFFIXES:
         content = path.read_bytes()
@@ -139,10 +139,14 @@ def _of_partitions(folder: Path, paths: Sequence[Path]) -> Piece:
 
 def _of_parquet(path: Path) -> LabelsFile:
     """Read the labels of a Parquet file: its only column, or the one that is called label."""
-    file = require("pyarrow.parquet").ParquetFile(path)
-    names = file.schema_arrow.names
-    name = _LABEL if _LABEL in names else names[-1]
-    parts = [_narrow(batch.column(0).to_numpy(zero_copy_only=False)) for batch in file.iter_batches(columns=[name])]
+    file_of, failed = require("pyarrow.parquet").ParquetFile, require("pyarrow").lib.ArrowException
+    try:
+        file = file_of(path)
+        names = file.schema_arrow.names
+        name = _LABEL if _LABEL in names else names[-1]
+        parts = [_narrow(batch.column(0).to_numpy(zero_copy_only=False)) for batch in file.iter_batches(columns=[name])]
+    except (failed, IndexError) as error:  # of damaged files
+        raise ValueError(f"{str(path)!r} holds no labels: {error}") from error
     return LabelsFile(np.concatenate(parts) if parts else np.empty(0, dtype=np.int64))
 
 

@@ -1,6 +1,6 @@
 """The claims of a file of labels: that they were paid for, with this table, and are what was paid for."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -22,10 +22,14 @@ def judge_labels(
     releases: Mapping[str, Answering],
     ledgers: Mapping[str, LedgerCopy],
     classes: tuple[str, ...] | None,
+    digests: Collection[str] = (),
 ) -> Iterator[Verdict]:
-    """Judge every claim of released labels; ``classes`` names them where they have names."""
+    """Judge every claim of released labels.
+
+    ``classes`` names them where they have names; ``digests`` are the SHA-256 of Parquet files that they stand in.
+    """
     labels = file.labels
-    payments = [list(_judge_payment(file, list(releases.values()), ledger)) for ledger in ledgers.values()]
+    payments = [list(_judge_payment(file, list(releases.values()), ledger, digests)) for ledger in ledgers.values()]
     # of several ledgers one has paid
     payment = next((found for found in payments if all(verdict.verdict != FALSE for verdict in found)), None)
     number = max((costs_of(answering).classes for answering in releases.values()), default=0)
@@ -49,9 +53,17 @@ def judge_labels(
     yield from payment or payments[0]
 
 
-def _judge_payment(file: LabelsFile, releases: Sequence[Answering], ledger: LedgerCopy) -> Iterator[Verdict]:
+def _judge_payment(
+    file: LabelsFile, releases: Sequence[Answering], ledger: LedgerCopy, digests: Collection[str]
+) -> Iterator[Verdict]:
     """Judge that they are the labels of a debit, as many as it paid for, drawn with this table."""
     labels = file.labels
+    drawn = [entry for entry in ledger.entries if entry.files]
+    own = [entry for entry in drawn if set(digests) <= {digest for _, digest in entry.files}] if digests else []
+    if own or (digests and drawn and all(entry.labels or entry.files for entry in ledger.entries)):
+        yield from _judge_files(labels.size, len(digests), own)
+        yield from _judge_drawn([[entry] for entry in own], releases)
+        return
     digest = labels_digest(labels)
     whole = [[entry] for entry in ledger.entries if entry.labels == digest] if file.first is None else []
     found_in = (whole, []) if whole else _in_parts(file, ledger.entries)
@@ -92,7 +104,23 @@ def _judge_payment(file: LabelsFile, releases: Sequence[Answering], ledger: Ledg
         holds=fits,
         how=PROVED,
     )
-    if not releases:
+    yield from _judge_drawn(paid, releases)
+
+
+def _judge_files(labels: int, files: int, entries: Sequence[Entry]) -> Iterator[Verdict]:
+    """Judge that files are of a debit, which holds the SHA-256 of each, and that it has paid for their labels."""
+    told = [f"{files} of the {len(entry.files)} files of entry {entry.number}" for entry in entries]
+    reason = f"by SHA-256 they are {', '.join(told) or 'none that an entry names'}"
+    yield judged(_LABELS, "they are the labels of a debit", reason, holds=bool(entries), how=PROVED)
+    for entry in entries[:1]:
+        fits = labels == entry.count if files == len(entry.files) else labels < entry.count
+        reason = f"{numbered(labels, 'label', 'labels')}, {entry.count} paid"
+        yield judged(_LABELS, "as many were paid for as there are", reason, holds=fits, how=PROVED)
+
+
+def _judge_drawn(paid: Sequence[Sequence[Entry]], releases: Sequence[Answering]) -> Iterator[Verdict]:
+    """Judge that what released the labels of these entries is among the files."""
+    if not releases or not paid:
         return
     digests = {answering.digest for answering in releases}
     same = any(all(entry.table in digests for entry in entries) for entries in paid)

@@ -26,6 +26,8 @@ _AGREES = 1e-6  # relative: machines agree on a total to so much
 _LISTED, _DRAWN = 20_000, 4_000  # histograms that are added up, or drawn where there are more
 _ERRORS = 5.0  # standard errors: chance alone is beyond once in two million plans
 _EXACTLY = 1e-6  # of shares that are added up, under priors in floats
+_PLANNED = 4096  # histograms: a plan adds up as many, and draws as many where there are more
+_SPREAD = 1.25  # of a standard error that was estimated, in its own
 _SEED = 20260  # what is drawn is the same in each audit
 _FIELDS = {"family", "workload", "spent", "prior"}
 _MORE = {"share_right", "expected_error"}
@@ -57,6 +59,9 @@ def judge_workload(told: Json, exact: Costs) -> Iterator[Verdict]:
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
         yield Verdict(ABOUT_PLAN, "it says what it was planned for", FALSE, f"{type(error).__name__}: {error}")
         return
+    asked, fits = f"it answers {workload.voters} on {workload.classes} classes", exact.voters.cover(workload.voters)
+    reason = f"its release is for {exact.voters} on {exact.classes}"
+    yield judged(ABOUT_PLAN, asked, reason, holds=fits and workload.classes == exact.classes)
     charge: Charge = exact.cost().repeated(workload.queries)
     spent = PrivacyAccountant(charges=(charge,)).spent(workload.total.delta)
     claim = f"all {workload.queries:,} answers together are within the budget {workload.total}"
@@ -107,6 +112,9 @@ def _judge_total(spent: Json, workload: Workload, exact: Costs) -> Iterator[Verd
         yield Verdict(ABOUT_PLAN, claim, FALSE, reason)
     else:
         yield from proved_total(ABOUT_PLAN, claim, epsilon, [(charge, exact)], total.exact_delta)
+        if epsilon > told * (1.0 + _AGREES):
+            reason = f"that has {told:.9g}: another version planned it, or it was planned for something else"
+            yield Verdict(ABOUT_PLAN, f"{epsilon:.9g} is what the bound {spent['bound']!r} gives", UNKNOWN, reason)
     within = Fraction(repr(float(epsilon))) <= total.exact_epsilon * (1 + Fraction(1, 10**12))
     yield judged(ABOUT_PLAN, f"that is within the budget {total}", f"ε is {epsilon:.9g}", holds=within, how=PROVED)
 
@@ -122,9 +130,13 @@ def _judge_share(claims: Json, workload: Workload, prior: Prior, exact: Costs) -
             yield Verdict(ABOUT_PLAN, claim, CLAIMED, "fair dice stand for missing votes; that is not computed here")
             continue
         try:
-            ours, own_error = _figure(name, workload, prior, exact)
+            ours, own_error, drawn = _figure(name, workload, prior, exact)
         except ValueError as failed:
             yield Verdict(ABOUT_PLAN, claim, UNKNOWN, str(failed))
+            continue
+        if error > _SPREAD * drawn + _EXACTLY:
+            why = f"{_PLANNED:,} histograms, as a plan draws them, have {drawn:.2g} at most"
+            yield Verdict(ABOUT_PLAN, f"{claim}, with the standard error {error:.3g}", FALSE, why)
             continue
         apart, allowed = abs(value - ours), _EXACTLY + _ERRORS * math.hypot(error, own_error)
         shown = f"computed anew it is {ours:.9g}" + (f" ± {own_error:.2g}" if own_error else "")
@@ -132,20 +144,24 @@ def _judge_share(claims: Json, workload: Workload, prior: Prior, exact: Costs) -
         yield judged(ABOUT_PLAN, claim, told, holds=apart <= allowed, how=CONSISTENT if error or own_error else PROVED)
 
 
-def _figure(name: str, workload: Workload, prior: Prior, exact: Costs) -> tuple[float, float]:
-    """Compute a figure and its standard error; `ValueError` where it is not known."""
+def _figure(name: str, workload: Workload, prior: Prior, exact: Costs) -> tuple[float, float, float]:
+    """Compute a figure, its standard error, and that of a plan's own draws; `ValueError` where it is not known."""
     K, law_of_label = workload.voters.K, law_of(exact.aggregator)
     counts, weights = _histograms(prior, K, workload.classes)
     if name == "expected_error":
         law = law_of_label(counts)
         gamma = np.clip(law[K // 2 + 1 :, 1] + law[::-1][K // 2 + 1 :, 0] - 1.0, 0.0, 1.0)
         if prior == Dirichlet():
-            return float(expected_error(K, [Fraction(value) for value in gamma.tolist()], None)), 0.0
-        return float(priors.weights_of(prior, K) @ (1.0 - gamma)) / 2.0, 0.0
+            return float(expected_error(K, [Fraction(value) for value in gamma.tolist()], None)), 0.0, 0.0
+        return float(priors.weights_of(prior, K) @ (1.0 - gamma)) / 2.0, 0.0, 0.0
     values = np.where(counts == counts.max(axis=1, keepdims=True), law_of_label(counts), 0.0).sum(axis=1)
-    if weights is not None:
-        return float(values @ weights), 0.0
-    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
+    if weights is None:
+        spread = float(values.std(ddof=1))
+        return float(values.mean()), spread / math.sqrt(len(values)), spread / math.sqrt(_PLANNED)
+    mean = float(values @ weights)
+    listed = len(counts) <= _PLANNED and isinstance(prior, Dirichlet)
+    spread = 0.0 if listed else math.sqrt(max(0.0, float((values - mean) ** 2 @ weights)))
+    return mean, 0.0, spread / math.sqrt(_PLANNED)
 
 
 def _histograms(prior: Prior, K: int, C: int) -> tuple[NDArray[np.int64], Array | None]:

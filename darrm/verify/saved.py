@@ -5,47 +5,94 @@ nodes that each say what they are, the numbers and texts are read.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from io import BytesIO
 from zipfile import BadZipFile, ZipFile
 
 from darrm.system.files import Json
 from darrm.verify.ledger import LedgerCopy
 from darrm.verify.plan import judge_workload
-from darrm.verify.table import costs_of, judge_release
+from darrm.verify.table import Answering, costs_of, judge_release
 from darrm.verify.verdicts import ABOUT_ESTIMATOR, CLAIMED, CONSISTENT, FALSE, UNKNOWN, Verdict, judged
 
 _FORMAT = "darrm estimator"
 _MOST_BYTES = 2**28  # of the tree
 _WHOLE = "it is an estimator's file"
+# what a load of a damaged file may raise
+_UNREADABLE = (BadZipFile, KeyError, ValueError, TypeError, AttributeError, NotImplementedError, RecursionError)
 
 
-def judge_estimator(content: bytes, ledgers: Mapping[str, LedgerCopy]) -> Iterator[Verdict]:
-    """Judge every claim of a saved estimator."""
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """What a saved estimator says, and what answers in it."""
+
+    kind: str
+    parameters: Mapping[str, Json]
+    state: Mapping[str, Json]
+    answering: Answering | None = None
+    verdicts: Sequence[Verdict] = ()  # of what answers
+
+    @property
+    def ledger(self) -> Mapping[str, Json]:
+        """What it says of the ledger that pays."""
+        return self.state.get("ledger") or {}
+
+
+def read_estimator(content: bytes) -> Saved | Verdict:
+    """Read a saved estimator, or say that it is none."""
     try:
         document = _document(content)
-        state, kind = document["state"], document["kind"]
-    except (BadZipFile, KeyError, ValueError, TypeError, AttributeError, NotImplementedError, RecursionError) as error:
+        saved = Saved(document["kind"], document["parameters"], document["state"])
+        if saved.state.get("release") is None:
+            return saved
+        answering, verdicts = judge_release(saved.state["release"].encode())
+        return replace(saved, answering=answering, verdicts=verdicts)
+    except _UNREADABLE as error:
+        return Verdict(ABOUT_ESTIMATOR, _WHOLE, FALSE, f"{type(error).__name__}: {error}")
+
+
+def judge_estimator(saved: Saved, ledgers: Mapping[str, LedgerCopy]) -> Iterator[Verdict]:
+    """Judge every claim of a saved estimator."""
+    try:
+        yield from list(_judge_saved(saved, ledgers))
+    except _UNREADABLE as error:
         yield Verdict(ABOUT_ESTIMATOR, _WHOLE, FALSE, f"{type(error).__name__}: {error}")
-        return
-    yield Verdict(ABOUT_ESTIMATOR, _WHOLE, CONSISTENT, f"a {kind}; its teachers or student are not judged")
+
+
+def _judge_saved(saved: Saved, ledgers: Mapping[str, LedgerCopy]) -> Iterator[Verdict]:
+    """Judge what a saved estimator says; an error of reading where its fields are none."""
+    state, told = saved.state, saved.parameters
+    yield Verdict(ABOUT_ESTIMATOR, _WHOLE, CONSISTENT, f"a {saved.kind}; its teachers or student are not judged")
     if "workload" not in state:
         spent = state.get("spent", {})
         claim = f"its labels cost ({spent.get('epsilon')!r}, {spent.get('delta')!r}) by {spent.get('bound')!r}"
         yield Verdict(ABOUT_ESTIMATOR, claim, CLAIMED, "a student's labels left their ledger: nothing here shows it")
         return
-    if state["release"] is not None:
-        answering, verdicts = judge_release(state["release"].encode())
-        yield from verdicts
-        if answering is not None:
-            yield from judge_workload(state["workload"], costs_of(answering))
-    identity = (state["ledger"] or {}).get("identity", "")
+    yield from saved.verdicts
+    if saved.answering is not None:
+        yield from judge_workload(state["workload"], costs_of(saved.answering))
+    yield _judge_parameters(told, state["workload"])
+    identity = saved.ledger.get("identity", "")
     here = [path for path, ledger in ledgers.items() if identity and ledger.identity == identity]
     claim = f"its answers are paid for by the ledger {identity}"
     if here:
-        yield judged(ABOUT_ESTIMATOR, claim, f"that is {here[0]}", holds=True)
+        queries, seen = ledgers[here[0]].spent.queries, saved.ledger.get("seen", 0)
+        reason = f"that is {here[0]}, which has {queries} queries of the {seen} that it saw"
+        yield judged(ABOUT_ESTIMATOR, claim, reason, holds=queries >= seen)
     else:
         yield Verdict(ABOUT_ESTIMATOR, claim, UNKNOWN, "that ledger is not among the files: it would decide")
+
+
+def _judge_parameters(told: Mapping[str, Json], workload: Mapping[str, Json]) -> Verdict:
+    """Judge that it was planned for what it was made with: whoever has it may set that anew."""
+    asked = (told.get("epsilon"), told.get("delta"), told.get("max_queries"))
+    claim = "it was made for ({!r}, {!r}) and {!r} queries".format(*asked)
+    planned = (float(workload["total"]["epsilon"]), float(workload["total"]["delta"]), workload["queries"])
+    reason = "it was planned for ({!r}, {!r}) and {!r}".format(*planned)
+    if asked != planned:
+        return Verdict(ABOUT_ESTIMATOR, claim, UNKNOWN, f"{reason}: the log of whoever made it would decide")
+    return Verdict(ABOUT_ESTIMATOR, claim, CONSISTENT, reason)
 
 
 def _document(content: bytes) -> dict[str, Json]:
