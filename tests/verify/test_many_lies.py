@@ -1,0 +1,321 @@
+"""Hundreds of lies are false or cannot be known, honest files never are false, and damage never goes through."""
+
+import hashlib
+import json
+import random
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm.errors import LedgerError
+from darrm.system.votes_file import read_labels
+from darrm.verify.audit import audit
+from darrm.verify.chain import judge_chain
+from darrm.verify.evidence import Piece, pieces_of
+from darrm.verify.labels import judge_labels
+from darrm.verify.ledger import copied, read_ledger
+from darrm.verify.receipts import Receipt, judge_receipt, read_receipt
+from darrm.verify.saved import Saved, judge_estimator, read_estimator
+from darrm.verify.table import judge_release
+from darrm.verify.verdicts import CLAIMED, FALSE, UNKNOWN, Verdict
+from tests.verify.lies import (
+    FOLDERS,
+    MISSED,
+    Honest,
+    Lie,
+    all_lies,
+    audited,
+    honest_variations,
+    sorted_as,
+)
+
+LIES, VARIATIONS = all_lies(), honest_variations()
+EXTRAS = {"parquet": "pyarrow", "estimator": "sklearn"}
+QUICK = {
+    "plan: a total less by 1 %",
+    "plan: one more query",
+    "plan: more right, with an error that covers it",
+    "gnmax: sigma times 1.001",
+    "gnmax: a little more right",
+    "gnmax: it reaches two",
+    "exponential: it is another mechanism",
+    "majority: a table with a number",
+    "majority: a table with a better bound",
+    "plurality: a table with a weight",
+    "differing: a table with a voter is more private",
+    "majority: a ledger with a budget twice as large",
+    "majority: a ledger with another note",
+    "majority: a ledger with no last entry",
+    "majority: without a head, a ledger with other labels",
+    "majority: without a head, a ledger with a budget twice as large",
+    "majority: a stream's last answer is gone, and so is its line",
+    "gnmax: the first label turned",
+    "majority: an array with a label less",
+    "majority: a stream numbered from 2",
+    "parquet: without a head, a Parquet file with a label turned",
+    "exponential: a receipt with another cost",
+    "gnmax: two receipts exchanged",
+    "estimator: another release in it",
+    "estimator: an older copy of its ledger",
+    "estimator: an estimator with another K",
+}
+QUICK_VARIATIONS = {
+    "plan: as it was made",
+    "parquet: as it was made",
+    "estimator: as it was made",
+    "gnmax: labels with a spreadsheet's line ends",
+    "plan: plan.json with sorted keys",
+    "majority: labels.csv.receipt.json with a large indent",
+    "parquet: a renamed folder",
+    "exponential: as it was made",
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Make an honest folder, once."""
+    root = tmp_path_factory.mktemp("honest")
+
+    def of(name: str) -> Path:
+        if name in EXTRAS:
+            pytest.importorskip(EXTRAS[name])
+        if not (root / name).exists():
+            (root / name).mkdir()
+            FOLDERS[name](root / name)
+        return root / name
+
+    return of
+
+
+def marked(cases: list[Any], quick: set[str]) -> list[Any]:
+    assert quick <= set(map(str, cases))
+    return [pytest.param(one, id=str(one), marks=[] if str(one) in quick else pytest.mark.slow) for one in cases]
+
+
+@pytest.mark.parametrize("lie", marked(LIES, QUICK))
+def test_no_lie_is_missed(lie: Lie, made: Callable[[str], Path], tmp_path: Path) -> None:
+    found = audited(made(lie.folder), tmp_path / "folder", lie.tell)
+    assert sorted_as(found, lie.unknown) != MISSED
+
+
+@pytest.mark.parametrize("honest", marked(VARIATIONS, QUICK_VARIATIONS))
+def test_nothing_honest_is_false(honest: Honest, made: Callable[[str], Path], tmp_path: Path) -> None:
+    found = audited(made(honest.folder), tmp_path / "folder", honest.make)
+    assert [str(one) for one in found.verdicts if one.verdict == FALSE] == []
+
+
+def test_there_are_as_many_lies_as_names() -> None:
+    assert len(set(map(str, LIES))) == len(LIES) >= 250
+    assert len(set(map(str, VARIATIONS))) == len(VARIATIONS) >= 60
+
+
+# ------------------------------------------------------------------------------------------------ one byte
+
+# how an earlier release wrote the same; a larger budget, within which the total is, too; other multipliers that prove
+# the same bound
+AS_TRUE = ("/version", "/plan/workload/total/epsilon", "/optimality/multipliers")
+CLOSE = 1e-5  # relative: figures that agree are no other meaning
+
+
+def meanings(first: Any, second: Any, path: str = "") -> Iterator[str]:
+    """Yield where two JSON values differ in what they mean."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        for name in sorted(first.keys() | second.keys()):
+            if name not in first or name not in second:
+                yield f"{path}/{name}"
+            else:
+                yield from meanings(first[name], second[name], f"{path}/{name}")
+    elif isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        for place, pair in enumerate(zip(first, second, strict=True)):
+            yield from meanings(*pair, f"{path}/{place}")
+    elif first != second and not (isinstance(first, float) and second == pytest.approx(first, rel=CLOSE)):
+        yield path
+
+
+class Damage:
+    """A file of one kind: what judges its bytes, and what they mean."""
+
+    def __init__(self, folder: Path, scratch: Path) -> None:
+        self.folder, self.scratch = folder, scratch
+        honest = audit([folder])
+        self.releases, self.ledgers, self.labels = honest.releases, honest.ledgers, honest.labels
+
+    def verdicts(self, content: bytes) -> list[Verdict] | None:
+        """Judge it; None where it is refused."""
+        raise NotImplementedError
+
+    def same(self, honest: bytes, content: bytes) -> bool:
+        """Whether two files mean the same."""
+        raise NotImplementedError
+
+
+class OfRelease(Damage):
+    def verdicts(self, content: bytes) -> list[Verdict] | None:
+        try:
+            return judge_release(content)[1]
+        except ValueError:  # no JSON
+            return None
+
+    def same(self, honest: bytes, content: bytes) -> bool:
+        differing = meanings(json.loads(honest), json.loads(content))
+        return all(path.startswith(AS_TRUE) for path in differing)
+
+
+class OfLedger(Damage):
+    def verdicts(self, content: bytes) -> list[Verdict] | None:
+        try:
+            read_ledger(self.scratch, {"": content})
+        except LedgerError:
+            return None
+        with copied({"": content}) as copy:
+            return list(judge_chain(copy))
+
+    def same(self, honest: bytes, content: bytes) -> bool:
+        return self._rows(honest) == self._rows(content)
+
+    @staticmethod
+    def _rows(content: bytes) -> list[Any]:
+        with copied({"": content}) as copy, closing(sqlite3.connect(copy)) as connection:
+            budget = "epsilon, delta, kinds, created, identity, population FROM budget"
+            tables = (budget, "* FROM kinds", "* FROM charges")
+            return [connection.execute(f"SELECT {table}").fetchall() for table in tables]
+
+
+class OfLabels(Damage):
+    suffix = ".csv"
+
+    def verdicts(self, content: bytes) -> list[Verdict] | None:
+        path = self.scratch / f"labels{self.suffix}"
+        path.write_bytes(content)
+        try:
+            read = next(pieces_of([path]))
+        except (ValueError, OSError):
+            return None
+        assert read.labels is not None
+        return list(judge_labels(read.labels, self.releases, self.ledgers, None))
+
+    def same(self, honest: bytes, content: bytes) -> bool:
+        found = []
+        for one in (honest, content):
+            path = self.scratch / f"same{self.suffix}"
+            path.write_bytes(one)
+            found.append(read_labels(path))
+        if found[0].first is None or found[1].first is None:
+            return found[0].first == found[1].first and np.array_equal(found[0].labels, found[1].labels)
+        # some of a stream's answers by their numbers are as true as all of them
+        all_answers, answers = (dict(enumerate(one.labels.tolist(), one.first or 0)) for one in found)
+        return answers.items() <= all_answers.items()
+
+
+class OfArrays(OfLabels):
+    suffix = ".npy"
+
+
+class OfParquet(Damage):
+    def verdicts(self, content: bytes) -> list[Verdict] | None:
+        (self.folder / "labels" / "a.parquet").write_bytes(content)
+        try:
+            (found,) = pieces_of([self.folder / "labels"])
+        except (ValueError, OSError):
+            return None
+        if found.labels is None:
+            return None
+        digests = [hashlib.sha256(part).hexdigest() for _, part in found.parts]
+        return list(judge_labels(found.labels, self.releases, self.ledgers, None, digests))
+
+    def same(self, honest: bytes, content: bytes) -> bool:
+        return honest == content
+
+
+class OfReceipts(Damage):
+    def verdicts(self, content: bytes) -> list[Verdict] | None:
+        path = str(self.folder / "labels.csv.receipt.json")
+        receipt = read_receipt(Piece("receipt", path, (("", content),)))
+        if not isinstance(receipt, Receipt):
+            return None
+        with copied({"": (self.folder / "ledger.sqlite").read_bytes()}) as copy:
+            heads = list(judge_chain(copy, [receipt.head]))
+        return [*heads, *judge_receipt(receipt, self.ledgers, self.labels, [])]
+
+    def same(self, honest: bytes, content: bytes) -> bool:
+        return list(meanings(json.loads(honest), json.loads(content))) in ([], ["/format"])
+
+
+class OfEstimators(Damage):
+    def verdicts(self, content: bytes) -> list[Verdict] | None:
+        saved = read_estimator(content)
+        return list(judge_estimator(saved, self.ledgers)) if isinstance(saved, Saved) else None
+
+    def same(self, honest: bytes, content: bytes) -> bool:
+        first, second = read_estimator(honest), read_estimator(content)
+        assert isinstance(first, Saved)
+        assert isinstance(second, Saved)
+        return (first.kind, first.parameters, first.state) == (second.kind, second.parameters, second.state)
+
+
+KINDS: dict[str, tuple[type[Damage], str, str]] = {
+    "table": (OfRelease, "majority", "table.json"),
+    "plan of a table": (OfRelease, "plan", "plan.json"),
+    "plurality": (OfRelease, "plurality", "unused.json"),
+    "plan of three classes": (OfRelease, "plurality", "plan.json"),
+    "mechanism": (OfRelease, "exponential", "plan.json"),
+    "Gaussian mechanism": (OfRelease, "gnmax", "plan.json"),
+    "ledger": (OfLedger, "gnmax", "ledger.sqlite"),
+    "labels": (OfLabels, "majority", "labels.csv"),
+    "stream": (OfLabels, "majority", "answers.csv"),
+    "array": (OfArrays, "majority", "more.npy"),
+    "Parquet": (OfParquet, "parquet", "labels/a.parquet"),
+    "receipt": (OfReceipts, "majority", "labels.csv.receipt.json"),
+    "estimator": (OfEstimators, "estimator", "vote.skops"),
+}
+
+
+def mutated(content: bytes, rng: random.Random) -> bytes:
+    """Change one byte, half of the times to one that may stand in such a file."""
+    place = rng.randrange(len(content))
+    now = content[place]
+    others = [byte for byte in (b"0123456789.,\n" if rng.random() < 0.5 else range(256)) if byte != now]
+    return content[:place] + bytes([rng.choice(others)]) + content[place + 1 :]
+
+
+def accepted_with_another_meaning(damage: Damage, honest: bytes, times: int) -> list[str]:
+    rng, wrong = random.Random(31), list[str]()  # noqa: S311 (damage is no secret)
+    doubted = {(one.verdict, one.claim) for one in damage.verdicts(honest) or []}
+    for _ in range(times):
+        content = mutated(honest, rng)
+        verdicts = damage.verdicts(content)
+        if verdicts is None or any(one.verdict == FALSE for one in verdicts):
+            continue
+        if any(one.verdict in {UNKNOWN, CLAIMED} and (one.verdict, one.claim) not in doubted for one in verdicts):
+            continue
+        if not damage.same(honest, content):
+            place = next(place for place, (a, b) in enumerate(zip(honest, content, strict=True)) if a != b)
+            near = slice(max(0, place - 30), place + 20)
+            wrong.append(f"at {place}: {honest[near]!r} → {content[near]!r}")
+    return wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_changed_byte_changes_what_is_accepted(kind: str, made: Callable[[str], Path], tmp_path: Path) -> None:
+    assert _tried(kind, made, tmp_path, 10_000) == []
+
+
+@pytest.mark.parametrize("kind", ["mechanism", "labels", "receipt"])
+def test_few_changed_bytes_change_nothing_that_is_accepted(
+    kind: str, made: Callable[[str], Path], tmp_path: Path
+) -> None:
+    assert _tried(kind, made, tmp_path, 100) == []
+
+
+def _tried(kind: str, made: Callable[[str], Path], scratch: Path, times: int) -> list[str]:
+    damage, folder, name = KINDS[kind]
+    honest = (made(folder) / name).read_bytes()
+    found = accepted_with_another_meaning(damage(made(folder), scratch), honest, times)
+    (made(folder) / name).write_bytes(honest)
+    return found
