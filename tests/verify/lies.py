@@ -138,7 +138,7 @@ def made_differing(folder: Path) -> None:
     release_debited(load_release(folder / "table.json"), votes, ledger=ledger, output=folder / "labels.csv")
 
 
-def made_parquet(folder: Path) -> None:
+def made_parquet(names: tuple[str, ...], folder: Path) -> None:
     """Labels in two Parquet files, drawn from votes in Parquet files that are not in the folder."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -146,8 +146,8 @@ def made_parquet(folder: Path) -> None:
     from darrm.release.partitions import release_partitions
 
     rng = np.random.default_rng(5)
-    (folder / ".votes").mkdir()
-    for name in ("a.parquet", "b.parquet"):
+    for name in names:
+        (folder / ".votes" / name).parent.mkdir(parents=True, exist_ok=True)
         votes = rng.integers(0, 2, (30, 3), dtype=np.int8)
         parquet.write_table(pa.table({f"v{k}": votes[:, k] for k in range(3)}), folder / ".votes" / name)
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02")), 3)
@@ -190,7 +190,8 @@ FOLDERS: dict[str, Callable[[Path], None]] = {
     "plurality": made_plurality,
     **{name: partial(made_mechanism, family, KINDS[name]) for name, (family, _) in MECHANISMS.items()},
     "differing": made_differing,
-    "parquet": made_parquet,
+    "parquet": partial(made_parquet, ("a.parquet", "b.parquet")),
+    "nested": partial(made_parquet, ("year=1/a.parquet", "year=2/a.parquet")),
     "estimator": made_estimator,
 }
 
@@ -509,6 +510,8 @@ def lies_in_labels() -> Iterator[Lie]:
     for name in ("the first label turned", "the last label turned", "all labels equal", "another release's labels"):
         yield Lie("majority", f"a stream with {name}", partial(lines, "answers.csv", EDITS[name]))
     yield Lie("majority", "a stream numbered from 2", partial(lines, "answers.csv", _later))
+    tell = partial(in_parquet, "labels/year=2/a.parquet", turned["a label turned"])
+    yield Lie("nested", "a label turned", tell)
     yield Lie("parquet", "files exchanged", partial(swapped, "labels/a.parquet", "labels/b.parquet"))
     yield Lie("parquet", "a file gone", lambda folder: (folder / "labels" / "b.parquet").unlink())
     yield Lie("majority", "labels of the other file", lambda folder: copy(folder / "more.npy", folder / "labels.npy")

@@ -35,7 +35,7 @@ from tests.verify.lies import (
 )
 
 LIES, VARIATIONS = all_lies(), honest_variations()
-EXTRAS = {"parquet": "pyarrow", "estimator": "sklearn"}
+EXTRAS = {"parquet": "pyarrow", "nested": "pyarrow", "estimator": "sklearn"}
 QUICK = {
     "plan: a total less by 1 %",
     "plan: one more query",
@@ -67,6 +67,7 @@ QUICK = {
 QUICK_VARIATIONS = {
     "plan: as it was made",
     "parquet: as it was made",
+    "nested: as it was made",
     "estimator: as it was made",
     "gnmax: labels with a spreadsheet's line ends",
     "plan: plan.json with sorted keys",
