@@ -37,8 +37,8 @@ from darrm.probability.bisection import last_allowed
 from darrm.problem import Voters
 
 _ROUNDING = 1e-12  # relative; of every result, fewer than a hundred operations of 2^-53 each, and of ε and Δ as floats
-_ROUNDS = 40  # five are enough where the release's ε' depends on δ' smoothly; else it is bisection
-_TOLERANCE = 1e-8  # relative, of the ε that is found
+_ROUNDS = 40  # a dozen are enough where the release's ε' depends on δ' smoothly; else it is bisection
+_TOLERANCE = 1e-12  # relative, of the ε that is found
 
 
 def models_delta(each: PrivacyParams, count: int, epsilon: float) -> float:
