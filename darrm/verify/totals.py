@@ -4,11 +4,10 @@ The cost of one answer is taken from what answers, where that is among the files
 `darrm.verify.plurality` or `darrm.verify.mechanism`, none of which shares code with the prover. Otherwise it is what
 the ledger says of it, and the sum holds if that does; a claim of its own says so.
 
-Rényi divergences at one order add up, and ρ in all at order α gives [CKS20, Proposition 12]
-
-    ε = ρ + log(1 − 1/α) − (log δ + log α)/(α − 1).
+Rényi divergences add up at the order at which the charges' own curves are best (`darrm.verify.filters`).
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,12 +15,11 @@ from functools import reduce
 from operator import add
 
 import numpy as np
-from flint import arb
 
 from darrm.account.bounds import exact_sum
 from darrm.losses.charges import Charge
 from darrm.verify.answering import Costs
-from darrm.verify.mechanism import upper
+from darrm.verify.filters import Cost, renyi_epsilon
 from darrm.verify.points import kinds_of, telling_points
 from darrm.verify.sums import Kind, composed_epsilon
 from darrm.verify.verdicts import CONSISTENT, PROVED, Verdict
@@ -76,7 +74,7 @@ def smallest(priced: Sequence[Priced], delta: Fraction, *, enough: float) -> Pro
 def _simple(priced: Sequence[Priced], delta: Fraction, _enough: float) -> tuple[float, str] | None:
     """Add what each query guarantees."""
     total = exact_sum(tuple(charge for charge, _ in priced))
-    return None if total is None or total[1] > delta else (upper(arb(total[0].numerator) / total[0].denominator), "")
+    return None if total is None or total[1] > delta else (rounded_up(total[0]), "")
 
 
 def _renyi(priced: Sequence[Priced], delta: Fraction, _enough: float) -> tuple[float, str] | None:
@@ -85,16 +83,18 @@ def _renyi(priced: Sequence[Priced], delta: Fraction, _enough: float) -> tuple[f
     if len(curves) < len(priced) or not delta or any(not np.array_equal(c.orders, curves[0].orders) for c in curves):
         return None
     order = reduce(add, curves).best(float(delta)).order
-    total = arb(0)
+    costs = []
     for charge, exact in priced:
         stated = float(charge.renyi.values[charge.renyi.orders == order][0]) if charge.renyi is not None else 0.0
         own = None if exact is None else exact.renyi(order)
         if exact is not None and own is None:
             return None
-        total += charge.count * arb(stated if own is None else own.high)
-    alpha, small = arb(order), arb(delta.numerator) / delta.denominator
-    epsilon = total + (1 - 1 / alpha).log() - (small.log() + alpha.log()) / (alpha - 1)
-    return (max(0.0, upper(epsilon)), f"{order:g}") if epsilon.is_finite() else None
+        value = stated if own is None else own.high
+        if not math.isfinite(value):
+            return None
+        costs.append(Cost(charge.count, curve=((Fraction(order), Fraction(value)),)))
+    found = renyi_epsilon(costs, delta)
+    return None if found is None else (rounded_up(found), f"{order:g}")
 
 
 def _losses(priced: Sequence[Priced], delta: Fraction, enough: float) -> tuple[float, str] | None:
@@ -116,4 +116,10 @@ def _losses(priced: Sequence[Priced], delta: Fraction, enough: float) -> tuple[f
             return None
         proved.append((own, charge.count))
     found = composed_epsilon(proved, delta, enough=Fraction(enough))
-    return None if found is None else (upper(arb(found.numerator) / found.denominator), "")
+    return None if found is None else (rounded_up(found), "")
+
+
+def rounded_up(value: Fraction) -> float:
+    """Round up to a float."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
