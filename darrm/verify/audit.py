@@ -18,7 +18,7 @@ from darrm.system.files import Document
 from darrm.system.flags import read_voters
 from darrm.system.votes_file import LabelsFile
 from darrm.verify.chain import ShownHead, SpentOf, judge_chain, judge_populations
-from darrm.verify.evidence import ESTIMATOR, LABELS, LEDGER, NOTES, PARQUET, RECEIPT, RELEASE, ROLES, Piece, pieces_of
+from darrm.verify.evidence import ESTIMATOR, LABELS, LEDGER, NOTES, RECEIPT, RELEASE, ROLES, Piece, pieces_of
 from darrm.verify.labels import judge_labels
 from darrm.verify.ledger import LedgerCopy, copied, judge_ledger, read_ledger
 from darrm.verify.members import judge_members
@@ -131,7 +131,9 @@ def audit(
     now = _Judging(classes, report)
     by_role = {role: [piece for piece in pieces if piece.role == role] for role in ROLES}
     _judge_all(now, by_role, heads)
-    files = [_audited(piece.role, f"{piece.path}{end}", content) for piece in pieces for end, content in piece.parts]
+    files = [
+        AuditedFile(one.role, f"{one.path}{end}", size, digest) for one in pieces for end, size, digest in one.digests
+    ]
     if voters_path is not None:
         members = read_voters(voters_path)
         for path, table in ((path, table) for path, table in now.releases.items() if isinstance(table, Table)):
@@ -163,7 +165,7 @@ def _judge_all(now: _Judging, by_role: Mapping[str, Sequence[Piece]], heads: Seq
         now.report(f"comparing {piece.path}")
         if piece.labels is not None:
             now.labels[piece.path] = piece.labels
-            own = [hashlib.sha256(content).hexdigest() for _, content in piece.parts if content.startswith(PARQUET)]
+            own = [digest for _, _, digest in piece.sealed]
             now.add(piece.path, list(judge_labels(piece.labels, now.releases, now.ledgers, now.classes, own)))
     for receipt in receipts:
         now.add(receipt.path, list(judge_receipt(receipt, now.ledgers, now.labels, by_role[LABELS])))

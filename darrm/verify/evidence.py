@@ -4,6 +4,7 @@ A folder stands for the files in it and below it, but for hidden ones. What is g
 is an error; what lies in a folder may be anything, and is listed as not judged, with the reason.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -35,15 +36,25 @@ _REPORTS = "it is what a command printed, and repeats what other files claim"
 _ABSENT = "give a table, a mechanism (plan.json), a ledger, labels, an estimator, or a folder that holds them"
 
 
+Sealed = tuple[str, int, str]  # the end of a name, the size in bytes, the SHA-256
+
+
 @dataclass(frozen=True, eq=False)
 class Piece:
     """One file: what it is, and what it holds."""
 
     role: str
     path: str
-    parts: tuple[tuple[str, bytes], ...]  # what stands in it, and beside it by the end of its name
+    parts: tuple[tuple[str, bytes], ...] = ()  # what stands in it, and beside it by the end of its name
+    sealed: tuple[Sealed, ...] = ()  # of Parquet files, which are not held
     labels: LabelsFile | None = None
     reason: str = ""  # why it is not judged
+
+    @property
+    def digests(self) -> tuple[Sealed, ...]:
+        """The size and the SHA-256 of each of its files."""
+        held = ((end, len(content), hashlib.sha256(content).hexdigest()) for end, content in self.parts)
+        return self.sealed or tuple(held)
 
     @property
     def content(self) -> bytes:
@@ -92,7 +103,7 @@ def _named(path: Path) -> Piece:
     if start == _SQLITE:
         return Piece(LEDGER, str(path), tuple(ledger_files(path).items()))
     if start.startswith(PARQUET):
-        return Piece(LABELS, str(path), (("", path.read_bytes()),), labels=_of_parquet(path))
+        return Piece(LABELS, str(path), sealed=(_sealed(path, ""),), labels=_of_parquet(path))
     if path.suffix in SUFFIXES:
         content = path.read_bytes()
         if content.removeprefix(b"\xef\xbb\xbf").startswith(_VOTERS_HEAD):
@@ -129,12 +140,18 @@ def _of_text(path: Path, content: bytes) -> Piece:
 
 def _of_partitions(folder: Path, paths: Sequence[Path]) -> Piece:
     """Read the labels of the Parquet files of one folder, which a release wrote together."""
-    contents = tuple((f"/{path.name}", path.read_bytes()) for path in paths)
+    sealed = tuple(_sealed(path, f"/{path.name}") for path in paths)
     try:
         labels = LabelsFile(np.concatenate([_of_parquet(path).labels for path in paths]))
     except (ValueError, OSError) as error:
-        return Piece(OTHER, str(folder), contents, reason=str(error))
-    return Piece(LABELS, str(folder), contents, labels=labels)
+        return Piece(OTHER, str(folder), sealed=sealed, reason=str(error))
+    return Piece(LABELS, str(folder), sealed=sealed, labels=labels)
+
+
+def _sealed(path: Path, end: str) -> Sealed:
+    """Take the digest of a file that is not held."""
+    with path.open("rb") as file:
+        return end, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _of_parquet(path: Path) -> LabelsFile:

@@ -4,7 +4,6 @@ A receipt repeats an entry, and holds the head of the ledger at it: `darrm.verif
 labels that were drawn file by file it holds the SHA-256 of each.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,7 +81,7 @@ def judge_receipt(
     claim = f"the labels of {Path(receipt.labels).name} are those that were paid for"
     beside = [piece for piece in pieces if receipt.files and Path(piece.path) == Path(receipt.labels)]
     if beside:
-        found = {name.lstrip("/"): hashlib.sha256(content).hexdigest() for name, content in beside[0].parts}
+        found = {name.lstrip("/"): digest for name, _, digest in beside[0].digests}
         wrong = sorted(
             name for name in found.keys() | receipt.files.keys() if found.get(name) != receipt.files.get(name)
         )
