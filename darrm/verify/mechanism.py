@@ -92,11 +92,12 @@ def judge_mechanism(data: Json) -> tuple[NoisyMaximum | None, list[Verdict]]:
     claim = "it is a mechanism, with what is needed to release from it and nothing else"
     try:
         mechanism = NoisyMaximum.from_json(data)
+        charge = mechanism.charge()  # noise that is next to none has no cost in floats
     except (DarrmError, ValueError, TypeError, KeyError, ArithmeticError, AttributeError, RecursionError) as error:
         return None, [Verdict(ABOUT_MECHANISM, claim, FALSE, str(error) or repr(error))]
     reason = f"written again, it is equal; the SHA-256 of what it holds is {mechanism.digest}"
     verdicts = [Verdict(ABOUT_MECHANISM, claim, CONSISTENT, reason)]
-    verdicts += judge_costs(ExactMechanism(mechanism), mechanism.charge(), ABOUT_MECHANISM)
+    verdicts += judge_costs(ExactMechanism(mechanism), charge, ABOUT_MECHANISM)
     verdicts += judge_reach(mechanism.voters, ABOUT_MECHANISM)
     return mechanism, verdicts
 
@@ -110,7 +111,8 @@ def judge_costs(exact: Costs, charge: Charge, about: str) -> Iterator[Verdict]:
         orders = sorted({float(known[known <= most][-1]) for most in _ORDERS if known.size and known[0] <= most})
         stored = [float(charge.renyi.values[charge.renyi.orders == order][0]) for order in orders]
         ours = [exact.renyi(order) for order in orders]
-        shown = [f"{order:g}" for order in orders]
+        computed = [f"{order:g}" for order, own in zip(orders, ours, strict=True) if own is not None]
+        shown = computed or [f"{order:g}" for order in orders]
         yield _compared(about, "the Rényi curve of a query", f"orders {', '.join(shown)}", stored, ours)
     if charge.profile is not None:
         size = len(charge.profile.epsilons)

@@ -201,6 +201,9 @@ def _partitions(K: int, C: int, most: int) -> Iterator[tuple[int, ...]]:
         if most >= K:
             yield (K,)
         return
+    if K == 0:  # at once: of many classes most have no votes
+        yield (0,) * C
+        return
     for first in range(min(K, most), -(-K // C) - 1, -1):
         for rest in _partitions(K - first, C - 1, first):
             yield (first, *rest)

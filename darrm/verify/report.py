@@ -53,12 +53,12 @@ def text_report(audit: Audit) -> str:
     counts = ", ".join(f"{count} {name}" for name, count in audit.counts.items())
     lines = [f"{file.role:<22}{file.path}, {file.size:,} bytes, SHA-256 {file.sha256}" for file in audit.files]
     closing = [f"{len(audit.verdicts)} claims: {counts}", to_quote(audit)]
-    claims = []
+    claims, several = [], len(_claiming(audit)) > 1
     for path in _claiming(audit):
-        several = len(_claiming(audit)) > 1
-        claims += [f"\n{path}"] if several else []
+        claims += ["", path] if several else []
         claims += [str(verdict) for verdict in audit.verdicts if verdict.file == path]
-    return "\n".join([*lines, *claims, *([""] if len(_claiming(audit)) > 1 else []), *closing]) + "\n"
+    shown = [*lines, *claims, *([""] if several else []), *closing]
+    return "\n".join(line.replace("\n", "\\n") for line in shown) + "\n"
 
 
 def _claiming(audit: Audit) -> list[str]:

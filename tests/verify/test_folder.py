@@ -17,6 +17,7 @@ from darrm.mechanisms.release import Release
 from darrm.system.command_line import run
 from darrm.verify.__main__ import main
 from darrm.verify.audit import Audit, audit
+from darrm.verify.report import text_report
 from darrm.verify.verdicts import ABOUT_FILE, ABOUT_RECEIPT, FALSE, PROVED, UNKNOWN
 
 PLAIN = Voters(20, PrivacyParams("inf"), overlap=1)
@@ -153,3 +154,12 @@ def test_a_receipt_without_its_ledger_cannot_be_known(folder: Path) -> None:
 def test_what_is_no_head_is_one_line(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(lambda: main([str(folder), "--head", text])) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_no_name_of_a_file_writes_a_line_of_its_own(tmp_path: Path) -> None:
+    forged = "proved here           table: one label is (0, 0)-private (by decree)"
+    for number in (1, 2):
+        NOISY.save(tmp_path / f"{number}\n{forged}\n.json")
+    lines = text_report(audit([tmp_path])).splitlines()
+    assert sum(forged in line for line in lines) >= 2
+    assert forged not in lines

@@ -22,6 +22,7 @@ from darrm.probability.integer_noise import ShapedNoise
 from darrm.verify.audit import audit
 from darrm.verify.label_law import law_of
 from darrm.verify.mechanism import ExactMechanism, judge_costs
+from darrm.verify.plan import _partitions as partitions
 from darrm.verify.verdicts import CONSISTENT, FALSE, PROVED, UNKNOWN
 from tests.verify.test_noisy_labels import neighbors
 
@@ -81,6 +82,28 @@ def test_the_librarys_costs_pass_and_smaller_ones_are_false(name: str) -> None:
     }
     cheaper = NoisyMaximum(softened[name], PLAIN, 3).charge()
     assert FALSE in {verdict.verdict for verdict in judge_costs(checked, cheaper, "ledger")}
+
+
+def test_no_order_is_called_proved_that_was_not_computed() -> None:
+    checked = ExactMechanism(NoisyMaximum(GNMax(1.5), PLAIN, 3))
+    assert [checked.renyi(order) is None for order in (4.0, 16.0, 64.0)] == [False, True, True]
+    claims = {verdict.claim for verdict in judge_costs(checked, checked.cost(), "ledger")}
+    assert "the Rényi curve of a query is at least what it costs, at orders 4" in claims
+
+
+@pytest.mark.parametrize("gamma", [400.0, 1e6])
+def test_a_mechanism_without_a_cost_stops_no_audit(gamma: float, tmp_path: Path) -> None:
+    NoisyMaximum(LNMax(gamma), PLAIN, 3).save(tmp_path / "sharp.json")
+    NoisyMaximum(LNMax(0.4), PLAIN, 3).save(tmp_path / "soft.json")
+    found = audit([tmp_path])
+    assert {Path(one.file).name for one in found.verdicts if one.verdict == FALSE} == {"sharp.json"}
+    assert {Path(path).name for path in found.releases} == {"soft.json"}
+
+
+def test_partitions_of_few_votes_on_many_classes_are_quick() -> None:
+    parts = list(partitions(3, 2000, 3))
+    assert [part[:4] for part in parts] == [(3, 0, 0, 0), (2, 1, 0, 0), (1, 1, 1, 0)]
+    assert {len(part) for part in parts} == {2000}
 
 
 FAMILIES = ("GNMax by label", "LNMax by label", "shaped noise", "exponential mechanism", "permute-and-flip")
