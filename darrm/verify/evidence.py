@@ -5,6 +5,7 @@ is an error; what lies in a folder may be anything, and is listed as not judged,
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -66,21 +67,26 @@ def pieces_of(paths: Sequence[Path]) -> Iterator[Piece]:
     """Read files and folders; `ValueError` or `OSError` for what is named and cannot be used."""
     if not paths:
         checks.fail("PATH", checks.Found("nothing"), "a file or a folder", _ABSENT)
-    read = set[Path]()
+    read = set[str]()
     for path in paths:
         if path.is_dir():
             inside = sorted(part for part in path.rglob("*") if part.is_file() and not _hidden(part, path))
             if not inside or len(inside) > _MOST_FILES:
                 found = checks.Found(f"{len(inside):,} files")
                 checks.fail(f"folder {str(path)!r}", found, f"one of 1 to {_MOST_FILES:,} files", _ABSENT)
-            inside = [part for part in inside if part.resolve() not in read and not part.name.endswith(BESIDE)]
-            read |= {part.resolve() for part in inside}
+            inside = [part for part in inside if _real(part) not in read and not part.name.endswith(BESIDE)]
+            read |= {_real(part) for part in inside}
             for folder, parts in groupby(inside, key=lambda part: (part.parent, part.suffix == _PARTITION)):
                 alike = list(parts)
                 yield from [_of_partitions(folder[0], alike)] if folder[1] else map(_of_folder, alike)
-        elif path.resolve() not in read:
-            read.add(path.resolve())
+        elif _real(path) not in read:
+            read.add(_real(path))
             yield _named(path)
+
+
+def _real(path: Path) -> str:
+    """Follow links as far as they lead: of those that lead to themselves, reading says what is wrong."""
+    return os.path.realpath(path)
 
 
 def _hidden(path: Path, folder: Path) -> bool:

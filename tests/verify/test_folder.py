@@ -156,6 +156,13 @@ def test_what_is_no_head_is_one_line(text: str, folder: Path, capsys: pytest.Cap
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_link_to_itself_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = tmp_path / "loop.json"
+    link.symlink_to(link)
+    assert run(lambda: main([str(link)])) == 2
+    assert "loop.json" in capsys.readouterr().err
+
+
 def test_no_name_of_a_file_writes_a_line_of_its_own(tmp_path: Path) -> None:
     forged = "proved here           table: one label is (0, 0)-private (by decree)"
     for number in (1, 2):
