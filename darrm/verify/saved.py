@@ -5,6 +5,7 @@ nodes that each say what they are, the numbers and texts are read.
 """
 
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -20,7 +21,10 @@ _FORMAT = "darrm estimator"
 _MOST_BYTES = 2**28  # of the tree
 _WHOLE = "it is an estimator's file"
 # what a load of a damaged file may raise
-_UNREADABLE = (BadZipFile, KeyError, ValueError, TypeError, AttributeError, NotImplementedError, RecursionError)
+_UNREADABLE = (
+    *(BadZipFile, zlib.error, EOFError, RuntimeError),  # RuntimeError: encrypted, of another compression, or too deep
+    *(KeyError, ValueError, TypeError, AttributeError, ArithmeticError),
+)
 
 
 @dataclass(frozen=True, eq=False)

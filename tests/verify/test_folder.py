@@ -1,7 +1,9 @@
 """A whole folder in one audit: what each file is, claims between files, receipts and heads, what is not judged."""
 
+import io
 import json
 import shutil
+import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,7 +20,8 @@ from darrm.system.command_line import run
 from darrm.verify.__main__ import main
 from darrm.verify.audit import Audit, audit
 from darrm.verify.report import text_report
-from darrm.verify.verdicts import ABOUT_FILE, ABOUT_RECEIPT, FALSE, PROVED, UNKNOWN
+from darrm.verify.saved import judge_estimator, read_estimator
+from darrm.verify.verdicts import ABOUT_FILE, ABOUT_RECEIPT, FALSE, PROVED, UNKNOWN, Verdict
 
 PLAIN = Voters(20, PrivacyParams("inf"), overlap=1)
 NOISY = NoisyMaximum(GNMax(12.0), PLAIN, 3)
@@ -170,3 +173,28 @@ def test_no_name_of_a_file_writes_a_line_of_its_own(tmp_path: Path) -> None:
     lines = text_report(audit([tmp_path])).splitlines()
     assert sum(forged in line for line in lines) >= 2
     assert forged not in lines
+
+
+@pytest.mark.parametrize("fault", ["deflated", "encrypted", "huge"])
+def test_no_damaged_estimator_stops_an_audit(fault: str) -> None:
+    epsilon = {"__class__": "int", "content": "1" + "0" * 400}
+    tree = {"__class__": "dict", "content": {"epsilon": epsilon}}
+    for name in ("total", "workload", "state"):
+        tree = {"__class__": "dict", "content": {name: tree}}
+    tree["content"] |= {"format": {"__class__": "str", "content": json.dumps("darrm estimator")}}
+    tree["content"] |= {
+        "kind": {"__class__": "str", "content": '"X"'},
+        "parameters": {"__class__": "dict", "content": {}},
+    }
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("schema.json", json.dumps(tree))
+    content = bytearray(file.getvalue())
+    if fault == "deflated":
+        content[43] ^= 7  # the first byte behind the name
+    if fault == "encrypted":
+        content[6] |= 1
+        content[content.rfind(b"PK\x01\x02") + 8] |= 1
+    saved = read_estimator(bytes(content))
+    verdicts = [saved] if isinstance(saved, Verdict) else list(judge_estimator(saved, {}))
+    assert FALSE in {verdict.verdict for verdict in verdicts}
