@@ -70,7 +70,11 @@ def pieces_of(paths: Sequence[Path]) -> Iterator[Piece]:
     read = set[str]()
     for path in paths:
         if path.is_dir():
-            inside = sorted(part for part in path.rglob("*") if part.is_file() and not _hidden(part, path))
+            entries = sorted(part for part in path.rglob("*") if not _hidden(part, path))
+            inside = [part for part in entries if part.is_file()]
+            yield from (
+                _odd(part) for part in entries if not part.is_file() and (part.is_symlink() or not part.is_dir())
+            )
             if not inside or len(inside) > _MOST_FILES:
                 found = checks.Found(f"{len(inside):,} files")
                 checks.fail(f"folder {str(path)!r}", found, f"one of 1 to {_MOST_FILES:,} files", _ABSENT)
@@ -82,6 +86,12 @@ def pieces_of(paths: Sequence[Path]) -> Iterator[Piece]:
         elif _real(path) not in read:
             read.add(_real(path))
             yield _named(path)
+
+
+def _odd(path: Path) -> Piece:
+    """List what is neither a file nor a folder of its own."""
+    reason = "it is a link to a folder, or to nothing" if path.is_symlink() else "it is no regular file"
+    return Piece(OTHER, str(path), reason=f"{reason}: give what it leads to by its name")
 
 
 def _real(path: Path) -> str:
@@ -167,8 +177,11 @@ def _of_parquet(path: Path) -> LabelsFile:
         file = file_of(path)
         names = file.schema_arrow.names
         name = _LABEL if _LABEL in names else names[-1]
-        parts = [_narrow(batch.column(0).to_numpy(zero_copy_only=False)) for batch in file.iter_batches(columns=[name])]
-    except (failed, IndexError) as error:  # of damaged files
+        columns = [batch.column(0) for batch in file.iter_batches(columns=[name])]
+        if any(column.null_count for column in columns):
+            raise ValueError("there are rows without a label")  # noqa: TRY301 (as of damaged files)
+        parts = [_narrow(column.to_numpy(zero_copy_only=False)) for column in columns]
+    except (failed, IndexError, ValueError) as error:  # of damaged files, and of columns of lists
         raise ValueError(f"{str(path)!r} holds no labels: {error}") from error
     return LabelsFile(np.concatenate(parts) if parts else np.empty(0, dtype=np.int64))
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from darrm import NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Voters, 
 from darrm.mechanisms.noisy_max import GNMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.release import Release
+from darrm.mechanisms.selection import ExponentialMechanism
 from darrm.system.command_line import run
 from darrm.verify.__main__ import main
 from darrm.verify.audit import Audit, audit
@@ -178,7 +180,7 @@ def test_no_name_of_a_file_writes_a_line_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fault", ["deflated", "encrypted", "huge"])
 def test_no_damaged_estimator_stops_an_audit(fault: str) -> None:
     epsilon = {"__class__": "int", "content": "1" + "0" * 400}
-    tree = {"__class__": "dict", "content": {"epsilon": epsilon}}
+    tree: dict[str, Any] = {"__class__": "dict", "content": {"epsilon": epsilon}}
     for name in ("total", "workload", "state"):
         tree = {"__class__": "dict", "content": {name: tree}}
     tree["content"] |= {"format": {"__class__": "str", "content": json.dumps("darrm estimator")}}
@@ -198,3 +200,24 @@ def test_no_damaged_estimator_stops_an_audit(fault: str) -> None:
     saved = read_estimator(bytes(content))
     verdicts = [saved] if isinstance(saved, Verdict) else list(judge_estimator(saved, {}))
     assert FALSE in {verdict.verdict for verdict in verdicts}
+
+
+def test_what_is_no_file_of_a_folder_is_listed(folder: Path) -> None:
+    (folder / "elsewhere").symlink_to(folder.parent)
+    (folder / "gone.json").symlink_to(folder / "nothing")
+    os.mkfifo(folder / "pipe.json")
+    left = [Path(one.file).name for one in audit([folder]).verdicts if one.about == ABOUT_FILE]
+    assert {"elsewhere", "gone.json", "pipe.json"} <= set(left)
+
+
+def test_costs_below_what_floats_hold_are_not_called_false(tmp_path: Path) -> None:
+    NoisyMaximum(ExponentialMechanism(1e-200), PLAIN, 3).save(tmp_path / "tiny.json")
+    assert claims(audit([tmp_path / "tiny.json"]), FALSE) == []
+
+
+@pytest.mark.parametrize("labels", [[[1], [2]], [1, None, 2]])
+def test_columns_that_are_no_labels_are_named(labels: list[Any], tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"label": labels}), tmp_path / "odd.parquet")
+    with pytest.raises(ValueError, match=r"odd\.parquet"):
+        audit([tmp_path / "odd.parquet"])
