@@ -29,7 +29,7 @@ from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.problem import Workload
 
 MOST_SIGMA = 3e5  # of discrete noise, in votes; more would need gigabytes to be written down
-LARGEST_GAMMA = 1e3  # per vote
+_LEAST_GAMMA, LARGEST_GAMMA = 1e-11, 1e3  # per vote
 
 
 def gnmax_of_the_paper(search: Search) -> Iterable[Parameter]:
@@ -64,10 +64,11 @@ def lnmax(search: Search) -> Iterable[Parameter]:
         rate = gamma * reached
         curve = RenyiCurve.of(lambda orders: np.minimum(2.0 * rate**2 * orders, 2.0 * rate))
         charge = Charge("LNMax", guarantee=PrivacyParams(2.0 * rate), renyi=curve, reached=reached)
-        law: Law = lambda counts: winning_probabilities(DiscreteLaplace(gamma), counts)  # noqa: E731
+        noise = DiscreteLaplace(max(gamma, _LEAST_GAMMA))  # wider noise answers next to the same
+        law: Law = lambda counts: winning_probabilities(noise, counts)  # noqa: E731
         return Proposal(law=law, price=lambda: charge, settings={"gamma": gamma})
 
-    limits = (1e-11, LARGEST_GAMMA)
+    limits = (_LEAST_GAMMA, LARGEST_GAMMA)
     start = first_rate(search.workload)
     return [Parameter(workload=counted(search.workload), make=make, start=start, limits=limits, value=float)]
 

@@ -261,3 +261,10 @@ def test_advice_on_more_classes_says_what_no_release_exceeds() -> None:
     rows = [(a, b, 8 - a - b) for a in range(9) for b in range(9 - a)]
     assert limit == pytest.approx(float(np.mean(right_at_most(rows, work.total))), abs=6e-6)
     assert all(option.right <= limit for option in found.options)
+
+
+def test_a_budget_that_floats_hardly_hold_is_advised_on() -> None:
+    work = Workload(Voters(3, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("1e-320", "1e-300"))
+    shares = {option.name: option.share_right for option in advise(work).options}
+    assert shares["LNMax"] is not None
+    assert shares["LNMax"].value == pytest.approx(0.5, abs=1e-9)
