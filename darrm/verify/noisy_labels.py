@@ -256,8 +256,9 @@ class _Noise:
     def wins(self, i: Integers, j: Integers) -> Array:
         """S(i, j) elementwise: a sum along the diagonal i − j, which is kept."""
         found = np.empty(i.shape)
-        gaps, places = np.unique(i - j, return_inverse=True)
-        for place, gap in enumerate(gaps.tolist()):
+        gaps, places, numbers = np.unique(i - j, return_inverse=True, return_counts=True)
+        of_gaps = np.split(np.argsort(places.ravel(), kind="stable"), np.cumsum(numbers)[:-1])
+        for gap, here in zip(gaps.tolist(), of_gaps, strict=True):
             if gap not in self._diagonals:
                 self.summed += self.f.size
                 if self.summed > _MOST_SUMMED:
@@ -266,7 +267,6 @@ class _Noise:
                     self._diagonals.clear()
                 beaten = self.at_most(np.arange(self.first, self.last + 1) + gap)
                 self._diagonals[gap] = np.append(np.cumsum((self.f * beaten)[::-1])[::-1], 0.0)
-            here = places == place
             found[here] = self._diagonals[gap][np.clip(-i[here] - self.first, 0, self.f.size)]
         return found
 
