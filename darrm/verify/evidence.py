@@ -30,13 +30,11 @@ OTHER = "other"
 _MOST_BYTES = 2**30  # of a file that is read whole; tables hold kilobytes
 _MOST_FILES = 10_000  # of a folder
 _PARTITION, _LABEL = ".parquet", "label"
-_SQLITE, _ZIP, PARQUET = b"SQLite format 3\x00", b"PK\x03\x04", b"PAR1"
+_SQLITE, _ZIP, _PARQUET = b"SQLite format 3\x00", b"PK\x03\x04", b"PAR1"
 _RELEASES = {FORMAT, *BY_FORMAT}
 _VOTERS_HEAD = b"name,epsilon,delta"
 _REPORTS = "it is what a command printed, and repeats what other files claim"
 _ABSENT = "give a table, a mechanism (plan.json), a ledger, labels, an estimator, or a folder that holds them"
-
-
 Sealed = tuple[str, int, str]  # the end of a name, the size in bytes, the SHA-256
 
 
@@ -108,7 +106,7 @@ def _of_folder(path: Path) -> Piece:
     try:
         return _named(path)
     except (ValueError, OSError) as error:
-        return Piece(OTHER, str(path), (("", b""),), reason=str(error))
+        return Piece(OTHER, str(path), reason=str(error))  # no digest: nothing of it was read
 
 
 def _named(path: Path) -> Piece:
@@ -118,7 +116,7 @@ def _named(path: Path) -> Piece:
         start = file.read(len(_SQLITE))
     if start == _SQLITE:
         return Piece(LEDGER, str(path), tuple(ledger_files(path).items()))
-    if start.startswith(PARQUET):
+    if start.startswith(_PARQUET):
         return Piece(LABELS, str(path), sealed=(_sealed(path, ""),), labels=_of_parquet(path))
     if path.suffix in SUFFIXES:
         content = path.read_bytes()
