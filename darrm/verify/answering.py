@@ -1,12 +1,15 @@
 """What an audit asks of everything that answers, a table or a mechanism, to judge its costs."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
 from darrm.losses.charges import Charge
 from darrm.mechanisms.files import Released
+from darrm.mechanisms.release import Release
 from darrm.problem import Voters
+from darrm.proof.table import Table
 from darrm.verify.exact import Enclosure
 from darrm.verify.noisy_labels import Between
 
@@ -37,3 +40,25 @@ class Costs(Protocol):
 
     def in_words(self, labels: str) -> str:
         """Say what one of the labels tells."""
+
+
+@dataclass(frozen=True, eq=False)
+class OfTable:
+    """What the exact costs of all tables share."""
+
+    table: Table
+
+    @property
+    def aggregator(self) -> Release:
+        """What releases from it."""
+        return Release(self.table)
+
+    @property
+    def voters(self) -> Voters:
+        """Whose votes it is for."""
+        return self.table.problem.voters
+
+    @property
+    def classes(self) -> int:
+        """How many different labels there can be."""
+        return self.table.problem.classes

@@ -10,7 +10,6 @@ import numpy as np
 from darrm.errors import DarrmError
 from darrm.laws import priors
 from darrm.losses.charges import Charge
-from darrm.mechanisms.release import Release
 from darrm.optimize import SolveOptions
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
@@ -18,6 +17,7 @@ from darrm.problem import Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.evidence import CORNERS
 from darrm.proof.table import Table
+from darrm.verify.answering import OfTable
 from darrm.verify.exact import Enclosure, ReleaseNumbers, budget, divergences, expected_error, worst_costs, worst_labels
 from darrm.verify.noisy_labels import Between, between, divergence
 from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, Verdict, judged
@@ -26,13 +26,10 @@ _SEARCH_SECONDS = 10.0  # for a noise function that is better than the file says
 
 
 @dataclass(frozen=True, eq=False)
-class ExactMajority:
+class ExactMajority(OfTable):
     """A noise function γ, whose cost is f = E_p[g] − e^ε·E_{p'}[g] and whose figure of merit is its expected error."""
 
-    table: Table
-
     numbers, version, read = "gamma", CORNERS.versions[-1], Table.from_json
-    classes = 2
     merit, sign, tolerance = "expected error", -1, Fraction(1, 10**12)
     not_in_the_file = "the file does not hold what it takes to compute it: an own prior, or draws"
 
@@ -56,16 +53,6 @@ class ExactMajority:
     def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
         """Enclose the smallest δ of one label for each ε; None if there are too many rows."""
         return divergences(self.release, epsilons)
-
-    @property
-    def voters(self) -> Voters:
-        """Whose votes it is for."""
-        return self.table.problem.voters
-
-    @property
-    def aggregator(self) -> Release:
-        """What releases from it."""
-        return Release(self.table)
 
     def renyi(self, order: float) -> Between | None:
         """Enclose the Rényi divergence of a label at an order; None if there are too many rows."""

@@ -33,6 +33,7 @@ from darrm.problem import Voters
 from darrm.system.files import Json
 from darrm.verify.answering import Costs
 from darrm.verify.exact import Enclosure
+from darrm.verify.members import judge_reach
 from darrm.verify.noisy_labels import (
     Array,
     Between,
@@ -41,7 +42,7 @@ from darrm.verify.noisy_labels import (
     delta_of_label,
     renyi_of_label,
 )
-from darrm.verify.verdicts import ABOUT_MECHANISM, CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
+from darrm.verify.verdicts import ABOUT_MECHANISM, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
 
 _LEAST = 1e-15  # of a cost: less is next to what floats hold
 _DIGITS = 2e-9  # relative: floats on either side; says "nine digits"
@@ -100,7 +101,7 @@ def judge_mechanism(data: Json) -> tuple[NoisyMaximum | None, list[Verdict]]:
     reason = f"written again, it is equal; the SHA-256 of what it holds is {mechanism.digest}"
     verdicts = [Verdict(ABOUT_MECHANISM, claim, CONSISTENT, reason)]
     verdicts += judge_costs(ExactMechanism(mechanism), charge, ABOUT_MECHANISM)
-    verdicts += judge_reach(mechanism.voters, ABOUT_MECHANISM)
+    verdicts.append(judge_reach(mechanism.voters, ABOUT_MECHANISM))
     return mechanism, verdicts
 
 
@@ -155,15 +156,6 @@ def _compared(about: str, what: str, where: str, stored: Sequence[float], ours: 
         CONSISTENT,
         f"arithmetic of its own proves {most:.6g} times as much; what it finds attained is less",
     )
-
-
-def judge_reach(voters: Voters, about: str) -> Iterator[Verdict]:
-    """Judge what a mechanism's file says of voters and no file can show."""
-    if voters.reached == voters.K:
-        yield Verdict(about, "one person's data reach every voter", PROVED, "true of any voters")
-    else:
-        claim = f"one person's data reach at most {voters.reached} of the {voters.K} voters"
-        yield Verdict(about, claim, CLAIMED, "how the data were dealt out is not in the files")
 
 
 def own_epsilon(mechanism: NoisyMaximum) -> float:

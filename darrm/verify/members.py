@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
-from darrm.verify.verdicts import ABOUT_VOTERS, Verdict, judged
+from darrm.verify.verdicts import ABOUT_VOTERS, CLAIMED, PROVED, Verdict, judged
 
 
 def judge_members(members: Mapping[str, PrivacyParams], voters: Voters) -> Iterator[Verdict]:
@@ -39,6 +39,14 @@ def judge_members(members: Mapping[str, PrivacyParams], voters: Voters) -> Itera
         holds = _covers(counted, own)
         reason = f"the file names it as {_in_words(own)}, {'no less' if holds else 'which is less'} than is counted on"
         yield judged(ABOUT_VOTERS, f"{name!r} is counted as {_in_words(counted)}", reason, holds=holds)
+
+
+def judge_reach(voters: Voters, about: str) -> Verdict:
+    """Judge how many voters one person's data reach, which no file can show."""
+    if voters.reached == voters.K:
+        return Verdict(about, "one person's data reach every voter", PROVED, "true of any voters")
+    claim = f"one person's data reach at most {voters.reached} of the {voters.K} voters"
+    return Verdict(about, claim, CLAIMED, "how the data were dealt out is not in the files")
 
 
 def _pairs(promised: Voters, voters: Voters) -> Iterator[tuple[PrivacyParams, PrivacyParams]]:

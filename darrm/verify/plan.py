@@ -19,6 +19,7 @@ from darrm.verify.answering import Costs
 from darrm.verify.exact import expected_error
 from darrm.verify.label_law import law_of
 from darrm.verify.noisy_labels import Array
+from darrm.verify.plurality import partitions
 from darrm.verify.totals import proved_total
 from darrm.verify.verdicts import ABOUT_PLAN, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, UNKNOWN, Verdict, judged
 
@@ -173,7 +174,7 @@ def _histograms(prior: Prior, K: int, C: int) -> tuple[NDArray[np.int64], Array 
             return counts, _dirichlet(counts, prior.concentration)
         return counts, np.exp(prior.log_probabilities(counts))
     if isinstance(prior, Dirichlet):
-        parts = list(takewhile(lambda numbered: numbered[0] <= _LISTED, zip(count(), _partitions(K, C, K))))
+        parts = list(takewhile(lambda numbered: numbered[0] <= _LISTED, zip(count(), partitions(K, C, K))))
         if len(parts) <= _LISTED:
             counts = np.array([part for _, part in parts])
             arranged = [_arrangements(part.tolist()) for part in counts]
@@ -193,17 +194,3 @@ def _dirichlet(counts: NDArray[np.int64], concentration: float) -> Array:
 def _arrangements(part: list[int]) -> float:
     """Count the histograms of a partition."""
     return math.factorial(len(part)) / math.prod(math.factorial(part.count(votes)) for votes in set(part))
-
-
-def _partitions(K: int, C: int, most: int) -> Iterator[tuple[int, ...]]:
-    """List the partitions of K votes into C counts of at most so many votes, the largest first."""
-    if C == 1:
-        if most >= K:
-            yield (K,)
-        return
-    if K == 0:  # at once: of many classes most have no votes
-        yield (0,) * C
-        return
-    for first in range(min(K, most), -(-K // C) - 1, -1):
-        for rest in _partitions(K - first, C - 1, first):
-            yield (first, *rest)

@@ -22,12 +22,12 @@ import numpy as np
 
 from darrm.laws.priors import Dirichlet
 from darrm.losses.charges import Charge
-from darrm.mechanisms.release import Release
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.evidence import MOVES
 from darrm.proof.table import Table
+from darrm.verify.answering import OfTable
 from darrm.verify.exact import Enclosure, exponential
 from darrm.verify.noisy_labels import Between, between, divergence
 from darrm.verify.verdicts import CLAIMED, Verdict
@@ -41,20 +41,13 @@ _Corner = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
-class ExactPlurality:
+class ExactPlurality(OfTable):
     """A law on histograms, whose cost is its largest Σ_c max(0, h_c(n) − e^ε·h_c(n')), the δ that it needs."""
-
-    table: Table
 
     numbers, version, read = "weights", MOVES.versions[-1], Table.from_json
     merit, sign = "share of right labels", 1
     tolerance = Fraction(1, 10**10)  # a prior is computed in floats
     not_in_the_file = "the file holds the name of the prior only"
-
-    @property
-    def classes(self) -> int:
-        """How many different labels there can be."""
-        return self.table.problem.classes
 
     def worst(self, epsilon: Fraction) -> Enclosure | None:
         """Enclose the largest cost at ε; None if there are too many pairs of neighbors."""
@@ -70,16 +63,6 @@ class ExactPlurality:
         if self.table.problem.voters.are_plain:
             return worst_differences(self.table, epsilons)
         return worst_of_private_voters(self.table, epsilons)
-
-    @property
-    def voters(self) -> Voters:
-        """Whose votes it is for."""
-        return self.table.problem.voters
-
-    @property
-    def aggregator(self) -> Release:
-        """What releases from it."""
-        return Release(self.table)
 
     def renyi(self, order: float) -> Between | None:
         """Enclose the Rényi divergence of a label at an order; None if there are too many neighbors."""
@@ -173,7 +156,7 @@ def _law(table: Table) -> dict[Histogram, dict[int, int]]:
     """Return Pr[a class with so many votes] for each partition, in units of 2^-53 over lcm(1 … C)."""
     K, C = table.problem.voters.K, table.problem.classes
     common, law = lcm(*range(1, C + 1)), {}
-    for part, given in zip(sorted(_partitions(K, C), reverse=True), table.plurality.to_json(), strict=True):
+    for part, given in zip(partitions(K, C, K), table.plurality.to_json(), strict=True):
         values = sorted(set(part), reverse=True)
         law[part] = {votes: w * common // part.count(votes) for votes, w in zip(values, given, strict=True)}
     return law
@@ -263,23 +246,24 @@ def share_right(table: Table) -> Fraction | None:
     K, C, a = problem.voters.K, problem.classes, Fraction(repr(optimality.prior.concentration))
     rising = [prod((a + i for i in range(n)), start=Fraction(1)) / factorial(n) for n in range(K + 1)]
     total = Fraction(0)
-    for part, given in zip(sorted(_partitions(K, C), reverse=True), table.plurality.to_json(), strict=True):
+    for part, given in zip(partitions(K, C, K), table.plurality.to_json(), strict=True):
         arrangements = factorial(C) // prod(factorial(part.count(votes)) for votes in set(part))
         total += arrangements * prod((rising[votes] for votes in part), start=Fraction(1)) * given[0]
     return total * factorial(K) / prod((C * a + i for i in range(K)), start=Fraction(1)) / _UNIT
 
 
-def _partitions(K: int, C: int) -> set[Histogram]:
-    """List the partitions of K votes into C counts, one vote after the other."""
-    found = {(0,) * C}
-    for _ in range(K):
-        found = {
-            (*part[:c], part[c] + 1, *part[c + 1 :])
-            for part in found
-            for c in range(C)
-            if c == 0 or part[c - 1] > part[c]
-        }
-    return found
+def partitions(K: int, C: int, most: int) -> Iterator[tuple[int, ...]]:
+    """List the partitions of K votes into C counts of at most so many votes, the largest first."""
+    if C == 1:
+        if most >= K:
+            yield (K,)
+        return
+    if K == 0:  # at once: of many classes most have no votes
+        yield (0,) * C
+        return
+    for first in range(min(K, most), -(-K // C) - 1, -1):
+        for rest in partitions(K - first, C - 1, first):
+            yield (first, *rest)
 
 
 def _within(part: Histogram, reached: int) -> set[Histogram]:

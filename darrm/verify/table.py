@@ -23,6 +23,7 @@ from darrm.system.files import Json, parse_json
 from darrm.verify.exact import Enclosure
 from darrm.verify.majority import ExactMajority
 from darrm.verify.mechanism import ExactMechanism, judge_mechanism
+from darrm.verify.members import judge_reach
 from darrm.verify.plan import judge_plan
 from darrm.verify.plurality import ExactPlurality
 from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, Verdict, judged
@@ -239,10 +240,7 @@ def judge_premises(table: Table) -> Iterator[Verdict]:
             whose = f"each of the {n} voters" if voters.own is None else f"{n} of the {voters.K} voters"
             verb = "is" if voters.own is None or n == 1 else "are"
             yield Verdict(ABOUT_TABLE, f"{whose} {verb} {each}-differentially private", CLAIMED, reason)
-    reach = "every voter" if voters.reached == voters.K else f"at most {voters.reached} of the {voters.K} voters"
-    safe = voters.reached == voters.K
-    reason = "true of any voters" if safe else "how the data were dealt out is not in the files"
-    yield Verdict(ABOUT_TABLE, f"one person's data reach {reach}", PROVED if safe else CLAIMED, reason)
+    yield judge_reach(voters, ABOUT_TABLE)
     words = "are models, trained once" if voters.models else "draw fresh randomness for every question"
     if not voters.are_plain:
         yield Verdict(ABOUT_TABLE, f"the voters {words}", CLAIMED, "nothing in votes or files shows it")

@@ -22,7 +22,7 @@ from darrm.probability.integer_noise import ShapedNoise
 from darrm.verify.audit import audit
 from darrm.verify.label_law import law_of
 from darrm.verify.mechanism import ExactMechanism, judge_costs
-from darrm.verify.plan import _partitions as partitions
+from darrm.verify.plurality import partitions
 from darrm.verify.verdicts import CONSISTENT, FALSE, PROVED, UNKNOWN
 from tests.verify.test_noisy_labels import neighbors
 
