@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import jsonschema
 import numpy as np
 import pytest
 
-from darrm import PrivacyParams, Voters, Votes, Workload
+from darrm import PrivacyLedger, PrivacyParams, Voters, Votes, Workload
+from darrm.losses.charges import Charge
+from darrm.losses.renyi import RenyiCurve
 from darrm.mechanisms.files import CLAIMS, load_release
 from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
@@ -21,9 +24,12 @@ from darrm.plan.families import named
 from darrm.probability.integer_noise import ShapedNoise
 from darrm.verify.audit import audit
 from darrm.verify.label_law import law_of
+from darrm.verify.ledger import read_ledger
 from darrm.verify.mechanism import ExactMechanism, judge_costs
+from darrm.verify.noisy_labels import Between
 from darrm.verify.plurality import partitions
-from darrm.verify.verdicts import CONSISTENT, FALSE, PROVED, UNKNOWN
+from darrm.verify.totals import smallest
+from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN
 from tests.verify.test_noisy_labels import neighbors
 
 SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
@@ -152,6 +158,12 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "other voters": lambda data: data["plan"]["workload"].update(K=31),
     "more queries": lambda data: data["plan"]["workload"].update(queries=21),
     "a smaller total": lambda data: data["plan"]["spent"].update(epsilon=data["plan"]["spent"]["epsilon"] * 0.99),
+    "a total that is a little smaller": lambda data: data["plan"]["spent"].update(
+        epsilon=data["plan"]["spent"]["epsilon"] * 0.9999
+    ),
+    "a few more right labels": lambda data: data["plan"]["share_right"].update(
+        value=data["plan"]["share_right"]["value"] + 5e-6
+    ),
     "a smaller delta": lambda data: data["plan"]["spent"].update(delta=1e-6),
     "a budget that is smaller": lambda data: data["plan"]["workload"]["total"].update(epsilon="1.9"),
     "another bound": lambda data: data["plan"]["spent"].update(bound="simple"),
@@ -230,3 +242,60 @@ def test_random_mechanisms_cost_what_the_prover_says_within_two_percent() -> Non
                 ratios.append(own.high / stated)
     assert len(ratios) > 250
     assert 0.98 < min(ratios) <= max(ratios) < 1.002
+
+
+@pytest.mark.parametrize("mechanism", [GNMax(5.0, reached=2), LNMax(0.3, reached=2)])
+def test_two_votes_that_move_cost_no_more(mechanism: Mechanism) -> None:
+    checked = ExactMechanism(NoisyMaximum(mechanism, Voters(30, PrivacyParams("inf"), overlap=2), 2))
+    ones = np.arange(29)
+    p, q = (law_of(checked.mechanism)(np.column_stack([30 - at, at])) for at in (ones, ones + 2))
+    for order in (2.0, 6.0):
+        found = checked.renyi(order)
+        assert found is not None
+        assert np.log(np.sum(p**order * q ** (1.0 - order), axis=1)).max() / (order - 1.0) <= found.high
+
+
+def test_what_is_between_both_ends_is_consistent_only() -> None:
+    curve = RenyiCurve.of(lambda orders: orders * 0.01)
+    charge = Charge("noise", renyi=curve)
+
+    class Near(ExactMechanism):
+        high = 1.005
+
+        def renyi(self, order: float) -> Between | None:
+            return Between(0.009 * order, 0.01 * order * self.high)
+
+    near = Near(exact("GNMax").mechanism)
+    (verdict,) = judge_costs(near, charge, "ledger")
+    assert verdict.verdict == CONSISTENT
+    own = smallest([(charge.repeated(10), near)], Fraction(1, 10**5), enough=0.0)
+    stated = smallest([(charge.repeated(10), None)], Fraction(1, 10**5), enough=0.0)
+    assert own is not None
+    assert stated is not None
+    assert (own.given, stated.given) == (False, True)
+    assert own.epsilon > stated.epsilon  # the upper end counts
+
+
+def test_a_sum_whose_delta_is_too_large_is_none() -> None:
+    ten = Charge("answers", guarantee=PrivacyParams("0.1", "1e-3")).repeated(10)
+    assert smallest([(ten, None)], Fraction(1, 10**5), enough=0.0) is None
+    found = smallest([(ten, None)], Fraction(1, 50), enough=1.0)
+    assert found is not None
+    assert found.epsilon == pytest.approx(1.0)
+
+
+def test_no_sum_for_fixed_kinds_is_made_of_kinds_chosen_on_the_way(tmp_path: Path) -> None:
+    for kinds in ("planned", "adaptive"):
+        ledger = PrivacyLedger.create(tmp_path / f"{kinds}.sqlite", PrivacyParams(9, "1e-5"), kinds=kinds)
+        ledger.debit(Charge("answers", guarantee=PrivacyParams("0.1")).repeated(5))
+        assert (read_ledger(tmp_path / f"{kinds}.sqlite").own is None) == (kinds == "adaptive")
+
+
+def test_entries_without_a_digest_are_compared_by_their_cost(tmp_path: Path) -> None:
+    mechanism = exact("GNMax").mechanism
+    mechanism.save(tmp_path / "plan.json")
+    ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(900, "1e-5"))
+    ledger.debit(replace(mechanism.charge(3), table=""))
+    claims = {verdict.claim: verdict.verdict for verdict in audit([tmp_path]).verdicts}
+    assert claims["queries were answered with this mechanism"] == CLAIMED
+    assert "it has answered queries that were paid for" not in claims

@@ -3,12 +3,14 @@
 import itertools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from darrm.losses.label import label_curve, label_profile
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise, ShapedNoise
+from darrm.verify import noisy_labels
 from darrm.verify.noisy_labels import Array, TooWideError, delta_of_label, renyi_of_label
 
 GAUSSIAN, LAPLACE, SHAPED = DiscreteGaussian(1.5), DiscreteLaplace(0.6), ShapedNoise(3.0, 3.0, 1.5, 1.25)
@@ -110,3 +112,38 @@ def test_what_takes_too_long_says_so() -> None:
         renyi_of_label(lambda points: -1e6 * np.abs(points), 2.0)
     with pytest.raises(TooWideError, match="order"):
         renyi_of_label(lambda points: -(points**2) / 2.0, 1e4)
+
+
+@pytest.mark.parametrize("z", [0, 1])
+@pytest.mark.parametrize("noise", [GAUSSIAN, SHAPED])
+def test_three_outcomes_are_all_there_are(noise: IntegerNoise, z: int) -> None:
+    law = noisy_labels._Noise(weights_of(noise), 2.0)
+    i, j = (corner.ravel() for corner in np.meshgrid(np.arange(-9, 12), np.arange(-9, 12), indexing="ij"))
+    for side in (0, 1):  # before the vote moves, and after
+        outcomes = [pair[side] for pair in noisy_labels._outcomes(law, i, j, z)]
+        assert sum(outcomes) == pytest.approx(1.0, abs=1e-12)
+    wins = noisy_labels._outcomes(law, i, j, 0)[0][0] - noisy_labels._outcomes(law, i, j, 1)[0][0]
+    assert np.all(wins >= 0.0)  # a tie goes to a, or it does not
+    assert np.max(wins) > 0.01
+
+
+@pytest.mark.parametrize("penalty", [noisy_labels.RenyiPenalty(3.0), noisy_labels._HockeyStick(0.3)])
+@pytest.mark.parametrize("noise", [GAUSSIAN, LAPLACE, SHAPED])
+def test_a_block_is_bounded_by_its_corners(noise: IntegerNoise, penalty: Any) -> None:
+    law, rng = noisy_labels._Noise(weights_of(noise), 3.0), np.random.default_rng(3)
+    for _ in range(40):
+        i, j, across, along = (int(number) for number in (*rng.integers(-8, 10, 2), *rng.integers(0, 5, 2)))
+        block = np.array([[i], [j], [across], [along]])
+        row, column = (at.ravel() for at in np.mgrid[i : i + across + 1, j : j + along + 1])
+        values = [noisy_labels._value(law, penalty, row, column, z, 1.0) for z in (0, 1)]
+        least = [noisy_labels._value(law, penalty, row, column, z, 0.0) for z in (0, 1)]
+        assert noisy_labels._bounds(law, penalty, block)[0] >= max(float(np.max(own)) for own in values) * (1.0 - 1e-15)
+        assert all(np.all(own >= exact) for own, exact in zip(values, least, strict=True))
+
+
+def test_the_box_and_three_lines_are_looked_at() -> None:
+    law = noisy_labels._Noise(weights_of(GAUSSIAN), 2.0)
+    i, j, across, along = noisy_labels._first_blocks(law)
+    far = law.last - law.first + 2
+    lines = [(i < -far, across), (j < -far, along), ((i > far) & (j > law.reach), across)]
+    assert all(np.any(at) and not np.any(more[at]) for at, more in lines)
