@@ -1,13 +1,14 @@
 """What an audit asks of everything that answers, a table or a mechanism, to judge its costs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, Self
 
 from darrm.losses.charges import Charge
 from darrm.mechanisms.files import Released
 from darrm.mechanisms.release import Release
+from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.table import Table
 from darrm.verify.exact import Enclosure
@@ -38,8 +39,14 @@ class Costs(Protocol):
     def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
         """Enclose the smallest δ of one label for each ε; None where it takes too long."""
 
+    def for_plain_voters(self, overlap: int) -> Self:
+        """Compute the same for a person who reaches so many voters about whom nothing is promised."""
+
     def in_words(self, labels: str) -> str:
         """Say what one of the labels tells."""
+
+
+Priced = tuple[Charge, Costs | None]  # what was charged, and what answered, where it is among the files
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +54,7 @@ class OfTable:
     """What the exact costs of all tables share."""
 
     table: Table
+    overlap: int | None = None  # where voters are taken for plain ones: how many of them a person reaches
 
     @property
     def aggregator(self) -> Release:
@@ -56,9 +64,14 @@ class OfTable:
     @property
     def voters(self) -> Voters:
         """Whose votes it is for."""
-        return self.table.problem.voters
+        proved = self.table.problem.voters
+        return proved if self.overlap is None else Voters(proved.K, PrivacyParams("inf"), self.overlap)
 
     @property
     def classes(self) -> int:
         """How many different labels there can be."""
         return self.table.problem.classes
+
+    def for_plain_voters(self, overlap: int) -> Self:
+        """Compute the same for a person who reaches so many voters about whom nothing is promised."""
+        return replace(self, overlap=overlap)

@@ -231,27 +231,6 @@ def expected_error(K: int, half: Sequence[Fraction], p: Fraction | None) -> Frac
     return total
 
 
-def composed_delta(epsilon: Fraction, delta: Fraction, count: int, total_epsilon: Fraction) -> Fraction:
-    """Bound from above the δ of ``count`` (ε, δ)-private queries at a total ε [KOV15, Theorem 3.3].
-
-    1 − (1 − δ)^k·(1 − Σ_l max(0, w_l − e^{total}·w_{k−l})) with w_l the binomial probabilities of e^ε/(1 + e^ε), which
-    is rounded to within 2^(1−b): that moves the sum by at most 2^(1−b)·k·(1 + e^{total}).
-
-    >>> float(composed_delta(Fraction(1, 10), Fraction(0), 2, Fraction(1, 5)))
-    0.0
-    """
-    if total_epsilon >= count * epsilon:
-        return 1 - (1 - delta) ** count  # no term of the sum is positive
-    growth, ratio = exponential(epsilon).lower, exponential(total_epsilon)
-    truth = _rounded(growth / (growth + 1))
-    truths, lies = ([base**power for power in range(count + 1)] for base in (truth, _ONE - truth))
-    weights = [comb(count, true) * truths[true] * lies[count - true] for true in range(count + 1)]
-    rounded = _rounded(ratio.lower)
-    found = sum(max(0, (own << _BITS) - rounded * other) for own, other in zip(weights, reversed(weights), strict=True))
-    slack = Fraction(2 * count, _ONE) * (1 + ratio.upper)
-    return 1 - (1 - delta) ** count * (1 - min(Fraction(1), Fraction(found, _ONE ** (count + 1)) + slack))
-
-
 def _corners(each: tuple[Fraction, Fraction] | None) -> list[_Pair]:
     """List the corners other than (0,0) and (1,1), rounded."""
     if each is None:

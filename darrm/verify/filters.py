@@ -77,7 +77,7 @@ def renyi_epsilon(costs: Sequence[Cost], delta: Fraction) -> Fraction | None:
         for order in sorted({order for cost in costs for order, _ in cost.curve}):
             used = _used(costs, order, confessing=False, curves_only=True)
             if used is not None:
-                found.append(max(Fraction(0), _end(used + _conversion(order, delta))))
+                found.append(max(Fraction(0), upper_end(used + _conversion(order, delta))))
     return min(found, default=None)
 
 
@@ -100,7 +100,7 @@ def filter_admits(costs: Sequence[Cost], epsilon: Fraction, delta: Fraction, set
     with ctx.workprec(_BITS):
         order = filter_order(epsilon, delta - aside)
         used = _used(costs, order, confessing=confessing)
-        return used is not None and bool(used + _conversion(order, delta - aside) <= _ball(epsilon))
+        return used is not None and bool(used + _conversion(order, delta - aside) <= ball(epsilon))
 
 
 def filter_order(epsilon: Fraction, rest: Fraction) -> Fraction:
@@ -128,17 +128,17 @@ def _used(costs: Sequence[Cost], order: Fraction, *, confessing: bool, curves_on
             bounds.append(_of_response(cost.guarantee[0], order))
             if cost.profile:
                 bounds.append(_of_cut(cost.profile, cost.guarantee[0], order))
-        ends = [_end(bound) for bound in bounds if bound is not None and bound.is_finite()]
+        ends = [upper_end(bound) for bound in bounds if bound is not None and bound.is_finite()]
         if not ends:
             return None
-        total += cost.count * _ball(max(Fraction(0), min(ends)))
+        total += cost.count * ball(max(Fraction(0), min(ends)))
     return total
 
 
 def _conversion(order: Fraction, rest: Fraction) -> arb:
     """Enclose c(α)."""
-    alpha = _ball(order)
-    return (1 - 1 / alpha).log() - (_ball(rest).log() + alpha.log()) / (alpha - 1)
+    alpha = ball(order)
+    return (1 - 1 / alpha).log() - (ball(rest).log() + alpha.log()) / (alpha - 1)
 
 
 def _of_curve(curve: Curve, order: Fraction) -> arb | None:
@@ -146,50 +146,51 @@ def _of_curve(curve: Curve, order: Fraction) -> arb | None:
     if not curve or order > curve[-1][0]:
         return None
     if order <= curve[0][0]:
-        return _ball(curve[0][1])
+        return ball(curve[0][1])
     (first, low), (last, high) = next(pair for pair in pairwise(curve) if order <= pair[1][0])
     below, above = (first - 1) * low, (last - 1) * high
-    return _ball((below + (above - below) * (order - first) / (last - first)) / (order - 1))
+    return ball((below + (above - below) * (order - first) / (last - first)) / (order - 1))
 
 
 def _of_response(epsilon: Fraction, order: Fraction) -> arb:
     """Enclose ρ of randomized response."""
-    alpha, x = _ball(order), _ball(epsilon)
+    alpha, x = ball(order), ball(epsilon)
     return (((alpha * x).exp() + ((1 - alpha) * x).exp()) / (1 + x.exp())).log() / (alpha - 1)
 
 
 def _of_cut(profile: Sequence[Point], epsilon: Fraction, order: Fraction) -> arb:
     """Bound ρ of what is left where likelihood ratios are cut off at e^ε, see the module."""
     points = sorted(profile)
-    growth, delta = _ball(points[0][0]).exp(), _ball(points[0][1])
+    growth, delta = ball(points[0][0]).exp(), ball(points[0][1])
     if points[0][0] > 0:
-        points = [(Fraction(0), _end((growth - 1 + 2 * delta) / (growth + 1))), *points]
+        points = [(Fraction(0), upper_end((growth - 1 + 2 * delta) / (growth + 1))), *points]
     last, bottom = points[-1]
-    alpha, end = _ball(order), _ball(last).exp()
-    integral = _ball(bottom) * end**-alpha / alpha
+    alpha, end = ball(order), ball(last).exp()
+    integral = ball(bottom) * end**-alpha / alpha
     for first, second in pairwise(points):
         integral += _under_chord(first, second, second[0], -alpha)
         if first[0] < epsilon:
             integral += _under_chord(first, second, min(epsilon, second[0]), alpha - 1)
     if epsilon > last:
-        integral += _ball(bottom) * (_ball(epsilon).exp() ** (alpha - 1) - end ** (alpha - 1)) / (alpha - 1)
+        integral += ball(bottom) * (ball(epsilon).exp() ** (alpha - 1) - end ** (alpha - 1)) / (alpha - 1)
     return (1 + alpha * (alpha - 1) * integral).log() / (alpha - 1)
 
 
 def _under_chord(first: Point, second: Point, until: Fraction, power: arb) -> arb:
     """Enclose ∫ u^{power − 1}·H(u) du from a point of the profile to e^until, along the chord to the next."""
-    start, end, stop = (_ball(epsilon).exp() for epsilon in (first[0], second[0], until))
-    slope = (_ball(second[1]) - _ball(first[1])) / (end - start)
-    base = _ball(first[1]) - slope * start
+    start, end, stop = (ball(epsilon).exp() for epsilon in (first[0], second[0], until))
+    slope = (ball(second[1]) - ball(first[1])) / (end - start)
+    base = ball(first[1]) - slope * start
     constant = base * (stop**power - start**power) / power
     return constant + slope * (stop ** (power + 1) - start ** (power + 1)) / (power + 1)
 
 
-def _ball(x: Fraction) -> arb:
+def ball(x: Fraction) -> arb:
+    """Enclose a number."""
     return arb(x.numerator) / x.denominator
 
 
-def _end(ball: arb) -> Fraction:
+def upper_end(value: arb) -> Fraction:
     """Return the upper end of a ball."""
-    mantissa, exponent = ball.upper().man_exp()
+    mantissa, exponent = value.upper().man_exp()
     return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)

@@ -29,16 +29,19 @@ from darrm.privacy import PrivacyParams
 from darrm.proof.table import Table
 from darrm.system.command_line import numbered
 from darrm.verify import filters
-from darrm.verify.exact import composed_delta
+from darrm.verify.answering import Priced
 from darrm.verify.mechanism import judge_costs
+from darrm.verify.models import CAP, NAMES
+from darrm.verify.sums import composed_delta
 from darrm.verify.table import Answering, costs_of
-from darrm.verify.totals import Priced, Proved, smallest
+from darrm.verify.totals import Proved, bounds_of_models, smallest
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED, UNKNOWN, Verdict, judged
 
 _LEDGER = "ledger"
 BESIDE = ("-journal", "-wal", "-shm")  # what SQLite leaves beside a file that was being written
 _ATTEMPTS, _PAUSE = 5, 0.2  # seconds, while another process writes
-_MOST_COMPOSED = 1000  # queries; beyond, exact composition takes longer than a second
+_MOST_COMPOSED = 10**7  # queries; beyond, exact composition takes longer than a second
+_FINER, _LEAST_DELTA = 2**20, Fraction(1, 10**12)  # than δ, what composition is off by, and where there is none
 _SUMS = ("simple", "filter")  # bounds that exact sums of ε and δ are enough for
 _CLOCK_SECONDS = 60.0  # that clocks of machines may differ
 _SHOWN = 5  # entries by their numbers
@@ -409,8 +412,17 @@ def _judge_bound(ledger: LedgerCopy, bound: Bound) -> tuple[str, str, bool]:
         return PROVED, f"the exact sum is ({float(total[0]):.6g}, {float(total[1]):.6g})", holds
     if bound.name == "optimal" and (kind := _composable(ledger)) is not None:
         guarantee, count = kind
-        needed = composed_delta(guarantee.exact_epsilon, guarantee.exact_delta, count, Fraction(bound.epsilon))
+        pair = (guarantee.exact_epsilon, guarantee.exact_delta)
+        needed = composed_delta([([pair], count)], Fraction(bound.epsilon), least=max(delta, _LEAST_DELTA) / _FINER)
         return PROVED, f"{count} times {guarantee}: exact composition needs δ = {float(needed):.6g}", needed <= delta
+    # of kinds that are chosen on the way the costs for plain voters do not add up
+    of_models = bounds_of_models(ledger.priced, delta) if bound.name in NAMES else None
+    if of_models is not None and (bound.name == CAP or ledger.kinds not in SET_ASIDE):
+        own = of_models.proved(bound.name, Fraction(bound.epsilon))
+        if own is not None and own <= bound.epsilon * (1.0 + _NEAR):
+            given = any(exact is None for _, exact in ledger.priced) and bound.name != CAP
+            believed = ", if each query costs what the ledger says" if given else ""
+            return PROVED, f"arithmetic of its own gives {float(own):.6g} for {of_models.models}{believed}", True
     return CONSISTENT, f"computed again: {bound.explanation}", True
 
 

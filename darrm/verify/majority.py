@@ -36,7 +36,7 @@ class ExactMajority(OfTable):
     @property
     def release(self) -> ReleaseNumbers:
         """The plain numbers of the table, for the exact checker."""
-        voters = self.table.problem.voters
+        voters = self.voters
         own = None if voters.own is None else tuple((n, _numbers(kind)) for n, kind in voters.kinds)
         half = tuple(Fraction(float(value)) for value in self.table.gamma.half)
         return ReleaseNumbers(voters.K, _numbers(voters.each), voters.reached, half, own)
@@ -56,7 +56,7 @@ class ExactMajority(OfTable):
 
     def renyi(self, order: float) -> Between | None:
         """Enclose the Rényi divergence of a label at an order; None if there are too many rows."""
-        return _renyi(self.table, order)
+        return _renyi(self.release, order)
 
     def value(self) -> Fraction | None:
         """Compute the expected error exactly; None if the file does not say all that it takes."""
@@ -127,8 +127,8 @@ class ExactMajority(OfTable):
 
 
 @lru_cache(maxsize=64)  # tables do not change, and a ledger and a plan ask for the same orders
-def _renyi(table: Table, order: float) -> Between | None:
-    found = worst_labels(ExactMajority(table).release)
+def _renyi(release: ReleaseNumbers, order: float) -> Between | None:
+    found = worst_labels(release)
     if found is None:
         return None
     largest = 0.0

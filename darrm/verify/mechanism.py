@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import takewhile
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from flint import arb, ctx
@@ -84,6 +84,12 @@ class ExactMechanism:
     def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
         """Enclose the smallest δ of one label for each ε; None where it takes too long."""
         return _deltas(self.mechanism, tuple(epsilons))
+
+    def for_plain_voters(self, overlap: int) -> Self:
+        """Return itself: what it costs holds for all votes, where a person moves no more of them."""
+        if overlap > self.mechanism.mechanism.reached:
+            raise ValueError(f"a person moves {self.mechanism.mechanism.reached} votes at most, and reaches {overlap}")
+        return self
 
     def in_words(self, labels: str) -> str:
         """Say what one of the labels tells."""

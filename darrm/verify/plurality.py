@@ -60,13 +60,13 @@ class ExactPlurality(OfTable):
 
     def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
         """Enclose the smallest δ of one label for each ε; None if there are too many neighbors."""
-        if self.table.problem.voters.are_plain:
-            return worst_differences(self.table, epsilons)
+        if self.voters.are_plain:
+            return worst_differences(self.table, epsilons, self.voters.reached)
         return worst_of_private_voters(self.table, epsilons)
 
     def renyi(self, order: float) -> Between | None:
         """Enclose the Rényi divergence of a label at an order; None if there are too many neighbors."""
-        return _renyi(self.table, order)
+        return _renyi(self.table, order, self.voters.reached) if self.voters.are_plain else None
 
     def value(self) -> Fraction | None:
         """Compute the share of right labels exactly; None if the file does not hold the prior."""
@@ -104,10 +104,9 @@ class ExactPlurality(OfTable):
         return f"{labels} is one of {law.classes} classes: one with the most votes of {voters.K} voters {truth}."
 
 
-def worst_differences(table: Table, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+def worst_differences(table: Table, epsilons: Sequence[Fraction], reached: int) -> list[Enclosure] | None:
     """Enclose the largest Σ_c max(0, h_c(n) − e^ε·h_c(n')) for each ε; None if there are too many pairs."""
-    problem = table.problem
-    C, reached = problem.classes, min(problem.voters.reached, problem.voters.K)
+    C = table.problem.classes
     if len(table.plurality.to_json()) * (C * (C - 1)) ** reached * C * len(epsilons) > MOST_WORK:
         return None
     common, law = lcm(*range(1, C + 1)), _law(table)
@@ -163,11 +162,10 @@ def _law(table: Table) -> dict[Histogram, dict[int, int]]:
 
 
 @lru_cache(maxsize=64)  # tables do not change, and a ledger and a plan ask for the same orders
-def _renyi(table: Table, order: float) -> Between | None:
+def _renyi(table: Table, order: float, reached: int) -> Between | None:
     """Enclose the Rényi divergence of labels of plain voters over all pairs of histograms."""
-    problem = table.problem
-    C, reached = problem.classes, min(problem.voters.reached, problem.voters.K)
-    if not problem.voters.are_plain or len(table.plurality.to_json()) * (C * (C - 1)) ** reached * C > MOST_WORK:
+    C = table.problem.classes
+    if len(table.plurality.to_json()) * (C * (C - 1)) ** reached * C > MOST_WORK:
         return None
     law, unit, largest = _law(table), float(lcm(*range(1, C + 1)) * _UNIT), 0.0
     for part, own in law.items():

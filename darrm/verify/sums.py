@@ -120,6 +120,9 @@ def composed_delta(kinds: Sequence[Kind], epsilon: Fraction, *, least: Fraction 
     >>> round(float(composed_delta([([(Fraction(1, 2), Fraction(0))], 30)], Fraction(12))), 7)
     7.85e-05
     """
+    most = [(max(points), count) for points, count in kinds]
+    if epsilon >= sum(count * point[0] for point, count in most) and not any(point[1] for point, _ in most):
+        return _NOTHING
     settled = _settled((total.delta(epsilon) for total in _sums(kinds, least)), _GAIN_OF_DELTA, least)
     return Fraction(1) if settled is None else settled
 

@@ -4,7 +4,8 @@ The cost of one answer is taken from what answers, where that is among the files
 `darrm.verify.plurality` or `darrm.verify.mechanism`, none of which shares code with the prover. Otherwise it is what
 the ledger says of it, and the sum holds if that does; a claim of its own says so.
 
-Rényi divergences add up at the order at which the charges' own curves are best (`darrm.verify.filters`).
+Rényi divergences add up at the order at which the charges' own curves are best (`darrm.verify.filters`). Answers of
+private models do not add up: `darrm.verify.models` has what holds for them, and adds up answers to plain voters here.
 """
 
 import math
@@ -17,8 +18,8 @@ from operator import add
 import numpy as np
 
 from darrm.account.bounds import exact_sum
-from darrm.losses.charges import Charge
-from darrm.verify.answering import Costs
+from darrm.verify import models
+from darrm.verify.answering import Priced
 from darrm.verify.filters import Cost, renyi_epsilon
 from darrm.verify.points import kinds_of, telling_points
 from darrm.verify.sums import Kind, composed_epsilon
@@ -26,7 +27,6 @@ from darrm.verify.verdicts import CONSISTENT, PROVED, Verdict
 
 _POINTS = 16  # of a profile that are proved: each takes as long as the proof of privacy
 _NEAR = 1e-9  # relative: floats on either side
-Priced = tuple[Charge, Costs | None]  # what was charged, and what answered, where it is among the files
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,43 @@ def proved_total(
 
 def smallest(priced: Sequence[Priced], delta: Fraction, *, enough: float) -> Proved | None:
     """Prove the smallest ε that is found, looking no further once it is ``enough``; None where nothing is known."""
-    if not priced or any(charge.models is not None or charge.alone or charge.data_dependent for charge, _ in priced):
+    if not priced or any(charge.data_dependent for charge, _ in priced):
         return None
     given, best = any(exact is None for _, exact in priced), None
+    for epsilon, how in _bounds(priced, delta, enough):
+        if best is None or epsilon < best.epsilon:
+            best = Proved(epsilon, how, given)
+        if best.epsilon <= enough * (1.0 + _NEAR):
+            break
+    return best
+
+
+def _bounds(priced: Sequence[Priced], delta: Fraction, enough: float) -> Iterator[tuple[float, str]]:
+    """Yield what is proved of all answers together, and how."""
+    of_models = bounds_of_models(priced, delta)
+    for name in models.NAMES if of_models is not None else ():
+        if of_models is not None and (proved := of_models.proved(name, Fraction(enough))) is not None:
+            yield rounded_up(proved), f"the bound {name!r} for models"
+    if sum(charge.count for charge, _ in priced) > 1 and any(charge.alone for charge, _ in priced):
+        return
     for bound, how in (
         (_simple, "the sum of ε and δ"),
         (_renyi, "Rényi divergences added, of order {}"),
         (_losses, "losses added in whole numbers"),
     ):
         found = bound(priced, delta, enough)
-        if found is not None and (best is None or found[0] < best.epsilon):
-            best = Proved(found[0], how.format(found[1]), given)
-        if best is not None and best.epsilon <= enough * (1.0 + _NEAR):
-            break
-    return best
+        if found is not None:
+            yield found[0], how.format(found[1])
+
+
+def bounds_of_models(priced: Sequence[Priced], delta: Fraction) -> models.OfModels | None:
+    """Gather answers of private models, whose costs for plain voters add up here."""
+
+    def sum_of(plain: Sequence[Priced], delta: Fraction, enough: Fraction) -> Fraction | None:
+        found = smallest(plain, delta, enough=float(enough) * (1.0 - _NEAR))
+        return None if found is None else Fraction(found.epsilon)
+
+    return models.of_models(priced, delta, sum_of)
 
 
 def _simple(priced: Sequence[Priced], delta: Fraction, _enough: float) -> tuple[float, str] | None:

@@ -53,6 +53,8 @@ MECHANISMS = {
     "exponential": ("exponential mechanism", ("epsilon",)),
     "flip": ("permute-and-flip", ("epsilon",)),
 }
+# a total that no model of ε = 1 keeps alone, and no ten labels
+MODELS = Workload(Voters(11, PrivacyParams("1", "1e-6"), overlap=1, models=True), 10, PrivacyParams("0.6", "1e-5"))
 KINDS = {"gnmax": "renyi", "lnmax": "planned", "shaped": "planned", "exponential": "adaptive", "flip": "one"}
 
 
@@ -112,6 +114,12 @@ def made_plan(folder: Path) -> None:
     """A plan of two classes and plain voters, with labels that it released."""
     Plan(TWO, Dirichlet(), (calibrated(TWO, "Rényi"),), ()).save(folder / "plan.json")
     _released(folder, TWO, "one")
+
+
+def made_models(folder: Path) -> None:
+    """A plan for models, trained once, with labels that it released."""
+    Plan(MODELS, Dirichlet(), (calibrated(MODELS, "Rényi"),), ()).save(folder / "plan.json")
+    _released(folder, MODELS, "one")
 
 
 def made_plurality(folder: Path) -> None:
@@ -187,6 +195,7 @@ def _released(folder: Path, workload: Workload, kinds: str) -> None:
 FOLDERS: dict[str, Callable[[Path], None]] = {
     "majority": made_majority,
     "plan": made_plan,
+    "models": made_models,
     "plurality": made_plurality,
     **{name: partial(made_mechanism, family, KINDS[name]) for name, (family, _) in MECHANISMS.items()},
     "differing": made_differing,
@@ -323,7 +332,7 @@ IN_A_PLAN: dict[str, tuple[str, object]] = {
     "twice the queries": ("plan/workload/queries", lambda old: 2 * old),
     "another K": ("plan/workload/K", plus(1)),
     "a person reaches fewer": ("plan/workload/overlap", plus(1)),
-    "private voters": ("plan/workload/each/epsilon", "1"),
+    "private voters": ("plan/workload/each/epsilon", "0.9"),
     "another number of classes": ("plan/workload/classes", plus(1)),
     "a smaller budget": ("plan/workload/total/epsilon", times(0.95)),
     "a smaller δ": ("plan/workload/total/delta", times(0.5)),
@@ -346,7 +355,7 @@ OF_VOTERS = {"another K of it": ("voters/K", plus(1)), "other classes of it": ("
 
 def lies_in_plans() -> Iterator[Lie]:
     """Change what plans claim, and the parameters of what releases."""
-    for folder in ("plan", "plurality", *MECHANISMS):
+    for folder in ("plan", "models", "plurality", *MECHANISMS):
         # what two classes claim is a table's too; to change that in each folder would say the same seven times
         for name, (where, value) in IN_A_PLAN.items():
             yield Lie(folder, name, partial(changed, "plan.json", where, value))
@@ -404,6 +413,16 @@ OF_DIFFERING = {
     "a number": ("gamma/0", times(1.01)),
 }
 
+OF_MODELS: dict[str, tuple[str, object]] = {
+    "a workload of fresh voters": ("plan/workload/models", None),
+    "a table for fresh voters": ("problem/models", None),
+    "a workload of plain voters": ("plan/workload/each/epsilon", "inf"),
+    "the bound of plain voters": ("plan/spent/bound", "plain voters"),
+    "the bound of the models alone": ("plan/spent/bound", "private models"),
+    "a number less": ("gamma/0", times(0.99)),
+    "a number more": ("gamma/4", times(1.01)),
+}
+
 
 def lies_in_tables() -> Iterator[Lie]:
     """Change proven tables, their checksum written anew."""
@@ -413,6 +432,8 @@ def lies_in_tables() -> Iterator[Lie]:
         yield Lie("plurality", f"a table with {name}", partial(changed, "unused.json", where, value))
     for name, (where, value) in OF_DIFFERING.items():
         yield Lie("differing", f"a table with {name}", partial(changed, "table.json", where, value))
+    for name, (where, value) in OF_MODELS.items():
+        yield Lie("models", name, partial(changed, "plan.json", where, value))
     yield Lie("plan", "another number", partial(changed, "plan.json", "gamma/0", times(1.01)))
     yield Lie("plurality", "another weight", partial(changed, "plan.json", "weights/0/0", lambda old: old - 2**40))
 

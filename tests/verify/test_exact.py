@@ -3,7 +3,6 @@
 import ast
 import math
 from fractions import Fraction
-from itertools import product
 from pathlib import Path
 
 import mpmath
@@ -123,23 +122,6 @@ def test_the_expected_error_is_the_priors(K: int, prior: priors.Prior, p: float 
     half = [((3 * place) % 7) / 7 for place in range(K - K // 2)]
     found = exact.expected_error(K, [Fraction(value) for value in half], None if p is None else Fraction(p))
     assert float(found) == pytest.approx(NoiseFunction(K, half).expected_error(prior), abs=1e-14)
-
-
-@pytest.mark.parametrize(("count", "total"), [(1, "0.1"), (3, "0.4"), (4, "0"), (3, "1"), (3, "0.9")])
-def test_composition_is_that_of_the_worst_mechanism(count: int, total: str) -> None:
-    # randomized response that confesses with probability δ, every outcome of `count` of them [KOV15]
-    with mpmath.workdps(60):
-        delta = mpmath.mpf(1) / 100
-        truth = 1 / (1 + mpmath.exp(-mpmath.mpf(3) / 10)) * (1 - delta)
-        one = [(delta, mpmath.mpf(0)), (truth, 1 - delta - truth), (1 - delta - truth, truth)]
-        ratio = mpmath.exp(mpmath.mpf(total))
-        expected = mpmath.mpf(0)
-        for outcome in product(one, repeat=count):
-            P, Q = (mpmath.fprod(pair[side] for pair in outcome) for side in (0, 1))
-            expected += max(mpmath.mpf(0), P - ratio * Q)
-        found = exact.composed_delta(Fraction(3, 10), Fraction(1, 100), count, Fraction(total))
-        excess = mpmath.mpf(found.numerator) / found.denominator - expected
-        assert -(mpmath.mpf(10) ** -55) < excess < mpmath.mpf(10) ** -35
 
 
 def test_an_overlap_leaves_fewer_rows() -> None:

@@ -20,6 +20,7 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.probability.integer_noise import DiscreteGaussian
 from darrm.verify import exact, filters
 from darrm.verify.filters import Cost, costs_of, filter_admits, renyi_epsilon
+from darrm.verify.sums import composed_delta
 
 GAUSSIAN = [(Fraction(order), Fraction(order, 200)) for order in range(2, 20)]
 NOISE = DiscreteGaussian(10.0)
@@ -127,7 +128,7 @@ def test_what_is_admitted_is_private(epsilon: str, delta: str) -> None:
     while filter_admits([Cost(count + 1, (each, Fraction(0)))], *budget, Fraction(0)):
         count += 1
     assert count >= 20
-    assert exact.composed_delta(each, Fraction(0), count, budget[0]) <= budget[1]
+    assert composed_delta([([(each, Fraction(0))], count)], budget[0]) <= budget[1]
 
 
 def test_what_nothing_bounds_is_not_admitted() -> None:

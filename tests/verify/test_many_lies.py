@@ -38,6 +38,9 @@ EXTRAS = {"parquet": "pyarrow", "nested": "pyarrow", "estimator": "sklearn"}
 QUICK = {
     "plan: a total less by 1 %",
     "plan: one more query",
+    "models: a total less by 1 %",
+    "models: the bound of plain voters",
+    "models: a workload of fresh voters",
     "plan: more right, with an error that covers it",
     "gnmax: sigma times 1.001",
     "gnmax: a little more right",
@@ -64,6 +67,7 @@ QUICK = {
     "estimator: an estimator with another K",
 }
 QUICK_VARIATIONS = {
+    "models: as it was made",
     "plan: as it was made",
     "parquet: as it was made",
     "nested: as it was made",

@@ -47,7 +47,7 @@ def test_two_pieces_of_code_that_share_nothing_agree(reached: int) -> None:
     problem = Problem(Voters(4, PrivacyParams("inf"), overlap=reached), PrivacyParams("0.7", "0.01"), 3)
     table = optimize_plurality(problem)
     for epsilon in (Fraction(7, 10), Fraction(0), Fraction(2)):
-        found = worst_differences(table, [epsilon])
+        found = worst_differences(table, [epsilon], reached)
         assert found is not None
         ours = largest_excess(table.plurality, pairs_of(problem), epsilon)
         assert found[0].lower - Fraction(1, 2**90) <= ours <= found[0].upper + Fraction(1, 2**90)

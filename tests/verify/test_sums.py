@@ -250,12 +250,33 @@ def test_within_one_percent_of_the_accountant(name: str) -> None:
     assert sums.composed_delta(kinds, found, least=Fraction(delta)) <= Fraction(delta) * 21 / 20
 
 
+@pytest.mark.parametrize(("count", "total"), [(1, "0.1"), (3, "0.4"), (4, "0"), (3, "1"), (3, "0.9")])
+def test_composition_is_that_of_the_worst_mechanism(count: int, total: str) -> None:
+    # randomized response that confesses with probability δ, every outcome of `count` of them [KOV15]
+    with mpmath.workdps(60):
+        delta = mpmath.mpf(1) / 100
+        truth = 1 / (1 + mpmath.exp(-mpmath.mpf(3) / 10)) * (1 - delta)
+        one = [(delta, mpmath.mpf(0)), (truth, 1 - delta - truth), (1 - delta - truth, truth)]
+        ratio = mpmath.exp(mpmath.mpf(total))
+        expected = mpmath.mpf(0)
+        for outcome in product(one, repeat=count):
+            P, Q = (mpmath.fprod(pair[side] for pair in outcome) for side in (0, 1))
+            expected += max(mpmath.mpf(0), P - ratio * Q)
+        found = sums.composed_delta([([(Fraction(3, 10), Fraction(1, 100))], count)], Fraction(total))
+        excess = mpmath.mpf(found.numerator) / found.denominator - expected
+        assert -(mpmath.mpf(10) ** -55) < excess < mpmath.mpf(10) ** -22
+
+
 @pytest.mark.parametrize(("epsilon", "delta", "count"), [("0.5", "0", 30), ("0.1", "0.001", 50), ("3", "1e-9", 4)])
 def test_pairs_compose_optimally(epsilon: str, delta: str, count: int) -> None:
     pair, total = (Fraction(epsilon), Fraction(delta)), Fraction(epsilon) * math.isqrt(2 * count)
-    optimal = exact.composed_delta(*pair, count, total)
-    found = sums.composed_delta([([pair], count)], total)
-    assert abs(found - optimal) <= Fraction(1, 10**20)
+    with mpmath.workdps(60):  # [KOV15, Theorem 3.3]
+        growth, ratio = mpmath.exp(mpmath.mpf(epsilon)), mpmath.exp(mpmath.mpf(total.numerator) / total.denominator)
+        gains = [max(0, growth**true - ratio * growth ** (count - true)) for true in range(count + 1)]
+        terms = [mpmath.binomial(count, true) * gain for true, gain in enumerate(gains)]
+        optimal = 1 - (1 - mpmath.mpf(delta)) ** count * (1 - mpmath.fsum(terms) / (1 + growth) ** count)
+        found = sums.composed_delta([([pair], count)], total)
+        assert abs(mpmath.mpf(found.numerator) / found.denominator - optimal) <= mpmath.mpf(10) ** -20
 
 
 def test_limits() -> None:
