@@ -76,6 +76,8 @@ class Charge:
     alone
         True where one query is proved and no more is known: always so for private models, and for those that a ledger
         kept before charges named their voters.
+    labels
+        How many labels one query's charge pays for: more than 1 for a run that is charged as a whole.
     table
         The digest of the proven table that answers, `darrm.proof.table.Table.digest`, or of a mechanism's file; empty
         where there is none.
@@ -109,6 +111,7 @@ class Charge:
     for_plain_voters: tuple[Charge, ...] = ()
     sample: Sample | None = None
     alone: bool = False
+    labels: int = 1
     table: str = field(default="", compare=False)
     # costs are of one kind only if they are about the same models, and known for the same plain voters
     models: Voters | None = field(default=None, init=False)
@@ -116,6 +119,7 @@ class Charge:
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, count=self.count, advice="a charge of no query is no charge")
+        checks.integer_at_least(1, labels=self.labels)
         checks.instance(bool, alone=self.alone)
         if self.guarantee is not None:
             checks.instance(PrivacyParams, guarantee=self.guarantee, advice="say PrivacyParams(epsilon, delta)")
@@ -197,6 +201,8 @@ class Charge:
             document["estimate"] = [self.understated, self.consent]
         if self.alone:
             document["composes"] = False
+        if self.labels > 1:
+            document["labels"] = self.labels
         if self.models is not None:
             document["voters"] = self.models.to_json()
             plain = self.for_plain_voters
@@ -239,6 +245,7 @@ class Charge:
             for_plain_voters=tuple(plain),
             sample=Sample(*document["sample"]) if "sample" in document else None,
             alone=not composes,
+            labels=document.get("labels", 1),
         )
 
     def __repr__(self) -> str:

@@ -31,7 +31,7 @@ from darrm.errors import checks
 from darrm.losses.label_laws import MovedVote
 from darrm.losses.missed_label import others_majorant
 from darrm.probability import Array
-from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
+from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 
 _LOG_FAR, _LOG_CUT = -36.0, -66.0  # of a class that counts as far behind; of the noise that is left out
 _WIDEST = 1000.0  # votes of deviation: beyond, an answer takes too long
@@ -41,7 +41,7 @@ _LARGEST_ERROR = 1e-7  # relative, of the rule; the scale of votes relies on it
 _NODES = ((64.0, 3), (16.0, 4), (8.0, 6), (0.0, 16))  # to a vote, for a deviation of at least so many votes
 _MANY = 1 << 18  # histograms times classes squared: from here on moves that cannot be the worst are looked for
 _TERMS_AT_ONCE = 1 << 20
-_LEAST_MISSED = math.exp(-30.0)  # the least probability of another answer that is told
+LEAST_MISSED = math.exp(-30.0)  # the least probability of another answer that is told
 SmallNoise = DiscreteGaussian | DiscreteLaplace
 
 
@@ -127,8 +127,19 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
     return LabelCosts(grid, forward, reverse, missed, np.asarray(which).reshape(-1))
 
 
+def missed_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Array:
+    """Compute the probability that each label is not the likeliest class, rounded up: (Q, C) counts → (Q,).
+
+    >>> missed_probabilities(DiscreteGaussian(40.0), np.array([[240, 10, 0], [150, 60, 40]])).round(6).tolist()
+    [3.5e-05, 0.073617]
+    """
+    rows, which = np.unique(np.sort(counts.astype(np.int64), axis=1), axis=0, return_inverse=True)
+    tables = _tables_of(noise, rows.shape[1])
+    return np.array([_histogram(tables, row).missed for row in rows])[np.asarray(which).reshape(-1)]
+
+
 @lru_cache(maxsize=16)
-def _tables_of(noise: SmallNoise, classes: int, finer: int = 1) -> "_Tables":
+def _tables_of(noise: IntegerNoise, classes: int, finer: int = 1) -> "_Tables":
     return _Tables(noise, classes, finer)
 
 
@@ -136,7 +147,7 @@ def _tables_of(noise: SmallNoise, classes: int, finer: int = 1) -> "_Tables":
 class _Tables:
     """F̃, h and what one vote changes of them at the nodes, over how far a whole number lies above a count."""
 
-    noise: SmallNoise
+    noise: IntegerNoise
     classes: int
     finer: int  # so many times the usual nodes
 
@@ -145,7 +156,7 @@ class _Tables:
         """The noise is beyond so many votes, on either side, with a probability below e^{−66}."""
         step, reach = max(1, int(self.noise.deviation / 8.0)), 1
         beyond = _LOG_CUT - math.log(2.0 * self.noise.deviation + 2.0)
-        while self.noise.log_weights(np.array([reach]))[0] > beyond:
+        while np.max(self.noise.log_weights(np.array([-reach, reach]))) > beyond:
             reach += step
         return reach
 
@@ -209,7 +220,7 @@ class _Tables:
             law = MovedVote(self.noise.sigma)
             return law.log_tails[-law.first :]
         masses = np.exp(self.log_masses[2 : 2 * self.reach + 3])
-        differences = np.convolve(masses, masses)
+        differences = np.convolve(masses, masses[::-1])
         tails = np.cumsum(differences[::-1])[::-1][2 * self.reach :]
         return np.log(tails + math.exp(_LOG_CUT))
 
@@ -233,7 +244,7 @@ class _Tables:
 
     def event_sums(self, orders: Array) -> Array | None:
         """Return the tables of `MovedVote.log_sums` for Gaussian noise: (L, …)."""
-        if isinstance(self.noise, DiscreteLaplace):
+        if not isinstance(self.noise, DiscreteGaussian):
             return None
         law = MovedVote(self.noise.sigma)
         return np.array([law.log_sums(float(order), 1) for order in orders])
@@ -246,7 +257,7 @@ class _Tables:
             loss = 2.0 * self.noise.gamma
             with np.errstate(over="ignore"):
                 return probability * np.exp(loss * (orders - 1.0)), probability * np.exp(loss * orders)
-        if sums is None:
+        if sums is None or not isinstance(self.noise, DiscreteGaussian):
             return np.full_like(orders, np.inf), np.full_like(orders, np.inf)
         index = MovedVote(self.noise.sigma).index_of(math.log(probability))
         with np.errstate(over="ignore"):
@@ -286,8 +297,13 @@ class _Histogram:
         self.scales = logs.max(axis=1)
         self.weights = np.exp(logs - self.scales[:, None])
         self.before = np.log(self.weights.sum(axis=1)) + self.scales
-        self.up, self.down, self.own_up, self.own_down = (self._rows(table) for table in tables.changes)
         self.error = _ROUNDING + self._remainder()
+
+    @cached_property
+    def changes(self) -> tuple[Array, Array, Array, Array]:
+        """What a move changes of the product for its loser and its gainer, and of the hazard of each."""
+        up, down, own_up, own_down = (self._rows(table) for table in self.tables.changes)
+        return up, down, own_up, own_down
 
     @property
     def groups(self) -> int:
@@ -299,7 +315,7 @@ class _Histogram:
         """Bound the probability that the label is not the likeliest class."""
         law = np.exp(self.before)
         others = float(law[:-1] @ self.counts[:-1] + law[-1] * (self.counts[-1] - 1.0))
-        return others * (1.0 + self.error) + self.far_mass
+        return min(max(others * (1.0 + self.error) + self.far_mass, LEAST_MISSED), 1.0)
 
     def pairs(self) -> NDArray[np.bool_]:
         """Tell which moves exist: (losers, gainers), the far ones last."""
@@ -317,11 +333,11 @@ class _Histogram:
         return _Moves(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     def _moves_from(self, loser: int, gainers: NDArray[np.intp]) -> tuple[Array, ...]:
-        groups, tables = self.groups, self.tables
+        groups, tables, (up, lower, own_up, own_down) = self.groups, self.tables, self.changes
         far = loser == groups
         ones = np.ones(self.weights.shape[1])
         inside = np.flatnonzero(gainers < groups)
-        down = self.down[gainers[inside]]
+        down = lower[gainers[inside]]
         afters = []
         for low in (True, False):
             factors = np.empty((gainers.size, ones.size))
@@ -331,12 +347,12 @@ class _Histogram:
             if far:
                 factors *= ones if low else tables.at(tables.changes[0], tables.far)
             else:
-                factors *= self.up[loser]
+                factors *= up[loser]
             after = np.full((gainers.size, groups + 2), -np.inf)
             after[:, :groups] = np.log(factors @ self.weights.T) + self.scales
             if not far:
-                after[:, groups] = np.log(factors @ (self.weights[loser] * self.own_up[loser])) + self.scales[loser]
-            own = self.weights[gainers[inside]] * self.own_down[gainers[inside]]
+                after[:, groups] = np.log(factors @ (self.weights[loser] * own_up[loser])) + self.scales[loser]
+            own = self.weights[gainers[inside]] * own_down[gainers[inside]]
             sums = np.einsum("ij,ij->i", factors[inside], own)
             after[inside, groups + 1] = np.log(sums) + self.scales[gainers[inside]]
             afters.append(after)
@@ -377,9 +393,7 @@ class _Histogram:
 def _costs(
     tables: _Tables, row: NDArray[np.int64], orders: Array, sums: Array | None, *, many: bool
 ) -> tuple[Array, Array, float]:
-    votes = _Histogram(tables, row)
-    while votes.error > _LARGEST_ERROR:  # the rule is exact for C/2 nodes
-        votes = _Histogram(_tables_of(tables.noise, tables.classes, 2 * votes.tables.finer), row)
+    votes = _histogram(tables, row)
     added = tables.event(votes.far_mass, orders, sums)
     exist = votes.pairs()
     top = votes.groups - 1
@@ -394,10 +408,18 @@ def _costs(
         if others.any():
             also = _both(votes.moves(others), orders, added, votes.error)
             worst = np.maximum(worst[0], also[0]), np.maximum(worst[1], also[1])
-    return worst[0], worst[1], min(max(votes.missed, _LEAST_MISSED), 1.0)
+    return worst[0], worst[1], votes.missed
 
 
-def _skipped(noise: SmallNoise, likely: Array, orders: Array, known: Array) -> NDArray[np.bool_]:
+def _histogram(tables: _Tables, row: NDArray[np.int64]) -> _Histogram:
+    """Make one whose rule errs little."""
+    votes = _Histogram(tables, row)
+    while votes.error > _LARGEST_ERROR:  # the rule is exact for C/2 nodes
+        votes = _Histogram(_tables_of(tables.noise, tables.classes, 2 * votes.tables.finer), row)
+    return votes
+
+
+def _skipped(noise: IntegerNoise, likely: Array, orders: Array, known: Array) -> NDArray[np.bool_]:
     """Tell which pairs of classes, that win with such probabilities, cannot cost more than what is known: (L,)."""
     skipped = np.ones(likely.shape, dtype=bool)
     for order, cost in zip(orders.tolist(), known.tolist(), strict=True):

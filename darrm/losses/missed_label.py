@@ -17,6 +17,12 @@ noise beyond each level. The mean over the level of "a or b is on top" is at mos
 all pairs of levels. This part holds for every noise, and for every pair of classes with q = Pr[a] + Pr[b].
 
 One vote takes q = t(κ) to at most t(κ − 2), see `MovedVote`: with c this bounds how far a cost can move.
+
+**Any noise.** Let L be the loss of the two noisy counts between which a vote moves: a sum of two independent ones. An
+event of probability q before the move has one of at most N(q) after it, and its outcomes add at most A(q) to E, where
+N and A fill an event with the least and with the largest losses first (Neyman and Pearson). So E is at most
+(1 − q)^α·(1 − N(q))^{1−α} + A(q), and likewise in reverse; all of these are read off the law of L, rounded to a grid to
+the side that is safe. This is `MissedByLosses`; what stands above says more of Gaussian noise.
 """
 
 import math
@@ -24,11 +30,14 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.losses.label import label_curve
 from darrm.losses.label_laws import MovedVote
 from darrm.probability import Array
 from darrm.probability.integer_noise import DiscreteGaussian, IntegerNoise
+
+Curve = tuple[Array, Array]  # increasing places, and the values there; straight between them
 
 _ROUNDING, _TINY = 1e-9, 1e-15  # relative and absolute, of E − 1: sums of 2^16 positive terms, and 1 − 1
 _ARGUMENT = 1e-6  # relative: what a computed q may err by, with room
@@ -37,12 +46,47 @@ _BINS = 4096  # of log q
 _LEAST_LOG_Q = -45.0
 _REACH = 13.0  # deviations: levels beyond have a probability below e^{−80}
 _REACH_OF_TOP = 2.0 / 3.0  # of the tables of `MovedVote`: 20σ
-_SUBDIVISIONS = 4  # of one κ
+_SUBDIVISIONS = 16  # of one κ: a cell more than one vote is 3 % of it
+_LOG_CUT = -80.0  # of the noise that is left out, as it counts at the order
+_LOSS_STEP, _LOSS_CELLS = 1e-3, 8192.0  # of the grid of losses, over the order; and the most cells of one count's
+_STEPS_A_VOTE = 32
 _MOST_LEVELS = 40.0  # deviations: higher orders need more levels, and pairs of them would fill the memory
 
 
+class Missed:
+    """c(q) at one order, and how far one vote moves it."""
+
+    order: float
+
+    def cost(self, missed: Array) -> Array:
+        """Bound the cost of labels that miss the likeliest class with such probabilities, elementwise; it rises."""
+        raise NotImplementedError
+
+    @property
+    def ceiling(self) -> float:
+        """What a label costs at most, whatever the votes."""
+        raise NotImplementedError
+
+    @property
+    def places(self) -> tuple[Array, int]:
+        """Probabilities that fall, and a number: one vote takes each of them to at most the one so many before."""
+        raise NotImplementedError
+
+    @cached_property
+    def after_one_vote(self) -> tuple[Array, Array]:
+        """Bound the cost after one vote has moved by the cost before: vertices of a concave rising function."""
+        low, high, shift = self.costs_at_places
+        return majorant(low[shift + 1 :], high[: -shift - 1])
+
+    @cached_property
+    def costs_at_places(self) -> tuple[Array, Array, int]:
+        """Bound the cost at each of the places from both sides, for computed q; and the shift of one vote."""
+        q, shift = self.places
+        return self.cost(q * (1.0 - _ARGUMENT)), self.cost(np.minimum(q * (1.0 + _ARGUMENT), 1.0)), shift
+
+
 @dataclass(frozen=True)
-class MissedLabel:
+class MissedLabel(Missed):
     """c(q) at one order for discrete Gaussian noise of σ votes on each count, two or more classes, any tie rule.
 
     For orders beyond 8σ it is what a label costs at most, whatever the votes.
@@ -68,16 +112,17 @@ class MissedLabel:
         """What a label costs at most, whatever the votes."""
         return label_curve(DiscreteGaussian(self.sigma)).bound_at(self.order)
 
-    @cached_property
-    def after_one_vote(self) -> tuple[Array, Array]:
-        """Bound the cost after one vote has moved by the cost before: vertices of a concave rising function."""
+    @property
+    def places(self) -> tuple[Array, int]:
+        """t(κ), `_SUBDIVISIONS` to one κ, and as many of them as one vote is."""
+        tails = np.exp(MovedVote(self.sigma).log_tails)
+        where = np.arange(0, (tails.size - 1) * _SUBDIVISIONS + 1) / _SUBDIVISIONS
+        return np.interp(where, np.arange(tails.size), tails), 2 * _SUBDIVISIONS
+
+    def overtakes(self, gaps: NDArray[np.int64]) -> Array:
+        """Compute how likely a class that is so many votes behind another has no fewer after the noise."""
         law = MovedVote(self.sigma)
-        tails = np.exp(law.log_tails)
-        places = np.arange(0, (tails.size - 1) * _SUBDIVISIONS + 1) / _SUBDIVISIONS
-        q = np.interp(places, np.arange(tails.size), tails)
-        low, high = self.cost(q * (1.0 - _ARGUMENT)), self.cost(np.minimum(q * (1.0 + _ARGUMENT), 1.0))
-        shift = 2 * _SUBDIVISIONS
-        return majorant(low[shift + 1 :], high[: -shift - 1])
+        return np.asarray(np.exp(law.log_tails[np.minimum(gaps, law.last) - law.first]))
 
     @cached_property
     def _top(self) -> tuple[Array, Array]:
@@ -107,10 +152,101 @@ class MissedLabel:
         return others_majorant(DiscreteGaussian(self.sigma), self.order)
 
 
+@dataclass(frozen=True)
+class MissedByLosses(Missed):
+    """c(q) at one order for any noise on each count; see the module.
+
+    >>> from darrm.probability.integer_noise import DiscreteLaplace
+    >>> bound = MissedByLosses(DiscreteLaplace(0.05), 20.0)
+    >>> bound.cost(np.array([1e-6, 1e-3, 0.5])).round(6).tolist()
+    [0.0, 0.000461, 0.029148]
+    """
+
+    noise: IntegerNoise
+    order: float
+
+    def cost(self, missed: Array) -> Array:
+        """Bound the cost of labels that miss the likeliest class with such probabilities, elementwise; it rises."""
+        costs = np.log1p(np.interp(missed, *self._excess)) / (self.order - 1.0)
+        return np.asarray(np.minimum(costs, self.ceiling))
+
+    @cached_property
+    def ceiling(self) -> float:
+        """What a label costs at most, whatever the votes."""
+        return label_curve(self.noise).bound_at(self.order)
+
+    @cached_property
+    def places(self) -> tuple[Array, int]:
+        """Probabilities of which each is N of the one eight places on."""
+        grows, _, _ = self._sums
+        first = math.exp(_LEAST_LOG_Q)
+        chain = np.geomspace(first, float(np.interp(first, *grows)), _STEPS_A_VOTE, endpoint=False).tolist()
+        while chain[-1] < 1.0:
+            chain.append(min(float(np.interp(chain[-_STEPS_A_VOTE], *grows)) * (1.0 + _ROUNDING), 1.0))
+        return np.array(chain[::-1]), _STEPS_A_VOTE
+
+    @cached_property
+    def _excess(self) -> tuple[Array, Array]:
+        """A concave rising bound on E − 1 by q: on a cell of a grid each part is taken at its larger end."""
+        grows, added, fallen = self._sums
+        edges = np.append(0.0, np.exp(np.linspace(_LEAST_LOG_Q, 0.0, _BINS)))
+        low, high, alpha = edges[:-1], edges[1:], self.order
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            stays = alpha * np.log1p(-low) - (alpha - 1.0) * np.log1p(-np.minimum(np.interp(high, *grows), 1.0))
+            returns = alpha * np.log1p(-np.interp(low, *fallen)) - (alpha - 1.0) * np.log1p(-high)
+            excess = np.maximum(
+                np.expm1(stays) + np.interp(high, *added[0]), np.expm1(returns) + np.interp(high, *added[1])
+            )
+        loss = (alpha - 1.0) * self.ceiling
+        most = math.expm1(loss) if loss < 700.0 else math.inf
+        return majorant(low, np.minimum(np.nan_to_num(excess * (1.0 + _ROUNDING) + _TINY, nan=np.inf), most))
+
+    @cached_property
+    def _sums(self) -> tuple[Curve, tuple[Curve, Curve], Curve]:
+        """By q: N, what an event adds forward and in reverse, and the least probability after the move."""
+        loss, step, masses = self._losses
+        with np.errstate(over="ignore", divide="ignore"):
+            logs = np.log(masses)
+            after, before = np.exp(logs - loss), np.exp(logs - loss - step)
+            forward, reverse = np.exp(logs + (self.order - 1.0) * (loss + step)), np.exp(logs - self.order * loss)
+
+        def summed(values: Array, side: int) -> Curve:
+            return tuple(np.append(0.0, np.cumsum(part[::side])) for part in (masses, values))  # type: ignore[return-value]
+
+        return summed(after, 1), (summed(forward, -1), summed(reverse, 1)), summed(before, -1)
+
+    @cached_property
+    def _losses(self) -> tuple[Array, float, Array]:
+        """The loss of two noisy counts: the lower ends of cells, their width, and the probability of each."""
+        points = self._support
+        logs = self.noise.log_weights(points)
+        masses = np.exp(logs[1:-1] - np.logaddexp.reduce(logs))
+        parts = logs[1:-1] - logs[2:], logs[1:-1] - logs[:-2]
+        span = max(float(np.ptp(part)) for part in parts)
+        step = max(_LOSS_STEP / self.order, span / _LOSS_CELLS)
+        cells = [np.floor(part / step).astype(np.int64) for part in parts]
+        binned = [np.bincount(cell - cell.min(), weights=masses) for cell in cells]
+        total = np.convolve(binned[0], binned[1])
+        loss = (np.arange(total.size) + sum(int(cell.min()) for cell in cells)) * step
+        return np.asarray(loss, dtype=np.float64), 2.0 * step, np.asarray(total, dtype=np.float64)
+
+    @cached_property
+    def _support(self) -> NDArray[np.int64]:
+        """Whole numbers beyond which neither law, nor what counts at the order, has a part above e^{−80}."""
+        reach = int(self.noise.deviation) + 2
+        while True:
+            points = np.arange(-reach, reach + 1)
+            logs = self.noise.log_weights(points)
+            edges, slopes = logs[[0, -1]], np.abs(np.diff(logs)[[0, -1]])
+            if np.max(edges + self.order * slopes) < np.max(logs) + _LOG_CUT:
+                return points
+            reach *= 2
+
+
 @lru_cache(maxsize=64)
-def missed_label(sigma: float, order: float) -> MissedLabel:
+def missed_label(noise: IntegerNoise, order: float) -> Missed:
     """Keep the tables of a bound that is asked for several runs."""
-    return MissedLabel(sigma, order)
+    return MissedLabel(noise.sigma, order) if isinstance(noise, DiscreteGaussian) else MissedByLosses(noise, order)
 
 
 class _Bits:

@@ -32,7 +32,7 @@ from darrm.votes import ABSTAIN, MOST_VOTERS, Labels, Votes, counts_of, require_
 # the logarithms of the check's probabilities err by less; a larger q only enlarges a bound
 CHECK_ROUNDING = 1e-9
 _DEVIATIONS_BEYOND = 2.0  # of the noise, by which a threshold may lie beyond all votes: [P] takes T = 300 of 250
-_EXACT_ROUNDING = 4e-12  # relative, of the check's probabilities where they are summed
+EXACT_ROUNDING = 4e-12  # relative, of the check's probabilities where they are summed
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class NoisyCheck:
             for before, after, worst in ((here, there, forward), (there, here, reverse)):
                 terms = [p[:, None] + (grid - 1.0) * (p - q)[:, None] for p, q in zip(before, after, strict=True)]
                 np.maximum(worst, np.logaddexp(*terms) / (grid - 1.0), out=worst)
-        margin = (2.0 * grid - 1.0) / (grid - 1.0) * _EXACT_ROUNDING
+        margin = (2.0 * grid - 1.0) / (grid - 1.0) * EXACT_ROUNDING
         return forward + margin, np.maximum(forward, reverse) + margin
 
     def release(self, statistic: NDArray[np.int64], rng: np.random.Generator | None) -> NDArray[np.bool_]:

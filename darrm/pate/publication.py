@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from darrm.errors import checks
 from darrm.losses.charges import Charge
 from darrm.losses.label_given_votes import LabelCosts
+from darrm.losses.missed_label import MissedLabel
 from darrm.losses.renyi import CONVERSIONS, RenyiCurve
 from darrm.mechanisms.noisy_max import LNMax
 from darrm.pate.analysis import Analysis, answer_of
@@ -257,7 +258,7 @@ def epsilon_at(analysis: Analysis, order: float, renyi: float) -> float:
     return curve.best(analysis.delta, conversion=analysis.conversion).epsilon
 
 
-def _scale_of(analysis: Analysis, order: float, answers: int) -> tuple[VoteScale, LabelCosts]:
+def _scale_of(analysis: Analysis, order: float, answers: int) -> tuple[VoteScale[MissedLabel], LabelCosts]:
     answer = answer_of(analysis.aggregator)
     if isinstance(answer, LNMax):
         checks.fail("the aggregator", analysis.aggregator, "of the GNMax kind", "there is no scale of votes for LNMax")
@@ -268,13 +269,13 @@ def _scale_of(analysis: Analysis, order: float, answers: int) -> tuple[VoteScale
     return vote_scale(answer.sigma, order, answers), analysis.label
 
 
-def _trials_at(analysis: Analysis, order: float) -> tuple[VoteScale, int]:
+def _trials_at(analysis: Analysis, order: float) -> tuple[VoteScale[MissedLabel], int]:
     scale, label = _scale_of(analysis, order, round(analysis.expected_answered))
     return scale, mark_of_run(scale, label, analysis.probabilities)
 
 
 def _on_vote_scale(
-    analysis: Analysis, parameters: PublicationParameters, scale: VoteScale, mark: int
+    analysis: Analysis, parameters: PublicationParameters, scale: VoteScale[MissedLabel], mark: int
 ) -> Expected[PublicationParameters]:
     public = exact_checks(analysis, parameters.order)
     here = scale.cost_at(mark + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))

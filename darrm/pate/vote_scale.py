@@ -12,18 +12,19 @@ by at most 16 either way. So φ + N, with N a discrete Gaussian of 16·s, costs 
 Proposition 5], and mark_{φ+N} may be published. No condition, no smoothing, no noise that depends on the votes; sixteen
 marks to a vote only make the rounding up small.
 
-A budget is tested in the same way, as propose-test-release does: the noisy mark is compared with it.
+A budget is tested without noise on the mark, see `darrm.pate.tested`.
 """
 
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from darrm.errors import checks
 from darrm.losses.label_given_votes import LabelCosts
-from darrm.losses.missed_label import MissedLabel, missed_label
+from darrm.losses.missed_label import MissedLabel
 from darrm.pate.gnss import check_publication, order_for
 from darrm.privacy import exact_number
 from darrm.probability import Array
@@ -86,28 +87,34 @@ def publication_rule(epsilon: float, delta: float, *, safety: float = 0.0) -> Pu
     return PublicationParameters(order, 2.0 * math.sqrt(order / epsilon), safety)
 
 
-@dataclass(frozen=True)
-class VoteScale:
-    """The marks for so many answers of σ votes at one order; public.
+class VoteBound(Protocol):
+    """What one answer costs by numbers that one vote moves: `MissedLabel`, or a bound of `darrm.pate.checked_cost`."""
 
-    >>> scale = VoteScale(sigma=40.0, order=16.0, answers=360)
+    @property
+    def after_one_vote(self) -> tuple[Array, Array]:
+        """The cost after one vote has moved by the cost before: vertices of a concave rising function."""
+        ...
+
+
+Bound = TypeVar("Bound", bound=VoteBound)
+
+
+@dataclass(frozen=True)
+class VoteScale(Generic[Bound]):
+    """The marks for so many answers, each bounded at one order; public.
+
+    >>> scale = VoteScale(MissedLabel(40.0, 16.0), answers=360)
     >>> bool(scale.cost_at(scale.mark_of(0.1)) >= 0.1), scale.mark_of(0.1) - scale.mark_of(0.09) < MARKS_A_VOTE * 2
     (True, True)
     """
 
-    sigma: float
-    order: float
+    bound: Bound
     answers: int
-
-    @property
-    def bound(self) -> MissedLabel:
-        """What one answer costs by its q."""
-        return missed_label(self.sigma, self.order)
 
     @cached_property
     def marks(self) -> Array:
         """The marks, in nats, rising to what all answers cost whatever the votes."""
-        most = self.answers * float(self.bound.cost(np.ones(1))[0])  # may be less than the ceiling
+        most = self.answers * float(self.bound.after_one_vote[1][-1])  # may be less than the ceiling
         if not most:
             return np.zeros(1)
         first = min(_SMALLEST_MARK, most)
@@ -115,10 +122,6 @@ class VoteScale:
         while marks[-1] < most:
             marks.append(self._after(marks[-MARKS_A_VOTE]))
         return np.asarray(np.minimum(np.array(marks), most))
-
-    def total(self, missed: Array, weights: Array) -> float:
-        """Compute G of labels that miss with such probabilities, each counted so often: **private data**."""
-        return float(weights @ self.bound.cost(missed))
 
     def mark_of(self, total: float) -> int:
         """Return φ, the number of the first mark that is at least so high: **private data**."""
@@ -140,11 +143,11 @@ class VoteScale:
 
 
 @lru_cache(maxsize=64)
-def vote_scale(sigma: float, order: float, answers: int) -> VoteScale:
-    """Keep the marks of a scale that is asked for several runs."""
-    return VoteScale(sigma, order, answers)
+def vote_scale(sigma: float, order: float, answers: int) -> VoteScale[MissedLabel]:
+    """Keep the marks of the labels of GNMax, for a scale that is asked for several runs."""
+    return VoteScale(MissedLabel(sigma, order), answers)
 
 
-def mark_of_run(scale: VoteScale, label: LabelCosts, answered: Array) -> int:
-    """Return φ of a run: **private data**."""
-    return scale.mark_of(scale.total(label.missed, label.times(answered)))
+def mark_of_run(scale: VoteScale[MissedLabel], label: LabelCosts, answered: Array) -> int:
+    """Return φ of a run of GNMax, of which each label counts so often: **private data**."""
+    return scale.mark_of(float(label.times(answered) @ scale.bound.cost(label.missed)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from darrm.losses.missed_label import MissedLabel
 from darrm.losses.renyi import CONVERSIONS
 from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.analysis import WARNING, Analysis
@@ -131,9 +132,9 @@ def table_2_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
 
 def vote_scale_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
     """What each line about the scale of votes must say for the parameters, from the marks."""
-    scale = VoteScale(40.0, ORDER, round(float(analysis.probabilities.sum())))
+    scale = VoteScale(MissedLabel(40.0, ORDER), round(float(analysis.probabilities.sum())))
     assert analysis.label is not None
-    total = scale.total(analysis.label.missed[analysis.label.which], analysis.probabilities)
+    total = float(analysis.probabilities @ scale.bound.cost(analysis.label.missed[analysis.label.which]))
     mark = int(np.searchsorted(scale.marks, total))
     public = 0.0
     if isinstance(analysis.aggregator, ConfidentGNMax):

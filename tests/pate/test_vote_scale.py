@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from darrm.losses.label_given_votes import label_costs
+from darrm.losses.missed_label import MissedLabel
 from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
@@ -36,7 +37,7 @@ def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(
         rows = histograms(K, C)
         found = label_costs(DiscreteGaussian(sigma), rows, [order])
         missed |= dict(zip(rows, found.missed[found.which].tolist(), strict=True))
-    bound = VoteScale(sigma, order, 1).bound
+    bound = VoteScale(MissedLabel(sigma, order), 1).bound
     cost = dict(zip(missed, bound.cost(np.array(list(missed.values()))).tolist(), strict=True))
     here = np.array(list(cost.values()))
     there = np.array([max(cost[one] for one in neighbors(row)) for row in cost])
@@ -44,7 +45,7 @@ def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(
     rng = np.random.default_rng(1)
     moved_most = 0
     for answers in (1, 3, 20):
-        scale = VoteScale(sigma, order, answers)
+        scale = VoteScale(MissedLabel(sigma, order), answers)
         for _ in range(300):
             run = rng.choice(here.size, size=answers, p=rng.dirichlet(np.full(here.size, 0.05)))
             mark = scale.mark_of(float(here[run].sum()))
@@ -59,7 +60,7 @@ def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(
 
 
 def test_what_is_published_is_the_noisy_mark_and_its_parts(released: Analysis) -> None:
-    scale = VoteScale(40.0, 14.0, 20)
+    scale = VoteScale(MissedLabel(40.0, 14.0), 20)
     assert released.label is not None
     mark = mark_of_run(scale, released.label, ANSWERED.astype(float))
     exact = np.minimum(released.label.both[released.label.which], 1.0)[ANSWERED]
@@ -79,24 +80,24 @@ def test_what_is_published_is_the_noisy_mark_and_its_parts(released: Analysis) -
 def test_safety_shifts_the_mark_and_costs_nothing(released: Analysis) -> None:
     safe = PublicationParameters(14.0, 3.0, safety=4.0)
     assert safe.cost == PARAMETERS.cost == 14.0 / 18.0
-    scale = VoteScale(40.0, 14.0, 20)
+    scale = VoteScale(MissedLabel(40.0, 14.0), 20)
     assert released.label is not None
-    total = scale.total(released.label.missed[released.label.which], ANSWERED.astype(float))
+    total = float(ANSWERED @ scale.bound.cost(released.label.missed[released.label.which]))
     drawn = [sanitize(released, safe, rng=np.random.default_rng(seed)) for seed in range(50)]
     assert all(one.noisy_cost >= total for one in drawn)
     assert drawn[0].understated_with == pytest.approx(3.17e-5, rel=1e-2)
 
 
 def test_nothing_more_than_the_worst_case_and_nothing_less_than_the_first_mark_is_published() -> None:
-    scale = VoteScale(40.0, 14.0, 20)
+    scale = VoteScale(MissedLabel(40.0, 14.0), 20)
     wide = PublicationParameters(14.0, 1e6)
     found = {scale.published(100, wide, rng=np.random.default_rng(seed)) for seed in range(20)}
     assert found == {float(scale.marks[0]), 20 * scale.bound.ceiling}
-    assert VoteScale(40.0, 14.0, 0).marks.tolist() == [0.0]
+    assert VoteScale(MissedLabel(40.0, 14.0), 0).marks.tolist() == [0.0]
 
 
 def test_the_marks_end_where_q_alone_bounds_less_than_the_ceiling() -> None:
-    scale = VoteScale(16.0, 97.0, 3)
+    scale = VoteScale(MissedLabel(16.0, 97.0), 3)
     assert scale.bound.cost(np.ones(1))[0] < scale.bound.ceiling
     assert scale.marks[-1] == 3 * scale.bound.cost(np.ones(1))[0]
 

@@ -1,0 +1,226 @@
+"""Test, then release: whatever the votes, test and run together are within the budget."""
+
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from darrm.errors import TableError
+from darrm.losses.label_given_votes import missed_probabilities
+from darrm.losses.missed_label import missed_label
+from darrm.losses.renyi import RenyiCurve
+from darrm.mechanisms.noisy_law import winning_probabilities
+from darrm.mechanisms.noisy_max import GNMax, LNMax, NoisyMax, ShapedMax
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.mechanisms.selection import PermuteAndFlip
+from darrm.pate.budget_test import BudgetTest
+from darrm.pate.confident import NoisyCheck
+from darrm.pate.tested import TestedRun
+from darrm.privacy import PrivacyParams
+from darrm.probability.integer_noise import ShapedNoise
+from darrm.problem import Voters
+from darrm.votes import Votes
+
+
+def plain(K: int) -> Voters:
+    return Voters(K, PrivacyParams("inf"), overlap=1)
+
+
+def law(run: TestedRun, counts: np.ndarray) -> np.ndarray:
+    """Every answer to one question, the last one none, where the test passes."""
+    chosen = winning_probabilities(run.mechanism.law, counts[None])[0]
+    if run.check is None:
+        return np.append(chosen, 0.0)
+    passes = np.exp(run.check.log_probabilities(np.array([counts.max()]))[0][0])
+    return np.append(passes * chosen, 1.0 - passes)
+
+
+def outcomes(run: TestedRun, voters: tuple[tuple[int, ...], ...]) -> tuple[np.ndarray, float]:
+    """All labels of all questions, not passing last, by the votes of each voter on each question."""
+    counts = np.array([np.bincount(answers, minlength=run.classes) for answers in zip(*voters, strict=True)])
+    chance = run.pass_chance(Votes.of_counts(counts))
+    laws = [law(run, row) for row in counts]
+    passing = laws[0]
+    for other in laws[1:]:
+        passing = np.multiply.outer(passing, other)
+    failing = [1.0]
+    if run.otherwise is not None:
+        instead = [winning_probabilities(run.otherwise.mechanism.law, row[None])[0] for row in counts]
+        failing = np.multiply.outer(*instead).ravel()
+    return np.append(chance * passing.ravel(), (1.0 - chance) * np.asarray(failing)), chance
+
+
+SHAPED = ShapedMax(ShapedNoise(1.0, 1.5, 1.5, 1.5))
+RUNS = [
+    (6, 2, GNMax(0.7), None, None, (4.0, 0.05), 1.5),
+    (6, 2, GNMax(0.6), NoisyCheck(4.0, 0.6), None, (4.0, 0.05), 1.5),
+    (5, 3, GNMax(0.7), NoisyCheck(4.0, 0.6), None, (4.0, 0.05), 1.3),
+    (6, 2, LNMax(2.0), None, None, (3.0, 0.05), 3.0),
+    (6, 2, SHAPED, None, None, (3.0, 0.05), 3.0),
+    (6, 2, GNMax(0.7), None, GNMax(3.0), (4.0, 0.05), 1.5),
+]
+
+
+@pytest.mark.parametrize(("K", "C", "mechanism", "check", "other", "budget", "order"), RUNS)
+def test_all_neighbors_of_all_votes_are_within_the_budget(
+    K: int,
+    C: int,
+    mechanism: NoisyMax,
+    check: NoisyCheck | None,
+    other: GNMax | None,
+    budget: tuple[float, float],
+    order: float,
+) -> None:
+    otherwise = None if other is None else NoisyMaximum(other, plain(K), C)
+    run = TestedRun(NoisyMaximum(mechanism, plain(K), C), 2, PrivacyParams(*budget), order, check, otherwise)
+    kinds = list(itertools.product(range(C), repeat=2))
+    found = {votes: outcomes(run, votes) for votes in itertools.combinations_with_replacement(kinds, K)}
+    worst, chances = 0.0, Counter()
+    for votes, (here, chance) in found.items():
+        assert math.isclose(here.sum(), 1.0, rel_tol=1e-9)
+        chances[round(chance, 6)] += 1
+        for place, kind in itertools.product(range(K), kinds):
+            there, _ = found[tuple(sorted((*votes[:place], kind, *votes[place + 1 :])))]
+            worst = max(worst, float(np.maximum(here - math.exp(budget[0]) * there, 0.0).sum()))
+    assert worst <= budget[1]
+    assert worst > 0.05 * budget[1]  # what is tested costs something
+    assert len(chances) > 1  # of the votes some pass more likely than others
+
+
+def all_histograms(K: int, C: int) -> np.ndarray:
+    return np.array([row for row in itertools.product(range(K + 1), repeat=C) if sum(row) == K])
+
+
+def moved(row: np.ndarray) -> list[np.ndarray]:
+    """Every histogram that one vote makes of this one."""
+    step = np.eye(row.size, dtype=np.int64)
+    return [row - step[a] + step[b] for a, b in itertools.permutations(range(row.size), 2) if row[a]]
+
+
+def renyi(p: np.ndarray, q: np.ndarray, order: float) -> float:
+    seen = p > 0.0
+    return float(np.log(np.sum(p[seen] ** order * q[seen] ** (1.0 - order))) / (order - 1.0))
+
+
+@pytest.mark.parametrize(
+    ("K", "C", "mechanism", "check", "order"),
+    [
+        (12, 2, GNMax(1.5), NoisyCheck(8.0, 2.0), 3.0),
+        (9, 3, GNMax(1.2), NoisyCheck(5.0, 1.0), 6.0),
+        (8, 4, GNMax(2.0), NoisyCheck(9.0, 3.0), 12.0),
+        (10, 3, LNMax(0.6), None, 5.0),
+        (8, 3, LNMax(2.5), None, 1.5),
+        (9, 3, ShapedMax(ShapedNoise(2.0, 4.0, 3.0, 2.0)), None, 4.0),
+        (12, 2, ShapedMax(ShapedNoise(1.5, 1.0, 1.0, 3.0)), None, 2.0),
+    ],
+)
+def test_two_numbers_bound_the_cost_and_how_far_a_vote_moves_it(
+    K: int, C: int, mechanism: NoisyMax, check: NoisyCheck | None, order: float
+) -> None:
+    run = TestedRun(NoisyMaximum(mechanism, plain(K), C), 1, PrivacyParams(1, 0.01), order, check)
+    rows = all_histograms(K, C)
+    laws = {tuple(row): law(run, row) for row in rows}
+    q = missed_probabilities(mechanism.law, rows)
+    largest = rows.max(axis=1)
+    costs = run.bound.cost(largest, q) if check else run.bound.cost(q)
+    cost, missed = ({tuple(row): value for row, value in zip(rows, values, strict=True)} for values in (costs, q))
+    places, shift = missed_label(mechanism.law, order).places
+    looseness = []
+    for row in rows:
+        here = laws[tuple(row)]
+        assert missed[tuple(row)] >= 1.0 - winning_probabilities(mechanism.law, row[None])[0].max() - 1e-12
+        true = max(max(renyi(here, laws[tuple(n)], order), renyi(laws[tuple(n)], here, order)) for n in moved(row))
+        assert true <= cost[tuple(row)] * (1.0 + 1e-9)
+        looseness.append(true / cost[tuple(row)])
+        after = max(cost[tuple(n)] for n in moved(row))
+        assert after <= np.interp(cost[tuple(row)], *run.bound.after_one_vote) * (1.0 + 1e-9)
+        place = int(np.flatnonzero(places >= missed[tuple(row)])[-1])
+        assert max(missed[tuple(n)] for n in moved(row)) <= places[max(place - shift, 0)] * (1.0 + 1e-9)
+    assert max(looseness) > 0.05  # few votes of noise of an odd shape cost far less than what bounds them
+
+
+def exact_delta(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
+
+
+@pytest.mark.parametrize("other", [None, 0.1])
+def test_the_chances_hold_for_every_pair_of_runs_within_the_costs_and_are_nearly_the_largest(
+    other: float | None,
+) -> None:
+    order, budget = 6.0, PrivacyParams(1.2, 1e-3)
+    costs = 0.002 * 1.6 ** np.arange(20)
+    curve = None if other is None else RenyiCurve.of_pure(other)
+    test = BudgetTest(order, budget, curve)
+    chances = test.chances(costs)
+    assert test.all_hold(chances, costs)
+    assert chances[0] > 0.99
+    assert np.all(np.diff(chances) <= 0.0)
+    rng, worst = np.random.default_rng(3), 0.0
+    for _ in range(4000):
+        v, w = (level := int(rng.integers(19))), level + int(rng.integers(2))
+        rare, loss = 10.0 ** rng.uniform(-5, -0.3), rng.uniform(0.0, 6.0)
+        run = np.array([rare, 1.0 - rare])
+        there = np.array([rare * math.exp(-loss), 1.0 - rare * math.exp(-loss)])
+        if max(renyi(run, there, order), renyi(there, run, order)) > costs[v]:
+            continue
+        shift = 0.0 if other is None else math.exp(other) / (1.0 + math.exp(other))
+        failing = (np.array([1.0]), np.array([1.0])) if other is None else (np.array([shift, 1 - shift]),) * 2
+        if other is not None:
+            failing = (failing[0], failing[1][::-1])
+        for (p, a), (q, b) in itertools.permutations(((chances[v], run), (chances[w], there))):
+            tails = failing if rng.integers(2) else failing[::-1]
+            worst = max(
+                worst,
+                exact_delta(np.append(p * a, (1 - p) * tails[0]), np.append(q * b, (1 - q) * tails[1]), budget.epsilon),
+            )
+    assert 0.2 * budget.delta < worst <= budget.delta
+    # one chance that is a hundredth larger is refused, wherever it is less than 1
+    for level in np.flatnonzero(chances < 0.98):
+        more = chances.copy()
+        more[level] *= 1.01
+        assert not test.all_hold(more, costs)
+    assert not test.all_hold(np.append(chances[1:], 1.0), costs)
+    assert not test.all_hold(chances[:-1], costs)
+
+
+def test_what_a_run_cannot_be_is_said() -> None:
+    answer = NoisyMaximum(GNMax(5.0), plain(20), 3)
+    budget = PrivacyParams(1, 1e-5)
+    for fields, words in (
+        ({"queries": 0}, "queries"),
+        ({"budget": PrivacyParams(1)}, "epsilon and delta above 0"),
+        ({"order": 1.0}, "order"),
+        ({"answer": NoisyMaximum(GNMax(5.0, reached=2), plain(20), 3)}, "one person reaches one"),
+        ({"answer": NoisyMaximum(GNMax(5.0), Voters(20, PrivacyParams(1), overlap=1), 3)}, "plain"),
+        ({"answer": NoisyMaximum(PermuteAndFlip(1.0), plain(20), 3)}, "GNMax, LNMax or ShapedMax"),
+        ({"answer": NoisyMaximum(LNMax(1.0), plain(20), 3), "check": NoisyCheck(15.0, 3.0)}, "GNMax"),
+        ({"otherwise": NoisyMaximum(GNMax(5.0), plain(20), 4)}, "same voters and classes"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            TestedRun(**{"answer": answer, "queries": 5, "budget": budget, "order": 9.0, **fields})
+    run = TestedRun(answer, 5, budget, 9.0)
+    for votes, words in (
+        (Votes.of_counts([[20, 0, 0]] * 6), "at most 5"),
+        (Votes.of_counts([[20, 0]]), "C = 3"),
+        (Votes.of_counts([[21, 0, 0]]), "K = 20"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            run.release(votes)
+    with pytest.raises(ValueError, match="queries"):
+        run.charge(6)
+
+
+def test_a_run_passes_as_often_as_it_says_and_is_written_and_read() -> None:
+    run = TestedRun(NoisyMaximum(GNMax(0.6), plain(6), 2), 2, PrivacyParams(4, 0.05), 1.5, NoisyCheck(4.0, 0.6))
+    votes = Votes.of_counts([[6, 0], [6, 0]])
+    chance = run.pass_chance(votes)
+    assert 0.05 < chance < 0.95
+    rng = np.random.default_rng(5)
+    passed = np.mean([np.any(run.release(votes, rng=rng) >= 0) for _ in range(400)])
+    assert abs(passed - chance) < 5.0 * math.sqrt(chance * (1 - chance) / 400)
+    assert TestedRun.from_json(run.to_json()) == run
+    for field, value in (("order", "0.5"), ("queries", "3"), ("check", {"threshold": "9"}), ("extra", 1)):
+        with pytest.raises(TableError):
+            TestedRun.from_json({**run.to_json(), field: value})
