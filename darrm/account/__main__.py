@@ -15,8 +15,8 @@ from darrm.account.ledger_store import check_kept
 from darrm.account.report import ledger_json, ledger_text, plot_bounds, spent_by, table_json, table_text
 from darrm.errors import checks
 from darrm.losses.charges import Charge
-from darrm.mechanisms.files import Released, load_release
 from darrm.mechanisms.release import Release
+from darrm.pate.files import Released, load_release
 from darrm.privacy import exact_number
 from darrm.problem import Voters
 from darrm.proof.charge import charge_of

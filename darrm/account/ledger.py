@@ -243,7 +243,8 @@ class PrivacyLedger:
         note
             The caller's words for the log.
         labels
-            (charge.count,) what the charge pays for: kept in the ledger by the same transaction, until delivered.
+            (charge.count·charge.labels,) what the charge pays for: kept in the ledger by the same transaction until
+            they are delivered.
         manifest
             In place of ``labels`` what says how they are drawn after the debit (`darrm.release.partitions`): kept until
             they are delivered.
@@ -280,7 +281,7 @@ class PrivacyLedger:
         checks.instance(Charge, charge=charge, advice="say aggregator.charge(queries)")
         _check_text("note", note)
         _check_charge(charge)
-        kept = manifest if labels is None else _to_npy(labels, charge.count)
+        kept = manifest if labels is None else _to_npy(labels, charge.count * charge.labels)
         target = _target(output, turn)
         asked = () if turn is None else _ids(turn.questions, charge.count)
         token, number, account = secrets.token_hex(16), 0, PrivacyAccountant()

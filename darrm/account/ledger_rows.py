@@ -96,6 +96,12 @@ class Entry:
     questions: tuple[str, ...] = ()  # the public ids of what was asked in a stream, in order; empty where it has none
     files: tuple[tuple[str, str], ...] = ()  # drawn after the debit: the name and the SHA-256 of each
     link: str = field(default="", compare=False)  # see `darrm.account.head`; empty in version 1
+    each: int = 1  # labels for one query's charge: more for a run that is charged as a whole
+
+    @property
+    def answers(self) -> int:
+        """How many labels were paid for."""
+        return self.count * self.each
 
     @property
     def is_of_a_stream(self) -> bool:
@@ -267,6 +273,7 @@ class Rows:
     def entries(self) -> tuple[Entry, ...]:
         """Read the log, oldest first, and check its links, or the seals of older versions."""
         version, link, entries = self.version, self.identity().link, []
+        each = {kind: charge.labels for kind, charge in self.costs().items()}
         for row in self._log():
             number, time, what, count, note, proof, digest, _, output, sealed, waits, _, kind, named, linked, drawn = (
                 row
@@ -277,7 +284,7 @@ class Rows:
             asked = tuple(self._texts(named)) if named else ()
             files = tuple(self._texts(drawn, dict).items()) if drawn else ()
             of_entry = (time, what, count, note, proof, digest, not waits, output, number, kind, asked, files)
-            entries.append(Entry(*of_entry, link if version > 1 else ""))
+            entries.append(Entry(*of_entry, link if version > 1 else "", each.get(kind, 1)))
         return tuple(entries)
 
     def _texts(self, written: str, kind: type = list) -> Json:

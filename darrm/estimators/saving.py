@@ -1,7 +1,7 @@
 """Files of fitted estimators, by skops: no pickle, and no code that is not named.
 
 A file holds the teachers, or the student, as skops writes them, and of our own types plain data only: the release as
-the document of `darrm.mechanisms.files`, which proves it again, and the path of the ledger, which goes on where it
+the document of `darrm.pate.files`, which proves it again, and the path of the ledger, which goes on where it
 stands. A ledger in memory cannot be saved, and neither can an estimator that would be without its budget.
 
 Whatever is wrong with a file, reading it ends in one `TableError`, and what it unfolds to is bounded before it is read:
@@ -30,7 +30,7 @@ from darrm.estimators.pate import PATEClassifier, PATEReport
 from darrm.estimators.planning import BEST, charge_of_models, planned
 from darrm.estimators.spending import LedgerHandle, opened
 from darrm.estimators.voting import PrivateVotingClassifier
-from darrm.mechanisms.files import document_of, release_of
+from darrm.pate.files import document_of, release_of
 from darrm.plan.option import Option
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload

@@ -1,7 +1,6 @@
 """What answers, exactly drawn: proven tables, noisy maxima, and selection; each knows its cost."""
 
 __all__ = [
-    "files",
     "noise_tails",
     "noisy_law",
     "noisy_max",

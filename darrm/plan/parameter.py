@@ -12,7 +12,7 @@ from functools import cached_property
 from darrm.account.bounds import Bound
 from darrm.errors import PlanError
 from darrm.losses.charges import Charge
-from darrm.mechanisms.files import Released
+from darrm.pate.files import Released
 from darrm.plan.share_right import Law
 from darrm.problem import Workload
 

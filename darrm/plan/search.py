@@ -27,9 +27,9 @@ from darrm.errors import PlanError, checks
 from darrm.laws import priors
 from darrm.laws.priors import Prior
 from darrm.losses.composition import TooManyKindsError
-from darrm.mechanisms.files import Released, save_release
 from darrm.optimize.closed_form import has_closed_form
 from darrm.optimize.optimizer import check_size, default_shape
+from darrm.pate.files import Released, save_release
 from darrm.plan.budget import needs_no_noise, releases_of
 from darrm.plan.families import FAMILIES
 from darrm.plan.family import Family, calibrate
@@ -92,7 +92,7 @@ class Plan:
         return aggregator  # type: ignore[no-any-return]
 
     def save(self, path: str | Path) -> None:
-        """Write what releases the answers, and `claims`, to a file that `darrm.mechanisms.files.load_release` reads."""
+        """Write what releases the answers, and `claims`, to a file that `darrm.pate.files.load_release` reads."""
         save_release(path, self.aggregator, self.claims)
 
     @property

@@ -15,13 +15,15 @@ from contextlib import contextmanager, suppress
 from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 
+import numpy as np
+
 from darrm.account.accountant import KINDS, SET_ASIDE, PrivacyAccountant
 from darrm.account.filters import HALF
 from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.account.ledger_store import check_kept
 from darrm.errors import BudgetExceededError, DarrmError, LedgerError, PaidError, checks
 from darrm.losses.charges import Charge
-from darrm.mechanisms.files import Released, load_release
+from darrm.pate.files import Released, load_release
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
 from darrm.release.debited import receipt_path, recover, release_debited
@@ -42,7 +44,7 @@ from darrm.system.flags import add_classes, classes_of, integer, privacy_pair
 from darrm.system.parquet_file import is_parquet
 from darrm.system.progress import StatusLine, status_line
 from darrm.system.votes_file import check_new
-from darrm.votes import FORMATS, MISSING, Votes
+from darrm.votes import ABSTAIN, FORMATS, MISSING, Votes
 
 PAID_STATUS = 3
 _SMALLEST_DELTA, _LARGEST_DELTA, _TOLERANCE = 1e-30, 0.01, 0.02  # of what is proposed where a budget is too small
@@ -259,6 +261,11 @@ def _release(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
     note = note_of(options)
     ledger = _ledger_of(options, aggregator, votes.queries, note)
     labels = release_debited(aggregator, votes, ledger=ledger, note=note, output=options.output, line=line)
+    if np.all(labels.astype(str) == str(ABSTAIN)) and not options.quiet:
+        line.wipe()
+        complain(
+            f"no query has a label ({ABSTAIN} stands for none): the test did not pass; the budget is spent", 0, "note"
+        )
     return ledger, labels.size
 
 

@@ -180,8 +180,15 @@ class Delivery:
 def check_aggregator(aggregator: object) -> None:
     """Raise `ValueError` unless it releases and charges."""
     if isinstance(aggregator, type) or not (hasattr(aggregator, "release") and hasattr(aggregator, "charge")):
-        advice = "it comes first, then the votes; darrm.mechanisms.files.load_release reads one from a file"
+        advice = "it comes first, then the votes; darrm.pate.files.load_release reads one from a file"
         checks.fail("aggregator", checks.Found(type(aggregator).__name__), "what releases, like Release(table)", advice)
+
+
+def check_by_query(aggregator: Aggregator) -> None:
+    """Raise `ValueError` for a run that is charged as a whole where queries are answered one by one, or in parts."""
+    if aggregator.charge(1).kind != aggregator.charge(2).kind:
+        advice = "all votes of such a run are given at once: darrm.release.release_debited, or a .npy or .csv file"
+        checks.fail("aggregator", checks.Found("a run that is charged as a whole"), "charged for each query", advice)
 
 
 def check_ledger(ledger: object) -> None:

@@ -38,7 +38,7 @@ from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError, checks
 from darrm.mechanisms.release import Release
 from darrm.proof.table import Table
-from darrm.release.delivery import Delivery, StreamSink, check_aggregator, check_ledger
+from darrm.release.delivery import Delivery, StreamSink, check_aggregator, check_by_query, check_ledger
 from darrm.system.extras import Untyped
 from darrm.votes import Classes, Votes
 
@@ -111,6 +111,7 @@ class OneByOne(StreamSink):
     ) -> None:
         check_ledger(ledger)
         check_aggregator(aggregator)
+        check_by_query(aggregator)
         if ledger.kinds == "planned":
             advice = "the number of a stream's questions is not fixed before the first answer; make a ledger of its own"
             checks.fail("the ledger's kinds", ledger.kinds, "one, renyi or adaptive", advice)

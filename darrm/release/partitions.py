@@ -48,9 +48,9 @@ from typing import Any, TypedDict, Unpack
 from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
 from darrm.errors import LedgerError, PaidError, checks
-from darrm.mechanisms.files import Released, document_of, release_of
+from darrm.pate.files import Released, document_of, release_of
 from darrm.release.debited import check_links, check_no_receipt, leave_receipt
-from darrm.release.delivery import Delivery, HandOver, Sink, check_ledger
+from darrm.release.delivery import Delivery, HandOver, Sink, check_by_query, check_ledger
 from darrm.release.engine import Advance, Engine, engine_of
 from darrm.system.extras import Untyped
 from darrm.system.files import sync
@@ -203,7 +203,7 @@ def release_partitions(
     Parameters
     ----------
     aggregator
-        What answers: one that has a file format (`darrm.mechanisms.files.document_of`).
+        What answers: one that has a file format (`darrm.pate.files.document_of`).
     source
         A Parquet file, or a folder of them that is read recursively: one row a query.
     ledger
@@ -250,6 +250,7 @@ def survey(
     checks.file_name(source=source, output=output)
     root, target = Path(os.path.realpath(source)), _real(output)
     document = document_of(aggregator)
+    check_by_query(aggregator)
     voters, number = aggregator.voters, aggregator.classes  # type: ignore[attr-defined]  # what has a document
     classes = reading.get("classes")
     classes = number if classes is None else classes

@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import Protocol, Self
 
 from darrm.losses.charges import Charge
-from darrm.mechanisms.files import Released
 from darrm.mechanisms.release import Release
+from darrm.pate.files import Released
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.table import Table

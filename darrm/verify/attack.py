@@ -38,8 +38,8 @@ from scipy.special import betaincinv
 from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
-from darrm.mechanisms.files import Released
 from darrm.mechanisms.release import Release
+from darrm.pate.files import Released
 from darrm.probability import Array
 from darrm.verify.label_law import Histogram, Law, Pair, TooLongError, law_of
 from darrm.verify.neighbors import near_ties, random_pair, voters_of, worst_pairs
@@ -219,7 +219,7 @@ def attack(
     Parameters
     ----------
     aggregator
-        What is attacked: what `darrm.mechanisms.files.load_release` reads from a file. Its claims are those of the
+        What is attacked: what `darrm.pate.files.load_release` reads from a file. Its claims are those of the
         charge of one query.
     draws
         How many labels are drawn from either side of every pair, from 1 to a thousand million; with a million a loss of

@@ -21,10 +21,10 @@ from scipy.special import gammaln
 
 from darrm.laws.histograms import histograms_of
 from darrm.laws.plurality_law import ONE, PluralityLaw
-from darrm.mechanisms.files import Released
 from darrm.mechanisms.noisy_max import NoisyMax
 from darrm.mechanisms.release import Release
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.pate.files import Released
 from darrm.probability import Array
 from darrm.probability.integer_noise import IntegerNoise
 from darrm.problem import is_law_a_gamma

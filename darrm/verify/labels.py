@@ -73,7 +73,7 @@ def _judge_payment(
         return
     paid, begun = found_in
     if begun and not paid:
-        known = sum(entry.count for entry in begun)
+        known = sum(entry.answers for entry in begun)
         reason = f"the first {known} are; the other {labels.size - known} are fewer than the next debit has: give all"
         yield Verdict(_LABELS, "they are the labels of a debit", CLAIMED, reason)
         return
@@ -81,7 +81,7 @@ def _judge_payment(
         reason = f"question {file.first} was paid for together with those from {start} on: give all of them"
         yield Verdict(_LABELS, "they are the labels of a debit", CLAIMED, reason)
         return
-    bare = [entry.count for entry in ledger.entries if not entry.labels]
+    bare = [entry.answers for entry in ledger.entries if not entry.labels]
     if not paid and bare:
         totals = sorted({*bare, sum(bare)})
         reason = f"{labels.size} labels; entries without a digest of theirs count {', '.join(map(str, totals))}"
@@ -95,7 +95,7 @@ def _judge_payment(
     yield judged(_LABELS, "they are the labels of a debit", found, holds=bool(paid), how=PROVED)
     if not paid:
         return
-    totals = [sum(entry.count for entry in entries) for entries in paid]
+    totals = [sum(entry.answers for entry in entries) for entries in paid]
     counts, fits = ", ".join(map(str, totals)), set(totals) == {labels.size}  # each entry of these labels has as many
     yield judged(
         _LABELS,
@@ -113,8 +113,8 @@ def _judge_files(labels: int, files: int, entries: Sequence[Entry]) -> Iterator[
     reason = f"by SHA-256 they are {', '.join(told) or 'none that an entry names'}"
     yield judged(_LABELS, "they are the labels of a debit", reason, holds=bool(entries), how=PROVED)
     for entry in entries[:1]:
-        fits = labels == entry.count if files == len(entry.files) else labels < entry.count
-        reason = f"{numbered(labels, 'label', 'labels')}, {entry.count} paid"
+        fits = labels == entry.answers if files == len(entry.files) else labels < entry.answers
+        reason = f"{numbered(labels, 'label', 'labels')}, {entry.answers} paid"
         yield judged(_LABELS, "as many were paid for as there are", reason, holds=fits, how=PROVED)
 
 
@@ -145,9 +145,9 @@ def _in_parts(file: LabelsFile, entries: Sequence[Entry]) -> tuple[list[list[Ent
                 left -= 1
                 if left < 0:
                     return (found, begun) if found else None
-                part = labels[place : place + log[end].count]
+                part = labels[place : place + log[end].answers]
                 if labels_digest(part) != log[end].labels:
-                    if part.size < log[end].count and log[end].is_of_a_stream:
+                    if part.size < log[end].answers and log[end].is_of_a_stream:
                         begun = max(begun, log[start:end], key=len)
                     break
                 place, end = place + part.size, end + 1
@@ -171,7 +171,7 @@ def _logs(first: int | None, entries: Sequence[Entry]) -> list[tuple[list[Entry]
     numbered: list[tuple[list[Entry], Sequence[int]]] = [(files, range(len(files) if first == 1 else 0))]
     for log in logs:
         if log[0].is_of_a_stream:
-            answered = list(accumulate((entry.count for entry in log), initial=0))[:-1]
+            answered = list(accumulate((entry.answers for entry in log), initial=0))[:-1]
             numbered.append((log, [place for place, before in enumerate(answered) if before + 1 == first]))
     return numbered
 
@@ -187,7 +187,7 @@ def _by_output(entries: Sequence[Entry]) -> list[list[Entry]]:
 def _start_within(number: int, entries: Sequence[Entry]) -> int:
     """Return the first question of a debit of a stream that pays for this one as a later one; 0 if none does."""
     for log in _by_output(entries):
-        ends = list(accumulate(entry.count for entry in log)) if log[0].is_of_a_stream else []
+        ends = list(accumulate(entry.answers for entry in log)) if log[0].is_of_a_stream else []
         for start, end in pairwise([0, *ends]):
             if start + 1 < number <= end:
                 return start + 1

@@ -155,7 +155,7 @@ def _is_kept(ledger: PrivacyLedger, entry: Entry) -> bool:
     try:
         if not entry.labels:
             return ledger.kept_manifest(entry.number) is not None
-        return len(ledger.kept_labels(entry.number)) == entry.count
+        return len(ledger.kept_labels(entry.number)) == entry.answers
     except LedgerError:
         return False
 

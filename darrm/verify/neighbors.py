@@ -13,8 +13,8 @@ from fractions import Fraction
 import numpy as np
 
 from darrm.laws.noise_function import NoiseFunction
-from darrm.mechanisms.files import Released
 from darrm.mechanisms.release import Release
+from darrm.pate.files import Released
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.binomial import poisson_binomial_pmf

@@ -15,8 +15,8 @@ from typing import Any
 
 from darrm.errors import DarrmError
 from darrm.laws import priors
-from darrm.mechanisms.files import CLAIMS, without_claims
 from darrm.mechanisms.noisy_maximum import FORMAT, NoisyMaximum
+from darrm.pate.files import CLAIMS, without_claims
 from darrm.proof.evidence import CORNERS, MOVES
 from darrm.proof.table import Table
 from darrm.system.files import Json, parse_json

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from darrm.account.ledger import PrivacyLedger
-from darrm.mechanisms.files import load_release
 from darrm.mechanisms.release import Release
 from darrm.optimize.optimizer import optimize_table
+from darrm.pate.files import load_release
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.release.delivery import Delivery

@@ -44,8 +44,8 @@ from darrm.advise import advise
 from darrm.errors import DarrmError
 from darrm.laws import priors
 from darrm.losses import compose_optimal, compose_simple
-from darrm.mechanisms.files import load_release
 from darrm.pate import ConfidentGNMax, GNMax, LNMax, analyze, sanitize
+from darrm.pate.files import load_release
 from darrm.plan import plan
 from darrm.random_dp import Gaussian, Laplace, SensitivitySampler, sample_size, sample_then_respond
 from darrm.system.command_line import nearest

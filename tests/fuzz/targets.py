@@ -32,10 +32,10 @@ from darrm import (
     optimize_plurality,
 )
 from darrm.errors import DarrmError
-from darrm.mechanisms.files import load_release
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.release import Release
 from darrm.pate import GNMax
+from darrm.pate.files import load_release
 from darrm.system.parquet_file import layout_of
 from darrm.votes import class_names, vote_batches
 from tests.fuzz.harness import Case, Target

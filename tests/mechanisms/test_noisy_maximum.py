@@ -13,8 +13,8 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import MODELS_BOUNDS
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import TableError
-from darrm.mechanisms.files import load_release, save_release
 from darrm.pate import ExponentialMechanism, GNMax, LNMax, NoisyMaximum, PermuteAndFlip, ShapedMax
+from darrm.pate.files import load_release, save_release
 from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import Voters
@@ -84,7 +84,7 @@ def test_what_is_no_release_is_refused(tmp_path: Path) -> None:
         with pytest.raises(TableError) as raised:
             load_release(path)
         assert raised.value.field == field
-    with pytest.raises(ValueError, match="a Release or a NoisyMaximum"):
+    with pytest.raises(ValueError, match="a Release, a NoisyMaximum or a TestedRun"):
         save_release(path, GNMax(4.0))
 
 

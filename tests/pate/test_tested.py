@@ -1,31 +1,49 @@
 """Test, then release: whatever the votes, test and run together are within the budget."""
 
 import itertools
+import json
 import math
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
-from darrm.errors import TableError
+import darrm
+from darrm.account.ledger import PrivacyLedger
+from darrm.errors import BudgetExceededError, TableError
 from darrm.losses.label_given_votes import missed_probabilities
 from darrm.losses.missed_label import missed_label
 from darrm.losses.renyi import RenyiCurve
 from darrm.mechanisms.noisy_law import winning_probabilities
 from darrm.mechanisms.noisy_max import GNMax, LNMax, NoisyMax, ShapedMax
-from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.mechanisms.selection import PermuteAndFlip
 from darrm.pate.budget_test import BudgetTest
+from darrm.pate.checked_cost import CheckedCost
 from darrm.pate.confident import NoisyCheck
+from darrm.pate.files import load_release, save_release
 from darrm.pate.tested import TestedRun
 from darrm.privacy import PrivacyParams
-from darrm.probability.integer_noise import ShapedNoise
+from darrm.probability.integer_noise import IntegerNoise, ShapedNoise
 from darrm.problem import Voters
+from darrm.release.debited import release_debited
+from darrm.release.one_by_one import open_release
+from darrm.release.partitions import survey
 from darrm.votes import Votes
+
+SCHEMA = json.loads((Path(darrm.__file__).parent / "schemas" / "tested_run.json").read_text())
 
 
 def plain(K: int) -> Voters:
     return Voters(K, PrivacyParams("inf"), overlap=1)
+
+
+def noise_of(mechanism: Mechanism) -> IntegerNoise:
+    assert isinstance(mechanism, NoisyMax)
+    return mechanism.law
 
 
 def law(run: TestedRun, counts: np.ndarray) -> np.ndarray:
@@ -47,7 +65,7 @@ def outcomes(run: TestedRun, voters: tuple[tuple[int, ...], ...]) -> tuple[np.nd
         passing = np.multiply.outer(passing, other)
     failing = [1.0]
     if run.otherwise is not None:
-        instead = [winning_probabilities(run.otherwise.mechanism.law, row[None])[0] for row in counts]
+        instead = [winning_probabilities(noise_of(run.otherwise.mechanism), row[None])[0] for row in counts]
         failing = np.multiply.outer(*instead).ravel()
     return np.append(chance * passing.ravel(), (1.0 - chance) * np.asarray(failing)), chance
 
@@ -67,7 +85,7 @@ RUNS = [
 def test_all_neighbors_of_all_votes_are_within_the_budget(
     K: int,
     C: int,
-    mechanism: NoisyMax,
+    mechanism: Mechanism,
     check: NoisyCheck | None,
     other: GNMax | None,
     budget: tuple[float, float],
@@ -77,7 +95,7 @@ def test_all_neighbors_of_all_votes_are_within_the_budget(
     run = TestedRun(NoisyMaximum(mechanism, plain(K), C), 2, PrivacyParams(*budget), order, check, otherwise)
     kinds = list(itertools.product(range(C), repeat=2))
     found = {votes: outcomes(run, votes) for votes in itertools.combinations_with_replacement(kinds, K)}
-    worst, chances = 0.0, Counter()
+    worst, chances = 0.0, Counter[float]()
     for votes, (here, chance) in found.items():
         assert math.isclose(here.sum(), 1.0, rel_tol=1e-9)
         chances[round(chance, 6)] += 1
@@ -117,20 +135,20 @@ def renyi(p: np.ndarray, q: np.ndarray, order: float) -> float:
     ],
 )
 def test_two_numbers_bound_the_cost_and_how_far_a_vote_moves_it(
-    K: int, C: int, mechanism: NoisyMax, check: NoisyCheck | None, order: float
+    K: int, C: int, mechanism: Mechanism, check: NoisyCheck | None, order: float
 ) -> None:
     run = TestedRun(NoisyMaximum(mechanism, plain(K), C), 1, PrivacyParams(1, 0.01), order, check)
     rows = all_histograms(K, C)
     laws = {tuple(row): law(run, row) for row in rows}
-    q = missed_probabilities(mechanism.law, rows)
+    q = missed_probabilities(noise_of(mechanism), rows)
     largest = rows.max(axis=1)
-    costs = run.bound.cost(largest, q) if check else run.bound.cost(q)
+    costs = run.bound.cost(largest, q) if isinstance(run.bound, CheckedCost) else run.bound.cost(q)
     cost, missed = ({tuple(row): value for row, value in zip(rows, values, strict=True)} for values in (costs, q))
-    places, shift = missed_label(mechanism.law, order).places
+    places, shift = missed_label(noise_of(mechanism), order).places
     looseness = []
     for row in rows:
         here = laws[tuple(row)]
-        assert missed[tuple(row)] >= 1.0 - winning_probabilities(mechanism.law, row[None])[0].max() - 1e-12
+        assert missed[tuple(row)] >= 1.0 - winning_probabilities(noise_of(mechanism), row[None])[0].max() - 1e-12
         true = max(max(renyi(here, laws[tuple(n)], order), renyi(laws[tuple(n)], here, order)) for n in moved(row))
         assert true <= cost[tuple(row)] * (1.0 + 1e-9)
         looseness.append(true / cost[tuple(row)])
@@ -150,7 +168,7 @@ def test_the_chances_hold_for_every_pair_of_runs_within_the_costs_and_are_nearly
     other: float | None,
 ) -> None:
     order, budget = 6.0, PrivacyParams(1.2, 1e-3)
-    costs = 0.002 * 1.6 ** np.arange(20)
+    costs = np.asarray(0.002 * 1.6 ** np.arange(20), dtype=np.float64)
     curve = None if other is None else RenyiCurve.of_pure(other)
     test = BudgetTest(order, budget, curve)
     chances = test.chances(costs)
@@ -177,7 +195,7 @@ def test_the_chances_hold_for_every_pair_of_runs_within_the_costs_and_are_nearly
             )
     assert 0.2 * budget.delta < worst <= budget.delta
     # one chance that is a hundredth larger is refused, wherever it is less than 1
-    for level in np.flatnonzero(chances < 0.98):
+    for level in np.flatnonzero(chances < 0.98).tolist():
         more = chances.copy()
         more[level] *= 1.01
         assert not test.all_hold(more, costs)
@@ -188,6 +206,7 @@ def test_the_chances_hold_for_every_pair_of_runs_within_the_costs_and_are_nearly
 def test_what_a_run_cannot_be_is_said() -> None:
     answer = NoisyMaximum(GNMax(5.0), plain(20), 3)
     budget = PrivacyParams(1, 1e-5)
+    whole: dict[str, Any] = {"answer": answer, "queries": 5, "budget": budget, "order": 9.0}
     for fields, words in (
         ({"queries": 0}, "queries"),
         ({"budget": PrivacyParams(1)}, "epsilon and delta above 0"),
@@ -199,7 +218,7 @@ def test_what_a_run_cannot_be_is_said() -> None:
         ({"otherwise": NoisyMaximum(GNMax(5.0), plain(20), 4)}, "same voters and classes"),
     ):
         with pytest.raises(ValueError, match=words):
-            TestedRun(**{"answer": answer, "queries": 5, "budget": budget, "order": 9.0, **fields})
+            TestedRun(**{**whole, **fields})
     run = TestedRun(answer, 5, budget, 9.0)
     for votes, words in (
         (Votes.of_counts([[20, 0, 0]] * 6), "at most 5"),
@@ -224,3 +243,24 @@ def test_a_run_passes_as_often_as_it_says_and_is_written_and_read() -> None:
     for field, value in (("order", "0.5"), ("queries", "3"), ("check", {"threshold": "9"}), ("extra", 1)):
         with pytest.raises(TableError):
             TestedRun.from_json({**run.to_json(), field: value})
+
+
+def test_a_run_is_paid_for_once_and_its_labels_are_those_of_all_queries(tmp_path: Path) -> None:
+    budget = PrivacyParams(2, "1e-5")
+    run = TestedRun(NoisyMaximum(GNMax(20.0), plain(250), 3), 40, budget, 8.0)
+    save_release(tmp_path / "run.json", run)
+    jsonschema.validate(json.loads((tmp_path / "run.json").read_text()), SCHEMA)
+    assert load_release(tmp_path / "run.json") == run
+    votes = Votes.of_counts([[249, 1, 0]] * 30)
+    ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", budget)
+    labels = release_debited(run, votes, ledger=ledger, output=tmp_path / "labels.csv")
+    assert labels.shape == (30,)
+    (entry,) = ledger.entries()
+    assert (entry.count, entry.answers, entry.delivered) == (1, 30, True)
+    assert ledger.spent.epsilon == pytest.approx(2.0)
+    with pytest.raises(BudgetExceededError):
+        release_debited(run, votes, ledger=ledger, output=tmp_path / "again.csv")
+    assert PrivacyLedger(tmp_path / "ledger.sqlite").entries() == (entry,)
+    for door in (lambda: open_release(run, ledger), lambda: survey(run, tmp_path, tmp_path / "out")):
+        with pytest.raises(ValueError, match="charged as a whole"):
+            door()

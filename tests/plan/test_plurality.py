@@ -21,8 +21,8 @@ from darrm.advise.report import text_report as advice_text
 from darrm.errors import BudgetExceededError, PlanError
 from darrm.laws.priors import Dirichlet, Point, RecordedVotes
 from darrm.losses.charges import Charge
-from darrm.mechanisms.files import load_release
 from darrm.optimize.plurality import optimize_plurality
+from darrm.pate.files import load_release
 from darrm.plan import FAMILIES, Plan, plan
 from darrm.plan.__main__ import main
 from darrm.plan.by_label import permute_and_flip_law

@@ -22,7 +22,7 @@ from darrm.account import __main__ as account
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import BudgetExceededError, PaidError
 from darrm.laws.noise_function import NoiseFunction
-from darrm.mechanisms.files import load_release
+from darrm.pate.files import load_release
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.table import Table, certify

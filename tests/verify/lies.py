@@ -34,7 +34,7 @@ from darrm import (
     release_debited,
 )
 from darrm.laws.priors import Dirichlet
-from darrm.mechanisms.files import load_release
+from darrm.pate.files import load_release
 from darrm.plan.search import Plan
 from darrm.verify.audit import Audit, audit
 from darrm.verify.verdicts import FALSE, UNKNOWN

@@ -10,11 +10,11 @@ import pytest
 
 from darrm.laws.plurality_law import ONE, PluralityLaw, true_plurality
 from darrm.mechanisms import noisy_max, release
-from darrm.mechanisms.files import Released
 from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.mechanisms.release import Release
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.pate.files import Released
 from darrm.privacy import PrivacyParams
 from darrm.probability import exact_sampling
 from darrm.probability.integer_noise import ShapedNoise

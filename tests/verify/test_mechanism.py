@@ -15,10 +15,10 @@ import pytest
 from darrm import PrivacyLedger, PrivacyParams, Voters, Votes, Workload
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
-from darrm.mechanisms.files import CLAIMS, load_release
 from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.pate.files import CLAIMS, load_release
 from darrm.plan import plan
 from darrm.plan.families import named
 from darrm.probability.integer_noise import ShapedNoise

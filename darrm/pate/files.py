@@ -1,5 +1,7 @@
 """Releases in files: what a plan wrote, whichever of the formats it is, as the aggregator that releases from it.
 
+A table, a mechanism, or a run of one that is tested first: `darrm.pate.tested`.
+
 A plan's file also holds what was claimed of it, under ``plan``: the workload, the total and by which bound, the share
 right under which prior. Whoever releases does not read that; `darrm.verify` judges every number of it.
 """
@@ -12,16 +14,19 @@ from darrm.errors import checks
 from darrm.mechanisms import noisy_maximum
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.release import Release
+from darrm.pate import tested
+from darrm.pate.tested import TestedRun
 from darrm.proof.evidence import BY_FORMAT, CORNERS
 from darrm.proof.stored import read_document, write_document
 from darrm.proof.table import Table
 from darrm.system.files import Document, Json
 
-Released = Release | NoisyMaximum
+Released = Release | NoisyMaximum | TestedRun
 CLAIMS = "plan"
 _FORMATS: dict[str, Callable[[Json], Released]] = {
     **dict.fromkeys(BY_FORMAT, lambda data: Release(Table.from_json(data))),
     noisy_maximum.FORMAT: NoisyMaximum.from_json,
+    tested.FORMAT: TestedRun.from_json,
 }
 
 
@@ -60,5 +65,5 @@ def document_of(aggregator: Aggregator) -> Document:
     """Return what a file of an aggregator holds, as plain data; `ValueError` if it has no format."""
     if not isinstance(aggregator, Released):
         advice = "say NoisyMaximum(mechanism, voters, classes)"
-        checks.fail("aggregator", aggregator, "a Release or a NoisyMaximum", advice)
+        checks.fail("aggregator", aggregator, "a Release, a NoisyMaximum or a TestedRun", advice)
     return aggregator.to_json()
