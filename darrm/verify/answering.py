@@ -33,11 +33,11 @@ class Costs(Protocol):
     def cost(self, *, voters: Voters | None = None, exact: bool | None = None) -> Charge:
         """Describe what a query costs; `ValueError` for voters of whom it is not proved."""
 
-    def renyi(self, order: float) -> Between | None:
-        """Enclose the Rényi divergence of a label at an order; None where it takes too long."""
+    def renyi(self, order: float, enough: float = 0.0) -> Between | None:
+        """Enclose the Rényi divergence of a label at an order, no closer than is enough; None where it takes long."""
 
-    def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
-        """Enclose the smallest δ of one label for each ε; None where it takes too long."""
+    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
+        """Enclose the smallest δ of one label for each ε, no closer than is enough; None where it takes too long."""
 
     def for_plain_voters(self, overlap: int) -> Self:
         """Compute the same for a person who reaches so many voters about whom nothing is promised."""

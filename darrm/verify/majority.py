@@ -50,11 +50,11 @@ class ExactMajority(OfTable):
         """Enclose what the cost may be."""
         return budget(target.exact_epsilon, target.exact_delta)
 
-    def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:  # noqa: ARG002
         """Enclose the smallest δ of one label for each ε; None if there are too many rows."""
         return divergences(self.release, epsilons)
 
-    def renyi(self, order: float) -> Between | None:
+    def renyi(self, order: float, enough: float = 0.0) -> Between | None:  # noqa: ARG002
         """Enclose the Rényi divergence of a label at an order; None if there are too many rows."""
         return _renyi(self.release, order)
 

@@ -44,7 +44,7 @@ from darrm.verify.noisy_labels import (
 )
 from darrm.verify.verdicts import ABOUT_MECHANISM, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
 
-_LEAST = 1e-15  # of a cost: less is next to what floats hold
+_LEAST = 1e-150  # of a cost: squares of less are next to no floats
 _DIGITS = 2e-9  # relative: floats on either side; says "nine digits"
 _BISECTIONS, _PRECISION = 400, 512  # bits
 _CHECKED, _ORDERS = 3, (4.0, 16.0, 64.0)  # points of a profile, orders of a curve: a second each where noise is wide
@@ -77,13 +77,13 @@ class ExactMechanism:
             raise ValueError("it is for other voters")
         return self.mechanism.charge()
 
-    def renyi(self, order: float) -> Between | None:
+    def renyi(self, order: float, enough: float = 0.0) -> Between | None:
         """Enclose the Rényi divergence of a label; None where it takes too long."""
-        return _renyi(self.mechanism, order)
+        return _renyi(self.mechanism, order, enough)
 
-    def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
         """Enclose the smallest δ of one label for each ε; None where it takes too long."""
-        return _deltas(self.mechanism, tuple(epsilons))
+        return _deltas(self.mechanism, tuple(epsilons), tuple(enough) or (0.0,) * len(epsilons))
 
     def for_plain_voters(self, overlap: int) -> Self:
         """Return itself: what it costs holds for all votes, where a person moves no more of them."""
@@ -119,7 +119,9 @@ def judge_costs(exact: Costs, charge: Charge, about: str) -> Iterator[Verdict]:
         known = charge.renyi.orders[np.isfinite(charge.renyi.values)]
         orders = sorted({float(known[known <= most][-1]) for most in _ORDERS if known.size and known[0] <= most})
         stored = [float(charge.renyi.values[charge.renyi.orders == order][0]) for order in orders]
-        ours = list(takewhile(lambda own: own is not None, map(exact.renyi, orders)))  # what is slow is not tried again
+        ours = list(
+            takewhile(lambda own: own is not None, map(exact.renyi, orders, stored))
+        )  # what is slow is not tried again
         ours += [None] * (len(orders) - len(ours))
         computed = [f"{order:g}" for order, own in zip(orders, ours, strict=True) if own is not None]
         shown = computed or [f"{order:g}" for order in orders]
@@ -127,9 +129,9 @@ def judge_costs(exact: Costs, charge: Charge, about: str) -> Iterator[Verdict]:
     if charge.profile is not None:
         size = len(charge.profile.epsilons)
         places = sorted({(size - 1) * place // (_CHECKED + 1) for place in range(1, _CHECKED + 1)})
-        found = exact.deltas([Fraction(charge.profile.epsilons[place]) for place in places])
-        ours = [None] * len(places) if found is None else [Between(float(e.lower), float(e.upper)) for e in found]
         stored = [charge.profile.deltas[place] for place in places]
+        found = exact.deltas([Fraction(charge.profile.epsilons[place]) for place in places], stored)
+        ours = [None] * len(places) if found is None else [Between(float(e.lower), float(e.upper)) for e in found]
         yield _compared(about, "the privacy profile of a query", f"{len(places)} of {size} points", stored, ours)
 
 
@@ -173,7 +175,7 @@ def own_epsilon(mechanism: NoisyMaximum) -> float:
 
 
 @lru_cache(maxsize=256)
-def _renyi(mechanism: NoisyMaximum, order: float) -> Between | None:
+def _renyi(mechanism: NoisyMaximum, order: float, enough: float) -> Between | None:
     inner = mechanism.mechanism
     if isinstance(inner, PermuteAndFlip):
         pure = _pure(inner.epsilon, order)
@@ -182,7 +184,7 @@ def _renyi(mechanism: NoisyMaximum, order: float) -> Between | None:
         return _of_exponential(inner.epsilon, order)
     if inner.reached == 1:
         try:
-            found = renyi_of_label(log_weights_of(mechanism), order)
+            found = renyi_of_label(log_weights_of(mechanism), order, lead=mechanism.voters.K, enough=enough)
             pure = own_epsilon(mechanism)
             return found if math.isinf(pure) else Between(found.low, min(found.high, _pure(pure, order)))
         except TooWideError:
@@ -193,9 +195,11 @@ def _renyi(mechanism: NoisyMaximum, order: float) -> Between | None:
 
 
 @lru_cache(maxsize=64)
-def _deltas(mechanism: NoisyMaximum, epsilons: tuple[Fraction, ...]) -> list[Enclosure] | None:
-    inner, found = mechanism.mechanism, []
-    for epsilon in epsilons:
+def _deltas(
+    mechanism: NoisyMaximum, epsilons: tuple[Fraction, ...], enough: tuple[float, ...]
+) -> list[Enclosure] | None:
+    inner, found, lead = mechanism.mechanism, [], mechanism.voters.K
+    for epsilon, asked in zip(epsilons, enough, strict=True):
         if isinstance(inner, ExponentialMechanism):
             # max over u of u − e^x·u/(u + (1 − u)e^ε): two values of r, as for the curve
             e, at = ball(inner.epsilon), arb(epsilon.numerator) / epsilon.denominator
@@ -208,7 +212,7 @@ def _deltas(mechanism: NoisyMaximum, epsilons: tuple[Fraction, ...]) -> list[Enc
                 found.append(
                     delta_of_gaussian_label(inner.sigma, float(epsilon))
                     if isinstance(inner, GNMax)
-                    else delta_of_label(log_weights_of(mechanism), float(epsilon))
+                    else delta_of_label(log_weights_of(mechanism), float(epsilon), lead=lead, enough=asked)
                 )
             except TooWideError:
                 return None

@@ -10,12 +10,13 @@ Divergences are jointly convex, so the largest over all (i, j, z) bounds that of
 (`darrm.losses.label` proves it, and that both directions are covered). Each is Σ q·φ(L) over the outcomes, with q after
 the move, L = log p/q, and φ falling below and rising above 0. All three L fall in i and rise in j and z, where the
 noise is log-concave, and each q is largest at one corner of a block of (i, j, z): that bounds a block. Blocks are
-halved until what is left is within `_TOLERANCE` of the largest value found.
+halved until what is left is within `_TOLERANCE` of the largest value found, or no more than what is asked about.
+No class is ahead of another by more votes than there are, so blocks of a larger i − j, up to ties, are left out.
 
 **Outside** of −R ≤ i, j ≤ 3R, |i − j| ≤ 2R. Let τ be the mass of X beyond −l or r, l and r ≤ R, and for α-divergences
 A(w) = f(w)^α·f(w + 1)^{1−α}, B(w) = f(w)^α·f(w − 1)^{1−α} with sums H_A, H_B and tails beyond −l or r of at most T_A,
 T_B. By Hölder's inequality an outcome that needs a pair of noises in a set adds at most Σ A(u)·B(v) over the set, so
-one that needs some noise beyond −l or r adds at most T = T_A·H_B + H_A·T_B: also one of probability below `_UNHELD`,
+one that needs some noise beyond −l or r adds at most T = T_A·H_B + H_A·T_B: also one of probability below `unheld`,
 for with both noises within it is likelier.
 
 - i < −R: a needs X_a ≥ R. Then b and neither have p at most, and q at least 1 − τ times, that of the single bit
@@ -40,17 +41,21 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _TINY = 39.0  # −log of what lies beyond R
-_LAST, _NARROW = 250.0, 80.0  # −log of the smallest weights that are summed, and of those next to R
+# −log of the smallest weights next to R, and of those that are summed; the second pair for steep noise, large orders
+_ENDS = ((80.0, 250.0), (160.0, 400.0))
 _TOLERANCE = 1e-3  # relative, of a divergence above the largest value found
-_MOST_BLOCKS, _MOST_SUMMED = 1 << 20, 1 << 30  # at once; noises along diagonals: some fifteen seconds
+_MOST_BLOCKS, _MOST_SUMMED, _MOST_KEPT = 1 << 20, 1 << 31, 1 << 26  # at once; terms along diagonals: fifteen seconds
+_DIAGONALS = 32  # that a place and its block need, at most
 _LONGEST = 1 << 21  # numbers of a support: noise of 100,000 votes
+_ROOM = 1e-8  # relative, for roundings and what is outside the box
+_LEAST = 1e-15  # of a δ: less is next to what floats hold
 _OF_FLOATS = 1e-9  # relative: probabilities are off by 2^-53, losses by 2^-50
 _EXPONENT = 700.0  # of what floats hold
+_TIES = 2  # votes: i − j is the lead before or after the move, up to who wins ties with the best of the others
 _SHORTEST = 8  # numbers of a support
-_LONGEST_LINE = 1 << 15  # votes: the convolution takes a second
+_DEVIATIONS = 32.0  # of one class, that the difference of two reaches but for e^{−256}
 _RELATIVE = 1e-12  # of f, beside what sums add
 _SLOPE, _LEFT_OUT = 1e-4, 1e-25  # of tails where they are cut off: what is left out adds e^{−48} at most
-_UNHELD = math.exp(-2.0 * _NARROW - 6.0)  # the least probability that is added: below it a noise is beyond −l or r
 
 
 class TooWideError(ValueError):
@@ -62,6 +67,9 @@ class _Penalty(Protocol):
 
     def of(self, losses: Array) -> Array:
         """Compute φ(L), which falls below 0 and rises above."""
+
+    def sum_of(self, cost: float) -> float:
+        """Compute Σ q·φ(L) of an answer with such a divergence."""
 
     def outside(self, noise: "_Noise", inner: float) -> float:
         """Bound what every place outside the box costs, where no bit and no pair without others costs more."""
@@ -79,6 +87,10 @@ class RenyiPenalty:
         values = np.expm1(self.order * small) - self.order * np.expm1(small)
         return np.asarray(np.where(losses > small, np.inf, values))
 
+    def sum_of(self, cost: float) -> float:
+        """Compute exp((α − 1)·D_α) − 1."""
+        return math.expm1(min((self.order - 1.0) * cost, _EXPONENT))
+
     def outside(self, noise: "_Noise", inner: float) -> float:
         """Bound it as the module says; terms linear in p and q are of outcomes that need a noise beyond ±R, too."""
         factor = math.expm1(-(self.order - 1.0) * math.log1p(-2.0 * noise.beyond))
@@ -94,6 +106,10 @@ class _HockeyStick:
     def of(self, losses: Array) -> Array:
         """Compute φ(L)."""
         return np.asarray(np.maximum(0.0, np.exp(np.minimum(losses, _EXPONENT)) - math.exp(self.epsilon)))
+
+    def sum_of(self, cost: float) -> float:
+        """Return δ itself."""
+        return cost
 
     def outside(self, noise: "_Noise", inner: float) -> float:
         """Bound it as the module says."""
@@ -126,7 +142,9 @@ def between(value: float) -> Between:
     return Between(value * (1.0 - _OF_FLOATS), value * (1.0 + _OF_FLOATS))
 
 
-def renyi_of_label(log_weights: Callable[[Array], Array], order: float) -> Between:
+def renyi_of_label(
+    log_weights: Callable[[Array], Array], order: float, *, lead: float = math.inf, enough: float = 0.0
+) -> Between:
     """Enclose the Rényi divergence of a label at an order, where one vote moves.
 
     Parameters
@@ -135,6 +153,10 @@ def renyi_of_label(log_weights: Callable[[Array], Array], order: float) -> Betwe
         log w(x) of the noise up to a constant, at whole numbers given as floats: log-concave, at most 0 = w(0).
     order
         α > 1.
+    lead
+        How many votes one class may be ahead of another: no more than there are voters.
+    enough
+        What is asked about: an upper end that is no larger need not be close.
 
     Raises
     ------
@@ -149,66 +171,90 @@ def renyi_of_label(log_weights: Callable[[Array], Array], order: float) -> Betwe
     >>> 0.003203 < found.low < found.high < 0.003209
     True
     """
-    low, high = _largest(_Noise(log_weights, order), RenyiPenalty(order))
+    low, high = _largest(_noise_of(log_weights, order), RenyiPenalty(order), lead + _TIES, enough)
     scale = 1.0 / (order - 1.0)
     return Between(math.log1p(low) * scale * (1.0 - 1e-13), math.log1p(high) * scale * (1.0 + 1e-13))
 
 
-def delta_of_label(log_weights: Callable[[Array], Array], epsilon: float) -> Between:
+def delta_of_label(
+    log_weights: Callable[[Array], Array], epsilon: float, *, lead: float = math.inf, enough: float = 0.0
+) -> Between:
     """Enclose the δ of a label at an ε, where one vote moves; parameters as for `renyi_of_label`.
 
     >>> found = delta_of_label(lambda x: -(x**2) / 200.0, 0.1)
     >>> 0.0209 < found.low < found.high < 0.021
     True
     """
-    low, high = _largest(_Noise(log_weights, 1.0), _HockeyStick(epsilon))
-    return Between(low, min(1.0, high))
+    low, high = _largest(_noise_of(log_weights, 1.0), _HockeyStick(epsilon), lead + _TIES, enough)
+    return Between(max(0.0, low - _LEAST), min(1.0, high))  # differences of floats are off by so much
 
 
 def delta_of_gaussian_label(sigma: float, epsilon: float) -> Between:
     """Enclose the δ of a label of Gaussian noise: that of both noisy counts, which only their difference tells apart.
 
-    A label is made of the noisy counts, and whether a beats b without others is their best test.
+    A label is made of the noisy counts, and whether a beats b without others is their best test. Their loss is
+    (D + 1)/σ² of D = X_a − X_b, with Pr[D = d] ∝ exp(−d²/4σ²)·Σ_x exp(−(x − d/2)²/σ²), a sum for odd d, one for even.
 
     >>> found = delta_of_gaussian_label(10.0, 0.1)
     >>> 0.0209 < found.low < found.high < 0.021, found.high < found.low * (1 + 1e-9)
     (True, True)
     """
-    noise = _Noise(lambda x: -(x**2) / (2.0 * sigma**2), 1.0)
-    if noise.reach > _LONGEST_LINE:
+    reach = math.ceil(_DEVIATIONS * sigma) + 8
+    if reach > _LONGEST:
         raise TooWideError("noise this wide takes too long")
-    inner = noise.f[(np.abs(np.arange(noise.first, noise.last + 1)) <= noise.reach)]
-    law = np.convolve(inner, inner)
-    moved = np.append(law[2:], [0.0, 0.0])
-    gained = law - math.exp(epsilon) * moved
-    rounded = 4.0 * noise.rounding * law  # of both terms, where the first is larger
-    delta = float(np.sum(np.maximum(0.0, gained)))
-    error = float(np.sum(rounded[gained > -rounded]))
-    return Between(max(0.0, delta - error), min(1.0, delta + error + 4.0 * noise.beyond))
+    points = np.arange(-reach, reach + 1).astype(np.float64)
+    theta = [_sum(np.exp(-(((points - half) / sigma) ** 2))) for half in (0.0, 0.5)]
+    law = np.exp(-((points / (2.0 * sigma)) ** 2)) * np.where(points % 2 == 0, *theta)
+    losses, total = (points + 1.0) / sigma**2, _sum(law)
+    told = losses > epsilon
+    delta = _sum(law[told] * -np.expm1(epsilon - losses[told])) / total
+    error = _RELATIVE * delta + 2.0**-50 * _sum(law[told] * losses[told]) / total
+    return Between(max(0.0, delta - error), min(1.0, delta + error + math.exp(-_ENDS[0][1])))
+
+
+def _sum(terms: Array) -> float:
+    """Add up positive numbers, off by 512 roundings at most."""
+    return math.fsum(np.add.reduceat(terms, np.arange(0, terms.size, 512)).tolist()) if terms.size else 0.0
+
+
+def _noise_of(log_weights: Callable[[Array], Array], order: float) -> "_Noise":
+    """Make the law of the noise, as short as holds."""
+    try:
+        return _Noise(log_weights, order)
+    except TooWideError:
+        return _Noise(log_weights, order, *_ENDS[1])
 
 
 class _Noise:
     """The law of the noise of one class, and its sums."""
 
-    def __init__(self, log_weights: Callable[[Array], Array], order: float) -> None:
+    def __init__(
+        self,
+        log_weights: Callable[[Array], Array],
+        order: float,
+        narrow: float = _ENDS[0][0],
+        smallest: float = _ENDS[0][1],
+    ) -> None:
+        self.narrow, self.unheld = narrow, math.exp(-2.0 * narrow - 6.0)  # below it a noise is beyond −l or r
         width = 16
-        while min(-log_weights(np.array([-width, width], dtype=np.float64))) < _LAST:
+        while min(-log_weights(np.array([-width, width], dtype=np.float64))) < smallest:
             width *= 2
             if width > _LONGEST:
                 raise TooWideError("noise this wide takes too long")
         points = np.arange(-width, width + 1)
         logs = log_weights(points.astype(np.float64))
-        points = points[logs >= -_LAST]
+        points = points[logs >= -smallest]
         if points.size < _SHORTEST:
             raise TooWideError("the noise is next to none")
         self.first, self.last = int(points[0]), int(points[-1])
-        self.logs = logs[logs >= -_LAST] - math.log(np.sum(np.exp(logs)))
+        self.logs = logs[logs >= -smallest] - math.log(np.sum(np.exp(logs)))
         self.f = np.exp(self.logs)
         self.G, self.above = np.cumsum(self.f), np.cumsum(self.f[::-1])[::-1]
         self.rounding = self.f.size * 2.0**-52 + _RELATIVE
         self._log_sums: list[float] = []  # of f, A and B
         self.reach = self._reach(order)
         self.beyond = 2.0 * math.exp(-_TINY)
+        self._downwards = self.f[::-1].copy(), self.G[::-1].copy()
         self._diagonals: dict[int, Array] = {}
         self.summed = 0
 
@@ -235,7 +281,7 @@ class _Noise:
             for outwards, far in ((slice(None), -self.first), (slice(None, None, -1), self.last)):
                 tail = np.cumsum(weights[outwards])
                 own = far - int(np.searchsorted(tail, total * math.exp(-_TINY - 1.0))) + 2
-                if own > far or self.logs[outwards][far - own] < -_NARROW:
+                if own > far or self.logs[outwards][far - own] < -self.narrow:
                     raise TooWideError(f"order {order:g} is too large for noise with these tails, or it is too narrow")
                 reach = max(reach, own)
         return reach
@@ -254,21 +300,31 @@ class _Noise:
         return np.asarray(np.where(t > self.last, 0.0, self.above[np.clip(t - self.first, 0, self.G.size - 1)]))
 
     def wins(self, i: Integers, j: Integers) -> Array:
-        """S(i, j) elementwise: a sum along the diagonal i − j, which is kept."""
-        found = np.empty(i.shape)
-        gaps, places, numbers = np.unique(i - j, return_inverse=True, return_counts=True)
-        of_gaps = np.split(np.argsort(places.ravel(), kind="stable"), np.cumsum(numbers)[:-1])
-        for gap, here in zip(gaps.tolist(), of_gaps, strict=True):
-            if gap not in self._diagonals:
-                self.summed += self.f.size
-                if self.summed > _MOST_SUMMED:
-                    raise TooWideError("noise this wide takes too long")
-                if len(self._diagonals) * self.f.size > 1 << 26:
-                    self._diagonals.clear()
-                beaten = self.at_most(np.arange(self.first, self.last + 1) + gap)
-                self._diagonals[gap] = np.append(np.cumsum((self.f * beaten)[::-1])[::-1], 0.0)
-            found[here] = self._diagonals[gap][np.clip(-i[here] - self.first, 0, self.f.size)]
+        """S(i, j) elementwise: a sum along the diagonal i − j, which is kept, where both may win."""
+        found = np.where(i > j, self.at_least(-i), 0.0)
+        place, near = np.clip(self.last + i + 1, 0, self.f.size), np.flatnonzero(np.abs(i - j) < self.f.size)
+        order = near[np.argsort(i[near] - j[near], kind="stable")]
+        gaps, starts = np.unique(i[order] - j[order], return_index=True)
+        for gap, start, end in zip(gaps.tolist(), starts, [*starts[1:], order.size], strict=False):
+            here = order[start:end]
+            most = int(np.max(place[here]))
+            if gap not in self._diagonals or self._diagonals[gap].size <= most:
+                self._diagonals[gap] = self._sums_along(gap, min(self.f.size, most + self.f.size // 16))
+            found[here] = self._diagonals[gap][place[here]]
         return found
+
+    def _sums_along(self, gap: int, most: int) -> Array:
+        """Compute Pr[X_a > last − n, X_a + gap ≥ X_b] for all n up to one."""
+        self.summed += most
+        if self.summed > _MOST_SUMMED:
+            raise TooWideError("noise this wide takes too long")
+        if len(self._diagonals) * self.f.size > _MOST_KEPT:
+            self._diagonals.clear()
+        sums, (won, beaten) = np.zeros(most + 1), self._downwards
+        start, end = min(max(0, gap), most), min(self.f.size + min(0, gap), most)
+        sums[1 : start + 1] = won[:start]
+        sums[start + 1 : end + 1] = won[start:end] * beaten[start - gap : end - gap]
+        return np.asarray(np.cumsum(sums, out=sums))
 
 
 def _outcomes(noise: _Noise, i: Integers, j: Integers, z: int) -> list[tuple[Array, Array]]:
@@ -285,19 +341,18 @@ def _losses(p: Array, q: Array) -> Array:
         return np.asarray(np.log(p) - np.log(q))
 
 
-def _largest(noise: _Noise, penalty: _Penalty) -> tuple[float, float]:
+def _largest(noise: _Noise, penalty: _Penalty, lead: float, enough: float) -> tuple[float, float]:
     """Enclose the largest Σ q·φ(L) over all places: blocks of the box, and of the three lines outside it."""
     blocks, best, highest = _first_blocks(noise), 0.0, 0.0
+    allowed = penalty.sum_of(enough) * (1.0 - _ROOM)
     while blocks.shape[1]:
         if blocks.shape[1] > _MOST_BLOCKS:
             raise TooWideError("too many places cost about as much")
-        i, j, across, along = blocks
-        middle = i + across // 2, j + along // 2
-        values = np.maximum(*(_value(noise, penalty, *middle, z, 1.0) for z in (0, 1)))
-        best = max(best, *(float(np.max(_value(noise, penalty, *middle, z, 0.0))) for z in (0, 1)))
-        single = across + along == 0
-        bounds = np.where(single, values, _bounds(noise, penalty, blocks))
-        done = single | (bounds <= best * (1.0 + _TOLERANCE))
+        blocks = _within(noise, blocks, lead)
+        judged = [_judged(noise, penalty, part, lead) for part in _along_diagonals(noise, blocks)]
+        best = max(best, *(attained for _, attained in judged))
+        bounds, single = np.concatenate([bound for bound, _ in judged]), blocks[2] + blocks[3] == 0
+        done = single | (bounds <= max(allowed, best * (1.0 + _TOLERANCE)))
         highest = max(highest, float(np.max(bounds[done], initial=0.0)))
         blocks = _halved(blocks[:, ~done])
     if not math.isfinite(best):
@@ -307,8 +362,9 @@ def _largest(noise: _Noise, penalty: _Penalty) -> tuple[float, float]:
 
 def _first_blocks(noise: _Noise) -> Integers:
     """List (i, j, more of i, more of j): the box, then a bit of b, a bit of a, and a pair without others."""
-    R, far = noise.reach, noise.last - noise.first + 2
+    R = noise.reach
     side = max(1, R // 4)
+    far = max(noise.last - noise.first, 4 * R + 4 * side) + 2  # apart from the box
     starts = np.arange(-R, 3 * R + 1, side)
     i, j = (corner.ravel() for corner in np.meshgrid(starts, starts, indexing="ij"))
     near = np.abs(i - j) <= 2 * R + side
@@ -318,6 +374,32 @@ def _first_blocks(noise: _Noise) -> Integers:
     never, always = zero - 2 * R - far, zero + 2 * R + far
     lines = ([never, line, zero, more], [line, never, more, zero], [always, always + line, zero, more])
     return np.concatenate([box, *(np.stack(rows) for rows in lines)], axis=1)
+
+
+def _within(noise: _Noise, blocks: Integers, lead: float) -> Integers:
+    """Keep blocks with places whose votes differ by the lead at most, and single bits; in the order of i − j."""
+    i, j, across, along = blocks
+    gap, bit = i - j, np.abs(i - j) > 3 * noise.reach + 2
+    kept = bit | ((gap - along <= lead) & (gap + across >= -lead))
+    return np.asarray(blocks[:, kept][:, np.argsort(gap[kept], kind="stable")])
+
+
+def _along_diagonals(noise: _Noise, blocks: Integers) -> list[Integers]:
+    """Split blocks in the order of i − j into parts of which all sums along diagonals are kept at once."""
+    starts = np.unique(blocks[0] - blocks[1], return_index=True)[1]
+    return np.split(blocks, starts[:: max(1, _MOST_KEPT // (_DIAGONALS * noise.f.size))][1:], axis=1)
+
+
+def _judged(noise: _Noise, penalty: _Penalty, blocks: Integers, lead: float) -> tuple[Array, float]:
+    """Bound Σ q·φ(L) over each block, and compute the largest value in the middle of one."""
+    i, j, across, along = blocks
+    middle = i + across // 2, j + along // 2
+    both = [_values(noise, penalty, *middle, z) for z in (0, 1)]
+    single = np.flatnonzero(across + along == 0)
+    bounds = _bounds(noise, penalty, blocks)
+    bounds[single] = np.maximum(*(value[single] for _, value in both))
+    possible = np.abs(middle[0] - middle[1]) <= lead
+    return bounds, max(float(np.max(value[possible], initial=0.0)) for value, _ in both)
 
 
 def _halved(blocks: Integers) -> Integers:
@@ -332,12 +414,11 @@ def _halved(blocks: Integers) -> Integers:
     return blocks
 
 
-def _value(noise: _Noise, penalty: _Penalty, i: Integers, j: Integers, z: int, rounded: float) -> Array:
-    """Compute Σ q·φ(L), with so many roundings on each loss."""
-    total = np.zeros(i.shape)
-    for p, q in _outcomes(noise, i, j, z):
-        total += _added(noise, penalty, q, [_losses(p, q)], rounded)
-    return total
+def _values(noise: _Noise, penalty: _Penalty, i: Integers, j: Integers, z: int) -> tuple[Array, Array]:
+    """Compute Σ q·φ(L), as it is and with the roundings of each loss."""
+    outcomes = [(q, [_losses(p, q)]) for p, q in _outcomes(noise, i, j, z)]
+    exact, rounded = (sum(_added(noise, penalty, q, losses, by) for q, losses in outcomes) for by in (0.0, 1.0))
+    return np.asarray(exact), np.asarray(rounded)
 
 
 def _bounds(noise: _Noise, penalty: _Penalty, blocks: Integers) -> Array:
@@ -356,5 +437,5 @@ def _added(noise: _Noise, penalty: _Penalty, q: Array, losses: list[Array], roun
     slack = 2.0 * rounded * noise.rounding
     ends = [penalty.of(end) for loss in losses for end in (loss + slack, loss - slack)]
     with np.errstate(invalid="ignore", over="ignore"):
-        added = np.where(q > _UNHELD, q * np.max(ends, axis=0), 0.0)
+        added = np.where(q > noise.unheld, q * np.max(ends, axis=0), 0.0)
     return np.asarray(np.where(np.isnan(added), np.inf, added))

@@ -58,13 +58,13 @@ class ExactPlurality(OfTable):
         """Return δ, which is what the cost may be."""
         return Enclosure(target.exact_delta, target.exact_delta)
 
-    def deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:  # noqa: ARG002
         """Enclose the smallest δ of one label for each ε; None if there are too many neighbors."""
         if self.voters.are_plain:
             return worst_differences(self.table, epsilons, self.voters.reached)
         return worst_of_private_voters(self.table, epsilons)
 
-    def renyi(self, order: float) -> Between | None:
+    def renyi(self, order: float, enough: float = 0.0) -> Between | None:  # noqa: ARG002
         """Enclose the Rényi divergence of a label at an order; None if there are too many neighbors."""
         return _renyi(self.table, order, self.voters.reached) if self.voters.are_plain else None
 

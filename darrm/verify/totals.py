@@ -109,7 +109,7 @@ def _renyi(priced: Sequence[Priced], delta: Fraction, _enough: float) -> tuple[f
     costs = []
     for charge, exact in priced:
         stated = float(charge.renyi.values[charge.renyi.orders == order][0]) if charge.renyi is not None else 0.0
-        own = None if exact is None else exact.renyi(order)
+        own = None if exact is None else exact.renyi(order, stated)
         if exact is not None and own is None:
             return None
         value = stated if own is None else own.high
@@ -131,7 +131,7 @@ def _losses(priced: Sequence[Priced], delta: Fraction, enough: float) -> tuple[f
         guarantee = charge.guarantee
         own = [] if guarantee is None else [(guarantee.exact_epsilon, guarantee.exact_delta)]
         if charge.profile is not None and exact is not None:
-            ours = exact.deltas([epsilon for epsilon, _ in points])
+            ours = exact.deltas([epsilon for epsilon, _ in points], [float(delta) for _, delta in points])
             own += [] if ours is None else [(e, most.upper) for (e, _), most in zip(points, ours, strict=True)]
         elif charge.profile is not None:
             own += points

@@ -14,6 +14,7 @@ import pytest
 
 from darrm import PrivacyLedger, PrivacyParams, Voters, Votes, Workload
 from darrm.losses.charges import Charge
+from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
@@ -88,6 +89,20 @@ def test_the_librarys_costs_pass_and_smaller_ones_are_false(name: str) -> None:
     }
     cheaper = NoisyMaximum(softened[name], PLAIN, 3).charge()
     assert FALSE in {verdict.verdict for verdict in judge_costs(checked, cheaper, "ledger")}
+
+
+@pytest.mark.parametrize(("name", "at"), [("GNMax", 8.0), ("ExponentialMechanism", 0.8 - 1e-12)])
+def test_tiny_deltas_are_judged_by_their_digits(name: str, at: float) -> None:
+    checked = exact(name)
+    exactly = checked.deltas([Fraction(at)])
+    assert exactly is not None
+    true = exactly[0]
+    assert 0.0 < true.upper < Fraction(1, 10**20)
+    for factor, verdict in ((0.999, FALSE), (1.001, PROVED)):
+        delta = float(true.upper) * factor
+        profile = PrivacyProfile((0.0, at / 2.0, at, 2.0 * at, 3.0 * at), (1.0, 0.9, delta, delta / 10.0, 0.0))
+        found = list(judge_costs(checked, Charge("an answer", profile=profile), "ledger"))
+        assert [one.verdict for one in found] == [verdict]
 
 
 def test_no_order_is_called_proved_that_was_not_computed() -> None:
@@ -262,7 +277,7 @@ def test_what_is_between_both_ends_is_consistent_only() -> None:
     class Near(ExactMechanism):
         high = 1.005
 
-        def renyi(self, order: float) -> Between | None:
+        def renyi(self, order: float, enough: float = 0.0) -> Between | None:  # noqa: ARG002
             return Between(0.009 * order, 0.01 * order * self.high)
 
     near = Near(exact("GNMax").mechanism)

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -135,10 +136,41 @@ def test_a_block_is_bounded_by_its_corners(noise: IntegerNoise, penalty: Any) ->
         i, j, across, along = (int(number) for number in (*rng.integers(-8, 10, 2), *rng.integers(0, 5, 2)))
         block = np.array([[i], [j], [across], [along]])
         row, column = (at.ravel() for at in np.mgrid[i : i + across + 1, j : j + along + 1])
-        values = [noisy_labels._value(law, penalty, row, column, z, 1.0) for z in (0, 1)]
-        least = [noisy_labels._value(law, penalty, row, column, z, 0.0) for z in (0, 1)]
+        least, values = zip(*(noisy_labels._values(law, penalty, row, column, z) for z in (0, 1)), strict=True)
         assert noisy_labels._bounds(law, penalty, block)[0] >= max(float(np.max(own)) for own in values) * (1.0 - 1e-15)
         assert all(np.all(own >= exact) for own, exact in zip(values, least, strict=True))
+
+
+@pytest.mark.parametrize(("K", "C"), [(2, 2), (3, 2), (2, 3)])
+def test_few_voters_cost_less(K: int, C: int) -> None:
+    noise, pairs, order = DiscreteGaussian(2.0), neighbors(K, C), 8.0
+    laws = {histogram: label_law(noise, histogram, first_wins=True) for pair in pairs for histogram in pair}
+    cost = max(math.log(np.sum(laws[p] ** order * laws[q] ** (1 - order))) / (order - 1) for p, q in pairs)
+    bounds = [renyi_of_label(weights_of(noise), order, lead=lead).high for lead in (K, K + 1, math.inf)]
+    assert cost < bounds[0] < bounds[1] < bounds[2]
+
+
+@pytest.mark.parametrize("of_label", [lambda w, enough: renyi_of_label(w, 4.0, enough=enough),
+                                      lambda w, enough: delta_of_label(w, 0.3, enough=enough)])  # fmt: skip
+def test_what_is_enough_is_proved_and_no_more(of_label: Callable[..., noisy_labels.Between]) -> None:
+    close = of_label(weights_of(GAUSSIAN), 0.0)
+    for factor in (1.01, 1.3, 5.0):
+        found = of_label(weights_of(GAUSSIAN), close.high * factor)
+        assert close.low * 0.5 < found.low <= close.high <= found.high <= close.high * factor
+    assert found.high > close.high * 1.1
+    for factor in (0.5, 0.99):
+        assert of_label(weights_of(GAUSSIAN), close.low * factor) == close
+
+
+def test_the_profile_of_wide_gaussian_noise_is_that_of_a_normal_law() -> None:
+    sigma = 4000.0
+    for epsilon in (0.0, 0.0003, 0.002, 0.003):
+        mu = math.sqrt(2.0) / sigma
+        with mpmath.workdps(30):
+            true = mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+        found = noisy_labels.delta_of_gaussian_label(sigma, epsilon)
+        assert found.low == pytest.approx(float(true), rel=1e-4)
+        assert found.low < found.high < found.low * (1.0 + 1e-11)
 
 
 def test_the_box_and_three_lines_are_looked_at() -> None:
