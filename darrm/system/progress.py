@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 SHOWN_AFTER_SECONDS = 2.0  # on a terminal
 REWRITTEN_AFTER_SECONDS = 0.1  # on a terminal, so that quick steps do not wait for it
+REPEATED_AFTER_SECONDS = 1.0  # while a step lasts
 LOGGED_AFTER_SECONDS = 30.0  # and every so many, where the lines stay
 BAR_WIDTH = 30
 T = TypeVar("T")
@@ -38,7 +39,7 @@ class StatusLine:
 
     def repeat(self) -> None:
         """Write what was said last once a second until the line is closed: a step may be long."""
-        while not self._closed.wait(1.0):
+        while not self._closed.wait(REPEATED_AFTER_SECONDS):
             self._write(0.0)
 
     def close(self) -> None:

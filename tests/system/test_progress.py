@@ -34,15 +34,16 @@ def test_a_long_step_is_shown_while_it_lasts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_a_terminal(monkeypatch)
+    monkeypatch.setattr(progress, "REPEATED_AFTER_SECONDS", 0.02)
     with status_line(quiet=False) as line:
         line.show("one long step")
         monkeypatch.setattr(progress, "SHOWN_AFTER_SECONDS", 0.0)
         shown, deadline = "", time.monotonic() + 60.0
         while "one long step" not in shown and time.monotonic() < deadline:
-            time.sleep(0.05)
+            time.sleep(0.01)
             shown += capsys.readouterr().err
     assert shown.startswith("\rone long step")
-    time.sleep(1.1)  # a line that goes on after its end would spoil what is printed next
+    time.sleep(0.1)  # a line that goes on after its end would spoil what is printed next
     assert set(capsys.readouterr().err) <= {"\r", " "}
 
 
