@@ -27,12 +27,21 @@ from darrm import PrivacyLedger, PrivacyParams, Problem, Release, Voters, Votes,
 from darrm.laws import baselines
 from darrm.release import debited
 def die(*_): os.kill(os.getpid(), signal.SIGKILL)
-setattr(debited, sys.argv[1], die)
 problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
 release = Release(certify(problem, baselines.double_subsampling(problem)))
 votes = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
-release_debited(release, votes, ledger=PrivacyLedger("ledger.sqlite"), output="labels.npy")
+for name, folder in zip(*[iter(sys.argv[1:])] * 2):
+    child = os.fork()
+    if not child:
+        try:
+            os.chdir(folder)
+            setattr(debited, name, die)
+            release_debited(release, votes, ledger=PrivacyLedger("ledger.sqlite"), output="labels.npy")
+        finally:
+            os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
+PLACES = {"check_links": False, "save_labels": True, "sync": True}  # and whether the release is paid for
 
 
 @pytest.fixture
@@ -46,12 +55,25 @@ def left(path: Path) -> list[str]:
     return [file.name for file in path.iterdir() if file.name.startswith(".labels-")]
 
 
-@pytest.mark.parametrize(("place", "paid"), [("check_links", False), ("save_labels", True), ("sync", True)])
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders in which a release died at a place: one process forks them all."""
+    folders = {place: tmp_path_factory.mktemp("killed") for place in PLACES}
+    for folder in folders.values():
+        PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(9))
+    words = [str(word) for both in folders.items() for word in both]
+    done = subprocess.run([sys.executable, "-c", KILLED, *words], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == [str(-signal.SIGKILL)] * len(PLACES)
+    return folders
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_what_a_killed_release_leaves_goes_with_the_next_one(
-    tmp_path: Path, ledger: PrivacyLedger, place: str, *, paid: bool
+    place: str, killed: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    died = subprocess.run([sys.executable, "-c", KILLED, place], check=False, cwd=tmp_path)
-    assert died.returncode == -signal.SIGKILL
+    monkeypatch.chdir(killed[place])
+    monkeypatch.setattr(debited, "_SECONDS_TO_LOCK", -1.0)
+    ledger, tmp_path, paid = PrivacyLedger("ledger.sqlite"), killed[place], PLACES[place]
     assert len(left(tmp_path)) == (place != "sync")
     assert [entry.count for entry in ledger.undelivered()] == [2] * paid
     if paid:

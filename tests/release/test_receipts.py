@@ -39,16 +39,25 @@ from darrm import PrivacyLedger, PrivacyParams, Problem, Release, Voters, Votes,
 from darrm.laws import baselines
 from darrm.release import debited
 def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
-owner, name = sys.argv[1:3]
+def release_until(owner, name, folder):
+    os.chdir(folder)
+    if owner == "json_link":
+        debited.os.link = lambda source, target: die() if str(source).endswith(".json") else link(source, target)
+    else:
+        setattr({"PrivacyLedger": PrivacyLedger, "debited": debited}[owner], name, die)
+    release_debited(release, votes, ledger=PrivacyLedger("ledger.sqlite"), output="labels.csv")
 link = os.link
-if owner == "json_link":
-    debited.os.link = lambda source, target: die() if str(source).endswith(".json") else link(source, target)
-else:
-    setattr({"PrivacyLedger": PrivacyLedger, "debited": debited}[owner], name, die)
 problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
 release = Release(certify(problem, baselines.double_subsampling(problem)))
 votes = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
-release_debited(release, votes, ledger=PrivacyLedger("ledger.sqlite"), output="labels.csv")
+for owner, name, folder in zip(*[iter(sys.argv[1:])] * 3):
+    child = os.fork()
+    if not child:
+        try:
+            release_until(owner, name, folder)
+        finally:
+            os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
@@ -92,12 +101,25 @@ def test_a_file_has_the_receipt_of_its_debit(name: str, ledger: PrivacyLedger, a
     assert sorted(path.name for path in Path().glob("*.json")) == [f"{name}.receipt.json", f"later-{name}.receipt.json"]
 
 
+@pytest.fixture(scope="module")
+def dead(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders in which a release died before a step: one process forks them all."""
+    folders = {step: tmp_path_factory.mktemp("dead") for step in STEPS}
+    for folder in folders.values():
+        PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(9), population="ward 7")
+    words = [str(word) for step, folder in folders.items() for word in (*STEPS[step], folder)]
+    done = subprocess.run([sys.executable, "-c", DYING, *words], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == [str(-signal.SIGKILL)] * len(STEPS)
+    return folders
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_who_dies_leaves_labels_and_receipt_to_a_recovery(
-    step: str, tmp_path: Path, ledger: PrivacyLedger, aggregator: Release
+    step: str, dead: dict[str, Path], aggregator: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    died = subprocess.run([sys.executable, "-c", DYING, *STEPS[step]], check=False, cwd=tmp_path)
-    assert died.returncode == -signal.SIGKILL
+    monkeypatch.chdir(dead[step])
+    monkeypatch.setattr(debited, "_SECONDS_TO_LOCK", -1.0)
+    ledger = PrivacyLedger("ledger.sqlite")
     release_debited(aggregator, VOTES, ledger=ledger)  # others go on meanwhile
     waiting = [entry.number for entry in ledger.undelivered()]
     assert waiting == [] if step.endswith("nothing is paid") else [1]
@@ -106,7 +128,7 @@ def test_who_dies_leaves_labels_and_receipt_to_a_recovery(
         recover(ledger, number, "labels.csv")
         check(ledger, number, "labels.csv")
     assert ledger.undelivered() == ()
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".") and waiting] == []
+    assert [path.name for path in Path().iterdir() if path.name.startswith(".") and waiting] == []
 
 
 def test_a_receipt_of_other_labels_is_never_lost(
