@@ -428,6 +428,8 @@ def test_plan_and_advise_rank_by_the_votes_that_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    few = [named(name) for name in ("per query", "exponential mechanism", "permute-and-flip")]
+    monkeypatch.setattr("darrm.plan.search.FAMILIES", few)
     asked = ["--epsilon", "0.1,0.2,0.3,0.4,0.5,0.7,1", "--each-delta", "0", "--queries", "30", "--total", "8,0.01"]
     reports = []
     for missing in ("0", "2"):

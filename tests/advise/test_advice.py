@@ -132,7 +132,7 @@ def printed(advice: Advice) -> dict[str, tuple[float, float, float, bool]]:
     return found
 
 
-@pytest.mark.parametrize("work", [MANY, FRESH, MODELS, ONE], ids=str)
+@pytest.mark.parametrize("work", [MANY, pytest.param(FRESH, marks=pytest.mark.slow), MODELS, ONE], ids=str)
 def test_every_number_of_the_report_is_the_options(work: Workload) -> None:
     """Compared with what a draw of the prior gives by the definition of the error, and with the accountant."""
     advice = advised(work, families=FEW if work is MODELS else None)
@@ -162,7 +162,7 @@ def test_every_number_of_the_report_is_the_options(work: Workload) -> None:
     assert coin == pytest.approx(1.0 - error(np.full(work.voters.half_size, 0.5)), abs=1e-5)
 
 
-@pytest.mark.parametrize("work", [MANY, FRESH, ONE], ids=str)
+@pytest.mark.parametrize("work", [MANY, pytest.param(FRESH, marks=pytest.mark.slow), ONE], ids=str)
 def test_what_is_printed_releases_what_the_option_promises(work: Workload) -> None:
     rng = np.random.default_rng(3)
     votes = rng.integers(0, 2, (work.queries, work.voters.K))
@@ -200,7 +200,8 @@ def test_a_prior_of_ones_own_is_planned_with_in_python(tmp_path: Path, monkeypat
 
 
 def test_noisy_counts_are_calibrated_to_all_votes_that_a_person_reaches() -> None:
-    found = {option.name: option for option in advised(FRESH).options}
+    families = of_names("GNMax by label", "LNMax by label")
+    found = {option.name: option for option in advised(FRESH, families=families).options}
     for name in ("GNMax by label", "LNMax by label"):
         option = found[name]
         assert option.aggregator is not None
@@ -265,6 +266,8 @@ def test_advice_on_more_classes_says_what_no_release_exceeds() -> None:
 
 def test_a_budget_that_floats_hardly_hold_is_advised_on() -> None:
     work = Workload(Voters(3, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("1e-320", "1e-300"))
-    shares = {option.name: option.share_right for option in advise(work).options}
+    shares = {
+        option.name: option.share_right for option in advise(work, families=of_names("LNMax", "per query")).options
+    }
     assert shares["LNMax"] is not None
     assert shares["LNMax"].value == pytest.approx(0.5, abs=1e-9)

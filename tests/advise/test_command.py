@@ -94,7 +94,7 @@ def test_both_doors_say_what_a_newcomer_misses(
     [
         ("--total 1e-2,0 --queries 100000000000", {"LNMax": "no parameter composes within (0.01, 0)"}),
         pytest.param("--total 600,1e-5", {}, marks=pytest.mark.slow),
-        ("--total 690,1e-5", {}),
+        pytest.param("--total 690,1e-5", {}, marks=pytest.mark.slow),
         ("--total 700,0", {}),
         pytest.param(
             "--total 1e-300,1e-5",

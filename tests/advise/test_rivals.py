@@ -45,7 +45,7 @@ def hockey_stick(h: np.ndarray, epsilon: float, moved: int) -> float:
     return worst
 
 
-@pytest.mark.parametrize("overlap", [1, 3])
+@pytest.mark.parametrize("overlap", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "rival",
     [

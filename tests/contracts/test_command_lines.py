@@ -21,6 +21,7 @@ import pytest
 import darrm.__main__ as front
 from darrm import NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Release, Voters, certify
 from darrm.system.command_line import run
+from tests.planned import share
 
 SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
 
@@ -101,6 +102,7 @@ DOORS = (
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    share(monkeypatch)
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
     table = certify(problem, NoiseFunction(3, [0.5, 1.0]))
     table.save("table.json")

@@ -37,7 +37,9 @@ ESTIMATORS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("names", TYPES, ids=lambda names: f"{names.dtype} {names[0]!r}")
-@pytest.mark.parametrize("estimator", ["vote", "models", pytest.param("student", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "estimator", ["vote", *(pytest.param(name, marks=pytest.mark.slow) for name in ("models", "student"))]
+)
 def test_labels_of_every_type_are_learned_by_shards_of_one_class_too(estimator: str, names: Any) -> None:
     # 60 teachers of 150 rows: about 5 have no row, and 20 rows of one class only
     fitted = ESTIMATORS[estimator]().fit(X, names[y])

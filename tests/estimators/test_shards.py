@@ -13,6 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, PrivateVotingClassifier
 from darrm.estimators.shards import assigned, persons_of, seeds
+from darrm.mechanisms.selection import PermuteAndFlip
 
 KEY = b"0123456789abcdef"
 TEACHERS = 12
@@ -29,7 +30,13 @@ class Unknown:
 
 def fitted(X: Any, y: Any, groups: Any = None) -> PrivateVotingClassifier:
     vote = PrivateVotingClassifier(
-        DecisionTreeClassifier(max_features=2), TEACHERS, epsilon=20, max_queries=5, random_state=3, classes=[0, 1, 2]
+        DecisionTreeClassifier(max_features=2),
+        TEACHERS,
+        epsilon=20,
+        max_queries=5,
+        aggregator=PermuteAndFlip(1.0),
+        random_state=3,
+        classes=[0, 1, 2],
     )
     return vote.fit(X, y, groups=groups)
 
@@ -102,7 +109,9 @@ def test_the_teachers_noise_is_their_own_and_that_of_labels_is_not_seeded() -> N
     X, y = load_wine(return_X_y=True)
     # 180 coins of nearly even odds: equal with probability below 1e-60 if they are drawn anew, and always if seeded
     votes = [
-        PrivateVotingClassifier(DecisionTreeClassifier(), 4, epsilon=0.01, max_queries=178, random_state=0).fit(X, y)
+        PrivateVotingClassifier(
+            DecisionTreeClassifier(), 4, epsilon=0.01, max_queries=178, aggregator=PermuteAndFlip(5e-5), random_state=0
+        ).fit(X, y)
         for _ in range(2)
     ]
     assert changed(*votes) == []

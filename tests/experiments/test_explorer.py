@@ -198,7 +198,10 @@ def expected(place: int) -> dict[str, tuple[np.ndarray | None, float]]:
     return found
 
 
-@pytest.mark.parametrize("place", range(len(SETTINGS)))
+@pytest.mark.parametrize(
+    "place",
+    [pytest.param(n, marks=[] if n in {0, 4, 9, 13} else [pytest.mark.slow]) for n in range(len(SETTINGS))],
+)
 def test_the_numbers_of_the_page_are_those_of_python(pages: dict[str, Any], place: int) -> None:
     source, setting = SETTINGS[place]
     page, problem, prior = pages[fragment(setting)], problem_of(setting), prior_of(setting)
@@ -270,6 +273,7 @@ def test_another_prior_and_shape_are_in_the_command(pages: dict[str, Any]) -> No
     assert "optimized for" not in pages[fragment(SETTINGS[0][1])]["remark"]
 
 
+@pytest.mark.slow
 def test_the_controls_move_the_setting(tmp_path: Path) -> None:
     def slide(key: str, place: int) -> str:
         return f"at('{key}-range').value = {place}; at('{key}-range').dispatchEvent(new Event('input'))"

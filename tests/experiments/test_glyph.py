@@ -141,6 +141,7 @@ def test_votes_are_those_of_each_teacher_alone() -> None:
     assert block.right == (np.array(votes) == pool.y).sum()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_to_the_same_votes_with_other_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,7 +85,7 @@ def test_a_door_prints_its_help_and_refuses_unknown_flags(
         ("ten_classes", "--page", "holds no results"),
         ("ten_classes", "--train cifar", "invalid choice"),
         ("knowledge_transfer", "--no-progress", "--no-progress is now --quiet"),
-        ("knowledge_transfer", "--device cuda:99", "device must be"),
+        pytest.param("knowledge_transfer", "--device cuda:99", "device must be", marks=pytest.mark.slow),
     ],
 )
 def test_bad_arguments_give_one_line(

@@ -77,7 +77,7 @@ def histograms(K: int, C: int) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize(("K", "C"), [(8, 2), (8, 3), (5, 4)])
+@pytest.mark.parametrize(("K", "C"), [pytest.param(8, 2, marks=pytest.mark.slow), (8, 3), (5, 4)])
 @pytest.mark.parametrize("fair", [False, True])
 def test_no_histogram_costs_more(noise: IntegerNoise, K: int, C: int, fair: bool) -> None:
     laws = {counts: label_laws(noise, counts, fair=fair) for counts in histograms(K, C)}
@@ -100,7 +100,9 @@ def three_outcomes(noise: IntegerNoise, x: int, y: int) -> np.ndarray:
     return np.array([joint[outcome].sum() for outcome in wins])
 
 
-@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(
+    "noise", [pytest.param(noise, marks=[pytest.mark.slow] * (n % 2)) for n, noise in enumerate(NOISES)]
+)
 def test_two_classes_above_a_level_cost_nearly_so_much(noise: IntegerNoise) -> None:
     step = max(1, int(noise.deviation / 4.0))
     worst = np.zeros(ORDERS.size)

@@ -36,9 +36,9 @@ def worst(noise: SmallNoise, counts: tuple[int, ...]) -> tuple[np.ndarray, np.nd
     [
         *((noise, 7, 2) for noise in NOISES),
         *((noise, 6, 3) for noise in NOISES[1::2]),
-        *((noise, 5, 4) for noise in NOISES[::4]),
+        *((noise, 5, 4) for noise in NOISES[::8]),
         *(pytest.param(noise, 6, 3, marks=pytest.mark.slow) for noise in NOISES[::2]),
-        *(pytest.param(noise, 5, 4, marks=pytest.mark.slow) for n, noise in enumerate(NOISES) if n % 4),
+        *(pytest.param(noise, 5, 4, marks=pytest.mark.slow) for n, noise in enumerate(NOISES) if n % 8),
     ],
 )
 def test_costs_are_the_worst_of_all_neighbors_in_both_directions(noise: SmallNoise, K: int, C: int) -> None:

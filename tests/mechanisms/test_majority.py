@@ -100,7 +100,7 @@ def add_voter(counts: list[mpmath.mpf], p: mpmath.mpf) -> list[mpmath.mpf]:
     return [(1 - p) * stay + p * rise for stay, rise in zip([*counts, zero], [zero, *counts], strict=True)]
 
 
-@pytest.mark.parametrize("K", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 5, *(pytest.param(K, marks=pytest.mark.slow) for K in (6, 7))])
 def test_the_loaded_table_is_private_over_all_corners(K: int, tmp_path: Path) -> None:
     problem = problem_of(K, m="1" if K == 1 else "1.7")
     optimize_table(problem).save(tmp_path / "table.json")

@@ -35,8 +35,9 @@ LARGEST_EXCESS = 2e-12  # what rounding up may add, relative
 
 @pytest.mark.parametrize(
     ("bound", "oracle", "parameter"),
-    [(gaussian_renyi, theorem_6, sigma) for sigma in (1.0, 3.0, 40.0, 150.0, 1000.0, 5000.0)]
-    + [(laplace_renyi, lnmax_moments, gamma) for gamma in (1e-4, 0.05, 0.5, 3.0)],
+    [(gaussian_renyi, theorem_6, sigma) for sigma in (1.0, 40.0, 5000.0)]
+    + [(laplace_renyi, lnmax_moments, gamma) for gamma in (1e-4, 0.05, 0.5, 3.0)]
+    + [pytest.param(gaussian_renyi, theorem_6, sigma, marks=pytest.mark.slow) for sigma in (3.0, 150.0, 1000.0)],
 )
 def test_bounds_against_fifty_digits(bound: Callable, oracle: Callable, parameter: float) -> None:
     found = bound(LOGS, parameter, ORDERS)

@@ -45,7 +45,7 @@ def random_setting(seed: int) -> tuple[Problem, priors.Prior, str]:
     return problem, PRIORS[seed % len(PRIORS)], ("free", "monotone")[(seed // 4) % 2]
 
 
-@pytest.mark.parametrize("seed", range(64))
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.slow] * (seed >= 24)) for seed in range(64)])
 def test_production_agrees_with_every_row_written_down(seed: int) -> None:
     check_against_the_reference(*random_setting(seed))
 
@@ -80,7 +80,7 @@ def test_without_allowance_the_optimum_is_the_mean_vote(K: int, prior: priors.Pr
     assert optimality_of(table).value == pytest.approx(mean_vote.expected_error(prior), abs=1e-9)
 
 
-@pytest.mark.parametrize("K", [2, 10, 250])
+@pytest.mark.parametrize("K", [2, 10, pytest.param(250, marks=pytest.mark.slow)])
 def test_even_numbers_of_voters(K: int) -> None:
     problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1", "1e-5")), "1.5")
     table = optimize_table(problem, prior=priors.Dirichlet())
@@ -272,7 +272,7 @@ def hard_problem(K: int, m: str, epsilon: str, each_delta: str, delta: str | Non
         (hard_problem(41, "1.0000001", "0.1", "1e-5"), "common"),
         (hard_problem(41, "20.9999", "0.1", "1e-5"), "common"),
         (hard_problem(101, "7", "0.1", "1e-5"), "point:0.500001"),
-        (hard_problem(501, "10", "0.1", "0"), "uniform"),
+        pytest.param(hard_problem(501, "10", "0.1", "0"), "uniform", marks=pytest.mark.slow),
         pytest.param(hard_problem(501, "10", "0.1", "1e-5"), "uniform", marks=pytest.mark.slow),
         (hard_problem(101, "60", "5", "0.01"), "common"),
     ],

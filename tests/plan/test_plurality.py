@@ -39,7 +39,7 @@ from darrm.release import release_debited
 from darrm.release.__main__ import main as release
 from darrm.system.command_line import run
 from darrm.votes import Votes
-from tests.planned import calibrated
+from tests.planned import calibrated, share
 
 PLAIN = PrivacyParams("inf")
 WORK = Workload(Voters(30, PLAIN, overlap=1), 12, PrivacyParams("3", "1e-5"), classes=4)
@@ -281,6 +281,7 @@ class TestCommands:
     def quick(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         without_noise(monkeypatch)
+        share(monkeypatch)
 
     def test_plan_release_ledger_as_it_is_printed(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(partial(advise_main, [*FLAGS, "--format", "json"])) == 0

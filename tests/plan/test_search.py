@@ -40,7 +40,7 @@ WITH_DELTA = PrivacyParams("0.1", "1e-5")
 WITH_DELTA_OF_ONE = PrivacyParams(1, "1e-6")
 SETTINGS = [
     (11, PLAIN, 1, 1, ("0.5", "1e-6")),
-    (20, PLAIN, 1, 7, ("1", "1e-5")),
+    pytest.param(20, PLAIN, 1, 7, ("1", "1e-5"), marks=pytest.mark.slow),
     (5, PLAIN, 2, 10, ("2", "1e-5")),
     pytest.param(11, PLAIN, 3, 10, ("2", "1e-5"), marks=pytest.mark.slow),
     (6, PRIVATE, None, 50, ("3", "1e-4")),
@@ -52,7 +52,7 @@ SETTINGS = [
     pytest.param(5, PRIVATE, None, 1000, ("2", "1e-5"), marks=pytest.mark.slow),
     (1, PRIVATE, None, 3, ("0.1", "1e-6")),
     (3, PRIVATE, None, 2, ("5", "1e-5")),
-    (2, PLAIN, 2, 5, ("4", "1e-7")),
+    pytest.param(2, PLAIN, 2, 5, ("4", "1e-7"), marks=pytest.mark.slow),
 ]
 
 

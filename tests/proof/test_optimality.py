@@ -43,9 +43,10 @@ def test_the_exact_simplex_method() -> None:
     assert maximum([-one, one], [[one, two], [two, one]], [one, one]) == Fraction(1, 2)
 
 
-QUICK = {  # three voters: every ε and every Δ once
-    *product((1, 2), ("1e-6", "0.01", "1"), ("0", "1e-7", "0.001")),
-    *((3, "1e-6", "1e-7"), (3, "0.01", "0"), (3, "1", "0.001")),
+QUICK = {  # every ε and every Δ once for one, two and three voters
+    (1 + (row + column) % 3, epsilon, delta)
+    for row, epsilon in enumerate(("1e-6", "0.01", "1"))
+    for column, delta in enumerate(("0", "1e-7", "0.001"))
 }
 
 

@@ -91,7 +91,15 @@ def test_no_point_between_the_corners_is_worse(K: int, overlap: int, each: Priva
 
 
 @pytest.mark.parametrize("each", [pytest.param(EACH[1], marks=pytest.mark.slow), EACH[0], *EACH[2:]], ids=str)
-@pytest.mark.parametrize("half", [[1.0, 1.0, 1.0], [0.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.2, 0.3, 1.0], [0.0, 0.0, 0.0]])
+@pytest.mark.parametrize(
+    "half",
+    [
+        [1.0, 1.0, 1.0],
+        [0.0, 0.0, 1.0],
+        [0.2, 0.3, 1.0],
+        *(pytest.param(half, marks=pytest.mark.slow) for half in ([0.0, 1.0, 1.0], [0.0, 0.0, 0.0])),
+    ],
+)
 def test_certain_answers(each: PrivacyParams, half: list[float]) -> None:
     for overlap in (1, 2, 5):
         problem = problem_of(5, each, overlap)

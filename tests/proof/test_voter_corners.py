@@ -295,9 +295,9 @@ def test_numbers_on_which_a_law_is_averaged_are_counted() -> None:
         (5, 3, "0.2", "0.6", 1.0),
         (7, 3, "0.1", "0.3", 0.97385),
         (5, 4, "0.2", "0.6", 1.0),
-        (11, 3, "0.1", "0.1", 0.69067),
         (11, 3, "0.1", "0.2", 0.85278),
-        (11, 3, "0.1", "0.3", 0.93991),
+        pytest.param(11, 3, "0.1", "0.1", 0.69067, marks=pytest.mark.slow),
+        pytest.param(11, 3, "0.1", "0.3", 0.93991, marks=pytest.mark.slow),
     ],
 )
 def test_the_optimum_is_that_of_the_full_program(K: int, classes: int, epsilon: str, target: str, share: float) -> None:
@@ -450,7 +450,7 @@ def test_a_law_that_needs_much_noise_is_not_thrown_away() -> None:
 @pytest.mark.parametrize(
     ("each", "m"), [(PrivacyParams("0.4"), 1), (PrivacyParams("0.4"), 3), (PrivacyParams("0.4", "0.01"), 1)]
 )
-@pytest.mark.parametrize("random", [0.0, 0.3])
+@pytest.mark.parametrize("random", [pytest.param(0.0, marks=pytest.mark.slow), 0.3])
 def test_voters_drawn_at_random_are_as_private_as_they_are_together(each: PrivacyParams, m: int, random: float) -> None:
     voters = Voters(3 if each.delta else 4, each)
     problem = Problem.from_allowance(voters, m, classes=3)

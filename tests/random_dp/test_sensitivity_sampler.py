@@ -260,7 +260,7 @@ def test_coverage_is_as_promised_at_every_operating_point(law: str, point: dict[
 def test_exchangeable_coverage_is_exact(law: str) -> None:
     records, function, draw, _ = LAWS[law]
     sampler = SensitivitySampler(function, draw, "l1", distribution=law)
-    repeats = 1000
+    repeats = 400
     found = [sampler.estimate(records, gamma=0.2, m=9, rule="exchangeability", seed=seed) for seed in range(repeats)]
     fresh = sampler.measure(records, repeats, seed=repeats)
     inside = sum(value <= result.value for value, result in zip(fresh, found, strict=True))

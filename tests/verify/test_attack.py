@@ -138,17 +138,17 @@ def test_a_release_from_the_operating_system_stands() -> None:
 @pytest.mark.statistical
 def test_all_bounds_together_hold_with_the_confidence_stated() -> None:
     table = private(5, "0.8", "1e-2", "2")
-    found = [attack(Release(table), 400, confidence=0.5, rng=np.random.default_rng(seed)) for seed in range(120)]
+    found = [attack(Release(table), 400, confidence=0.5, rng=np.random.default_rng(seed)) for seed in range(60)]
     alarms = sum(bool(one.departures) for one in found)
     # half is allowed; discrete counts and events that imply each other leave a sixth, and a bound that forgets
     # the four pairs more than half
-    assert 5 <= alarms <= 50
+    assert 3 <= alarms <= 25
 
 
 @pytest.mark.statistical
 def test_more_draws_come_nearer() -> None:
     table = private(11, "0.1", "1e-5", "3")
-    sizes = (2_000, 50_000, 1_000_000)
+    sizes = (2_000, 30_000, 400_000)
     bounds = [attack(Release(table), draws, rng=np.random.default_rng(1)).epsilon for draws in sizes]
     assert bounds[0] < bounds[1] < bounds[2] < 0.3
     assert bounds[2] > 0.26

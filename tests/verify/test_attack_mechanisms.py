@@ -26,7 +26,7 @@ from darrm.verify.neighbors import near_ties, random_pair
 from darrm.verify.verdicts import CONSISTENT, FALSE, UNKNOWN
 
 PLAIN = PrivacyParams("inf")
-DRAWS = 60_000
+DRAWS = 20_000
 
 
 def of_three(mechanism: Mechanism, K: int = 20) -> NoisyMaximum:

@@ -127,34 +127,38 @@ def test_partitions_of_few_votes_on_many_classes_are_quick() -> None:
     assert {len(part) for part in parts} == {2000}
 
 
+SLOW_FAMILIES = ("LNMax by label", "shaped noise")
+# K, queries and classes; shaped noise is no better than Gaussian noise for few classes
+OTHER_WORK = {"shaped noise": (100, 20, 10), "table": (30, 20, 2), "plurality": (8, 1, 3)}
 FAMILIES = ("GNMax by label", "LNMax by label", "shaped noise", "exponential mechanism", "permute-and-flip")
 
 
 @pytest.fixture(scope="module")
-def plans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def planned_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Plan with a family, once, and return the file."""
     folder = tmp_path_factory.mktemp("plans")
-    voters = Voters(30, PrivacyParams("inf"), overlap=1)
-    for name in FAMILIES:
-        work = Workload(voters, 20, PrivacyParams(2, "1e-5"), classes=3)
-        if name == "shaped noise":  # no better than Gaussian noise for few classes
-            work = Workload(Voters(100, PrivacyParams("inf"), overlap=1), 20, PrivacyParams(2, "1e-5"), classes=10)
-        plan(work, families=[named(name)]).save(folder / f"{name}.json")
-    plan(Workload(voters, 20, PrivacyParams(2, "1e-5"))).save(folder / "table.json")
-    plan(Workload(Voters(8, PrivacyParams("inf"), overlap=1), 1, PrivacyParams(1, "1e-5"), classes=3)).save(
-        folder / "plurality.json"
-    )
-    return folder
+
+    def of(name: str) -> Path:
+        path = folder / f"{name}.json"
+        if not path.exists():
+            K, queries, classes = OTHER_WORK.get(name, (30, 20, 3))
+            total = PrivacyParams(1 if queries == 1 else 2, "1e-5")
+            work = Workload(Voters(K, PrivacyParams("inf"), overlap=1), queries, total, classes=classes)
+            plan(work, families=[named(name)] if name in FAMILIES else None).save(path)
+        return path
+
+    return of
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * name.startswith("LN"))
+        pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW_FAMILIES))
         for name in (*FAMILIES, "table", "plurality")
     ],
 )
-def test_honest_plans_pass_with_their_total_proved(name: str, plans: Path) -> None:
-    path = plans / f"{name}.json"
+def test_honest_plans_pass_with_their_total_proved(name: str, planned_file: Callable[[str], Path]) -> None:
+    path = planned_file(name)
     verdicts = audit([path]).verdicts
     assert [str(verdict) for verdict in verdicts if verdict.verdict in {FALSE, UNKNOWN}] == []
     (total,) = [verdict for verdict in verdicts if "together are (" in verdict.claim]
@@ -195,16 +199,16 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_plan_is_false(change: str, plans: Path, tmp_path: Path) -> None:
-    data = json.loads((plans / "GNMax by label.json").read_text())
+def test_a_changed_plan_is_false(change: str, planned_file: Callable[[str], Path], tmp_path: Path) -> None:
+    data = json.loads(planned_file("GNMax by label").read_text())
     CHANGES[change](data)
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(data))
     assert FALSE in {verdict.verdict for verdict in audit([path]).verdicts}
 
 
-def test_who_releases_does_not_read_what_a_plan_claims(plans: Path, tmp_path: Path) -> None:
-    path = plans / "GNMax by label.json"
+def test_who_releases_does_not_read_what_a_plan_claims(planned_file: Callable[[str], Path], tmp_path: Path) -> None:
+    path = planned_file("GNMax by label")
     data = json.loads(path.read_text())
     bare = tmp_path / "bare.json"
     bare.write_text(json.dumps({name: value for name, value in data.items() if name != CLAIMS}))

@@ -25,7 +25,9 @@ def labels(sigma: float, count: int) -> Kind:
     return kinds[0]
 
 
-@pytest.mark.parametrize(("sigma", "count"), [(100.0, 1000), (10.0, 100), (300.0, 10_000), (10.0, 1)])
+@pytest.mark.parametrize(
+    ("sigma", "count"), [(100.0, 1000), (10.0, 100), (10.0, 1), pytest.param(300.0, 10_000, marks=pytest.mark.slow)]
+)
 def test_twelve_points_are_as_good_as_all(sigma: float, count: int) -> None:
     points, _ = labels(sigma, count)
     chosen = telling_points([(points, count)], SMALL, 12)[0]
