@@ -205,7 +205,7 @@ def test_which_rivals_apply() -> None:
         ONE,
         MANY,
         pytest.param(Workload(Voters(11, PrivacyParams("0.1")), 20, PrivacyParams(2, "1e-4")), marks=pytest.mark.slow),
-        FRESH,
+        pytest.param(FRESH, marks=pytest.mark.slow),
     ],
     ids=str,
 )

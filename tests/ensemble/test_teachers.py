@@ -238,6 +238,7 @@ def test_unfinished_teachers_without_their_key_are_refused(tmp_path: Path, monke
 
 def test_a_seeded_training_says_so_everywhere(tmp_path: Path) -> None:
     recipe = PrivateSGD(0.1, 2, 0.3, 1.0)
+    promised = privacy_of(recipe, 1e-5)
     with pytest.warns(PredictableNoiseWarning, match="not private"):
         seeded = ensemble(recipe)
     seeded.save(tmp_path / "ensemble")
@@ -246,10 +247,10 @@ def test_a_seeded_training_says_so_everywhere(tmp_path: Path) -> None:
         assert not one.private
         with pytest.raises(ValueError, match=f"say consent='{SEED_CONSENT}'"):
             one.privacy(1e-5)
-        assert one.privacy(1e-5, consent=SEED_CONSENT) == privacy_of(recipe, 1e-5)
+        assert one.privacy(1e-5, consent=SEED_CONSENT) == promised
     unseeded = ensemble(recipe, seed=None)
     assert unseeded.private
-    assert unseeded.privacy(1e-5) == privacy_of(recipe, 1e-5)
+    assert unseeded.privacy(1e-5) == promised
     with pytest.raises(ValueError, match="these teachers are plain"):
         ensemble(None).privacy(1e-5)
 

@@ -27,7 +27,7 @@ MEMORY = 150 * 2**20
 VALUES: tuple[Any, ...] = (None, True, -1, 0, 2.5, 10**30, "", "x", "[]", "numpy.ndarray", [], {}, [[]], {"a": [{}]})
 
 
-@pytest.fixture(scope="module", params=["vote", "student", "sparse models"])
+@pytest.fixture(scope="module", params=["vote", pytest.param("student", marks=pytest.mark.slow), "sparse models"])
 def content(request: Any, tmp_path_factory: Any) -> bytes:
     folder = tmp_path_factory.mktemp("files")
     made: Any

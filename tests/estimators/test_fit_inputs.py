@@ -21,7 +21,8 @@ from darrm.pate import GNMax
 
 X, y = load_iris(return_X_y=True)
 TYPES = [
-    *(np.array([3, 1, 2], dtype=kind) for kind in "bBhHiIlLqQefd"),
+    *(np.array([3, 1, 2], dtype=kind) for kind in "bHiQed"),
+    *(pytest.param(np.array([3, 1, 2], dtype=kind), marks=pytest.mark.slow) for kind in "BhIlLqf"),
     np.array([-1.0, 2.0, 1e6]),
     np.array([True, False, True]),
     np.array(["b", "", "a longer name"]),

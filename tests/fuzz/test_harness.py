@@ -40,7 +40,7 @@ def fill(_: int) -> None:
     [
         (fail, "KeyError", 60.0),
         (burn, "more than 0.1 seconds", 60.0),
-        (lambda _: os._exit(3), "the process died", 60.0),
+        pytest.param(lambda _: os._exit(3), "the process died", 60.0, marks=pytest.mark.slow),
         (lambda _: time.sleep(600), "no answer after", 0.2),
         (lambda _: bytearray(2**40), "MemoryError", 60.0),
         pytest.param(fill, "GiB of memory", 60.0, marks=pytest.mark.slow),

@@ -158,10 +158,9 @@ def test_bad_input_gets_one_line_and_status_2(arguments: str, piece: str, capsys
     assert piece in captured.err
 
 
-def test_bad_input_from_outside(tmp_path: Path) -> None:
-    done = interpreter("-m", "darrm.optimize", "--m", "0", "--output", "t.json", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
+def test_bad_input_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: main(["--m", "0", "--output", str(tmp_path / "t.json")])) == 2
+    assert capsys.readouterr().err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 

@@ -261,5 +261,9 @@ def test_too_large_a_problem_is_refused_before_the_work() -> None:
         optimize_plurality(problem_of(250, 10))
     with pytest.raises(ValueError, match="C = 10 to K = 22 are solved"):
         optimize_plurality(problem_of(25, 10))
+
+
+@pytest.mark.slow
+def test_too_large_an_overlap_is_refused_before_the_work() -> None:
     with pytest.raises(ValueError, match="smaller overlap"):
         optimize_plurality(problem_of(30, 4, overlap=30))

@@ -1,10 +1,7 @@
 """The compiled loops against their numpy twins, to the bit; without numba everything works as before."""
 
-import subprocess
-import sys
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +18,6 @@ from tests.strategies import gammas, problems
 
 pytest.importorskip("numba")
 
-ROOT = Path(__file__).parents[2]
 SLOW = pytest.mark.slow
 
 
@@ -170,14 +166,6 @@ def test_advice_is_given_where_work_was_long_and_numba_is_missing(monkeypatch: p
         for spec in (None, "numba"):
             monkeypatch.setattr(loops, "find_spec", lambda _, spec=spec: spec)
             assert ("darrm[compiled]" in str(loops.advice())) == (long and spec is None)
-
-
-def test_a_small_solve_does_not_import_numba() -> None:
-    script = (
-        "import sys; from darrm.optimize.__main__ import main; main(['--K', '11', '--m', '3', '--quiet']);"
-        "sys.exit('numba' in sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, cwd=ROOT)
 
 
 def test_where_nothing_can_be_kept_it_is_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,7 +209,7 @@ def test_kills_at_every_step_pay_for_nothing_twice(how: str, certain: bool, tmp_
     prepare(tmp_path, 1.0 if certain else 0.3, 3 if certain else 1)
     if certain:
         (tmp_path / "certain").touch()
-    assert f"{KILLED}: " in run_kills(tmp_path, how, list(POINTS), 5, 200 if how == "ahead" else 14)
+    assert f"{KILLED}: " in run_kills(tmp_path, how, list(POINTS), 5, 200 if how == "ahead" else 9)
 
 
 @pytest.mark.slow

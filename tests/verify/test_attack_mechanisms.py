@@ -147,8 +147,11 @@ def assert_neighbors(pair: Pair, voters: Voters, strengths: list[float]) -> int:
     return len(needed)
 
 
+ALIKE = {"GNMax of three votes", "ShapedMax", "plurality", "private plurality"}  # each beside one that is quick
+
+
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", RELEASES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in RELEASES])
 def test_an_honest_release_stands(name: str) -> None:
     result = attack(RELEASES[name](), DRAWS, rng=np.random.default_rng(3))  # a false alarm in 1e-6 of all seeds
     assert (result.refuted, result.departures) == (False, ())

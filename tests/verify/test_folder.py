@@ -35,7 +35,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("honest") / "folder"
     (folder / "deeper").mkdir(parents=True)
     NOISY.save(folder / "plan.json")
-    NoisyMaximum(GNMax(30.0), PLAIN, 3).save(folder / "never used.json")
+    NoisyMaximum(GNMax(6.0), PLAIN, 3).save(folder / "never used.json")
     TABLE.save(folder / "deeper" / "table.json")
     rng = np.random.default_rng(2)
     noisy = PrivacyLedger.create(folder / "noisy.sqlite", PrivacyParams(9, "1e-5"), population="ward 7")
