@@ -243,8 +243,8 @@ class PrivacyLedger:
         note
             The caller's words for the log.
         labels
-            (charge.count·charge.labels,) what the charge pays for: kept in the ledger by the same transaction until
-            they are delivered.
+            (charge.count,) what the charge pays for, of a run at most so many: kept in the ledger by the same
+            transaction until they are delivered.
         manifest
             In place of ``labels`` what says how they are drawn after the debit (`darrm.release.partitions`): kept until
             they are delivered.
@@ -281,7 +281,7 @@ class PrivacyLedger:
         checks.instance(Charge, charge=charge, advice="say aggregator.charge(queries)")
         _check_text("note", note)
         _check_charge(charge)
-        kept = manifest if labels is None else _to_npy(labels, charge.count * charge.labels)
+        kept = manifest if labels is None else _to_npy(labels, charge)
         target = _target(output, turn)
         asked = () if turn is None else _ids(turn.questions, charge.count)
         token, number, account = secrets.token_hex(16), 0, PrivacyAccountant()
@@ -512,9 +512,10 @@ def _words(path: str | PathLike[str]) -> str:
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
-def _to_npy(labels: Labels, count: int) -> bytes:
-    if labels.shape != (count,):
-        checks.fail("labels", labels.shape, f"({count},), one for each query of the charge")
+def _to_npy(labels: Labels, charge: Charge) -> bytes:
+    most = charge.count * charge.labels
+    if labels.shape != (most,) and not (charge.labels > 1 and labels.ndim == 1 and labels.size <= most):
+        checks.fail("labels", labels.shape, f"({most},), one for each query of the charge")
     file = BytesIO()
     np.save(file, labels, allow_pickle=False)
     return file.getvalue()

@@ -96,12 +96,16 @@ class Entry:
     questions: tuple[str, ...] = ()  # the public ids of what was asked in a stream, in order; empty where it has none
     files: tuple[tuple[str, str], ...] = ()  # drawn after the debit: the name and the SHA-256 of each
     link: str = field(default="", compare=False)  # see `darrm.account.head`; empty in version 1
-    each: int = 1  # labels for one query's charge: more for a run that is charged as a whole
+    each: int = 1  # labels that one query's charge pays for, at most: more for a run that is charged as a whole
 
     @property
     def answers(self) -> int:
-        """How many labels were paid for."""
+        """How many labels were paid for, at most."""
         return self.count * self.each
+
+    def pays_for(self, labels: int) -> bool:
+        """Whether it is a debit of so many labels."""
+        return labels == self.count if self.each == 1 else labels <= self.answers
 
     @property
     def is_of_a_stream(self) -> bool:

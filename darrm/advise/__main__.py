@@ -12,8 +12,9 @@ from darrm.advise.advice import advise
 from darrm.advise.report import json_report, text_report
 from darrm.laws.priors import parsed
 from darrm.optimize.report import fitted
+from darrm.plan.families import FAMILIES, TESTED
 from darrm.system.command_line import CommandLine, add_outputs, print_report, run
-from darrm.system.flags import add_prior, add_workload, workload_of
+from darrm.system.flags import add_prior, add_workload, prior_of, workload_of
 from darrm.system.progress import status_line
 
 EPILOG = """\
@@ -42,7 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workload = workload_of(options)
     workload = replace(workload, voters=fitted(workload.voters, workload.classes, quiet=options.quiet))
     with status_line(quiet=options.quiet) as line:
-        found = advise(workload, prior=parsed(options.prior, workload.classes), report=line.show)
+        families = FAMILIES if options.votes_look_like is None else (*TESTED, *FAMILIES)
+        prior = parsed(prior_of(options), workload.classes)
+        found = advise(workload, prior=prior, families=families, report=line.show)
     print_report(options, text=lambda: text_report(found, everything=options.all), document=lambda: json_report(found))
     return 0
 

@@ -77,7 +77,7 @@ class Charge:
         True where one query is proved and no more is known: always so for private models, and for those that a ledger
         kept before charges named their voters.
     labels
-        How many labels one query's charge pays for: more than 1 for a run that is charged as a whole.
+        How many labels one query's charge pays for, at most: more than 1 for a run that is charged as a whole.
     table
         The digest of the proven table that answers, `darrm.proof.table.Table.digest`, or of a mechanism's file; empty
         where there is none.

@@ -34,7 +34,7 @@ from darrm.probability import Array
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 
 _LOG_FAR, _LOG_CUT = -36.0, -66.0  # of a class that counts as far behind; of the noise that is left out
-_WIDEST = 1000.0  # votes of deviation: beyond, an answer takes too long
+WIDEST = 1000.0  # votes of deviation: beyond, an answer takes too long
 # relative, of each probability: sums of up to 2^16 products of some hundred factors, whose logs err by 2^-50
 _ROUNDING = 4e-12
 _LARGEST_ERROR = 1e-7  # relative, of the rule; the scale of votes relies on it
@@ -82,7 +82,7 @@ class LabelCosts:
 
 def exactly_charged(noise: object) -> bool:
     """Return whether `label_costs` knows this noise."""
-    return isinstance(noise, DiscreteGaussian | DiscreteLaplace) and noise.deviation <= _WIDEST
+    return isinstance(noise, DiscreteGaussian | DiscreteLaplace) and noise.deviation <= WIDEST
 
 
 def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> LabelCosts:
@@ -109,7 +109,7 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
     ([[1.92e-05], [0.004695]], [[2.16e-05], [0.0048482]])
     """
     if not exactly_charged(noise):
-        checks.fail("noise", noise, f"discrete Gaussian or Laplace noise of a deviation up to {_WIDEST:g} votes")
+        checks.fail("noise", noise, f"discrete Gaussian or Laplace noise of a deviation up to {WIDEST:g} votes")
     grid = np.asarray(orders, dtype=np.float64)
     if grid.ndim != 1 or not grid.size or not np.all((grid > 1.0) & np.isfinite(grid)) or np.any(np.diff(grid) <= 0.0):
         checks.fail("orders", orders, "increasing, each above 1")

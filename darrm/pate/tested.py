@@ -37,7 +37,8 @@ from darrm.system.files import Document, Json
 from darrm.votes import ABSTAIN, Labels, Votes, require_votes
 
 FORMAT, VERSION = "darrm tested run", 1
-_LARGEST_ORDER, _MOST_QUERIES = 1e4, 10_000_000
+LARGEST_ORDER, _MOST_QUERIES = 1e4, 10_000_000
+_LEAST_COST = 1e-10  # nats: of the first level
 _ADVICE = "plain voters of whom one person reaches one are Voters(K, PrivacyParams('inf'), overlap=1)"
 
 
@@ -94,8 +95,8 @@ class TestedRun:
         checks.integer_at_least(1, most=_MOST_QUERIES, queries=self.queries)
         if not (0.0 < self.budget.epsilon < np.inf and 0.0 < self.budget.delta < 1.0):
             checks.fail("budget", self.budget, "epsilon and delta above 0", "a coin tells a little of the votes")
-        if not 1.0 < self.order <= _LARGEST_ORDER:
-            checks.fail("order", self.order, f"above 1, at most {_LARGEST_ORDER:g}")
+        if not 1.0 < self.order <= LARGEST_ORDER:
+            checks.fail("order", self.order, f"above 1, at most {LARGEST_ORDER:g}")
         if self.check is not None and not isinstance(self.answer.mechanism, GNMax):
             checks.fail("answer", self.answer.mechanism, "GNMax", "it is what answers where a check passes")
         other = self.otherwise
@@ -127,7 +128,7 @@ class TestedRun:
     @cached_property
     def costs(self) -> Array:
         """(V + 1,) what the run costs at most on each level, in nats at the order; public."""
-        marks = VoteScale(self.bound, self.queries).marks
+        marks = VoteScale(self.bound, self.queries, _LEAST_COST).marks
         levels = marks[::MARKS_A_VOTE]
         return levels if levels[-1] == marks[-1] else np.append(levels, marks[-1])
 
@@ -147,10 +148,10 @@ class TestedRun:
         return float(self.chances[self._level(self._asked(votes))])
 
     def charge(self, queries: int = 1) -> Charge:
-        """Describe what at most so many labels cost, all of them together: the budget."""
+        """Describe what the run costs, however many labels it has: the budget, once."""
         checks.integer_at_least(1, most=self.queries, queries=queries, advice="the run was made for so many")
         words = f"a tested run of {self.words} over {self.voters.K} voters, up to {self.queries} labels"
-        return Charge(words, guarantee=self.budget, voters=self.voters, table=self.digest, labels=int(queries))
+        return Charge(words, guarantee=self.budget, voters=self.voters, table=self.digest, labels=self.queries)
 
     @property
     def words(self) -> str:

@@ -31,7 +31,7 @@ from darrm.probability import Array
 from darrm.probability.exact_sampling import discrete_gaussian, uniform_below
 
 MARKS_A_VOTE = 16
-_SMALLEST_MARK = 1e-4  # nats: of a total; less is rounded up to it
+_SMALLEST_MARK = 1e-4  # nats: of a total that is published; less is rounded up to it
 _ROUNDING = 1e-9  # relative: of sums and of the probabilities that they are made of
 _LARGEST_ORDER, _DEVIATIONS = 1e4, (1e-2, 1e6)
 
@@ -110,6 +110,7 @@ class VoteScale(Generic[Bound]):
 
     bound: Bound
     answers: int
+    least: float = _SMALLEST_MARK
 
     @cached_property
     def marks(self) -> Array:
@@ -117,7 +118,7 @@ class VoteScale(Generic[Bound]):
         most = self.answers * float(self.bound.after_one_vote[1][-1])  # may be less than the ceiling
         if not most:
             return np.zeros(1)
-        first = min(_SMALLEST_MARK, most)
+        first = min(self.least, most)
         marks = [first * (self._after(first) / first) ** (part / MARKS_A_VOTE) for part in range(MARKS_A_VOTE)]
         while marks[-1] < most:
             marks.append(self._after(marks[-MARKS_A_VOTE]))

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from darrm.laws.priors import parsed
 from darrm.optimize.report import fitted
-from darrm.plan.families import named
+from darrm.plan.families import FAMILIES, TESTED, named
 from darrm.plan.report import json_report, plot_report, text_report
 from darrm.plan.search import plan
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
-from darrm.system.flags import add_prior, add_workload, workload_of
+from darrm.system.flags import add_prior, add_workload, prior_of, workload_of
 from darrm.system.progress import status_line
 
 EPILOG = """\
@@ -22,6 +22,8 @@ examples:
   python -m darrm.plan --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5 --output plan.json
   python -m darrm.plan --K 11 --epsilon 0.1 --each-delta 1e-5 --queries 100 --total 4,1e-2 --plot plan.png
   python -m darrm.plan --K 50 --voters plain --overlap 1 --classes 10 --queries 500 --total 2,1e-5 --output plan.json
+  python -m darrm.plan --K 250 --voters plain --overlap 1 --classes 10 --queries 400 --total 2,1e-5 \\
+    --votes-look-like PUBLIC.csv --output run.json
 
 What is written is released from like any other, with python -m darrm.release."""
 
@@ -43,8 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check_outputs(options)
     workload = workload_of(options)
     workload = replace(workload, voters=fitted(workload.voters, workload.classes, quiet=options.quiet))
-    prior = parsed(options.prior, workload.classes)
+    prior = parsed(prior_of(options), workload.classes)
     families = None if options.family is None else [named(options.family)]
+    if options.votes_look_like is not None and families is None:
+        families = [*TESTED, *(family for family in FAMILIES if family.planned)]
     with status_line(quiet=options.quiet) as line:
         found = plan(workload, prior=prior, families=families, report=line.show)
     if options.output is not None:

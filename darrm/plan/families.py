@@ -5,7 +5,7 @@ a longer list as well.
 """
 
 from darrm.errors import checks
-from darrm.plan import by_label, compared, optimum, tables
+from darrm.plan import by_label, compared, optimum, tables, tested
 from darrm.plan.family import Family
 from darrm.plan.share_right import MOST_PLANNED
 from darrm.problem import Workload
@@ -85,6 +85,13 @@ FAMILIES: tuple[Family, ...] = (
     ),
 )
 
+IF_IT_PASSES = "the least noise with which votes like the public ones pass a private test within the whole budget."
+# asked where it is said what the votes look like: whether such a run leaves depends on it
+TESTED: tuple[Family, ...] = (
+    Family("GNMax, tested first", tested.gaussian, IF_IT_PASSES, BLUE, 2.0),
+    Family("Confident-GNMax, tested first", tested.confident, IF_IT_PASSES, SKY_BLUE, 2.0),
+)
+
 
 def named(name: str) -> Family:
     """Return the family of a name; `ValueError` if there is none.
@@ -92,7 +99,7 @@ def named(name: str) -> Family:
     >>> named("permute-and-flip").classes
     (2, 1000)
     """
-    families = {family.name: family for family in FAMILIES}
+    families = {family.name: family for family in (*FAMILIES, *TESTED)}
     if name not in families:
         checks.fail("the family", name, "one of " + ", ".join(families))
     return families[name]

@@ -149,10 +149,11 @@ def _help(plan: Plan) -> tuple[str, ...]:
 def _closing(plan: Plan, output: Path | None) -> str:
     """Write what is proved, and how to release."""
     table = plan.best.table
-    lines, made = [], "the winner, whose charge is computed anew whenever it is read"
+    lines = [plan.best.remark] if plan.best.remark else []
+    made = "the winner, whose charge is computed anew whenever it is read"
     if table is not None:
         target, certificate = table.problem.target, table.certificate
-        lines = [f"One query is proved {target}-private: {certificate.rows:,} rows, {certificate.method}."]
+        lines += [f"One query is proved {target}-private: {certificate.rows:,} rows, {certificate.method}."]
         made = "the winner's table with its proof"
     if output is None:
         lines.append(f"Not saved: --output FILE.json keeps {made}.")

@@ -103,7 +103,7 @@ class Plan:
             "family": self.best.name,
             "workload": {**self.workload.to_json(), "classes": self.workload.classes},
             "spent": {"epsilon": spent.epsilon, "delta": spent.delta, "bound": spent.bound},
-            "prior": priors.to_json(self.prior, self.workload.voters.K),
+            "prior": priors.to_json(self.prior, self.workload.voters.K, self.workload.classes),
         }
         if share is not None:
             claimed["share_right"] = share.to_json()

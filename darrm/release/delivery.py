@@ -186,7 +186,7 @@ def check_aggregator(aggregator: object) -> None:
 
 def check_by_query(aggregator: Aggregator) -> None:
     """Raise `ValueError` for a run that is charged as a whole where queries are answered one by one, or in parts."""
-    if aggregator.charge(1).kind != aggregator.charge(2).kind:
+    if aggregator.charge(1).labels > 1:
         advice = "all votes of such a run are given at once: darrm.release.release_debited, or a .npy or .csv file"
         checks.fail("aggregator", checks.Found("a run that is charged as a whole"), "charged for each query", advice)
 

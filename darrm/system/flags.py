@@ -232,6 +232,23 @@ def add_prior(parser: argparse.ArgumentParser, default: str = "common") -> None:
         "uniform (independent on [0.5, 1]), uniform:LOW,HIGH, two-sided:LOW,HIGH (independent on [1-HIGH, 1-LOW] or "
         f"[LOW, HIGH]) or point:P (default {default})",
     )
+    parser.add_argument(
+        "--votes-look-like",
+        metavar="FILE|PRIOR",
+        help="as --prior, FILE holding public votes, and ask for runs that a private test lets leave where votes are "
+        "like these: cheap where voters agree; unlike these, nothing leaves and the budget is spent",
+    )
+
+
+def prior_of(options: argparse.Namespace) -> str | None:
+    """Return the text of the prior that was typed, if any, with either flag."""
+    like: str | None = options.votes_look_like
+    if like is None:
+        prior: str | None = options.prior
+        return prior
+    if options.prior is not None:
+        raise ValueError("--votes-look-like says what is believed, too: leave --prior out")
+    return f"votes:{like}" if Path(like).exists() else like
 
 
 def add_workload(parser: argparse.ArgumentParser) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from darrm.errors import checks
 from darrm.mechanisms.noisy_maximum import FORMAT
+from darrm.pate import tested
 from darrm.proof.evidence import BY_FORMAT
 from darrm.system.extras import require
 from darrm.system.files import check_regular, parse_json
@@ -31,7 +32,7 @@ _MOST_BYTES = 2**30  # of a file that is read whole; tables hold kilobytes
 _MOST_FILES = 10_000  # of a folder
 _PARTITION, _LABEL = ".parquet", "label"
 _SQLITE, _ZIP, _PARQUET = b"SQLite format 3\x00", b"PK\x03\x04", b"PAR1"
-_RELEASES = {FORMAT, *BY_FORMAT}
+_RELEASES = {FORMAT, tested.FORMAT, *BY_FORMAT}
 _VOTERS_HEAD = b"name,epsilon,delta"
 _REPORTS = "it is what a command printed, and repeats what other files claim"
 _ABSENT = "give a table, a mechanism (plan.json), a ledger, labels, an estimator, or a folder that holds them"

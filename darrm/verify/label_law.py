@@ -25,6 +25,7 @@ from darrm.mechanisms.noisy_max import NoisyMax
 from darrm.mechanisms.release import Release
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.pate.files import Released
+from darrm.pate.tested import TestedRun
 from darrm.probability import Array
 from darrm.probability.integer_noise import IntegerNoise
 from darrm.problem import is_law_a_gamma
@@ -82,6 +83,8 @@ def law_of(aggregator: Released) -> Law:
     >>> law_of(aggregator)(np.array([[3, 1, 1]])).round(4)
     array([[0.6307, 0.1847, 0.1847]])
     """
+    if isinstance(aggregator, TestedRun):
+        raise TooLongError("whether a label leaves depends on all votes of the run")
     if aggregator.classes > _MOST_CLASSES:
         raise TooLongError(f"labels of more than {_MOST_CLASSES:,} classes are not summed")
     if isinstance(aggregator, Release):

@@ -96,7 +96,10 @@ def _judge_payment(
     if not paid:
         return
     totals = [sum(entry.answers for entry in entries) for entries in paid]
-    counts, fits = ", ".join(map(str, totals)), set(totals) == {labels.size}  # each entry of these labels has as many
+    counts = ", ".join(map(str, totals))
+    fits = all(len(entries) == 1 and entries[0].pays_for(labels.size) for entries in paid) or set(totals) == {
+        labels.size
+    }
     yield judged(
         _LABELS,
         "as many were paid for as there are",

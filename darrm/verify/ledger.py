@@ -69,6 +69,11 @@ class LedgerCopy:
         return replace(self, answering=tuple(answering))
 
     @property
+    def labels(self) -> int:
+        """How many labels were paid for; of runs that are charged as a whole the most that they may have."""
+        return sum(entry.answers for entry in self.entries)
+
+    @property
     def digests(self) -> set[str]:
         """The digests of what its entries name as what answered."""
         return {entry.table for entry in self.entries if entry.table}
@@ -155,7 +160,7 @@ def _is_kept(ledger: PrivacyLedger, entry: Entry) -> bool:
     try:
         if not entry.labels:
             return ledger.kept_manifest(entry.number) is not None
-        return len(ledger.kept_labels(entry.number)) == entry.answers
+        return entry.pays_for(len(ledger.kept_labels(entry.number)))
     except LedgerError:
         return False
 

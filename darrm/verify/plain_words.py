@@ -80,11 +80,11 @@ def _together(ledger: LedgerCopy, labels: int) -> list[str]:
     if not spent.queries:
         return ["The ledger has paid for no label yet."]
     if spent.understated is not None:
-        given = f"What all {spent.queries:,} labels of the ledger give away is not bounded"
+        given = f"What all {ledger.labels:,} labels of the ledger give away is not bounded"
         return [f"{given}: {estimated(spent.understated)}."]
-    what = _of_ledger(spent.queries)
+    what = _of_ledger(ledger.labels)
     held = f" (the audited files hold {labels:,})" if labels else ""
-    paid = numbered(spent.queries, "label", "labels")
+    paid = numbered(ledger.labels, "label", "labels")
     scope = (
         f"The ledger paid for {paid} in all{held}, and what follows is about all of them, whatever files they are in."
     )
@@ -139,7 +139,7 @@ def _figure(ledger: LedgerCopy) -> tuple[str, str]:
         return "", estimated(spent.understated)
     if proved is None and math.isinf(spent.epsilon):
         return "", f"no bound is known at δ = {delta}"
-    whole = f"{_of_ledger(spent.queries)} {'is' if spent.queries == 1 else 'are'}"
+    whole = f"{_of_ledger(ledger.labels)} {'is' if ledger.labels == 1 else 'are'}"
     agrees = "agrees with the files and is not proved here"
     of_files = f"({_rounded_up(spent.epsilon)}, {delta})-private by {spent.bound!r}"
     if proved is None:

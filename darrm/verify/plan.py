@@ -101,7 +101,8 @@ def _read(claims: Json) -> tuple[Workload, Prior]:
 
 def _judge_total(spent: Json, workload: Workload, exact: Costs) -> Iterator[Verdict]:
     """Judge what all answers together cost."""
-    charge: Charge = exact.cost().repeated(workload.queries)
+    one: Charge = exact.cost()
+    charge = one.repeated(-(-workload.queries // one.labels))
     account = PrivacyAccountant(charges=(charge,))
     again = account.spent(workload.total.delta)
     epsilon, total = spent["epsilon"], workload.total

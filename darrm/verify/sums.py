@@ -30,6 +30,7 @@ This is about kinds and numbers that were fixed before the first answer; answers
 stop. Of kinds that are chosen on the way it says nothing.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ from darrm.verify.exact import exponential
 Point = tuple[Fraction, Fraction]  # (ε, δ) of one query
 Kind = tuple[Sequence[Point], int]  # what is proved of one query, and how many there are
 _Law = tuple[int, list[int]]  # the lowest loss in steps, and the masses from there on
+_MOST_POWERS = 1000  # of a fraction: its digits are few enough
 _NOTHING = Fraction(0)
 _GUARD = 128  # bits behind those of a sum, while the loss of one query is built
 _BITS, _SPARE = 80, 2**40  # of a sum, beyond those of δ and of the number of queries; the part of δ that ends are worth
@@ -121,8 +123,10 @@ def composed_delta(kinds: Sequence[Kind], epsilon: Fraction, *, least: Fraction 
     7.85e-05
     """
     most = [(max(points), count) for points, count in kinds]
-    if epsilon >= sum(count * point[0] for point, count in most) and not any(point[1] for point, _ in most):
-        return _NOTHING
+    if epsilon >= sum(count * point[0] for point, count in most):  # no finite loss is above it
+        failing = [(1 - point[1]) ** count for point, count in most if point[1] and count <= _MOST_POWERS]
+        if len(failing) == sum(bool(point[1]) for point, _ in most):
+            return 1 - math.prod(failing, start=Fraction(1))
     settled = _settled((total.delta(epsilon) for total in _sums(kinds, least)), _GAIN_OF_DELTA, least)
     return Fraction(1) if settled is None else settled
 

@@ -16,7 +16,9 @@ from typing import Any
 from darrm.errors import DarrmError
 from darrm.laws import priors
 from darrm.mechanisms.noisy_maximum import FORMAT, NoisyMaximum
+from darrm.pate import tested
 from darrm.pate.files import CLAIMS, without_claims
+from darrm.pate.tested import TestedRun
 from darrm.proof.evidence import CORNERS, MOVES
 from darrm.proof.table import Table
 from darrm.system.files import Json, parse_json
@@ -26,10 +28,11 @@ from darrm.verify.mechanism import ExactMechanism, judge_mechanism
 from darrm.verify.members import judge_reach
 from darrm.verify.plan import judge_plan
 from darrm.verify.plurality import ExactPlurality
+from darrm.verify.tested import ExactRun, judge_run
 from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, Verdict, judged
 
 Exact = ExactMajority | ExactPlurality
-Answering = Table | NoisyMaximum  # what answers, as a file holds it
+Answering = Table | NoisyMaximum | TestedRun  # what answers, as a file holds it
 _BY_FORMAT: dict[object, type[Exact]] = {CORNERS.format: ExactMajority, MOVES.format: ExactPlurality}
 
 _FIGURES = 1e-9  # relative: machines agree on a figure of the certificate to so much
@@ -48,9 +51,11 @@ def exact_of(table: Table) -> Exact:
     return _BY_FORMAT[table.evidence.format](table)
 
 
-def costs_of(answering: Answering) -> Exact | ExactMechanism:
+def costs_of(answering: Answering) -> Exact | ExactMechanism | ExactRun:
     """Return what computes anew what one answer costs."""
-    return exact_of(answering) if isinstance(answering, Table) else ExactMechanism(answering)
+    if isinstance(answering, Table):
+        return exact_of(answering)
+    return ExactRun(answering) if isinstance(answering, TestedRun) else ExactMechanism(answering)
 
 
 def judge_release(content: bytes) -> tuple[Answering | None, list[Verdict]]:
@@ -62,6 +67,8 @@ def judge_release(content: bytes) -> tuple[Answering | None, list[Verdict]]:
     answering: Answering | None
     if data.get("format") == FORMAT:
         answering, verdicts = judge_mechanism(without_claims(data))
+    elif data.get("format") == tested.FORMAT:
+        answering, verdicts = judge_run(without_claims(data))
     else:
         answering, verdicts = judge_table(content)
     if CLAIMS in data and answering is not None:

@@ -76,7 +76,7 @@ RUNS = [
     (6, 2, GNMax(0.6), NoisyCheck(4.0, 0.6), None, (4.0, 0.05), 1.5),
     (5, 3, GNMax(0.7), NoisyCheck(4.0, 0.6), None, (4.0, 0.05), 1.3),
     (6, 2, LNMax(2.0), None, None, (3.0, 0.05), 3.0),
-    (6, 2, SHAPED, None, None, (3.0, 0.05), 3.0),
+    (6, 2, SHAPED, None, None, (4.0, 0.05), 2.0),
     (6, 2, GNMax(0.7), None, GNMax(3.0), (4.0, 0.05), 1.5),
 ]
 
@@ -237,8 +237,8 @@ def test_a_run_passes_as_often_as_it_says_and_is_written_and_read() -> None:
     chance = run.pass_chance(votes)
     assert 0.05 < chance < 0.95
     rng = np.random.default_rng(5)
-    passed = np.mean([np.any(run.release(votes, rng=rng) >= 0) for _ in range(400)])
-    assert abs(passed - chance) < 5.0 * math.sqrt(chance * (1 - chance) / 400)
+    passed = np.mean([np.any(run.release(votes, rng=rng) >= 0) for _ in range(150)])
+    assert abs(passed - chance) < 5.0 * math.sqrt(chance * (1 - chance) / 150)
     assert TestedRun.from_json(run.to_json()) == run
     for field, value in (("order", "0.5"), ("queries", "3"), ("check", {"threshold": "9"}), ("extra", 1)):
         with pytest.raises(TableError):
@@ -256,7 +256,7 @@ def test_a_run_is_paid_for_once_and_its_labels_are_those_of_all_queries(tmp_path
     labels = release_debited(run, votes, ledger=ledger, output=tmp_path / "labels.csv")
     assert labels.shape == (30,)
     (entry,) = ledger.entries()
-    assert (entry.count, entry.answers, entry.delivered) == (1, 30, True)
+    assert (entry.count, entry.answers, entry.delivered) == (1, 40, True)
     assert ledger.spent.epsilon == pytest.approx(2.0)
     with pytest.raises(BudgetExceededError):
         release_debited(run, votes, ledger=ledger, output=tmp_path / "again.csv")

@@ -1,0 +1,130 @@
+"""Runs that are tested first: the least noise with which votes like public ones pass within the whole budget.
+
+What is planned for must be public: recorded votes of others, or a prior. From it runs of Q queries are drawn with a
+public seed, and the chance of a run is the mean of its test's chances (`darrm.pate.tested`). Whatever the private votes
+are, the guarantee holds; if they are unlike, the test hardly passes and the budget is spent on nothing.
+
+The order is chosen by the budget, the threshold and the ratio of both noises from a few, and the noise by bisection.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from decimal import ROUND_CEILING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.account.bounds import Bound
+from darrm.errors import PlanError
+from darrm.losses.label_given_votes import WIDEST, missed_probabilities
+from darrm.mechanisms.noisy_law import winning_probabilities
+from darrm.mechanisms.noisy_max import GNMax
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.pate.checked_cost import CheckedCost
+from darrm.pate.confident import NoisyCheck
+from darrm.pate.tested import LARGEST_ORDER, TestedRun
+from darrm.plan.family import Search
+from darrm.plan.parameter import Parameter, Proposal, fixed, rounded
+from darrm.plan.share_right import SEED, histograms
+from darrm.probability import Array
+from darrm.problem import Workload
+
+WANTED = 0.99  # chance that a run passes
+_ORDERS = (0.8, 1.3)  # times log(1/δ)/ε, above 1
+_CHECKS = tuple((share, ratio) for share in (0.6, 0.8) for ratio in (4.0, 12.0))  # T over K, and σ₁ over σ₂
+_RUNS, _HISTOGRAMS = 64, 1024  # of which a chance is the mean; and of how many different votes runs are drawn
+_LEAST_SIGMA, _STEPS = 0.5, 10
+
+
+def gaussian(search: Search) -> Iterable[Parameter]:
+    """Turn down the σ of GNMax that is tested first."""
+    return [_least_noise(search, [(None, 0.0)])]
+
+
+def confident(search: Search) -> Iterable[Parameter]:
+    """Turn down both noises of Confident-GNMax that is tested first, for a few thresholds and ratios."""
+    K = search.workload.voters.K
+    return [_least_noise(search, [(round(share * K), ratio) for share, ratio in _CHECKS])]
+
+
+class _Drawn:
+    """Runs of Q public votes: which of some histograms each has how often."""
+
+    def __init__(self, search: Search) -> None:
+        work = search.workload
+        self.counts, weights = histograms(search.measure.prior, work.voters.K, work.classes, _HISTOGRAMS)
+        shares = np.full(len(self.counts), 1.0 / len(self.counts)) if weights is None else weights
+        self.times = np.random.default_rng(SEED).multinomial(work.queries, shares / shares.sum(), size=_RUNS)
+
+    def chance(self, run: TestedRun) -> float:
+        """Compute how likely a run passes, on average."""
+        missed, bound = missed_probabilities(run.mechanism.law, self.counts), run.bound
+        largest = self.counts[:, 0]
+        costs = bound.cost(largest, missed) if isinstance(bound, CheckedCost) else bound.cost(missed)
+        levels = np.minimum(np.searchsorted(run.costs, self.times @ costs), run.costs.size - 1)
+        return float(run.chances[levels].mean())
+
+
+def _least_noise(search: Search, checks: list[tuple[int | None, float]]) -> Parameter:
+    """Find the check and the order of which the run with the least noise is right most often; `PlanError` for none."""
+    work, drawn = search.workload, _Drawn(search)
+    if not (work.voters.are_plain and work.voters.reached == 1):
+        raise PlanError("a test is proved for plain voters of whom one person reaches one")
+    if work.total.delta == 0.0 or work.missing:
+        raise PlanError("a test needs a delta, and votes of which none is missing")
+    scale = math.log(1.0 / work.total.delta) / work.total.epsilon
+    proposals: list[Proposal | None] = []
+    for order in (min(1.0 + part * scale, LARGEST_ORDER) for part in _ORDERS):
+        for threshold, ratio in checks:
+            search.report(f"{len(proposals) + 1} of {len(checks) * len(_ORDERS)} tests")
+            proposals.append(_proposal(work, drawn, lambda sigma: _run(work, order, sigma, threshold, ratio)))  # noqa: B023
+    known = [proposal for proposal in proposals if proposal is not None]
+    if not known:
+        raise PlanError(f"votes like these pass with a chance of {WANTED:g} at no noise that pays for a test")
+    return fixed(work, min(known, key=lambda proposal: search.measure.wrong(proposal.law)))
+
+
+def _run(work: Workload, order: float, sigma: float, threshold: int | None, ratio: float) -> TestedRun:
+    sigma = float(rounded(sigma, ROUND_CEILING))
+    check = None if threshold is None else NoisyCheck(float(threshold), float(rounded(ratio * sigma)))
+    answer = NoisyMaximum(GNMax(sigma), work.voters, work.classes)
+    return TestedRun(answer, work.queries, work.total, float(rounded(order)), check)
+
+
+def _proposal(work: Workload, drawn: _Drawn, run_of: Callable[[float], TestedRun]) -> Proposal | None:
+    """Find the least noise with which runs pass as wanted."""
+    enough = (
+        2.0 * math.sqrt(work.queries * math.log(1.25 / work.total.delta)) / work.total.epsilon
+    )  # whatever the votes
+    low, high = _LEAST_SIGMA, min(max(enough, 1.0), WIDEST)
+    if drawn.chance(run_of(high)) < WANTED:
+        return None
+    for _ in range(_STEPS):
+        sigma = math.sqrt(low * high)
+        low, high = (low, sigma) if drawn.chance(run_of(sigma)) >= WANTED else (sigma, high)
+    run = run_of(high)
+    chance = drawn.chance(run)
+    settings = {"sigma": run.mechanism.law.deviation, "order": run.order, "chance": chance}
+    if run.check is not None:
+        settings |= {"threshold": run.check.threshold, "sigma_threshold": run.check.sigma}
+    total = work.total
+    return Proposal(
+        law=lambda counts: _law(run, counts, chance),
+        release=lambda: run,
+        settings=settings,
+        total=Bound("simple", total.epsilon, "a private test lets all labels leave, or none: it is one charge"),
+        remark=(
+            f"The labels leave only if a private test passes: for votes like the public ones with chance {chance:.3f}; "
+            "else the budget is spent on nothing. A query without a label counts as a guess here."
+        ),
+    )
+
+
+def _law(run: TestedRun, counts: NDArray[np.int64], chance: float) -> Array:
+    """Compute what is answered, a guess standing for no answer."""
+    guess = 1.0 / counts.shape[1]
+    answers = winning_probabilities(run.mechanism.law, counts)
+    if run.check is not None:
+        passes = np.exp(run.check.log_probabilities(counts.max(axis=1))[0])[:, None]
+        answers = passes * answers + (1.0 - passes) * guess
+    return np.asarray(chance * answers + (1.0 - chance) * guess)

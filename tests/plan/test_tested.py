@@ -1,0 +1,104 @@
+"""Plans of runs that are tested first: what passes, what is said, what does not apply."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darrm import PrivacyParams, Voters, Votes, Workload
+from darrm.errors import PlanError
+from darrm.laws.priors import Dirichlet, RecordedVotes
+from darrm.pate.files import load_release
+from darrm.pate.tested import TestedRun
+from darrm.plan import tested
+from darrm.plan.__main__ import main
+from darrm.plan.families import named
+from darrm.plan.family import calibrate
+from darrm.plan.share_right import Measure
+
+GNMAX, CONFIDENT = named("GNMax, tested first"), named("Confident-GNMax, tested first")
+TEACHERS = Voters(100, PrivacyParams("inf"), overlap=1)
+WORK = Workload(TEACHERS, 100, PrivacyParams(2, "1e-5"), classes=3)
+
+
+def agreeing(K: int = 100, queries: int = 1000, seed: int = 1) -> Votes:
+    rng = np.random.default_rng(seed)
+    top = rng.binomial(K, rng.beta(20.0, 1.2, queries))
+    return Votes.of_counts(np.column_stack([top, K - top, np.zeros(queries, dtype=np.int64)]))
+
+
+def test_where_votes_agree_a_run_has_far_less_noise_and_passes_as_it_says() -> None:
+    measure = Measure(WORK, RecordedVotes("public", agreeing()))
+    option = calibrate(WORK, GNMAX, measure=measure)
+    usual = calibrate(WORK, named("GNMax by label"), measure=measure)
+    assert option.settings["sigma"] < 0.6 * usual.settings["sigma"]
+    assert option.settings["chance"] >= 0.99
+    assert option.right > usual.right
+    assert option.spent.epsilon == 2.0
+    run = option.aggregator
+    assert isinstance(run, TestedRun)
+    others = agreeing(queries=100, seed=2)
+    assert run.pass_chance(others) > 0.8
+    assert run.pass_chance(Votes.of_counts([[40, 35, 25]] * 100)) < 0.01
+
+
+def test_a_check_has_its_own_threshold_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_test(monkeypatch)
+    option = calibrate(WORK, CONFIDENT, measure=Measure(WORK, RecordedVotes("public", agreeing())))
+    assert option.settings["threshold"] == 60.0
+    assert option.settings["sigma_threshold"] == pytest.approx(4.0 * option.settings["sigma"], rel=1e-5)
+    assert option.settings["chance"] >= 0.99
+
+
+def one_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tested, "_ORDERS", (1.0,))
+    monkeypatch.setattr(tested, "_CHECKS", tested._CHECKS[:1])
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        (Workload(TEACHERS, 100, PrivacyParams(2), classes=3), "needs a delta"),
+        (Workload(TEACHERS, 100, PrivacyParams(2, "1e-5"), classes=3, missing=1), "none is missing"),
+        (Workload(Voters(100, PrivacyParams("inf"), overlap=2), 9, PrivacyParams(2, "1e-5"), classes=3), "reaches one"),
+        (Workload(Voters(9, PrivacyParams("inf"), overlap=1), 10**6, PrivacyParams(".5", "1e-5"), 3), "at no noise"),
+    ],
+)
+def test_what_cannot_be_tested_is_said(work: Workload, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tested, "WIDEST", 30.0)
+    with pytest.raises(PlanError, match=words):
+        calibrate(work, GNMAX, measure=Measure(work, Dirichlet(0.1)))
+
+
+def test_the_command_asks_for_runs_where_it_is_said_what_votes_look_like(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_test(monkeypatch)
+    public = tmp_path / "public.csv"
+    np.savetxt(public, agreeing().counts, fmt="%d", delimiter=",")
+    asked = [
+        "--K",
+        "100",
+        "--voters",
+        "plain",
+        "--overlap",
+        "1",
+        "--queries",
+        "100",
+        "--total",
+        "2,1e-5",
+        "--classes",
+        "3",
+        "--output",
+    ]
+    output = tmp_path / "run.json"
+    like = ["--votes-look-like", str(public)]
+    assert main([*asked, str(output), *like]) == 0
+    said = capsys.readouterr().out
+    assert "* GNMax, tested first" in said
+    assert "The labels leave only if a private test passes" in said
+    assert isinstance(load_release(output), TestedRun)
+    assert json.loads(output.read_text())["plan"]["family"] == "GNMax, tested first"
+    with pytest.raises(ValueError, match="leave --prior out"):
+        main([*asked, str(output), *like, "--prior", "dirichlet"])
